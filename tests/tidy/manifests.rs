@@ -73,6 +73,11 @@ const NEVER: &[(&str, &[&str])] = &[
 /// The only packages with actors.
 const ACTORS: &[&str] = &["quackd-supervisor", "quackd-session-worker"];
 
+/// The only packages that use nix: signals, forks and the user database. docs/adr/0012 has the
+/// reason.
+const NIX: &[&str] =
+    &["quackd-process", "quackd-sandbox", "quackd-supervisor", "quackd-environment-worker"];
+
 /// Network crates, and the only packages that may use them: one for outgoing and one for incoming
 /// connections.
 const INTERNET: &[&str] = &["reqwest", "hyper", "hyper-util", "rustls", "tokio-tungstenite"];
@@ -115,6 +120,9 @@ fn layer_complaints(manifests: &[Table]) -> Vec<String> {
             }
             if used.starts_with("actix") && !ACTORS.contains(&name) {
                 complaints.push(format!("{name} may not use {used}: it has no actors"));
+            }
+            if *used == "nix" && !NIX.contains(&name) {
+                complaints.push(format!("{name} may not use {used}: rustix has the call"));
             }
             if INTERNET.contains(used) && !NETWORKED.contains(&name) {
                 complaints.push(format!("{name} may not use {used}: only {NETWORKED:?} may"));
@@ -173,12 +181,14 @@ mod tests {
             "[package]\nname = \"quackd-ipc\"\n[dependencies]\nreqwest.workspace = true",
             "[package]\nname = \"quackd-search\"\n[dev-dependencies]\nquackd-tools.workspace = true",
             "[package]\nname = \"quackd-utils\"",
+            "[package]\nname = \"quackd-egress\"\n[dependencies]\nnix.workspace = true",
         ];
         let expected = [
             "quackd-store may not use quackd-tools",
             "quackd-home may not use actix-rt: it has no actors",
             "quackd-ipc may not use reqwest: only [\"quackd-egress\", \"quackd-remote\"] may",
             "quackd-utils is not in the table of layers",
+            "quackd-egress may not use nix: rustix has the call",
             "quackd-supervisor must never link quackd-tools",
         ];
         assert_eq!(layer_complaints(&broken.map(manifest)), expected);

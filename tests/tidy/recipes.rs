@@ -1,5 +1,5 @@
-//! Recipes of CONTRIBUTING.md: what is added changes at most four files. Every name that the code
-//! knows is where its recipe says, and no other source file lists such names.
+//! Recipes of CONTRIBUTING.md: an addition changes at most four files. Every name in the code is in
+//! the files of its recipe, and no other source file lists such names.
 
 use crate::Tree;
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ const MAX_STEPS: usize = 4;
 /// Most names of one kind that a file outside of the recipe may have: special cases, but no list.
 const MAX_OTHERS: usize = 9;
 
-/// How a file writes a name.
+/// Returns a name as a file writes it.
 type Written = fn(&str) -> String;
 
-/// One recipe: what is added, its names, and the files that have them.
+/// One recipe: its names, and the files that have them.
 struct Recipe {
     /// Heading in CONTRIBUTING.md.
     title: &'static str,

@@ -176,6 +176,6 @@ pub struct Warning {
     /// Base64 of a path that is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path_bytes: Option<String>,
-    /// Why it could not be read.
+    /// The reason.
     pub message: String,
 }

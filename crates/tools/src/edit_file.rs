@@ -24,10 +24,7 @@ pub(crate) async fn edit_file(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    if toolbox.safe_mode || call.safe_mode {
-        return Output::error("edit_file is disabled in safe mode");
-    }
-    if let Some(refused) = toolbox.confinement.refuse_unconfined("edit_file") {
+    if let Some(refused) = toolbox.refuse_change(call, "edit_file") {
         return refused;
     }
     let Some(path) = arguments.text(PATH) else {

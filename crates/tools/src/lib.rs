@@ -16,13 +16,11 @@ mod command_line;
 mod confinement;
 mod denials;
 mod edit_file;
-mod find_files;
-mod grep_search;
+mod facades;
 mod jobs;
 mod js_compat;
 mod line_range;
 mod live;
-mod nixcode;
 mod node_errors;
 mod os_denial;
 mod output;
@@ -30,8 +28,6 @@ mod parameters;
 mod read_file;
 mod read_tracker;
 mod replace;
-mod replace_journal;
-mod ripgrep_search;
 mod safe_mode;
 mod sandbox_tools;
 mod search_common;
@@ -131,21 +127,24 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         "undo" => replace::undo::undo(toolbox, call, root, &arguments, &bounds).await,
         "grep_search" => {
             let respect = toolbox.respect_ignore_files;
-            grep_search::grep_search(respect, root, &arguments, &bounds).await
+            facades::grep_search::grep_search(respect, root, &arguments, &bounds).await
         }
-        "find_files" => find_files::find_files(root, &arguments, &bounds).await,
+        "find_files" => facades::find_files::find_files(root, &arguments, &bounds).await,
         "search_content" => {
-            nixcode::search_content::search_content(root, &arguments, &bounds).await
+            facades::nixcode::search_content::search_content(root, &arguments, &bounds).await
         }
         "replace_content" => {
-            let replaced =
-                nixcode::replace_content::replace_content(toolbox, call, root, &arguments, &bounds);
+            let replaced = facades::nixcode::replace_content::replace_content(
+                toolbox, call, root, &arguments, &bounds,
+            );
             replaced.await
         }
         "search_glob_files" => {
-            nixcode::search_glob_files::search_glob_files(root, &arguments, &bounds).await
+            facades::nixcode::search_glob_files::search_glob_files(root, &arguments, &bounds).await
         }
-        "ripgrep_search" => ripgrep_search::ripgrep_search(root, &arguments, &bounds).await,
+        "ripgrep_search" => {
+            facades::ripgrep_search::ripgrep_search(root, &arguments, &bounds).await
+        }
         "write_file" => write_file::write_file(toolbox, call, root, &arguments, &bounds).await,
         "edit_file" => edit_file::edit_file(toolbox, call, root, &arguments, &bounds).await,
         "web_search" => web_search::web_search(toolbox, call, &arguments, &bounds).await,

@@ -5,10 +5,10 @@
 
 use crate::call_limits::{CallLimits, StopCause};
 use crate::read_tracker::ReadTracker;
-use crate::replace_journal::{Journal, Plans};
+use crate::replace::journal::{Journal, Plans};
 use crate::upstreams::Upstreams;
 use crate::watched_names::WatchedFiles;
-use crate::{Attempts, Confinement, Jobs, Output, Web};
+use crate::{Attempts, Call, Confinement, Jobs, Output, Web};
 use quackd_process::{Group, Limits, SpawnThread};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::{SandboxReport, ToolReport};
@@ -225,6 +225,14 @@ impl Toolbox {
     #[must_use]
     pub fn jobs(&self) -> &Jobs {
         &self.jobs
+    }
+
+    /// Returns the refusal of a call that may not change files, regardless of its arguments.
+    pub(crate) fn refuse_change(&self, call: &Call, tool: &str) -> Option<Output> {
+        if self.safe_mode || call.safe_mode {
+            return Some(Output::error(format_args!("{tool} is disabled in safe mode")));
+        }
+        self.confinement.refuse_unconfined(tool)
     }
 
     /// Returns the current workspace. A missing directory may be created again later.

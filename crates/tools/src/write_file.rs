@@ -19,10 +19,7 @@ pub(crate) async fn write_file(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    if toolbox.safe_mode || call.safe_mode {
-        return Output::error("write_file is disabled in safe mode");
-    }
-    if let Some(refused) = toolbox.confinement.refuse_unconfined("write_file") {
+    if let Some(refused) = toolbox.refuse_change(call, "write_file") {
         return refused;
     }
     let Some(path) = arguments.text(PATH) else {

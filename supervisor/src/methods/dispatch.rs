@@ -332,6 +332,30 @@ mod tests {
     }
 
     #[test]
+    fn the_documentation_names_every_method_that_remote_clients_may_not_call() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/remote.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let (_, rows) = page.split_once("\n## What the token does not allow\n").unwrap();
+        let rows = rows.lines().take_while(|line| !line.starts_with("## "));
+        let mut documented: Vec<(&str, bool)> = rows
+            .filter_map(|row| row.strip_prefix("| ")?.split_once(" | "))
+            .flat_map(|(names, refused)| {
+                let names = names.split('`').skip(1).step_by(2);
+                names.map(move |name| (name, refused.starts_with("always")))
+            })
+            .collect();
+        let limited = METHODS.iter().filter_map(|method| match method.remote {
+            Remote::All => None,
+            Remote::Part => Some((method.schema.name, false)),
+            Remote::Nothing(_) => Some((method.schema.name, true)),
+        });
+        let mut limited: Vec<_> = limited.collect();
+        documented.sort_unstable();
+        limited.sort_unstable();
+        assert_eq!(documented, limited);
+    }
+
+    #[test]
     fn what_is_not_for_remote_clients_is_refused_to_them_by_each_of_their_doors() {
         for Method { schema: MethodSchema { name: method, .. }, remote, .. } in METHODS {
             let request = request(method, "{}");

@@ -2,7 +2,7 @@
 
 use super::ReplaceOutput;
 use super::text::detached;
-use crate::replace_journal::{
+use crate::replace::journal::{
     Applied, EarlyStop, FileReport, InterruptedReplace, Listed, Undone, WriteOutcome,
 };
 use crate::search_common::data::{named, notes};

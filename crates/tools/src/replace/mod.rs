@@ -1,17 +1,18 @@
 //! replace and undo: quackd's tools over the plans of `crates/search` and the journal of
-//! [`crate::replace_journal`].
+//! [`crate::replace::journal`].
 //!
 //! Owns the conditions, the time limits and the answers of replacements. replace_content uses the same code
 //! with other parameters and texts.
 
 pub(crate) mod data;
+pub(crate) mod journal;
 pub(crate) mod text;
 pub(crate) mod undo;
 
 use crate::call_limits::{CallLimits, CancelOnDrop, StopCause};
 use crate::parameters::{BadParameter, Parameters};
 use crate::read_tracker::ReadTracker;
-use crate::replace_journal::{
+use crate::replace::journal::{
     Applied, ApplyError, Backup, Expect, Journal, JournalSession, Plans, apply_blocking,
 };
 use crate::search_common::{
@@ -46,7 +47,7 @@ pub(crate) async fn replace(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    if let Some(refused) = refuse(toolbox, call, "replace") {
+    if let Some(refused) = toolbox.refuse_change(call, "replace") {
         return refused;
     }
     let wanted = match ReplaceParams::read(arguments, bounds) {
@@ -64,14 +65,6 @@ pub(crate) async fn replace(
         Ok(done) => bounded(done.output(show, max_bytes, budget, &toolbox.confinement)),
         Err(refusal) => refusal.output("replace", bounds),
     }
-}
-
-/// Returns the refusal of a session that may not change files, regardless of the arguments.
-pub(crate) fn refuse(toolbox: &Toolbox, call: &Call, tool: &str) -> Option<Output> {
-    if toolbox.safe_mode || call.safe_mode {
-        return Some(Output::error(format_args!("{tool} is disabled in safe mode")));
-    }
-    toolbox.confinement.refuse_unconfined(tool)
 }
 
 /// Parsed arguments.

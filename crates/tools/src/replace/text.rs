@@ -2,7 +2,7 @@
 
 use super::{ReplaceOutput, data};
 use crate::call_limits::seconds;
-use crate::replace_journal::{
+use crate::replace::journal::{
     Applied, EarlyStop, FileReport, InterruptedReplace, LeftReason, WriteOutcome,
 };
 use crate::search_common::Budget;

@@ -1,11 +1,11 @@
 //! undo: reverts a replacement of this session.
 
 use super::text::{closing, counted, denials, interrupted, left};
-use super::{CallContext, ReplaceToolError, bounded, data, refuse, write};
+use super::{CallContext, ReplaceToolError, bounded, data, write};
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::parameters::{BadParameter, Parameters};
-use crate::replace_journal::{
+use crate::replace::journal::{
     InterruptedReplace, Listed, UndoError, Undone, Which, list_blocking, older_ones, undo_blocking,
 };
 use crate::search_common::capitalised;
@@ -23,7 +23,7 @@ pub(crate) async fn undo(
     let wanted = read(arguments);
     // A list changes nothing. A refusal comes before errors in the other arguments.
     let is_list = matches!(wanted, Ok((_, true)));
-    if !is_list && let Some(refused) = refuse(toolbox, call, "undo") {
+    if !is_list && let Some(refused) = toolbox.refuse_change(call, "undo") {
         return refused;
     }
     let (which, is_list) = match wanted {

@@ -2,7 +2,7 @@
 
 use crate::Confinement;
 use crate::read_tracker::ReadTracker;
-use crate::replace_journal::{
+use crate::replace::journal::{
     Applied, ApplyError, Backup, Expect, InterruptedReplace, Journal, JournalSession, LeftReason,
     UndoError, Undone, Which, WriteOutcome, apply_blocking, recovery, undo_blocking,
 };
@@ -18,12 +18,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-pub(in crate::replace_journal) struct World {
-    pub(in crate::replace_journal) base: PathBuf,
-    pub(in crate::replace_journal) root: Root,
-    pub(in crate::replace_journal) confinement: Confinement,
-    pub(in crate::replace_journal) seen: ReadTracker,
-    pub(in crate::replace_journal) journal: Journal,
+pub(in crate::replace::journal) struct World {
+    pub(in crate::replace::journal) base: PathBuf,
+    pub(in crate::replace::journal) root: Root,
+    pub(in crate::replace::journal) confinement: Confinement,
+    pub(in crate::replace::journal) seen: ReadTracker,
+    pub(in crate::replace::journal) journal: Journal,
     _dir: Option<TempDir>,
 }
 
@@ -44,7 +44,7 @@ impl Tree for Files<'_> {
 }
 
 impl World {
-    pub(in crate::replace_journal) fn new(files: &[(&str, &str)]) -> Self {
+    pub(in crate::replace::journal) fn new(files: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         for folder in ["ws", "run", "outside"] {
             fs::create_dir(dir.path().join(folder)).unwrap();
@@ -59,7 +59,7 @@ impl World {
     }
 
     /// Opens the world in an existing directory, as a new worker does.
-    pub(in crate::replace_journal) fn at(base: &Path) -> Self {
+    pub(in crate::replace::journal) fn at(base: &Path) -> Self {
         let policy = Policy { profile: Profile::WorkspaceWrite, ..Policy::default() };
         Self {
             base: base.to_owned(),
@@ -72,29 +72,29 @@ impl World {
     }
 
     /// Opens the same world for the next worker.
-    pub(in crate::replace_journal) fn next_worker(self) -> Self {
+    pub(in crate::replace::journal) fn next_worker(self) -> Self {
         let next = Self::at(&self.base);
         Self { _dir: self._dir, ..next }
     }
 
-    pub(in crate::replace_journal) fn ws(&self, name: &str) -> PathBuf {
+    pub(in crate::replace::journal) fn ws(&self, name: &str) -> PathBuf {
         self.base.join("ws").join(name)
     }
 
-    pub(in crate::replace_journal) fn write(&self, name: &str, content: &str) {
+    pub(in crate::replace::journal) fn write(&self, name: &str, content: &str) {
         fs::write(self.ws(name), content).unwrap();
     }
 
-    pub(in crate::replace_journal) fn read(&self, name: &str) -> String {
+    pub(in crate::replace::journal) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.ws(name)).unwrap()
     }
 
-    pub(in crate::replace_journal) fn session(&self) -> JournalSession<'_> {
+    pub(in crate::replace::journal) fn session(&self) -> JournalSession<'_> {
         let Self { root, confinement, seen, journal, .. } = self;
         JournalSession { root, confinement, seen, journal }
     }
 
-    pub(in crate::replace_journal) fn request(&self, pattern: &str, replacement: &str) -> Replace {
+    pub(in crate::replace::journal) fn request(&self, pattern: &str, replacement: &str) -> Replace {
         let stop = Stop::at(Instant::now() + Duration::from_secs(600));
         let mut request = Replace::new(pattern, replacement, stop);
         (request.scope.ignore, request.scope.hidden) = (Ignore::None, Hidden::Show);
@@ -104,35 +104,42 @@ impl World {
         request
     }
 
-    pub(in crate::replace_journal) fn plan(&self, pattern: &str, replacement: &str) -> ReplacePlan {
+    pub(in crate::replace::journal) fn plan(
+        &self,
+        pattern: &str,
+        replacement: &str,
+    ) -> ReplacePlan {
         self.plan_of(&self.request(pattern, replacement))
     }
 
-    pub(in crate::replace_journal) fn plan_of(&self, request: &Replace) -> ReplacePlan {
+    pub(in crate::replace::journal) fn plan_of(&self, request: &Replace) -> ReplacePlan {
         plan(request, &Files(&self.root)).unwrap()
     }
 
-    pub(in crate::replace_journal) fn apply(
+    pub(in crate::replace::journal) fn apply(
         &self,
         plan: &ReplacePlan,
     ) -> Result<Applied, ApplyError> {
         apply_blocking(self.session(), plan, &Expect::default(), Backup::Journal, &|| false)
     }
 
-    pub(in crate::replace_journal) fn replace(&self, pattern: &str, replacement: &str) -> Applied {
+    pub(in crate::replace::journal) fn replace(&self, pattern: &str, replacement: &str) -> Applied {
         self.apply(&self.plan(pattern, replacement)).unwrap()
     }
 
-    pub(in crate::replace_journal) fn undo_last(&self) -> Result<Undone, UndoError> {
+    pub(in crate::replace::journal) fn undo_last(&self) -> Result<Undone, UndoError> {
         undo_blocking(self.session(), &Which::Last, &|| false)
     }
 
-    pub(in crate::replace_journal) fn undo(&self, id: &impl ToString) -> Result<Undone, UndoError> {
+    pub(in crate::replace::journal) fn undo(
+        &self,
+        id: &impl ToString,
+    ) -> Result<Undone, UndoError> {
         undo_blocking(self.session(), &Which::Id(id.to_string()), &|| false)
     }
 
     /// Runs the recovery of a starting worker.
-    pub(in crate::replace_journal) fn recover(&self) -> Vec<InterruptedReplace> {
+    pub(in crate::replace::journal) fn recover(&self) -> Vec<InterruptedReplace> {
         let n = recovery::recover(self.session());
         let found = self.journal.untold_blocking();
         assert_eq!(n, found.len());
@@ -140,7 +147,7 @@ impl World {
     }
 
     /// Returns every file of the workspace with its content.
-    pub(in crate::replace_journal) fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
+    pub(in crate::replace::journal) fn contents(&self) -> BTreeMap<PathBuf, Vec<u8>> {
         let mut found = BTreeMap::new();
         let mut open = vec![self.base.join("ws")];
         while let Some(directory) = open.pop() {
@@ -158,20 +165,20 @@ impl World {
     }
 
     /// Returns the temporary files that a write left next to files.
-    pub(in crate::replace_journal) fn left_over(&self) -> Vec<PathBuf> {
+    pub(in crate::replace::journal) fn left_over(&self) -> Vec<PathBuf> {
         let is_ours = |path: &PathBuf| {
             path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(".quackd-"))
         };
         self.contents().into_keys().filter(is_ours).collect()
     }
 
-    pub(in crate::replace_journal) fn inode(&self, name: &str) -> u64 {
+    pub(in crate::replace::journal) fn inode(&self, name: &str) -> u64 {
         fs::metadata(self.ws(name)).unwrap().ino()
     }
 }
 
 /// Describes the result for each file.
-pub(in crate::replace_journal) fn outcomes(applied: &Applied) -> Vec<(&str, String)> {
+pub(in crate::replace::journal) fn outcomes(applied: &Applied) -> Vec<(&str, String)> {
     let of = |outcome: &WriteOutcome| match outcome {
         WriteOutcome::Written { is_detached: false } => "written".to_owned(),
         WriteOutcome::Written { is_detached: true } => "written, detached".to_owned(),

@@ -5,11 +5,11 @@
 //! group stay locked from the check of their content until they are replaced. Groups are written in path order,
 //! which is the same for every process, so two processes cannot deadlock.
 
-use super::journal::EntryWriter;
 use super::links::names_inside_blocking;
 use super::manifest::FileRecord;
 use super::parallel::in_parallel;
 use super::report::{EarlyStop, FileReport, LeftReason, WriteOutcome};
+use super::session_journal::EntryWriter;
 use crate::Confinement;
 use crate::read_tracker::ReadTracker;
 use crate::write_error::WriteFailure;

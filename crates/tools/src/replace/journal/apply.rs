@@ -1,9 +1,9 @@
 //! Applies a plan.
 
-use super::journal::{EntryWriter, Journal, JournalError, UndoId};
 use super::manifest::EntryHeader;
 use super::recovery::recover;
 use super::report::{Applied, ApplyError, LeftReason};
+use super::session_journal::{EntryWriter, Journal, JournalError, UndoId};
 use super::write::{PlannedWrite, WriteContext, write_all};
 use super::{Backup, Expect, JournalSession};
 use quackd_search::replace::{Digest, Editor, FilePlan, MAX_FILE_BYTES, ReplacePlan};

@@ -1,6 +1,6 @@
 //! Result of applying or undoing, for each file.
 
-use super::journal::{JournalError, UndoId};
+use super::session_journal::{JournalError, UndoId};
 use quackd_protocol::denial::Denial;
 use quackd_sandbox::Rule;
 use quackd_search::replace::{ReplaceError, SkipReason};
@@ -148,7 +148,7 @@ pub(crate) enum ApplyError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UndoError {
     /// The entry does not exist or was dropped.
-    #[error("there is nothing to undo by the id '{0}'; the newest {max} are kept", max = super::journal::MAX_ENTRIES)]
+    #[error("there is nothing to undo by the id '{0}'; the newest {max} are kept", max = super::session_journal::MAX_ENTRIES)]
     Unknown(String),
     /// The session has no replacement to undo.
     #[error("there is nothing to undo")]

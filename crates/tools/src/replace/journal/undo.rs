@@ -1,10 +1,10 @@
 //! Undoes and redoes applied plans.
 
 use super::JournalSession;
-use super::journal::{EntryWriter, JournalError, UndoId};
 use super::manifest::{EntryHeader, FileRecord, Manifest, ManifestLine};
 use super::recovery::recover;
 use super::report::{Applied, LeftReason, UndoError, WriteOutcome};
+use super::session_journal::{EntryWriter, JournalError, UndoId};
 use super::write::{PlannedWrite, WriteContext, write_all};
 use quackd_search::replace::{Digest, MAX_FILE_BYTES};
 use rustix::fs::{AtFlags, statat};

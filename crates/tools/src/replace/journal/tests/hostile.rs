@@ -1,7 +1,7 @@
 //! Tests with a journal forged by commands of the session: it can do no more than those commands.
 
 use super::world::{World, outcomes};
-use crate::replace_journal::UndoError;
+use crate::replace::journal::UndoError;
 use std::fs;
 use std::os::unix::fs::symlink;
 

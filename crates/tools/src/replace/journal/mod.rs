@@ -10,7 +10,6 @@
 //! records it as torn, and an undo restores it.
 
 mod apply;
-mod journal;
 mod journal_dir;
 mod links;
 mod list;
@@ -19,17 +18,18 @@ mod parallel;
 mod plans;
 mod recovery;
 mod report;
+mod session_journal;
 mod undo;
 mod write;
 
 pub(crate) use apply::apply_blocking;
-pub(crate) use journal::Journal;
 pub(crate) use list::{Listed, list_blocking};
 pub(crate) use plans::Plans;
 pub(crate) use report::{
     Applied, ApplyError, EarlyStop, FileReport, InterruptedReplace, LeftReason, UndoError,
     WriteOutcome, older_ones,
 };
+pub(crate) use session_journal::Journal;
 pub(crate) use undo::{Undone, Which, undo_blocking};
 
 use crate::read_tracker::ReadTracker;

@@ -1,9 +1,9 @@
 //! Recovers after a crash: removes temporary files and reports interrupted replacements. Changes no other file.
 
 use super::JournalSession;
-use super::journal::UndoId;
 use super::manifest::{FileRecord, Manifest, ManifestLine};
 use super::report::InterruptedReplace;
+use super::session_journal::UndoId;
 use quackd_search::replace::{Digest, MAX_FILE_BYTES};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

@@ -4,11 +4,11 @@ use super::{Failure, FileSelection, check_pattern, read_pattern, required};
 use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, StopCause};
 use crate::parameters::Parameters;
+use crate::replace::journal::{Applied, Backup, LeftReason, WriteOutcome};
 use crate::replace::{
     PlanSource, ReplaceOutput, ReplaceParams, ReplaceToolError, bounded, data, expect, of_pattern,
-    planning, refuse, run,
+    planning, run,
 };
-use crate::replace_journal::{Applied, Backup, LeftReason, WriteOutcome};
 use crate::search_common::text::shown;
 use crate::{Call, Output, Toolbox};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
@@ -23,7 +23,7 @@ pub(crate) async fn replace_content(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    if let Some(refused) = refuse(toolbox, call, "replace_content") {
+    if let Some(refused) = toolbox.refuse_change(call, "replace_content") {
         return refused;
     }
     let asked = match ReplaceContentParams::read(arguments) {

@@ -11,7 +11,7 @@
 )]
 
 use super::world::World;
-use crate::replace_journal::InterruptedReplace;
+use crate::replace::journal::InterruptedReplace;
 use quackd_search::replace::Digest;
 use std::collections::BTreeMap;
 use std::fs;
@@ -39,7 +39,7 @@ fn child_that_is_killed() {
 }
 
 fn start(world: &World) -> (Child, BufReader<std::process::ChildStdout>) {
-    let name = "replace_journal::tests::kills::child_that_is_killed";
+    let name = "replace::journal::tests::kills::child_that_is_killed";
     #[expect(clippy::disallowed_methods, reason = "runs this program again, to kill it")]
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", name, "--nocapture", "--test-threads=1"]);

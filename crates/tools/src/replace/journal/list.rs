@@ -1,9 +1,9 @@
 //! Lists the undoable replacements.
 
 use super::JournalSession;
-use super::journal::UndoId;
 use super::recovery::recover;
 use super::report::InterruptedReplace;
+use super::session_journal::UndoId;
 
 /// An entry of the journal.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use crate::Output;
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
-use crate::grep_search::EXCLUDED_DIRS;
+use crate::facades::grep_search::EXCLUDED_DIRS;
 use crate::search_common::text::{TOO_MANY_FILES, shown, timed_out, unreadable};
 use crate::search_common::{Budget, RootTree, run};
 use quackd_sandbox::{Kind, PathError, Root};

@@ -1,7 +1,7 @@
 //! The journal of a session: the original content of replaced files, for undo.
 //!
 //! Owns the directory `journal` in the session's run directory, and limits the number and size of its entries.
-//! An entry is a directory with two files: the manifest (`crate::replace_journal::manifest`), and the
+//! An entry is a directory with two files: the manifest (`crate::replace::journal::manifest`), and the
 //! uncompressed originals one after the other.
 //!
 //! Commands of the session can write there. A forged entry can only make the worker do what the commands can do

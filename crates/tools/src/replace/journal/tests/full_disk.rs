@@ -1,7 +1,7 @@
 //! Tests of a disk that fills up while files are replaced.
 
 use super::world::World;
-use crate::replace_journal::EarlyStop;
+use crate::replace::journal::EarlyStop;
 use std::fs;
 use std::path::Path;
 use std::process::Command;

@@ -66,7 +66,7 @@ fn forget_old(kept: &mut VecDeque<StoredPlan>, now: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replace_journal::tests::world::World;
+    use crate::replace::journal::tests::world::World;
 
     #[test]
     fn plans_are_kept_without_their_diffs_for_a_while_and_up_to_a_number() {
