@@ -282,3 +282,116 @@ enum AcquireStep<H> {
     /// All slots are in use, and no process may be evicted.
     Full,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use actix::prelude::*;
+
+    /// Leaves when it is evicted, and is gone a little later.
+    struct Evicted(Rc<SessionTable<()>>, Weak<SessionEntry<()>>);
+
+    impl Actor for Evicted {
+        type Context = Context<Self>;
+    }
+
+    impl Handler<Manage> for Evicted {
+        type Result = bool;
+
+        fn handle(&mut self, Manage(kind, _): Manage, ctx: &mut Self::Context) -> bool {
+            publish(&self.0, &self.1, kind, (Stage::Leaving, None));
+            ctx.run_later(Duration::from_millis(20), move |evicted, _| {
+                publish(&evicted.0, &evicted.1, kind, (Stage::Gone, None));
+            });
+            true
+        }
+    }
+
+    fn publish(
+        table: &SessionTable<()>,
+        entry: &Weak<SessionEntry<()>>,
+        kind: ProcessKind,
+        (stage, free_since): (Stage, Option<Instant>),
+    ) {
+        table.publish(entry, kind, |session| {
+            let process = match kind {
+                ProcessKind::Worker => &mut session.worker.process,
+                ProcessKind::Pi => &mut session.pi.process,
+            };
+            process.child.has_process = stage != Stage::Gone;
+            (process.stage, process.free_since) = (stage, free_since);
+        });
+    }
+
+    fn sessions<const N: usize>(table: &Rc<SessionTable<()>>) -> [Rc<SessionEntry<()>>; N] {
+        std::array::from_fn(|n| {
+            let ctx = Context::new();
+            let id = SessionId(n.to_string());
+            let entry = Rc::new(SessionEntry::new(id, (), ctx.address().recipient()));
+            ctx.run(Evicted(Rc::clone(table), Rc::downgrade(&entry)));
+            table.insert(Rc::clone(&entry));
+            entry
+        })
+    }
+
+    /// Starts a process of the session. It is idle since `free_since`, or busy.
+    async fn start(
+        table: &SessionTable<()>,
+        entry: &Rc<SessionEntry<()>>,
+        kind: ProcessKind,
+        free_since: Option<Instant>,
+    ) -> bool {
+        let has_slot = table.acquire(&entry.id, kind).await.is_ok();
+        if has_slot {
+            publish(table, &Rc::downgrade(entry), kind, (Stage::Here, free_since));
+        }
+        has_slot
+    }
+
+    #[actix::test]
+    async fn the_worker_that_was_idle_longest_makes_room_and_no_busy_or_pinned_one() {
+        const WORKER: ProcessKind = ProcessKind::Worker;
+        let table = Rc::new(SessionTable::new(2, 1));
+        let [a, b, c, d] = sessions(&table);
+        let now = Instant::now();
+        assert!(start(&table, &a, WORKER, Some(now + Duration::from_secs(1))).await);
+        assert!(start(&table, &b, WORKER, Some(now)).await);
+        assert!(start(&table, &c, WORKER, None).await);
+        let stage = |entry: &SessionEntry<()>| entry.snapshot().worker.process.stage;
+        assert_eq!([&a, &b, &c].map(|one| stage(one)), [Stage::Here, Stage::Gone, Stage::Here]);
+        table.set_pinned([a.id.clone()].into_iter());
+        assert!(!start(&table, &d, WORKER, None).await);
+        table.set_pinned(std::iter::empty());
+        assert!(start(&table, &d, WORKER, None).await);
+        assert_eq!([&a, &c].map(|one| stage(one)), [Stage::Gone, Stage::Here]);
+    }
+
+    #[actix::test]
+    async fn a_pi_that_leaves_needs_no_slot() {
+        const PI: ProcessKind = ProcessKind::Pi;
+        let table = Rc::new(SessionTable::new(1, 1));
+        let [a, b, c] = sessions(&table);
+        assert!(start(&table, &a, PI, Some(Instant::now())).await);
+        assert!(start(&table, &b, PI, None).await);
+        assert_eq!(a.snapshot().pi.process.stage, Stage::Leaving);
+        assert!(!start(&table, &c, PI, None).await);
+    }
+
+    #[actix::test]
+    async fn processes_of_both_kinds_are_evicted_while_memory_is_short() {
+        let table = Rc::new(SessionTable::new(4, 4));
+        let [a, b, c] = sessions(&table);
+        let now = Instant::now();
+        let later = now + Duration::from_secs(9);
+        assert!(start(&table, &a, ProcessKind::Worker, Some(now)).await);
+        assert!(start(&table, &b, ProcessKind::Pi, Some(now)).await);
+        assert!(start(&table, &c, ProcessKind::Worker, Some(later)).await);
+        assert_eq!(table.n_evictable(), 3);
+        table.evict(9, now);
+        assert_eq!(table.n_evictable(), 1, "the others were asked");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(a.snapshot().worker.process.stage, Stage::Gone);
+        assert_eq!(b.snapshot().pi.process.stage, Stage::Gone);
+        assert_eq!(c.snapshot().worker.process.stage, Stage::Here);
+    }
+}

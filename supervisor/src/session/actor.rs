@@ -35,7 +35,7 @@ pub(crate) struct SessionActor {
     pub(super) workspace: String,
     pub(super) services: Rc<SessionServices>,
     pub(super) owner: Owner,
-    /// Where the state is published.
+    /// Entry in the table, which has the published state.
     pub(super) entry: Weak<SessionEntry>,
     pub(super) worker: WorkerPart,
     pub(super) pi: PiPart,
