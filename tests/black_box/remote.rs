@@ -27,6 +27,13 @@ fn enable(wire: &Wire) -> Remote {
     Remote::at(&data["status"], http())
 }
 
+/// The status of a daemon that has just started: it answers on its socket before it listens for
+/// remote clients.
+#[track_caller]
+fn listening(wire: &Wire) -> Value {
+    wait_for("it to listen", || Some(status(wire)).filter(|s| s["listening"] == true))
+}
+
 fn http() -> Client {
     // Another test may have installed the provider first.
     rustls::crypto::ring::default_provider().install_default().ok();
@@ -211,7 +218,7 @@ fn turned_on_it_has_a_token_that_survives_the_daemon() {
     assert_eq!(daemon.wait(), Some(0));
     daemon.boot();
     let wire = daemon.wire();
-    let remote = Remote::at(&status(&wire), http());
+    let remote = Remote::at(&listening(&wire), http());
     assert_eq!(remote.get("/status", &token).status(), 200);
     assert_eq!(remote.get("/status", "wrong").status(), 401);
     assert_eq!(
@@ -382,7 +389,7 @@ fn wrong_tokens_do_not_slow_the_daemon() {
     daemon.wait();
     daemon.boot();
     let wire = daemon.wire();
-    let remote = Remote::at(&status(&wire), http());
+    let remote = Remote::at(&listening(&wire), http());
     let mut delays = Vec::new();
     std::thread::scope(|scope| {
         let knocking: Vec<_> = (0..4)
@@ -426,7 +433,7 @@ fn a_configuration_of_upstream_is_used_as_it_is() {
     std::fs::write(daemon.app().join("config.json"), upstream.to_string()).expect("write");
     daemon.boot();
     let wire = daemon.wire();
-    let state = wait_for("it to listen", || Some(status(&wire)).filter(|s| s["listening"] == true));
+    let state = listening(&wire);
     assert_eq!(state["host"], "0.0.0.0");
     let port = &state["port"];
     let mut remote = Remote::at(&state, http());
