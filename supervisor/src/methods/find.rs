@@ -33,7 +33,7 @@ pub(super) async fn id_of(caller: &Caller, reference: String) -> Result<String, 
     refreshed(caller, |snapshot| snapshot.look_up(&reference)).await
 }
 
-/// Searches a snapshot, and once more after a look at the file if another program may have just created the session.
+/// Searches a snapshot, and once more after reading the file if another program may have just created the session.
 async fn refreshed<T>(
     caller: &Caller,
     search: impl Fn(&RegistrySnapshot) -> Result<T, MethodError>,

@@ -158,7 +158,7 @@ methods! {
     // Remote: reads.
     "quack.tree": Concurrent, All, tree::tree;
 
-    /// Keeps a session's processes however long nobody uses them, or lets them go.
+    /// Exempts a session's processes from idle eviction, or ends the exemption.
     // Remote: affects one session, and is reversible.
     "quack.pin": Concurrent, All, pin::pin;
 

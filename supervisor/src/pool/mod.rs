@@ -1,4 +1,4 @@
-//! What all sessions share: the table of sessions with the slots of their processes, command slots and disk space.
+//! Resources that all sessions share: the table of sessions with the slots of their processes, command slots and disk space.
 
 pub(crate) mod command_slots;
 pub(crate) mod disk_space;

@@ -134,7 +134,7 @@ impl<H> SessionTable<H> {
         kind: ProcessKind,
         change: impl FnOnce(&mut SessionSnapshot),
     ) {
-        // The session was deleted: nobody reads its state.
+        // The session was deleted: its state is not read.
         let Some(entry) = entry.upgrade() else { return };
         let mut snapshot = entry.snapshot.borrow_mut();
         Rc::make_mut(&mut snapshot).change(change);
@@ -271,7 +271,7 @@ impl<H> SessionTable<H> {
     }
 }
 
-/// What a caller that needs a slot does next.
+/// Next step of a caller that needs a slot.
 enum AcquireStep<H> {
     /// A slot is reserved.
     Taken,

@@ -55,7 +55,7 @@ pub(crate) struct PiSnapshot {
     pub(crate) dialogs: Vec<(u64, Bytes)>,
 }
 
-/// What a session's processes have in common.
+/// State that a worker and a Pi both have.
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessSnapshot {
     pub(crate) child: ChildSnapshot,

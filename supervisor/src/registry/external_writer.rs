@@ -65,7 +65,7 @@ impl Registry {
             tracing::error!(
                 path,
                 reason,
-                "metadata.json could not be used any more; it was moved and ours written"
+                "metadata.json was unusable: it was moved, and the daemon's data was written"
             );
             self.health.set_aside.replace(Some((path, reason)));
         }

@@ -18,7 +18,7 @@ pub(crate) struct FindSession {
     pub(crate) purpose: Purpose,
 }
 
-/// Purpose of a look-up.
+/// The reason for finding a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// A tool call. Updates `lastActiveAt`, which the next change or the shutdown saves.

@@ -145,7 +145,7 @@ pub(crate) fn answer_to(root: &Path, query: &Query, asked: &Search) -> Result<An
         };
         let is_nothing = cells.is_empty() && query.mode == Mode::OnlyMatching;
         if !is_nothing && answer.insert(path, cells).is_some() {
-            return Err(format!("{} is there twice", file.path.display()));
+            return Err(format!("{} occurs twice", file.path.display()));
         }
     }
     Ok(answer)

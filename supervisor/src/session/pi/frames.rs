@@ -181,8 +181,8 @@ impl SessionActor {
         self.show_pi();
     }
 
-    /// Requests Pi's state if no turn begins soon. A command of an extension begins none, and older versions do not say
-    /// so in their response.
+    /// Requests Pi's state if no turn begins soon. A command of an extension begins none, which older versions do not
+    /// report in their response.
     fn look_for_turn(&self, ctx: &mut Context<Self>) {
         let turn = self.pi.turns.last();
         ctx.run_later(TURN_DELAY, move |handle, ctx| {

@@ -49,7 +49,7 @@ fn an_old_copy_undoes_nothing_and_a_new_one_does() {
     let begin = Instant::now();
     let mut recent = Recent::default();
     recent.note(&before, &after, begin);
-    // The app writes its older copy plus one of its own sessions.
+    // The app writes its older copy plus a session that it created.
     let theirs = with(&before, |it| it.sessions.push(session("app", "w")));
     let merged = import(&after, &recent, &after, &theirs, begin);
     assert_eq!(merged.metadata, with(&after, |it| it.sessions.push(session("app", "w"))));
