@@ -78,6 +78,14 @@ pub(super) struct World {
     pub(super) exa: Option<FakeExa>,
 }
 
+/// Returns a port without a listener. It is below the ports that the kernel chooses: neither a concurrent test's
+/// listener nor the connection of a probe to itself can use it.
+fn unused_port() -> u16 {
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    let mut candidates = std::iter::repeat_with(|| u16::try_from(10_000 + random() % 20_000));
+    candidates.by_ref().take(1000).flatten().find(is_free).expect("a free port")
+}
+
 impl World {
     /// Creates the files, runs the setup of the case and starts the daemon.
     pub(super) fn new(case: &Case, quack: &Path, configuration: &str) -> Self {
@@ -87,7 +95,6 @@ impl World {
         let run_id = root.file_name().expect("a name").to_str().expect("text").to_owned();
         let at = |name: &str| root.join(name).to_str().expect("text").to_owned();
         let canary = format!("canary-{:016x}", random());
-        let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
         let mut values = vec![
             ("ROOT", at("")),
             ("WS", at("ws")),
@@ -98,7 +105,7 @@ impl World {
             ("SOCK", at("run/d.sock")),
             ("ABS", format!("cx{run_id}")),
             ("RUNID", run_id),
-            ("FREE", free.port().to_string()),
+            ("FREE", unused_port().to_string()),
             // Duration of the case's sleeps in seconds. The number is unique, so it marks the
             // processes of this case.
             ("N", format!("7{:09}", random() % 1_000_000_000)),
