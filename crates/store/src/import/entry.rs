@@ -19,6 +19,8 @@ pub(super) trait Entry: Clone + PartialEq {
     /// The id of a session, or the path of a workspace.
     fn key(&self) -> &str;
 
+    fn id(&self) -> &str;
+
     fn all(metadata: &Metadata) -> &Vec<Self>;
 
     fn all_mut(metadata: &mut Metadata) -> &mut Vec<Self>;
@@ -38,6 +40,10 @@ impl Entry for Session {
     const STAYS_DELETED: Duration = Duration::MAX;
 
     fn key(&self) -> &str {
+        self.id()
+    }
+
+    fn id(&self) -> &str {
         self.id.as_str()
     }
 
@@ -81,6 +87,10 @@ impl Entry for Workspace {
 
     fn key(&self) -> &str {
         &self.path
+    }
+
+    fn id(&self) -> &str {
+        self.id.as_str()
     }
 
     fn all(metadata: &Metadata) -> &Vec<Self> {

@@ -123,6 +123,7 @@ fn entries<E: Entry>(
     let numbered = E::all(ours).iter().enumerate().rev();
     let mut places: HashMap<String, usize> =
         numbered.map(|(at, entry)| (entry.key().to_owned(), at)).collect();
+    let mut ids: HashSet<String> = E::all(ours).iter().map(|it| it.id().to_owned()).collect();
     let is_deleted = |id: &SessionId| recent.has_deleted::<Session>(id.as_str(), now);
     for entry in E::all(theirs) {
         let (key, was) = (entry.key(), before.get(entry.key()).copied());
@@ -132,7 +133,11 @@ fn entries<E: Entry>(
         let all = E::all_mut(ours);
         if let Some(known) = places.get(key).and_then(|at| all.get_mut(*at)) {
             known.take(was, entry, &recent.past(key, now), &is_deleted);
-        } else if was.is_none() && !recent.has_deleted::<E>(key, now) {
+        } else if was.is_none()
+            && !recent.has_deleted::<E>(key, now)
+            // Two directories cannot have one id. This one was moved to a path that another one had.
+            && ids.insert(entry.id().to_owned())
+        {
             places.insert(key.to_owned(), all.len());
             all.push(entry.clone());
         }

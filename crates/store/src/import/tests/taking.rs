@@ -1,6 +1,7 @@
 //! Changes that an import takes: fields, entries, and the active session.
 
 use super::*;
+use serde_json::json;
 
 /// One field of the session `s`: before, ours, theirs and the result.
 const FIELDS: &[(&str, &str, &str, &str, &str)] = &[
@@ -123,6 +124,23 @@ fn a_directory_that_was_moved_keeps_its_id() {
     let merged = imported(&base, &base, &theirs);
     assert_eq!(merged.metadata, theirs);
     assert!(merged.gone.is_empty());
+}
+
+/// Found by the fuzz target `merge`.
+#[test]
+fn two_directories_never_get_one_id() {
+    let base = file(&["s"]);
+    let ours = with(&base, |it| {
+        let second = json!({"id": "second", "path": "/second"});
+        it.workspaces.push(serde_json::from_value(second).unwrap());
+    });
+    let theirs = with(&ours, |it| {
+        it.workspaces[0].path = "/second".into();
+        it.workspaces[1].path = "/third".into();
+    });
+    let merged = imported(&base, &ours, &theirs).metadata;
+    let ids: Vec<_> = merged.workspaces.iter().map(|it| it.id.as_str()).collect();
+    assert_eq!(ids, ["w", "second"]);
 }
 
 #[test]
