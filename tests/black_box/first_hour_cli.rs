@@ -447,6 +447,8 @@ fn unknown_parameters_are_errors_except_on_upstreams_method() {
 fn a_deadline_is_seconds_and_its_end_says_what_to_do() {
     let daemon = Daemon::start();
     let repo = daemon.repo("one");
+    // The deadline must not end during the start of the worker.
+    assert_eq!(ran(&daemon, repo.path(), &["tool", "bash", "true"]).0, Some(0));
     let line = ["tool", "bash", "sleep 600", "--timeout", "1", "--color", "never"];
     let (code, stdout, stderr) = ran(&daemon, repo.path(), &line);
     assert_eq!(code, Some(4), "{stdout}{stderr}");

@@ -168,6 +168,18 @@ impl Wire {
         value
     }
 
+    /// The next event whose line matches. Other lines are not parsed, so that a flood of events does not make this client
+    /// a slow one on a busy machine.
+    #[track_caller]
+    pub(crate) fn event_in_flood(&self, is_meant: impl Fn(&str) -> bool) -> Value {
+        loop {
+            let line = self.line().expect("closed before an event");
+            if is_meant(&line) {
+                return serde_json::from_str(&line).expect("a line of JSON");
+            }
+        }
+    }
+
     /// Events that arrived before the last reply and were not read.
     pub(crate) fn early_events(&self) -> Vec<Value> {
         self.events.borrow().iter().cloned().collect()
