@@ -191,21 +191,13 @@ mod tests {
         }
     }
 
-    /// The lines of a list in docs/security.md: an effect, then programs with their names.
+    /// The lines of a list in docs/security.md: an effect and its names.
     fn markdown(held: Held) -> String {
         let mut lines = Vec::new();
         for row in TABLE.iter().filter(|row| row.held == held) {
-            add(&mut lines, row.rule.reason(), row);
+            add(&mut lines, row.rule.reason(), format!(" `{}`", row.name));
         }
-        let line = |(reason, rows): (&str, Vec<&Obeyed>)| {
-            let mut programs = Vec::new();
-            for row in rows {
-                add(&mut programs, row.program, format!(" `{}`", row.name));
-            }
-            let programs =
-                programs.iter().map(|(program, names)| format!("{program}{}", names.concat()));
-            format!("- {reason}: {}\n", programs.collect::<Vec<_>>().join("; "))
-        };
+        let line = |(reason, names): (&str, Vec<String>)| format!("- {reason}:{}\n", names.concat());
         lines.into_iter().map(line).collect()
     }
 
