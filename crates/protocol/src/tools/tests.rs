@@ -65,18 +65,16 @@ fn quoted(text: &str) -> BTreeSet<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
 
-/// Returns the names in the first column of the argument tables.
+/// Returns the names in the lists below `Arguments`, up to the colon of each item.
 fn arguments(section: &str) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
     let mut is_inside = false;
-    for line in section.lines() {
-        if !line.starts_with('|') {
-            is_inside = false;
-        } else if line.starts_with("| argument |") {
-            is_inside = true;
-        } else if is_inside && let Some(cell) = line.split('|').nth(1) {
-            let cell = cell.split(" (also ").next().unwrap_or(cell);
-            found.extend(quoted(cell));
+    for line in section.lines().filter(|line| !line.is_empty()) {
+        if !line.starts_with("- ") {
+            is_inside = line.starts_with("Arguments");
+        } else if is_inside && let Some((names, _)) = line.split_once(": ") {
+            let names = names.split(" (also ").next().unwrap_or(names);
+            found.extend(quoted(names));
         }
     }
     found
@@ -117,7 +115,7 @@ fn the_documentation_and_the_table_name_the_same_parameters() {
         let missing: Vec<_> =
             shown.map(|it| it.name).filter(|name| !documented.contains(name)).collect();
         let is_in_rules = missing.iter().all(|name| quoted(rules).contains(name));
-        assert!(missing.is_empty() || is_in_rules, "{}: {missing:?} in no table", tool.name);
+        assert!(missing.is_empty() || is_in_rules, "{}: {missing:?} in no list", tool.name);
     }
 }
 
