@@ -22,11 +22,10 @@ const NOT_FOR_PEOPLE: &[&str] = &["clean-repositories", "limited", "probe", "rea
 /// shorter pieces.
 const MIN_PIECE: usize = 8;
 
-/// The texts in backticks in the first column of tables.
+/// The texts in backticks in the first lines of list items.
 fn quoted_texts(document: &str) -> impl Iterator<Item = &str> {
-    let rows = document.lines().filter(|line| line.starts_with("| "));
-    let cells = rows.filter_map(|line| line.split('|').nth(1));
-    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2))
+    let items = document.lines().filter(|line| line.starts_with("- "));
+    items.flat_map(|line| line.split('`').skip(1).step_by(2))
 }
 
 /// The part of a source without its tests, with literals that `\` splits joined into one line.
@@ -120,9 +119,9 @@ mod tests {
     fn texts_that_troubleshooting_quotes_are_printed() {
         let source = "let a = format!(\"the \\\"daemon\\\" of {user} \\\n    is not here\");\n\
             let b = \"ends elsewhere\";\n#[cfg(test)]\nmod tests { \"only in tests\" }";
-        let document = "`outside of tables`\n| you see | `x` |\n|---|---|\n\
-            | `the \"daemon\" of … is not here`, `is not … elsewhere` | `not looked at` |\n\
-            | `only in tests` | |\n| `…daemon…` | |\n";
+        let document = "`outside of lists`\n\
+            - `the \"daemon\" of … is not here`, `is not … elsewhere`:\n  `not looked at`\n\
+            - `only in tests`:\n- `…daemon…`:\n";
         let expected = [
             "nothing prints `is not … elsewhere`",
             "nothing prints `only in tests`",

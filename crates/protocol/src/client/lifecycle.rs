@@ -211,7 +211,7 @@ pub enum PauseKind {
 pub struct PauseInfo {
     /// Time of detection, ISO 8601 UTC.
     pub at: String,
-    /// What was stopped: the machine or this process.
+    /// Cause of the pause.
     pub kind: PauseKind,
     /// Duration, or step of the wall clock, in milliseconds.
     pub ms: i64,
