@@ -197,7 +197,8 @@ mod tests {
         for row in TABLE.iter().filter(|row| row.held == held) {
             add(&mut lines, row.rule.reason(), format!(" `{}`", row.name));
         }
-        let line = |(reason, names): (&str, Vec<String>)| format!("- {reason}:{}\n", names.concat());
+        let line =
+            |(reason, names): (&str, Vec<String>)| format!("- {reason}:{}\n", names.concat());
         lines.into_iter().map(line).collect()
     }
 
