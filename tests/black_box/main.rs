@@ -73,3 +73,5 @@ mod transcripts;
 mod voice;
 mod web_search;
 mod worker_faults;
+#[cfg(target_os = "linux")]
+mod worker_template;

@@ -43,6 +43,8 @@ mod spawn;
 mod spawn_thread;
 mod spill;
 mod sweep;
+#[cfg(target_os = "linux")]
+mod template;
 mod wait;
 
 pub use capture::{Captured, HEAD_BYTES, TAIL_BYTES};
@@ -79,4 +81,6 @@ pub use spawn::{
 pub use spawn_thread::SpawnThread;
 pub use spill::Spilled;
 pub use sweep::{SweepReport, sweep_strays_blocking};
+#[cfg(target_os = "linux")]
+pub use template::{Template, serve_template};
 pub use wait::Usage;

@@ -18,6 +18,8 @@ pub use linux::{
     ForkSide, die_with_parent, split_off_monitor, split_off_monitor_by, split_off_monitor_of,
     split_off_patient_monitor,
 };
+#[cfg(target_os = "linux")]
+pub(crate) use linux::{end_process, require_single_thread};
 
 /// Does nothing on this system: the kernel has no such request.
 ///
@@ -64,7 +66,7 @@ mod linux {
     };
     use nix::libc;
     use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal};
-    use nix::sys::signal::{raise, sigaction, sigprocmask};
+    use nix::sys::signal::{kill, sigaction, sigprocmask};
     use nix::sys::signalfd::{SfdFlags, SignalFd};
     use nix::unistd::{ForkResult, fork};
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -209,7 +211,7 @@ mod linux {
         Ok(rustix::process::set_parent_process_death_signal(Some(signal))?)
     }
 
-    fn require_single_thread() -> io::Result<()> {
+    pub(crate) fn require_single_thread() -> io::Result<()> {
         if std::fs::read_dir("/proc/self/task")?.count() == 1 {
             return Ok(());
         }
@@ -315,12 +317,13 @@ mod linux {
             // SAFETY: the default disposition runs no code of this program.
             unsafe { sigaction(signal, &default) }?;
         }
-        raise(signal)?;
+        // Not raise(3): it may use a thread number that the C library has kept from before the fork.
+        kill(nix::unistd::Pid::this(), signal)?;
         sigprocmask(SigmaskHow::SIG_UNBLOCK, Some(&SigSet::from(signal)), None)
     }
 
     #[expect(unsafe_code, reason = "_exit(2) has no safe form")]
-    fn end_process(code: i32) -> ! {
+    pub(crate) fn end_process(code: i32) -> ! {
         // SAFETY: exits without running the exit handlers of the program it split from.
         unsafe { libc::_exit(code) }
     }

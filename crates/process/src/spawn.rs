@@ -45,6 +45,9 @@ pub enum SpawnError {
         /// Error of the system.
         source: io::Error,
     },
+    /// The template of workers has not answered a request: try again with another one.
+    #[error("the template of workers does not answer")]
+    Template(#[source] io::Error),
     /// Any other failure, which a retry does not fix.
     #[error("cannot start a process")]
     Io(#[source] io::Error),

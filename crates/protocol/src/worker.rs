@@ -25,8 +25,17 @@ pub const FRAME_PROTOCOL: u32 = 1;
 pub const EXIT_TERMINAL: u8 = 100;
 
 /// Tags of [`ToWorker`], so that a reader can tell an unknown variant from a malformed one.
-pub const TO_WORKER_TAGS: &[&str] =
-    &["start", "tool_call", "cancel", "ping", "shutdown", "credit", "output_taken", "web_done"];
+pub const TO_WORKER_TAGS: &[&str] = &[
+    "start",
+    "template",
+    "tool_call",
+    "cancel",
+    "ping",
+    "shutdown",
+    "credit",
+    "output_taken",
+    "web_done",
+];
 
 /// Tags of [`FromWorker`].
 pub const FROM_WORKER_TAGS: &[&str] = &[
@@ -47,6 +56,9 @@ pub const FROM_WORKER_TAGS: &[&str] = &[
 pub enum ToWorker {
     /// Settings of the session. First frame; answered by [`FromWorker::Hello`].
     Start(Box<Start>),
+    /// Instead of [`ToWorker::Start`] in the first frame: the process is the template of workers. No other frame
+    /// follows; each fork of the template gets its own channel.
+    Template {},
     /// Run one tool. Answered by exactly one [`FromWorker::ToolFinished`] with the same id.
     ToolCall(ToolCall),
     /// Stop one call. It still ends with its [`FromWorker::ToolFinished`]. Has no effect on a finished call.

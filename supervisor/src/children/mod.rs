@@ -21,6 +21,7 @@ mod process;
 pub(crate) mod repo_cleanup;
 mod snapshot;
 pub(crate) mod spawner;
+mod worker_source;
 
 pub(crate) use cgroup::{create_cgroup, group_name};
 pub(crate) use deaths::{Death, Deaths};

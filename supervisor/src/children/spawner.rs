@@ -7,6 +7,7 @@
 //! each reaping, the main thread kills every child that is not a known monitor.
 
 use crate::children::probing::ProbeError;
+use crate::children::worker_source::{WorkerSource, may_be_an_attack};
 use crate::errors::chain;
 use crate::metrics::Metrics;
 use crate::workspaces::NoPlace;
@@ -146,6 +147,7 @@ pub(crate) fn serve_blocking(
 ) {
     // Children that this process inherited across `exec` must not be killed.
     let mut live = children_blocking();
+    let mut workers_from = WorkerSource::default();
     // The children that serve sessions. Their number is limited.
     let mut workers = BTreeSet::new();
     let mut is_swept = true;
@@ -156,17 +158,23 @@ pub(crate) fn serve_blocking(
         };
         match job {
             Ok(SpawnerRequest::Stop) | Err(RecvTimeoutError::Disconnected) => break,
-            Err(RecvTimeoutError::Timeout) => is_swept = sweep(&live, metrics),
+            Err(RecvTimeoutError::Timeout) => is_swept = sweep(&live, &workers_from, metrics),
             Ok(SpawnerRequest::Spawn { verb, stdin, answer }) => {
-                let spawned = children.spawn(verb, stdin, workers.len());
+                let spawned = children.spawn(verb, stdin, workers.len(), &mut workers_from);
                 if let Ok(child) = &spawned {
                     live.insert(child.process.pid());
                     if verb == WORKER {
                         workers.insert(child.process.pid());
                     }
                 }
+                if matches!(spawned, Err(SpawnRequestError::Refused(SpawnError::Template(_)))) {
+                    is_swept = sweep(&live, &workers_from, metrics);
+                }
                 // If the actor is gone, the worker sees its channel close and exits.
                 answer.send(spawned).ok();
+                if verb == WORKER {
+                    workers_from.prepare(children);
+                }
             }
             Ok(SpawnerRequest::Reap { process, answer }) => {
                 let exit = process.try_reap().unwrap_or_else(|error| {
@@ -175,11 +183,15 @@ pub(crate) fn serve_blocking(
                 });
                 live.remove(&process.pid());
                 workers.remove(&process.pid());
-                is_swept = sweep(&live, metrics);
+                if exit.is_some_and(may_be_an_attack) {
+                    workers_from.discard();
+                }
+                is_swept = sweep(&live, &workers_from, metrics);
                 answer.send(exit).ok();
             }
         }
     }
+    workers_from.discard();
 }
 
 /// Children of this thread. Empty on systems without `/proc`.
@@ -189,8 +201,10 @@ fn children_blocking() -> BTreeSet<u32> {
 }
 
 /// Kills every child that is not a known monitor. Returns `false` if some remain.
-fn sweep(live: &BTreeSet<u32>, metrics: &Arc<Metrics>) -> bool {
-    let sweep = sweep_strays_blocking(live, SWEEP_LIMIT);
+fn sweep(live: &BTreeSet<u32>, workers_from: &WorkerSource, metrics: &Arc<Metrics>) -> bool {
+    let mut known = live.clone();
+    known.extend(workers_from.pid());
+    let sweep = sweep_strays_blocking(&known, SWEEP_LIMIT);
     if sweep.killed != 0 {
         metrics.strays_killed.add(u64::from(sweep.killed));
         tracing::warn!(
@@ -218,6 +232,7 @@ impl SpawnSettings {
         verb: &'static str,
         stdin: OwnedFd,
         n_workers: usize,
+        workers_from: &mut WorkerSource,
     ) -> Result<SpawnedWorker, SpawnRequestError> {
         if verb != WORKER {
             return Ok(spawn_worker_blocking(&self.exe, &[verb], stdin)?);
@@ -227,7 +242,7 @@ impl SpawnSettings {
         }
         Ok(match &self.launcher {
             Some(launcher) => spawn_launched_blocking(launcher, &[verb], stdin)?,
-            None => spawn_worker_blocking(&self.exe, &[verb], stdin)?,
+            None => workers_from.spawn(&self.exe, stdin)?,
         })
     }
 }

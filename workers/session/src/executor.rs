@@ -186,7 +186,7 @@ impl Handler<FrameReceived> for ToolExecutor {
             }
             ToWorker::WebDone { call_id, outcome } => self.searches.done(&call_id, outcome),
             ToWorker::Shutdown {} => ctx.stop(),
-            ToWorker::Start(_) => {
+            ToWorker::Start(_) | ToWorker::Template {} => {
                 let text = "a second start frame was ignored".to_owned();
                 self.outbox.offer(&FromWorker::Warning { text });
             }

@@ -98,9 +98,22 @@ fn system<T>(step: &'static str, result: io::Result<T>) -> Result<T, WorkerStart
 }
 
 fn read_start() -> Result<Start, WorkerStartError> {
-    match read_first_blocking(rustix::stdio::stdin(), MAX_FIRST_FRAME, TO_WORKER_TAGS) {
-        Ok(ToWorker::Start(start)) => Ok(*start),
-        Ok(_other) => Err(WorkerStartError::NoStart("another message came first".into())),
-        Err(error) => Err(WorkerStartError::NoStart(error.to_string())),
+    match read_first()? {
+        ToWorker::Start(start) => return Ok(*start),
+        #[cfg(target_os = "linux")]
+        ToWorker::Template {} => {
+            // Returns in each worker, with the worker's own channel.
+            system("cannot be a template", quackd_process::serve_template())?;
+            if let ToWorker::Start(start) = read_first()? {
+                return Ok(*start);
+            }
+        }
+        _other => {}
     }
+    Err(WorkerStartError::NoStart("another message came first".into()))
+}
+
+fn read_first() -> Result<ToWorker, WorkerStartError> {
+    read_first_blocking(rustix::stdio::stdin(), MAX_FIRST_FRAME, TO_WORKER_TAGS)
+        .map_err(|error| WorkerStartError::NoStart(error.to_string()))
 }
