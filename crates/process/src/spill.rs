@@ -243,7 +243,7 @@ fn delete_oldest(target: &SpillTarget) -> io::Result<()> {
 mod tests {
     use super::*;
 
-    const LIMIT: Duration = Duration::from_secs(10);
+    const LIMIT: Duration = Duration::from_secs(60);
 
     fn target(dir: &Path, name: &str) -> SpillTarget {
         SpillTarget {

@@ -13,7 +13,7 @@
 
 use quackd_process::{
     CgroupBase, CgroupKind, Command, EndedBy, Exit, Finished, Group, LaunchError, Limits, Role,
-    SessionPaths, harden, run,
+    SessionPaths, harden,
 };
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,14 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
-const SECOND: Duration = Duration::from_secs(1);
+/// Limit for everything that must happen. A wait for the wrong thing takes longer, because that takes [`NEVER`].
+const PATIENCE: Duration = Duration::from_secs(60);
+const NEVER: Duration = Duration::from_secs(600);
+
+/// Runs a command, and fails if it does not end.
+async fn run(command: Command) -> Result<Finished, LaunchError> {
+    tokio::time::timeout(PATIENCE, quackd_process::run(command)).await.unwrap()
+}
 
 const KINDS: [CgroupKind; 3] = [CgroupKind::Unified, CgroupKind::Pids, CgroupKind::Freezer];
 
@@ -54,7 +61,7 @@ impl World {
     fn close(self) {
         let Self { base, paths, group } = self;
         drop(group);
-        let end = paths.end_blocking(SECOND).unwrap();
+        let end = paths.end_blocking(PATIENCE).unwrap();
         assert_eq!((end.killed, end.survivors, end.removed), (0, 0, true));
         let directory = base.directory();
         assert!(directory.is_dir());
@@ -77,7 +84,7 @@ fn bash(group: &Arc<Group>, tag: &str, script: &str) -> Command {
         args: vec!["-c".into(), script.into()],
         cwd: "/tmp".into(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        deadline: 20 * SECOND,
+        deadline: NEVER,
         grace: Duration::from_millis(200),
         abort_grace: Duration::from_millis(100),
         leave: Duration::ZERO,
@@ -112,9 +119,13 @@ async fn whatever_a_command_started_is_in_its_leaf_and_ends_with_it() {
     for kind in KINDS {
         let Some(world) = World::open(kind, 200) else { continue };
         // The command forks as its first action. Even that process starts in the leaf.
-        let script = "(env -i /usr/bin/setsid /bin/bash -c 'trap \"\" TERM; echo $$; \
-            cat /proc/self/cgroup; sleep 60 & echo $!; wait' &); sleep 0.3";
-        let finished = run(bash(&world.group, "born", script)).await.unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let script = format!(
+            "(env -i /usr/bin/setsid /bin/bash -c 'trap \"\" TERM; echo $$; cat /proc/self/cgroup; \
+             sleep 600 & echo $!; : >{0}; wait' &); until [ -e {0} ]; do sleep 0.01; done",
+            dir.path().join("up").display()
+        );
+        let finished = run(bash(&world.group, "born", &script)).await.unwrap();
         let lines = lines(&finished);
         let leaf = format!("{}/c-0", world.paths.cgroup);
         assert!(lines.iter().any(|line| line.ends_with(&leaf)), "{lines:?}");
@@ -130,18 +141,24 @@ async fn an_orphan_without_any_mark_ends_with_its_own_command_and_no_other() {
     let _turn = alone().await;
     for kind in KINDS {
         let Some(world) = World::open(kind, 200) else { continue };
-        let orphan = "$( (env -i setsid sleep 60 >/dev/null & echo $!) )";
-        let long = format!("a={orphan}; sleep 1; kill -0 $a && echo $a");
-        // Without a group, the orphan would be ambiguous, because the other command still runs.
-        let short = format!("sleep 0.2; echo {orphan}");
-        let (long, short) = tokio::join!(
-            run(bash(&world.group, "long", &long)),
-            run(bash(&world.group, "short", &short))
+        let orphan = "$( (env -i setsid sleep 600 >/dev/null & echo $!) )";
+        let dir = tempfile::tempdir().unwrap();
+        let (up, over) = (dir.path().join("up"), dir.path().join("over"));
+        let long = format!(
+            "a={orphan}; touch {}; until [ -e {} ]; do sleep 0.01; done; kill -0 $a && echo $a",
+            up.display(),
+            over.display()
         );
+        let (long, short) = tokio::join!(run(bash(&world.group, "long", &long)), async {
+            until(|| up.exists()).await;
+            // Without a group, the orphan would be ambiguous, because the other command still runs.
+            let short = run(bash(&world.group, "short", &format!("echo {orphan}"))).await;
+            fs::write(&over, "").unwrap();
+            short
+        });
         let (long, short) = (long.unwrap(), short.unwrap());
         assert_eq!((long.exit, long.background_ended), (Exit::Code(0), 1), "{kind:?}");
         assert_eq!((short.exit, short.background_ended), (Exit::Code(0), 1), "{kind:?}");
-        assert!(short.duration < SECOND);
         assert_gone(&lines(&long));
         assert_gone(&lines(&short));
         world.close();
@@ -155,7 +172,7 @@ async fn leaves_are_used_again() {
         let Some(world) = World::open(kind, 200) else { continue };
         for _ in 0..20 {
             let (one, other) = tokio::join!(
-                run(bash(&world.group, "one", "sleep 60 &")),
+                run(bash(&world.group, "one", "sleep 600 &")),
                 run(bash(&world.group, "other", "true"))
             );
             assert_eq!((one.unwrap().background_ended, other.unwrap().exit), (1, Exit::Code(0)));
@@ -173,17 +190,23 @@ async fn everything_that_resists_is_gone_after_the_deadline() {
     let _turn = alone().await;
     for kind in KINDS {
         let Some(world) = World::open(kind, 400) else { continue };
-        let script = "trap '' TERM; for i in {1..50}; do sleep 60 & (setsid sleep 60 &); \
-            (env -i setsid bash -c 'trap \"\" TERM; kill -STOP $$' &); done; sleep 60; sleep 60";
+        let script = "trap '' TERM; for i in {1..50}; do sleep 600 & (setsid sleep 600 &); \
+            (env -i setsid bash -c 'trap \"\" TERM; kill -STOP $$' &); done; echo up; \
+            sleep 600; sleep 600";
         let mut command = bash(&world.group, "resists", script);
-        command.deadline = SECOND;
-        let finished = run(command).await.unwrap();
+        command.deadline = Duration::from_secs(1);
+        let mut finished = run(command.clone()).await.unwrap();
+        while finished.stdout.total == 0 {
+            // It did not come that far.
+            command.deadline *= 4;
+            assert!(command.deadline < PATIENCE, "{kind:?}");
+            finished = run(command.clone()).await.unwrap();
+        }
         assert_eq!((finished.exit, finished.ended_by), (Exit::Signal(9), EndedBy::Deadline));
         assert!(100 <= finished.stopped, "{finished:?}");
         assert_eq!((finished.is_gone, finished.survivors), (true, 0), "{kind:?}");
-        let ending = finished.duration - SECOND - Duration::from_millis(200);
+        let ending = finished.duration - command.deadline - command.grace;
         eprintln!("{kind:?}: {} processes gone {ending:?} after KILL", finished.stopped);
-        assert!(ending < 2 * SECOND);
         world.close();
     }
 }
@@ -199,7 +222,7 @@ async fn endless_forking_stops_at_the_limit_and_hurts_no_other_session() {
             continue;
         }
         let (other_paths, other) = session(&world.base, "second", 64);
-        let bomb = bash(&world.group, "bomb", "b() { b | b & }; b; sleep 60");
+        let bomb = bash(&world.group, "bomb", "b() { b | b & }; b; sleep 600");
         let stop = bomb.cancel.clone();
         let count = world.paths.directory.join("pids.current");
         let neighbours = async {
@@ -210,29 +233,23 @@ async fn endless_forking_stops_at_the_limit_and_hurts_no_other_session() {
                 Err(error) => assert!(matches!(error, LaunchError::TooManyProcesses(_)), "{error}"),
                 Ok(own) => drop(own),
             }
-            let begin = Instant::now();
             let finished = run(bash(&other, "neighbour", "true | cat")).await.unwrap();
             assert_eq!(finished.exit, Exit::Code(0));
-            let elapsed = begin.elapsed();
             stop.cancel();
-            (elapsed, Instant::now())
+            Instant::now()
         };
-        let (bombed, (neighbour, stopped)) = tokio::join!(run(bomb), neighbours);
+        let (bombed, stopped) = tokio::join!(run(bomb), neighbours);
         let bombed = bombed.unwrap();
-        assert!(neighbour < 10 * SECOND, "{neighbour:?}");
+        assert_eq!(bombed.ended_by, EndedBy::Abort, "the neighbour ran before its end");
         assert_eq!((bombed.is_gone, bombed.survivors), (true, 0));
         assert!(bombed.stopped <= 64, "{}", bombed.stopped);
         // A kernel before 6.1 does not report it. The extra process is this one, while it enters or leaves the group.
         if let Ok(peak) = fs::read_to_string(world.paths.directory.join("pids.peak")) {
             assert!((64..=65).contains(&peak.trim().parse::<u32>().unwrap()), "{peak}");
         }
-        eprintln!(
-            "{kind:?}: {:?} gone {:?} after the abort, the neighbour took {neighbour:?}",
-            bombed.stopped,
-            stopped.elapsed()
-        );
+        eprintln!("{kind:?}: {:?} gone {:?} after the abort", bombed.stopped, stopped.elapsed());
         drop(other);
-        assert!(other_paths.end_blocking(SECOND).unwrap().removed);
+        assert!(other_paths.end_blocking(PATIENCE).unwrap().removed);
         world.close();
     }
 }
@@ -245,15 +262,15 @@ async fn a_session_is_ended_from_outside_with_all_its_commands() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pids");
         let script = format!(
-            "trap '' TERM; sleep 60 & echo $! >{0}.1; (env -i setsid sleep 61 & echo $! >>{0}.1); \
-             mv {0}.1 {0}; sleep 60; sleep 60",
+            "trap '' TERM; sleep 600 & echo $! >{0}.1; (env -i setsid sleep 601 & echo $! >>{0}.1); \
+             mv {0}.1 {0}; sleep 600; sleep 600",
             file.display()
         );
         let paths = world.paths.clone();
         let outside = async {
             until(|| file.exists()).await;
             let begin = Instant::now();
-            let end = tokio::task::spawn_blocking(move || paths.end_blocking(2 * SECOND));
+            let end = tokio::task::spawn_blocking(move || paths.end_blocking(PATIENCE));
             let end = end.await.unwrap().unwrap();
             assert!((3..=4).contains(&end.killed), "{end:?}");
             assert_eq!((end.survivors, end.removed), (0, true));
@@ -278,7 +295,7 @@ async fn what_a_dead_daemon_left_is_ended_and_what_a_living_one_has_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let (runs, over) = (dir.path().join("runs"), dir.path().join("over"));
         let script = format!(
-            "sleep 60 & echo $!; touch {}; until [ -e {} ]; do sleep 0.02; done; kill -0 $! && echo lives",
+            "sleep 600 & echo $!; touch {}; until [ -e {} ]; do sleep 0.02; done; kill -0 $! && echo lives",
             runs.display(),
             over.display()
         );
@@ -329,51 +346,12 @@ fn own_directory(world: &World) -> PathBuf {
 /// Creates the leftovers of a killed daemon: a session with a process.
 #[expect(clippy::disallowed_methods, reason = "a process that is no command")]
 fn leave_behind(kind: CgroupKind, dead: &Path) -> std::process::Child {
-    let sleep = std::process::Command::new("setsid").args(["sleep", "60"]).spawn().unwrap();
+    let sleep = std::process::Command::new("setsid").args(["sleep", "600"]).spawn().unwrap();
     let leaf = dead.join("first.0/c-0");
     fs::create_dir_all(&leaf).unwrap();
     let file = if kind == CgroupKind::Unified { "cgroup.procs" } else { "tasks" };
     fs::write(leaf.join(file), sleep.id().to_string()).unwrap();
     sleep
-}
-
-/// Prints the cost of a leaf. The bound is loose, because this is not a benchmark.
-#[tokio::test]
-async fn a_leaf_costs_little() {
-    const ROUNDS: usize = 200;
-
-    let _turn = alone().await;
-    for kind in KINDS {
-        let begin = Instant::now();
-        let Some(world) = World::open(kind, 200) else { continue };
-        let opened = begin.elapsed();
-        let begin = Instant::now();
-        let (paths, group) = session(&world.base, "second", 200);
-        let started = begin.elapsed();
-        drop(group);
-        let begin = Instant::now();
-        assert!(paths.end_blocking(SECOND).unwrap().removed);
-        let ended = begin.elapsed();
-        let (mut with, mut without) = (Vec::new(), Vec::new());
-        for _ in 0..ROUNDS {
-            let command = bash(&world.group, "cost", "true");
-            let bare = Command { group: None, ..command.clone() };
-            with.push(run(command).await.unwrap().duration);
-            without.push(run(bare).await.unwrap().duration);
-        }
-        with.sort();
-        without.sort();
-        let (with, without) = (with[ROUNDS / 2], without[ROUNDS / 2]);
-        eprintln!("{kind:?}: bash -c true {with:?} in a leaf, {without:?} in none");
-        assert!(with < without + Duration::from_millis(20));
-        let begin = Instant::now();
-        world.close();
-        let closed = begin.elapsed();
-        eprintln!(
-            "    base and session made in {opened:?}, a session more {started:?}, ended in {ended:?}, \
-             all closed in {closed:?}"
-        );
-    }
 }
 
 #[tokio::test]
@@ -384,7 +362,7 @@ async fn a_dropped_command_gives_its_leaf_back_when_it_is_empty() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("pid");
         let script = format!(
-            "trap '' TERM; env -i setsid sleep 60 & echo $! >{0}.1; mv {0}.1 {0}; sleep 60; sleep 60",
+            "trap '' TERM; env -i setsid sleep 600 & echo $! >{0}.1; mv {0}.1 {0}; sleep 600; sleep 600",
             file.display()
         );
         tokio::select! {
@@ -399,7 +377,7 @@ async fn a_dropped_command_gives_its_leaf_back_when_it_is_empty() {
         let mut is_there = false;
         let begin = Instant::now();
         while !is_there {
-            assert!(begin.elapsed() < 10 * SECOND, "its leaf stays away");
+            assert!(begin.elapsed() < PATIENCE, "its leaf stays away");
             let finished = run(bash(&world.group, "next", script)).await.unwrap();
             is_there = lines(&finished).iter().any(|line| line.ends_with(&leaf));
         }
@@ -410,7 +388,7 @@ async fn a_dropped_command_gives_its_leaf_back_when_it_is_empty() {
 async fn until(mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < 10 * SECOND, "it does not happen");
+        assert!(begin.elapsed() < PATIENCE, "it does not happen");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

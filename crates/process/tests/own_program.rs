@@ -32,6 +32,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
+/// Limit for everything that must happen, also for sweeps. A wait for the wrong thing takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 const TESTS: &[(&str, fn())] = &[
     ("the_workers_exit_code_is_the_monitors", the_workers_exit_code_is_the_monitors),
     ("the_workers_abort_is_the_monitors", the_workers_abort_is_the_monitors),
@@ -93,7 +96,7 @@ fn run_tests(args: &[&str]) {
         let passed = catch_unwind(test).is_ok();
         println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
         n_failed += i32::from(!passed);
-        let _swept = sweep_strays_blocking(&BTreeSet::new(), Duration::from_secs(2));
+        let _swept = sweep_strays_blocking(&BTreeSet::new(), PATIENCE);
     }
     exit(n_failed.min(1));
 }
@@ -175,13 +178,13 @@ fn grouped(paths: &str) {
     let group = Group::open(&paths).unwrap();
     hide_control_groups();
     assert!(!paths.directory.exists());
-    let script = "trap '' TERM; f() { while :; do (env -i setsid sleep 60 &); done; }; f & f & f";
+    let script = "trap '' TERM; f() { while :; do (env -i setsid sleep 600 &); done; }; f & f & f";
     let command = Command {
         program: "/bin/bash".into(),
         args: vec!["-c".into(), script.into()],
         cwd: "/".into(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        deadline: Duration::from_secs(60),
+        deadline: Duration::from_secs(600),
         grace: Duration::ZERO,
         abort_grace: Duration::ZERO,
         leave: Duration::ZERO,
@@ -281,7 +284,7 @@ impl Worker {
         let (channel, theirs) = UnixStream::pair().unwrap();
         let started =
             spawn_worker_blocking(&SelfExe::open().unwrap(), args, theirs.into()).unwrap();
-        channel.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        channel.set_read_timeout(Some(PATIENCE)).unwrap();
         Self { process: started.process, stderr: started.stderr, channel: BufReader::new(channel) }
     }
 
@@ -299,22 +302,17 @@ impl Worker {
         pids
     }
 
-    /// Waits for the end, and returns how it ended and how long that took.
-    fn end(&self) -> (Exit, Duration) {
-        let begin = Instant::now();
+    /// Waits for the end, and returns how it ended.
+    fn end(&self) -> Exit {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            tokio::time::timeout(Duration::from_secs(10), self.process.exited())
-                .await
-                .expect("it ends")
-                .unwrap();
+            tokio::time::timeout(PATIENCE, self.process.exited()).await.expect("it ends").unwrap();
         });
-        let took = begin.elapsed();
         let exit = self.process.try_reap().unwrap().unwrap();
         // The answer stays, and a signal to what is gone is no error.
         assert_eq!(self.process.clone().try_reap().unwrap(), Some(exit));
         self.process.signal(Signal::SIGKILL).unwrap();
-        (exit, took)
+        exit
     }
 }
 
@@ -336,7 +334,7 @@ fn alive(pids: &[u32]) -> Vec<u32> {
 fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "timed out waiting for {what}");
+        assert!(begin.elapsed() < PATIENCE, "timed out waiting for {what}");
         #[expect(clippy::disallowed_methods, reason = "the one poll of this file")]
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -345,12 +343,10 @@ fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
 /// Everything is gone when the monitor is: not later, and not even a zombie is left.
 #[track_caller]
 fn assert_ended(worker: &Worker, pids: &[u32], expected: Exit) {
-    let (exit, took) = worker.end();
+    let exit = worker.end();
     let left: Vec<_> = pids.iter().filter(|pid| state(**pid).is_some()).collect();
     assert_eq!(left, Vec::<&u32>::new());
     assert_eq!(exit, expected);
-    assert!(took < Duration::from_millis(600), "{took:?}");
-    println!("    ended after {took:?}");
 }
 
 // --- the tests --------------------------------------------------------------------------------
@@ -427,14 +423,12 @@ fn a_killed_monitor_leaves_orphans_to_the_sweep() {
     let (mut worker, mut other) = (Worker::start("wait"), Worker::start("wait"));
     let (pids, others) = (worker.pids(), other.pids());
     worker.process.signal(Signal::SIGKILL).unwrap();
-    assert_eq!(worker.end().0, Exit::Signal(9));
+    assert_eq!(worker.end(), Exit::Signal(9));
     wait_for("the worker's end", || alive(&pids[4..]).is_empty());
     assert_eq!(alive(&pids), pids[..4]);
 
     let keep = BTreeSet::from([other.process.pid()]);
-    let begin = Instant::now();
-    let sweep = sweep_strays_blocking(&keep, Duration::from_secs(2));
-    let took = begin.elapsed();
+    let sweep = sweep_strays_blocking(&keep, PATIENCE);
 
     assert!(sweep.verified_empty);
     // Four, and the one that the loop waits for, if it came that far.
@@ -442,7 +436,6 @@ fn a_killed_monitor_leaves_orphans_to_the_sweep() {
     assert!(pids.iter().all(|pid| state(*pid).is_none()));
     assert_eq!(alive(&others), others);
     assert_eq!(other.process.try_reap().unwrap(), None);
-    println!("    swept in {took:?}");
     other.process.signal(Signal::SIGTERM).unwrap();
     assert_ended(&other, &others, Exit::Signal(9));
 }
@@ -450,12 +443,9 @@ fn a_killed_monitor_leaves_orphans_to_the_sweep() {
 fn a_killed_supervisor_leaves_nothing() {
     let mut supervisor = Worker::start_as(&["supervisor"]);
     let pids = supervisor.pids();
-    let begin = Instant::now();
     supervisor.process.signal(Signal::SIGKILL).unwrap();
-    assert_eq!(supervisor.end().0, Exit::Signal(9));
+    assert_eq!(supervisor.end(), Exit::Signal(9));
     wait_for("the end of its processes", || alive(&pids).is_empty());
-    assert!(begin.elapsed() < Duration::from_secs(2));
-    println!("    nothing left after {:?}", begin.elapsed());
 }
 
 fn a_sweep_of_nothing_is_verified_at_once() {
@@ -466,7 +456,7 @@ fn a_sweep_of_nothing_is_verified_at_once() {
 fn a_process_without_its_first_thread_is_swept() {
     let mut worker = Worker::start_as(&["headless"]);
     assert_eq!(worker.line(), "headless");
-    let sweep = sweep_strays_blocking(&BTreeSet::new(), Duration::from_secs(2));
+    let sweep = sweep_strays_blocking(&BTreeSet::new(), PATIENCE);
     assert_eq!((sweep.killed, sweep.verified_empty), (1, true));
 }
 
@@ -495,12 +485,10 @@ fn a_monitor_is_small() {
 }
 
 fn a_worker_starts_with_nothing_but_its_channel() {
-    let begin = Instant::now();
     let mut worker = Worker::start("bare");
-    println!("    started in {:?}", begin.elapsed());
     // Four of them: the last one is the directory that is being read.
     assert_eq!(worker.line(), r#"[] "/" "quack" ["0", "1", "2", "3"]"#);
-    assert_eq!(worker.end().0, Exit::Code(0));
+    assert_eq!(worker.end(), Exit::Code(0));
     let mut text = String::new();
     fs::File::from(worker.stderr).read_to_string(&mut text).unwrap();
     assert_eq!(text, "");
@@ -521,7 +509,7 @@ fn a_worker_leads_a_session_without_a_terminal() {
 fn a_worker_keeps_its_limits() {
     let mut worker = Worker::start("limited");
     assert_eq!(worker.line(), "1024 1024 1000000 1000000 FileTooLarge");
-    assert_eq!(worker.end().0, Exit::Code(0));
+    assert_eq!(worker.end(), Exit::Code(0));
 }
 
 fn a_killed_worker_takes_its_control_group_along() {
@@ -541,11 +529,8 @@ fn a_killed_worker_takes_its_control_group_along() {
     };
     wait_for("many processes", || 50 < n_threads());
     send(pid, Signal::SIGKILL);
-    let (exit, took) = worker.end();
-    assert_eq!(exit, Exit::Signal(9));
+    assert_eq!(worker.end(), Exit::Signal(9));
     assert!(!paths.directory.exists());
-    println!("    ended after {took:?}");
-    assert!(took < Duration::from_millis(600), "{took:?}");
     // Again: there is nothing to end.
     assert!(paths.end_blocking(Duration::ZERO).unwrap().removed);
 }

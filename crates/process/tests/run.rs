@@ -12,8 +12,8 @@
 #![expect(clippy::print_stderr, reason = "figures for people")]
 
 use quackd_process::{
-    CALL_VARIABLE, Command, EndedBy, Exit, Finished, LaunchError, Limits, MAX_HOLDERS, OomScore,
-    Role, SpawnThread, SpillTarget, harden, run,
+    CALL_VARIABLE, Command, EndedBy, Exit, Finished, LaunchError, Limits, Live, MAX_HOLDERS,
+    OomScore, Role, SpawnThread, SpillTarget, harden,
 };
 use std::fs;
 use std::path::Path;
@@ -23,6 +23,29 @@ use tokio::sync::{Mutex, MutexGuard};
 use tokio_util::sync::CancellationToken;
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// Limit for everything that must happen. A wait for the wrong thing takes longer, because that takes [`NEVER`].
+const PATIENCE: Duration = Duration::from_secs(60);
+const NEVER: Duration = Duration::from_secs(600);
+
+/// Runs a command, and fails if it does not end.
+async fn run(command: Command) -> Result<Finished, LaunchError> {
+    tokio::time::timeout(PATIENCE, quackd_process::run(command)).await.unwrap()
+}
+
+/// Runs a command to its deadline, which is short. Takes a longer one as long as the command did not get ready before.
+async fn run_to_deadline(mut command: Command, is_ready: impl Fn(&Finished) -> bool) -> Finished {
+    loop {
+        let finished = run(command.clone()).await.unwrap();
+        assert_eq!(finished.ended_by, EndedBy::Deadline);
+        assert!(command.deadline <= finished.duration, "{:?}", finished.duration);
+        if is_ready(&finished) {
+            return finished;
+        }
+        command.deadline *= 4;
+        assert!(command.deadline < PATIENCE, "it is never ready");
+    }
+}
 
 /// Sets up this process like a worker, and locks out other tests.
 async fn alone() -> MutexGuard<'static, ()> {
@@ -39,8 +62,8 @@ fn bash(tag: &str, script: &str) -> Command {
         args: vec!["-c".into(), script.into()],
         cwd: "/tmp".into(),
         env: vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())],
-        deadline: 20 * SECOND,
-        grace: 2 * SECOND,
+        deadline: NEVER,
+        grace: NEVER,
         abort_grace: Duration::from_millis(100),
         leave: Duration::ZERO,
         cancel: CancellationToken::new(),
@@ -94,7 +117,7 @@ fn tagged(tag: &str) -> Vec<u32> {
 async fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !holds() {
-        assert!(begin.elapsed() < 10 * SECOND, "timed out waiting for {what}");
+        assert!(begin.elapsed() < PATIENCE, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -127,10 +150,10 @@ async fn both_streams_are_kept_apart() {
 #[tokio::test]
 async fn a_background_job_ends_with_its_shell() {
     let _turn = alone().await;
-    for script in ["sleep 60 & echo $!", "sleep 60 >/dev/null 2>&1 & echo $!"] {
+    for script in ["sleep 600 & echo $!", "sleep 600 >/dev/null 2>&1 & echo $!"] {
         let finished = run(bash("background", script)).await.unwrap();
-        assert_eq!((finished.exit, finished.background_ended), (Exit::Code(0), 1));
-        assert!(finished.duration < SECOND, "{:?}", finished.duration);
+        assert_eq!((finished.exit, finished.ended_by), (Exit::Code(0), EndedBy::Itself));
+        assert_eq!(finished.background_ended, 1);
         assert_gone(&pids(&finished));
     }
 }
@@ -140,8 +163,11 @@ async fn what_escaped_the_group_ends_with_its_shell() {
     let _turn = alone().await;
     // A new session two generations away, then the same without the tag.
     for clean in ["", "env -i"] {
+        let dir = tempfile::tempdir().unwrap();
         let script = format!(
-            "( {clean} setsid bash -c 'trap \"\" TERM; echo $$; sleep 60 & echo $!; wait' & ) ; sleep 0.3"
+            "( {clean} setsid bash -c 'trap \"\" TERM; echo $$; sleep 600 & echo $!; : >{0}; wait' & ) ; \
+             until [ -e {0} ]; do sleep 0.01; done",
+            dir.path().join("up").display()
         );
         let finished = run(bash("escaped", &script)).await.unwrap();
         assert_eq!(finished.exit, Exit::Code(0));
@@ -166,26 +192,23 @@ async fn a_command_that_ends_on_term_has_time_to_clean_up() {
         "trap 'sleep 0.2; echo bye; exit 3' TERM; echo $$ >&2; while :; do sleep 0.05; done";
     let mut command = bash("polite", script);
     command.deadline = Duration::from_millis(300);
-    let finished = run(command).await.unwrap();
-    assert_eq!((finished.exit, finished.ended_by), (Exit::Code(3), EndedBy::Deadline));
+    let finished = run_to_deadline(command, |finished| finished.stderr.total != 0).await;
+    assert_eq!(finished.exit, Exit::Code(3));
     assert_eq!(stdout(&finished), "bye\n");
-    assert!(finished.duration < 2 * SECOND, "{:?}", finished.duration);
 }
 
 #[tokio::test]
 async fn a_tree_that_ignores_term_is_gone_after_the_grace() {
     let _turn = alone().await;
-    let script = "trap '' TERM; echo $$; sleep 60 & echo $!; \
-        setsid sleep 60 & echo $!; (setsid bash -c 'echo $$; sleep 60; sleep 60' &); wait";
+    let script = "trap '' TERM; echo $$; sleep 600 & echo $!; \
+        setsid sleep 600 & echo $!; (setsid bash -c 'echo $$; sleep 600; sleep 600' &); wait";
     let mut command = bash("stubborn", script);
     command.deadline = Duration::from_millis(500);
     command.grace = Duration::from_millis(400);
-    let finished = run(command).await.unwrap();
-    assert_eq!((finished.exit, finished.ended_by), (Exit::Signal(9), EndedBy::Deadline));
-    let took = finished.duration;
-    assert!(Duration::from_millis(900) <= took && took < 5 * SECOND, "{took:?}");
+    let finished = run_to_deadline(command, |finished| pids(finished).len() == 4).await;
+    assert_eq!(finished.exit, Exit::Signal(9));
+    assert!(Duration::from_millis(900) <= finished.duration, "{:?}", finished.duration);
     assert_eq!(finished.background_ended, 0);
-    assert_eq!(pids(&finished).len(), 4);
     assert_gone(&pids(&finished));
     assert_eq!(tagged("stubborn"), Vec::<u32>::new());
 }
@@ -200,9 +223,8 @@ async fn a_stopped_shell_is_ended_at_the_deadline() {
         let mut command = bash("stopped", script);
         command.deadline = Duration::from_millis(300);
         command.grace = Duration::from_millis(300);
-        let finished = run(command).await.unwrap();
-        assert_eq!((finished.exit, finished.ended_by), (exit, EndedBy::Deadline), "{script}");
-        assert!(finished.duration < 2 * SECOND);
+        let finished = run_to_deadline(command, |finished| !pids(finished).is_empty()).await;
+        assert_eq!(finished.exit, exit, "{script}");
         assert_gone(&pids(&finished));
     }
 }
@@ -212,13 +234,12 @@ async fn endless_forking_is_ended_and_leaves_nothing() {
     let _turn = alone().await;
     let mut command = bash(
         "forks",
-        "trap '' TERM; f() { while :; do (setsid sleep 60 &); done; }; f & f & f & f",
+        "trap '' TERM; echo on; f() { while :; do (setsid sleep 600 &); done; }; f & f & f & f",
     );
     command.deadline = Duration::from_millis(500);
     command.grace = Duration::from_millis(100);
-    let finished = run(command).await.unwrap();
-    assert_eq!((finished.exit, finished.ended_by), (Exit::Signal(9), EndedBy::Deadline));
-    assert!(finished.duration < 5 * SECOND, "{:?}", finished.duration);
+    let finished = run_to_deadline(command, |finished| finished.stdout.total != 0).await;
+    assert_eq!(finished.exit, Exit::Signal(9));
     assert_eq!(tagged("forks"), Vec::<u32>::new());
 }
 
@@ -227,7 +248,6 @@ async fn a_reader_of_stdin_meets_its_end_at_once() {
     let _turn = alone().await;
     let finished = run(bash("stdin", "cat; echo read")).await.unwrap();
     assert_eq!(stdout(&finished), "read\n");
-    assert!(finished.duration < SECOND);
 }
 
 /// Highest resident size of this process since the last reset, in KiB.
@@ -247,7 +267,6 @@ async fn a_flood_is_counted_in_bounded_memory() {
     fs::write("/proc/self/clear_refs", "5").unwrap();
     let before = peak_kib();
     let mut command = bash("flood", &format!("yes | head -c {FLOOD}"));
-    command.deadline = 120 * SECOND;
     command.spill = Some(SpillTarget {
         dir: dir.path().to_owned(),
         name: "bash-flood.log".to_owned(),
@@ -259,21 +278,16 @@ async fn a_flood_is_counted_in_bounded_memory() {
     });
     // Another task of the same thread must not starve during the flood.
     let heartbeat = tokio::spawn(async {
-        let (mut last, mut longest) = (Instant::now(), Duration::ZERO);
-        for _ in 0..20 {
+        for _ in 0..10 {
             tokio::time::sleep(Duration::from_millis(5)).await;
-            longest = longest.max(last.elapsed());
-            last = Instant::now();
         }
-        longest
     });
 
     let finished = run(command).await.unwrap();
 
     let grown = peak_kib() - before;
     assert!(grown < 8 * 1024, "grew by {grown} KiB");
-    let longest = heartbeat.await.unwrap();
-    assert!(longest < Duration::from_millis(300), "{longest:?}");
+    assert!(heartbeat.is_finished(), "the other task starves");
     assert_eq!(finished.exit, Exit::Code(0));
     assert_eq!(finished.stdout.total, FLOOD as u64);
     assert_eq!(finished.stdout.omitted(), FLOOD as u64 - 131_072);
@@ -298,8 +312,15 @@ async fn a_quiet_stream_is_not_lost_beside_a_flood() {
 async fn a_spill_file_holds_both_streams_in_their_order() {
     let _turn = alone().await;
     let dir = tempfile::tempdir().unwrap();
-    let script = "for i in 1 2 3; do echo out $i; sleep 0.05; echo err $i >&2; sleep 0.05; done";
-    let mut command = bash("order", script);
+    // Between two pipes there is no order, so each line is written when the one before it has been read.
+    let script = format!(
+        "next() {{ n=$((n+1)); until [ -e {}/read.$n ]; do sleep 0.01; done; }}; \
+         for i in 1 2 3; do echo out $i; next; echo err $i >&2; next; done",
+        dir.path().display()
+    );
+    let mut command = bash("order", &script);
+    let live = Live::default();
+    command.live = Some(live.clone());
     command.spill = Some(SpillTarget {
         dir: dir.path().to_owned(),
         name: "bash-order.log".to_owned(),
@@ -309,7 +330,13 @@ async fn a_spill_file_holds_both_streams_in_their_order() {
         threshold: 20,
         at_once: false,
     });
-    let spilled = run(command).await.unwrap().spill.unwrap();
+    let (finished, ()) = tokio::join!(run(command), async {
+        for n in 1..=6 {
+            wait_for("a line", || live.take().total == 6 * n).await;
+            fs::write(dir.path().join(format!("read.{n}")), "").unwrap();
+        }
+    });
+    let spilled = finished.unwrap().spill.unwrap();
     assert!(spilled.complete);
     assert_eq!(
         fs::read_to_string(&spilled.path).unwrap(),
@@ -325,7 +352,7 @@ async fn a_dropped_command_is_killed_and_reaped() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("pids");
     let script = format!(
-        "trap '' TERM; (setsid sleep 60 & echo $! >{0}.1; echo $$ >>{0}.1); mv {0}.1 {0}; sleep 60",
+        "trap '' TERM; (setsid sleep 600 & echo $! >{0}.1; echo $$ >>{0}.1); mv {0}.1 {0}; sleep 600",
         file.display()
     );
     let running = run(bash("dropped", &script));
@@ -347,15 +374,13 @@ async fn a_cancelled_command_ends_after_the_short_grace() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("started");
     let command =
-        bash("cancelled", &format!("trap '' TERM; echo $$; touch {}; sleep 60", file.display()));
+        bash("cancelled", &format!("trap '' TERM; echo $$; touch {}; sleep 600", file.display()));
     let cancel = command.cancel.clone();
-    let (finished, cancelled) = tokio::join!(run(command), async {
+    let (finished, ()) = tokio::join!(run(command), async {
         wait_for("the command", || file.exists()).await;
         cancel.cancel();
-        Instant::now()
     });
     let finished = finished.unwrap();
-    assert!(cancelled.elapsed() < SECOND);
     assert_eq!((finished.exit, finished.ended_by), (Exit::Signal(9), EndedBy::Abort));
     assert_gone(&pids(&finished));
 }
@@ -365,21 +390,16 @@ async fn an_abort_during_the_grace_of_the_deadline_shortens_it() {
     let _turn = alone().await;
     let dir = tempfile::tempdir().unwrap();
     let told = dir.path().join("told");
-    let script = format!("trap 'touch {}' TERM; sleep 60; sleep 60", told.display());
+    let script = format!("trap 'touch {}' TERM; sleep 600; sleep 600", told.display());
     let mut command = bash("impatient", &script);
     command.deadline = Duration::from_millis(200);
-    command.grace = 20 * SECOND;
     let cancel = command.cancel.clone();
-    let (finished, ()) = tokio::join!(run(command), async {
+    let (finished, ()) = tokio::join!(run_to_deadline(command, |_| told.exists()), async {
         // Once the command has been sent TERM, its deadline has passed and the grace has begun.
-        while !told.exists() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
+        wait_for("the command's TERM", || told.exists()).await;
         cancel.cancel();
     });
-    let finished = finished.unwrap();
-    assert_eq!((finished.exit, finished.ended_by), (Exit::Signal(9), EndedBy::Deadline));
-    assert!(finished.duration < 3 * SECOND);
+    assert_eq!(finished.exit, Exit::Signal(9));
 }
 
 #[tokio::test]
@@ -398,13 +418,23 @@ async fn a_command_cancelled_before_its_start_does_not_run() {
 #[tokio::test]
 async fn commands_do_not_end_each_others_background_processes() {
     let _turn = alone().await;
+    let dir = tempfile::tempdir().unwrap();
+    let (up, over) = (dir.path().join("up"), dir.path().join("over"));
     // The long one has a child, an orphan with the tag and an orphan without; it looks after the
     // short one has ended.
-    let long = "sleep 60 & a=$!; b=$( (setsid sleep 60 >/dev/null & echo $!) ); \
-        c=$( (env -i setsid sleep 60 >/dev/null & echo $!) ); sleep 1.5; \
-        kill -0 $a $b $c && echo $a $b $c | tr ' ' '\\n'";
-    let short = "sleep 0.3; (setsid sleep 60 & echo $!)";
-    let (long, short) = tokio::join!(run(bash("long", long)), run(bash("short", short)));
+    let long = format!(
+        "sleep 600 & a=$!; b=$( (setsid sleep 600 >/dev/null & echo $!) ); \
+         c=$( (env -i setsid sleep 600 >/dev/null & echo $!) ); touch {}; \
+         until [ -e {} ]; do sleep 0.01; done; kill -0 $a $b $c && echo $a $b $c | tr ' ' '\\n'",
+        up.display(),
+        over.display()
+    );
+    let (long, short) = tokio::join!(run(bash("long", &long)), async {
+        wait_for("the long one", || up.exists()).await;
+        let short = run(bash("short", "(setsid sleep 600 & echo $!)")).await;
+        fs::write(&over, "").unwrap();
+        short
+    });
     let (long, short) = (long.unwrap(), short.unwrap());
     assert_eq!((long.exit, long.background_ended), (Exit::Code(0), 3));
     assert_eq!((short.exit, short.background_ended), (Exit::Code(0), 1));
@@ -416,10 +446,11 @@ async fn commands_do_not_end_each_others_background_processes() {
 #[tokio::test]
 async fn orphans_that_end_by_themselves_do_not_pile_up() {
     let _turn = alone().await;
-    let script = "for i in {1..20}; do (sleep 0.01 &); done; sleep 2.5; \
-        cat /proc/$PPID/task/$PPID/children";
+    // Its orphans are children of this process's first thread, until this process reaps them.
+    let script = "for i in {1..20}; do (sleep 0.01 &); done; \
+        while [ -n \"$(cat /proc/$PPID/task/$PPID/children)\" ]; do sleep 0.05; done";
     let finished = run(bash("zombies", script)).await.unwrap();
-    assert_eq!(stdout(&finished), "");
+    assert_eq!(finished.exit, Exit::Code(0));
     assert_eq!(finished.background_ended, 0);
 }
 
@@ -505,30 +536,6 @@ async fn a_shell_that_closed_its_output_is_still_waited_for() {
     assert!(Duration::from_millis(300) <= finished.duration);
 }
 
-/// Prints the cost of the common case. The bound is loose, because this is not a benchmark.
-#[tokio::test]
-async fn a_short_command_costs_little_more_than_its_process() {
-    const ROUNDS: u32 = 100;
-
-    let _turn = alone().await;
-    let time = |durations: &mut Vec<Duration>| {
-        durations.sort();
-        durations[durations.len() / 2]
-    };
-    let (mut ours, mut bare) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        let finished = run(bash("cost", "true")).await.unwrap();
-        ours.push(finished.duration);
-        let begin = Instant::now();
-        #[expect(clippy::disallowed_methods, reason = "the measure of comparison")]
-        std::process::Command::new("/bin/bash").args(["-c", "true"]).status().unwrap();
-        bare.push(begin.elapsed());
-    }
-    let (ours, bare) = (time(&mut ours), time(&mut bare));
-    eprintln!("bash -c true: {ours:?} with capture and sweep, {bare:?} without");
-    assert!(ours < bare + Duration::from_millis(30));
-}
-
 #[tokio::test]
 async fn what_a_command_used_is_told() {
     let _turn = alone().await;
@@ -543,21 +550,20 @@ async fn what_a_command_used_is_told() {
 #[tokio::test]
 async fn who_holds_the_output_of_a_finished_command_is_named() {
     let _turn = alone().await;
-    let script = "sleep 61 & (setsid bash -c \"exec -a $'duck\\e[31m' sleep 62\" & echo $!); \
-        sleep 63 >/dev/null 2>&1 &";
+    let script = "sleep 601 & (setsid bash -c \"exec -a $'duck\\e[31m' sleep 602\" & echo $!); \
+        sleep 603 >/dev/null 2>&1 &";
     let finished = run(bash("holders", script)).await.unwrap();
     assert_eq!((finished.output_open, finished.background_ended), (true, 3));
     let mut names: Vec<_> =
         finished.output_held_by.iter().map(|holder| holder.command.as_str()).collect();
     names.sort_unstable();
-    assert_eq!(names, ["duck\u{fffd}[31m 62", "sleep 61"]);
+    assert_eq!(names, ["duck\u{fffd}[31m 602", "sleep 601"]);
     let printed = pids(&finished);
     assert!(finished.output_held_by.iter().any(|holder| printed.contains(&holder.pid)));
 
-    let many = run(bash("holders", "for i in {1..20}; do sleep 60 & done")).await.unwrap();
+    let many = run(bash("holders", "for i in {1..20}; do sleep 600 & done")).await.unwrap();
     assert_eq!((many.output_open, many.output_held_by.len()), (true, MAX_HOLDERS));
-    for script in ["sleep 60 >/dev/null 2>&1 &", "(sleep 0.02; echo x) &", "exec > >(cat); echo x"]
-    {
+    for script in ["sleep 600 >/dev/null 2>&1 &", "(echo x) &", "exec > >(cat); echo x"] {
         let finished = run(bash("holders", script)).await.unwrap();
         assert!(!finished.output_open, "{script}");
         assert_eq!(finished.output_held_by, [], "{script}");
@@ -569,7 +575,7 @@ async fn who_holds_the_output_of_a_finished_command_is_named() {
 #[tokio::test]
 async fn endless_forking_ends_where_nobody_counts_but_we() {
     let _turn = alone().await;
-    let bomb = "b() { b | b & }; trap '' TERM; b; sleep 60; sleep 60";
+    let bomb = "b() { b | b & }; trap '' TERM; b; sleep 600; sleep 600";
     let mut command = bash("uncounted", "");
     if rustix::process::getuid().is_root() {
         command.program = "/usr/bin/setpriv".into();
@@ -581,15 +587,13 @@ async fn endless_forking_ends_where_nobody_counts_but_we() {
         command.args[1] = format!("ulimit -u $(($(ps -Lu $EUID | wc -l) + 400)); {bomb}").into();
     }
     command.limits.processes = 100;
-    command.grace = 20 * SECOND;
     let finished = run(command).await.unwrap();
     assert_eq!((finished.ended_by, finished.exit), (EndedBy::Processes, Exit::Signal(9)));
     assert!(100 < finished.stopped, "{}", finished.stopped);
     assert_eq!((finished.is_gone, finished.survivors), (true, 0));
     assert_eq!(tagged("uncounted"), Vec::<u32>::new());
+    // The grace does not apply here.
     eprintln!("{} processes, all over after {:?}", finished.stopped, finished.duration);
-    // Shorter than the grace, which does not apply here.
-    assert!(finished.duration < 10 * SECOND, "{:?}", finished.duration);
 
     let mut many = bash("counted", "for i in {1..20}; do sleep 0.6 & done; wait");
     many.limits.processes = 21;
@@ -610,25 +614,23 @@ async fn processor_time_is_limited() {
     assert_eq!(run(command).await.unwrap().exit, Exit::Signal(9));
 }
 
-/// Prints how much longer a command takes to start from a large process. The bound is loose, because this is not a
-/// benchmark.
+/// A copy of the page tables makes each page fault again at the next write, and takes time that grows with the memory.
 #[tokio::test]
-async fn a_large_worker_starts_commands_as_fast_as_a_small_one() {
-    const ROUNDS: usize = 100;
-    const LARGE: usize = 200 * 1024 * 1024;
+async fn a_large_worker_is_not_copied_for_a_command() {
+    const PAGE: usize = 4096;
+    const N_PAGES: usize = 20_000;
 
     let _turn = alone().await;
-    let mut medians = Vec::new();
-    for resident in [0, LARGE] {
-        let memory = vec![1_u8; resident];
-        let mut durations = Vec::new();
-        for _ in 0..ROUNDS {
-            durations.push(run(bash("size", "true")).await.unwrap().duration);
-        }
-        assert!(memory.iter().step_by(4096).all(|byte| *byte == 1));
-        durations.sort();
-        medians.push(durations[ROUNDS / 2]);
-    }
-    eprintln!("bash -c true: {:?} from a small process, {:?} with 200 MB", medians[0], medians[1]);
-    assert!(medians[1] < medians[0] + Duration::from_millis(30));
+    let faults = || {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap();
+        let field = stat.rsplit(')').next().unwrap().split_whitespace().nth(7).unwrap();
+        field.parse::<usize>().unwrap()
+    };
+    let mut memory = vec![1_u8; N_PAGES * PAGE];
+    let before = faults();
+    run(bash("size", "true")).await.unwrap();
+    memory.iter_mut().step_by(PAGE).for_each(|byte| *byte += 1);
+    let n_faults = faults() - before;
+    assert!(memory.iter().step_by(PAGE).all(|byte| *byte == 2));
+    assert!(n_faults < N_PAGES / 10, "{n_faults} pages were copied");
 }
