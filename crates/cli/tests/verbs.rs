@@ -14,7 +14,7 @@ mod tests {
     use tempfile::TempDir;
 
     /// Timeout for an expected event.
-    const SOON: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A state directory with or without a listening socket.
     struct Scene {
@@ -293,11 +293,11 @@ mod tests {
         let mut child = scene.quack(&["tool", "endless", "x"]).spawn().unwrap();
         let mut methods = Vec::new();
         while methods.last() != Some(&json!("quack.tool")) {
-            methods.push(scene.requests.recv_timeout(SOON).unwrap()["method"].clone());
+            methods.push(scene.requests.recv_timeout(PATIENCE).unwrap()["method"].clone());
         }
         interrupt(&child);
         // The first interrupt cancels this call only. The second one does not wait for its end.
-        assert_eq!(scene.requests.recv_timeout(SOON).unwrap()["method"], "quack.cancel");
+        assert_eq!(scene.requests.recv_timeout(PATIENCE).unwrap()["method"], "quack.cancel");
         interrupt(&child);
         assert_eq!(child.wait().unwrap().code(), Some(130));
         assert!(scene.requests.try_iter().next().is_none(), "nothing else may be ended");

@@ -10,7 +10,7 @@ mod tests {
     use tempfile::TempDir;
 
     /// Timeout of each test step. A blocking read of a file would never return.
-    const SOON: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     struct World(TempDir);
 
@@ -39,7 +39,7 @@ mod tests {
             // If the receiver is gone, the test has already failed.
             drop(done.send(loaded));
         });
-        result.recv_timeout(SOON).expect("loading ends")
+        result.recv_timeout(PATIENCE).expect("loading ends")
     }
 
     fn load(content: impl AsRef<[u8]>) -> Result<Config, ConfigError> {

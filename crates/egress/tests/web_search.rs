@@ -16,6 +16,8 @@ mod tests {
 
     const KEY: &str = "hush-hush-key";
     const LATE: Duration = Duration::from_millis(300);
+    /// Far longer than any outcome takes.
+    const PATIENCE: Duration = Duration::from_secs(60);
 
     fn config(endpoint: &str) -> EgressConfig {
         EgressConfig::new(endpoint, Key::parse(KEY).unwrap())
@@ -180,9 +182,9 @@ mod tests {
         for delay in delays {
             let exa = FakeExa::start(std::slice::from_ref(&delay));
             let (egress, start) = (impatient(&exa.endpoint()), Instant::now());
-            let outcome = egress.web_search(search()).await;
-            assert_eq!(outcome, WebOutcome::TimedOut { after_ms: 300 }, "{delay:?}");
-            assert!(LATE <= start.elapsed() && start.elapsed() < 20 * LATE, "{delay:?}");
+            let outcome = tokio::time::timeout(PATIENCE, egress.web_search(search())).await;
+            assert_eq!(outcome, Ok(WebOutcome::TimedOut { after_ms: 300 }), "{delay:?}");
+            assert!(LATE <= start.elapsed(), "{delay:?}");
             exa.request();
             exa.connection_ends();
         }
@@ -210,7 +212,7 @@ mod tests {
                 WebOutcome::Busy => tokio::task::yield_now().await,
                 outcome => break outcome,
             }
-            assert!(start.elapsed() < Duration::from_secs(10), "the place is never free");
+            assert!(start.elapsed() < PATIENCE, "the place is never free");
         };
         assert_eq!(outcome, reply(200, "OK", "at last"));
     }

@@ -8,11 +8,14 @@ mod tests {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     use std::io::Read as _;
     use std::path::Path;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::{Duration, Instant};
     use std::{fs, thread};
 
+    /// An attack lasts at least this long, and until something has raced.
     const ATTACK: Duration = Duration::from_secs(1);
+    const PATIENCE: Duration = Duration::from_secs(60);
+    const MIN_SWAPS: u64 = 1000;
 
     /// Results of the reader in one attack.
     #[derive(Debug, Default)]
@@ -22,10 +25,13 @@ mod tests {
     }
 
     /// Reads `argument` as long as the attack lasts. Panics on the first leak.
-    fn read_under_attack(root: &Root, argument: &str, attack_over: &AtomicBool) -> Tally {
+    fn read_under_attack(root: &Root, argument: &str, n_swaps: &AtomicU64) -> Tally {
         let mut tally = Tally::default();
         let start = Instant::now();
-        while start.elapsed() < ATTACK {
+        let has_raced = |tally: &Tally| {
+            0 < tally.inside && 0 < tally.refused && MIN_SWAPS < n_swaps.load(Ordering::Relaxed)
+        };
+        while start.elapsed() < ATTACK || !has_raced(&tally) && start.elapsed() < PATIENCE {
             match root.open_file(argument) {
                 Ok(mut open) => {
                     let mut text = String::new();
@@ -46,7 +52,6 @@ mod tests {
                 assert_eq!(text, "inside", "leaked through the walk");
             }
         }
-        attack_over.store(true, Ordering::Relaxed);
         tally
     }
 
@@ -61,24 +66,23 @@ mod tests {
         std::os::unix::fs::symlink(target, base.join("ws/link")).unwrap();
         let root = Root::open(&base.join("ws")).unwrap();
 
-        let attack_over = AtomicBool::new(false);
-        let (tally, n_swaps) = thread::scope(|scope| {
-            let attacker = scope.spawn(|| {
-                let mut n_swaps = 0_u64;
+        let (attack_over, n_swaps) = (AtomicBool::new(false), AtomicU64::new(0));
+        let tally = thread::scope(|scope| {
+            scope.spawn(|| {
                 while !attack_over.load(Ordering::Relaxed) {
                     let (a, b) = (base.join("ws/work"), base.join("ws/link"));
                     renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE).unwrap();
-                    n_swaps += 1;
+                    n_swaps.fetch_add(1, Ordering::Relaxed);
                 }
-                n_swaps
             });
-            let reader = scope.spawn(|| read_under_attack(&root, "work/file", &attack_over));
+            let reader = scope.spawn(|| read_under_attack(&root, "work/file", &n_swaps));
             let tally = reader.join();
             attack_over.store(true, Ordering::Relaxed);
-            (tally.unwrap(), attacker.join().unwrap())
+            tally.unwrap()
         });
         // Without these the test would also pass when nothing raced.
-        assert!(1000 < n_swaps, "only {n_swaps} swaps");
+        let n_swaps = n_swaps.into_inner();
+        assert!(MIN_SWAPS < n_swaps, "only {n_swaps} swaps");
         assert!(0 < tally.inside && 0 < tally.refused, "{tally:?} in {n_swaps} swaps");
     }
 

@@ -19,6 +19,8 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     /// Closing lines of a killed job.
+    /// Far longer than any answer takes. What must not be waited for takes longer.
+    const PATIENCE: Duration = Duration::from_secs(60);
     const KILLED: &str = "[Process aborted]\n[Exit code: unknown]";
 
     /// A session with exclusive execution. A command that runs alone also kills orphans of unknown origin,
@@ -207,7 +209,7 @@ mod tests {
     #[tokio::test]
     async fn a_killed_job_is_gone_with_what_escaped_it_and_may_clean_up() {
         let bench = Bench::new().await;
-        let escapee = "setsid bash -c 'trap \"\" TERM; echo $$ > pid; sleep 60' &";
+        let escapee = "setsid bash -c 'trap \"\" TERM; echo $$ > pid; sleep 600' &";
         let command = format!(
             "trap 'echo cleaned' EXIT; {escapee} until [ -s pid ]; do sleep 0.01; done; echo up; \
              while :; do sleep 0.05; done"
@@ -217,10 +219,9 @@ mod tests {
         let pid = fs::read_to_string(bench.base.join("ws/pid")).unwrap();
         let escapee = PathBuf::from(format!("/proc/{}", pid.trim()));
         assert!(escapee.exists());
-        let begun = Instant::now();
-        let killed = bench.run("job_kill", json!("job-1")).await;
+        let killing = tokio::time::timeout(PATIENCE, bench.run("job_kill", json!("job-1")));
+        let killed = killing.await.unwrap();
         assert!(!escapee.exists(), "answered before it was gone");
-        assert!(begun.elapsed() < Duration::from_secs(10), "took {:?}", begun.elapsed());
         assert!(killed.text.starts_with("Ended background job job-1: "));
         assert_eq!(killed.data.unwrap()["running"], false);
         assert!(bench.text("job_output", json!("job-1")).await.starts_with("up\ncleaned\n"));
@@ -245,7 +246,7 @@ mod tests {
         }
         assert!(text == seq, "{} bytes", text.len());
         let file = bench.base.join("run/job-1.log");
-        let until = Instant::now() + Duration::from_secs(20);
+        let until = Instant::now() + PATIENCE;
         while fs::read_to_string(&file).unwrap_or_default() != seq {
             assert!(Instant::now() < until, "not in the file");
             tokio::task::yield_now().await;

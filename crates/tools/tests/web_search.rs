@@ -8,7 +8,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::cell::RefCell;
     use std::rc::Rc;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
     use tempfile::TempDir;
     use tokio_util::sync::CancellationToken;
 
@@ -364,11 +364,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (web, is_dropped) = hanging(|| ());
         let late = Call { deadline: Duration::from_millis(150), ..call(r#""x""#) };
-        let start = Instant::now();
-        let output = execute(Rc::new(toolbox(&dir).with_web(web)), late).await;
+        let asked = execute(Rc::new(toolbox(&dir).with_web(web)), late);
+        let output = tokio::time::timeout(Duration::from_secs(60), asked).await.unwrap();
         assert_eq!(output.text, "Error: web_search request timed out after 150ms");
         assert!(output.report.timed_out && *is_dropped.borrow());
-        assert!(start.elapsed() < Duration::from_secs(5));
 
         let call = call(r#""x""#);
         let cancel = call.cancel.clone();

@@ -58,9 +58,8 @@ fn a_door_that_is_closed_is_closed_for_everybody_and_can_be_opened_again() {
 fn a_client_that_answers_nothing_does_not_hold_up_the_end() {
     let world = World::new();
     let sockets: Vec<_> = (0..10).map(|_| world.socket(TOKEN)).collect();
-    let begun = Instant::now();
-    world.runtime.block_on(world.remote.close());
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    let close = async { tokio::time::timeout(PATIENCE, world.remote.close()).await };
+    world.runtime.block_on(close).unwrap();
     drop(sockets);
 }
 

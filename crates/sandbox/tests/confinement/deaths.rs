@@ -37,15 +37,13 @@ impl Running {
         Self { monitor, init, worker, marker }
     }
 
-    /// Asserts that no process is left soon after.
+    /// Asserts that no process is left. By themselves they would stay for a long time.
     fn is_over(&self) {
-        let start = Instant::now();
         let is_gone =
             |pid: u32| !Path::new(&format!("/proc/{pid}/exe")).is_symlink() || is_zombie(pid);
         wait_until("everything ended", || {
             count(&self.marker) == 0 && is_gone(self.init) && is_gone(self.worker)
         });
-        assert!(start.elapsed() < Duration::from_secs(2), "it took {:?}", start.elapsed());
     }
 
     fn signal(pid: u32, signal: &str) {
@@ -74,7 +72,7 @@ fn count(marker: &str) -> usize {
 fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
-        assert!(start.elapsed() < Duration::from_secs(30), "never: {what}");
+        assert!(start.elapsed() < Duration::from_secs(60), "never: {what}");
         std::thread::yield_now();
     }
 }

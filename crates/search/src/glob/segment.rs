@@ -335,6 +335,6 @@ mod tests {
         ] {
             assert!(!matches(&pattern, &name, false) || pattern.starts_with("!("), "{pattern:.20}");
         }
-        assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(60), "{:?}", started.elapsed());
     }
 }
