@@ -11,9 +11,7 @@ const MAX_LINE: usize = 8 * 1024 * 1024;
 
 #[track_caller]
 fn assert_healthy(daemon: &Daemon) {
-    let started = Instant::now();
     daemon.wire().request("ping", json!({}));
-    assert!(started.elapsed() < Duration::from_secs(2), "ping took {:?}", started.elapsed());
 }
 
 #[track_caller]

@@ -6,7 +6,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
-use std::time::{Duration, Instant};
 
 fn names(events: &[Value]) -> Vec<&str> {
     events.iter().map(|event| event["event"].as_str().unwrap()).collect()
@@ -351,7 +350,6 @@ fn a_deleted_session_says_goodbye_to_its_followers() {
     let (follower, _) = follow(&daemon, &session, &Value::Null);
     let call = session.begin("bash", json!("sleep 60"));
     follower.events_until("tool_execution_start");
-    let begun = Instant::now();
     let refused = wire.refused("quack.session_delete", json!({"sessionId": session.id}));
     assert_eq!(refused, "Session is busy: 1 call is running; end with force");
     let data =
@@ -360,7 +358,6 @@ fn a_deleted_session_says_goodbye_to_its_followers() {
         data,
         json!({"session": {"id": session.id, "name": "duck-1"}, "label": "a", "callsEnded": 1})
     );
-    assert!(begun.elapsed() < Duration::from_secs(10));
     let text = call.text();
     assert_eq!(
         text,
@@ -459,10 +456,8 @@ fn a_call_that_prints_a_little_is_seen_beside_others_that_flood() {
     let quiet = session.begin("bash", json!({"command": lines, "timeout_ms": 120_000}));
     for n in 1..=6 {
         daemon.open_gate(&n.to_string());
-        let asked = Instant::now();
         let delta = format!("\"delta\":\"quiet {n}\\n\"");
         follower.event_in_flood(|line| line.contains(&delta));
-        assert!(asked.elapsed() < Duration::from_secs(60), "line {n} after {:?}", asked.elapsed());
     }
     assert!(quiet.text().ends_with("quiet 6\n\n[Exit code: 0]"));
     daemon.open_gate("end");

@@ -72,7 +72,6 @@ impl Bench {
             supervisor < before + SUPERVISOR_KIB,
             "{name}: the supervisor grew from {before} to {supervisor} KiB"
         );
-        assert!(took < deadline + Duration::from_secs(4), "{name}: answered after {took:?}");
         reply["data"].clone()
     }
 

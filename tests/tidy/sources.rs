@@ -12,6 +12,30 @@ const UNSAFE_ROOMS: &[&str] = &["crates/process/", "crates/sandbox/"];
 /// The one poll interval of all black-box tests.
 const SLEEPING_FILE: &str = "tests/black_box/harness/mod.rs";
 
+/// Least limit of a time, in seconds, that an assertion may set.
+const MIN_LIMIT: u64 = 20;
+
+/// Returns true if a line asserts that something took less than a few seconds, which a busy machine disproves. A
+/// limit with a name is a hang detector, and a lower limit is no limit.
+fn asserts_speed(code: &str) -> bool {
+    let Some((_, assertion)) = code.split_once("assert!(") else { return false };
+    let Some((left, right)) = assertion.split_once(" < ") else { return false };
+    let is_time = ["elapsed()", "took", "duration", "median", "fastest", "slowest", "longest"]
+        .iter()
+        .any(|word| left.ends_with(word));
+    let digits = |text: &str| -> Option<u64> {
+        let digits: String = text.chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    };
+    let seconds = match right.split_once("from_secs(") {
+        Some((_, seconds)) => digits(seconds),
+        None if right.contains("from_millis(") => Some(0),
+        None if right.contains("SECOND") => Some(digits(right).unwrap_or(1)),
+        None => None,
+    };
+    is_time && seconds.is_some_and(|seconds| seconds < MIN_LIMIT)
+}
+
 /// A line without its quoted strings, and its comment. Does not handle strings over several lines,
 /// which is sufficient for these words.
 fn code_and_comment(line: &str) -> (String, &str) {
@@ -62,6 +86,11 @@ fn source_complaints(path: &str, text: &str) -> Vec<String> {
             || ["TODO", "FIXME", "XXX"].iter().any(|mark| has_word(comment, mark));
         if is_unfinished {
             complain(format!("line {number}: unfinished; an issue is the place for that"));
+        }
+        if asserts_speed(&code) {
+            complain(format!(
+                "line {number}: a busy machine fails it; assert a fact, or benchmark"
+            ));
         }
         if path.starts_with("tests/black_box/") && path != SLEEPING_FILE && code.contains("sleep(")
         {
@@ -119,6 +148,11 @@ mod tests {
             ("tests/black_box/a.rs", "//! Head.\nthread::sleep(SECOND); // \"sleep(\"\n", 1),
             ("tests/black_box/a.rs", "//! Head.\nbash(\"sleep(1)\");\n", 0),
             (SLEEPING_FILE, "//! Head.\nthread::sleep(SECOND);\n", 0),
+            ("tests/a.rs", "//! Head.\nassert!(begun.elapsed() < Duration::from_secs(2));\n", 1),
+            ("tests/a.rs", "//! Head.\nassert!(a <= took && took < 5 * SECOND);\n", 1),
+            ("tests/a.rs", "//! Head.\nassert!(median < Duration::from_millis(99));\n", 1),
+            ("tests/a.rs", "//! Head.\nassert!(begun.elapsed() < Duration::from_secs(60));\n", 0),
+            ("tests/a.rs", "//! Head.\nassert!(SECOND < took); assert!(took < PATIENCE);\n", 0),
         ] {
             let found = source_complaints(path, text);
             assert_eq!(found.len(), n_complaints, "{path}: {text:.60}: {found:?}");

@@ -18,7 +18,7 @@ mod tests {
     use tokio::sync::{Mutex, MutexGuard};
     use tokio_util::sync::CancellationToken;
 
-    /// Far longer than any answer takes. What must not be waited for takes longer.
+    /// Far longer than any answer takes. A wait for the wrong thing takes longer.
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// A session with exclusive execution. A command that runs alone also kills orphans of unknown origin,

@@ -19,7 +19,7 @@ mod tests {
     use tokio_util::sync::CancellationToken;
 
     /// Closing lines of a killed job.
-    /// Far longer than any answer takes. What must not be waited for takes longer.
+    /// Far longer than any answer takes. A wait for the wrong thing takes longer.
     const PATIENCE: Duration = Duration::from_secs(60);
     const KILLED: &str = "[Process aborted]\n[Exit code: unknown]";
 

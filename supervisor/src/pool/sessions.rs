@@ -389,9 +389,14 @@ mod tests {
         assert_eq!(table.n_evictable(), 3);
         table.evict(9, now);
         assert_eq!(table.n_evictable(), 1, "the others were asked");
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!(a.snapshot().worker.process.stage, Stage::Gone);
-        assert_eq!(b.snapshot().pi.process.stage, Stage::Gone);
+        let gone = async {
+            while a.snapshot().worker.process.stage != Stage::Gone
+                || b.snapshot().pi.process.stage != Stage::Gone
+            {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(60), gone).await.unwrap();
         assert_eq!(c.snapshot().worker.process.stage, Stage::Here);
     }
 }

@@ -1,6 +1,6 @@
 //! Attacks through a workspace's git repositories, before and after the confinement exists.
 
-use crate::harness::{Daemon, Repo, Session, wait_for, wait_within};
+use crate::harness::{Daemon, Repo, Session, wait_for};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 use std::fs;
@@ -10,9 +10,6 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// Maximum duration of a worker start in these tests. The supervisor kills a start that blocks on a FIFO after 10 s.
-const START: Duration = Duration::from_secs(9);
 
 /// User id without files on any system.
 const SOMEBODY_ELSE: u32 = 60_998;
@@ -48,13 +45,14 @@ fn fifo(path: &Path) {
     rustix::fs::mknodat(CWD, path, rustix::fs::FileType::Fifo, mode, 0).expect("make a FIFO");
 }
 
-/// Runs `true` in the workspace and returns the answer. Fails after [`START`].
+/// Runs `true` in the workspace and returns the answer. That is another one if the supervisor has killed a start that
+/// blocks on a FIFO.
 #[track_caller]
 fn answer_in_time(daemon: &Daemon, workspace: &Path, what: &str) -> String {
     let wire = daemon.wire();
     let session = wire.attach(workspace);
     let call = session.begin("bash", json!({"command": "true"}));
-    wait_within(START, what, || call.is_there().then_some(()));
+    wait_for(what, || call.is_there().then_some(()));
     call.text()
 }
 

@@ -205,14 +205,14 @@ fn a_slow_disk_delays_those_who_wait_for_it_and_nobody_else() {
         })
         .collect();
     let start = Instant::now();
-    let mut slowest = Duration::ZERO;
-    while start.elapsed() < Duration::from_secs(1) {
-        let asked = Instant::now();
+    let mut n_pings = 0;
+    while !attaches.iter().any(|attach| attach.is_there()) {
         wire.request("ping", json!({}));
-        slowest = slowest.max(asked.elapsed());
+        n_pings += 1;
     }
+    // One may be answered before the save, and one after it.
+    assert!(5 < n_pings, "{n_pings} pings were answered during the first save");
     assert_eq!(session.bash("echo meanwhile"), "meanwhile\n\n[Exit code: 0]");
-    assert!(slowest < Duration::from_secs(1), "a ping took {slowest:?}");
     for attach in attaches {
         assert_eq!(attach.reply()["ok"], true);
     }

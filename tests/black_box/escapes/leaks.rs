@@ -5,7 +5,7 @@
 use super::Program;
 use super::modes::{User, best_tier};
 use super::world;
-use crate::harness::{Daemon, Process, Session, descendants_of, is_alive, wait_for, wait_within};
+use crate::harness::{Daemon, Process, Session, descendants_of, is_alive, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -28,7 +28,7 @@ const N_MOMENTS: u64 = 20;
 const MOMENT: Duration = Duration::from_millis(2);
 
 /// Maximum time that a leftover may exist after the kill.
-const LIMIT: Duration = Duration::from_secs(5);
+const LIMIT: Duration = Duration::from_secs(30);
 
 /// The process to kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -230,7 +230,7 @@ fn each_in_turn(quack: &Path) {
         let below: Vec<_> = descendants_of(pid).into_iter().collect();
         assert!(victim == Victim::Worker || 1 < below.len(), "{victim:?} has {below:?} below it");
         site.kill(victim, pid);
-        wait_within(LIMIT, "what was below to end", || (!below.iter().any(is_alive)).then_some(()));
+        wait_for("what was below to end", || (!below.iter().any(is_alive)).then_some(()));
     }
     site.finish();
 }

@@ -1,6 +1,6 @@
 //! A daemon in a separate world.
 
-use super::{Process, Wire, descendants_of, is_alive, wait_for, wait_within};
+use super::{Process, Wire, descendants_of, is_alive, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -8,7 +8,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::time::Duration;
 use tempfile::TempDir;
 
 /// The program under test.
@@ -183,7 +182,7 @@ impl Drop for Daemon {
             eprint_log(&self.log());
             return;
         }
-        wait_within(Duration::from_secs(5), "everything below the daemon to end", || {
+        wait_for("everything below the daemon to end", || {
             let left: Vec<_> = below.iter().filter(|process| is_alive(process)).collect();
             left.is_empty().then_some(())
         });

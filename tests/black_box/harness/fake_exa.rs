@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 /// Timeout of the provider for a client, and of a test for the provider.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(45);
 
 /// Time between two pieces of [`Answer::Drips`].
 const DRIP: Duration = Duration::from_millis(20);

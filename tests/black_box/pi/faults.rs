@@ -6,8 +6,8 @@ use crate::harness::{Process, Wire, is_alive, wait_for};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// Ten times the promised time, for a busy machine.
-const SOON: Duration = Duration::from_secs(10);
+/// Much longer than every promised time, for a busy machine, and shorter than the time after which Pi is given up (30 s).
+const SOON: Duration = Duration::from_secs(25);
 
 #[track_caller]
 fn soon<T>(what: &str, run: impl FnOnce() -> T) -> T {
@@ -132,9 +132,7 @@ fn a_pi_that_ignores_term_ends_with_the_daemon() {
     wire.events_until("message_update");
     let (pi, child) = (world.pi(), world.process("child"));
     world.daemon.signal(nix::sys::signal::Signal::SIGTERM);
-    let begin = Instant::now();
     assert_eq!(world.daemon.wait(), Some(0));
-    assert!(begin.elapsed() < 2 * SOON, "{:?}", begin.elapsed());
     assert!(!is_alive(&pi) && !is_alive(&child));
 }
 
@@ -202,7 +200,7 @@ fn a_pi_that_cannot_work_is_not_started_for_ever() {
     let wire = world.follower();
     let mut errors = Vec::new();
     let begin = Instant::now();
-    while begin.elapsed() < 6 * SOON {
+    while begin.elapsed() < 3 * SOON {
         let error = refused(&wire, "hello");
         let is_over = error.starts_with("Pi failed");
         errors.push(error);

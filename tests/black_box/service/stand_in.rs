@@ -2,7 +2,7 @@
 //! restarts the daemon.
 
 use crate::harness::init::{Init, Unit};
-use crate::harness::{Wire, descendants_of, is_alive, wait_within};
+use crate::harness::{Wire, descendants_of, is_alive, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::os::unix::process::ExitStatusExt;
@@ -52,7 +52,7 @@ fn a_service_that_is_killed_is_there_again_with_its_sessions_and_its_socket() {
     let sessions = wire.request("sessions", json!({"all": true}));
     assert_eq!(sessions["sessions"][0]["id"], attached["session"]["id"]);
     assert_eq!((init.starts, init.ends[0].signal()), (2, Some(9)));
-    wait_within(Duration::from_secs(5), "what was below it to end", || {
+    wait_for("what was below it to end", || {
         below.iter().all(|process| !is_alive(process)).then_some(())
     });
 }
@@ -87,7 +87,7 @@ fn a_stop_of_the_service_lets_calls_finish_and_one_that_does_not_end_is_killed()
     let below = descendants_of(init.pid());
     init.signal(Signal::SIGSTOP);
     assert_eq!(init.stop(Duration::from_millis(500)).signal(), Some(9));
-    wait_within(Duration::from_secs(5), "what was below it to end", || {
+    wait_for("what was below it to end", || {
         below.iter().all(|process| !is_alive(process)).then_some(())
     });
 }

