@@ -128,7 +128,7 @@ fn prometheus_reads_what_the_verb_prints_and_nobody_else_is_served() {
     daemon.boot();
     let at = address(&daemon);
     let line = format!(r#""message":"metrics: listening","address":"{at}""#);
-    assert!(daemon.log().contains(&line), "the log names the port");
+    wait_for("the log to name the port", || daemon.log().contains(&line).then_some(()));
     let repo = daemon.repo("very-secret-name");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
