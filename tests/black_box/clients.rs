@@ -58,10 +58,13 @@ fn blank_lines_are_ignored_and_other_values_are_no_methods() {
     let daemon = Daemon::start();
     let wire = daemon.wire();
     wire.write(b"\n  \r\n\t\n");
-    assert_eq!(wire.exchange("5"), r#"{"ok":false,"error":"Unknown method: undefined"}"#);
+    assert_eq!(
+        wire.exchange("5"),
+        r#"{"ok":false,"error":"Unknown method: undefined","code":"unknown_method"}"#
+    );
     assert_eq!(
         wire.exchange(r#"{"id":null}"#),
-        r#"{"id":null,"ok":false,"error":"Unknown method: undefined"}"#
+        r#"{"id":null,"ok":false,"error":"Unknown method: undefined","code":"unknown_method"}"#
     );
 }
 

@@ -174,7 +174,7 @@ fn a_stop_of_a_daemon_that_knows_no_stop_says_how_it_is_ended_and_names_no_stran
                 let reply = match method {
                     "ping" => json!({"id": id, "ok": true, "data": {"version": "0.0.1"}}),
                     _ => {
-                        json!({"id": id, "ok": false, "error": format!("Unknown method: {method}")})
+                        json!({"id": id, "ok": false, "error": format!("Unknown method: {method}"), "code": "unknown_method"})
                     }
                 };
                 writeln!(stream, "{reply}").unwrap();

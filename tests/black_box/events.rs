@@ -220,7 +220,7 @@ fn the_death_of_a_worker_is_told_with_its_cause() {
         json!({
             "type": "extension_error", "extensionPath": "daemon", "event": "process_death",
             "error": "Worker for session \"duck-1\" died unexpectedly (signal 9)",
-            "signal": 9, "exitCode": null, "stderrTail": "",
+            "signal": 9, "exitCode": null, "stderrTail": "", "process": "worker",
         })
     );
     let state = wire.request("get_state", json!({"sessionId": session.id}));

@@ -323,7 +323,7 @@ fn unknown_methods_are_named() {
     let wire = daemon.wire();
     assert_eq!(
         wire.exchange(r#"{"id":"u","method":"fly"}"#),
-        r#"{"id":"u","ok":false,"error":"Unknown method: fly"}"#
+        r#"{"id":"u","ok":false,"error":"Unknown method: fly","code":"unknown_method"}"#
     );
     assert_eq!(wire.refused("quack.nothing", json!({})), "Unknown method: quack.nothing");
 }

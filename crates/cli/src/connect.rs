@@ -10,7 +10,7 @@ use quackd_client::{Client, ClientError, Started, ensure_daemon};
 use quackd_home::Home;
 use quackd_process::SelfExe;
 use quackd_protocol::VERSION;
-use quackd_protocol::client::{CLIENT_PROTOCOL, PingData};
+use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode, PingData};
 use quackd_protocol::limits::{DEADLINE_GRACE, DEADLINE_SLACK, WORKER_READY_WAIT};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -27,9 +27,6 @@ const TRANSPORT_SLACK: Duration = Duration::from_secs(3);
 
 /// Timeout for the daemon's version. It is short because the subcommand has already failed.
 const VERSION_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Prefix of the daemon's error for an unknown method; see docs/protocol.md.
-const UNKNOWN_METHOD: &str = "Unknown method: ";
 
 /// Maximum number of attempts if the daemon stops while the client connects.
 const MAX_ATTEMPTS: u32 = 3;
@@ -116,14 +113,15 @@ async fn meet(
 
 /// Adds both versions to `error` if the daemon does not know the method. Applied last, before the error is printed.
 pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
-    let Some(ClientError::Refused(text)) = error.downcast_ref() else { return error };
     // A subcommand that added context has better advice.
-    if !text.starts_with(UNKNOWN_METHOD) || error.to_string() != *text {
+    let Some(ClientError::Refused { text, code: code @ Some(ErrorCode::UnknownMethod) }) =
+        error.chain().next().and_then(|first| first.downcast_ref())
+    else {
         return error;
-    }
+    };
     let version = tokio::time::timeout(VERSION_TIMEOUT, version()).await.ok().flatten();
     let hint = unknown_method(version.as_deref());
-    Advised { error: ClientError::Refused(text.clone()), hint }.into()
+    Advised { error: ClientError::Refused { text: text.clone(), code: *code }, hint }.into()
 }
 
 async fn version() -> Option<String> {
@@ -198,8 +196,9 @@ mod tests {
         }
         assert!(unknown_method(Some(VERSION)).contains("another build of version"));
         assert!(unknown_method(None).starts_with("the daemon does not support this request; "));
-        let other = explained(ClientError::Refused("Session not found: x".to_owned()).into()).await;
-        assert_eq!(other.to_string(), "Session not found: x");
+        let text = "Session not found: x".to_owned();
+        let other = ClientError::Refused { text, code: Some(ErrorCode::SessionNotFound) };
+        assert_eq!(explained(other.into()).await.to_string(), "Session not found: x");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use quackd_client::{ClientError, StartError};
 use quackd_home::HomeError;
-use quackd_protocol::client::ToolResult;
+use quackd_protocol::client::{ErrorCode, ToolResult};
 use quackd_protocol::plain::without_numbers;
 use serde_json::{Value, json};
 
@@ -195,7 +195,10 @@ fn describe(exit: ExitCode, message: &str, hint: Option<&str>) -> Value {
 
 fn of_client_error(error: &ClientError) -> ExitCode {
     match error {
-        ClientError::Refused(_) | ClientError::Unexpected { .. } => ExitCode::Failed,
+        ClientError::Refused { code: Some(ErrorCode::Busy | ErrorCode::PiBusy), .. } => {
+            ExitCode::BusyOrLate
+        }
+        ClientError::Refused { .. } | ClientError::Unexpected { .. } => ExitCode::Failed,
         ClientError::TooLong { .. } => ExitCode::Usage,
         ClientError::Timeout { method, .. } if method != "connect" => ExitCode::BusyOrLate,
         _ => ExitCode::Unreachable,
@@ -251,6 +254,10 @@ mod tests {
         ClientError::Timeout { method: method.to_owned(), after: Duration::from_secs(1) }
     }
 
+    fn refused(code: Option<ErrorCode>) -> anyhow::Error {
+        ClientError::Refused { text: "no".to_owned(), code }.into()
+    }
+
     #[test]
     fn an_error_exits_by_its_cause_whatever_stands_around_it() {
         for (error, expected) in [
@@ -265,7 +272,10 @@ mod tests {
             (timeout("connect").into(), ExitCode::Unreachable),
             (timeout("quack.tool").into(), ExitCode::BusyOrLate),
             (ClientError::TooLong { bytes: 9 }.into(), ExitCode::Usage),
-            (ClientError::Refused("no".to_owned()).into(), ExitCode::Failed),
+            (refused(None), ExitCode::Failed),
+            (refused(Some(ErrorCode::SessionNotFound)), ExitCode::Failed),
+            (refused(Some(ErrorCode::Busy)), ExitCode::BusyOrLate),
+            (refused(Some(ErrorCode::PiBusy)), ExitCode::BusyOrLate),
         ] {
             let text = error.to_string();
             assert_eq!(of_error(&error.context("while testing")), expected, "{text}");

@@ -4,11 +4,10 @@
 use crate::connect::connect;
 use crate::display;
 use crate::exit::Advised;
-use crate::session_ref::NOT_FOUND;
 use crate::suggest::{MAX_SHOWN, nearest};
 use quackd_client::ClientError;
 use quackd_home::Home;
-use quackd_protocol::client::{SessionInfo, SessionsData, SessionsParams};
+use quackd_protocol::client::{ErrorCode, SessionInfo, SessionsData, SessionsParams};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -20,12 +19,17 @@ const MAX_SESSIONS: usize = 10_000;
 
 /// Adds a hint to `error` if it reports an unknown session.
 pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
-    let Some(ClientError::Refused(text)) = error.downcast_ref() else { return error };
-    let Some(wanted) = text.strip_prefix(NOT_FOUND) else { return error };
+    let Some(ClientError::Refused { text, code: code @ Some(ErrorCode::SessionNotFound) }) =
+        error.downcast_ref()
+    else {
+        return error;
+    };
+    // With this code, the text ends with the reference; see docs/protocol.md.
+    let wanted = text.split_once(": ").map_or("", |(_, wanted)| wanted);
     // Without names, the hint refers to the list.
     let names = tokio::time::timeout(LIMIT, names()).await.ok().flatten().unwrap_or_default();
     let hint = hint(wanted, &names);
-    Advised { error: ClientError::Refused(text.clone()), hint }.into()
+    Advised { error: ClientError::Refused { text: text.clone(), code: *code }, hint }.into()
 }
 
 /// Returns the labels and names of all sessions.
@@ -101,7 +105,7 @@ mod tests {
     async fn another_error_is_left_as_it_is() {
         for error in [
             anyhow::anyhow!("Session not found: x"),
-            ClientError::Refused("Message is required".to_owned()).into(),
+            ClientError::Refused { text: "Message is required".to_owned(), code: None }.into(),
             ClientError::Disconnected.into(),
         ] {
             let text = error.to_string();

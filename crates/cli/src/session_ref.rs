@@ -6,15 +6,13 @@ use crate::args::SessionArgs;
 use crate::connect::REPLY_TIMEOUT;
 use crate::directory;
 use crate::display;
+use crate::exit::CliError;
 use crate::output::{CliOutput, DIM};
 use quackd_client::{Client, ClientError};
 use quackd_home::{is_risky_workspace, resolve_workspace_blocking};
 use quackd_protocol::client::{AttachData, AttachParams, FindBy, FindData, FindParams, FoundInfo};
 use serde_json::Value;
 use std::path::Path;
-
-/// Prefix of the daemon's error for an unknown reference; see docs/protocol.md.
-pub(crate) const NOT_FOUND: &str = "Session not found: ";
 
 /// Behavior if the directory has no session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,12 +80,10 @@ impl Wanted {
         let usable = self.workspace.as_ref().filter(|path| !is_risky_workspace(path));
         let made = match (usable, active) {
             (None, Some(active)) => return Ok(Some(active)),
-            (None, None) => Err(directory::workspace(None, false)
-                .err()
-                .unwrap_or_else(|| ClientError::Refused(NO_SESSION.to_owned()).into())),
+            (None, None) => Err(directory::workspace(None, false).err().unwrap_or_else(no_session)),
             (Some(path), active) => match (made(client, path).await, active) {
                 // The daemon also refuses the system's directories.
-                (Err(ClientError::Refused(_)), Some(active)) => return Ok(Some(active)),
+                (Err(ClientError::Refused { .. }), Some(active)) => return Ok(Some(active)),
                 (made, _) => made.map_err(Into::into),
             },
         };
@@ -101,7 +97,7 @@ impl Wanted {
     pub(crate) async fn one(&self, client: &Client, missing: Missing) -> anyhow::Result<FoundInfo> {
         let found = self.find(client, missing).await?;
         found.ok_or_else(|| match self.workspace.as_ref().filter(|_| self.is_named) {
-            None => ClientError::Refused(NO_SESSION.to_owned()).into(),
+            None => no_session(),
             Some(path) => {
                 let path = display::plain(path);
                 anyhow::anyhow!("{path} has no session; `quack` or `quack new` creates one")
@@ -110,8 +106,10 @@ impl Wanted {
     }
 }
 
-/// Text of the daemon's error without an active session.
-const NO_SESSION: &str = "No active session";
+/// Creates an error with the daemon's text for a request without an active session.
+fn no_session() -> anyhow::Error {
+    CliError::failed("No active session").into()
+}
 
 /// Creates the session of a workspace without activating it.
 async fn made(client: &Client, path: &str) -> Result<FoundInfo, ClientError> {

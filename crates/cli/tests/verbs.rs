@@ -99,7 +99,9 @@ mod tests {
             "quack.cancel" => json!({"ok": true, "data": {"found": true}}),
             "abort" => json!({"ok": false, "error": "No running operation to abort"}),
             "quack.shutdown" => json!({"ok": true}),
-            other => json!({"ok": false, "error": format!("Unknown method: {other}")}),
+            other => {
+                json!({"ok": false, "error": format!("Unknown method: {other}"), "code": "unknown_method"})
+            }
         }
     }
 

@@ -110,7 +110,7 @@ impl Client {
     #[must_use]
     pub fn why_closed(&self) -> ClientError {
         match self.closed.get() {
-            Some(DisconnectReason::Refused(text)) => ClientError::Refused(text.clone()),
+            Some(DisconnectReason::Refused(refusal)) => refusal.clone().into(),
             Some(DisconnectReason::Protocol(text)) => ClientError::Protocol(text.clone()),
             Some(DisconnectReason::Disconnected) | None => ClientError::Disconnected,
         }
@@ -132,7 +132,7 @@ impl Client {
         let (answer, answered) = oneshot::channel();
         let call = PendingRequest { id, line, answer };
         match timeout(limit, self.send_and_wait(call, answered)).await {
-            Ok(answer) => answer?.map_err(ClientError::Refused),
+            Ok(answer) => answer?.map_err(Into::into),
             Err(_elapsed) => Err(ClientError::Timeout { method: method.to_owned(), after: limit }),
         }
     }

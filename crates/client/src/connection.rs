@@ -8,10 +8,11 @@
 //! takes its replies. Reading waits for a slow follower, except while a reply is pending: the follower may be the
 //! caller that waits for it.
 
+use crate::ClientError;
 use crate::events::{Event, EventSender};
 use interprocess::local_socket::tokio::Stream;
 use quackd_ipc::lines::{Line, LineReader};
-use quackd_protocol::client::ServerLine;
+use quackd_protocol::client::{ErrorCode, ServerLine};
 use quackd_protocol::limits::{MAX_CLIENT_REQUESTS, MAX_LINE_BYTES};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -23,8 +24,21 @@ use std::sync::{Arc, OnceLock};
 use tokio::io::AsyncWriteExt;
 use tokio::sync::{mpsc, oneshot};
 
-/// Data of a reply, or the daemon's error text.
-pub(crate) type Response = Result<Option<Box<RawValue>>, String>;
+/// Data of a reply, or the daemon's error.
+pub(crate) type Response = Result<Option<Box<RawValue>>, Refusal>;
+
+/// An error of the daemon.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    text: String,
+    code: Option<ErrorCode>,
+}
+
+impl From<Refusal> for ClientError {
+    fn from(Refusal { text, code }: Refusal) -> Self {
+        Self::Refused { text, code }
+    }
+}
 
 /// Request from the client to the connection's task.
 #[derive(Debug)]
@@ -50,7 +64,7 @@ pub(crate) enum DisconnectReason {
     /// The daemon or the system closed it.
     Disconnected,
     /// The daemon closed it with an error about the connection and not about one request.
-    Refused(String),
+    Refused(Refusal),
     /// The client closed it after a protocol violation.
     Protocol(String),
 }
@@ -74,7 +88,7 @@ struct Connection {
     /// Without a follower, events are discarded.
     feed: Option<EventSender>,
     /// An error without a request id, such as `Too many connections`. It is the reason if the daemon then disconnects.
-    refusal: Option<String>,
+    refusal: Option<Refusal>,
 }
 
 impl Connection {
@@ -158,7 +172,11 @@ impl Connection {
             Err(e) => return Err(DisconnectReason::Protocol(e.to_string())),
         };
         match (line.ok, line.event) {
-            (Some(ok), _) => self.answer(ok, line.id.as_ref(), line.error, line.data),
+            (Some(ok), _) => {
+                let refusal = Refusal { text: line.error.unwrap_or_default(), code: line.code };
+                let answer = if ok { Ok(line.data) } else { Err(refusal) };
+                self.answer(line.id.as_ref(), answer);
+            }
             (None, Some(name)) => {
                 if let Some(feed) = &self.feed {
                     let (session_id, data) = (line.session_id, line.data);
@@ -172,21 +190,14 @@ impl Connection {
         Ok(())
     }
 
-    fn answer(
-        &mut self,
-        ok: bool,
-        id: Option<&Value>,
-        error: Option<String>,
-        data: Option<Box<RawValue>>,
-    ) {
+    fn answer(&mut self, id: Option<&Value>, answer: Response) {
         let caller = id.and_then(Value::as_str).and_then(|id| self.waiting.remove(id));
-        let answer = if ok { Ok(data) } else { Err(error.unwrap_or_default()) };
         match (caller, answer) {
             // A missing caller has timed out, so the reply can be discarded.
             (Some(caller), answer) => {
                 let _gone = caller.send(answer);
             }
-            (None, Err(text)) => self.refusal = Some(text),
+            (None, Err(refusal)) => self.refusal = Some(refusal),
             (None, Ok(_)) => {}
         }
     }

@@ -1,5 +1,6 @@
 //! Errors of requests. Created by [`crate::Client`]. The command line maps each variant to an exit code.
 
+use quackd_protocol::client::ErrorCode;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use std::io;
 use std::path::PathBuf;
@@ -32,8 +33,13 @@ pub enum ClientError {
         uid: u32,
     },
     /// The daemon replied with `ok:false`. The text is the daemon's.
-    #[error("{0}")]
-    Refused(String),
+    #[error("{text}")]
+    Refused {
+        /// The daemon's text, for display.
+        text: String,
+        /// Cause, if a client can act on it.
+        code: Option<ErrorCode>,
+    },
     /// No reply before the timeout. The request may have taken effect.
     #[error("no answer to {method} within {after:?}")]
     Timeout {

@@ -105,7 +105,9 @@ mod tests {
         });
         let client = daemon.connect().await;
         let refused = call(&client, "follow", PATIENCE).await;
-        assert!(matches!(&refused, Err(ClientError::Refused(t)) if t == "Session not found: x"));
+        assert!(
+            matches!(&refused, Err(ClientError::Refused { text: t, .. }) if t == "Session not found: x")
+        );
         assert_eq!(call(&client, "unfollow", PATIENCE).await.unwrap(), Value::Null);
     }
 
@@ -152,7 +154,7 @@ mod tests {
         for _ in 0..2 {
             let answer = call(&client, "ping", PATIENCE).await;
             assert!(
-                matches!(&answer, Err(ClientError::Refused(t)) if t == "Too many connections"),
+                matches!(&answer, Err(ClientError::Refused { text: t, .. }) if t == "Too many connections"),
                 "{answer:?}"
             );
         }

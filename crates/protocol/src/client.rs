@@ -1,12 +1,13 @@
 //! The client wire: one JSON object per line, in both directions.
 //!
 //! A request is `{"id","method","params"}`. The reply echoes `id`, regardless of its type. A reply is
-//! `{"id","ok":true,"data"?}` or `{"id","ok":false,"error"}`. Parameter types are lenient where upstream's daemon is: a
+//! `{"id","ok":true,"data"?}` or `{"id","ok":false,"error","code"?}`. Parameter types are lenient where upstream's daemon is: a
 //! missing `params` is an empty object, and unknown keys are ignored.
 
 mod audit;
 mod daemon;
 mod doctor;
+mod error_code;
 mod events;
 mod gc;
 mod lifecycle;
@@ -26,9 +27,11 @@ pub use daemon::{
     RestartParams, UnfinishedWork, WorkKind,
 };
 pub use doctor::{Check, CheckStatus, ConfigData, ConfigSetting, DoctorData, DoctorParams};
+pub use error_code::ErrorCode;
 pub use events::{
-    EventLine, FollowData, FollowDataOf, FollowParams, ProcessDeath, TextBlock, ToldLine,
-    ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, UpdateDetails,
+    DeadProcess, EventLine, FollowData, FollowDataOf, FollowParams, ProcessDeath, PromptError,
+    TextBlock, ToldLine, ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate,
+    UpdateDetails,
 };
 pub use gc::{DiskInfo, GcData, GcItem, GcKind, GcParams, PrunedSession};
 pub use lifecycle::{
@@ -89,6 +92,9 @@ pub struct Reply<'a, D> {
     /// The method's result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data: Option<D>,
+    /// Cause of a failed request. The last key, because upstream has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<ErrorCode>,
 }
 
 /// A line from the supervisor as our client reads it: a reply (`ok` is present) or an event.
@@ -103,6 +109,9 @@ pub struct ServerLine {
     /// Failure text of a reply.
     #[serde(default)]
     pub error: Option<String>,
+    /// Cause of the failure.
+    #[serde(default)]
+    pub code: Option<ErrorCode>,
     /// Name of an event.
     #[serde(default)]
     pub event: Option<String>,

@@ -2,7 +2,7 @@
 
 use super::events::{EventAudience, EventSchema, events};
 use super::{MethodSchema, object, pi};
-use quackd_protocol::client::CLIENT_PROTOCOL;
+use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
@@ -189,7 +189,7 @@ fn replies() -> [(String, Value); 3] {
             json!({
                 "description": "It was done. A tool that fails is a request that succeeded.",
                 "type": "object",
-                "properties": {"id": id(), "ok": {"const": true}, "data": data(), "error": false},
+                "properties": {"id": id(), "ok": {"const": true}, "data": data(), "error": false, "code": false},
                 "required": ["ok"],
             }),
         ),
@@ -203,6 +203,7 @@ fn replies() -> [(String, Value); 3] {
                     "ok": {"const": false},
                     "error": {"type": "string", "description": "Why, a sentence for people."},
                     "data": data(),
+                    "code": {"type": "string", "description": ErrorCode::ABOUT},
                 },
                 "required": ["ok", "error"],
             }),

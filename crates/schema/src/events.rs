@@ -4,8 +4,8 @@
 use super::document::never_null;
 use super::pi::{self, open};
 use quackd_protocol::client::{
-    ProcessDeath, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, VoiceSayEvent,
-    VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
+    ErrorCode, ProcessDeath, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate,
+    VoiceSayEvent, VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
 };
 use quackd_protocol::output::ToolOutput;
 use schemars::{JsonSchema, SchemaGenerator};
@@ -112,7 +112,7 @@ fn made_here(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
         followed(
             "prompt_error",
             "A prompt has failed after it was accepted.",
-            open(json!({"error": text("Reason.")}), &["error"]),
+            open(json!({"error": text("Reason."), "code": text(ErrorCode::ABOUT)}), &["error"]),
         ),
         followed(
             "session_deleted",

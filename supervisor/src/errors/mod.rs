@@ -12,7 +12,7 @@ pub(crate) use pi::PiError;
 use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
 use quackd_policy::PolicyError;
-use quackd_protocol::client::VoiceState;
+use quackd_protocol::client::{ErrorCode, VoiceState};
 use quackd_protocol::limits::{MAX_NAME_CHARS, MIN_REMOTE_TOKEN_BYTES};
 use quackd_remote::gate::MAX_TOKEN_BYTES;
 use quackd_store::StoreError;
@@ -134,6 +134,22 @@ pub(crate) enum MethodError {
     ShuttingDown,
     #[error("Daemon or its disk is overloaded, try again")]
     Overloaded,
+}
+
+impl MethodError {
+    /// Code of the reply, if a client can act on the error.
+    pub(crate) fn code(&self) -> Option<ErrorCode> {
+        match self {
+            Self::SessionNotFound(_) => Some(ErrorCode::SessionNotFound),
+            Self::Pi(PiError::TooMany | PiError::TooManyPis { .. }) | Self::Overloaded => {
+                Some(ErrorCode::Busy)
+            }
+            Self::ShuttingDown
+            | Self::Pi(PiError::ShuttingDown)
+            | Self::Remote(ConfigureError::ShuttingDown) => Some(ErrorCode::ShuttingDown),
+            _ => None,
+        }
+    }
 }
 
 /// Maximum length of a reference in an error text, in characters.

@@ -2,7 +2,7 @@
 
 use super::Events;
 use quackd_protocol::SessionId;
-use quackd_protocol::client::ProcessDeath;
+use quackd_protocol::client::{DeadProcess, ProcessDeath};
 use quackd_supervision::Exit;
 
 impl Events {
@@ -30,6 +30,7 @@ impl Events {
             signal,
             exit_code,
             stderr_tail,
+            process: DeadProcess::Worker,
         });
     }
 }

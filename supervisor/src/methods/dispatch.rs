@@ -172,8 +172,12 @@ pub(super) async fn call<P: Params, R: Reply>(
     };
     match done {
         Ok(reply) => reply.line(request.id.as_ref()),
-        Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
+        Err(error) => refused(request, &error),
     }
+}
+
+fn refused(request: &ParsedRequest, error: &MethodError) -> Bytes {
+    wire::failure(request.id.as_ref(), &error.to_string(), error.code())
 }
 
 /// Returns the client wire of this daemon, for schemas.
@@ -229,11 +233,11 @@ pub(crate) fn is_concurrent(request: &ParsedRequest) -> bool {
 /// Answers one request with exactly one reply.
 pub(crate) async fn answer(mut request: ParsedRequest, caller: &Caller) -> Bytes {
     let Some(method) = find(&request.method) else {
-        return wire::failure(request.id.as_ref(), &wire::unknown_method(&request.method));
+        return wire::unknown_method(request.id.as_ref(), &request.method);
     };
     match admit(method, &request, caller.client.transport) {
         Ok(()) => (method.run)(&mut request, caller).await,
-        Err(error) => wire::failure(request.id.as_ref(), &error.to_string()),
+        Err(error) => refused(&request, &error),
     }
 }
 

@@ -20,7 +20,9 @@ impl Reply for SayReply {
     fn line(self, id: Option<&Value>) -> Bytes {
         match self {
             Self(data, PromptAccepted { success: true, .. }) => wire::success(id, Some(data)),
-            Self(data, PromptAccepted { error, .. }) => wire::refusal(id, error.as_deref(), data),
+            Self(data, PromptAccepted { error, code, .. }) => {
+                wire::refusal(id, error.as_deref(), data, code)
+            }
         }
     }
 }
@@ -47,10 +49,7 @@ pub(super) async fn say(
     };
     if let Some(routed) = routed {
         routed?;
-        return Ok(SayReply(
-            data,
-            PromptAccepted { success: true, error: None, seq: None, turn: None },
-        ));
+        return Ok(SayReply(data, PromptAccepted { success: true, ..PromptAccepted::default() }));
     }
     if !found.has_workspace {
         return Err(MethodError::WorkspaceOfSay(found.session_name));

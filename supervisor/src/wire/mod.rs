@@ -7,7 +7,7 @@ pub(crate) mod client_outbox;
 pub(crate) mod raw_json;
 
 use bytes::Bytes;
-use quackd_protocol::client::{EventLine, Reply, ToldLine};
+use quackd_protocol::client::{ErrorCode, EventLine, Reply, ToldLine};
 use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use quackd_protocol::plain::without_numbers;
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -58,7 +58,7 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<ParsedRequest>, Bytes> {
     if !text.starts_with('{') {
         return Err(match serde_json::from_str::<Value>(text) {
             Ok(Value::Null) => unparsable("null is not a request"),
-            Ok(_other) => failure(None, &unknown_method("undefined")),
+            Ok(_other) => unknown_method(None, "undefined"),
             Err(error) => unparsable(&error.to_string()),
         });
     }
@@ -114,34 +114,39 @@ pub(crate) fn too_long() -> Bytes {
 
 /// Last line for a client that is disconnected.
 pub(crate) fn disconnect_notice(why: &str) -> Bytes {
-    failure(Some(&Value::from("unknown")), why)
+    failure(Some(&Value::from("unknown")), why, None)
 }
 
 fn unparsable(why: &str) -> Bytes {
     disconnect_notice(&format!("Failed to parse request: {why}"))
 }
 
-/// Error text for an unknown method.
-pub(crate) fn unknown_method(name: &str) -> String {
+/// Reply to a request with an unknown method.
+pub(crate) fn unknown_method(id: Option<&Value>, name: &str) -> Bytes {
     // The name may be as long as a line, and the text is for display.
     let shown: String = name.chars().take(200).collect();
-    format!("Unknown method: {shown}")
+    failure(id, &format!("Unknown method: {shown}"), Some(ErrorCode::UnknownMethod))
 }
 
 /// `{"id","ok":true,"data"?}`.
 pub(crate) fn success<D: Serialize>(id: Option<&Value>, data: Option<D>) -> Bytes {
-    line(&Reply { id, ok: true, error: None, data })
+    line(&Reply { id, ok: true, error: None, data, code: None })
 }
 
-/// `{"id","ok":false,"error"}`.
-pub(crate) fn failure(id: Option<&Value>, error: &str) -> Bytes {
+/// `{"id","ok":false,"error","code"?}`.
+pub(crate) fn failure(id: Option<&Value>, error: &str, code: Option<ErrorCode>) -> Bytes {
     let error = without_numbers(error);
-    line(&Reply::<()> { id, ok: false, error: Some(&error), data: None })
+    line(&Reply::<()> { id, ok: false, error: Some(&error), data: None, code })
 }
 
-/// `{"id","ok":false,"error"?,"data"}`: an error reply with data.
-pub(crate) fn refusal<D: Serialize>(id: Option<&Value>, error: Option<&str>, data: D) -> Bytes {
-    line(&Reply { id, ok: false, error, data: Some(data) })
+/// `{"id","ok":false,"error"?,"data","code"?}`: an error reply with data.
+pub(crate) fn refusal<D: Serialize>(
+    id: Option<&Value>,
+    error: Option<&str>,
+    data: D,
+    code: Option<ErrorCode>,
+) -> Bytes {
+    line(&Reply { id, ok: false, error, data: Some(data), code })
 }
 
 /// One event.
@@ -235,7 +240,7 @@ mod tests {
     fn check(line: &str, expected: &str) {
         let reply = match parse(line.as_bytes()) {
             Err(reply) => reply,
-            Ok(Some(request)) => failure(request.id.as_ref(), &unknown_method(&request.method)),
+            Ok(Some(request)) => unknown_method(request.id.as_ref(), &request.method),
             Ok(None) => Bytes::from_static(b"(nothing)\n"),
         };
         assert_eq!(std::str::from_utf8(&reply).unwrap().trim_end(), expected, "{line}");
@@ -243,7 +248,8 @@ mod tests {
 
     #[test]
     fn what_is_no_request_is_answered_as_measured() {
-        let undefined = r#"{"ok":false,"error":"Unknown method: undefined"}"#;
+        let undefined =
+            r#"{"ok":false,"error":"Unknown method: undefined","code":"unknown_method"}"#;
         for line in ["5", "\"text\"", "[]", "[{}]", "true", "{}"] {
             check(line, undefined);
         }
@@ -266,12 +272,23 @@ mod tests {
         for id in ["\"a\"", "7", "null", "{\"a\":[1]}", "[]", "true", "-0.5"] {
             check(
                 &format!("{{\"id\":{id},\"method\":\"x\"}}"),
-                &format!("{{\"id\":{id},\"ok\":false,\"error\":\"Unknown method: x\"}}"),
+                &format!(
+                    "{{\"id\":{id},\"ok\":false,\"error\":\"Unknown method: x\",\"code\":\"unknown_method\"}}"
+                ),
             );
         }
-        check("{\"method\":[1,[null,2]]}", r#"{"ok":false,"error":"Unknown method: 1,,2"}"#);
-        check("{\"method\":{}}", r#"{"ok":false,"error":"Unknown method: [object Object]"}"#);
-        check("{\"method\":null}", r#"{"ok":false,"error":"Unknown method: null"}"#);
+        check(
+            "{\"method\":[1,[null,2]]}",
+            r#"{"ok":false,"error":"Unknown method: 1,,2","code":"unknown_method"}"#,
+        );
+        check(
+            "{\"method\":{}}",
+            r#"{"ok":false,"error":"Unknown method: [object Object]","code":"unknown_method"}"#,
+        );
+        check(
+            "{\"method\":null}",
+            r#"{"ok":false,"error":"Unknown method: null","code":"unknown_method"}"#,
+        );
     }
 
     #[test]

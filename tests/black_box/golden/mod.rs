@@ -118,7 +118,9 @@ fn play(lines: &[&str], first: usize) -> Result<(), String> {
     for (wire, _checker) in clients.values() {
         wire.write(b"{\"id\":\"last\",\"method\":\"nosuch\"}\n");
         let found = wire.line().ok_or_else(|| format!("{first}: closed"))?;
-        if found != r#"{"id":"last","ok":false,"error":"Unknown method: nosuch"}"# {
+        if found
+            != r#"{"id":"last","ok":false,"error":"Unknown method: nosuch","code":"unknown_method"}"#
+        {
             return Err(format!("{first}: not recorded: {found}"));
         }
     }

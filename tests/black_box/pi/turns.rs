@@ -186,10 +186,11 @@ fn what_pi_refuses_is_told_with_the_session() {
         let wire = world.follower();
         let reply = wire.reply("say", json!({"message": "refuse", "preferPi": true}));
         assert_eq!((&reply["ok"], &reply["error"]), (&json!(false), &json!("No model selected")));
-        assert!(reply["data"]["sessionId"].is_string(), "{reply}");
+        assert!(reply["data"]["sessionId"].is_string() && reply["code"].is_null(), "{reply}");
         say(&wire, "hang");
-        let error = refused(&wire, "more");
-        assert_eq!(error, "Agent is already processing");
+        let reply = wire.reply("say", json!({"message": "more", "preferPi": true}));
+        assert_eq!(reply["error"], "Agent is already processing");
+        assert_eq!(reply["code"], "pi_busy");
         wire.request("abort", json!({}));
     }
 }
@@ -331,6 +332,8 @@ fn one_more_pi_than_may_live_takes_the_place_of_an_idle_one() {
     wait_for("the idle Pi to end", || (!is_alive(&first)).then_some(()));
     // The second Pi is busy, so there is no slot for a third.
     wire.attach(&world.repo);
-    let error = refused(&wire, "hello");
+    let reply = wire.reply("say", json!({"message": "hello", "preferPi": true}));
+    let error = reply["error"].as_str().unwrap();
     assert!(error.starts_with("1 Pis are at work (pi.max_live)"), "{error}");
+    assert_eq!(reply["code"], "busy");
 }

@@ -51,7 +51,7 @@ pub(crate) async fn run(args: &RestartArgs, output: CliOutput) -> anyhow::Result
 pub(crate) async fn look(client: &Client) -> anyhow::Result<DaemonData> {
     match client.request("quack.daemon", json!({}), REPLY_TIMEOUT).await {
         Ok(data) => Ok(data),
-        Err(ClientError::Refused(why)) => {
+        Err(ClientError::Refused { text: why, .. }) => {
             let version = version_of(client).await;
             Err(CliError::wrong_daemon(format!(
                 "the daemon is version {version} and cannot be asked to restart ({}), this is {VERSION}; \

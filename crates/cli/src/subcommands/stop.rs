@@ -143,7 +143,7 @@ async fn reach(home: &Home) -> anyhow::Result<Option<Client>> {
 fn trouble(home: &Home, error: ClientError) -> anyhow::Error {
     let what = match &error {
         ClientError::Timeout { .. } => "the daemon does not answer",
-        ClientError::Refused(_) => "the daemon cannot be asked to stop",
+        ClientError::Refused { .. } => "the daemon cannot be asked to stop",
         _ => return error.into(),
     };
     let way_out = lock_holder::way_out(lock_holder::find_blocking(home), &home.socket().path);

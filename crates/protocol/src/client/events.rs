@@ -210,4 +210,29 @@ pub struct ProcessDeath<'a> {
     pub exit_code: Option<i32>,
     /// End of the process's stderr.
     pub stderr_tail: &'a str,
+    /// The process that died.
+    pub process: DeadProcess,
+}
+
+/// A process of a session.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DeadProcess {
+    /// The worker.
+    Worker,
+    /// Pi.
+    Pi,
+}
+
+/// Data of `prompt_error`.
+#[derive(Debug, Serialize)]
+pub struct PromptError<'a> {
+    /// `prompt_error`.
+    #[serde(rename = "type")]
+    pub kind: &'static str,
+    /// A sentence.
+    pub error: &'a str,
+    /// Cause, if a client can act on it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<super::ErrorCode>,
 }

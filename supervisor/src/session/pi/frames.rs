@@ -11,7 +11,7 @@ use crate::session::owner::PiReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
-use quackd_protocol::client::EventLine;
+use quackd_protocol::client::{ErrorCode, EventLine};
 use quackd_protocol::limits::{
     MAX_NAME_CHARS, MAX_PATH_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES, PI_STDERR_BYTES,
 };
@@ -30,7 +30,8 @@ const MAX_REASON_CHARS: usize = 4000;
 /// Maximum number of warnings from one worker.
 const MAX_WARNINGS: u32 = 100;
 
-/// Part of Pi's error text if it is busy, the same in every version.
+/// Part of Pi's error text if it works on another turn, the same in every version. Pi's protocol has no code for it, so
+/// the text is compared here, and nowhere else.
 const BUSY: &str = "already processing";
 
 /// Time after which an accepted prompt without a turn makes the daemon ask Pi whether it is idle.
@@ -145,6 +146,8 @@ impl SessionActor {
             cut(&mut error, MAX_REASON_CHARS);
             error
         });
+        let is_busy = error.as_ref().is_some_and(|error| error.contains(BUSY));
+        let code = is_busy.then_some(ErrorCode::PiBusy);
         if success {
             self.services.pi_failure.forget(&self.session);
         }
@@ -158,7 +161,7 @@ impl SessionActor {
                     }
                     // If the caller has stopped waiting, it has already got an error.
                     let seq = success.then(|| self.services.events.last(&self.session));
-                    reply.send(Ok(PromptAccepted { success, error, seq, turn })).ok();
+                    reply.send(Ok(PromptAccepted { success, error, code, seq, turn })).ok();
                 }
                 Waiter::Abort(reply) => drop(reply.send(())),
                 Waiter::State => {
@@ -172,9 +175,8 @@ impl SessionActor {
                 }
             },
             CommandResponse::Accepted => {
-                let error = error.unwrap_or_default();
-                let turn = self.pi.turns.fail(number, error.contains(BUSY));
-                self.prompt_failed(turn, &error);
+                let turn = self.pi.turns.fail(number, is_busy);
+                self.prompt_failed(turn, &error.unwrap_or_default(), code);
             }
             CommandResponse::Nobody => {}
         }

@@ -21,7 +21,7 @@ use crate::workspaces;
 use actix::prelude::*;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
-use quackd_protocol::client::ProcessDeath;
+use quackd_protocol::client::{DeadProcess, ErrorCode, ProcessDeath, PromptError};
 use quackd_protocol::pi::{PI_FRAME_PROTOCOL, PiEnd, PiStart, ToPiWorker};
 use quackd_supervision::{Cause, Exit, Load, Order, PI_WORKER, State};
 use serde_json::json;
@@ -173,6 +173,7 @@ impl SessionActor {
                     signal: end.signal,
                     exit_code: end.code,
                     stderr_tail: &end.stderr_tail,
+                    process: DeadProcess::Pi,
                 }
             });
             self.owner.crashed(session);
@@ -189,7 +190,7 @@ impl SessionActor {
         const NAME: &str = "agent_end";
         let running = self.pi.turns.running();
         for turn in self.pi.turns.clear() {
-            self.prompt_failed(Some(turn), error);
+            self.prompt_failed(Some(turn), error, None);
             if running == Some(turn) {
                 let data = || json!({ "type": NAME, "messages": [] });
                 self.services.events.publish_in_turn(&self.session, running, NAME, data);
@@ -198,11 +199,11 @@ impl SessionActor {
     }
 
     /// Notifies followers that an accepted prompt failed.
-    pub(super) fn prompt_failed(&self, turn: Option<u64>, error: &str) {
+    pub(super) fn prompt_failed(&self, turn: Option<u64>, error: &str, code: Option<ErrorCode>) {
         const NAME: &str = "prompt_error";
         let error = if error.is_empty() { "Prompt failed" } else { error };
         let session = &self.session;
-        let data = || json!({ "type": NAME, "error": error });
+        let data = || PromptError { kind: NAME, error, code };
         self.services.events.publish_in_turn(session, turn, NAME, data);
     }
 

@@ -19,6 +19,7 @@ use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::SessionId;
+use quackd_protocol::client::ErrorCode;
 use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_ABORT_LIMIT, PI_COMMAND_LIMIT, PI_STATE_WAIT};
 use quackd_protocol::pi::{PiCommand, PiEnd, ToPiWorker, UiAnswer};
 use quackd_supervision::{Cause, Demander, PI_WORKER, State};
@@ -322,12 +323,14 @@ pub(crate) struct SendPrompt {
 }
 
 /// Pi's response to a prompt.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct PromptAccepted {
     /// Whether it was accepted.
     pub(crate) success: bool,
     /// Error if the prompt was refused.
     pub(crate) error: Option<String>,
+    /// Cause of the refusal, if a client can act on it.
+    pub(crate) code: Option<ErrorCode>,
     /// Number of the session's last event before the prompt, if it was accepted.
     pub(crate) seq: Option<u64>,
     /// Id of its turn, unless Pi handled it without one.

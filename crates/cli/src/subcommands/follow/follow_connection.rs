@@ -154,7 +154,7 @@ impl FollowConnection {
             if deadline < Instant::now() || only_same && is_gone {
                 return Err(match error {
                     // The daemon answered with the reason.
-                    ClientError::Refused(text) => ClientError::Refused(text).into(),
+                    refused @ ClientError::Refused { .. } => refused.into(),
                     _ => gone(),
                 });
             }

@@ -434,7 +434,7 @@ impl SessionView {
         match self.connection.client().why_closed() {
             // A protocol error is permanent: the peer is not our daemon.
             ClientError::Protocol(text) => return Err(ClientError::Protocol(text).into()),
-            ClientError::Refused(why) => self.screen.remark(&why),
+            ClientError::Refused { text, .. } => self.screen.remark(&text),
             _ => {}
         }
         self.screen.flush().await?;

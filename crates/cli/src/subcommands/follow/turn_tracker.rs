@@ -3,7 +3,8 @@
 
 use crate::exit::CliError;
 use quackd_client::ClientError;
-use serde_json::Value;
+use quackd_protocol::client::ErrorCode;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// Time for the remaining events of a failure to arrive.
@@ -24,12 +25,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Time without events after which a prompt without a turn is done, the same as upstream's.
 const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Part of Pi's error text if it is busy, the same in every version.
-const AT_WORK: &str = "already processing";
-
-/// Parts of the daemon's error texts if its queue is full; see docs/protocol.md, `say`.
-const NO_ROOM: [&str; 2] = ["messages waiting in this session", "Pis are at work"];
 
 /// Outcome of a turn.
 #[derive(Debug)]
@@ -150,14 +145,12 @@ impl TurnTracker {
             }
             "prompt_error" => {
                 self.failed = true;
-                self.busy |= text("error").contains(AT_WORK);
+                self.busy |= data.get("code") == Some(&json!(ErrorCode::PiBusy));
                 // If the turn has begun, its end follows.
                 self.end_by(if self.began { now + AFTER_FAILURE } else { now });
             }
             // The turn continues if only the session's worker crashes.
-            "extension_error"
-                if text("event") == "process_death" && text("error").starts_with("Pi ") =>
-            {
+            "extension_error" if text("event") == "process_death" && text("process") == "pi" => {
                 self.failed = true;
                 self.end_by(now + AFTER_FAILURE);
             }
@@ -245,29 +238,18 @@ impl TurnTracker {
         );
         let is_settled = self.began || self.failed || self.quiet || self.refused.is_some();
         let may_begin = format!("Pi has not begun this turn and may still do so: {ways}");
+        let because = |text: String| TurnOutcome::Because(CliError::busy(text).into());
+        let is_busy = || because(format!("Pi is busy with something else: {ways}"));
         Some(match self.refused.take() {
             _ if self.interrupted && is_settled => TurnOutcome::Interrupted,
             _ if self.interrupted => TurnOutcome::Left(may_begin),
-            Some(ClientError::Refused(text)) if text.contains(AT_WORK) => TurnOutcome::Because(
-                CliError::busy(format!("Pi is busy with something else: {ways}")).into(),
-            ),
-            Some(ClientError::Refused(text)) if NO_ROOM.iter().any(|part| text.contains(part)) => {
-                TurnOutcome::Because(CliError::busy(text).into())
-            }
-            Some(ClientError::Timeout { .. }) => {
-                TurnOutcome::Because(CliError::busy(may_begin).into())
-            }
+            Some(ClientError::Refused { code: Some(ErrorCode::PiBusy), .. }) => is_busy(),
+            Some(ClientError::Timeout { .. }) => because(may_begin),
             Some(error) => TurnOutcome::Because(error.into()),
-            None if self.busy => TurnOutcome::Because(
-                CliError::busy(format!("Pi is busy with something else: {ways}")).into(),
-            ),
+            None if self.busy => is_busy(),
             None if self.failed => TurnOutcome::Failed,
-            None if !is_over && !self.began => {
-                TurnOutcome::Because(CliError::busy(may_begin).into())
-            }
-            None if !is_over => TurnOutcome::Because(
-                CliError::busy(format!("the turn is not over yet and continues: {ways}")).into(),
-            ),
+            None if !is_over && !self.began => because(may_begin),
+            None if !is_over => because(format!("the turn is not over yet and continues: {ways}")),
             None => TurnOutcome::Well,
         })
     }
@@ -281,7 +263,6 @@ impl TurnTracker {
 mod tests {
     use super::*;
     use crate::exit::{ExitCode, of_error};
-    use serde_json::json;
 
     const SEC: Duration = Duration::from_secs(1);
 
@@ -294,8 +275,9 @@ mod tests {
             match *name {
                 "ok" => tracker.answered(Ok(()), now),
                 "refused" => {
-                    let text = data.as_str().unwrap().to_owned();
-                    tracker.answered(Err(ClientError::Refused(text)), now);
+                    let code = serde_json::from_value(data.clone()).unwrap();
+                    let text = "refused".to_owned();
+                    tracker.answered(Err(ClientError::Refused { text, code }), now);
                 }
                 "lost" => tracker.answered(Err(ClientError::Disconnected), now),
                 "idle" => tracker.looked(Some(false), None, now),
@@ -328,12 +310,12 @@ mod tests {
         ("message_end", json!({"message": {"role": "assistant", "stopReason": reason}}))
     }
 
-    fn failed(error: &str) -> (&'static str, Value) {
-        ("prompt_error", json!({"error": error}))
+    fn failed(code: Value) -> (&'static str, Value) {
+        ("prompt_error", json!({"error": "no", "code": code}))
     }
 
-    fn death(error: &str) -> (&'static str, Value) {
-        ("extension_error", json!({"event": "process_death", "error": error}))
+    fn death(process: &str) -> (&'static str, Value) {
+        ("extension_error", json!({"event": "process_death", "process": process}))
     }
 
     #[test]
@@ -348,12 +330,12 @@ mod tests {
             (vec![ok.clone(), start.clone(), message("aborted"), end.clone()], (1, 4)),
             (vec![ok.clone(), start.clone()], (255, 0)),
             (vec![step("lost"), start.clone(), end.clone()], (0, 3)),
-            (vec![ok.clone(), failed("no key")], (1, 2)),
-            (vec![ok.clone(), start.clone(), failed("no key")], (1, 3)),
-            (vec![ok.clone(), start.clone(), failed("Agent is already processing."), end], (4, 3)),
-            (vec![ok.clone(), failed("Agent is already processing.")], (4, 2)),
-            (vec![ok.clone(), start.clone(), death("Pi process for …")], (1, 3)),
-            (vec![ok.clone(), start.clone(), death("Worker for …")], (255, 0)),
+            (vec![ok.clone(), failed(Value::Null)], (1, 2)),
+            (vec![ok.clone(), start.clone(), failed(Value::Null)], (1, 3)),
+            (vec![ok.clone(), start.clone(), failed(json!("pi_busy")), end], (4, 3)),
+            (vec![ok.clone(), failed(json!("pi_busy"))], (4, 2)),
+            (vec![ok.clone(), start.clone(), death("pi")], (1, 3)),
+            (vec![ok.clone(), start.clone(), death("worker")], (255, 0)),
             (vec![ok, start, step("session_deleted")], (1, 3)),
         ] {
             assert_eq!(tracker(&steps), expected, "{steps:?}");
@@ -362,14 +344,14 @@ mod tests {
 
     #[test]
     fn a_refusal_says_whether_it_is_worth_trying_again() {
-        for (text, code) in [
-            ("No model selected", 1),
-            ("Pi not found. Install it", 1),
-            ("Agent is already processing. Specify …", 4),
-            ("Pi has 16 messages waiting in this session and takes no more; try again later", 4),
-            ("2 Pis are at work (pi.max_live); try again later", 4),
+        for (code, exit) in [
+            (Value::Null, 1),
+            (json!("a_newer_one"), 1),
+            (json!("session_not_found"), 1),
+            (json!("pi_busy"), 4),
+            (json!("busy"), 4),
         ] {
-            assert_eq!(tracker(&[("refused", json!(text))]), (code, 1), "{text}");
+            assert_eq!(tracker(&[("refused", code.clone())]), (exit, 1), "{code}");
         }
     }
 
@@ -408,8 +390,8 @@ mod tests {
             (vec![step("^C"), start.clone(), end], (130, 3)),
             (vec![step("^C"), start, step("^C")], (130, 3)),
             (vec![ok.clone(), step("^C"), step("^C")], (131, 3)),
-            (vec![step("^C"), ("refused", json!("Aborted before Pi had started"))], (130, 2)),
-            (vec![ok.clone(), step("^C"), failed("no key")], (130, 3)),
+            (vec![step("^C"), step("refused")], (130, 2)),
+            (vec![ok.clone(), step("^C"), failed(Value::Null)], (130, 3)),
             (vec![ok.clone(), step("^C"), step("idle"), step("idle")], (130, 4)),
             (vec![ok, step("^C"), step("busy"), step("later")], (131, 4)),
         ] {

@@ -91,7 +91,7 @@ async fn session(
         return Ok(reference.to_owned());
     }
     Err(match error.downcast_ref() {
-        Some(ClientError::Refused(_)) => error,
+        Some(ClientError::Refused { .. }) => error,
         _ => CliError::failed(format!(
             "{error}; and the log has no line about a session with the id {}",
             display::name(reference)

@@ -89,7 +89,7 @@ async fn cancel_when(
     let params = CancelParams { call_id };
     let asked: Result<CancelData, ClientError> =
         client.request("quack.cancel", params, REPLY_TIMEOUT).await;
-    if let Err(ClientError::Refused(why)) = asked {
+    if let Err(ClientError::Refused { text: why, .. }) = asked {
         output.warning(&format!(
             "the call continues ({why}); `quack abort` cancels all calls of a session"
         ));
