@@ -8,6 +8,7 @@ use quackd_protocol::limits::{
     OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
 };
 use quackd_protocol::policy::{PolicyPatch, Profile, WebSearchRule};
+use quackd_protocol::tiers::Tier;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -63,18 +64,18 @@ pub struct ToolSettings {
 /// Default permissions of workers. A workspace or session may override them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxSettings {
-    /// The name of a [`Profile`].
-    pub profile: Setting<String>,
+    /// File access.
+    pub profile: Setting<Profile>,
     /// Whether workers may use the machine's network.
     pub network: Setting<bool>,
-    /// The name of a [`WebSearchRule`].
-    pub web_search: Setting<String>,
+    /// Whether sessions may search the web.
+    pub web_search: Setting<WebSearchRule>,
     /// Writable directories in addition to the workspace.
     pub writable: Setting<Vec<String>>,
     /// Hidden files and directories.
     pub hidden: Setting<Vec<String>>,
-    /// The highest tier that is tried, or `auto`.
-    pub tier: Setting<String>,
+    /// The highest tier that is tried. `None` for the best that the system supports.
+    pub tier: Setting<Option<Tier>>,
 }
 
 impl SandboxSettings {
@@ -86,13 +87,11 @@ impl SandboxSettings {
             (!paths.is_empty()).then_some(paths)
         };
         PolicyPatch {
-            // Validated when it was read.
-            profile: self.profile.value.parse().ok(),
+            profile: Some(self.profile.value),
             network: Some(self.network.value),
             // Absent by default, so that safe mode can tell whether the user has set it.
             web_search: (self.web_search.origin != Origin::Default)
-                .then(|| self.web_search.value.parse().ok())
-                .flatten(),
+                .then_some(self.web_search.value),
             writable_roots: paths(&self.writable),
             hidden: paths(&self.hidden),
         }
@@ -151,14 +150,34 @@ pub struct PiSettings {
     pub provider: Setting<String>,
     /// Thinking level of the model.
     pub thinking: Setting<String>,
-    /// `attach` or `say`.
-    pub start: Setting<String>,
+    /// When Pi starts.
+    pub start: Setting<PiStart>,
     /// Most live Pi processes.
     pub max_live: Setting<usize>,
     /// Whether a Pi before 0.79 may be started.
     pub allow_old: Setting<bool>,
     /// Names of further variables of the login shell that Pi gets.
     pub env: Setting<Vec<String>>,
+}
+
+/// Start of a session's Pi.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PiStart {
+    /// In the background when a client attaches.
+    Attach,
+    /// With the first `say`.
+    Say,
+}
+
+impl PiStart {
+    pub(crate) const ALL: [Self; 2] = [Self::Attach, Self::Say];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Attach => "attach",
+            Self::Say => "say",
+        }
+    }
 }
 
 /// The daemon's log.
@@ -197,12 +216,12 @@ impl Default for Config {
                 env: Setting::default_of(Vec::new()),
             },
             sandbox: SandboxSettings {
-                profile: Setting::default_of(Profile::default().name().to_owned()),
+                profile: Setting::default_of(Profile::default()),
                 network: Setting::default_of(false),
-                web_search: Setting::default_of(WebSearchRule::default().name().to_owned()),
+                web_search: Setting::default_of(WebSearchRule::default()),
                 writable: Setting::default_of(Vec::new()),
                 hidden: Setting::default_of(Vec::new()),
-                tier: Setting::default_of("auto".to_owned()),
+                tier: Setting::default_of(None),
             },
             limits: LimitSettings {
                 commands: Setting::default_of(MAX_COMMANDS),
@@ -226,7 +245,7 @@ impl Default for Config {
                 model: Setting::default_of(String::new()),
                 provider: Setting::default_of(String::new()),
                 thinking: Setting::default_of("off".to_owned()),
-                start: Setting::default_of("attach".to_owned()),
+                start: Setting::default_of(PiStart::Attach),
                 max_live: Setting::default_of(MAX_PIS),
                 allow_old: Setting::default_of(false),
                 env: Setting::default_of(Vec::new()),

@@ -1,10 +1,12 @@
 //! The table of configuration keys. Each key is defined only here: reading, `quack config show` and
 //! docs/configuration.md use the table. The defaults are in `config.rs`.
 
-use crate::Config;
 use crate::validate;
-use crate::value_kind::{FieldAccessor, ValueKind};
+use crate::value_kind::{ChoiceAccessor, FieldAccessor, ValueKind};
+use crate::{Config, PiStart, Setting};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
+use quackd_protocol::policy::{Profile, WebSearchRule};
+use quackd_protocol::tiers::Tier;
 use serde_json::Value as Json;
 
 /// One key of the configuration.
@@ -72,6 +74,29 @@ macro_rules! field {
     };
 }
 
+/// Accessor of the field in [`Config`] that stores one of these values.
+macro_rules! choice {
+    ($table:ident . $name:ident, $values:expr, $word:expr) => {
+        ChoiceAccessor {
+            words: || $values.map($word).to_vec(),
+            get: |config| ($word(config.$table.$name.value), &config.$table.$name.origin),
+            set: |config, index, origin| {
+                if let Some(value) = $values.get(index).copied() {
+                    config.$table.$name = Setting { value, origin };
+                }
+            },
+        }
+    };
+}
+
+/// Values of `sandbox.tier`.
+const TIERS: [Option<Tier>; 5] =
+    [None, Some(Tier::A), Some(Tier::B), Some(Tier::D), Some(Tier::Unconfined)];
+
+fn tier_word(tier: Option<Tier>) -> &'static str {
+    tier.map_or("auto", Tier::name)
+}
+
 static KEYS: &[Key] = &[
     Key {
         name: "worker.idle_minutes",
@@ -124,11 +149,9 @@ static KEYS: &[Key] = &[
     Key {
         name: "sandbox.profile",
         description: "File access of workers. A workspace or session can override it.",
-        kind: ValueKind::Text {
-            field: field!(sandbox.profile),
-            values: "read-only, workspace-write, full-access",
+        kind: ValueKind::Choice {
+            field: choice!(sandbox.profile, Profile::ALL, Profile::name),
             variable: None,
-            check: validate::profile,
         },
     },
     Key {
@@ -139,11 +162,9 @@ static KEYS: &[Key] = &[
     Key {
         name: "sandbox.web_search",
         description: "Whether `web_search` may send queries. A workspace or session can override it. If it is not set, sessions in safe mode have `off`.",
-        kind: ValueKind::Text {
-            field: field!(sandbox.web_search),
-            values: "on, ask, off",
+        kind: ValueKind::Choice {
+            field: choice!(sandbox.web_search, WebSearchRule::ALL, WebSearchRule::name),
             variable: None,
-            check: validate::web_search,
         },
     },
     Key {
@@ -167,11 +188,9 @@ static KEYS: &[Key] = &[
     Key {
         name: "sandbox.tier",
         description: "Highest tier of confinement: `auto` for the best that the system supports, or a lower tier.",
-        kind: ValueKind::Text {
-            field: field!(sandbox.tier),
-            values: "auto, A, B, D, unconfined",
+        kind: ValueKind::Choice {
+            field: choice!(sandbox.tier, TIERS, tier_word),
             variable: Some("QUACKD_SANDBOX_TIER"),
-            check: validate::tier,
         },
     },
     Key {
@@ -282,11 +301,9 @@ static KEYS: &[Key] = &[
     Key {
         name: "pi.start",
         description: "When to start a session's Pi: in the background when a client attaches, or with the first `say`.",
-        kind: ValueKind::Text {
-            field: field!(pi.start),
-            values: "attach, say",
+        kind: ValueKind::Choice {
+            field: choice!(pi.start, PiStart::ALL, PiStart::word),
             variable: None,
-            check: validate::pi_start,
         },
     },
     Key {

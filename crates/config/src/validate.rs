@@ -3,15 +3,11 @@
 
 use crate::error::excerpt;
 use quackd_policy::{MAX_ROOTS, path_problem};
-use quackd_protocol::policy::{Profile, WebSearchRule};
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 /// Longest text of a value, in bytes. Paths have at most 4,096.
 const MAX_TEXT_BYTES: usize = 4096;
-
-/// Values of `sandbox.tier`.
-const TIERS: [&str; 5] = ["auto", "A", "B", "D", "unconfined"];
 
 /// Names of the `tracing` levels.
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
@@ -104,36 +100,6 @@ fn host(authority: &str) -> Option<&str> {
     };
     let is_port = port.is_empty() || port.strip_prefix(':')?.parse::<u16>().is_ok();
     (is_host && is_port).then_some(host)
-}
-
-/// Checks the name of a sandbox profile.
-pub(crate) fn profile(text: &str) -> Result<(), String> {
-    let names = || Profile::ALL.map(Profile::name).join(", ");
-    let wrong = |_| format!("must be one of {}, not `{}`", names(), excerpt(text));
-    text.parse::<Profile>().map(drop).map_err(wrong)
-}
-
-/// Checks a rule for web searches.
-pub(crate) fn web_search(text: &str) -> Result<(), String> {
-    let names = || WebSearchRule::ALL.map(WebSearchRule::name).join(", ");
-    let wrong = |_| format!("must be one of {}, not `{}`", names(), excerpt(text));
-    text.parse::<WebSearchRule>().map(drop).map_err(wrong)
-}
-
-/// Checks a tier of confinement.
-pub(crate) fn tier(text: &str) -> Result<(), String> {
-    if TIERS.contains(&text) {
-        return Ok(());
-    }
-    Err(format!("must be one of {}, not `{}`", TIERS.join(", "), excerpt(text)))
-}
-
-/// Checks the time at which a session's Pi starts.
-pub(crate) fn pi_start(text: &str) -> Result<(), String> {
-    match text {
-        "attach" | "say" => Ok(()),
-        other => Err(format!("must be one of attach, say, not `{}`", excerpt(other))),
-    }
 }
 
 /// Accepts any text: another program validates it.

@@ -1,6 +1,7 @@
 //! The kinds of values. Each kind is read from the file and from a variable, and shown. The table of keys names the
 //! kind and the field of each key.
 
+use crate::error::excerpt;
 use crate::validate;
 use crate::{Config, Origin, Setting};
 use serde_json::Value as Json;
@@ -30,6 +31,27 @@ impl<T> fmt::Debug for FieldAccessor<T> {
     }
 }
 
+/// Access to a field that stores one of a closed set of values, by their words.
+#[derive(Debug)]
+pub(crate) struct ChoiceAccessor {
+    pub(crate) words: fn() -> Vec<&'static str>,
+    pub(crate) get: fn(&Config) -> (&'static str, &Origin),
+    /// Stores the value with this index in `words`.
+    pub(crate) set: fn(&mut Config, usize, Origin),
+}
+
+impl ChoiceAccessor {
+    fn read(&self, config: &mut Config, word: &str, origin: Origin) -> Result<(), String> {
+        let words = (self.words)();
+        let index = words.iter().position(|known| *known == word);
+        let index = index.ok_or_else(|| {
+            format!("must be one of {}, not `{}`", words.join(", "), excerpt(word))
+        })?;
+        (self.set)(config, index, origin);
+        Ok(())
+    }
+}
+
 /// The smallest number of minutes: one second, rounded up.
 const MIN_MINUTES: &str = "0.02";
 
@@ -44,7 +66,9 @@ pub(crate) enum ValueKind {
     Count { field: FieldAccessor<usize>, min: u64, max: u64 },
     /// True or false.
     Switch { field: FieldAccessor<bool> },
-    /// A text. The only kind that a variable can set.
+    /// One of a closed set of words.
+    Choice { field: ChoiceAccessor, variable: Option<&'static str> },
+    /// A text.
     Text {
         field: FieldAccessor<String>,
         values: &'static str,
@@ -90,6 +114,11 @@ impl ValueKind {
                 Some(is_on) => field.set(config, is_on, origin),
                 None => return Err(refusal(value, "must be true or false")),
             },
+            Self::Choice { field, .. } => {
+                let word = text(value, "must be a string")?;
+                let at = value.span().start;
+                field.read(config, word, origin).map_err(|message| ValueError { at, message })?;
+            }
             Self::Text { field, check, .. } => {
                 let checked = text(value, "must be a string")?;
                 check(checked).map_err(|message| ValueError { at: value.span().start, message })?;
@@ -103,7 +132,7 @@ impl ValueKind {
     /// Returns the variable that can set the value.
     pub(crate) fn variable(&self) -> Option<&'static str> {
         match self {
-            Self::Text { variable, .. } => *variable,
+            Self::Text { variable, .. } | Self::Choice { variable, .. } => *variable,
             _ => None,
         }
     }
@@ -114,17 +143,21 @@ impl ValueKind {
         config: &mut Config,
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Result<(), (&'static str, String)> {
-        let Self::Text { field, variable: Some(variable), check, .. } = self else { return Ok(()) };
+        let Some(variable) = self.variable() else { return Ok(()) };
         let Some(given) = env(variable) else { return Ok(()) };
         let given = given.trim();
         if given.is_empty() {
             return Ok(());
         }
-        validate::plain(given)
-            .and_then(|()| check(given))
-            .map_err(|message| (*variable, message))?;
-        field.set(config, given.to_owned(), Origin::Environment { variable });
-        Ok(())
+        let origin = Origin::Environment { variable };
+        let read = validate::plain(given).and_then(|()| match self {
+            Self::Text { field, check, .. } => {
+                check(given).map(|()| field.set(config, given.to_owned(), origin))
+            }
+            Self::Choice { field, .. } => field.read(config, given, origin),
+            _ => Ok(()),
+        });
+        read.map_err(|message| (variable, message))
     }
 
     /// Returns the permitted values, for display.
@@ -133,6 +166,7 @@ impl ValueKind {
             Self::Time { min, max, .. } | Self::Count { min, max, .. } => format!("{min} to {max}"),
             Self::Minutes { max, .. } => format!("{MIN_MINUTES} to {max}"),
             Self::Switch { .. } => "true or false".to_owned(),
+            Self::Choice { field, .. } => (field.words)().join(", "),
             Self::Text { values, .. } | Self::Words { values, .. } => (*values).to_owned(),
         }
     }
@@ -156,6 +190,10 @@ impl ValueKind {
             }
             Self::Count { field, .. } => shown((field.get)(config)),
             Self::Switch { field } => shown((field.get)(config)),
+            Self::Choice { field, .. } => {
+                let (word, origin) = (field.get)(config);
+                (word.into(), origin)
+            }
             Self::Text { field, .. } => shown((field.get)(config)),
             Self::Words { field, .. } => shown((field.get)(config)),
         }
@@ -172,7 +210,7 @@ fn whole(value: &Spanned<DeValue<'_>>, min: u64, max: u64) -> Result<u64, ValueE
     let read = u64::from_str_radix(number.as_str(), number.radix()).ok();
     read.filter(|n| (min..=max).contains(n)).ok_or_else(|| ValueError {
         at: value.span().start,
-        message: format!("{wanted}, not {}", crate::error::excerpt(&number.to_string())),
+        message: format!("{wanted}, not {}", excerpt(&number.to_string())),
     })
 }
 

@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod tests {
     use quackd_config::{Config, ConfigError, MAX_CONFIG_BYTES, Origin, Setting, load_blocking};
+    use quackd_protocol::policy::Profile;
+    use quackd_protocol::tiers::Tier;
     use std::path::{Path, PathBuf};
     use std::sync::mpsc;
     use std::time::Duration;
@@ -93,11 +95,11 @@ mod tests {
         expected.limits.cpu = setting(file, 22, Duration::from_secs(180));
         expected.limits.file_mb = setting(file, 23, 4);
         expected.limits.spill_mb = setting(file, 24, 64);
-        expected.sandbox.profile = setting(file, 26, "read-only".to_owned());
+        expected.sandbox.profile = setting(file, 26, Profile::ReadOnly);
         expected.sandbox.network = setting(file, 27, true);
         expected.sandbox.writable = setting(file, 28, vec!["/srv".to_owned()]);
         expected.sandbox.hidden = setting(file, 29, vec!["/etc/x".to_owned()]);
-        expected.sandbox.tier = setting(file, 30, "D".to_owned());
+        expected.sandbox.tier = setting(file, 30, Some(Tier::D));
         let days = |n: u64| Duration::from_secs(n * 24 * 60 * 60);
         expected.keep.outputs = setting(file, 32, days(3));
         expected.keep.undo = setting(file, 33, days(2));
@@ -106,7 +108,7 @@ mod tests {
         expected.metrics.listen = setting(file, 37, "[::1]:0".to_owned());
         assert_eq!(config, expected);
         let patch = config.sandbox.patch();
-        assert_eq!(patch.profile, Some(quackd_protocol::policy::Profile::ReadOnly));
+        assert_eq!(patch.profile, Some(Profile::ReadOnly));
         assert_eq!(patch.writable_roots, Some(vec!["/srv".into()]));
     }
 

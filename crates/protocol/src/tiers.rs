@@ -1,28 +1,96 @@
-//! Names of the confinement tiers for display. Programs use the letter.
+//! Tiers of confinement: their names for programs, and their words for display.
 
-use crate::worker::UNCONFINED;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+use std::fmt;
 
-/// Returns the display text of a tier.
-#[must_use]
-pub fn in_words(tier: &str) -> &str {
-    match tier {
-        "A" | "B" => "confined",
-        // Landlock alone, and the profile of macOS, which is not tested.
-        "D" | "M" => "partly confined",
-        UNCONFINED => "not confined",
-        other => other,
+/// Layers of confinement. Tier C of the design (another program's namespaces) does not exist here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Tier {
+    /// Namespaces, Landlock, seccomp, and a control group.
+    A,
+    /// Like A, without a control group.
+    B,
+    /// Landlock and seccomp only: no private view of the file system, no process namespace.
+    D,
+    /// macOS Seatbelt. Not tested.
+    M,
+    /// No confinement.
+    #[serde(rename = "unconfined")]
+    Unconfined,
+}
+
+impl Tier {
+    /// Returns the name in settings and reports.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::A => "A",
+            Self::B => "B",
+            Self::D => "D",
+            Self::M => "M",
+            Self::Unconfined => "unconfined",
+        }
     }
+
+    /// Returns the display text.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::A | Self::B => "confined",
+            Self::D | Self::M => "partly confined",
+            Self::Unconfined => "not confined",
+        }
+    }
+
+    /// Returns true if the worker has its own namespaces.
+    #[must_use]
+    pub fn has_namespaces(self) -> bool {
+        matches!(self, Self::A | Self::B)
+    }
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Display text of a tier that this version does not know.
+pub const UNKNOWN: &str = "confinement unknown";
+
+/// Reads a value that another version or a hostile worker may have invented: `None` if it is unknown.
+pub(crate) fn known<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: DeserializeOwned,
+{
+    let value = Value::deserialize(from)?;
+    Ok(T::deserialize(value).ok())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::SandboxReport;
+    use serde_json::json;
 
     #[test]
-    fn every_tier_has_words_and_an_unknown_one_is_shown_as_it_is() {
-        let words = ["A", "B", "D", "M", "unconfined", "E"].map(in_words);
-        let expected =
-            ["confined", "confined", "partly confined", "partly confined", "not confined", "E"];
-        assert_eq!(words, expected);
+    fn every_tier_has_words_and_an_unknown_one_can_be_read() {
+        for (name, words) in [
+            ("A", Some("confined")),
+            ("B", Some("confined")),
+            ("D", Some("partly confined")),
+            ("M", Some("partly confined")),
+            ("unconfined", Some("not confined")),
+            ("E", None),
+        ] {
+            let report = json!({"tier": name, "policy": "newer", "network": true});
+            let report: SandboxReport = serde_json::from_value(report).unwrap();
+            assert_eq!(report.tier.map(Tier::in_words), words, "{name}");
+            assert!(report.tier.is_none_or(|tier| tier.name() == name), "{name}");
+            assert_eq!((report.policy, report.network), (None, true));
+        }
     }
 }

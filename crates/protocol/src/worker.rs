@@ -10,6 +10,7 @@
 use crate::denial::Denial;
 use crate::output::OutputPiece;
 use crate::policy::{Policy, Profile};
+use crate::tiers::{Tier, known};
 use crate::{CallId, SessionId};
 use schemars::JsonSchema;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
@@ -125,7 +126,7 @@ pub struct SandboxStart {
     pub policy: Policy,
     /// The tier that the user configured. If absent, the best tier of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tier: Option<String>,
+    pub tier: Option<Tier>,
     /// Result of `quack probe`, which the supervisor ran. Without it the worker runs the probe itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,
@@ -265,16 +266,17 @@ pub struct Hello {
     pub sandbox: SandboxReport,
 }
 
-/// The tier of a worker that is not confined.
-pub const UNCONFINED: &str = "unconfined";
-
 /// The confinement in force, as `ps` and `doctor` show it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxReport {
     /// The tier. `unconfined` until the worker confines itself.
-    pub tier: String,
+    #[serde(deserialize_with = "known")]
+    #[schemars(with = "String")]
+    pub tier: Option<Tier>,
     /// The profile's name.
-    pub policy: String,
+    #[serde(deserialize_with = "known")]
+    #[schemars(with = "String")]
+    pub policy: Option<Profile>,
     /// Whether the worker may use the machine's network.
     #[serde(default)]
     pub network: bool,
@@ -288,8 +290,8 @@ impl SandboxReport {
     #[must_use]
     pub fn unconfined() -> Self {
         Self {
-            tier: UNCONFINED.to_owned(),
-            policy: Profile::FullAccess.name().to_owned(),
+            tier: Some(Tier::Unconfined),
+            policy: Some(Profile::FullAccess),
             network: true,
             notes: Vec::new(),
         }

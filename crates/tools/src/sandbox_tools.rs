@@ -54,19 +54,19 @@ pub(crate) async fn quack_explain(
 ) -> Output {
     let confinement = Arc::clone(&toolbox.confinement);
     let mut report = ExplainReport {
-        profile: confinement.policy.profile.name().to_owned(),
+        profile: Some(confinement.policy.profile),
         network: confinement.policy.network,
-        tier: toolbox.sandbox.tier.clone(),
+        tier: toolbox.sandbox.tier,
         notes: toolbox.sandbox.notes.clone(),
         ..ExplainReport::default()
     };
     let Some(target) = arguments.text(&["path"]).map(str::to_owned) else {
-        report.layers = layers::layers(&confinement, &report.tier);
+        report.layers = layers::layers(&confinement, report.tier);
         return answer(layers::text(&report), &report);
     };
     let question = path::PathQuery {
         confinement,
-        tier: report.tier.clone(),
+        tier: report.tier,
         run_dir: toolbox.run_dir.clone(),
         target,
     };

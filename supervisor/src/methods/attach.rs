@@ -12,6 +12,7 @@ use crate::session::actor::TellSession;
 use crate::session::services::NoLook;
 use crate::voice::VoiceSession;
 use crate::workspaces;
+use quackd_config::PiStart;
 use quackd_home::Workspace;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{AttachData, AttachParams};
@@ -45,7 +46,7 @@ pub(super) async fn attach(
     if let Ok(Some(found)) = caller.registry.send(find).await? {
         let handle = found.handle.clone();
         handle.send(TellSession::StartWorker).await.ok();
-        if activate && caller.services.daemon.config.pi.start.value == "attach" {
+        if activate && caller.services.daemon.config.pi.start.value == PiStart::Attach {
             handle.send(TellSession::StartPi(found)).await.ok();
         }
     }

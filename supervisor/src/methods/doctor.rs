@@ -16,8 +16,8 @@ use quackd_protocol::client::{
 use quackd_protocol::environment::{LoginSource, LoginState};
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use quackd_protocol::plain::without_numbers;
-use quackd_protocol::tiers;
-use quackd_protocol::worker::UNCONFINED;
+use quackd_protocol::policy::Profile;
+use quackd_protocol::tiers::Tier;
 use quackd_store::{Origin, Watching};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -251,13 +251,13 @@ fn metadata(health: &Health, known: usize) -> Check {
 fn sandbox(workers: &[WorkerInfo]) -> Check {
     const NAME: &str = "sandbox";
     let mut found: BTreeMap<&str, usize> = BTreeMap::new();
-    for tier in workers.iter().filter_map(|worker| worker.tier.as_deref()) {
-        *found.entry(tiers::in_words(tier)).or_default() += 1;
+    for tier in workers.iter().filter_map(|worker| worker.tier) {
+        *found.entry(tier.in_words()).or_default() += 1;
     }
     let shown: Vec<String> = found.iter().map(|(words, n)| format!("{n} {words}")).collect();
     let shown = shown.join(", ");
-    let unconfined = |worker: &&WorkerInfo| worker.tier.as_deref() == Some(UNCONFINED);
-    let has_all_rights = |worker: &WorkerInfo| worker.policy.as_deref() == Some("full-access");
+    let unconfined = |worker: &&WorkerInfo| worker.tier == Some(Tier::Unconfined);
+    let has_all_rights = |worker: &WorkerInfo| worker.policy == Some(Profile::FullAccess);
     let unconfined: Vec<&WorkerInfo> = workers.iter().filter(unconfined).collect();
     if found.is_empty() {
         return ok(
@@ -279,7 +279,7 @@ fn sandbox(workers: &[WorkerInfo]) -> Check {
             "full-access is set; `quack sandbox show` shows where",
         );
     }
-    if workers.iter().any(|worker| worker.tier.as_deref() == Some("D")) {
+    if workers.iter().any(|worker| worker.tier == Some(Tier::D)) {
         return warn(
             NAME,
             format!("{shown}: without namespaces, so some things stay visible"),

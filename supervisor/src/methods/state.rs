@@ -61,8 +61,8 @@ pub(super) fn worker_state(worker: &WorkerSnapshot, restarts: u64) -> WorkerStat
         state: worker.state(),
         pid: hello.map(|hello| hello.pid),
         restarts,
-        tier: hello.map(|hello| hello.sandbox.tier.clone()),
-        policy: hello.map(|hello| hello.sandbox.policy.clone()),
+        tier: hello.and_then(|hello| hello.sandbox.tier),
+        policy: hello.and_then(|hello| hello.sandbox.policy),
         network: hello.map(|hello| hello.sandbox.network),
     }
 }

@@ -15,11 +15,12 @@ use quackd_process::{
 };
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{Policy, Profile};
-use quackd_protocol::worker::{SandboxReport, Start, UNCONFINED};
+use quackd_protocol::tiers::Tier;
+use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
     self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
-    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, Tier, git,
+    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, git,
 };
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -71,12 +72,11 @@ pub(crate) fn enter(
         Some(probe) => probe,
         None => confine::probe_blocking().map_err(confining)?,
     };
-    let asked = order.tier.as_deref().map(str::parse).transpose().map_err(refused)?;
-    let tier = match confine::choose(&probe, group.is_some(), asked) {
+    let tier = match confine::choose(&probe, group.is_some(), order.tier) {
         Ok(tier) => tier,
         // An unavailable requested tier is an error. Without a request, the worker starts unconfined and only
         // read-only tools work.
-        Err(refusal) if asked.is_some() => return Err(refused(refusal)),
+        Err(refusal) if order.tier.is_some() => return Err(refused(refusal)),
         Err(refusal) => return unconfined(start, cgroup, vec![refusal.to_string()]),
     };
     let world = ConfinementInputs::look_blocking(start)?;
@@ -85,7 +85,7 @@ pub(crate) fn enter(
         Tier::D => world.enter_alone(start, cgroup, group, exe)?,
         Tier::M | Tier::Unconfined => return unconfined(start, cgroup, Vec::new()),
     };
-    confined.report.tier = tier.name().to_owned();
+    confined.report.tier = Some(tier);
     Ok(confined)
 }
 
@@ -100,8 +100,8 @@ fn unconfined(
     let notes = notes.into_iter().chain(note).collect();
     Ok(ConfinementResult {
         report: SandboxReport {
-            tier: UNCONFINED.to_owned(),
-            policy: start.sandbox.policy.profile.name().to_owned(),
+            tier: Some(Tier::Unconfined),
+            policy: Some(start.sandbox.policy.profile),
             network: true,
             notes,
         },
@@ -425,12 +425,7 @@ const PLACEHOLDERS: &str = "placeholders";
 
 fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
     let policy = &start.sandbox.policy;
-    SandboxReport {
-        tier: String::new(),
-        policy: policy.profile.name().to_owned(),
-        network: policy.network,
-        notes,
-    }
+    SandboxReport { tier: None, policy: Some(policy.profile), network: policy.network, notes }
 }
 
 /// Returns the limits. Limits processes if no control group counts them: in a new user namespace the kernel counts

@@ -7,7 +7,8 @@ use crate::start_error::WorkerStartError;
 use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::{Group, SessionPaths, split_off_monitor_of};
 use quackd_protocol::policy::{Policy, Profile};
-use quackd_protocol::worker::{SandboxReport, Start, UNCONFINED};
+use quackd_protocol::tiers::Tier;
+use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::{MacPaths, SANDBOX_EXEC, Seatbelt};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -41,8 +42,8 @@ pub(crate) fn enter(
     let is_confined = !command_words.is_empty();
     Ok(ConfinementResult {
         report: SandboxReport {
-            tier: if is_confined { "M" } else { UNCONFINED }.to_owned(),
-            policy: policy.profile.name().to_owned(),
+            tier: Some(if is_confined { Tier::M } else { Tier::Unconfined }),
+            policy: Some(policy.profile),
             network: policy.network || !is_confined,
             notes: Vec::new(),
         },

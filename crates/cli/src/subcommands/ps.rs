@@ -11,7 +11,8 @@ use quackd_client::{Client, ClientError};
 use quackd_protocol::client::{
     CallInfo, PiInfo, ProcessState, PsData, RunningJob, SupervisorInfo, WorkerInfo,
 };
-use quackd_protocol::tiers;
+use quackd_protocol::policy::Profile;
+use quackd_protocol::tiers::Tier;
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
@@ -137,10 +138,10 @@ fn session_line(worker: &WorkerInfo, home_dir: Option<&str>) -> String {
     let name = display::name_cell(display::label(&worker.label, &worker.session_name));
     let path = display::path_cell(&worker.workspace_path, home_dir);
     let mut line = format!("{BOLD}{name}{BOLD:#}  {path}  {}", status(worker));
-    let confinement = worker.tier.as_deref().map(tiers::in_words);
-    for word in [confinement, worker.policy.as_deref()].into_iter().flatten() {
+    let confinement = worker.tier.map(Tier::in_words);
+    for word in [confinement, worker.policy.map(Profile::name)].into_iter().flatten() {
         line.push_str("  ");
-        line.push_str(&display::name_cell(word));
+        line.push_str(word);
     }
     if worker.network == Some(true) {
         line.push_str("  network on");

@@ -12,7 +12,7 @@ use quackd_protocol::client::{
     SandboxParams, TimedDenial, WorkerSaid,
 };
 use quackd_protocol::policy::{Policy, PolicyPatch, Profile};
-use quackd_protocol::tiers;
+use quackd_protocol::tiers::{self, Tier};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -183,8 +183,8 @@ fn lines(data: &SandboxData) -> String {
     match &data.in_force {
         None => row("in force", "nothing: no worker is running"),
         Some(report) => {
-            let (confinement, policy) =
-                (plain(tiers::in_words(&report.tier)), plain(&report.policy));
+            let confinement = report.tier.map_or(tiers::UNKNOWN, Tier::in_words);
+            let policy = report.policy.map_or("unknown", Profile::name);
             let network = on_off(report.network);
             row("in force", &format!("{confinement}, {policy}, network {network}"));
         }

@@ -9,7 +9,8 @@ use crate::session_ref::{self, Missing, Wanted};
 use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{Interruption, SessionParams, StateData};
-use quackd_protocol::tiers;
+use quackd_protocol::policy::Profile;
+use quackd_protocol::tiers::Tier;
 
 /// Maximum number of listed items of interrupted work.
 const MAX_WORK: usize = 10;
@@ -44,9 +45,9 @@ fn lines(data: &StateData, label: &str) -> String {
         row("status", &format!("{status}{}: {why}", since.unwrap_or_default()));
     }
     row("worker", &format!("{}{pid}", worker.state.name()));
-    let confinement = worker.tier.as_deref().map(tiers::in_words);
-    for (name, value) in [("sandbox", confinement), ("policy", worker.policy.as_deref())] {
-        row(name, &value.map_or_else(|| "-".to_owned(), display::plain));
+    let confinement = worker.tier.map(Tier::in_words);
+    for (name, value) in [("sandbox", confinement), ("policy", worker.policy.map(Profile::name))] {
+        row(name, value.unwrap_or("-"));
     }
     if let Some(network) = worker.network {
         row("network", if network { "on" } else { "off" });

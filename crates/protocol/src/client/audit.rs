@@ -4,6 +4,8 @@
 //! decides nothing by them.
 
 use crate::SessionId;
+use crate::policy::Profile;
+use crate::tiers::{Tier, known};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -208,11 +210,15 @@ pub struct AuditCommand {
 #[serde(rename_all = "camelCase", default)]
 pub struct ExplainReport {
     /// The profile's name.
-    pub profile: String,
+    #[serde(deserialize_with = "known")]
+    #[schemars(with = "String")]
+    pub profile: Option<Profile>,
     /// Whether the session may use the machine's network.
     pub network: bool,
     /// The tier in force.
-    pub tier: String,
+    #[serde(deserialize_with = "known")]
+    #[schemars(with = "String")]
+    pub tier: Option<Tier>,
     /// Layers in force, the outermost first. Empty if the request names a path.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub layers: Vec<ExplainLayer>,

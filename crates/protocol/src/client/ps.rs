@@ -5,6 +5,8 @@ use super::{
     StatusInfo,
 };
 use crate::SessionId;
+use crate::policy::Profile;
+use crate::tiers::{Tier, known};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -144,11 +146,13 @@ pub struct WorkerInfo {
     /// Crashes since the daemon started.
     pub restarts: u32,
     /// Confinement in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tier: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
+    #[schemars(with = "Option<String>")]
+    pub tier: Option<Tier>,
     /// Name of the policy in force.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
+    #[schemars(with = "Option<String>")]
+    pub policy: Option<Profile>,
     /// True if commands reach the machine's network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,

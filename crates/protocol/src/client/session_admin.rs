@@ -5,7 +5,8 @@ use super::{
     AttachedSession, AttachedWorkspace, Interruption, ProcessState, RunningJob, StatusInfo,
 };
 use crate::denial::Denial;
-use crate::policy::{Policy, PolicyPatch};
+use crate::policy::{Policy, PolicyPatch, Profile};
+use crate::tiers::{Tier, known};
 use crate::worker::SandboxReport;
 use crate::{SessionId, WorkspaceId};
 use schemars::JsonSchema;
@@ -159,9 +160,13 @@ pub struct WorkerState {
     /// Workers of the session that crashed, over all runs of the daemon.
     pub restarts: u64,
     /// Confinement in force; null without a worker.
-    pub tier: Option<String>,
+    #[serde(default, deserialize_with = "known")]
+    #[schemars(with = "Option<String>")]
+    pub tier: Option<Tier>,
     /// Name of the policy in force; null without a worker.
-    pub policy: Option<String>,
+    #[serde(default, deserialize_with = "known")]
+    #[schemars(with = "Option<String>")]
+    pub policy: Option<Profile>,
     /// True if commands reach the machine's network; absent without a worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,

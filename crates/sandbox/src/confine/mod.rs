@@ -65,7 +65,7 @@ mod toolchains;
 pub use limits::ConfinementLimits;
 pub use no_network::{NoNetwork, PROXY_PORT};
 pub use quackd_protocol::worker::Probe;
-pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, Tier, TierError, choose};
+pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, TierError, choose};
 
 #[cfg(target_os = "linux")]
 pub use commands::CommandFilter;

@@ -1,9 +1,7 @@
-//! Tiers of confinement, and the choice of a worker's tier. Pure: [`Probe`] contains the abilities of the system.
+//! The choice of a worker's tier. Pure: [`Probe`] contains the abilities of the system.
 
+use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::Probe;
-use serde::{Deserialize, Serialize};
-use std::fmt;
-use std::str::FromStr;
 
 /// Minimum Landlock version for a second layer inside namespaces: all file rights up to truncate.
 pub const LANDLOCK_WITH_NAMESPACES: i32 = 3;
@@ -11,71 +9,13 @@ pub const LANDLOCK_WITH_NAMESPACES: i32 = 3;
 /// Minimum Landlock version without namespaces: also restricts TCP.
 pub const LANDLOCK_ALONE: i32 = 6;
 
-/// Layers of confinement. Tier C of the design (another program's namespaces) does not exist here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Tier {
-    /// Namespaces, Landlock, seccomp, and a control group.
-    A,
-    /// Like A, without a control group.
-    B,
-    /// Landlock and seccomp only: no private view of the file system, no process namespace.
-    D,
-    /// macOS Seatbelt.
-    M,
-    /// No confinement.
-    #[serde(rename = "unconfined")]
-    Unconfined,
-}
-
-impl Tier {
-    /// Returns the name in reports and in `QUACKD_SANDBOX_TIER`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::A => "A",
-            Self::B => "B",
-            Self::D => "D",
-            Self::M => "M",
-            Self::Unconfined => "unconfined",
-        }
-    }
-
-    /// Returns true if the worker has its own namespaces.
-    #[must_use]
-    pub fn has_namespaces(self) -> bool {
-        matches!(self, Self::A | Self::B)
-    }
-
-    /// Strength of the tier. A smaller number is stricter.
-    fn rank(self) -> u8 {
-        match self {
-            Self::A => 0,
-            Self::B => 1,
-            Self::D | Self::M => 2,
-            Self::Unconfined => 3,
-        }
-    }
-}
-
-impl fmt::Display for Tier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromStr for Tier {
-    type Err = TierError;
-
-    /// Parses a name. `0` is an alias of `unconfined`.
-    fn from_str(text: &str) -> Result<Self, TierError> {
-        match text {
-            "A" | "a" => Ok(Self::A),
-            "B" | "b" => Ok(Self::B),
-            "D" | "d" => Ok(Self::D),
-            "M" | "m" => Ok(Self::M),
-            "0" | "unconfined" => Ok(Self::Unconfined),
-            _ => Err(TierError::UnknownTier { given: text.chars().take(32).collect() }),
-        }
+/// Strength of a tier. A smaller number is stricter.
+fn rank(tier: Tier) -> u8 {
+    match tier {
+        Tier::A => 0,
+        Tier::B => 1,
+        Tier::D | Tier::M => 2,
+        Tier::Unconfined => 3,
     }
 }
 
@@ -83,12 +23,6 @@ impl FromStr for Tier {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TierError {
-    /// The name of the tier is unknown.
-    #[error("{given:?} is no tier: A, B, D, M or unconfined")]
-    UnknownTier {
-        /// The given name, cut to 32 characters.
-        given: String,
-    },
     /// This system does not support the requested tier.
     #[error("tier {asked} was asked for, but {why}")]
     Unavailable {
@@ -120,7 +54,7 @@ pub fn choose(probe: &Probe, has_cgroup: bool, asked: Option<Tier>) -> Result<Ti
     match (asked, &best) {
         (Tier::Unconfined, _) => Ok(asked),
         (Tier::A | Tier::B, Ok(best)) if best.has_namespaces() => {
-            if asked.rank() < best.rank() {
+            if rank(asked) < rank(*best) {
                 return unavailable("there is no control group".into());
             }
             Ok(asked)
@@ -225,13 +159,5 @@ mod tests {
         let old = Probe { landlock_abi: 3, ..all() };
         assert_eq!(choose(&old, false, None), Ok(Tier::B));
         assert!(choose(&old, false, Some(Tier::D)).is_err());
-    }
-
-    #[test]
-    fn names_are_read_back() {
-        for tier in [Tier::A, Tier::B, Tier::D, Tier::M, Tier::Unconfined] {
-            assert_eq!(tier.name().parse(), Ok(tier));
-        }
-        assert!("C".parse::<Tier>().is_err());
     }
 }

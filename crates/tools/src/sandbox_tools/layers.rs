@@ -3,19 +3,16 @@
 use crate::Confinement;
 use quackd_protocol::client::{ExplainLayer, ExplainReport};
 use quackd_protocol::policy::{Policy, Profile};
-use quackd_protocol::tiers;
-
-/// Names of tiers, as a worker reports them.
-pub(super) const ALONE: &str = "D";
+use quackd_protocol::tiers::{self, Tier};
 
 /// Returns the layers of a tier, outermost first.
-pub(super) fn layers(confinement: &Confinement, tier: &str) -> Vec<ExplainLayer> {
+pub(super) fn layers(confinement: &Confinement, tier: Option<Tier>) -> Vec<ExplainLayer> {
     let policy = &confinement.policy;
     if !confinement.is_confined {
         return vec![unconfined(policy)];
     }
     let mut layers = vec![files(policy, tier), protected(policy, tier), network(policy, tier)];
-    if tier == ALONE {
+    if tier == Some(Tier::D) {
         layers.push(layer(
             "processes",
             "other processes can be seen, and cannot be signalled where the kernel knows how",
@@ -24,7 +21,7 @@ pub(super) fn layers(confinement: &Confinement, tier: &str) -> Vec<ExplainLayer>
     } else {
         layers.push(layer("processes", "the session sees and ends its own processes only", None));
     }
-    if tier == "A" {
+    if tier == Some(Tier::A) {
         let holds =
             "a control group ends all processes together; open files and file sizes are limited";
         layers.push(layer("limits", holds, Some("[limits] in the configuration")));
@@ -52,7 +49,7 @@ fn unconfined(policy: &Policy) -> ExplainLayer {
     }
 }
 
-fn files(policy: &Policy, tier: &str) -> ExplainLayer {
+fn files(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
     let workspace = match policy.profile {
         Profile::ReadOnly => "the workspace can be read",
         Profile::WorkspaceWrite | Profile::FullAccess => "the workspace can be written",
@@ -62,7 +59,7 @@ fn files(policy: &Policy, tier: &str) -> ExplainLayer {
         1 => ", and 1 directory beside it".to_owned(),
         n => format!(", and {n} directories beside it"),
     };
-    let rest = if tier == ALONE {
+    let rest = if tier == Some(Tier::D) {
         "the system and toolchains can be read, other files cannot be opened, and their names be seen"
     } else {
         "the system and toolchains can be read, nothing else of the machine is there; the home and /tmp are \
@@ -77,10 +74,10 @@ fn files(policy: &Policy, tier: &str) -> ExplainLayer {
     layer("files", &format!("{workspace}{roots}; {rest}"), Some(change))
 }
 
-fn protected(policy: &Policy, tier: &str) -> ExplainLayer {
+fn protected(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
     let holds = match (policy.profile, tier) {
         (Profile::ReadOnly, _) => "nothing is written, so that nothing needs protection",
-        (_, ALONE) => {
+        (_, Some(Tier::D)) => {
             "no repository that was there when the worker began can be written, and no name made beside its \
              .git; the file tools refuse other names that later programs run or obey, and what commands write \
              there is audited"
@@ -93,14 +90,14 @@ fn protected(policy: &Policy, tier: &str) -> ExplainLayer {
     layer("protected names", holds, Some("write them by hand; quack sandbox audit shows them"))
 }
 
-fn network(policy: &Policy, tier: &str) -> ExplainLayer {
+fn network(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
     match (policy.network, tier) {
         (true, _) => layer(
             "network",
             "on: everything that you can reach",
             Some("quack sandbox set --network off"),
         ),
-        (false, ALONE) => layer(
+        (false, Some(Tier::D)) => layer(
             "network",
             "off: no socket can be made but connected pairs",
             Some("quack sandbox set --network on"),
@@ -136,35 +133,37 @@ pub(super) fn text(report: &ExplainReport) -> String {
 /// Returns the policy in force, on one line.
 pub(super) fn head(report: &ExplainReport) -> String {
     let network = if report.network { "on" } else { "off" };
-    format!("{}, network {network}, {}", report.profile, tiers::in_words(&report.tier))
+    let profile = report.profile.map_or("unknown", Profile::name);
+    let confinement = report.tier.map_or(tiers::UNKNOWN, Tier::in_words);
+    format!("{profile}, network {network}, {confinement}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(profile: Profile, is_confined: bool, tier: &str) -> Vec<String> {
+    fn names(profile: Profile, is_confined: bool, tier: Tier) -> Vec<String> {
         let policy = Policy { profile, ..Policy::default() };
-        let layers = layers(&Confinement { policy, is_confined }, tier);
+        let layers = layers(&Confinement { policy, is_confined }, Some(tier));
         layers.into_iter().map(|layer| format!("{}: {}", layer.name, layer.holds)).collect()
     }
 
     #[test]
     fn a_tier_is_told_by_what_it_holds() {
-        let a = names(Profile::WorkspaceWrite, true, "A");
+        let a = names(Profile::WorkspaceWrite, true, Tier::A);
         assert_eq!(a.len(), 6);
         assert!(a[1].contains("pinned") && a[4].contains("control group"), "{a:?}");
-        let d = names(Profile::WorkspaceWrite, true, "D");
+        let d = names(Profile::WorkspaceWrite, true, Tier::D);
         assert!(!d[1].contains("pinned") && !d[4].contains("control group"), "{d:?}");
-        let read_only = names(Profile::ReadOnly, true, "B");
+        let read_only = names(Profile::ReadOnly, true, Tier::B);
         assert!(read_only[0].starts_with("files: the workspace can be read;"), "{read_only:?}");
     }
 
     #[test]
     fn without_confinement_nothing_is_claimed() {
-        let full = names(Profile::FullAccess, false, "unconfined");
+        let full = names(Profile::FullAccess, false, Tier::Unconfined);
         assert_eq!(full, ["none: the session may do whatever you may"]);
-        let refused = names(Profile::WorkspaceWrite, false, "unconfined");
+        let refused = names(Profile::WorkspaceWrite, false, Tier::Unconfined);
         assert!(refused[0].contains("are refused") && refused.len() == 1, "{refused:?}");
     }
 }

@@ -1,11 +1,12 @@
 //! Explains the permissions for one path: by the policy, by the mounts, and, in a session without mounts, by
 //! opening the path. Writes nothing.
 
-use super::layers::{ALONE, head};
+use super::layers::head;
 use super::mounts::{self, Mount, MountContent};
 use crate::Confinement;
 use quackd_protocol::client::{ExplainPath, ExplainReport, PathAccess};
 use quackd_protocol::policy::Profile;
+use quackd_protocol::tiers::Tier;
 use quackd_sandbox::audit::plain;
 use quackd_sandbox::{Root, protected_name};
 use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
@@ -26,7 +27,7 @@ const WRITABLE: &str = "quack sandbox set --writable DIR";
 #[derive(Debug)]
 pub(super) struct PathQuery {
     pub(super) confinement: Arc<Confinement>,
-    pub(super) tier: String,
+    pub(super) tier: Option<Tier>,
     pub(super) run_dir: PathBuf,
     /// The path as the client sent it.
     pub(super) target: String,
@@ -61,7 +62,7 @@ impl PathQuery {
                 Some("quack sandbox show says where that is set"),
             );
         }
-        let table = if self.tier == ALONE { Vec::new() } else { mounts::table_blocking() };
+        let table = if self.tier == Some(Tier::D) { Vec::new() } else { mounts::table_blocking() };
         let mount = mounts::of(&table, real);
         let is_pinned = exists && mount.is_some_and(|mount| mount.is_read_only);
         if let Some(name) = in_workspace {
@@ -102,7 +103,7 @@ impl PathQuery {
                 "git's configuration names it, so that it is pinned".to_owned(),
                 Some("write it by hand"),
             ),
-            (Some(rule), false) if self.tier == ALONE && is_in_git(name) => told(
+            (Some(rule), false) if self.tier == Some(Tier::D) && is_in_git(name) => told(
                 PathAccess::ReadOnly,
                 format!(
                     "it is a protected name, which {}; no repository that was there can be written in this session",
@@ -119,7 +120,7 @@ impl PathQuery {
                 ),
                 Some("write it by hand"),
             ),
-            (None, false) if self.tier == ALONE && is_in_git(name) => told(
+            (None, false) if self.tier == Some(Tier::D) && is_in_git(name) => told(
                 PathAccess::ReadOnly,
                 "no repository that was there when the worker began can be written in this session"
                     .to_owned(),

@@ -15,7 +15,7 @@ use quackd_protocol::limits::{
 };
 use quackd_protocol::output::OutputPiece;
 use quackd_protocol::policy::WebSearchRule;
-use quackd_protocol::tiers;
+use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{
     FRAME_PROTOCOL, FromWorker, Hello, JobInfo, ToWorker, ToolFinished, ToolUpdate, WebOutcome,
     WebSearch,
@@ -91,8 +91,7 @@ impl SessionActor {
             let cause = Cause::VersionMismatch { ours: FRAME_PROTOCOL, theirs: hello.proto };
             return self.kill_worker(cause, ctx);
         }
-        let words = [&hello.version, &hello.sandbox.tier, &hello.sandbox.policy];
-        if words.iter().any(|word| MAX_WORD_BYTES < word.len()) {
+        if MAX_WORD_BYTES < hello.version.len() {
             return self.worker_broke("a hello of too many words", ctx);
         }
         for note in &mut hello.sandbox.notes {
@@ -106,7 +105,8 @@ impl SessionActor {
                 return self.worker_broke("a second hello", ctx);
             }
         }
-        tracing::info!(session = %self.session, pid = hello.pid, tier = hello.sandbox.tier, confinement = tiers::in_words(&hello.sandbox.tier), "worker ready");
+        let tier = hello.sandbox.tier;
+        tracing::info!(session = %self.session, pid = hello.pid, tier = tier.map(Tier::name), confinement = tier.map(Tier::in_words), "worker ready");
         self.worker.hello = Some(Rc::new(hello));
         self.worker.idle_since = now;
         self.begin_heartbeat(OfWorker, ctx);

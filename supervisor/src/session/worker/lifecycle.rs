@@ -111,7 +111,7 @@ impl SessionActor {
             sandbox: SandboxStart {
                 policy: self.worker.policy.clone(),
                 probe,
-                tier: asked_tier(&services.daemon.config.sandbox.tier.value),
+                tier: services.daemon.config.sandbox.tier.value,
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
                 cgroup: cgroup_for_worker,
@@ -205,10 +205,6 @@ impl SessionActor {
             events.process_died(&session, &name, &cause, exit, &stderr);
         }));
     }
-}
-
-fn asked_tier(setting: &str) -> Option<String> {
-    (setting != "auto").then(|| setting.to_owned())
 }
 
 fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {

@@ -26,7 +26,7 @@ use crate::exit::{self, ExitCode};
 use crate::output::{BOLD, CliOutput};
 use anyhow::Context;
 use quackd_client::Started;
-use quackd_protocol::tiers;
+use quackd_protocol::tiers::{self, Tier};
 
 const TRY_NEXT: &str = "\nTry next\n  \
     quack tool bash 'git status'    one tool, one answer\n  \
@@ -110,12 +110,9 @@ async fn open<'a>(
     call.text()?;
     let worker = session.worker().await?;
     let pid = worker.pid.context("the worker has no process id")?;
-    let confinement = worker.tier.as_deref().map_or("confinement unknown", tiers::in_words);
-    let summary = format!(
-        "{}, worker process {pid}, {}",
-        display::name(&session.name),
-        display::plain(confinement)
-    );
+    let confinement = worker.tier.map_or(tiers::UNKNOWN, Tier::in_words);
+    let name = display::name(&session.name);
+    let summary = format!("{name}, worker process {pid}, {confinement}");
     report.step("session", Some(call.took), summary, Vec::new())?;
     Ok(session)
 }

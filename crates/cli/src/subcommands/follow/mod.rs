@@ -27,7 +27,8 @@ use crate::output::{BOLD, CliOutput, DIM};
 use crate::render::DisplayOptions;
 use crate::session_ref::{self, Missing, Wanted};
 use quackd_protocol::client::{FollowData, ProcessState};
-use quackd_protocol::tiers;
+use quackd_protocol::policy::Profile;
+use quackd_protocol::tiers::Tier;
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -74,7 +75,7 @@ pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>)
     let name = display::name(label);
     let path = display::path(&followed.workspace_path, home_dir);
     let worker = &followed.worker;
-    let words: Vec<&str> = [worker.tier.as_deref().map(tiers::in_words), worker.policy.as_deref()]
+    let words: Vec<&str> = [worker.tier.map(Tier::in_words), worker.policy.map(Profile::name)]
         .into_iter()
         .flatten()
         .collect();

@@ -4,7 +4,8 @@ use super::model::{Model, Prompt};
 use crate::display;
 use crate::time_format::span;
 use quackd_protocol::client::{DeathInfo, SessionStatus, SupervisorInfo, WorkerInfo};
-use quackd_protocol::tiers;
+use quackd_protocol::policy::Profile;
+use quackd_protocol::tiers::Tier;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -244,9 +245,9 @@ impl Region<'_> {
             &worker.status.status_why
         };
         text.push_str(&format!("  {}", display::first_line(why, 80)));
-        let confinement = worker.tier.as_deref().map(tiers::in_words);
-        for word in [confinement, worker.policy.as_deref()].into_iter().flatten() {
-            text.push_str(&format!("  {}", display::name_cell(word)));
+        let confinement = worker.tier.map(Tier::in_words);
+        for word in [confinement, worker.policy.map(Profile::name)].into_iter().flatten() {
+            text.push_str(&format!("  {word}"));
         }
         let style = self.color(Color::Cyan);
         self.line(end, &text, style);

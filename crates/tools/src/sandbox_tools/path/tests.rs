@@ -7,12 +7,12 @@ use std::fs;
 struct World {
     tree: tempfile::TempDir,
     policy: Policy,
-    tier: &'static str,
+    tier: Tier,
     is_confined: bool,
 }
 
 impl World {
-    fn new(profile: Profile, tier: &'static str) -> Self {
+    fn new(profile: Profile, tier: Tier) -> Self {
         let tree = tempfile::tempdir().unwrap();
         for directory in ["ws/.git", "ws/src", "beside", "run"] {
             fs::create_dir_all(tree.path().join(directory)).unwrap();
@@ -31,7 +31,7 @@ impl World {
                 policy: self.policy.clone(),
                 is_confined: self.is_confined,
             }),
-            tier: self.tier.to_owned(),
+            tier: Some(self.tier),
             run_dir: self.at("run"),
             target: target.to_owned(),
         };
@@ -45,7 +45,7 @@ impl World {
 
 #[test]
 fn the_workspace_is_written_but_for_what_is_protected() {
-    let mut world = World::new(Profile::WorkspaceWrite, ALONE);
+    let mut world = World::new(Profile::WorkspaceWrite, Tier::D);
     let beside = world.at("beside");
     world.policy.writable_roots = vec![beside.clone()];
     assert_eq!(world.access("src/new.rs"), PathAccess::ReadWrite);
@@ -62,7 +62,7 @@ fn the_workspace_is_written_but_for_what_is_protected() {
 
 #[test]
 fn a_link_is_told_by_where_it_leads() {
-    let world = World::new(Profile::WorkspaceWrite, ALONE);
+    let world = World::new(Profile::WorkspaceWrite, Tier::D);
     std::os::unix::fs::symlink(".git", world.at("ws/link")).unwrap();
     let found = world.ask("link/hooks/x");
     assert_eq!(found.access, PathAccess::ReadOnly);
@@ -71,7 +71,7 @@ fn a_link_is_told_by_where_it_leads() {
 
 #[test]
 fn what_is_hidden_is_told_before_anything_else() {
-    let mut world = World::new(Profile::WorkspaceWrite, "B");
+    let mut world = World::new(Profile::WorkspaceWrite, Tier::B);
     world.policy.hidden = vec![world.at("ws/src")];
     let found = world.ask("src/main.rs");
     assert_eq!(found.access, PathAccess::Hidden);
@@ -80,7 +80,7 @@ fn what_is_hidden_is_told_before_anything_else() {
 
 #[test]
 fn read_only_is_read_only_everywhere() {
-    let mut world = World::new(Profile::ReadOnly, ALONE);
+    let mut world = World::new(Profile::ReadOnly, Tier::D);
     world.policy.writable_roots = vec![world.at("beside")];
     for path in ["src", ".envrc", "../beside/x"] {
         let found = world.ask(path);
@@ -91,10 +91,10 @@ fn read_only_is_read_only_everywhere() {
 
 #[test]
 fn without_confinement_it_is_said() {
-    let full = World::new(Profile::FullAccess, "unconfined");
+    let full = World::new(Profile::FullAccess, Tier::Unconfined);
     assert_eq!(full.access(".envrc"), PathAccess::Missing);
     assert_eq!(full.access("src"), PathAccess::ReadWrite);
-    let mut none = World::new(Profile::WorkspaceWrite, "unconfined");
+    let mut none = World::new(Profile::WorkspaceWrite, Tier::Unconfined);
     none.is_confined = false;
     assert_eq!(none.access("src"), PathAccess::ReadOnly);
     assert_eq!(none.access("../beside"), PathAccess::NotReadable);
@@ -102,10 +102,10 @@ fn without_confinement_it_is_said() {
 
 #[test]
 fn the_text_says_what_why_and_how() {
-    let world = World::new(Profile::WorkspaceWrite, ALONE);
+    let world = World::new(Profile::WorkspaceWrite, Tier::D);
     let report = ExplainReport {
-        profile: "workspace-write".into(),
-        tier: "D".into(),
+        profile: Some(Profile::WorkspaceWrite),
+        tier: Some(Tier::D),
         path: Some(world.ask(".envrc")),
         ..ExplainReport::default()
     };
