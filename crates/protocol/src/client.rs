@@ -373,6 +373,9 @@ pub struct ToolInfo {
     pub worker_died: bool,
     /// Whether the call was refused because the session was at its limit or was not ready in time.
     pub busy: bool,
+    /// Whether the daemon has no such tool.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unknown_tool: bool,
     /// Whether the text lacks a part of the output.
     pub truncated: bool,
     /// Path of the file with the whole output.

@@ -144,7 +144,8 @@ fn refusal(pattern: &Pattern, dialect: Dialect, error: &grep_regex::Error) -> Se
         regex_syntax::parse(&spelled).err().map(|error| error.to_string())
     });
     let full = wrong.unwrap_or_else(|| {
-        // Restores the regex crate's message, which the matcher's builder changes.
+        // Restores the regex crate's message, which the matcher's builder changes. Its error has no variant for the
+        // size, so the text is compared.
         if reason.contains("exceeds size limit") {
             format!("Compiled regex exceeds size limit of {MAX_COMPILED_BYTES} bytes.")
         } else {

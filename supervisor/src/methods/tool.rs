@@ -13,7 +13,7 @@ use crate::session::pending_calls::tool_info;
 use crate::session::worker::{CallDone, CallTool};
 use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
-use quackd_protocol::client::{ToolData, ToolParams, VoiceToolCallParams, VoiceToolData};
+use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams, VoiceToolData};
 use quackd_protocol::limits::{
     LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE,
     MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
@@ -210,7 +210,10 @@ async fn run(
         }
         _ => None,
     };
-    let info = tool_info(&session.session_id, &done, started.elapsed());
+    let info = ToolInfo {
+        unknown_tool: tools::find(&tool).is_none(),
+        ..tool_info(&session.session_id, &done, started.elapsed())
+    };
     match done {
         Ok(CallDone { text, data, .. }) => ToolData { text, info, data, closing },
         Err(error) => {

@@ -89,10 +89,12 @@ pub(crate) async fn prune(
         }
     };
     for (session, _) in gone {
-        let why = match () {
-            () if busy.contains(&session.id) => Some("it is at work"),
-            () if session.status.pinned && !force => Some("it is pinned"),
-            () => None,
+        let is_busy = busy.contains(&session.id);
+        let pinned = session.status.pinned && !force && !is_busy;
+        let why = match (is_busy, pinned) {
+            (true, _) => Some("it is at work"),
+            (false, true) => Some("it is pinned"),
+            (false, false) => None,
         };
         let row = PrunedSession {
             id: session.id.clone(),
@@ -100,6 +102,7 @@ pub(crate) async fn prune(
             label: session.label,
             workspace_path: session.workspace_path,
             why: why.map(str::to_owned),
+            pinned,
         };
         if why.is_some() {
             pruned.kept.push(row);

@@ -182,6 +182,7 @@ fn lost_blocking(metadata: &Metadata) -> Vec<PrunedSession> {
             workspace_path: (*paths.get(&session.workspace_id)?).clone(),
             label: String::new(),
             why: Some(ONLY_BY_DAEMON.to_owned()),
+            pinned: false,
         })
     };
     metadata.sessions.iter().filter_map(row).collect()
@@ -267,8 +268,7 @@ fn sessions(data: &GcData) -> String {
     };
     let mut text: String = data.sessions.iter().take(MAX_SHOWN).map(line).collect();
     text.extend(data.kept_sessions.iter().take(MAX_SHOWN).map(line));
-    let pinned = data.kept_sessions.iter().any(|it| it.why.as_deref() == Some("it is pinned"));
-    if pinned {
+    if data.kept_sessions.iter().any(|it| it.pinned) {
         text.push_str("`quack sessions prune --force` forgets pinned sessions too.\n");
     }
     text

@@ -178,7 +178,7 @@ fn process_line(worker: &WorkerInfo) -> String {
         line.push_str(&format!("  {}", display::bytes(kb.saturating_mul(1024))));
     }
     line.push_str(&crashes(worker.restarts));
-    if !worker.why.is_empty() && !worker.why.starts_with("it died") {
+    if !worker.why.is_empty() {
         line.push_str(&format!("  {}", display::first_line(&worker.why, 100)));
     }
     line

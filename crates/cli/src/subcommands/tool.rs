@@ -159,7 +159,7 @@ fn answered(
         output.note(&job_hint(job, &result.info.session_id));
     }
     if exit == ExitCode::Failed
-        && is_about_the_tool(&result.text)
+        && result.info.unknown_tool
         && let Some(hint) = unknown(&args.name)
     {
         output.warning(&hint);
@@ -230,12 +230,6 @@ fn out_of_time(tool: &str) -> String {
         _ => "",
     };
     format!("the deadline has passed; `--timeout 5m` gives more time, 10 minutes at most{job}")
-}
-
-/// Whether the daemon rejected the tool's name. For an unknown tool, a word is not an argument.
-fn is_about_the_tool(text: &str) -> bool {
-    text.starts_with("Error: Unknown tool ")
-        || text == "Error: Tool arguments must be a JSON object"
 }
 
 /// Returns a hint for a failed tool that this program does not know. A newer daemon may have more tools.

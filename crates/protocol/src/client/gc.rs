@@ -72,6 +72,9 @@ pub struct PrunedSession {
     /// Reason for keeping the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
+    /// True if it is kept because it is pinned, and `force` would delete it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub pinned: bool,
 }
 
 /// One kind in [`GcData`].
