@@ -20,6 +20,8 @@ mod target;
 
 mod access;
 mod error;
+#[cfg(target_os = "linux")]
+mod flush;
 mod lock;
 mod names;
 mod obeyed;
