@@ -4,16 +4,44 @@
 //! channel. The reader skips a variant that this version does not know.
 
 use bytes::{Bytes, BytesMut};
+use futures_util::SinkExt;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::collections::BTreeMap;
-use tokio_util::codec::{LengthDelimitedCodec, length_delimited};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc;
+use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec, length_delimited};
 
-/// Returns the codec of the length prefix with its limit, for [`tokio_util::codec::FramedRead`] and `FramedWrite`.
+/// Initial size of a channel's buffers, in bytes. Most frames fit; a buffer grows for larger ones. A daemon has two
+/// channels' ends for each session, and most of them are idle.
+const BUFFER_BYTES: usize = 1024;
+
+/// Returns the codec of the length prefix with its limit, for a channel that is used in both directions by one task.
 #[must_use]
 pub fn codec() -> LengthDelimitedCodec {
     length_delimited::Builder::new().max_frame_length(MAX_LINE_BYTES).new_codec()
+}
+
+/// Returns a reader of the bodies of frames.
+pub fn reader<R: AsyncRead>(half: R) -> FramedRead<R, LengthDelimitedCodec> {
+    FramedRead::with_capacity(half, codec(), BUFFER_BYTES)
+}
+
+/// Writes the queued bodies until the queue is closed or the channel is gone. Frames that are queued together are
+/// written together.
+pub async fn write_queued<W: AsyncWrite + Unpin>(mut queue: mpsc::Receiver<Bytes>, half: W) {
+    let mut writer = FramedWrite::with_capacity(half, codec(), BUFFER_BYTES);
+    while let Some(first) = queue.recv().await {
+        let mut fed = writer.feed(first).await;
+        while let (Ok(()), Ok(next)) = (&fed, queue.try_recv()) {
+            fed = writer.feed(next).await;
+        }
+        // The reading half reports that the channel is gone.
+        if fed.is_err() || SinkExt::<Bytes>::flush(&mut writer).await.is_err() {
+            break;
+        }
+    }
 }
 
 /// Error of encoding or decoding a frame.

@@ -8,7 +8,7 @@
 use super::{ChildActor, ChildKind};
 use actix::{Addr, Message};
 use bytes::Bytes;
-use futures_util::{SinkExt, StreamExt};
+use futures_util::StreamExt;
 use quackd_ipc::frames::{self, Decoded};
 use quackd_protocol::limits::{WORKER_OUTBOX_FRAMES, WORKER_STDERR_BYTES};
 use std::os::fd::OwnedFd;
@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, ReadHalf};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
-use tokio_util::codec::{FramedRead, FramedWrite};
 
 /// Maximum number of logged unknown frames per child.
 const UNKNOWN_LOGGED: u32 = 10;
@@ -71,16 +70,8 @@ impl ChannelTasks {
         handle: Addr<H>,
     ) -> Self {
         let (reading, writing) = tokio::io::split(channel);
-        let (sender, mut queue) = mpsc::channel::<Bytes>(WORKER_OUTBOX_FRAMES);
-        let mut writer = FramedWrite::new(writing, frames::codec());
-        let writing = actix::spawn(async move {
-            while let Some(body) = queue.recv().await {
-                // The reading task and the exit report that the child is gone.
-                if writer.send(body).await.is_err() {
-                    break;
-                }
-            }
-        });
+        let (sender, queue) = mpsc::channel::<Bytes>(WORKER_OUTBOX_FRAMES);
+        let writing = actix::spawn(frames::write_queued(queue, writing));
         let reading = actix::spawn(read::<K, H>(reading, generation, handle));
         Self { frames: sender, tasks: [writing, reading] }
     }
@@ -97,7 +88,7 @@ async fn read<K: ChildKind, H: ChildActor<K>>(
     generation: u64,
     handle: Addr<H>,
 ) {
-    let mut reader = FramedRead::new(half, frames::codec());
+    let mut reader = frames::reader(half);
     let mut pace = K::WIRE.pace.map(|pace| FrameRateLimiter::new(pace, Instant::now()));
     let event = |input| ChannelEvent { generation, input };
     let mut unknown = 0_u32;

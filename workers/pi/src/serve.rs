@@ -7,7 +7,7 @@ use crate::stage0::Stage0Output;
 use crate::turn::HeldTurnEnd;
 use crate::version;
 use bytes::Bytes;
-use futures_util::{SinkExt, StreamExt};
+use futures_util::StreamExt;
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_ipc::link;
@@ -28,13 +28,12 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
-use tokio_util::codec::{FramedRead, FramedWrite};
 
 /// Maximum number of frames waiting to be written to the supervisor. If the queue is full, Pi waits.
 const OUTBOX_FRAMES: usize = 64;
@@ -95,7 +94,7 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
     let (reading, writing) = tokio::io::split(link::adopt(control)?);
     let (outbox, queue) = mpsc::channel(OUTBOX_FRAMES);
     let outbox = FrameSender(outbox);
-    let written = spawn_local(write_frames(queue, writing));
+    let written = spawn_local(frames::write_queued(queue, writing));
     let mut command = command(&start, group);
     if start.only_version {
         let answer = match version::report(&start, &command).await {
@@ -163,15 +162,6 @@ fn command(start: &PiStart, group: Option<Arc<Group>>) -> Command {
     }
 }
 
-async fn write_frames(mut queue: mpsc::Receiver<Bytes>, half: WriteHalf<UnixStream>) {
-    let mut writer = FramedWrite::new(half, frames::codec());
-    while let Some(body) = queue.recv().await {
-        if writer.send(body).await.is_err() {
-            break;
-        }
-    }
-}
-
 /// Reason for the end of [`PiPipes::watch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServeEnd {
@@ -222,7 +212,7 @@ impl PiPipes {
 
     /// Serves the control channel until Pi exits or the channel is closed.
     async fn watch(&self, pi: &Piped, reading: ReadHalf<UnixStream>) -> ServeEnd {
-        let mut control = FramedRead::new(reading, frames::codec());
+        let mut control = frames::reader(reading);
         let mut reaping = interval(REAP_INTERVAL);
         reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut leaving = None;

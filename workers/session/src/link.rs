@@ -6,14 +6,13 @@
 use actix::dev::ToEnvelope;
 use actix::{Actor, Addr, Handler, Message};
 use bytes::Bytes;
-use futures_util::{SinkExt, StreamExt};
+use futures_util::StreamExt;
 use quackd_ipc::frames::{self, Decoded};
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{FromWorker, TO_WORKER_TAGS, ToWorker};
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
-use tokio_util::codec::{FramedRead, FramedWrite};
 
 /// Maximum number of frames waiting to be written: one result per call, a pong and a few warnings. If the queue is
 /// full, a result waits in its own task.
@@ -79,15 +78,8 @@ impl From<ToWorker> for FrameReceived {
 
 /// Starts the writing task.
 pub(crate) fn start_writer(half: WriteHalf<UnixStream>) -> FrameSender {
-    let (sender, mut frames) = mpsc::channel::<Bytes>(OUTBOX_FRAMES);
-    let mut writer = FramedWrite::new(half, frames::codec());
-    actix::spawn(async move {
-        while let Some(body) = frames.recv().await {
-            if writer.send(body).await.is_err() {
-                break;
-            }
-        }
-    });
+    let (sender, queue) = mpsc::channel::<Bytes>(OUTBOX_FRAMES);
+    actix::spawn(frames::write_queued(queue, half));
     FrameSender(sender)
 }
 
@@ -97,7 +89,7 @@ where
     A: Actor + Handler<FrameReceived> + Handler<ChannelClosed>,
     A::Context: ToEnvelope<A, FrameReceived> + ToEnvelope<A, ChannelClosed>,
 {
-    let mut reader = FramedRead::new(half, frames::codec());
+    let mut reader = frames::reader(half);
     while let Some(Ok(body)) = reader.next().await {
         match frames::decode::<ToWorker>(&body, TO_WORKER_TAGS) {
             // Waiting for the handler provides back-pressure: the supervisor's frames stay in the socket.
