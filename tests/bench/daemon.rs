@@ -4,6 +4,7 @@ use crate::processes::{pause, tree, wait_until_gone};
 use crate::wire::{Line, Wire};
 use anyhow::{Context, bail};
 use serde_json::json;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -41,10 +42,28 @@ impl Daemon {
         Ok(daemon)
     }
 
+    /// Starts another daemon of the protocol with a shell command.
+    pub(crate) fn start_other(command: &OsStr) -> anyhow::Result<Self> {
+        let mut daemon = Self::absent()?;
+        let mut shell = daemon.command("/bin/sh");
+        // `exec`, so that the child is the daemon.
+        let mut script = OsString::from("exec ");
+        script.push(command);
+        shell.arg("-c").arg(script);
+        daemon.boot_as(shell).with_context(|| format!("cannot start {}", command.display()))?;
+        Ok(daemon)
+    }
+
     /// Starts the daemon. Returns the time from the process start to the first reply to `ping`.
     pub(crate) fn boot(&mut self) -> anyhow::Result<Duration> {
+        let mut command = self.command(QUACK);
+        command.arg("daemon");
+        self.boot_as(command)
+    }
+
+    fn boot_as(&mut self, mut command: Command) -> anyhow::Result<Duration> {
         let begin = Instant::now();
-        self.child = Some(self.command(QUACK).arg("daemon").spawn()?);
+        self.child = Some(command.spawn()?);
         let mut wire = loop {
             match Wire::connect(&self.socket()) {
                 Ok(wire) => break wire,
@@ -110,6 +129,11 @@ impl Daemon {
         std::fs::write(path.join("2k"), text(2048))?;
         std::fs::write(path.join("4k"), text(4096))?;
         Ok(path)
+    }
+
+    /// Prepares the measured program, to be run as a subcommand.
+    pub(crate) fn quack(&self) -> Command {
+        self.command(QUACK)
     }
 
     /// Prepares a command with this environment and no other variables.

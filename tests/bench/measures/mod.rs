@@ -1,9 +1,12 @@
 //! The measures, in groups. Each group starts and stops its own daemon.
 
+mod compare;
 mod death;
 mod fanout;
 mod fleet;
 mod flood;
+mod grep;
+mod peer;
 mod ping;
 mod rates;
 mod search;
@@ -41,6 +44,8 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "ping", measure: ping::measure },
     Group { name: "tools", measure: tools::measure },
     Group { name: "search", measure: search::measure },
+    Group { name: "grep", measure: grep::measure },
+    Group { name: "peer", measure: peer::measure },
     Group { name: "fleet", measure: fleet::measure },
     Group { name: "thousand", measure: fleet::measure_thousand },
     Group { name: "death", measure: death::measure },

@@ -1,22 +1,18 @@
 //! Searches over a large tree and one large file, compared with other programs.
 //!
-//! Each round runs all programs in turn, so that a busy machine slows all alike. The medians of one run are
-//! compared. The programs are found in PATH, or set by `QUACKD_BENCH_RG` and `QUACKD_BENCH_FD`; a missing one
-//! has no row. Their output goes to a pipe that is read.
+//! [`super::compare`] runs the programs.
 
 use super::Effort;
+use super::compare::{Lane, Programs, in_turn, program, read_all};
 use crate::daemon::Daemon;
-use crate::report::{Row, Target, Unit};
-use crate::samples::Samples;
+use crate::report::Row;
 use crate::wire::{Line, Wire};
-use anyhow::Context;
 use quackd_search::{Find, NameRule, Pattern, Search, Stop, Tree};
 use serde_json::{Value, json};
 use std::fs::{self, File};
-use std::io::{self, BufWriter, Read, Write};
+use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Files of the large tree, in directories of 50.
@@ -27,6 +23,10 @@ const LARGE: u64 = 1 << 30;
 
 /// Timeout of a comparison.
 const LIMIT: Duration = Duration::from_secs(60);
+
+/// Limits of the ratios of client to client.
+const GOALS: &[(&str, Option<f64>)] =
+    &[("rg --sort path", Some(0.5)), ("rg", Some(1.0)), ("fd -HI -t f", Some(0.8))];
 
 /// One search: a name, and the arguments of the tool, rg and grep.
 struct Query {
@@ -169,7 +169,7 @@ fn compare(
         grep.arg("-rnH").args(query.grep).arg(start).current_dir(place.root);
         read_all(grep)
     }));
-    in_turn(rounds, label, lanes)
+    in_turn(rounds, label, lanes, "client to client", GOALS)
 }
 
 /// Lists all names of a tree with all programs.
@@ -214,107 +214,7 @@ fn compare_find(
         find.args([".", "-type", "f", "-name", "*.nothing"]).current_dir(root);
         read_all(find)
     }));
-    in_turn(rounds, &format!("find a name, {n} files"), lanes)
-}
-
-/// One of the compared programs.
-struct Lane<'a> {
-    name: &'static str,
-    once: Box<dyn FnMut() -> anyhow::Result<()> + 'a>,
-    times: Vec<f64>,
-}
-
-impl<'a> Lane<'a> {
-    fn new(name: &'static str, once: impl FnMut() -> anyhow::Result<()> + 'a) -> Self {
-        Self { name, once: Box::new(once), times: Vec::new() }
-    }
-}
-
-/// Runs all programs in turn. Returns rows of the times and the ratios.
-fn in_turn(rounds: usize, label: &str, mut lanes: Vec<Lane<'_>>) -> anyhow::Result<Vec<Row>> {
-    let until = Instant::now() + LIMIT;
-    for round in 0..=rounds {
-        for lane in &mut lanes {
-            let begin = Instant::now();
-            (lane.once)().with_context(|| format!("{} for {label}", lane.name))?;
-            // The first round warms the caches.
-            if 0 < round {
-                lane.times.push(begin.elapsed().as_secs_f64());
-            }
-        }
-        if until < Instant::now() && 0 < round {
-            break;
-        }
-    }
-    let median = |name: &str| {
-        let lane = lanes.iter().find(|lane| lane.name == name)?;
-        Samples::new(lane.times.clone()).map(|samples| samples.median())
-    };
-    let goals = [("rg --sort path", Some(0.5)), ("rg", Some(1.0)), ("fd -HI -t f", Some(0.8))];
-    let ours = median("client to client");
-    let mut ratios = Vec::new();
-    for (name, must) in goals {
-        if let (Some(ours), Some(theirs)) = (ours, median(name)) {
-            let target = must.map_or(Target::NONE, Target::must);
-            ratios.push(Row::new(
-                format!("  ratio to {name}"),
-                Unit::Ratio,
-                target,
-                vec![ours / theirs],
-            )?);
-        }
-    }
-    let mut rows = Vec::new();
-    for lane in lanes {
-        let name = match lane.name {
-            "library" => format!("{label}: library"),
-            other => format!("  {other}"),
-        };
-        rows.push(Row::new(name, Unit::Seconds, Target::NONE, lane.times)?);
-    }
-    rows.extend(ratios);
-    Ok(rows)
-}
-
-/// Paths of the other programs.
-struct Programs {
-    rg: Option<PathBuf>,
-    fd: Option<PathBuf>,
-}
-
-impl Programs {
-    fn find() -> Self {
-        let named = |variable: &str, names: &[&str]| {
-            let given = std::env::var_os(variable).map(PathBuf::from);
-            given.or_else(|| {
-                let works = |name: &&&str| {
-                    let found = program(name).arg("--version").stdout(Stdio::null()).status();
-                    found.is_ok_and(|status| status.success())
-                };
-                names.iter().find(works).map(PathBuf::from)
-            })
-        };
-        Self {
-            rg: named("QUACKD_BENCH_RG", &["rg"]),
-            fd: named("QUACKD_BENCH_FD", &["fd", "fdfind"]),
-        }
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "the bench starts programs as a shell would")]
-fn program(name: impl AsRef<std::ffi::OsStr>) -> Command {
-    Command::new(name)
-}
-
-/// Runs a program and reads its output. An empty result is not a failure.
-fn read_all(mut command: Command) -> anyhow::Result<()> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-    let mut printed = child.stdout.take().context("no pipe")?;
-    let mut buffer = vec![0; 64 * 1024];
-    while printed.read(&mut buffer)? != 0 {}
-    let status = child.wait()?;
-    anyhow::ensure!(status.code().is_some_and(|code| code < 2), "{status}");
-    Ok(())
+    in_turn(rounds, &format!("find a name, {n} files"), lanes, "client to client", GOALS)
 }
 
 /// File access without a sandbox.
@@ -368,7 +268,7 @@ fn write_line(to: &mut impl Write, numbers: &mut Numbers) -> io::Result<()> {
 }
 
 /// Creates files like those of a large repository: mostly short, 50 per directory, three levels deep.
-fn plant(root: &Path, n_files: usize) -> anyhow::Result<()> {
+pub(super) fn plant(root: &Path, n_files: usize) -> anyhow::Result<()> {
     let mut numbers = Numbers(0x9e37_79b9_7f4a_7c15);
     for n in 0..n_files {
         let directory = root.join(format!("src/part{}/unit{}", n / 1000, n / 50 % 20));
