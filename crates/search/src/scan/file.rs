@@ -1,7 +1,10 @@
 //! Searches one file. Called by the threads of a scan.
 
+use super::blocks::BlockRules;
+use super::parts;
 use super::row::row_bytes;
 use super::sink::FileSink;
+use super::skipping::Gaps;
 use super::{Flags, Scan};
 use crate::outcome::{Row, RowKind, Warning};
 use crate::request::{Binary, OutputMode};
@@ -96,7 +99,11 @@ pub(crate) struct ScanThread<'a> {
     // A separate copy: threads that share a matcher wait for each other.
     matcher: RegexMatcher,
     searcher: Searcher,
+    /// Searcher of files without an encoding that are read in blocks.
+    block_searcher: Option<Searcher>,
     head: Vec<u8>,
+    /// Buffers for blocks of large files.
+    spare: Vec<Vec<u8>>,
     directory: Option<(u32, io::Result<File>)>,
     /// Rows in the earlier files of this batch.
     n_rows: usize,
@@ -109,8 +116,10 @@ impl<'a> ScanThread<'a> {
             scan,
             flags,
             matcher: scan.ask.matcher.clone(),
-            searcher: searcher(scan.ask),
+            searcher: searcher(scan.ask, false),
+            block_searcher: None,
             head: vec![0; SMALL_FILE_BYTES.min(scan.ask.piece)],
+            spare: Vec::new(),
             directory: None,
             n_rows: 0,
             n_bytes: 0,
@@ -164,12 +173,14 @@ impl<'a> ScanThread<'a> {
             && !self.flags.only_counts()
             && self.n_rows <= ask.limit
             && self.n_bytes <= ask.max_bytes;
+        let gaps = Gaps::default();
         let mut sink = FileSink {
             ask,
             matcher: &self.matcher,
             stop: self.scan.stop,
             flags: self.flags,
             scan: self.scan,
+            gaps: &gaps,
             place,
             skip,
             collects,
@@ -187,10 +198,17 @@ impl<'a> ScanThread<'a> {
                 QuickResult::Binary => return FileOutcome::Binary,
                 QuickResult::Maybe => self.searcher.search_slice(&self.matcher, start, &mut sink),
             },
-            Ok(start) => {
-                let whole = start.chain(reader);
-                self.searcher.search_reader(&self.matcher, whole, &mut sink)
-            }
+            Ok(start) => match block_rules(ask, &self.matcher, &reader.file, start) {
+                Some(rules) => {
+                    let searcher = self.block_searcher.get_or_insert_with(|| searcher(ask, true));
+                    let file = (&reader.file, start);
+                    parts::search(file, rules, searcher, &mut sink, &mut self.spare)
+                }
+                None => {
+                    let whole = start.chain(reader);
+                    self.searcher.search_reader(&self.matcher, whole, &mut sink)
+                }
+            },
             Err(error) => Err(error),
         };
         let (binary, hits) = (sink.binary, sink.hits);
@@ -231,7 +249,8 @@ impl<'a> ScanThread<'a> {
             // Kernel errors have a number. The searcher's only other error is a full buffer.
             Err(error) if error.raw_os_error().is_none() => {
                 // The searcher's buffer has grown to its limit and would keep that size.
-                self.searcher = searcher(ask);
+                self.searcher = searcher(ask, false);
+                self.block_searcher = None;
                 if ask.multiline { FileOutcome::TooLarge } else { FileOutcome::TooLong(found) }
             }
             Err(error) => FileOutcome::Unreadable(self.warning(place, &error)),
@@ -249,12 +268,7 @@ enum QuickResult {
 /// Checks a whole file for any match. Most files have none, and this check is faster than the searcher, which
 /// also counts lines.
 fn glance(ask: &ScanOptions, matcher: &RegexMatcher, content: &[u8]) -> QuickResult {
-    let is_plain = match &ask.encoding {
-        // First bytes of the three byte order marks.
-        None => !matches!(content.first(), Some(0xEF | 0xFE | 0xFF)),
-        Some(encoding) => encoding.is_none(),
-    };
-    if !is_plain {
+    if !is_plain(ask, content) {
         return QuickResult::Maybe;
     }
     // The searcher checks for NUL bytes only at the start of a slice.
@@ -267,6 +281,27 @@ fn glance(ask: &ScanOptions, matcher: &RegexMatcher, content: &[u8]) -> QuickRes
     match matcher.find_candidate_line(content) {
         Ok(None) => QuickResult::Nothing,
         _ => QuickResult::Maybe,
+    }
+}
+
+/// Returns the rules for reading a file in blocks, or `None` if it must be read in order.
+fn block_rules(
+    ask: &ScanOptions,
+    matcher: &RegexMatcher,
+    file: &File,
+    start: &[u8],
+) -> Option<BlockRules> {
+    let rules = BlockRules::of(ask, matcher).filter(|_| is_plain(ask, start))?;
+    // Blocks have positions, which a FIFO in the place of a file has not.
+    file.metadata().is_ok_and(|metadata| metadata.is_file()).then_some(rules)
+}
+
+/// Whether a file that begins with `start` is searched without conversion.
+fn is_plain(ask: &ScanOptions, start: &[u8]) -> bool {
+    match &ask.encoding {
+        // First bytes of the three byte order marks.
+        None => !matches!(start.first(), Some(0xEF | 0xFE | 0xFF)),
+        Some(encoding) => encoding.is_none(),
     }
 }
 
@@ -284,7 +319,9 @@ fn report_binary(hits: &mut Hits, output: OutputMode) {
     }
 }
 
-fn searcher(ask: &ScanOptions) -> Searcher {
+/// Creates a searcher for files, or for files that are read in blocks. Blocks are plain bytes, and are checked
+/// for NUL bytes when they are read.
+fn searcher(ask: &ScanOptions, is_for_blocks: bool) -> Searcher {
     let mut builder = SearcherBuilder::new();
     let most = if ask.multiline { MAX_WHOLE_BYTES } else { MAX_LINE_BYTES };
     // Never use memory maps: a file that is truncated while it is mapped would kill the process.
@@ -295,14 +332,15 @@ fn searcher(ask: &ScanOptions) -> Searcher {
         .max_matches(ask.max_per_file)
         .heap_limit(Some(most.min(ask.piece)))
         .binary_detection(match ask.binary {
-            Binary::Skip => BinaryDetection::quit(0),
-            Binary::Text => BinaryDetection::none(),
+            Binary::Skip if !is_for_blocks => BinaryDetection::quit(0),
+            Binary::Skip | Binary::Text => BinaryDetection::none(),
             Binary::Report => BinaryDetection::convert(0),
         });
     if ask.with_rows && ask.output == OutputMode::Lines {
         builder.before_context(ask.before).after_context(ask.after);
     }
     match &ask.encoding {
+        _ if is_for_blocks => builder.bom_sniffing(false),
         None => &mut builder,
         Some(None) => builder.bom_sniffing(false),
         Some(encoding) => builder.encoding(encoding.clone()),

@@ -3,11 +3,14 @@
 //! Threads claim files in batches, in order. The results reach the page in the same order, so the page does not
 //! depend on the speed of the threads. Called by `engine`.
 
+mod blocks;
 mod file;
 mod group;
 mod page;
+mod parts;
 mod row;
 mod sink;
+mod skipping;
 
 pub(crate) use file::{ScanOptions, Skip};
 pub(crate) use page::{PageBuilder, PageStart, Tally};
@@ -17,7 +20,7 @@ use crate::tree::{Stop, Tree};
 use crate::walk::WalkResult;
 use file::{FileOutcome, ScanThread};
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, Scope as Threads};
 use std::time::{Duration, Instant};
 
@@ -68,6 +71,8 @@ pub(crate) struct Flags {
     ended: AtomicBool,
     /// Only counts are needed.
     only_counts: AtomicBool,
+    /// Number of threads that search.
+    n_working: AtomicUsize,
 }
 
 impl Flags {
@@ -77,6 +82,18 @@ impl Flags {
 
     pub(crate) fn only_counts(&self) -> bool {
         self.only_counts.load(Ordering::Relaxed)
+    }
+
+    fn n_working(&self) -> usize {
+        self.n_working.load(Ordering::Relaxed)
+    }
+
+    fn begin_work(&self) {
+        self.n_working.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn end_work(&self) {
+        self.n_working.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -119,7 +136,9 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
         let (mut n_done, mut began) = (0, None);
         while let Some(batch) = self.window.wait_for(|window| self.claim(window)) {
             let began = *began.get_or_insert_with(Instant::now);
+            self.flags.begin_work();
             let outcomes = self.search(batch, &mut worker);
+            self.flags.end_work();
             n_done += outcomes.len();
             let is_long = MANY_FILES <= n_done || LONG <= began.elapsed();
             let (tell, help) = self.window.with(|window| {

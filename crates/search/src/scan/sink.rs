@@ -2,6 +2,7 @@
 
 use super::file::{Hits, ScanOptions, Skip};
 use super::row::{DisplayLine, row, row_bytes};
+use super::skipping::Gaps;
 use super::{Flags, Scan};
 use crate::outcome::{Row, RowKind};
 use crate::request::OutputMode;
@@ -26,6 +27,7 @@ pub(super) struct FileSink<'a> {
     pub(super) stop: &'a Stop,
     pub(super) flags: &'a Flags,
     pub(super) scan: &'a Scan<'a>,
+    pub(super) gaps: &'a Gaps,
     pub(super) place: EntryIndex,
     pub(super) skip: Skip,
     /// Whether rows are still collected.
@@ -40,6 +42,11 @@ pub(super) struct FileSink<'a> {
 }
 
 impl FileSink<'_> {
+    /// Returns the number of a line in the file.
+    fn line(&self, in_searcher: Option<u64>, at: u64) -> u64 {
+        in_searcher.unwrap_or_default() + self.gaps.lines_before(at)
+    }
+
     /// Counts a row and returns true if it is skipped.
     fn is_skipped(&mut self, line: u64) -> bool {
         let is_skipped = match &mut self.skip {
@@ -165,7 +172,7 @@ impl FileSink<'_> {
     }
 
     fn take_line(&mut self, found: &SinkMatch<'_>, searcher: &Searcher) -> bool {
-        let line = found.line_number().unwrap_or_default();
+        let line = self.line(found.line_number(), found.absolute_byte_offset());
         self.hits.matches += 1;
         let is_skipped = self.is_skipped(line);
         if !is_skipped && self.collects_next() {
@@ -181,7 +188,7 @@ impl FileSink<'_> {
     }
 
     fn take_matches(&mut self, found: &SinkMatch<'_>, searcher: &Searcher) -> bool {
-        let line = found.line_number().unwrap_or_default();
+        let line = self.line(found.line_number(), found.absolute_byte_offset());
         let bytes = found.bytes();
         if self.ask.invert {
             // The row contains no match.
@@ -252,7 +259,7 @@ impl Sink for &mut FileSink<'_> {
         // Lines before the first match that is not skipped may be its context, even if they are the context of
         // a skipped match. The page removes lines that are too far away.
         if self.collects && !self.overflows {
-            let line = context.line_number().unwrap_or_default();
+            let line = self.line(context.line_number(), context.absolute_byte_offset());
             let text = without_newline(context.bytes());
             self.push(row(RowKind::Context, line, text, Vec::new(), self.shown()));
         }
