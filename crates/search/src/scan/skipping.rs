@@ -162,7 +162,8 @@ impl<'a, B: Blocks> SkippingReader<'a, B> {
             let end = range.start + first_lines(lines, n).len();
             self.owed -= n;
             self.pass(range.start..end);
-            self.rest = Some(Region { range: end..range.end, boring_lines: Some(n_lines - n) });
+            let left = Some(n_lines - n).filter(|left| *left != 0);
+            self.rest = left.map(|_| Region { range: end..range.end, boring_lines: left });
             return;
         }
         if self.before == 0 {

@@ -1,11 +1,12 @@
 //! Tests on small trees. `choice`: file selection; `lines`: matches; `pages`: pages and limits; `find`: names;
-//! `hostile`: hostile trees, files and patterns.
+//! `hostile`: hostile trees, files and patterns; `large`: large files.
 
 #![expect(clippy::single_range_in_vec_init, reason = "one match is a list of one range")]
 
 mod choice;
 mod find;
 mod hostile;
+mod large;
 mod lines;
 mod pages;
 

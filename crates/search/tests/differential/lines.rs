@@ -83,7 +83,7 @@ fn limited(rg: &Program, dir: &Path, query: &Query) -> Option<Numbers> {
 }
 
 /// Returns ripgrep's answer, converted to the library's units.
-fn by_rg(rg: &Program, dir: &Path, query: &Query) -> Result<Answer, String> {
+pub(crate) fn by_rg(rg: &Program, dir: &Path, query: &Query) -> Result<Answer, String> {
     let is_multiline = query.multiline != Multiline::Off;
     let ask = |query: &Query| read(&run(rg, dir, &query.for_rg()), query, query.has_columns());
     if is_multiline && query.mode == Mode::CountLines {

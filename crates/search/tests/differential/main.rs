@@ -40,6 +40,7 @@ mod shrink;
 
 mod basic;
 mod globs;
+mod large;
 mod lines;
 mod modes;
 mod pages;
