@@ -69,12 +69,12 @@ fn assert_as_in_order(tree: &Files, request: &Search) {
         };
         let differing = rows(raw).into_iter().zip(rows(named)).find(|(raw, named)| raw != named);
         assert_eq!(differing, None);
-        let counts = |page: &SearchOutcome| {
-            let files = page.files.iter().map(|file| (file.lines, file.matches, file.rows.len()));
-            let files = files.collect::<Vec<_>>();
-            (files, page.total, page.shown, page.truncated, page.skipped, page.notes.clone())
+        let bare = |page: &SearchOutcome| {
+            let mut page = page.clone();
+            page.files.iter_mut().for_each(|file| file.rows.clear());
+            page
         };
-        assert_eq!(counts(raw), counts(named));
+        assert_eq!(bare(raw), bare(named));
         assert!(raw == named);
     }
     assert_eq!(raw.len(), named.len());
@@ -133,8 +133,14 @@ proptest! {
         (request.before, request.after, request.max_per_file) = (before, after, max_per_file);
         (request.limit, request.offset, request.max_bytes) = (limit, offset, max_bytes);
         request.binary = binary;
-        // A search that ends early may end before or after it reads a NUL byte.
         request.count_total = is_binary || numbers.below(2) == 0;
+        if is_binary {
+            // A search that ends early may end before or after it reads the NUL byte.
+            request.max_per_file = None;
+            if matches!(request.output, OutputMode::Files | OutputMode::FilesWithout) {
+                request.output = OutputMode::CountLines;
+            }
+        }
         assert_as_in_order(&tree, &request);
     }
 }
