@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p quackd-search --example timing -- DIR PATTERN [WORD ...]`, where a word is
 //! `insensitive`, `word`, `literal`, `all` (count everything), `files`, `count`, `find`, `hidden`, `plain` (no
-//! ignore files), `print` or a number of repetitions. Prints the least and the median time in milliseconds.
+//! ignore files), `explain` (an empty answer), `print` or a number of repetitions. Prints the least and the median time in milliseconds.
 
 use quackd_search::{
     Boundary, Case, Find, Hidden, Ignore, OutputMode, Pattern, Search, Stop, Tree, find, search,
@@ -85,6 +85,7 @@ fn run_search(
     scope(&mut request.scope, has);
     request.max_bytes = usize::MAX;
     request.count_total = has("all");
+    request.explain_empty = has("explain");
     request.output = if has("files") {
         OutputMode::Files
     } else if has("count") {

@@ -26,11 +26,15 @@ pub enum Note {
     LiteralOccurs {
         /// Lines with it.
         count: u64,
+        /// Whether all lines were searched. Of a large file, only the start is.
+        is_exact: bool,
     },
     /// The pattern finds something if case does not count.
     OtherCaseMatches {
         /// Lines that it finds then.
         count: u64,
+        /// Whether all lines were searched. Of a large file, only the start is.
+        is_exact: bool,
     },
     /// The offset is larger than the number of rows.
     OffsetPastEnd {
@@ -66,12 +70,14 @@ impl fmt::Display for Note {
                 f,
                 "{ignored} ignored and {hidden} hidden files or directories were not searched"
             ),
-            Self::LiteralOccurs { count } => write!(
+            Self::LiteralOccurs { count, is_exact } => write!(
                 f,
-                "the pattern is a regular expression; taken as plain text it occurs in {count} lines"
+                "the pattern is a regular expression; taken as plain text it occurs in {}{count} lines",
+                at_least(*is_exact)
             ),
-            Self::OtherCaseMatches { count } => {
-                write!(f, "{count} lines match if upper and lower case are the same")
+            Self::OtherCaseMatches { count, is_exact } => {
+                let at_least = at_least(*is_exact);
+                write!(f, "{at_least}{count} lines match if upper and lower case are the same")
             }
             Self::OffsetPastEnd { total } => {
                 write!(f, "the offset is past the end; there are {total} results")
@@ -84,4 +90,8 @@ impl fmt::Display for Note {
             }
         }
     }
+}
+
+fn at_least(is_exact: bool) -> &'static str {
+    if is_exact { "" } else { "at least " }
 }

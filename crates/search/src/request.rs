@@ -128,7 +128,8 @@ pub struct Search {
     pub binary: Binary,
     /// Encoding of the files.
     pub encoding: Encoding,
-    /// Explain an empty result. Reads the files up to two more times, in at most half of the remaining time.
+    /// Explain an empty result. Counts the lines of similar patterns while it reads the files, but only in the
+    /// first 256 KiB of a file. A page after a cursor is not explained with such counts.
     pub explain_empty: bool,
     /// Deadline and cancellation.
     pub stop: Stop,

@@ -1,18 +1,73 @@
-//! Explains an empty search: counts the excluded files and the matches of similar patterns. Called by the
+//! Explains an empty search: reports the excluded files and the matches of similar patterns. Called by the
 //! engine if the request asks for it.
 
-use super::Engine;
 use crate::note::Note;
 use crate::outcome::SearchOutcome;
-use crate::pattern::{self, Interpretation};
-use crate::request::{Boundary, Case, Pattern};
+use crate::pattern;
+use crate::request::{Boundary, Case, Pattern, Search};
+use crate::scan::OtherPatterns;
+
+/// Patterns that are similar to the requested pattern.
+#[derive(Debug)]
+pub(super) struct Similar {
+    kinds: Vec<Kind>,
+    pub(super) patterns: OtherPatterns,
+}
+
+/// The difference from the requested pattern.
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    /// The pattern as plain text.
+    Literal,
+    /// The pattern if case does not matter.
+    AnyCase,
+}
+
+impl Similar {
+    /// Returns the patterns whose lines the search should count, or `None` if it need not explain its answer.
+    pub(super) fn of(request: &Search) -> Option<Self> {
+        if !request.explain_empty || request.invert || request.cursor.is_some() {
+            return None;
+        }
+        let asked = &request.pattern;
+        let mut patterns = Vec::new();
+        if !asked.literal && asked.patterns.iter().any(|one| has_syntax(one)) {
+            let boundary = Boundary::None;
+            let literal = true;
+            let other = Pattern { literal, boundary, retry_as_basic: false, ..asked.clone() };
+            patterns.push((Kind::Literal, other));
+        }
+        let is_sensitive = match asked.case {
+            Case::Sensitive => true,
+            Case::Insensitive => false,
+            Case::Smart => asked.patterns.iter().any(|one| one.chars().any(char::is_uppercase)),
+        };
+        let has_letters = asked.patterns.iter().any(|one| one.chars().any(char::is_alphabetic));
+        if is_sensitive && has_letters {
+            patterns.push((Kind::AnyCase, Pattern { case: Case::Insensitive, ..asked.clone() }));
+        }
+        let read = |(kind, other): (Kind, Pattern)| {
+            pattern::readings(&other).ok()?.pop().map(|reading| (kind, reading))
+        };
+        let (kinds, readings): (Vec<_>, Vec<_>) = patterns.into_iter().filter_map(read).unzip();
+        let superset = kinds.iter().position(|kind| matches!(kind, Kind::AnyCase));
+        let superset =
+            superset.filter(|_| asked.literal || !asked.patterns.iter().any(|one| excludes(one)));
+        Some(Self { kinds, patterns: OtherPatterns::new(readings, superset) })
+    }
+
+    fn notes(&self) -> impl Iterator<Item = Note> {
+        let is_exact = self.patterns.is_exact();
+        let counts = self.kinds.iter().zip(self.patterns.counts());
+        counts.filter(|(_, count)| *count != 0).map(move |(kind, count)| match kind {
+            Kind::Literal => Note::LiteralOccurs { count, is_exact },
+            Kind::AnyCase => Note::OtherCaseMatches { count, is_exact },
+        })
+    }
+}
 
 /// Adds the reasons, the most likely one first.
-pub(crate) fn explain(
-    engine: &Engine<'_>,
-    readings: &[Interpretation],
-    outcome: &mut SearchOutcome,
-) {
+pub(super) fn explain(similar: Option<&Similar>, outcome: &mut SearchOutcome) {
     if outcome.notes.iter().any(|note| matches!(note, Note::OffsetPastEnd { .. })) {
         return;
     }
@@ -24,37 +79,12 @@ pub(crate) fn explain(
         let (ignored, hidden) = (skipped.ignored, skipped.hidden);
         outcome.notes.push(Note::IgnoredOrHidden { ignored, hidden });
     }
-    if outcome.files_searched == 0 || engine.request.invert {
-        return;
-    }
-    let asked = &engine.request.pattern;
-    let count = |other: Pattern| {
-        let found = pattern::readings(&other).ok().and_then(|mut found| found.pop());
-        found.map_or(0, |reading| engine.count(&reading))
-    };
-    if !asked.literal && asked.patterns.iter().any(|one| has_syntax(one)) {
-        let count = count(Pattern {
-            literal: true,
-            boundary: Boundary::None,
-            retry_as_basic: false,
-            ..asked.clone()
-        });
-        if count != 0 {
-            outcome.notes.push(Note::LiteralOccurs { count });
-        }
-    }
-    let is_sensitive = match asked.case {
-        Case::Sensitive => true,
-        Case::Insensitive => false,
-        Case::Smart => asked.patterns.iter().any(|one| one.chars().any(char::is_uppercase)),
-    };
-    let has_letters = asked.patterns.iter().any(|one| one.chars().any(char::is_alphabetic));
-    if is_sensitive && has_letters && !readings.is_empty() {
-        let count = count(Pattern { case: Case::Insensitive, ..asked.clone() });
-        if count != 0 {
-            outcome.notes.push(Note::OtherCaseMatches { count });
-        }
-    }
+    outcome.notes.extend(similar.into_iter().flat_map(Similar::notes));
+}
+
+/// Whether a pattern may match less if case does not matter: `[^a]` matches `A` only if it does.
+fn excludes(pattern: &str) -> bool {
+    ["[^", "[:^", "\\P", "{^", "--", "~~"].iter().any(|syntax| pattern.contains(syntax))
 }
 
 fn has_syntax(pattern: &str) -> bool {

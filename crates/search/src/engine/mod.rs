@@ -12,6 +12,7 @@ use crate::scan::{PageBuilder, PageStart, Scan, ScanOptions, Skip, Tally};
 use crate::scope::Sort;
 use crate::tree::Tree;
 use crate::walk::{self, WalkResult};
+use explain::Similar;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Instant;
 
@@ -24,12 +25,24 @@ pub(crate) fn search(request: &Search, tree: &dyn Tree) -> Result<SearchOutcome,
     let cursor = request.cursor.as_deref().map(|text| Cursor::read(text, hash)).transpose()?;
     let walked = walk::files(&request.scope, tree, &request.stop)?;
     let left = request.stop.deadline.saturating_duration_since(began);
-    let engine =
-        Engine { request, tree, walked, encoding, cursor, hash, count_until: began + left / 2 };
+    let mut engine = Engine {
+        request,
+        tree,
+        walked,
+        encoding,
+        cursor,
+        hash,
+        count_until: began + left / 2,
+        similar: None,
+    };
     let mut outcome = SearchOutcome { dialect_used: request.pattern.dialect, ..Default::default() };
-    for reading in &readings {
+    for (n, reading) in readings.iter().enumerate() {
         if engine.cursor.as_ref().is_some_and(|cursor| cursor.dialect() != reading.dialect) {
             continue;
+        }
+        if n + 1 == readings.len() {
+            // Each interpretation reads all files. One of them counts for the explanation.
+            engine.similar = Similar::of(request);
         }
         outcome = engine.search(reading);
         if outcome.total.count != 0 || request.stop.is_reached() {
@@ -42,7 +55,7 @@ pub(crate) fn search(request: &Search, tree: &dyn Tree) -> Result<SearchOutcome,
     }
     engine.note(&mut outcome);
     if request.explain_empty && outcome.shown == 0 && !request.stop.is_reached() {
-        explain::explain(&engine, &readings, &mut outcome);
+        explain::explain(engine.similar.as_ref(), &mut outcome);
     }
     if request.stop.is_cancelled() {
         return Err(SearchError::Cancelled);
@@ -53,7 +66,7 @@ pub(crate) fn search(request: &Search, tree: &dyn Tree) -> Result<SearchOutcome,
 
 /// State shared by all interpretations of a pattern.
 pub(crate) struct Engine<'a> {
-    pub(crate) request: &'a Search,
+    request: &'a Search,
     tree: &'a dyn Tree,
     pub(crate) walked: WalkResult,
     encoding: Option<Option<grep_searcher::Encoding>>,
@@ -61,6 +74,8 @@ pub(crate) struct Engine<'a> {
     hash: u64,
     /// Time at which counting past the page stops, so that it cannot use up the page's deadline.
     count_until: Instant,
+    /// Similar patterns that explain an empty answer.
+    similar: Option<Similar>,
 }
 
 impl Engine<'_> {
@@ -163,20 +178,15 @@ impl Engine<'_> {
     }
 
     fn scan<'p>(&'p self, ask: &'p ScanOptions, from: usize, skip: Skip) -> Scan<'p> {
-        Scan { walked: &self.walked, tree: self.tree, ask, stop: &self.request.stop, from, skip }
-    }
-
-    /// Counts the lines that another interpretation finds, until the deadline.
-    pub(crate) fn count(&self, reading: &Interpretation) -> u64 {
-        let ask = ScanOptions {
-            output: OutputMode::Lines,
-            with_rows: false,
-            count_all: true,
-            invert: false,
-            ..self.ask(reading)
-        };
-        let page = PageBuilder::new(&self.walked, &ask, Tally::default(), self.count_until);
-        self.scan(&ask, 0, Skip::Nothing).run(page).tally.n_rows
+        Scan {
+            walked: &self.walked,
+            tree: self.tree,
+            ask,
+            stop: &self.request.stop,
+            others: self.similar.as_ref().map(|similar| &similar.patterns),
+            from,
+            skip,
+        }
     }
 
     fn ask(&self, reading: &Interpretation) -> ScanOptions {

@@ -1,6 +1,7 @@
 //! Searches one file. Called by the threads of a scan.
 
 use super::blocks::BlockRules;
+use super::others::ThreadPatterns;
 use super::parts;
 use super::row::row_bytes;
 use super::sink::FileSink;
@@ -98,10 +99,13 @@ pub(crate) struct ScanThread<'a> {
     flags: &'a Flags,
     // A separate copy: threads that share a matcher wait for each other.
     matcher: RegexMatcher,
+    others: Option<ThreadPatterns<'a>>,
     searcher: Searcher,
     /// Searcher of files without an encoding that are read in blocks.
     block_searcher: Option<Searcher>,
     head: Vec<u8>,
+    /// Number of bytes of the last file in `head`.
+    n_head: usize,
     /// Buffers for blocks of large files.
     spare: Vec<Vec<u8>>,
     directory: Option<(u32, io::Result<File>)>,
@@ -116,9 +120,11 @@ impl<'a> ScanThread<'a> {
             scan,
             flags,
             matcher: scan.ask.matcher.clone(),
+            others: scan.others.map(ThreadPatterns::new),
             searcher: searcher(scan.ask, false),
             block_searcher: None,
             head: vec![0; SMALL_FILE_BYTES.min(scan.ask.piece)],
+            n_head: 0,
             spare: Vec::new(),
             directory: None,
             n_rows: 0,
@@ -136,7 +142,11 @@ impl<'a> ScanThread<'a> {
             return FileOutcome::Gone;
         };
         match self.open(place) {
-            Ok(opened) => self.read(opened, place, skip),
+            Ok(opened) => {
+                let outcome = self.read(opened, place, skip);
+                self.count_others(&outcome);
+                outcome
+            }
             Err(error) if error.kind() == io::ErrorKind::NotFound => FileOutcome::Gone,
             Err(error) => FileOutcome::Unreadable(self.warning(place, &error)),
         }
@@ -191,9 +201,12 @@ impl<'a> ScanThread<'a> {
             binary: false,
         };
         let mut reader = Interruptible { file, stop: self.scan.stop, flags: self.flags };
-        let n_head = self.head.len();
-        let searched = match fill(&mut reader, &mut self.head) {
-            Ok(start) if start.len() < n_head => match glance(ask, &self.matcher, start) {
+        let is_small = |start: &[u8]| start.len() < SMALL_FILE_BYTES.min(ask.piece);
+        let others = self.others.as_mut().filter(|others| !others.shared().is_over());
+        let filled = fill(&mut reader, &mut self.head);
+        self.n_head = filled.as_ref().map_or(0, |start| start.len());
+        let searched = match filled {
+            Ok(start) if is_small(start) => match glance_with(others, ask, &self.matcher, start) {
                 QuickResult::Nothing => return FileOutcome::Searched(None),
                 QuickResult::Binary => return FileOutcome::Binary,
                 QuickResult::Maybe => self.searcher.search_slice(&self.matcher, start, &mut sink),
@@ -224,6 +237,27 @@ impl<'a> ScanThread<'a> {
             }
         }
         outcome
+    }
+
+    /// Counts the lines of similar patterns in a file without a match, while its first bytes are in memory.
+    fn count_others(&mut self, outcome: &FileOutcome) {
+        let Some(others) = self.others.as_mut().filter(|others| !others.shared().is_over()) else {
+            return;
+        };
+        match outcome {
+            FileOutcome::Searched(None) | FileOutcome::TooLong(None) => (),
+            FileOutcome::Searched(Some(_)) | FileOutcome::TooLong(Some(_)) => {
+                others.shared().end();
+                return;
+            }
+            _ => return,
+        }
+        let ask = self.scan.ask;
+        let start = self.head.get(..self.n_head).unwrap_or_default();
+        let is_whole = self.n_head < self.head.len();
+        others.count(&mut self.searcher, start, is_whole, |matcher, content| {
+            matches!(glance(ask, matcher, content), QuickResult::Maybe)
+        });
     }
 
     fn conclude(
@@ -263,6 +297,26 @@ enum QuickResult {
     Nothing,
     Binary,
     Maybe,
+}
+
+/// Checks a whole file. Begins with a similar pattern that matches more, if there is one: most files match
+/// neither, so one check decides about both.
+fn glance_with(
+    others: Option<&mut ThreadPatterns<'_>>,
+    ask: &ScanOptions,
+    matcher: &RegexMatcher,
+    content: &[u8],
+) -> QuickResult {
+    if let Some(others) = others
+        && let Some(superset) = others.superset()
+    {
+        let result = glance(ask, superset, content);
+        others.rules_out_superset(matches!(result, QuickResult::Nothing));
+        if !matches!(result, QuickResult::Maybe) {
+            return result;
+        }
+    }
+    glance(ask, matcher, content)
 }
 
 /// Checks a whole file for any match. Most files have none, and this check is faster than the searcher, which

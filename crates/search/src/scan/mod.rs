@@ -6,6 +6,7 @@
 mod blocks;
 mod file;
 mod group;
+mod others;
 mod page;
 mod parts;
 mod row;
@@ -13,6 +14,7 @@ mod sink;
 mod skipping;
 
 pub(crate) use file::{ScanOptions, Skip};
+pub(crate) use others::OtherPatterns;
 pub(crate) use page::{PageBuilder, PageStart, Tally};
 
 use crate::condvar::{Monitored, n_threads};
@@ -48,6 +50,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) tree: &'a dyn Tree,
     pub(crate) ask: &'a ScanOptions,
     pub(crate) stop: &'a Stop,
+    /// Similar patterns, whose lines are counted until the pattern matches.
+    pub(crate) others: Option<&'a OtherPatterns>,
     /// Number of the first file.
     pub(crate) from: usize,
     /// Rows to skip in the first file.

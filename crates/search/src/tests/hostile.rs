@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A tree that runs a function before it opens a file.
 struct Odd<'t, F>(&'t Files, F);
@@ -258,4 +258,43 @@ fn a_rule_file_of_megabytes_is_read_in_part() {
     let mut request = request("^x");
     request.scope.ignore = Ignore::All;
     assert_eq!(found(&tree, &request), ["kept:1:x"]);
+}
+
+#[test]
+fn an_empty_answer_is_explained_without_opening_a_file_again() {
+    let mut large = b"Foo.\n".repeat(100_000);
+    large.extend_from_slice(b"FOO.\n");
+    let tree = Files::new(&[("a", b"Foo\n"), ("b", b"foo[.]\nFOO[.]\n"), ("large", &large)]);
+    let n_opened = AtomicUsize::new(0);
+    let counting = Odd(&tree, |name: &OsStr| {
+        n_opened.fetch_add(usize::from(tree.at("").join(name).is_file()), Ordering::Relaxed);
+        None
+    });
+    let notes = |pattern: &str| {
+        let mut request = request(pattern);
+        request.explain_empty = true;
+        n_opened.store(0, Ordering::Relaxed);
+        let outcome = run(&counting, &request);
+        assert_eq!((outcome.shown, n_opened.load(Ordering::Relaxed)), (0, 3), "{pattern}");
+        outcome.notes
+    };
+    // Of the large file, the lines that end in the first 256 KiB count.
+    let n_large = u64::try_from(256 * 1024 / b"Foo.\n".len()).unwrap();
+    let is_exact = false;
+    let any_case = |count| Note::OtherCaseMatches { count, is_exact };
+    assert_eq!(notes("fOO"), [any_case(3 + n_large)]);
+    assert_eq!(notes("fO[^x]$"), [any_case(1)]);
+    assert_eq!(notes("fOO.$"), [any_case(n_large)]);
+    let literal = Note::LiteralOccurs { count: 1, is_exact };
+    assert_eq!(notes("foo[.]"), [literal, any_case(n_large)]);
+}
+
+#[test]
+fn a_search_that_would_explain_itself_finds_what_only_matches_with_case() {
+    let tree = Files::new(&[("a", b"fooA\nfoob\n")]);
+    for (pattern, n) in [("foo[^a]$", 2), ("foo[A]", 1), (r"foo\P{Ll}", 1), ("foo[a-z--b]", 0)] {
+        let mut request = request(pattern);
+        request.explain_empty = true;
+        assert_eq!(run(&tree, &request).shown, n, "{pattern}");
+    }
 }

@@ -255,6 +255,7 @@ fn an_empty_answer_says_why() {
         with("x", &|request| request.scope.include = vec!["*.none".into()]),
         ["no file was searched; filters left out 4"]
     );
+    assert_eq!(with("foo", &|request| request.offset = 5), with("foo", &|_| ()));
     assert_eq!(
         with("Foo", &|request| request.offset = 5),
         ["the offset is past the end; there are 1 results"]
