@@ -34,13 +34,18 @@ fn of_command(worker: i32) -> i32 {
 /// File with the score of this process.
 const FILE: &str = "/proc/self/oom_score_adj";
 
-/// Raises the score of this process above its parent's, once, when a worker starts.
+/// Raises the score of this process above its parent's, when a worker starts. A second call changes nothing.
 ///
 /// # Errors
 /// `/proc` is read-only or missing: the kernel may then kill the supervisor before this process.
 pub fn rank_above_parent() -> io::Result<()> {
     let file = File::options().read(true).write(true).open(FILE)?;
-    write(&file, of_worker(read(&file)?))
+    let own = read(&file)?;
+    // A fork of the template has the template's score, which is raised already.
+    let parent = rustix::process::getppid().map(rustix::process::Pid::as_raw_nonzero);
+    let parent = parent.and_then(|pid| File::open(format!("/proc/{pid}/oom_score_adj")).ok());
+    let above = parent.and_then(|parent| read(&parent).ok()).unwrap_or(own);
+    write(&file, of_worker(above).max(own))
 }
 
 /// The score of this process, through a file that was opened before confinement.

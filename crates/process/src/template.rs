@@ -11,7 +11,7 @@
 //! [`Template::FORKS`] workers, and after a worker that may have died by an attack on its memory.
 
 use crate::spawn::{SpawnError, SpawnedWorker, spawn_worker_blocking};
-use crate::{ProcessHandle, SelfExe, die_with_parent, set_process_name};
+use crate::{ProcessHandle, SelfExe, die_with_parent, rank_above_parent, set_process_name};
 use nix::libc;
 use nix::sys::signal::Signal;
 use rustix::io::Errno;
@@ -171,6 +171,8 @@ pub fn serve_template() -> io::Result<()> {
     crate::monitor::require_single_thread()?;
     die_with_parent()?;
     set_process_name("quack-template");
+    // Without `/proc` each worker reports it.
+    let _unranked = rank_above_parent();
     loop {
         let Some([stdin, stderr]) = receive(rustix::stdio::stdin())? else {
             crate::monitor::end_process(0)

@@ -3,6 +3,8 @@
 //! Owns the handle of the directory, so that the replaced name is under the root even if the path changes in between.
 //! Also owns the lock on the existing file.
 
+mod replace;
+
 use crate::access::Access;
 use crate::lock::{PATIENCE, lock};
 use crate::staged::{Staged, StagedTag};
@@ -104,26 +106,6 @@ impl StagedContent {
             }
             ReplaceMethod::Into => Ok(()),
         }
-    }
-}
-
-impl StagedContent {
-    /// Begins to write the staged content, if the file system keeps the order of this content and the rename. Returns
-    /// false if the content must be synced before the rename.
-    #[cfg(target_os = "linux")]
-    fn begin_ordered(&self) -> Result<bool, WriteError> {
-        let may_follow =
-            self.way != ReplaceMethod::Into && crate::flush::may_follow(&self.staged.file);
-        if may_follow {
-            crate::flush::begin(&self.staged.file).map_err(write_failed)?;
-        }
-        Ok(may_follow)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
-    fn begin_ordered(&self) -> Result<bool, WriteError> {
-        Ok(false)
     }
 }
 
@@ -256,67 +238,6 @@ impl Target {
         // Bytes appended since the file was opened are not read. The file counts as changed later.
         (&existing.file).take(existing.version.len()).read_to_end(&mut content).map_err(failed)?;
         Ok(content)
-    }
-
-    /// Replaces the content atomically: after a crash or a power cut the file has the old or the new content. Mode,
-    /// owner and attributes stay. The target then holds the new file, still locked.
-    ///
-    /// Where the file system keeps the order of data and names, the content is flushed to the disk about 100 ms later;
-    /// otherwise before the return.
-    ///
-    /// If the file has several names, only this one gets the new content and becomes a separate file, because the
-    /// others may be outside the root.
-    ///
-    /// A file whose owner cannot be kept is written in place instead, if it has no other name. Until that is done, a
-    /// copy of the old content is next to it.
-    ///
-    /// # Errors
-    /// [`WriteError::Changed`] if the name no longer has the state of [`Target::version`]; [`WriteError::GivenUp`];
-    /// [`WriteError::Io`], also for a file with several names whose owner cannot be kept. The old content is intact
-    /// then.
-    pub fn replace(
-        &mut self,
-        content: &[u8],
-        give_up: &dyn Fn() -> bool,
-    ) -> Result<FileVersion, WriteError> {
-        let tag = StagedTag::random().map_err(open_failed)?;
-        let staged = self.stage(content, tag, OtherNames::Leave)?;
-        let is_ordered = staged.begin_ordered()?;
-        if !is_ordered {
-            staged.sync()?;
-        }
-        let version = self.put(staged, content, give_up)?;
-        if !(is_ordered && self.sync_later(version)) {
-            self.sync()?;
-        }
-        Ok(version)
-    }
-
-    /// Has the new file flushed behind the answer. Returns false if the caller must do it.
-    #[cfg(target_os = "linux")]
-    fn sync_later(&self, version: FileVersion) -> bool {
-        // Not a clone of the own handle: it would keep the file locked.
-        let flags = OFlags::RDONLY | EXISTING;
-        let Ok(file) = sys::openat(&self.parent, &self.name, flags, Mode::empty()) else {
-            return false;
-        };
-        let file = File::from(file);
-        // Another program may have replaced the file already. Then its content no longer matters.
-        file.metadata().is_ok_and(|now| FileVersion::of(&now).file() != version.file())
-            || crate::flush::later(file, &self.parent)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn sync_later(&self, _version: FileVersion) -> bool {
-        false
-    }
-
-    /// Flushes the file and its name.
-    fn sync(&self) -> Result<(), WriteError> {
-        if let Some(existing) = &self.existing {
-            existing.file.sync_all().map_err(write_failed)?;
-        }
-        self.sync_parent()
     }
 
     /// First half of [`Target::replace`]: writes the new content to a temporary file next to the target, named by

@@ -9,7 +9,6 @@ mod descriptors;
 mod full_disk;
 mod kills;
 mod low_disk;
-mod power_cut;
 mod state_directory;
 mod stop_races;
 mod strace;
