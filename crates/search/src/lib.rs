@@ -32,7 +32,7 @@ mod walk;
 pub mod fuzzing;
 
 pub use error::SearchError;
-pub use find::{EntryKind, Find, FindOutcome, FindSort, FoundEntry, Kinds, NameRule};
+pub use find::{EntryKind, EntrySink, Find, FindOutcome, FindSort, FoundEntry, Kinds, NameRule};
 pub use glob::GlobError;
 pub use note::Note;
 pub use outcome::{
@@ -42,6 +42,7 @@ pub use request::{
     Binary, Boundary, Case, Dialect, Encoding, MAX_CONTEXT, MAX_ROWS, Multiline, OutputMode,
     Pattern, Search,
 };
+pub use scan::RowSink;
 pub use scope::{GlobRule, Hidden, Ignore, Scope, Sort};
 pub use tree::{Stop, Tree};
 
@@ -54,7 +55,23 @@ pub use tree::{Stop, Tree};
 /// [`SearchError`] for a request that cannot be answered. A file that cannot be read, or is binary,
 /// is skipped and counted instead.
 pub fn search(request: &Search, tree: &dyn Tree) -> Result<SearchOutcome, SearchError> {
-    engine::search(request, tree)
+    engine::search(request, tree, None)
+}
+
+/// Searches like [`search`], in one pass and without the limits of a page, and passes the rows to `sink` in order while
+/// it finds them. The limit of rows applies; 0 means no limit. [`Search::max_bytes`] limits each row.
+///
+/// The outcome has no rows. A sink that blocks makes the search wait; it must return when `request.stop` is reached. A
+/// file of more than 256 KiB whose NUL byte follows many matches counts as binary, but may have passed some rows on.
+///
+/// # Errors
+/// As [`search`].
+pub fn search_to(
+    request: &Search,
+    tree: &dyn Tree,
+    sink: &mut RowSink<'_>,
+) -> Result<SearchOutcome, SearchError> {
+    engine::search(request, tree, Some(sink))
 }
 
 /// Finds files, directories and symlinks by name.
@@ -66,7 +83,20 @@ pub fn search(request: &Search, tree: &dyn Tree) -> Result<SearchOutcome, Search
 /// [`SearchError`] for a request that cannot be answered. A directory that cannot be read is a warning
 /// instead.
 pub fn find(request: &Find, tree: &dyn Tree) -> Result<FindOutcome, SearchError> {
-    find::run(request, tree)
+    find::run(request, tree, None)
+}
+
+/// Finds like [`find`], without the limits of a page, and passes the entries to `sink` in order. The limit of entries
+/// applies; 0 means no limit.
+///
+/// # Errors
+/// As [`find`].
+pub fn find_to(
+    request: &Find,
+    tree: &dyn Tree,
+    sink: &mut EntrySink<'_>,
+) -> Result<FindOutcome, SearchError> {
+    find::run(request, tree, Some(sink))
 }
 
 #[cfg(test)]

@@ -8,7 +8,9 @@ use crate::note::Note;
 use crate::outcome::{MAX_WARNINGS, SearchOutcome, Total};
 use crate::pattern::{self, Interpretation};
 use crate::request::{Dialect, Encoding, MAX_CONTEXT, MAX_ROWS, Multiline, OutputMode, Search};
-use crate::scan::{PageBuilder, PageStart, Scan, ScanOptions, Skip, Tally};
+use crate::scan::{
+    MAX_HELD_BYTES, PageBuilder, PageStart, RowSink, RowStream, Scan, ScanOptions, Skip, Tally,
+};
 use crate::scope::Sort;
 use crate::tree::Tree;
 use crate::walk::{self, WalkResult};
@@ -16,8 +18,12 @@ use explain::Similar;
 use std::os::unix::ffi::OsStrExt as _;
 use std::time::Instant;
 
-/// Searches the files of a request.
-pub(crate) fn search(request: &Search, tree: &dyn Tree) -> Result<SearchOutcome, SearchError> {
+/// Searches the files of a request. With a sink, its rows go there instead of into the outcome.
+pub(crate) fn search(
+    request: &Search,
+    tree: &dyn Tree,
+    mut sink: Option<&mut RowSink<'_>>,
+) -> Result<SearchOutcome, SearchError> {
     let began = Instant::now();
     let readings = pattern::readings(&request.pattern)?;
     let encoding = encoding(&request.encoding)?;
@@ -44,8 +50,8 @@ pub(crate) fn search(request: &Search, tree: &dyn Tree) -> Result<SearchOutcome,
             // Each interpretation reads all files. One of them counts for the explanation.
             engine.similar = Similar::of(request);
         }
-        outcome = engine.search(reading);
-        if outcome.total.count != 0 || request.stop.is_reached() {
+        outcome = engine.search(reading, sink.as_deref_mut());
+        if outcome.total.count + outcome.shown != 0 || request.stop.is_reached() {
             break;
         }
     }
@@ -80,9 +86,12 @@ pub(crate) struct Engine<'a> {
 
 impl Engine<'_> {
     /// Runs one pass for a page with one interpretation of the pattern.
-    fn search(&self, reading: &Interpretation) -> SearchOutcome {
-        let ask = self.ask(reading);
-        let (page, is_past_end) = self.page(&ask);
+    fn search(&self, reading: &Interpretation, sink: Option<&mut RowSink<'_>>) -> SearchOutcome {
+        let ask = match sink {
+            Some(_) => self.ask_stream(reading),
+            None => self.ask(reading),
+        };
+        let (page, is_past_end) = self.page(&ask, sink);
         let is_late = self.request.stop.is_reached();
         let mut outcome = SearchOutcome {
             shown: page.shown,
@@ -121,8 +130,12 @@ impl Engine<'_> {
         outcome
     }
 
-    /// Collects the page. Also returns whether the page's start is past the end.
-    fn page<'p>(&'p self, ask: &'p ScanOptions) -> (PageBuilder<'p>, bool) {
+    /// Collects the page, or passes its rows on. Also returns whether the page's start is past the end.
+    fn page<'p>(
+        &'p self,
+        ask: &'p ScanOptions,
+        sink: Option<&mut RowSink<'_>>,
+    ) -> (PageBuilder<'p>, bool) {
         let (mut from, mut skip, mut tally) = (0, Skip::Nothing, Tally::default());
         let mut is_past_end = false;
         let known = self.cursor.as_ref().and_then(|cursor| self.place_of(cursor));
@@ -147,7 +160,11 @@ impl Engine<'_> {
         if is_past_end {
             return (page, true);
         }
-        (self.scan(ask, from, skip).run(page), false)
+        let scan = self.scan(ask, from, skip);
+        match sink {
+            Some(sink) => (scan.run(RowStream::new(page, sink)).into_page(), false),
+            None => (scan.run(page), false),
+        }
     }
 
     /// Finds the file that contains the row after `offset` rows.
@@ -208,8 +225,21 @@ impl Engine<'_> {
             encoding: self.encoding.clone(),
             limit,
             max_bytes: request.max_bytes,
+            max_row: request.max_bytes,
+            part_bytes: usize::MAX,
             with_rows: matches!(request.output, OutputMode::Lines | OutputMode::OnlyMatching),
             count_all: request.count_total,
+        }
+    }
+
+    /// Returns the options of a search whose rows are passed on: without the limits of a page.
+    fn ask_stream(&self, reading: &Interpretation) -> ScanOptions {
+        let limit = if self.request.limit == 0 { usize::MAX } else { self.request.limit };
+        ScanOptions {
+            limit,
+            max_bytes: usize::MAX,
+            part_bytes: MAX_HELD_BYTES,
+            ..self.ask(reading)
         }
     }
 

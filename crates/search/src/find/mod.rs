@@ -19,8 +19,15 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Finds the entries of a request.
-pub(crate) fn run(request: &Find, tree: &dyn Tree) -> Result<FindOutcome, SearchError> {
+/// Receives entries in order. Returns false to stop.
+pub type EntrySink<'a> = dyn FnMut(FoundEntry) -> bool + Send + 'a;
+
+/// Finds the entries of a request. With a sink, they go there instead of into the outcome.
+pub(crate) fn run(
+    request: &Find,
+    tree: &dyn Tree,
+    sink: Option<&mut EntrySink<'_>>,
+) -> Result<FindOutcome, SearchError> {
     let began = Instant::now();
     let hash = hash_of_find(request, tree.path());
     let cursor = request.cursor.as_deref().map(|text| Cursor::read(text, hash)).transpose()?;
@@ -46,7 +53,7 @@ pub(crate) fn run(request: &Find, tree: &dyn Tree) -> Result<FindOutcome, Search
         return Err(SearchError::Cancelled);
     }
     let scores = order(request, &names, &mut walked);
-    let mut outcome = page(request, &walked, cursor, hash, &scores);
+    let mut outcome = page(request, &walked, cursor, hash, &scores, sink);
     outcome.timed_out = request.stop.is_reached();
     outcome.total.is_exact = !outcome.timed_out && !walked.too_many_files;
     outcome.elapsed = began.elapsed();
@@ -104,8 +111,10 @@ fn page(
     cursor: Option<Cursor>,
     hash: u64,
     scores: &[u32],
+    mut sink: Option<&mut EntrySink<'_>>,
 ) -> FindOutcome {
-    let limit = if request.limit == 0 { MAX_ROWS } else { request.limit.min(MAX_ROWS) };
+    let most = if sink.is_some() { usize::MAX } else { MAX_ROWS };
+    let limit = if request.limit == 0 { most } else { request.limit.min(most) };
     let offset = cursor.as_ref().map_or(request.offset, |cursor| cursor.offset);
     let mut first = usize::try_from(offset).unwrap_or(usize::MAX);
     if let Some(cursor) = cursor.filter(|_| request.sort_by == FindSort::Path) {
@@ -116,13 +125,19 @@ fn page(
     }
     let total = walked.len();
     let places = walked.places().get(first..).unwrap_or_default();
-    let entries: Vec<FoundEntry> = places
-        .iter()
-        .take(limit)
-        .enumerate()
-        .map(|(n, place)| entry(request, walked, *place, scores.get(first + n).copied()))
-        .collect();
-    let shown = entries.len() as u64;
+    let (mut entries, mut shown) = (Vec::new(), 0);
+    for (n, place) in places.iter().take(limit).enumerate() {
+        let entry = entry(request, walked, *place, scores.get(first + n).copied());
+        shown += 1;
+        match &mut sink {
+            None => entries.push(entry),
+            Some(sink) => {
+                if !sink(entry) {
+                    break;
+                }
+            }
+        }
+    }
     let truncated = limit < places.len();
     let mut outcome = FindOutcome {
         shown,
@@ -142,7 +157,7 @@ fn page(
             Cursor { offset: offset + shown, line: 0, nth: 0, is_basic: false, path }.write(hash)
         });
     }
-    if entries.is_empty() && total != 0 {
+    if places.is_empty() && total != 0 {
         outcome.notes.push(crate::Note::OffsetPastEnd { total: total as u64 });
     }
     outcome.entries = entries;

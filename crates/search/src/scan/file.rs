@@ -49,6 +49,11 @@ pub(crate) struct ScanOptions {
     /// Maximum number of rows. The scan looks for one more.
     pub(crate) limit: usize,
     pub(crate) max_bytes: usize,
+    /// Maximum number of bytes of one row.
+    pub(crate) max_row: usize,
+    /// Size of collected rows, in bytes of memory, from which on a thread passes them on before its file or its batch
+    /// is complete.
+    pub(crate) part_bytes: usize,
     /// Whether rows are collected, and not only counted.
     pub(crate) with_rows: bool,
     /// Continue counting after `limit` rows.
@@ -68,6 +73,8 @@ pub(crate) enum Skip {
 /// Result of searching one file.
 #[derive(Debug)]
 pub(crate) enum FileOutcome {
+    /// The first rows of a file with many. Its own result follows.
+    Part(Vec<Row>),
     /// The file was searched. Contains the hits, if any.
     Searched(Option<Box<Hits>>),
     /// The file contains a NUL byte and was skipped.
@@ -136,14 +143,24 @@ impl<'a> ScanThread<'a> {
         (self.n_rows, self.n_bytes) = (0, 0);
     }
 
-    /// Searches a file and skips its first rows.
-    pub(crate) fn search(&mut self, file: usize, skip: Skip) -> FileOutcome {
+    /// Returns the size of the rows collected since the last call of [`ScanThread::begin_batch`].
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.n_bytes + self.n_rows * size_of::<Row>()
+    }
+
+    /// Searches a file and skips its first rows. `give` receives the parts of a file with many rows.
+    pub(crate) fn search(
+        &mut self,
+        file: usize,
+        skip: Skip,
+        give: &mut dyn FnMut(FileOutcome),
+    ) -> FileOutcome {
         let Some(place) = self.scan.walked.places().get(file).copied() else {
             return FileOutcome::Gone;
         };
         match self.open(place) {
             Ok(opened) => {
-                let outcome = self.read(opened, place, skip);
+                let outcome = self.read(opened, place, skip, give);
                 self.count_others(&outcome);
                 outcome
             }
@@ -177,7 +194,13 @@ impl<'a> ScanThread<'a> {
 
     /// Reads and searches a file. Most files of a repository are small: they are read at once and searched in
     /// place, which saves one read and one copy per file.
-    fn read(&mut self, file: File, place: EntryIndex, skip: Skip) -> FileOutcome {
+    fn read(
+        &mut self,
+        file: File,
+        place: EntryIndex,
+        skip: Skip,
+        give: &mut dyn FnMut(FileOutcome),
+    ) -> FileOutcome {
         let ask = self.scan.ask;
         let collects = ask.with_rows
             && !self.flags.only_counts()
@@ -193,6 +216,7 @@ impl<'a> ScanThread<'a> {
             gaps: &gaps,
             place,
             skip,
+            give,
             collects,
             overflows: false,
             hits: Hits::default(),
@@ -438,7 +462,9 @@ impl FileOutcome {
     pub(crate) fn into_hits(self) -> Option<Box<Hits>> {
         match self {
             Self::Searched(hits) | Self::TooLong(hits) => hits,
-            Self::Binary | Self::TooLarge | Self::Unreadable(_) | Self::Gone => None,
+            Self::Part(_) | Self::Binary | Self::TooLarge | Self::Unreadable(_) | Self::Gone => {
+                None
+            }
         }
     }
 }

@@ -12,10 +12,13 @@ mod parts;
 mod row;
 mod sink;
 mod skipping;
+mod stream;
 
 pub(crate) use file::{ScanOptions, Skip};
 pub(crate) use others::OtherPatterns;
 pub(crate) use page::{PageBuilder, PageStart, Tally};
+pub use stream::RowSink;
+pub(crate) use stream::{MAX_HELD_BYTES, RowStream};
 
 use crate::condvar::{Monitored, n_threads};
 use crate::tree::{Stop, Tree};
@@ -62,7 +65,7 @@ struct Window<R> {
     next: usize,
     released: usize,
     /// Results of the batches from `released` on.
-    ready: VecDeque<Option<Vec<FileOutcome>>>,
+    ready: VecDeque<Option<Vec<(usize, FileOutcome)>>>,
     receiver: R,
     has_ended: bool,
     has_help: bool,
@@ -143,7 +146,7 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
             self.flags.begin_work();
             let outcomes = self.search(batch, &mut worker);
             self.flags.end_work();
-            n_done += outcomes.len();
+            n_done += self.batch;
             let is_long = MANY_FILES <= n_done || LONG <= began.elapsed();
             let (tell, help) = self.window.with(|window| {
                 self.release(window, batch, outcomes);
@@ -185,7 +188,8 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
         Some(Some(batch))
     }
 
-    fn search(&self, batch: usize, worker: &mut ScanThread<'_>) -> Vec<FileOutcome> {
+    /// Searches the files of a batch. Returns their results, with the number of each file.
+    fn search(&self, batch: usize, worker: &mut ScanThread<'_>) -> Vec<(usize, FileOutcome)> {
         let from = self.scan.from + batch * self.batch;
         let files = from..(from + self.batch).min(self.scan.walked.len());
         let mut outcomes = Vec::with_capacity(files.len());
@@ -195,13 +199,50 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
                 break;
             }
             let skip = if file == self.scan.from { self.scan.skip } else { Skip::default() };
-            outcomes.push(worker.search(file, skip));
+            let outcome = worker.search(file, skip, &mut |part| {
+                outcomes.push((file, part));
+                self.hand_on(batch, &mut outcomes);
+            });
+            outcomes.push((file, outcome));
+            if self.scan.ask.part_bytes < worker.held_bytes() {
+                self.hand_on(batch, &mut outcomes);
+                worker.begin_batch();
+            }
         }
         outcomes
     }
 
+    /// Passes the first results of a batch to the receiver, after those of all earlier batches. Waits for them.
+    fn hand_on(&self, batch: usize, outcomes: &mut Vec<(usize, FileOutcome)>) {
+        let is_turn =
+            |window: &mut Window<R>| (window.has_ended || window.released == batch).then_some(());
+        self.window.wait_for(is_turn);
+        self.window.with(|window| self.take(window, outcomes.drain(..)));
+        if self.flags.has_ended() {
+            self.window.tell();
+        }
+    }
+
+    fn take(
+        &self,
+        window: &mut Window<R>,
+        outcomes: impl IntoIterator<Item = (usize, FileOutcome)>,
+    ) {
+        for (file, outcome) in outcomes {
+            if !window.has_ended && !window.receiver.take(file, outcome) {
+                window.has_ended = true;
+            }
+        }
+        if window.receiver.only_counts() {
+            self.flags.only_counts.store(true, Ordering::Relaxed);
+        }
+        if window.has_ended {
+            self.flags.ended.store(true, Ordering::Relaxed);
+        }
+    }
+
     /// Passes the finished batches to the receiver in order.
-    fn release(&self, window: &mut Window<R>, batch: usize, outcomes: Vec<FileOutcome>) {
+    fn release(&self, window: &mut Window<R>, batch: usize, outcomes: Vec<(usize, FileOutcome)>) {
         let at = batch.saturating_sub(window.released);
         while window.ready.len() <= at {
             window.ready.push_back(None);
@@ -210,20 +251,9 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
             *place = Some(outcomes);
         }
         while let Some(Some(outcomes)) = window.ready.front_mut().map(Option::take) {
-            let first = self.scan.from + window.released * self.batch;
             window.ready.pop_front();
             window.released += 1;
-            for (n, outcome) in outcomes.into_iter().enumerate() {
-                if !window.has_ended && !window.receiver.take(first + n, outcome) {
-                    window.has_ended = true;
-                }
-            }
-        }
-        if window.receiver.only_counts() {
-            self.flags.only_counts.store(true, Ordering::Relaxed);
-        }
-        if window.has_ended {
-            self.flags.ended.store(true, Ordering::Relaxed);
+            self.take(window, outcomes);
         }
     }
 }

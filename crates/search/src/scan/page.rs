@@ -25,9 +25,10 @@ pub(crate) struct Tally {
 
 impl Tally {
     /// Counts a file and returns its hits.
-    fn count(&mut self, outcome: FileOutcome, ask: &ScanOptions) -> Option<Box<Hits>> {
+    pub(super) fn count(&mut self, outcome: FileOutcome, ask: &ScanOptions) -> Option<Box<Hits>> {
         self.n_taken += 1;
         match &outcome {
+            FileOutcome::Part(_) => (),
             FileOutcome::Searched(_) => self.n_searched += 1,
             FileOutcome::Binary => self.skipped.binary += 1,
             FileOutcome::TooLong(_) => self.skipped.too_long += 1,
@@ -56,7 +57,8 @@ fn is_row(outcome: &FileOutcome, output: OutputMode) -> bool {
     match outcome {
         FileOutcome::Searched(hits) => hits.is_some() != (output == OutputMode::FilesWithout),
         FileOutcome::TooLong(hits) => hits.is_some() && output != OutputMode::FilesWithout,
-        FileOutcome::Binary
+        FileOutcome::Part(_)
+        | FileOutcome::Binary
         | FileOutcome::TooLarge
         | FileOutcome::Unreadable(_)
         | FileOutcome::Gone => false,
@@ -139,12 +141,12 @@ impl<'a> PageBuilder<'a> {
         }
     }
 
-    fn path(&self, file: usize) -> Arc<Path> {
+    pub(super) fn path(&self, file: usize) -> Arc<Path> {
         let place = self.walked.places().get(file);
         Arc::from(place.map(|place| self.walked.path(*place)).unwrap_or_default())
     }
 
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         usize::try_from(self.shown).is_ok_and(|n| self.ask.limit <= n)
     }
 
@@ -152,7 +154,7 @@ impl<'a> PageBuilder<'a> {
         self.bytes + bytes <= self.ask.max_bytes
     }
 
-    fn lists_files(&self) -> bool {
+    pub(super) fn lists_files(&self) -> bool {
         !matches!(self.ask.output, OutputMode::Lines | OutputMode::OnlyMatching)
     }
 

@@ -1,6 +1,6 @@
 //! Receives the matching lines of one file from the searcher. Called by `file`.
 
-use super::file::{Hits, ScanOptions, Skip};
+use super::file::{FileOutcome, Hits, ScanOptions, Skip};
 use super::row::{DisplayLine, row, row_bytes};
 use super::skipping::Gaps;
 use super::{Flags, Scan};
@@ -30,6 +30,8 @@ pub(super) struct FileSink<'a> {
     pub(super) gaps: &'a Gaps,
     pub(super) place: EntryIndex,
     pub(super) skip: Skip,
+    /// Receives the parts of a file with many rows.
+    pub(super) give: &'a mut dyn FnMut(FileOutcome),
     /// Whether rows are still collected.
     pub(super) collects: bool,
     /// Whether the collected rows exceed the space of any page.
@@ -86,6 +88,10 @@ impl FileSink<'_> {
             self.trim();
             return;
         }
+        if self.ask.part_bytes < self.n_bytes + self.hits.rows.len() * size_of::<Row>() {
+            self.n_bytes = 0;
+            (self.give)(FileOutcome::Part(std::mem::take(&mut self.hits.rows)));
+        }
         self.overflows = self.ask.max_bytes < self.n_bytes;
         // One row more than the page limit proves that more rows exist. Only matching rows count: after context
         // that does not fit, or a first row that does not fit, the sink still looks for the next row.
@@ -102,7 +108,7 @@ impl FileSink<'_> {
         let mut bytes: usize = self.hits.rows.iter().skip(n).map(|row| self.bytes_of(row)).sum();
         for row in self.hits.rows.iter().skip(n) {
             let rest = bytes - self.bytes_of(row);
-            if rest <= self.ask.max_bytes {
+            if rest <= self.ask.max_row {
                 break;
             }
             (n, bytes) = (n + 1, rest);
@@ -125,7 +131,7 @@ impl FileSink<'_> {
     }
 
     fn shown(&self) -> DisplayLine {
-        DisplayLine { max_line: self.ask.max_line, max_bytes: self.ask.max_bytes }
+        DisplayLine { max_line: self.ask.max_line, max_bytes: self.ask.max_row }
     }
 
     /// Returns the ranges of the matches, relative to the text of the matching line.

@@ -1,5 +1,5 @@
-//! Tests on small trees. `choice`: file selection; `lines`: matches; `pages`: pages and limits; `find`: names;
-//! `hostile`: hostile trees, files and patterns; `large`: large files.
+//! Tests on small trees. `choice`: file selection; `lines`: matches; `pages`: pages and limits; `streams`: rows
+//! without pages; `find`: names; `hostile`: hostile trees, files and patterns; `large`: large files.
 
 #![expect(clippy::single_range_in_vec_init, reason = "one match is a list of one range")]
 
@@ -9,6 +9,7 @@ mod hostile;
 mod large;
 mod lines;
 mod pages;
+mod streams;
 
 use super::*;
 use std::fs::{self, File};

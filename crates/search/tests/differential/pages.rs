@@ -1,4 +1,4 @@
-//! Tests that pages, by offset or by cursor, are the complete answer in pieces. The oracle is the library
+//! Tests that pages, by offset or by cursor, are the complete answer in pieces, and a stream too. The oracle is the library
 //! itself without a limit, which the other tests compare with ripgrep.
 
 use crate::content::{Kinds, files, pattern};
@@ -8,7 +8,7 @@ use crate::random::{Random, cases};
 use crate::run::{Kind, Run, Verdict};
 use crate::shrink::Smaller;
 use crate::tree::Files;
-use quackd_search::{FileHits, Row, Search, SearchOutcome, search};
+use quackd_search::{FileHits, Row, Search, SearchOutcome, search, search_to};
 use std::path::Path;
 
 /// A search in pages.
@@ -91,6 +91,17 @@ fn compare(dir: &Path, _: &Files, paged: &Paged) -> Verdict {
         return Verdict::Same;
     };
     let whole = pieces(&whole.files, paged.query.mode);
+    let mut streamed = Pieces::new();
+    let mut take = |file: FileHits| {
+        streamed.extend(pieces(&[file], paged.query.mode));
+        true
+    };
+    let request = engine_under_test::request(&paged.query);
+    let outcome = search_to(&request, &Plain::new(dir), &mut take);
+    if outcome.is_err() || streamed != whole {
+        let shown = format!("  whole: {whole:?}\n  streamed: {streamed:?} {outcome:?}\n");
+        return Verdict::Differs(Kind::Answer, shown);
+    }
     match all_pages(dir, paged, whole.len()) {
         Ok(pages) if pages == whole => Verdict::Same,
         pages => {
