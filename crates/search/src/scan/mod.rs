@@ -61,12 +61,14 @@ pub(crate) struct Scan<'a> {
     pub(crate) skip: Skip,
 }
 
-struct Window<R> {
+#[derive(Default)]
+struct Window {
     next: usize,
     released: usize,
     /// Results of the batches from `released` on.
     ready: VecDeque<Option<Vec<(usize, FileOutcome)>>>,
-    receiver: R,
+    /// A thread passes results to the receiver. The other threads continue.
+    is_passing: bool,
     has_ended: bool,
     has_help: bool,
 }
@@ -107,22 +109,15 @@ impl Flags {
 impl Scan<'_> {
     /// Searches until all files are searched, `receiver` stops, or the deadline passes.
     pub(crate) fn run<R: OutcomeReceiver>(&self, receiver: R) -> R {
-        let window = Window {
-            next: 0,
-            released: 0,
-            ready: VecDeque::new(),
-            receiver,
-            has_ended: false,
-            has_help: false,
-        };
         let crew = ScanThreads {
             scan: self,
-            window: Monitored::new(window),
+            window: Monitored::new(Window::default()),
+            receiver: Monitored::new(receiver),
             flags: Flags::default(),
             batch: (self.n_files() / 64).clamp(1, MAX_BATCH),
         };
         std::thread::scope(|threads| crew.work(Some(threads)));
-        crew.window.into_inner().receiver
+        crew.receiver.into_inner()
     }
 
     fn n_files(&self) -> usize {
@@ -132,7 +127,9 @@ impl Scan<'_> {
 
 struct ScanThreads<'a, R> {
     scan: &'a Scan<'a>,
-    window: Monitored<Window<R>>,
+    window: Monitored<Window>,
+    /// Locked by the thread that passes results.
+    receiver: Monitored<R>,
     flags: Flags,
     batch: usize,
 }
@@ -148,8 +145,8 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
             self.flags.end_work();
             n_done += self.batch;
             let is_long = MANY_FILES <= n_done || LONG <= began.elapsed();
-            let (tell, help) = self.window.with(|window| {
-                self.release(window, batch, outcomes);
+            self.release(batch, outcomes);
+            let help = self.window.with(|window| {
                 let left = self.n_batches().saturating_sub(window.next);
                 let help = is_long
                     && 2 <= left
@@ -157,11 +154,8 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
                     && !window.has_help
                     && threads.is_some();
                 window.has_help |= help;
-                (window.has_help, help)
+                help
             });
-            if tell {
-                self.window.tell();
-            }
             if let Some(threads) = threads.filter(|_| help) {
                 for _ in 1..n_threads() {
                     // If no thread can be started, the scan only takes longer.
@@ -176,7 +170,7 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
     }
 
     /// Returns the next batch: `Some(None)` if there are no more files, `None` if the window is full.
-    fn claim(&self, window: &mut Window<R>) -> Option<Option<usize>> {
+    fn claim(&self, window: &mut Window) -> Option<Option<usize>> {
         if window.has_ended || self.n_batches() <= window.next || self.scan.stop.is_reached() {
             return Some(None);
         }
@@ -214,46 +208,51 @@ impl<R: OutcomeReceiver> ScanThreads<'_, R> {
 
     /// Passes the first results of a batch to the receiver, after those of all earlier batches. Waits for them.
     fn hand_on(&self, batch: usize, outcomes: &mut Vec<(usize, FileOutcome)>) {
-        let is_turn =
-            |window: &mut Window<R>| (window.has_ended || window.released == batch).then_some(());
-        self.window.wait_for(is_turn);
-        self.window.with(|window| self.take(window, outcomes.drain(..)));
-        if self.flags.has_ended() {
-            self.window.tell();
-        }
+        self.window.wait_for(|window| {
+            let is_turn = window.released == batch && !window.is_passing;
+            window.is_passing |= is_turn;
+            (window.has_ended || is_turn).then_some(())
+        });
+        self.pass(outcomes.drain(..));
     }
 
-    fn take(
-        &self,
-        window: &mut Window<R>,
-        outcomes: impl IntoIterator<Item = (usize, FileOutcome)>,
-    ) {
-        for (file, outcome) in outcomes {
-            if !window.has_ended && !window.receiver.take(file, outcome) {
-                window.has_ended = true;
+    /// Passes the finished batches to the receiver in order, unless another thread does.
+    fn release(&self, batch: usize, outcomes: Vec<(usize, FileOutcome)>) {
+        self.window.with(|window| {
+            let at = batch.saturating_sub(window.released);
+            while window.ready.len() <= at {
+                window.ready.push_back(None);
             }
-        }
-        if window.receiver.only_counts() {
-            self.flags.only_counts.store(true, Ordering::Relaxed);
-        }
-        if window.has_ended {
-            self.flags.ended.store(true, Ordering::Relaxed);
+            if let Some(place) = window.ready.get_mut(at) {
+                *place = Some(outcomes);
+            }
+        });
+        let next = |window: &mut Window| {
+            let is_ready = matches!(window.ready.front(), Some(Some(_))) && !window.is_passing;
+            let outcomes = is_ready.then(|| window.ready.pop_front().flatten()).flatten()?;
+            window.released += 1;
+            window.is_passing = true;
+            Some(outcomes)
+        };
+        while let Some(outcomes) = self.window.with(next) {
+            self.pass(outcomes);
         }
     }
 
-    /// Passes the finished batches to the receiver in order.
-    fn release(&self, window: &mut Window<R>, batch: usize, outcomes: Vec<(usize, FileOutcome)>) {
-        let at = batch.saturating_sub(window.released);
-        while window.ready.len() <= at {
-            window.ready.push_back(None);
-        }
-        if let Some(place) = window.ready.get_mut(at) {
-            *place = Some(outcomes);
-        }
-        while let Some(Some(outcomes)) = window.ready.front_mut().map(Option::take) {
-            window.ready.pop_front();
-            window.released += 1;
-            self.take(window, outcomes);
-        }
+    /// Passes results to the receiver. It may block.
+    fn pass(&self, outcomes: impl IntoIterator<Item = (usize, FileOutcome)>) {
+        let (has_ended, only_counts) = self.receiver.with(|receiver| {
+            let mut outcomes = outcomes.into_iter();
+            let has_ended = self.flags.has_ended()
+                || !outcomes.all(|(file, outcome)| receiver.take(file, outcome));
+            (has_ended, receiver.only_counts())
+        });
+        self.flags.ended.fetch_or(has_ended, Ordering::Relaxed);
+        self.flags.only_counts.fetch_or(only_counts, Ordering::Relaxed);
+        self.window.with(|window| {
+            window.is_passing = false;
+            window.has_ended |= has_ended;
+        });
+        self.window.tell();
     }
 }
