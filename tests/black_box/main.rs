@@ -64,6 +64,7 @@ mod service;
 mod session_methods;
 mod session_verbs;
 mod soak;
+mod streamed_searches;
 mod supervision;
 mod switching;
 mod tool_tables;

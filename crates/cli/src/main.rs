@@ -22,6 +22,7 @@ mod session_ref;
 mod subcommands;
 mod suggest;
 mod time_format;
+mod tool_output;
 mod workspace_scope;
 
 use crate::args::{Cli, OutputArgs, Verb};

@@ -7,20 +7,22 @@
 use crate::args::search::ToolCallArgs;
 use crate::connect::{DaemonConnection, patience, start_and_connect};
 use crate::exit::CliError;
-use crate::output::CliOutput;
+use crate::output::{CliOutput, StdoutState};
 use crate::sanitize::clean;
 use crate::session_ref::{Missing, Wanted};
+use crate::tool_output::{call_id, next_piece, piece};
 use quackd_protocol::client::{FoundInfo, ToolParams, ToolResult};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use serde_json::{Map, Value};
 use std::io::ErrorKind;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
 
 /// Default timeout of all requests of a subcommand.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Maximum search time of one call.
+/// Maximum search time of one call whose result is one reply.
 const MAX_LOOK: Duration = Duration::from_secs(120);
 
 /// Minimum search time of one call.
@@ -28,6 +30,12 @@ const MIN_LOOK: Duration = MIN_TOOL_DEADLINE;
 
 /// Added to the search time to get the deadline of the call, so that partial results arrive.
 const CALL_SLACK: Duration = Duration::from_secs(5);
+
+/// Number of bytes of rows that are printed at once.
+const PRINT_BYTES: usize = 64 * 1024;
+
+/// Maximum search time of one streamed call.
+const MAX_STREAM: Duration = MAX_TOOL_DEADLINE.saturating_sub(CALL_SLACK);
 
 /// Session, workspace and directory of a file search.
 #[derive(Debug)]
@@ -64,12 +72,6 @@ impl ScopedClient {
         Ok(Self { daemon, place, found, deadline })
     }
 
-    /// Returns the remaining search time. `None` if it is below the minimum.
-    pub(crate) fn time_left(&self) -> Option<Duration> {
-        let left = self.deadline.saturating_duration_since(Instant::now());
-        (MIN_LOOK <= left).then_some(left)
-    }
-
     /// Calls a tool. With `has_timeout` it gets a search time and returns partial results at its end.
     ///
     /// # Errors
@@ -77,14 +79,83 @@ impl ScopedClient {
     pub(crate) async fn call(
         &self,
         tool: &str,
-        mut arguments: Map<String, Value>,
+        arguments: Map<String, Value>,
         has_timeout: bool,
     ) -> anyhow::Result<ToolResult> {
-        let look = self.time_left().unwrap_or(MIN_LOOK).min(MAX_LOOK);
+        let (params, limit) = self.params(tool, arguments, has_timeout, MAX_LOOK)?;
+        Ok(self.daemon.client.request("quack.tool", params, patience(limit)).await?)
+    }
+
+    /// Calls a tool with a search time, and passes the bytes of its rows to `take` while it runs. Returns `None` if the
+    /// reader of the output closed the pipe. Then the call ends with the connection.
+    ///
+    /// # Errors
+    /// Those of the request and of `take`. A failure of the tool is a result.
+    pub(crate) async fn stream(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        mut take: impl AsyncFnMut(Vec<u8>) -> anyhow::Result<StdoutState>,
+    ) -> anyhow::Result<Option<ToolResult>> {
+        let (params, limit) = self.params(tool, arguments, true, MAX_STREAM)?;
+        let params = ToolParams {
+            call_id: Some(call_id()),
+            stream: Some(true),
+            stream_rows: Some(true),
+            ..params
+        };
+        let mut events = self.daemon.client.events().await?;
+        let answered = CancellationToken::new();
+        let calling = async {
+            let result = self.daemon.client.request("quack.tool", params, patience(limit)).await;
+            // All rows precede the reply.
+            answered.cancel();
+            result
+        };
+        let reading = async {
+            while let Some((_, mut rows)) = next_piece(&mut events, &answered).await? {
+                // More rows have arrived if this process is slower than the search.
+                while rows.len() < PRINT_BYTES
+                    && let Some((_, more)) =
+                        events.try_recv().and_then(|event| piece(&event).transpose()).transpose()?
+                {
+                    rows.extend(more);
+                }
+                if take(rows).await? == StdoutState::Gone {
+                    return Ok(StdoutState::Gone);
+                }
+            }
+            Ok::<_, anyhow::Error>(StdoutState::There)
+        };
+        tokio::pin!(calling, reading);
+        let mut result = None;
+        loop {
+            tokio::select! {
+                biased;
+                reader = &mut reading => return match (reader?, result) {
+                    (StdoutState::Gone, _) => Ok(None),
+                    (StdoutState::There, Some(result)) => Ok(Some(result?)),
+                    // The connection was closed.
+                    (StdoutState::There, None) => Ok(Some(calling.await?)),
+                },
+                ended = &mut calling, if result.is_none() => result = Some(ended),
+            }
+        }
+    }
+
+    fn params(
+        &self,
+        tool: &str,
+        mut arguments: Map<String, Value>,
+        has_timeout: bool,
+        most: Duration,
+    ) -> anyhow::Result<(ToolParams, Duration)> {
+        let left = self.deadline.saturating_duration_since(Instant::now());
+        let look = left.clamp(MIN_LOOK, most);
         if has_timeout {
             arguments.insert("timeout_ms".to_owned(), u64::try_from(look.as_millis())?.into());
         }
-        let limit = (look + CALL_SLACK).min(MAX_TOOL_DEADLINE);
+        let limit = look + CALL_SLACK;
         let params = ToolParams {
             tool: tool.to_owned(),
             arguments: Value::Object(arguments),
@@ -94,7 +165,7 @@ impl ScopedClient {
             timeout_ms: Some(u64::try_from(limit.as_millis())?),
             ..ToolParams::default()
         };
-        Ok(self.daemon.client.request("quack.tool", params, patience(limit)).await?)
+        Ok((params, limit))
     }
 }
 

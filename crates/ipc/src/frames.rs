@@ -113,6 +113,7 @@ mod tests {
             deadline_ms: 30_000,
             safe_mode: false,
             stream: false,
+            stream_rows: false,
         });
         let text = r#"{"tool_call":{"call_id":"c1","tool":"bash","arguments":"{}","deadline_ms":30000,"safe_mode":false}}"#;
         assert_eq!(encode(&frame).unwrap(), text.as_bytes());

@@ -1,5 +1,5 @@
 //! Complete output of a running command for one reader, in the order in which it was read. Filled by
-//! [`crate::output`]. Unlike [`crate::Live`] it loses nothing: while the command runs and the reader is behind, the
+//! [`crate::output`], and by searches with their rows. Unlike [`crate::Live`] it loses nothing: while the command runs and the reader is behind, the
 //! pipes are not read, so the command waits as in a shell pipeline.
 
 use std::collections::VecDeque;
@@ -12,6 +12,9 @@ const HIGH_BYTES: usize = 128 * 1024;
 /// and two pipes hold at most 2 MiB.
 const MAX_BYTES: usize = 5 * 512 * 1024;
 
+/// Maximum number of bytes of one piece. A reader usually takes whole pieces.
+const PIECE_BYTES: usize = 32 * 1024;
+
 /// Overhead counted for each piece. Two alternating streams make many small pieces.
 const PIECE_COST: usize = 64;
 
@@ -22,6 +25,8 @@ pub enum StreamName {
     Stdout,
     /// File descriptor 2.
     Stderr,
+    /// Rows of a search. No process writes them.
+    Rows,
 }
 
 /// Bytes of one stream.
@@ -68,19 +73,34 @@ impl Flow {
         taken
     }
 
+    /// Waits until at least `n` bytes can be taken. Cancel-safe.
+    pub async fn gathered(&self, n: usize) {
+        drop(self.0.subscribe().wait_for(|waiting| n <= waiting.cost).await);
+    }
+
+    /// Whether the reader has caught up.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.0.borrow().has_room()
+    }
+
     /// Waits until the reader has caught up. Cancel-safe.
-    pub(crate) async fn room(&self) {
-        drop(self.0.subscribe().wait_for(|waiting| waiting.cost < HIGH_BYTES).await);
+    pub async fn room(&self) {
+        drop(self.0.subscribe().wait_for(|waiting| waiting.has_room()).await);
     }
 
     /// Adds a chunk, and drops the part that does not fit. That can only happen after the end of the command, if
     /// processes that it left behind print without end.
-    pub(crate) fn push(&self, stream: StreamName, chunk: &[u8]) {
+    pub fn push(&self, stream: StreamName, chunk: &[u8]) {
         self.0.send_if_modified(|waiting| waiting.push(stream, chunk));
     }
 }
 
 impl Waiting {
+    fn has_room(&self) -> bool {
+        self.cost < HIGH_BYTES
+    }
+
     fn take(&mut self, max: usize) -> Option<FlowPiece> {
         let mut piece = self.pieces.pop_front()?;
         if max < piece.bytes.len() {
@@ -100,15 +120,17 @@ impl Waiting {
             return false;
         }
         self.cost += chunk.len();
-        match self.pieces.back_mut() {
-            // A program that prints byte by byte must not cost an allocation for each.
-            Some(last) if last.stream == stream && last.bytes.len() < HIGH_BYTES => {
-                last.bytes.extend_from_slice(chunk);
-            }
-            _ => {
-                self.cost += PIECE_COST;
-                self.pieces.push_back(FlowPiece { stream, bytes: chunk.to_vec() });
-            }
+        let mut left = chunk;
+        // A program that prints byte by byte must not cost an allocation for each.
+        if let Some(last) = self.pieces.back_mut().filter(|last| last.stream == stream) {
+            let room = PIECE_BYTES.saturating_sub(last.bytes.len()).min(left.len());
+            let (head, rest) = left.split_at(room);
+            last.bytes.extend_from_slice(head);
+            left = rest;
+        }
+        for bytes in left.chunks(PIECE_BYTES) {
+            self.cost += PIECE_COST;
+            self.pieces.push_back(FlowPiece { stream, bytes: bytes.to_vec() });
         }
         true
     }
@@ -143,7 +165,7 @@ mod tests {
         flow.room().await;
         flow.push(StreamName::Stdout, &vec![b'x'; HIGH_BYTES]);
         assert!(timeout(Duration::from_millis(20), flow.room()).await.is_err());
-        drop(flow.take(PIECE_COST + 1));
+        drop(flow.take(usize::MAX));
         flow.room().await;
         let chunk = vec![b'x'; 64 * 1024];
         (0..1000).for_each(|_| flow.push(StreamName::Stdout, &chunk));

@@ -304,6 +304,10 @@ pub struct ToolParams {
     /// True: send `tool_output` events with the command's output. The call is cancelled when its client disconnects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
+    /// True, with `stream`: `search` and `find` send their rows as `tool_output` events while they find them, without
+    /// the limits of a page. The reply has no rows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stream_rows: Option<bool>,
 }
 
 // `T` is the form of the texts, and `D` that of the structured result.

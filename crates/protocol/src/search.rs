@@ -1,8 +1,58 @@
-//! Data of `search` and `find`: the rows of the text with all numbers. The worker writes it and the command line reads
-//! it. A reader gives missing fields their defaults, because a worker may be faulty.
+//! Data of `search` and `find`: the rows of the text with all numbers, in pages or as a stream. The worker writes it and
+//! the command line reads it. A reader gives missing fields their defaults, because a worker may be faulty.
 
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+
+/// One line of the stream `rows`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RowsLine<'a> {
+    /// Lines of one file, in order. A file with many lines has several of these.
+    #[serde(borrow)]
+    Lines(FileLines<'a>),
+    /// A file, with a count if one was requested.
+    File(FileRow),
+    /// Entry of a directory.
+    Entry(FindRow),
+}
+
+/// Lines of one file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FileLines<'a> {
+    /// Path as text.
+    #[serde(borrow)]
+    pub path: Cow<'a, str>,
+    /// Base64 of a path that is not UTF-8.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path_bytes: Option<String>,
+    /// Whether the file is binary.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub binary: bool,
+    /// The lines.
+    #[serde(borrow)]
+    pub rows: Vec<LineRow<'a>>,
+}
+
+/// A line, as an array: number, text, and two arrays that may be absent. There may be millions of lines, so they have no
+/// names of fields.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LineRow<'a>(
+    /// Line number, from 1.
+    pub u64,
+    /// Text without the last line end.
+    #[serde(borrow)]
+    pub Cow<'a, str>,
+    /// Position of the first match in the line, in bytes from 1, then first and last byte + 1 of each match in the text.
+    /// Empty for context.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub Vec<u64>,
+    /// Number of the last line, bytes left out before the text, and after it. Absent for a whole line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub Option<(u64, u64, u64)>,
+);
 
 /// One page of a result. `search` has one of `matches`, `counts` and `files`; `find` has `entries`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

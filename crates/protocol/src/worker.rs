@@ -191,6 +191,9 @@ pub struct ToolCall {
     /// True if the client requested the command's whole output while it runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream: bool,
+    /// True if the client of a streamed call requested the rows of a search while they are found.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stream_rows: bool,
 }
 
 /// Worker to supervisor.
@@ -220,8 +223,7 @@ pub enum FromWorker {
     /// Output of a running call since the last update. Costs one credit. A worker starts with
     /// [`crate::limits::UPDATE_CREDITS`] and gets each back by [`ToWorker::Credit`].
     ToolUpdate(ToolUpdate),
-    /// The next output bytes of a streamed call. Costs one of the call's [`crate::output::PIECE_CREDITS`] and gets it
-    /// back by [`ToWorker::OutputTaken`].
+    /// The next output of a streamed call. Costs one of its credits, which [`ToWorker::OutputTaken`] returns.
     ToolOutput {
         /// The call.
         call_id: CallId,

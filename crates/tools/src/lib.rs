@@ -81,6 +81,8 @@ pub struct Call {
     pub watch: Option<Rc<dyn Watch>>,
     /// Reader of a command's whole output.
     pub flow: Option<Flow>,
+    /// Whether `flow` also takes the rows of a search.
+    pub stream_rows: bool,
 }
 
 /// Runs one tool and returns its answer.
@@ -121,8 +123,8 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
     match call.tool.as_str() {
         "read_file" => read_file::read_file(toolbox, root, &arguments, &bounds).await,
         "bash" => bash::bash(toolbox, call, root, &arguments, &bounds).await,
-        "search" => search_common::search::search(root, &arguments, &bounds).await,
-        "find" => search_common::find::find(root, &arguments, &bounds).await,
+        "search" => search_common::search::search(call, root, &arguments, &bounds).await,
+        "find" => search_common::find::find(call, root, &arguments, &bounds).await,
         "replace" => replace::replace(toolbox, call, root, &arguments, &bounds).await,
         "undo" => replace::undo::undo(toolbox, call, root, &arguments, &bounds).await,
         "grep_search" => {

@@ -125,14 +125,25 @@ impl<'a> Parameters<'a> {
 
     /// Returns a whole number, clamped to the bounds of the parameter. Digits in a text count.
     pub(crate) fn whole(&self, name: &str) -> Result<Option<u64>, BadParameter> {
-        let Some((parameter, said, value)) = self.given(name) else {
-            return Ok(self.default(name).and_then(|value| value.as_u64()));
-        };
-        let number = one_number(value).ok_or_else(|| wrong(said, "a whole number"))?;
-        Ok(Some(match parameter.kind {
-            Kind::Whole(least, most) => number.clamp(least, most),
+        let kind = self.tool.parameter(name).map(|parameter| parameter.kind);
+        Ok(self.any_whole(name)?.map(|number| match kind {
+            Some(Kind::Whole(least, most)) => number.clamp(least, most),
             _ => number,
         }))
+    }
+
+    /// Returns a whole number of any size.
+    fn any_whole(&self, name: &str) -> Result<Option<u64>, BadParameter> {
+        let Some((_, said, value)) = self.given(name) else {
+            return Ok(self.default(name).and_then(|value| value.as_u64()));
+        };
+        one_number(value).map(Some).ok_or_else(|| wrong(said, "a whole number"))
+    }
+
+    /// Returns the limit of rows. Only pages have an upper bound.
+    pub(crate) fn limit(&self, has_pages: bool) -> Result<usize, BadParameter> {
+        let limit = if has_pages { self.whole("limit") } else { self.any_whole("limit") };
+        Ok(limit?.map_or(0, |limit| usize::try_from(limit).unwrap_or(usize::MAX)))
     }
 
     /// Like [`Self::whole`], as `usize`.

@@ -56,6 +56,7 @@ mod tests {
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,
+                stream_rows: false,
             }
         }
 

@@ -61,6 +61,7 @@ mod tests {
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,
+                stream_rows: false,
             };
             execute(Rc::clone(&self.toolbox), call).await
         }

@@ -71,6 +71,7 @@ mod tests {
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,
+                stream_rows: false,
             };
             change(&mut call);
             let runtime =
@@ -425,6 +426,7 @@ mod tests {
             cancel: CancellationToken::new(),
             watch: None,
             flow: None,
+            stream_rows: false,
         };
         let outputs = tokio::task::LocalSet::new().block_on(&runtime, async {
             let begun = (0..8)

@@ -64,6 +64,7 @@ mod tests {
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,
+                stream_rows: false,
             };
             with(&mut call);
             execute(Rc::clone(&self.toolbox), call).await

@@ -68,6 +68,7 @@ mod tests {
             cancel: CancellationToken::new(),
             watch: None,
             flow: None,
+            stream_rows: false,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(execute(Rc::new(toolbox), call))

@@ -25,6 +25,7 @@ mod tests {
             cancel: CancellationToken::new(),
             watch: None,
             flow: None,
+            stream_rows: false,
         }
     }
 

@@ -198,6 +198,7 @@ async fn ask_worker(
         deadline: DEFAULT_TOOL_DEADLINE,
         background: false,
         stream: None,
+        stream_rows: false,
         cancel: None,
     };
     let done = session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown));

@@ -47,6 +47,7 @@ struct ToolRequest {
     is_strict: bool,
     /// Deadline if neither the caller nor the configuration sets one.
     fallback_ms: Option<u64>,
+    stream_rows: bool,
 }
 
 pub(super) async fn voice_tool_call(
@@ -66,6 +67,7 @@ pub(super) async fn voice_tool_call(
         gives_up: caller.gives_up(),
         is_strict: false,
         fallback_ms: None,
+        stream_rows: false,
     };
     let ToolData { text, info, .. } = run(session, wanted, caller, None).await;
     Ok(VoiceToolData { call_id: asked.call_id, result: text, hint: info.hint })
@@ -93,6 +95,7 @@ pub(super) async fn quack_tool(
         gives_up: None,
         is_strict: true,
         fallback_ms: asked.default_timeout_ms,
+        stream_rows: asked.stream_rows == Some(true),
     };
     Ok(run(session, wanted, caller, named).await)
 }
@@ -186,6 +189,7 @@ async fn run(
         tool: wanted.tool,
         client_id: wanted.client_id,
         arguments: wanted.arguments,
+        stream_rows: wanted.stream_rows && stream.is_some(),
         stream,
         cancel: named.as_ref().map(NamedCall::token),
     };
@@ -319,6 +323,7 @@ mod tests {
                 gives_up,
                 is_strict: false,
                 fallback_ms: None,
+                stream_rows: false,
             };
             assert_eq!(
                 deadline(&wanted, &of_bash(&wanted), Duration::from_secs(30)),

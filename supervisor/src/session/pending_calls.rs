@@ -59,6 +59,7 @@ struct PendingCall {
     timer: SpawnHandle,
     /// Receives the output of a streamed call.
     stream: Option<mpsc::Sender<Printed>>,
+    stream_rows: bool,
     /// Waits for its client to cancel it.
     cancel: Option<SpawnHandle>,
 }
@@ -89,6 +90,7 @@ pub(crate) struct NewCall {
     pub(crate) safe_mode: bool,
     pub(crate) deadline: Duration,
     pub(crate) stream: Option<mpsc::Sender<Printed>>,
+    pub(crate) stream_rows: bool,
 }
 
 impl PendingCalls {
@@ -122,7 +124,7 @@ impl PendingCalls {
         timer: SpawnHandle,
     ) -> oneshot::Receiver<CallResult> {
         let (answer, answered) = oneshot::channel();
-        let NewCall { shown, arguments, safe_mode, deadline, stream } = new;
+        let NewCall { shown, arguments, safe_mode, deadline, stream, stream_rows } = new;
         let call = PendingCall {
             shown,
             has_searched: false,
@@ -138,6 +140,7 @@ impl PendingCalls {
             answer,
             timer,
             stream,
+            stream_rows,
             cancel: None,
         };
         self.calls.insert(number, call);
@@ -183,6 +186,7 @@ impl PendingCalls {
             deadline_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
             safe_mode: call.safe_mode,
             stream: call.stream.is_some(),
+            stream_rows: call.stream_rows,
         };
         Some((frame, left))
     }
@@ -417,6 +421,7 @@ mod tests {
             safe_mode: false,
             deadline: Duration::from_secs(30),
             stream: None,
+            stream_rows: false,
         }
     }
 

@@ -208,7 +208,7 @@ impl ToolExecutor {
             return;
         }
         let cancel = CancellationToken::new();
-        let stream = call.stream.then(Streaming::default);
+        let stream = call.stream.then(|| Streaming::new(call.stream_rows));
         let running = InFlight { cancel: cancel.clone(), stream: stream.clone() };
         self.in_flight.insert(call.call_id.clone(), running);
         let toolbox = Rc::clone(&self.toolbox);
@@ -227,6 +227,7 @@ impl ToolExecutor {
                     cancel,
                     watch: Some(watch),
                     flow: stream.as_ref().map(Streaming::flow),
+                    stream_rows: call.stream_rows,
                 },
             );
             let output = streaming::forward_while(running, stream.as_ref(), &id, &outbox).await;

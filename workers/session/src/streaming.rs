@@ -1,7 +1,7 @@
-//! Sends the complete output of a streamed call to the supervisor while its command runs.
+//! Sends the complete output of a streamed call to the supervisor while its command or search runs.
 //!
 //! Each piece costs one credit of the call. The supervisor returns the credit once the client's connection has room,
-//! so a client that does not read makes the command wait. Called by the executor.
+//! so a client that does not read makes the call wait. Called by the executor.
 
 use crate::link::FrameSender;
 use base64::Engine;
@@ -12,22 +12,28 @@ use quackd_protocol::output::{MAX_PIECE_BYTES, OutputPiece, OutputStream, PIECE_
 use quackd_protocol::worker::FromWorker;
 use std::convert::Infallible;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+/// Time in which the first rows of a search may become a whole piece. A search finds thousands of rows in it.
+const GATHER: Duration = Duration::from_millis(5);
 
 /// Output of one streamed call. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Streaming {
     flow: Flow,
     credits: Rc<Semaphore>,
-}
-
-impl Default for Streaming {
-    fn default() -> Self {
-        Self { flow: Flow::default(), credits: Rc::new(Semaphore::new(PIECE_CREDITS)) }
-    }
+    /// Whether the output is rows, which need not be sent at once.
+    gathers: bool,
 }
 
 impl Streaming {
+    pub(crate) fn new(gathers: bool) -> Self {
+        let credits = Rc::new(Semaphore::new(PIECE_CREDITS));
+        Self { flow: Flow::default(), credits, gathers }
+    }
+
     /// Returns the buffer for the command's output.
     pub(crate) fn flow(&self) -> Flow {
         self.flow.clone()
@@ -42,18 +48,22 @@ impl Streaming {
 
     /// Takes the output that was not sent before the call finished.
     pub(crate) fn rest(&self) -> Vec<OutputPiece> {
-        std::iter::from_fn(|| self.flow.take(MAX_PIECE_BYTES)).map(piece).collect()
+        std::iter::from_fn(|| self.flow.take(MAX_PIECE_BYTES)).filter_map(piece).collect()
     }
 
     async fn forward(&self, call_id: &CallId, outbox: &FrameSender) -> Infallible {
         loop {
             self.flow.changed().await;
+            if self.gathers {
+                // At the end of the time, the rows found so far are sent.
+                timeout(GATHER, self.flow.gathered(MAX_PIECE_BYTES)).await.ok();
+            }
             // The semaphore is never closed.
             let Ok(credit) = self.credits.acquire().await else {
                 return std::future::pending().await;
             };
             let next = || {
-                let piece = piece(self.flow.take(MAX_PIECE_BYTES)?);
+                let piece = piece(self.flow.take(MAX_PIECE_BYTES)?)?;
                 credit.forget();
                 Some(FromWorker::ToolOutput { call_id: call_id.clone(), piece })
             };
@@ -78,10 +88,16 @@ pub(crate) async fn forward_while<T>(
     }
 }
 
-fn piece(piece: FlowPiece) -> OutputPiece {
+fn piece(piece: FlowPiece) -> Option<OutputPiece> {
     let stream = match piece.stream {
         StreamName::Stdout => OutputStream::Stdout,
         StreamName::Stderr => OutputStream::Stderr,
+        StreamName::Rows => OutputStream::Rows,
     };
-    OutputPiece { stream, bytes: STANDARD.encode(piece.bytes) }
+    let mut base64 = String::with_capacity(piece.bytes.len().div_ceil(3) * 4 + 2);
+    base64.push('"');
+    STANDARD.encode_string(piece.bytes, &mut base64);
+    base64.push('"');
+    // Base64 between quotation marks is always JSON.
+    OutputPiece::new(stream, base64).ok()
 }

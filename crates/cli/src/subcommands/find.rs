@@ -1,18 +1,18 @@
-//! `quack find`: lists files and directories, page by page.
+//! `quack find`: lists files and directories.
 
-use super::paginate::{PageLoop, not_all_missing, selection, set};
+use super::result_stream::{ResultStream, not_all_missing, selection, set};
 use crate::args::search::{FindArgs, FindKind, FindSort, SizeBound};
 use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CYAN, CliOutput, DIM, StdoutProperties, StdoutState};
-use crate::render::search::data::{ResultPage, entry_json};
+use crate::render::search::data::{entry_json, push_json};
 use crate::render::search::{fit, push};
 use crate::session_ref;
 use crate::workspace_scope::{ScopedClient, WorkspaceScope};
 use anstyle::Style;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use quackd_protocol::search::FindRow;
+use quackd_protocol::search::{FindRow, RowsLine};
 use serde_json::{Map, Value};
 
 /// Runs the subcommand.
@@ -27,23 +27,22 @@ pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<Ex
     let arguments = arguments(args, &paths, &asking.place)?;
     let audience = output.audience();
     let zone = TimeZone::system();
-    let mut pages = PageLoop::new("find", arguments, args.limit);
-    pages.are_missing(missing);
-    let mut n_found = 0;
-    while let Some(page) = pages.next(&asking).await? {
-        n_found += page.entries.len();
-        let text = text(&page, args, &asking.place, audience, &zone, output.is_json());
-        if output.raw(text).await? == StdoutState::Gone {
-            break;
+    let mut result = ResultStream::new(missing);
+    let render = |line: RowsLine<'_>, out: &mut String| {
+        if let RowsLine::Entry(entry) = line {
+            text(&entry, args, &asking.place, audience, &zone, output.is_json(), out);
         }
+    };
+    let reader = result.run(&asking, "find", arguments, args.limit, output, render).await?;
+    if reader == StdoutState::There {
+        if result.n_shown() == 0
+            && let Some(hint) = hint(args)
+        {
+            output.note(&hint);
+        }
+        result.tell(&asking.place, output).await?;
     }
-    if n_found == 0
-        && let Some(hint) = hint(args)
-    {
-        output.note(&hint);
-    }
-    pages.tell(&asking.place, output).await?;
-    Ok(pages.exit(ExitCode::Ok))
+    Ok(result.exit(ExitCode::Ok))
 }
 
 fn arguments(
@@ -117,33 +116,28 @@ fn arguments(
 }
 
 fn text(
-    page: &ResultPage,
+    entry: &FindRow,
     args: &FindArgs,
     place: &WorkspaceScope,
     audience: StdoutProperties,
     zone: &TimeZone,
     is_json: bool,
-) -> String {
-    let mut text = String::new();
-    for entry in &page.entries {
-        let path = place.shown(&entry.path);
-        if is_json {
-            text.push_str(&entry_json(entry, &path).to_string());
-            text.push('\n');
-            continue;
-        }
-        if args.long {
-            let details = format!("{}  ", details(entry, zone));
-            push(&mut text, &fit(&details, audience), DIM, audience);
-        }
-        let (style, slash) = match entry.kind.as_str() {
-            "dir" => (CYAN, "/"),
-            _ => (Style::new(), ""),
-        };
-        push(&mut text, &format!("{}{slash}", fit(&path, audience)), style, audience);
-        text.push(if args.null { '\0' } else { '\n' });
+    out: &mut String,
+) {
+    let path = place.shown(&entry.path);
+    if is_json {
+        return push_json(&entry_json(entry, &path), out);
     }
-    text
+    if args.long {
+        let details = format!("{}  ", details(entry, zone));
+        push(out, &fit(&details, audience), DIM, audience);
+    }
+    let (style, slash) = match entry.kind.as_str() {
+        "dir" => (CYAN, "/"),
+        _ => (Style::new(), ""),
+    };
+    push(out, &format!("{}{slash}", fit(&path, audience)), style, audience);
+    out.push(if args.null { '\0' } else { '\n' });
 }
 
 /// Formats mode, size and modification time in columns.
@@ -233,15 +227,20 @@ mod tests {
 
     #[test]
     fn entries_are_paths_with_details_if_wanted() {
-        let page = ResultPage::read(&json!({"entries": [
+        let entries: Vec<FindRow> = serde_json::from_value(json!([
             {"path": "a/x\u{1b}[2Jy", "kind": "file", "size": 2048, "modified": "2026-03-01T10:00:00Z", "mode": "0754"},
             {"path": "b", "kind": "dir"},
-        ]}))
+        ]))
         .unwrap();
         let place = WorkspaceScope::of("/ws", "a");
         let shown = |line: &[&str], is_terminal| {
             let audience = StdoutProperties { is_terminal, is_colored: false };
-            text(&page, &parse(line), &place, audience, &TimeZone::UTC, line.contains(&"--json"))
+            let (args, is_json) = (parse(line), line.contains(&"--json"));
+            let mut out = String::new();
+            for entry in &entries {
+                text(entry, &args, &place, audience, &TimeZone::UTC, is_json, &mut out);
+            }
+            out
         };
         assert_eq!(shown(&[], false), "x\x1b[2Jy\n../b/\n");
         assert_eq!(shown(&[], true), "xy\n../b/\n");

@@ -1,16 +1,16 @@
-//! `quack grep`: prints matching lines, page by page.
+//! `quack grep`: prints matching lines while they are found.
 
-use super::paginate::{PageLoop, not_all_missing, selection, set};
+use super::result_stream::{ResultStream, not_all_missing, selection, set};
 use crate::args::search::{FilesArgs, GrepArgs, GrepSort, MatchArgs};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, StdoutProperties, StdoutState};
-use crate::render::search::data::{Hit, ResultPage};
+use crate::render::search::data::{Hit, push_json};
 use crate::render::search::fit;
 use crate::render::search::hits::{Layout, Printer, name_line};
-use crate::render::search::merge_context::ContextMerger;
 use crate::session_ref;
 use crate::workspace_scope::{ScopedClient, WorkspaceScope};
 use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
+use quackd_protocol::search::{FileRow, RowsLine};
 use serde_json::{Map, Value, json};
 use std::collections::HashSet;
 
@@ -33,34 +33,38 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
     let starts = if only_files && !files.is_empty() { &files } else { &paths };
     let arguments = arguments(args, &patterns, starts, &asking.place)?;
     let limit = if args.shape.quiet { Some(1) } else { args.limit };
-    let mut shower = HitPrinter::new(args, is_one_file, output);
-    let mut pages = PageLoop::new("search", arguments.clone(), limit);
-    pages.are_missing(missing);
-    if is_nothing_wanted {
-        pages.ask_nothing();
-    }
-    while let Some(page) = pages.next(&asking).await? {
-        if shower.show(page, &asking.place).await? == StdoutState::Gone {
-            break;
+    let place = &asking.place;
+    let mut printer = HitPrinter::new(args, is_one_file, output);
+    let mut result = ResultStream::new(missing);
+    if !is_nothing_wanted {
+        let render = |line: RowsLine<'_>, text: &mut String| printer.line(line, place, text);
+        let reader =
+            result.run(&asking, "search", arguments.clone(), limit, output, render).await?;
+        if reader == StdoutState::Gone {
+            return Ok(result.exit(ExitCode::Failed));
         }
     }
-    shower.finish().await?;
-    if pages.skipped("binary") != 0 && pages.left() != Some(0) && !files.is_empty() {
+    let left = limit.map(|limit| limit.saturating_sub(result.n_shown()));
+    if result.skipped("binary") != 0 && left != Some(0) && !files.is_empty() {
         let mut arguments = arguments;
-        set(&mut arguments, "path", asking.place.starts(&files)?);
+        set(&mut arguments, "path", place.starts(&files)?);
         set(&mut arguments, "binary", "report");
-        let mut binaries = PageLoop::new("search", arguments, pages.left());
-        while let Some(page) = binaries.next(&asking).await? {
-            pages.add(shower.show_binaries(page, &asking.place).await?);
-        }
+        let mut n_shown = 0;
+        let render = |line: RowsLine<'_>, text: &mut String| {
+            n_shown += printer.binary(line, place, text);
+        };
+        ResultStream::new(Vec::new())
+            .run(&asking, "search", arguments, left, output, render)
+            .await?;
+        result.add(n_shown);
     }
     if !args.shape.quiet {
-        pages.tell(&asking.place, output).await?;
-    } else if pages.has_rows() {
+        result.tell(place, output).await?;
+    } else if result.n_shown() != 0 {
         // Nothing else was requested.
         return Ok(ExitCode::Ok);
     }
-    Ok(pages.exit(ExitCode::Failed))
+    Ok(result.exit(ExitCode::Failed))
 }
 
 /// Returns the paths that are files. An explicitly named file is reported if it matches, even if it is binary.
@@ -205,13 +209,12 @@ pub(super) fn files(args: &FilesArgs, place: &WorkspaceScope, map: &mut Map<Stri
     selection(no_ignore, args.hidden || 2 <= args.unrestricted, args.max_depth, map);
 }
 
-/// Prints the hits as they arrive.
+/// Renders the rows as they arrive.
 #[derive(Debug)]
 struct HitPrinter {
-    output: CliOutput,
+    is_json: bool,
     is_quiet: bool,
     layout: Layout,
-    joiner: ContextMerger,
     printer: Printer,
     /// Files that already have a row, by the tool's path.
     names: HashSet<String>,
@@ -219,104 +222,73 @@ struct HitPrinter {
 
 impl HitPrinter {
     fn new(args: &GrepArgs, is_one_file: bool, output: CliOutput) -> Self {
-        let audience = output.audience();
-        let layout = layout(args, is_one_file, audience);
+        let layout = layout(args, is_one_file, output.audience());
         Self {
-            output,
+            is_json: output.is_json(),
             is_quiet: args.shape.quiet,
             layout,
-            joiner: ContextMerger::default(),
             printer: Printer::new(layout),
             names: HashSet::new(),
         }
     }
 
-    async fn show(
-        &mut self,
-        page: ResultPage,
-        place: &WorkspaceScope,
-    ) -> anyhow::Result<StdoutState> {
-        if self.is_quiet {
-            return Ok(StdoutState::There);
-        }
-        let mut text = String::new();
-        for named in page.names {
-            if self.names.len() < MAX_NAMES {
-                self.names.insert(named.path.clone());
-            }
-            let path = place.shown(&named.path);
-            match (self.output.is_json(), named.count) {
-                (true, None) => line(&mut text, &json!({"type": "file", "path": path})),
-                (true, count) => {
-                    line(&mut text, &json!({"type": "count", "path": path, "count": count}));
-                }
-                (false, count) => text.push_str(&name_line(&path, count, self.layout)),
-            }
-        }
-        let hits = page.hits.into_iter().map(|hit| {
-            let path = place.shown(&hit.path).into();
-            Hit { path, ..hit }
-        });
-        let ready = self.joiner.feed(hits.collect());
-        self.print(&ready, &mut text);
-        Ok(self.output.raw(text).await?)
-    }
-
-    /// Prints the named files that were skipped as binary. Returns their number.
-    async fn show_binaries(
-        &mut self,
-        page: ResultPage,
-        place: &WorkspaceScope,
-    ) -> anyhow::Result<u64> {
-        let binaries = page.binaries.iter().map(|path| (path, None));
-        let names = page.names.iter().map(|named| (&named.path, Some(named.count)));
-        let mut text = String::new();
-        let mut n_shown = 0;
-        for (path, name) in binaries.chain(names) {
-            // A file with a row was not skipped.
-            if !self.names.insert(path.clone()) {
-                continue;
-            }
-            n_shown += 1;
-            let path = place.shown(path);
-            match (self.is_quiet, self.output.is_json(), name) {
-                (true, _, _) => {}
-                (false, true, None) => line(&mut text, &json!({"type": "binary", "path": path})),
-                (false, true, Some(None)) => {
-                    line(&mut text, &json!({"type": "file", "path": path}));
-                }
-                (false, true, Some(count)) => {
-                    line(&mut text, &json!({"type": "count", "path": path, "count": count}));
-                }
-                (false, false, Some(count)) => text.push_str(&name_line(&path, count, self.layout)),
-                (false, false, None) => {
-                    let path = fit(&path, self.layout.audience);
-                    let name =
-                        if self.layout.with_name { format!("{path}: ") } else { String::new() };
-                    text.push_str(&format!("{name}binary file matches\n"));
+    fn line(&mut self, line: RowsLine<'_>, place: &WorkspaceScope, text: &mut String) {
+        match line {
+            _ if self.is_quiet => {}
+            RowsLine::Lines(file) => {
+                let path = place.shown(&file.path);
+                let hits = file.rows.iter().map(Hit::of);
+                match self.is_json {
+                    true => hits.for_each(|hit| hit.push_json(&path, text)),
+                    false => self.printer.print(&path, hits, text),
                 }
             }
-        }
-        let _reader = self.output.raw(text).await?;
-        Ok(n_shown)
-    }
-
-    fn print(&mut self, hits: &[Hit], text: &mut String) {
-        for hit in hits {
-            if self.output.is_json() {
-                line(text, &hit.json());
-            } else {
-                self.printer.print(hit, text);
+            RowsLine::File(file) => {
+                self.file(&file, place, text);
+                if self.names.len() < MAX_NAMES {
+                    self.names.insert(file.path);
+                }
             }
+            RowsLine::Entry(_) => {}
         }
     }
 
-    async fn finish(&mut self) -> anyhow::Result<()> {
-        let held = self.joiner.finish();
-        let mut text = String::new();
-        self.print(&held, &mut text);
-        let _reader = self.output.raw(text).await?;
-        Ok(())
+    fn file(&self, file: &FileRow, place: &WorkspaceScope, text: &mut String) {
+        let path = place.shown(&file.path);
+        match (self.is_json, file.count) {
+            (true, None) => push_json(&json!({"type": "file", "path": path}), text),
+            (true, count) => {
+                push_json(&json!({"type": "count", "path": path, "count": count}), text);
+            }
+            (false, count) => text.push_str(&name_line(&path, count, self.layout)),
+        }
+    }
+
+    /// Renders a named file that was skipped as binary. Returns the number of its rows: a file with a row was not
+    /// skipped.
+    fn binary(&mut self, line: RowsLine<'_>, place: &WorkspaceScope, text: &mut String) -> u64 {
+        let (path, file) = match line {
+            RowsLine::Lines(file) if file.binary => (file.path.into_owned(), None),
+            RowsLine::File(file) => (file.path.clone(), Some(file)),
+            RowsLine::Lines(_) | RowsLine::Entry(_) => return 0,
+        };
+        let shown = place.shown(&path);
+        if !self.names.insert(path) {
+            return 0;
+        }
+        match file {
+            _ if self.is_quiet => {}
+            Some(file) => self.file(&file, place, text),
+            None if self.is_json => push_json(&json!({"type": "binary", "path": shown}), text),
+            None => {
+                if self.layout.with_name {
+                    text.push_str(&fit(&shown, self.layout.audience));
+                    text.push_str(": ");
+                }
+                text.push_str("binary file matches\n");
+            }
+        }
+        1
     }
 }
 
@@ -332,12 +304,6 @@ fn layout(args: &GrepArgs, is_one_file: bool, audience: StdoutProperties) -> Lay
         null: asked.null,
         has_context: !args.shape.only_matching && context.into_iter().flatten().any(|n| n != 0),
     }
-}
-
-/// Appends a document as one line of JSON.
-fn line(text: &mut String, document: &Value) {
-    text.push_str(&document.to_string());
-    text.push('\n');
 }
 
 #[cfg(test)]

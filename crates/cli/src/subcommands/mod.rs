@@ -1,5 +1,5 @@
-//! One module per subcommand. [`run`] calls its `run`, which returns an exit code. [`paginate`] is shared by the
-//! subcommands that request several pages.
+//! One module per subcommand. [`run`] calls its `run`, which returns an exit code. [`result_stream`] is shared by the
+//! subcommands that search.
 
 pub(crate) mod abort;
 pub(crate) mod activate;
@@ -18,12 +18,12 @@ pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod metrics;
 pub(crate) mod new;
-pub(crate) mod paginate;
 pub(crate) mod pin;
 pub(crate) mod ps;
 pub(crate) mod remote;
 pub(crate) mod replace;
 pub(crate) mod restart;
+pub(crate) mod result_stream;
 pub(crate) mod sandbox;
 pub(crate) mod say;
 pub(crate) mod schema;

@@ -1,7 +1,7 @@
 //! `quack replace`: replaces matches in files, or prints a patch.
 
 use super::grep::{files, matching};
-use super::paginate::{not_found, set};
+use super::result_stream::{not_found, set};
 use crate::args::SessionArgs;
 use crate::args::search::ReplaceArgs;
 use crate::display::{count, plain};

@@ -15,6 +15,7 @@ use crate::session_hint;
 use crate::session_ref::{self, Missing, Wanted};
 use crate::subcommands::follow::session_view::Interrupts;
 use crate::suggest::nearest;
+use crate::tool_output::call_id;
 use anyhow::Context;
 use quackd_client::Client;
 use quackd_protocol::client::{ToolParams, ToolResult};
@@ -23,7 +24,7 @@ use quackd_protocol::tools::{self, is_meant_as_json, main_parameter};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::io::Read;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Default deadline of a call. It is longer than a voice agent's, because users at a terminal run builds and tests.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -106,14 +107,9 @@ async fn prepare(args: &ToolArgs, output: CliOutput) -> anyhow::Result<(Client, 
         default_timeout_ms: (!has_own).then(|| ms(DEFAULT_TIMEOUT)).transpose()?,
         call_id: Some(call_id()),
         stream: (is_command && !output.is_json()).then_some(true),
+        stream_rows: None,
     };
     Ok((daemon.client, params))
-}
-
-/// Returns an id for the call, which followers of the session see too.
-fn call_id() -> String {
-    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    format!("quack-{}-{}", std::process::id(), since_epoch.as_millis())
 }
 
 /// Converts the arguments into those of a background job. `--timeout` becomes the job's time limit.

@@ -1,7 +1,7 @@
 //! `quack undo`: restores the files of a replacement.
 
-use super::paginate::set;
 use super::replace::again;
+use super::result_stream::set;
 use crate::args::search::UndoArgs;
 use crate::display::{count, plain};
 use crate::exit::{CliError, ExitCode};

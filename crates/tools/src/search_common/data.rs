@@ -3,13 +3,14 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_protocol::search::{
-    self, ContextLine, FileRow, FindRow, LeftOut, Match, SearchPage, Span,
+    self, ContextLine, FileRow, FindRow, LeftOut, LineRow, Match, SearchPage, Span,
 };
 use quackd_search::{
-    Dialect, EntryKind, FileHits, FindOutcome, FoundEntry, Note, OutputMode, Row, RowKind,
+    Cut, Dialect, EntryKind, FileHits, FindOutcome, FoundEntry, Note, OutputMode, Row, RowKind,
     SearchOutcome, Skipped, Warning,
 };
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
@@ -21,13 +22,7 @@ const MAX_SPANS: usize = 100;
 
 /// Returns the result of a search.
 pub(crate) fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize) -> Value {
-    let files = |count: Option<fn(&FileHits) -> u64>| {
-        let rows = outcome.files.iter().map(|file| {
-            let (path, path_bytes) = name(&file.path);
-            FileRow { path, path_bytes, count: count.map(|count| count(file)) }
-        });
-        Some(rows.collect())
-    };
+    let files = || Some(outcome.files.iter().map(|file| file_row(file, mode)).collect());
     let mut page = SearchPage {
         shown: outcome.shown,
         total: outcome.total.count,
@@ -55,11 +50,21 @@ pub(crate) fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize)
             page.matches =
                 Some(outcome.files.iter().flat_map(|file| matches(file, after)).collect());
         }
-        OutputMode::CountLines => page.counts = files(Some(|file| file.lines)),
-        OutputMode::CountMatches => page.counts = files(Some(|file| file.matches)),
-        OutputMode::Files | OutputMode::FilesWithout => page.files = files(None),
+        OutputMode::CountLines | OutputMode::CountMatches => page.counts = files(),
+        OutputMode::Files | OutputMode::FilesWithout => page.files = files(),
     }
     value(&page)
+}
+
+/// Returns a file as a row.
+pub(crate) fn file_row(file: &FileHits, mode: OutputMode) -> FileRow {
+    let (path, path_bytes) = name(&file.path);
+    let count = match mode {
+        OutputMode::CountLines => Some(file.lines),
+        OutputMode::CountMatches => Some(file.matches),
+        _ => None,
+    };
+    FileRow { path, path_bytes, count }
 }
 
 /// Returns the result of find.
@@ -148,6 +153,28 @@ fn of_row(file: &FileHits, row: &Row) -> Match {
     }
 }
 
+/// Returns a row of a stream.
+pub(crate) fn line_row(row: &Row) -> LineRow<'_> {
+    let text = String::from_utf8_lossy(&row.text);
+    // Only replaced bytes move the text.
+    let place = |at: usize| match &text {
+        Cow::Borrowed(_) => at,
+        Cow::Owned(_) => String::from_utf8_lossy(row.text.get(..at).unwrap_or_default()).len(),
+    };
+    let spans = match row.kind {
+        RowKind::Context => Vec::new(),
+        RowKind::Match => {
+            let shown = row.spans.iter().take(MAX_SPANS);
+            let places = shown.flat_map(|span| [span.start, span.end]);
+            std::iter::once(row.column).chain(places.map(|at| count(place(at)))).collect()
+        }
+    };
+    let is_whole = row.cut.is_none() && row.end_line == row.line;
+    let cut = row.cut.unwrap_or(Cut { before: 0, after: 0 });
+    let rest = (!is_whole).then(|| (row.end_line, count(cut.before), count(cut.after)));
+    LineRow(row.line, text, spans, rest)
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -156,7 +183,7 @@ fn count(n: usize) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
 
-fn entry(entry: &FoundEntry) -> FindRow {
+pub(crate) fn entry(entry: &FoundEntry) -> FindRow {
     let (path, path_bytes) = name(&entry.path);
     let kind = match entry.kind {
         EntryKind::File => "file",
@@ -209,7 +236,6 @@ fn milliseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_search::Cut;
     use serde_json::json;
     use std::ffi::OsStr;
     use std::sync::Arc;

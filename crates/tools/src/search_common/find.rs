@@ -1,11 +1,12 @@
 //! find: quackd's tool for finding names, with all options of the engine.
 
+use super::row_writer::{self, RowWriter};
 use super::text::{ResultNotes, shown};
 use super::{Budget, RootTree, SearchFailure, data, pattern, run, scope, starts_blocking};
-use crate::Output;
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::parameters::{BadParameter, Parameters};
+use crate::{Call, Output};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
@@ -16,16 +17,23 @@ use quackd_search::{
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-pub(crate) async fn find(root: Arc<Root>, arguments: &Arguments, bounds: &CallLimits) -> Output {
-    let wanted = match FindParams::read(arguments, bounds) {
+pub(crate) async fn find(
+    call: &Call,
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &CallLimits,
+) -> Output {
+    let rows = RowWriter::of(call);
+    let is_streamed = rows.is_some();
+    let wanted = match FindParams::read(arguments, bounds, !is_streamed) {
         Ok(wanted) => wanted,
         Err(error) => return Output::error(error),
     };
     let (budget, is_long) = (wanted.budget, wanted.request.long);
     let found =
-        run("find", root, bounds, budget, move |root, stop| wanted.find_blocking(root, stop));
+        run("find", root, bounds, budget, move |root, stop| wanted.find_blocking(root, stop, rows));
     match found.await {
-        Ok(outcome) => answer(&outcome, is_long, budget),
+        Ok(outcome) => answer(&outcome, is_long, budget, is_streamed),
         Err(refusal) => refusal.output(bounds),
     }
 }
@@ -38,7 +46,11 @@ struct FindParams {
 }
 
 impl FindParams {
-    fn read(arguments: &Arguments, bounds: &CallLimits) -> Result<Self, BadParameter> {
+    fn read(
+        arguments: &Arguments,
+        bounds: &CallLimits,
+        has_pages: bool,
+    ) -> Result<Self, BadParameter> {
         let parameters = Parameters::named("find", arguments)?;
         let (scope, paths) = scope::scope(&parameters)?;
         let budget = Budget::at_most(bounds, parameters.whole("timeout_ms")?);
@@ -61,7 +73,7 @@ impl FindParams {
                 _ => FindSort::Path,
             },
             long: parameters.is_set("long")?,
-            limit: parameters.size("limit")?.unwrap_or_default(),
+            limit: parameters.limit(has_pages)?,
             offset: parameters.whole("offset")?.unwrap_or_default(),
             cursor: parameters.text("cursor")?,
             stop: Stop::at(budget.deadline),
@@ -69,10 +81,19 @@ impl FindParams {
         Ok(Self { request, paths, budget })
     }
 
-    fn find_blocking(mut self, root: &Root, stop: Stop) -> Result<FindOutcome, SearchFailure> {
-        self.request.stop = stop;
+    fn find_blocking(
+        mut self,
+        root: &Root,
+        stop: Stop,
+        rows: Option<RowWriter>,
+    ) -> Result<FindOutcome, SearchFailure> {
+        self.request.stop = stop.clone();
         self.request.scope.starts = starts_blocking(root, &self.paths)?;
-        Ok(quackd_search::find(&self.request, &RootTree(root))?)
+        let Some(mut rows) = rows else {
+            return Ok(quackd_search::find(&self.request, &RootTree(root))?);
+        };
+        let mut take = |entry| rows.entry_blocking(&entry, &stop);
+        Ok(quackd_search::find_to(&self.request, &RootTree(root), &mut take)?)
     }
 }
 
@@ -145,7 +166,7 @@ fn age(text: &str) -> Option<Duration> {
     number.checked_mul(seconds).map(Duration::from_secs)
 }
 
-fn answer(outcome: &FindOutcome, is_long: bool, budget: Budget) -> Output {
+fn answer(outcome: &FindOutcome, is_long: bool, budget: Budget, is_streamed: bool) -> Output {
     let line = |entry: &FoundEntry| if is_long { long(entry) } else { named(entry) };
     let mut lines: Vec<String> = outcome.entries.iter().map(line).collect();
     if lines.is_empty() {
@@ -153,7 +174,11 @@ fn answer(outcome: &FindOutcome, is_long: bool, budget: Budget) -> Output {
             outcome.notes.iter().any(|note| matches!(note, Note::OffsetPastEnd { .. }));
         lines.push(if is_past_end { "No more results" } else { "No files found" }.to_owned());
     }
-    lines.extend(ResultNotes::of_find(outcome).lines(budget.limit));
+    match is_streamed {
+        true if outcome.shown != 0 => lines = vec![row_writer::text(outcome.shown)],
+        true => {}
+        false => lines.extend(ResultNotes::of_find(outcome).lines(budget.limit)),
+    }
     let mut output = Output::success(lines.join("\n"));
     output.report.truncated = outcome.truncated;
     output.report.timed_out = outcome.timed_out;
@@ -193,7 +218,7 @@ mod tests {
         let arguments = Arguments::parse("find", json).unwrap();
         let bounds =
             CallLimits::new(std::time::Instant::now(), Duration::from_secs(30), Default::default());
-        FindParams::read(&arguments, &bounds)
+        FindParams::read(&arguments, &bounds, true)
             .map(|it| it.request)
             .map_err(|error| error.to_string())
     }

@@ -6,6 +6,7 @@
 pub(crate) mod data;
 pub(crate) mod find;
 pub(crate) mod pattern;
+pub(crate) mod row_writer;
 pub(crate) mod scope;
 pub(crate) mod search;
 pub(crate) mod text;

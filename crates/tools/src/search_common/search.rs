@@ -1,11 +1,14 @@
 //! search: quackd's tool for searching content, with all options of the engine.
 
+use super::row_writer::RowWriter;
 use super::text::{ResultNotes, Style};
-use super::{Budget, RootTree, SearchFailure, data, pattern, run, scope, starts_blocking, text};
-use crate::Output;
+use super::{
+    Budget, RootTree, SearchFailure, data, pattern, row_writer, run, scope, starts_blocking, text,
+};
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::parameters::{BadParameter, Parameters};
+use crate::{Call, Output};
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use quackd_sandbox::Root;
 use quackd_search::{Binary, Encoding, Note, OutputMode, Search, SearchOutcome, Stop};
@@ -18,14 +21,22 @@ const MIN_LINE_CHARS: usize = 40;
 /// Maximum size of text and data together as JSON, in bytes. Leaves space for the rest of the frame.
 const MAX_ANSWER_BYTES: usize = MAX_LINE_BYTES - 1024 * 1024;
 
-pub(crate) async fn search(root: Arc<Root>, arguments: &Arguments, bounds: &CallLimits) -> Output {
-    let wanted = match SearchParams::read(arguments, bounds) {
+pub(crate) async fn search(
+    call: &Call,
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &CallLimits,
+) -> Output {
+    let rows = RowWriter::of(call);
+    let wanted = match SearchParams::read(arguments, bounds, rows.is_none()) {
         Ok(wanted) => wanted,
         Err(error) => return Output::error(error),
     };
     let budget = wanted.budget;
-    let found =
-        run("search", root, bounds, budget, move |root, stop| wanted.answer_blocking(root, &stop));
+    let found = run("search", root, bounds, budget, move |root, stop| match rows {
+        Some(rows) => wanted.stream_blocking(root, stop, rows),
+        None => wanted.answer_blocking(root, &stop),
+    });
     match found.await {
         Ok(output) => output,
         Err(refusal) => refusal.output(bounds),
@@ -40,7 +51,11 @@ struct SearchParams {
 }
 
 impl SearchParams {
-    fn read(arguments: &Arguments, bounds: &CallLimits) -> Result<Self, BadParameter> {
+    fn read(
+        arguments: &Arguments,
+        bounds: &CallLimits,
+        has_pages: bool,
+    ) -> Result<Self, BadParameter> {
         let parameters = Parameters::named("search", arguments)?;
         let pattern = pattern::pattern(&parameters)?;
         let (scope, paths) = scope::scope(&parameters)?;
@@ -52,7 +67,7 @@ impl SearchParams {
             before: parameters.size("before")?.unwrap_or(context),
             after: parameters.size("after")?.unwrap_or(context),
             output: output(&parameters)?,
-            limit: parameters.size("limit")?.unwrap_or_default(),
+            limit: parameters.limit(has_pages)?,
             offset: parameters.whole("offset")?.unwrap_or_default(),
             cursor: parameters.text("cursor")?,
             max_per_file: parameters.whole("max_per_file")?,
@@ -90,6 +105,29 @@ impl SearchParams {
             }
             self.request.max_bytes /= 4;
         }
+    }
+
+    /// Passes the rows on while they are found.
+    fn stream_blocking(
+        mut self,
+        root: &Root,
+        stop: Stop,
+        mut rows: RowWriter,
+    ) -> Result<Output, SearchFailure> {
+        self.request.scope.starts = starts_blocking(root, &self.paths)?;
+        self.request.stop = stop.clone();
+        let mode = self.request.output;
+        let mut take = |file| rows.file_blocking(&file, mode, &stop);
+        let outcome = quackd_search::search_to(&self.request, &RootTree(root), &mut take)?;
+        let text = match outcome.shown {
+            0 => nothing(&outcome, mode).to_owned(),
+            shown => row_writer::text(shown),
+        };
+        let mut output = Output::success(text);
+        output.report.truncated = outcome.truncated;
+        output.report.timed_out = outcome.timed_out;
+        output.data = Some(data::of_search(&outcome, mode, 0));
+        Ok(output)
     }
 
     fn output(&self, outcome: &SearchOutcome) -> Output {

@@ -36,6 +36,8 @@ pub(crate) struct CallTool {
     pub(crate) background: bool,
     /// Receives the output of a streamed call: room for [`quackd_protocol::output::PIECE_CREDITS`].
     pub(crate) stream: Option<mpsc::Sender<Printed>>,
+    /// Whether a streamed call passes its rows on while it finds them.
+    pub(crate) stream_rows: bool,
     /// Ends the call when cancelled.
     pub(crate) cancel: Option<CancellationToken>,
 }
@@ -99,6 +101,7 @@ impl SessionActor {
             deadline,
             background,
             stream,
+            stream_rows,
             cancel,
         } = msg;
         if background && let Some(max) = self.services.pool.slots.job_limit_reached() {
@@ -117,7 +120,7 @@ impl SessionActor {
         events.tool_started(&self.session, &shown);
         let wait = WORKER_READY_WAIT.min(deadline);
         let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
-        let new = NewCall { shown, arguments, safe_mode, deadline, stream };
+        let new = NewCall { shown, arguments, safe_mode, deadline, stream, stream_rows };
         let answered = self.worker.calls.insert(number, new, now, timer);
         if let Some(cancel) = cancel {
             self.watch_cancel(number, cancel, ctx);

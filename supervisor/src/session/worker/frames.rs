@@ -306,6 +306,7 @@ mod tests {
             safe_mode: false,
             deadline: limit,
             stream: None,
+            stream_rows: false,
         };
         let number = calls.next_number();
         drop(calls.insert(number, new, now, SpawnHandle::default()));

@@ -3,7 +3,8 @@
 use super::data::Hit;
 use super::{LINE, MATCH, PATH, fit, push};
 use crate::output::{DIM, StdoutProperties};
-use std::sync::Arc;
+use anstyle::Style;
+use std::fmt::Write;
 
 /// Format of the lines.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +30,7 @@ pub(crate) struct Layout {
 pub(crate) struct Printer {
     layout: Layout,
     /// File and number of the last printed line.
-    last: Option<(Arc<str>, u64)>,
+    last: Option<(String, u64)>,
 }
 
 impl Printer {
@@ -38,72 +39,83 @@ impl Printer {
         Self { layout, last: None }
     }
 
-    /// Appends a hit.
-    pub(crate) fn print(&mut self, hit: &Hit, out: &mut String) {
+    /// Appends hits of one file.
+    pub(crate) fn print<'a>(
+        &mut self,
+        path: &str,
+        hits: impl IntoIterator<Item = Hit<'a>>,
+        out: &mut String,
+    ) {
         let layout = self.layout;
         let heading = layout.heading && layout.with_name;
-        match &self.last {
-            Some((path, line)) if *path == hit.path => {
-                if layout.has_context && line.saturating_add(1) < hit.line {
-                    separator(out, layout.audience);
+        let mut shown_name = String::new();
+        name(path, layout, &mut shown_name);
+        let mut last_line = self.last.as_ref().map(|(last, line)| (last == path).then_some(*line));
+        for hit in hits {
+            match last_line {
+                Some(Some(line)) => {
+                    if layout.has_context && line.saturating_add(1) < hit.line {
+                        separator(out, layout.audience);
+                    }
+                }
+                before => {
+                    match before {
+                        None => {}
+                        Some(_) if heading => out.push('\n'),
+                        Some(_) if layout.has_context => separator(out, layout.audience),
+                        Some(_) => {}
+                    }
+                    if heading {
+                        out.push_str(&shown_name);
+                        out.push_str(if layout.null { "" } else { "\n" });
+                    }
                 }
             }
-            before => {
-                match before {
-                    None => {}
-                    Some(_) if heading => out.push('\n'),
-                    Some(_) if layout.has_context => separator(out, layout.audience),
-                    Some(_) => {}
-                }
-                if heading {
-                    name(&hit.path, layout, out);
-                    out.push_str(if layout.null { "" } else { "\n" });
-                }
-            }
+            last_line = Some(Some(hit.end_line));
+            self.lines(&hit, &shown_name, out);
         }
-        self.last = Some((hit.path.clone(), hit.end_line));
-        self.lines(hit, out);
+        if let Some(Some(line)) = last_line {
+            self.last = Some((path.to_owned(), line));
+        }
     }
 
     /// Appends the lines of a hit. A match may span several lines.
-    fn lines(&self, hit: &Hit, out: &mut String) {
+    fn lines(&self, hit: &Hit<'_>, shown_name: &str, out: &mut String) {
         let mut begin = 0;
-        let n_lines = hit.text.split('\n').count();
         for (number, text) in (hit.line..).zip(hit.text.split('\n')) {
-            self.prefix(hit, number, out);
-            if number == hit.line && hit.cut.0 != 0 {
+            self.prefix(hit, number, shown_name, out);
+            if begin == 0 && hit.cut.0 != 0 {
                 push(out, &format!("[+{}]…", hit.cut.0), DIM, self.layout.audience);
             }
             self.text(hit, begin, text, out);
             begin += text.len() + 1;
-            let is_last = number - hit.line + 1 == u64::try_from(n_lines).unwrap_or(u64::MAX);
-            if is_last && hit.cut.1 != 0 {
+            if hit.text.len() < begin && hit.cut.1 != 0 {
                 push(out, &format!("…[+{}]", hit.cut.1), DIM, self.layout.audience);
             }
             out.push('\n');
         }
     }
 
-    fn prefix(&self, hit: &Hit, number: u64, out: &mut String) {
+    fn prefix(&self, hit: &Hit<'_>, number: u64, shown_name: &str, out: &mut String) {
         let layout = self.layout;
         let audience = layout.audience;
-        let mark = if hit.is_match { ":" } else { "-" };
+        let mark = if hit.is_match() { ":" } else { "-" };
         if layout.with_name && !layout.heading {
-            name(&hit.path, layout, out);
+            out.push_str(shown_name);
             push(out, if layout.null { "" } else { mark }, DIM, audience);
         }
         if layout.with_line {
-            push(out, &number.to_string(), LINE, audience);
+            push_number(out, number, LINE, audience);
             push(out, mark, DIM, audience);
         }
-        if let Some(column) = hit.column.filter(|_| layout.with_column && hit.is_match) {
-            push(out, &column.to_string(), LINE, audience);
+        if let Some(column) = hit.column.filter(|_| layout.with_column) {
+            push_number(out, column, LINE, audience);
             push(out, mark, DIM, audience);
         }
     }
 
     /// Appends `text`, which begins at byte `begin` of the hit's text.
-    fn text(&self, hit: &Hit, begin: usize, text: &str, out: &mut String) {
+    fn text(&self, hit: &Hit<'_>, begin: usize, text: &str, out: &mut String) {
         let audience = self.layout.audience;
         // Drop the CR of a CR LF, which a terminal does not show.
         let shown = match audience.is_terminal {
@@ -115,7 +127,7 @@ impl Printer {
             return;
         }
         let mut at = 0;
-        for span in &hit.spans {
+        for span in hit.spans() {
             let within = |byte: usize| byte.saturating_sub(begin).clamp(at, shown.len());
             let (from, to) = (within(span.start), within(span.end));
             // Invalid spans must not split a character. They get no color.
@@ -135,6 +147,14 @@ fn name(path: &str, layout: Layout, out: &mut String) {
     if layout.null {
         out.push('\0');
     }
+}
+
+fn push_number(out: &mut String, number: u64, style: Style, audience: StdoutProperties) {
+    // Writing to a String cannot fail.
+    match audience.is_colored {
+        true => write!(out, "{style}{number}{style:#}").ok(),
+        false => write!(out, "{number}").ok(),
+    };
 }
 
 fn separator(out: &mut String, audience: StdoutProperties) {
@@ -163,7 +183,7 @@ pub(crate) fn name_line(path: &str, count: Option<u64>, layout: Layout) -> Strin
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::ops::Range;
+    use quackd_protocol::search::LineRow;
 
     const PIPE: StdoutProperties = StdoutProperties { is_terminal: false, is_colored: false };
     const LAYOUT: Layout = Layout {
@@ -176,47 +196,29 @@ mod tests {
         has_context: false,
     };
 
-    fn spans(ends: &[(usize, usize)]) -> Vec<Range<usize>> {
-        ends.iter().map(|(start, end)| Range { start: *start, end: *end }).collect()
+    fn row<'a>(
+        line: u64,
+        text: &'a str,
+        places: &[u64],
+        rest: Option<(u64, u64, u64)>,
+    ) -> LineRow<'a> {
+        LineRow(line, text.into(), places.to_vec(), rest)
     }
 
-    fn hits() -> Vec<Hit> {
-        let context = |path, line, text: &str| Hit {
-            is_match: false,
-            column: None,
-            spans: Vec::new(),
-            text: text.to_owned(),
-            ..Hit::of(path, line)
-        };
-        vec![
-            Hit {
-                text: "a needle\r".to_owned(),
-                spans: spans(&[(2, 8)]),
-                column: Some(3),
-                ..Hit::of("src/a", 2)
-            },
-            context("src/a", 3, "near"),
-            Hit {
-                text: "needle\x1b[2J".to_owned(),
-                spans: spans(&[(0, 6)]),
-                column: Some(1),
-                ..Hit::of("src/a", 7)
-            },
-            Hit {
-                text: "x one\ntwo y".to_owned(),
-                spans: spans(&[(2, 9)]),
-                end_line: 2,
-                column: Some(3),
-                cut: (4, 5),
-                ..Hit::of("b", 1)
-            },
+    fn files() -> [(&'static str, Vec<LineRow<'static>>); 3] {
+        [
+            ("src/a", vec![row(2, "a needle\r", &[3, 2, 8], None), row(3, "near", &[], None)]),
+            ("src/a", vec![row(7, "needle\x1b[2J", &[1, 0, 6], None)]),
+            ("b", vec![row(1, "x one\ntwo y", &[3, 2, 9], Some((2, 4, 5)))]),
         ]
     }
 
     fn printed(layout: Layout) -> String {
         let mut printer = Printer::new(layout);
         let mut out = String::new();
-        hits().iter().for_each(|hit| printer.print(hit, &mut out));
+        for (path, rows) in files() {
+            printer.print(path, rows.iter().map(Hit::of), &mut out);
+        }
         out
     }
 
@@ -267,11 +269,13 @@ mod tests {
     #[test]
     fn spans_that_make_no_sense_lose_colour_and_no_text() {
         let audience = StdoutProperties { is_terminal: false, is_colored: true };
-        let far = usize::MAX;
-        for odd in [&[(1, 2)][..], &[(3, 1)], &[(0, 99)], &[(far, far)], &[(4, 6), (0, 2)]] {
-            let hit = Hit { text: "äöüß".to_owned(), spans: spans(odd), ..Hit::of("a", 1) };
+        let far = u64::MAX;
+        for odd in
+            [&[1, 1, 2][..], &[1, 3, 1], &[1, 0, 99], &[1, far, far], &[1, 4, 6, 0, 2], &[1, 3]]
+        {
+            let row = row(1, "äöüß", odd, None);
             let mut out = String::new();
-            Printer::new(Layout { audience, ..LAYOUT }).print(&hit, &mut out);
+            Printer::new(Layout { audience, ..LAYOUT }).print("a", [Hit::of(&row)], &mut out);
             assert!(
                 anstream::adapter::strip_str(&out).to_string().ends_with(":äöüß\n"),
                 "{odd:?}: {out:?}"

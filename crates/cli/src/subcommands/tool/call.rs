@@ -4,6 +4,7 @@ use super::print::Printer;
 use crate::connect::REPLY_TIMEOUT;
 use crate::output::{CliOutput, StdoutState};
 use crate::subcommands::follow::session_view::Interrupts;
+use crate::tool_output::next_piece;
 use quackd_client::{Client, ClientError, Events};
 use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::output::{CancelData, CancelParams};
@@ -103,15 +104,10 @@ async fn print_until(
     printer: &mut Printer,
 ) -> anyhow::Result<StdoutState> {
     let Some(mut events) = events else { return Ok(StdoutState::There) };
-    loop {
-        let event = tokio::select! {
-            biased;
-            event = events.recv() => event,
-            () = answered.cancelled() => None,
-        };
-        let Some(event) = event else { return printer.finish().await };
-        if printer.event(&event).await? == StdoutState::Gone {
+    while let Some((stream, bytes)) = next_piece(&mut events, answered).await? {
+        if printer.piece(stream, bytes).await? == StdoutState::Gone {
             return Ok(StdoutState::Gone);
         }
     }
+    printer.finish().await
 }

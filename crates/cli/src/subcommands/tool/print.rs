@@ -2,11 +2,7 @@
 
 use crate::output::{CliOutput, StdoutState};
 use crate::sanitize::Sanitizer;
-use anyhow::Context;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use quackd_client::Event;
-use quackd_protocol::output::{OutputPiece, OutputStream, ToolOutput};
+use quackd_protocol::output::OutputStream;
 use quackd_tools::PlainText;
 
 /// Printer of one call's output.
@@ -39,15 +35,12 @@ impl Printer {
         self.is_inside_line
     }
 
-    /// Prints the output in an event. Ignores other events.
-    pub(super) async fn event(&mut self, event: &Event) -> anyhow::Result<StdoutState> {
-        if event.name != ToolOutput::NAME {
-            return Ok(StdoutState::There);
-        }
-        let data = event.data.as_deref().context("an output event without data")?;
-        let ToolOutput { piece: OutputPiece { stream, bytes }, .. } =
-            serde_json::from_str(data.get()).context("cannot read an output event")?;
-        let bytes = STANDARD.decode(bytes).context("an output event is not base64")?;
+    /// Prints output.
+    pub(super) async fn piece(
+        &mut self,
+        stream: OutputStream,
+        bytes: Vec<u8>,
+    ) -> anyhow::Result<StdoutState> {
         let is_stderr = stream == OutputStream::Stderr;
         if self.is_raw {
             return Ok(CliOutput::bytes(bytes, is_stderr).await?);
