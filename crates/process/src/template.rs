@@ -27,7 +27,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 /// Timeout of one fork. A template that does not answer is replaced.
-const ANSWER_LIMIT: Duration = Duration::from_millis(500);
+const ANSWER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Descriptors in a request: standard input and standard error of the new worker.
 const PASSED: usize = 2;

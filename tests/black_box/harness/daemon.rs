@@ -129,6 +129,12 @@ impl Daemon {
 
     pub(crate) fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.pid()), signal).expect("signal the daemon");
+        // Threads that are at work stop a moment later.
+        if signal == Signal::SIGSTOP {
+            wait_for("the daemon to stop", || {
+                Process::find(self.pid()).filter(|daemon| daemon.state == 'T').map(drop)
+            });
+        }
     }
 
     /// Creates the file that a command of [`Daemon::gated`] waits for.

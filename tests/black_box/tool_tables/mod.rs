@@ -22,7 +22,7 @@ mod safe_mode;
 mod search;
 mod write_file;
 
-use crate::harness::{Daemon, Wire};
+use crate::harness::{Daemon, Wire, wait_for};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::fs;
@@ -106,7 +106,13 @@ impl Bench {
         let path = base.join("ws");
         let data = self.wire.request("attach", json!({"path": path, "activate": false}));
         assert_eq!(data["workspace"]["path"].as_str(), path.to_str());
-        Place { session: data["session"]["id"].as_str().unwrap().to_owned(), base }
+        let session = data["session"]["id"].as_str().unwrap().to_owned();
+        // A call waits at most 2 s for a worker that is starting, which is not enough on a busy machine.
+        wait_for("the worker to start", || {
+            let state = self.wire.request("get_state", json!({"sessionId": session}));
+            (state["worker"]["state"] != "starting").then_some(())
+        });
+        Place { session, base }
     }
 
     /// Calls a tool like a voice client.
