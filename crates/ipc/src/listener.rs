@@ -13,7 +13,8 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
-pub use interprocess::local_socket::tokio::Stream as ClientStream;
+/// Connection of a client. The stream of interprocess would call the system twice for each line.
+pub use tokio::net::UnixStream as ClientStream;
 
 /// Error of binding the socket.
 #[derive(Debug, thiserror::Error)]
@@ -123,8 +124,8 @@ impl BoundSocket {
 
     /// Accepts the next client. After an error of the system (out of descriptors, connection aborted) the caller should
     /// wait and retry.
-    pub async fn accept(&self) -> io::Result<Stream> {
-        self.listener.accept().await
+    pub async fn accept(&self) -> io::Result<ClientStream> {
+        Ok(unwrapped(self.listener.accept().await?))
     }
 }
 
@@ -160,13 +161,15 @@ impl SocketFile {
 }
 
 /// Returns true if the peer process runs as our effective user.
-pub fn peer_is_owner(stream: &Stream) -> io::Result<bool> {
-    use interprocess::local_socket::traits::StreamCommon as _;
-    let creds = stream.peer_creds()?;
-    Ok(creds.euid() == Some(rustix::process::geteuid().as_raw()))
+pub fn peer_is_owner(stream: &ClientStream) -> io::Result<bool> {
+    Ok(stream.peer_cred()?.uid() == rustix::process::geteuid().as_raw())
 }
 
 /// Connects to the daemon at `path`.
-pub async fn connect(path: &Path) -> io::Result<Stream> {
-    Stream::connect(path.to_fs_name::<GenericFilePath>()?).await
+pub async fn connect(path: &Path) -> io::Result<ClientStream> {
+    Ok(unwrapped(Stream::connect(path.to_fs_name::<GenericFilePath>()?).await?))
+}
+
+fn unwrapped(Stream::UdSocket(stream): Stream) -> ClientStream {
+    stream.into()
 }

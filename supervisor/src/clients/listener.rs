@@ -78,7 +78,8 @@ pub(crate) async fn accept_clients(
         };
         let (services, registry) = (Rc::clone(&services), registry.clone());
         actix::spawn(async move {
-            let (reading, writing) = (&stream, &stream);
+            let mut stream = stream;
+            let (reading, writing) = stream.split();
             connection::serve(reading, writing, ConnectionOrigin::SOCKET, services, registry).await;
             drop(permit);
         });
