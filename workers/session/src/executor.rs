@@ -1,21 +1,20 @@
-//! The tool executor: the worker's root actor.
+//! The tool executor of the worker.
 //!
-//! Owns the running calls with their cancel handles, and the sender for frames to the supervisor. Receives
-//! [`FrameReceived`] (a frame) and [`ChannelClosed`] (the supervisor has exited). Never blocks: each call runs in its
-//! own task, and its blocking work runs on the thread pool. Mailbox: the link sends one message at a time and waits
-//! for it. The actor stops with the process.
+//! Owns the running calls with their cancel handles, and the sender for frames to the supervisor. Called by the link,
+//! frame by frame, until the supervisor has exited or asks the worker to exit. Never blocks: each call runs in its own
+//! task, and its blocking work runs on the thread pool.
 //!
 //! Invariant: every tool call gets exactly one `tool_finished`, unless the process dies.
 
 use crate::deny;
 use crate::jobs::JobReporter;
-use crate::link::{self, ChannelClosed, FrameReceived, FrameSender};
+use crate::link::{self, FrameSender};
 use crate::stage0::Stage0Output;
 use crate::streaming::{self, Streaming};
 use crate::updates::{self, CallWatch, Credits};
 use crate::web::Searches;
 use crate::wrapper::ReadOnlyWrapper;
-use actix::prelude::*;
+use actix::System;
 use quackd_ipc::link::adopt;
 use quackd_process::sweep_strays_blocking;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
@@ -25,8 +24,9 @@ use quackd_protocol::worker::{
 use quackd_protocol::{CallId, VERSION};
 use quackd_sandbox::confine::NoNetwork;
 use quackd_tools::{Attempts, Call, Confinement, Output, Toolbox, Watch};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -99,12 +99,11 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         jobs: JobReporter::start(toolbox.jobs(), outbox.clone()),
         toolbox,
         outbox: outbox.clone(),
-        in_flight: HashMap::new(),
+        in_flight: Rc::default(),
         credits: Credits::default(),
         searches,
         _read_only: confined.read_only,
-    }
-    .start();
+    };
     let hello = Hello {
         proto: FRAME_PROTOCOL,
         version: VERSION.to_owned(),
@@ -112,7 +111,11 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         sandbox: confined.report,
     };
     outbox.send(&FromWorker::Hello(hello)).await;
-    actix::spawn(link::read_into(reading, executor));
+    actix::spawn(async move {
+        link::read(reading, |frame| executor.handle(frame)).await;
+        // The futures of running calls and background jobs are dropped with the runtime, and each kills its command.
+        System::current().stop();
+    });
     Ok(())
 }
 
@@ -145,11 +148,11 @@ struct InFlight {
     stream: Option<Streaming>,
 }
 
-/// Root actor of the worker.
-pub(crate) struct ToolExecutor {
+/// Runs the calls of the session.
+struct ToolExecutor {
     toolbox: Rc<Toolbox>,
     outbox: FrameSender,
-    in_flight: HashMap<CallId, InFlight>,
+    in_flight: Rc<RefCell<HashMap<CallId, InFlight>>>,
     credits: Credits,
     searches: Searches,
     jobs: JobReporter,
@@ -157,49 +160,38 @@ pub(crate) struct ToolExecutor {
     _read_only: Option<ReadOnlyWrapper>,
 }
 
-impl Actor for ToolExecutor {
-    type Context = Context<Self>;
-
-    /// The futures of running calls are dropped with the actor, those of background jobs with the runtime, and
-    /// each kills its command.
-    fn stopped(&mut self, _: &mut Self::Context) {
-        System::current().stop();
-    }
-}
-
-impl Handler<FrameReceived> for ToolExecutor {
-    type Result = ();
-
-    fn handle(&mut self, FrameReceived(frame): FrameReceived, ctx: &mut Self::Context) {
+impl ToolExecutor {
+    /// Handles a frame. Breaks if it is the last one.
+    fn handle(&self, frame: ToWorker) -> ControlFlow<()> {
         match frame {
-            ToWorker::ToolCall(call) => self.admit(call, ctx),
+            ToWorker::ToolCall(call) => self.admit(call),
             ToWorker::Cancel { call_id } => {
-                if let Some(call) = self.in_flight.get(&call_id) {
+                if let Some(call) = self.in_flight.borrow().get(&call_id) {
                     call.cancel.cancel();
                 }
             }
             ToWorker::Ping { seq } => self.outbox.offer(&FromWorker::Pong { seq }),
             ToWorker::Credit { n } => self.credits.add(n),
             ToWorker::OutputTaken { call_id } => {
-                let stream = self.in_flight.get(&call_id).and_then(|call| call.stream.as_ref());
+                let in_flight = self.in_flight.borrow();
+                let stream = in_flight.get(&call_id).and_then(|call| call.stream.as_ref());
                 stream.into_iter().for_each(Streaming::taken);
             }
             ToWorker::WebDone { call_id, outcome } => self.searches.done(&call_id, outcome),
-            ToWorker::Shutdown {} => ctx.stop(),
+            ToWorker::Shutdown {} => return ControlFlow::Break(()),
             ToWorker::Start(_) | ToWorker::Template {} => {
                 let text = "a second start frame was ignored".to_owned();
                 self.outbox.offer(&FromWorker::Warning { text });
             }
         }
+        ControlFlow::Continue(())
     }
-}
 
-impl ToolExecutor {
-    fn admit(&mut self, call: ToolCall, ctx: &mut Context<Self>) {
-        let outbox = self.outbox.clone();
-        if MAX_CALLS_PER_SESSION <= self.in_flight.len()
-            || self.in_flight.contains_key(&call.call_id)
-        {
+    fn admit(&self, call: ToolCall) {
+        let (outbox, jobs) = (self.outbox.clone(), self.jobs.clone());
+        let in_flight = Rc::clone(&self.in_flight);
+        let mut calls = self.in_flight.borrow_mut();
+        if MAX_CALLS_PER_SESSION <= calls.len() || calls.contains_key(&call.call_id) {
             let refusal = Output::error(format_args!(
                 "Session is busy: {MAX_CALLS_PER_SESSION} calls are running, and it may have no more; \
                  try again when one has ended"
@@ -210,12 +202,12 @@ impl ToolExecutor {
         let cancel = CancellationToken::new();
         let stream = call.stream.then(|| Streaming::new(call.stream_rows));
         let running = InFlight { cancel: cancel.clone(), stream: stream.clone() };
-        self.in_flight.insert(call.call_id.clone(), running);
+        calls.insert(call.call_id.clone(), running);
         let toolbox = Rc::clone(&self.toolbox);
         let id = call.call_id.clone();
         let watch: Rc<dyn Watch> =
             Rc::new(CallWatch::new(id.clone(), outbox.clone(), self.credits.clone()));
-        let run = async move {
+        actix::spawn(async move {
             let running = quackd_tools::execute(
                 toolbox,
                 Call {
@@ -231,17 +223,10 @@ impl ToolExecutor {
                 },
             );
             let output = streaming::forward_while(running, stream.as_ref(), &id, &outbox).await;
-            (id, output, stream)
-        };
-        // The actor owns the future: when the actor stops, the call is dropped and its command killed.
-        ctx.spawn(run.into_actor(self).map(|(id, output, stream), executor, _| {
-            executor.in_flight.remove(&id);
-            let (outbox, jobs) = (executor.outbox.clone(), executor.jobs.clone());
-            actix::spawn(async move {
-                jobs.report().await;
-                outbox.send(&finished(id, output, stream)).await;
-            });
-        }));
+            in_flight.borrow_mut().remove(&id);
+            jobs.report().await;
+            outbox.send(&finished(id, output, stream)).await;
+        });
     }
 }
 
@@ -270,12 +255,4 @@ fn finished(call_id: CallId, output: Output, stream: Option<Streaming>) -> FromW
         report,
         data,
     })
-}
-
-impl Handler<ChannelClosed> for ToolExecutor {
-    type Result = ();
-
-    fn handle(&mut self, _: ChannelClosed, ctx: &mut Self::Context) {
-        ctx.stop();
-    }
 }

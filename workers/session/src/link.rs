@@ -1,15 +1,14 @@
-//! The worker's end of the control channel: one task reads frames into the executor's mailbox, and one writes the
+//! The worker's end of the control channel: one task reads frames and hands them to the executor, and one writes the
 //! frames that the executor queued.
 //!
-//! When the supervisor exits, the read ends and the executor stops, which ends the process.
+//! When the supervisor exits, the read ends, which ends the process.
 
-use actix::dev::ToEnvelope;
-use actix::{Actor, Addr, Handler, Message};
 use bytes::Bytes;
 use futures_util::StreamExt;
 use quackd_ipc::frames::{self, Decoded};
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{FromWorker, TO_WORKER_TAGS, ToWorker};
+use std::ops::ControlFlow;
 use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
@@ -60,22 +59,6 @@ impl FrameSender {
     }
 }
 
-/// The control channel was closed: the supervisor has exited or stops the worker.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct ChannelClosed;
-
-/// A frame from the supervisor.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct FrameReceived(pub(crate) ToWorker);
-
-impl From<ToWorker> for FrameReceived {
-    fn from(frame: ToWorker) -> Self {
-        Self(frame)
-    }
-}
-
 /// Starts the writing task.
 pub(crate) fn start_writer(half: WriteHalf<UnixStream>) -> FrameSender {
     let (sender, queue) = mpsc::channel::<Bytes>(OUTBOX_FRAMES);
@@ -83,18 +66,18 @@ pub(crate) fn start_writer(half: WriteHalf<UnixStream>) -> FrameSender {
     FrameSender(sender)
 }
 
-/// Reads frames into `executor` until the channel ends, then closes it.
-pub(crate) async fn read_into<A>(half: ReadHalf<UnixStream>, executor: Addr<A>)
-where
-    A: Actor + Handler<FrameReceived> + Handler<ChannelClosed>,
-    A::Context: ToEnvelope<A, FrameReceived> + ToEnvelope<A, ChannelClosed>,
-{
+/// Passes each frame to `handle` until that breaks or the channel ends.
+pub(crate) async fn read(
+    half: ReadHalf<UnixStream>,
+    mut handle: impl FnMut(ToWorker) -> ControlFlow<()>,
+) {
     let mut reader = frames::reader(half);
     while let Some(Ok(body)) = reader.next().await {
         match frames::decode::<ToWorker>(&body, TO_WORKER_TAGS) {
-            // Waiting for the handler provides back-pressure: the supervisor's frames stay in the socket.
             Ok(Decoded::Known(frame)) => {
-                executor.send(FrameReceived::from(frame)).await.ok();
+                if handle(frame).is_break() {
+                    break;
+                }
             }
             Ok(Decoded::Unknown(tag)) => crate::complain(&format!("skipped a `{tag}` frame")),
             Err(error) => {
@@ -103,5 +86,4 @@ where
             }
         }
     }
-    executor.send(ChannelClosed).await.ok();
 }
