@@ -7,6 +7,7 @@ use crate::call_limits::{CallLimits, StopCause};
 use crate::command_line::{CommandLine, launch_failed};
 use crate::denials::{DenialDetector, Found};
 use crate::live::LiveText;
+use crate::upstreams::Upstreams;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
 use quackd_process::{Command, LaunchError, Live, SpillTarget};
 use quackd_protocol::limits;
@@ -26,14 +27,22 @@ const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 pub(crate) async fn bash(
     toolbox: &Toolbox,
     call: &Call,
-    root: Arc<Root>,
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
+    let upstreams = stored_upstreams(toolbox, call);
+    let look = move |root| {
+        (root, upstreams.map(|upstreams| upstreams.variables_blocking()).unwrap_or_default())
+    };
+    let (root, upstreams): (Arc<Root>, _) = match toolbox.in_root("bash", bounds, look).await {
+        Ok(found) => found,
+        Err(answer) => return answer,
+    };
     if let Some(refused) = toolbox.confinement.refuse_unconfined("bash") {
         return refused;
     }
-    let command_line = match command_line(toolbox, call, &root, arguments, bounds).await {
+    let command_line = match command_line(toolbox, call, &root, upstreams, arguments, bounds).await
+    {
         Ok(command_line) => command_line,
         Err(answer) => return answer,
     };
@@ -77,6 +86,7 @@ async fn command_line(
     toolbox: &Toolbox,
     call: &Call,
     root: &Root,
+    upstreams: Vec<(String, String)>,
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Result<CommandLine, Output> {
@@ -91,7 +101,7 @@ async fn command_line(
     if !(toolbox.safe_mode || call.safe_mode) {
         let (program, args) = shell(&line);
         let (program, args) = toolbox.confined(program, args);
-        env.extend(upstreams(toolbox, bounds).await?);
+        env.extend(upstreams);
         return Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread });
     }
     let (program, args) = safe_mode::parse(&line)
@@ -117,18 +127,13 @@ async fn command_line(
     Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread })
 }
 
-/// Returns the variables by which git reads the session's stored upstreams. Git settings in the caller's
-/// environment take precedence.
-async fn upstreams(
-    toolbox: &Toolbox,
-    bounds: &CallLimits,
-) -> Result<Vec<(String, String)>, Output> {
-    if !toolbox.confinement.is_enforced() || toolbox.variable("GIT_CONFIG_COUNT").is_some() {
-        return Ok(Vec::new());
-    }
-    let upstreams = toolbox.upstreams.clone();
-    let read = bounds.run_blocking(move || upstreams.variables_blocking()).await;
-    read.map_err(|cutoff| Output::cut_off("bash", bounds, cutoff))
+/// Returns the session's stored upstreams if git shall read them. Git settings in the caller's environment take
+/// precedence.
+fn stored_upstreams(toolbox: &Toolbox, call: &Call) -> Option<Upstreams> {
+    let is_safe = toolbox.safe_mode || call.safe_mode;
+    let has_settings = toolbox.variable("GIT_CONFIG_COUNT").is_some();
+    let are_read = toolbox.confinement.is_enforced() && !is_safe && !has_settings;
+    are_read.then(|| toolbox.upstreams.clone())
 }
 
 /// Runs a command to its end and sends its output while it runs.

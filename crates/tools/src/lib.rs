@@ -55,7 +55,6 @@ pub use web::Web;
 
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
-use crate::toolbox::Workspace;
 use quackd_process::Flow;
 use quackd_protocol::tools;
 use std::rc::Rc;
@@ -112,17 +111,16 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         "jobs" => return jobs::jobs(toolbox),
         "job_output" => return jobs::job_output(toolbox, &arguments, &bounds).await,
         "job_kill" => return jobs::job_kill(toolbox, &arguments, &bounds).await,
+        // These look at the workspace themselves, in the same step as their first work in it.
+        "read_file" => return read_file::read_file(toolbox, &arguments, &bounds).await,
+        "bash" => return bash::bash(toolbox, call, &arguments, &bounds).await,
         _ => (),
     }
-    let root = match toolbox.root(&bounds).await {
-        Ok(Workspace::There(root)) => root,
-        Ok(Workspace::Gone) => return toolbox.not_accessible(),
-        Ok(Workspace::Bare(name)) => return Toolbox::bare_name(&name),
-        Err(cutoff) => return Output::cut_off(&call.tool, &bounds, cutoff),
+    let root = match toolbox.in_root(&call.tool, &bounds, |root| root).await {
+        Ok(root) => root,
+        Err(answer) => return answer,
     };
     match call.tool.as_str() {
-        "read_file" => read_file::read_file(toolbox, root, &arguments, &bounds).await,
-        "bash" => bash::bash(toolbox, call, root, &arguments, &bounds).await,
         "search" => search_common::search::search(call, root, &arguments, &bounds).await,
         "find" => search_common::find::find(call, root, &arguments, &bounds).await,
         "replace" => replace::replace(toolbox, call, root, &arguments, &bounds).await,

@@ -23,36 +23,33 @@ pub(crate) const PATH: &[&str] = &["path", "file", "filepath", "file_path", "fil
 
 pub(crate) async fn read_file(
     toolbox: &Toolbox,
-    root: Arc<Root>,
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let Some(path) = arguments.text(PATH) else {
-        return Output::error("Missing required parameter 'path'");
-    };
-    let range = match LineRange::parse(arguments) {
-        Ok(range) => range,
-        Err(error) => return Output::error(error),
-    };
-    let (path, run_dir) = (path.to_owned(), toolbox.run_dir.clone());
+    let path = arguments.text(PATH).map(str::to_owned);
+    let (range, run_dir) = (LineRange::parse(arguments), toolbox.run_dir.clone());
     let (seen, until) = (Arc::clone(&toolbox.seen), bounds.deadline);
-    let read = bounds.run_blocking(move || match range {
-        Some(range) => read_lines_blocking(&root, &run_dir, &seen, &path, range, until),
-        None => read_blocking(&root, &run_dir, &seen, &path),
+    let read = toolbox.in_root("read_file", bounds, move |root| {
+        let path = path.ok_or(ReadError::NoPath)?;
+        match range.map_err(ReadError::Range)? {
+            Some(range) => read_lines_blocking(&root, &run_dir, &seen, &path, range, until),
+            None => read_blocking(&root, &run_dir, &seen, &path),
+        }
     });
-    let read = read.await;
-    match read {
+    match read.await {
         Ok(Ok(text)) => Output::success(text),
         Ok(Err(error)) => {
             toolbox.confinement.failure(&error, error.denial()).with_hint(error.hint())
         }
-        Err(cutoff) => Output::cut_off("read_file", bounds, cutoff),
+        Err(answer) => answer,
     }
 }
 
 /// Error answer of the tool.
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
+    #[error("Missing required parameter 'path'")]
+    NoPath,
     #[error("Path escapes workspace root")]
     Escapes,
     #[error("File not found at '{0}'")]
@@ -95,7 +92,8 @@ fn read_blocking(
     if MAX_FILE_BYTES < len {
         return Err(ReadError::TooLarge(len));
     }
-    let mut content = Vec::new();
+    // With room to see the end of the file in the second read.
+    let mut content = Vec::with_capacity(usize::try_from(len).unwrap_or(0) + 1);
     // One byte more than allowed, to detect a file that has grown since it was opened.
     let read = file.by_ref().take(MAX_FILE_BYTES + 1).read_to_end(&mut content);
     read.map_err(|error| failed(&error, path))?;

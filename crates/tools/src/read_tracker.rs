@@ -68,7 +68,10 @@ impl ReadTracker {
     pub(crate) fn remember_blocking(&self, name: PathBuf, version: FileVersion) {
         let mut memory = self.0.blocking_lock();
         memory.read_journal();
-        memory.note(&name, version);
+        // A file that is read again costs no write.
+        if memory.files.get(&name).is_none_or(|seen| seen.version != version) {
+            memory.note(&name, version);
+        }
         memory.remember(name, version, MAX_FILES);
     }
 
@@ -228,7 +231,8 @@ mod tests {
         let path = dir.path().join("seen.jsonl");
         let seen = ReadTracker::kept_at(path.clone());
         for n in 0..=MAX_LINES {
-            seen.remember_blocking(format!("file {}", n % 10).into(), old);
+            let version = if n / 10 % 2 == 0 { old } else { new };
+            seen.remember_blocking(format!("file {}", n % 10).into(), version);
         }
         seen.remember_blocking("last".into(), new);
         let text = std::fs::read_to_string(&path).unwrap();

@@ -3,7 +3,7 @@
 //! Owns the handle of the workspace, and the versions of files that were read or written. The workspace is
 //! opened at first use, and again when its directory was replaced. Created once per worker.
 
-use crate::call_limits::{CallLimits, StopCause};
+use crate::call_limits::CallLimits;
 use crate::read_tracker::ReadTracker;
 use crate::replace::journal::{Journal, Plans};
 use crate::upstreams::Upstreams;
@@ -153,7 +153,7 @@ impl Toolbox {
 
     /// Creates the answer of a call that was not run because a protected name was replaced. The next worker
     /// protects it again.
-    pub(crate) fn bare_name(name: &Path) -> Output {
+    fn bare_name(name: &Path) -> Output {
         let answer = Output::error(format_args!(
             "'{}' was replaced outside of the session and has to be protected anew. The call was not run, \
              try again when no background job runs",
@@ -235,12 +235,21 @@ impl Toolbox {
         self.confinement.refuse_unconfined(tool)
     }
 
-    /// Returns the current workspace. A missing directory may be created again later.
-    pub(crate) async fn root(&self, bounds: &CallLimits) -> Result<Workspace, StopCause> {
+    /// Runs `work` in the current workspace, on the blocking thread that has checked the workspace. A missing directory
+    /// may be created again later.
+    ///
+    /// # Errors
+    /// The answer of a call that was not run.
+    pub(crate) async fn in_root<T: Send + 'static>(
+        &self,
+        tool: &str,
+        bounds: &CallLimits,
+        work: impl FnOnce(Arc<Root>) -> T + Send + 'static,
+    ) -> Result<T, Output> {
         let cached = self.root.borrow().clone();
         let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
         let pins = Arc::clone(&self.pins);
-        let (current, bare) = bounds
+        let (current, done) = bounds
             .run_blocking(move || {
                 let current = match cached {
                     Some(root) if !root.is_stale() => Some(root),
@@ -249,18 +258,23 @@ impl Toolbox {
                         root.inspect(|root| watched.begin_blocking(root))
                     }
                 };
-                (current, first_bare_blocking(&pins))
+                let done = match (current.clone(), first_bare_blocking(&pins)) {
+                    (None, _) => Err(None),
+                    (Some(_), Some(bare)) => Err(Some(bare)),
+                    (Some(root), None) => Ok(work(root)),
+                };
+                (current, done)
             })
-            .await?;
-        self.root.borrow_mut().clone_from(&current);
-        Ok(match (current, bare) {
-            (None, _) => Workspace::Gone,
-            (Some(_), Some(bare)) => Workspace::Bare(bare),
-            (Some(root), None) => Workspace::There(root),
+            .await
+            .map_err(|cutoff| Output::cut_off(tool, bounds, cutoff))?;
+        self.root.replace(current);
+        done.map_err(|bare| match bare {
+            Some(bare) => Self::bare_name(&bare),
+            None => self.not_accessible(),
         })
     }
 
-    pub(crate) fn not_accessible(&self) -> Output {
+    fn not_accessible(&self) -> Output {
         let answer =
             Output::error(format_args!("Workspace not accessible: '{}'", self.workspace.display()));
         Self::to_next_worker(answer)
@@ -276,17 +290,6 @@ impl Toolbox {
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.env.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
-}
-
-/// State of the workspace.
-#[derive(Debug)]
-pub(crate) enum Workspace {
-    /// The open directory.
-    There(Arc<Root>),
-    /// The directory does not exist.
-    Gone,
-    /// The directory exists, but this name in it is no longer protected.
-    Bare(PathBuf),
 }
 
 /// Returns a command with other words before it.
