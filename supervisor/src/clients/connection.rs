@@ -25,8 +25,10 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::ToldLine;
 use quackd_protocol::limits::{MAX_CLIENT_REQUESTS, MAX_LINE_BYTES, PARTIAL_LINE_TIMEOUT};
 use serde::Serialize;
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 
@@ -169,6 +171,19 @@ impl Drop for ClientCountGuard<'_> {
     }
 }
 
+/// Lets every task that is ready run once. `tokio::task::yield_now` would also ask the system for new input.
+async fn let_ready_tasks_run() {
+    let mut has_run = false;
+    let run = |cx: &mut Context<'_>| {
+        if std::mem::replace(&mut has_run, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    };
+    poll_fn(run).await;
+}
+
 /// Reads requests. Removes the client from the registry when it stops sending.
 async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outbox: ClientOutbox) {
     let caller = &connected.caller;
@@ -206,7 +221,7 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
                 });
                 // Let the request start before the next line is read. An `abort` that follows a call then finds the
                 // call, unless the call first had to look up its session's directory.
-                tokio::task::yield_now().await;
+                let_ready_tasks_run().await;
                 Ok(())
             }
             Ok(Some(request)) => outbox.send(methods::answer(request, caller).await).await,

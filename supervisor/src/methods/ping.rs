@@ -4,9 +4,16 @@ use super::{Caller, NoParams};
 use crate::errors::MethodError;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{CLIENT_PROTOCOL, PingData};
+use std::sync::LazyLock;
 
-/// Build profile of this executable.
-const BUILD: &str = if cfg!(debug_assertions) { "debug" } else { "release" };
+/// Build profile of this executable, and what it was built for.
+static BUILD: LazyLock<String> = LazyLock::new(|| {
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    format!("{profile} {}-{}", std::env::consts::ARCH, std::env::consts::OS)
+});
+
+/// Clients ping often, and the standard library asks the system each time.
+static PID: LazyLock<u32> = LazyLock::new(std::process::id);
 
 pub(super) async fn ping(_: NoParams, caller: &Caller) -> Result<PingData, MethodError> {
     let services = &caller.services;
@@ -14,9 +21,9 @@ pub(super) async fn ping(_: NoParams, caller: &Caller) -> Result<PingData, Metho
         version: VERSION.to_owned(),
         uptime: u64::try_from(services.daemon.started.elapsed().as_millis()).unwrap_or(u64::MAX),
         clients: services.sessions.metrics.clients.get(),
-        pid: std::process::id(),
+        pid: *PID,
         started_at: services.daemon.started_at.clone(),
         protocol: CLIENT_PROTOCOL,
-        build: format!("{BUILD} {}-{}", std::env::consts::ARCH, std::env::consts::OS),
+        build: BUILD.clone(),
     })
 }

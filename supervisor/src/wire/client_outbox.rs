@@ -118,16 +118,30 @@ impl ClientOutbox {
         all: usize,
     ) -> Result<(), ClientGone> {
         let n = u32::try_from(line.len().min(all)).unwrap_or(u32::MAX);
-        let waited_for = async {
-            let room = Arc::clone(room).acquire_many_owned(n).await.ok()?;
-            Some((room, Arc::clone(&self.message_permits).acquire_owned().await.ok()))
-        };
-        let (room, permit) = tokio::select! {
-            held = waited_for => held.ok_or(ClientGone)?,
-            () = self.messages.closed() => return Err(ClientGone),
-        };
-        let held = (room, permit, ByteReservation::new(&self.metrics, &line));
+        let mut held = self.try_hold(room, n);
+        if held.is_none() {
+            let waited_for = async {
+                let room = Arc::clone(room).acquire_many_owned(n).await.ok()?;
+                Some((room, Arc::clone(&self.message_permits).acquire_owned().await.ok()?))
+            };
+            held = tokio::select! {
+                held = waited_for => held,
+                () = self.messages.closed() => None,
+            };
+        }
+        let (room, permit) = held.ok_or(ClientGone)?;
+        let held = (room, Some(permit), ByteReservation::new(&self.metrics, &line));
         self.messages.try_send(QueuedMessage { line, _held: held }).map_err(|_closed| ClientGone)
+    }
+
+    /// Takes space for a message, if there is enough now.
+    fn try_hold(
+        &self,
+        room: &Arc<Semaphore>,
+        n: u32,
+    ) -> Option<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
+        let room = Arc::clone(room).try_acquire_many_owned(n).ok()?;
+        Some((room, Arc::clone(&self.message_permits).try_acquire_owned().ok()?))
     }
 
     /// Queues a direct event without waiting. If the budget is exhausted, disconnects the client and returns
@@ -176,16 +190,19 @@ async fn write_all<W: AsyncWrite + Unpin>(
 ) -> WriterExit {
     let mut gathered = Vec::new();
     while let Some(first) = waiting.recv().await {
-        let written = if GATHER_BYTES <= first.line.len() {
+        let may_gather = first.line.len() < GATHER_BYTES;
+        let mut next = may_gather.then(|| waiting.try_recv().ok()).flatten();
+        let written = if next.is_none() {
             write(&mut writer, &first.line).await
         } else {
             let mut held = vec![first._held];
             gathered.clear();
             gathered.extend_from_slice(&first.line);
-            while gathered.len() < GATHER_BYTES {
-                let Ok(next) = waiting.try_recv() else { break };
-                gathered.extend_from_slice(&next.line);
-                held.push(next._held);
+            while let Some(QueuedMessage { line, _held }) = next {
+                gathered.extend_from_slice(&line);
+                held.push(_held);
+                let has_room = gathered.len() < GATHER_BYTES;
+                next = has_room.then(|| waiting.try_recv().ok()).flatten();
             }
             write(&mut writer, &gathered).await
         };

@@ -159,9 +159,13 @@ pub(crate) fn direct_event<D: Serialize>(told: &ToldLine<'_, D>) -> Bytes {
     line(told)
 }
 
+/// Most lines fit without a second allocation.
+const USUAL_LINE: usize = 512;
+
 fn line<T: Serialize>(object: &T) -> Bytes {
-    match serde_json::to_vec(object) {
-        Ok(mut bytes) => {
+    let mut bytes = Vec::with_capacity(USUAL_LINE);
+    match serde_json::to_writer(&mut bytes, object) {
+        Ok(()) => {
             escape_line_separators(&mut bytes);
             bytes.push(b'\n');
             bytes.into()
