@@ -46,15 +46,19 @@ pub(crate) trait HeartbeatDriver<K: ChildKind>: ChildActor<K> {
         self.arm_heartbeat(k, due, ctx);
     }
 
-    /// Schedules the next step at `due`, or at the idle deadline if that is earlier.
+    /// Schedules the next step at `due`, or at the idle deadline if that is earlier. Keeps an earlier timer, so that a
+    /// short call does not replace it: polling too early is harmless.
     fn arm_heartbeat(&mut self, k: K, due: Instant, ctx: &mut Context<Self>) {
         let due = self.idle_deadline(k).map_or(due, |until| until.min(due));
+        if self.child(k).heartbeat_timer.is_some_and(|(at, _)| at <= due) {
+            return;
+        }
         let wait = due.saturating_duration_since(Instant::now());
         let timer = ctx.run_later(wait, move |handle, ctx| {
             handle.child_mut(k).heartbeat_timer = None;
             handle.poll_heartbeat(k, ctx);
         });
-        if let Some(old) = self.child_mut(k).heartbeat_timer.replace(timer) {
+        if let Some((_, old)) = self.child_mut(k).heartbeat_timer.replace((due, timer)) {
             ctx.cancel_future(old);
         }
     }

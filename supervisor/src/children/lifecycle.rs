@@ -233,7 +233,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
             (None, Some(why)) => StopReason::Evicted(why),
             (None, None) => StopReason::Ended,
         };
-        if let Some(timer) = child.heartbeat_timer.take() {
+        if let Some((_, timer)) = child.heartbeat_timer.take() {
             ctx.cancel_future(timer);
         }
         self.end_cgroup(k);

@@ -210,7 +210,8 @@ pub(crate) struct Child {
     heartbeat: Heartbeat,
     /// Sequence number of the pending ping.
     pinged: Option<u64>,
-    heartbeat_timer: Option<SpawnHandle>,
+    /// When the timer of the heartbeat expires.
+    heartbeat_timer: Option<(Instant, SpawnHandle)>,
     life_timer: Option<SpawnHandle>,
     /// Number of warnings that the process has sent.
     warnings: u32,

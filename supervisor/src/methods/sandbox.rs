@@ -4,7 +4,7 @@
 use super::Caller;
 use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
 use super::find::label;
-use crate::errors::{CallError, MethodError};
+use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::{
     ChangeSession, FindSession, FoundPolicy, PolicyChange, Purpose, SessionChange, TakeSnapshot,
@@ -13,7 +13,7 @@ use crate::session::FoundSession;
 use crate::session::actor::TellSession;
 use crate::session::describe::jobs;
 use crate::session::services::NoLook;
-use crate::session::worker::{CallDone, CallTool};
+use crate::session::worker::{self, CallDone, CallTool};
 use crate::workspaces;
 use quackd_policy::{MAX_ROOTS, path_problem};
 use quackd_protocol::SessionId;
@@ -201,8 +201,7 @@ async fn ask_worker(
         stream_rows: false,
         cancel: None,
     };
-    let done = session.handle.send(call).await.unwrap_or(Err(CallError::ShuttingDown));
-    let (text, report) = match done {
+    let (text, report) = match worker::call(&session.handle, call).await {
         Ok(CallDone { text, data, .. }) => (text, data),
         // In the format of a tool's text, so that clients show both in the same way.
         Err(error) => {

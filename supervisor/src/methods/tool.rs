@@ -9,8 +9,8 @@ use super::streaming::NamedCall;
 use crate::errors::{CallError, MethodError};
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
-use crate::session::pending_calls::tool_info;
-use crate::session::worker::{CallDone, CallTool};
+use crate::session::pending_calls::{CallResult, tool_info};
+use crate::session::worker::{self, CallDone, CallTool};
 use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
 use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams, VoiceToolData};
@@ -196,16 +196,15 @@ async fn run(
     let mut done = match (refusal, gives_up) {
         (Some(refusal), _) => Err(refusal),
         (None, None) => {
-            let calling = session.handle.send(call);
-            let answered = match (&named, printed) {
+            let calling = worker::call(&session.handle, call);
+            match (&named, printed) {
                 (Some(named), Some(printed)) => {
                     named.stream_while(calling, printed, &session).await
                 }
                 _ => calling.await,
-            };
-            answered.unwrap_or(Err(CallError::ShuttingDown))
+            }
         }
-        (None, Some(_)) => in_time(session.handle.send(call)).await,
+        (None, Some(_)) => in_time(worker::call(&session.handle, call)).await,
     };
     let closing = match (&mut done, &named) {
         (Ok(CallDone { streamed: Some((output, closing)), .. }), Some(named)) => {
@@ -231,13 +230,9 @@ async fn run(
 
 /// Replies shortly before a caller with a known timeout gives up. The worker still ends the call, and followers receive
 /// its end.
-async fn in_time(
-    answered: impl Future<Output = Result<Result<CallDone, CallError>, actix::MailboxError>>,
-) -> Result<CallDone, CallError> {
-    match tokio::time::timeout(LOCAL_APP_ANSWER, answered).await {
-        Ok(answer) => answer.unwrap_or(Err(CallError::ShuttingDown)),
-        Err(_elapsed) => Err(CallError::NotEnded { after_s: LOCAL_APP_DEADLINE.as_secs() }),
-    }
+async fn in_time(calling: impl Future<Output = CallResult>) -> CallResult {
+    let not_ended = CallError::NotEnded { after_s: LOCAL_APP_DEADLINE.as_secs() };
+    tokio::time::timeout(LOCAL_APP_ANSWER, calling).await.unwrap_or(Err(not_ended))
 }
 
 /// Returns the client's id of a call, if events may repeat it.

@@ -91,7 +91,7 @@ impl Stage {
 pub(crate) struct CallSnapshot {
     /// The supervisor's number of the call.
     pub(crate) number: u64,
-    pub(crate) tool: String,
+    pub(crate) tool: Rc<str>,
     /// Whether a worker has it.
     pub(crate) is_sent: bool,
     pub(crate) since: Instant,

@@ -36,7 +36,7 @@ impl From<FoundSession> for VoiceSession {
 }
 
 impl Handler<FindSession> for Registry {
-    type Result = ResponseActFuture<Self, Result<Option<FoundSession>, MethodError>>;
+    type Result = ActorResponse<Self, Result<Option<FoundSession>, MethodError>>;
 
     /// `Ok(None)`: no reference and no active session. Reads the file for an unknown reference, because another program
     /// may have just created the session.
@@ -47,8 +47,8 @@ impl Handler<FindSession> for Registry {
             _ => None,
         };
         match looking {
-            None => Box::pin(actix::fut::ready(found)),
-            Some(looking) => Box::pin(
+            None => ActorResponse::reply(found),
+            Some(looking) => ActorResponse::r#async(
                 looking.into_actor(self).map(move |(), registry, ctx| registry.find(&msg, ctx)),
             ),
         }

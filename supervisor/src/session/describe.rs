@@ -66,7 +66,7 @@ fn pi_info(pi: &PiSnapshot, pinned: bool, now: Instant) -> PiInfo {
 fn call_info(call: &CallSnapshot, now: Instant) -> CallInfo {
     CallInfo {
         call_id: call_id(call.number).0,
-        tool: call.tool.clone(),
+        tool: call.tool.to_string(),
         elapsed_ms: ms(now.saturating_duration_since(call.since)),
         deadline_ms: ms(call.deadline),
     }

@@ -16,6 +16,7 @@ use quackd_protocol::worker::ToolCall;
 use quackd_protocol::{CallId, SessionId};
 use serde_json::value::to_raw_value;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
@@ -38,6 +39,8 @@ pub(crate) type CallResult = Result<CallDone, CallError>;
 struct PendingCall {
     /// Description of the call for followers.
     shown: CallPreview,
+    /// Name of the tool, cut for display.
+    label: Rc<str>,
     /// Whether a web search was started for the call.
     has_searched: bool,
     /// Waits for the search. Canceled when the call ends.
@@ -56,12 +59,25 @@ struct PendingCall {
     since: Instant,
     deadline: Duration,
     answer: oneshot::Sender<CallResult>,
-    timer: SpawnHandle,
+    wait: CallWait,
+    /// Limit of the current wait.
+    due: Instant,
     /// Receives the output of a streamed call.
     stream: Option<mpsc::Sender<Printed>>,
     stream_rows: bool,
     /// Waits for its client to cancel it.
     cancel: Option<SpawnHandle>,
+}
+
+/// Event that a call waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallWait {
+    /// A worker that is ready.
+    Worker,
+    /// A command slot.
+    Slot,
+    /// The worker's answer, for this long.
+    Answer(Duration),
 }
 
 /// The next output of a streamed call.
@@ -115,17 +131,18 @@ impl PendingCalls {
         self.last
     }
 
-    /// Adds an unsent call. `timer` answers it after the deadline.
+    /// Adds an unsent call, which waits for a worker until `due`.
     pub(crate) fn insert(
         &mut self,
         number: u64,
         new: NewCall,
         now: Instant,
-        timer: SpawnHandle,
+        due: Instant,
     ) -> oneshot::Receiver<CallResult> {
         let (answer, answered) = oneshot::channel();
         let NewCall { shown, arguments, safe_mode, deadline, stream, stream_rows } = new;
         let call = PendingCall {
+            label: shown.tool.chars().take(MAX_SHOWN_TOOL).collect::<String>().into(),
             shown,
             has_searched: false,
             search: None,
@@ -138,7 +155,8 @@ impl PendingCalls {
             since: now,
             deadline,
             answer,
-            timer,
+            wait: CallWait::Worker,
+            due,
             stream,
             stream_rows,
             cancel: None,
@@ -207,10 +225,22 @@ impl PendingCalls {
         self.calls.get(&number).map(|call| call.shown.tool.as_str())
     }
 
-    /// Replaces a call's timer and returns the old one.
-    pub(crate) fn set_timer(&mut self, number: u64, timer: SpawnHandle) -> Option<SpawnHandle> {
-        let call = self.calls.get_mut(&number)?;
-        Some(std::mem::replace(&mut call.timer, timer))
+    /// Sets what a call waits for, and the limit of that wait.
+    pub(crate) fn set_wait(&mut self, number: u64, wait: CallWait, due: Instant) {
+        if let Some(call) = self.calls.get_mut(&number) {
+            (call.wait, call.due) = (wait, due);
+        }
+    }
+
+    /// The calls that have waited too long, oldest first, with the limit that each has passed.
+    pub(crate) fn overdue(&self, now: Instant) -> Vec<(u64, CallWait, Instant)> {
+        let overdue = self.calls.iter().filter(|(_, call)| call.due <= now);
+        overdue.map(|(number, call)| (*number, call.wait, call.due)).collect()
+    }
+
+    /// When the next wait ends.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.calls.values().map(|call| call.due).min()
     }
 
     /// Answers a call with the result that `result` returns for its deadline, after `tell` has read the result. Returns
@@ -225,7 +255,7 @@ impl PendingCalls {
         let result = result(call.deadline);
         tell(&call.shown, &result, call.since.elapsed());
         call.answer.send(result).ok();
-        [Some(call.timer), call.search, call.queued, call.cancel].into_iter().flatten().collect()
+        [call.search, call.queued, call.cancel].into_iter().flatten().collect()
     }
 
     /// Stores the task that waits for the client to cancel the call.
@@ -345,7 +375,7 @@ impl PendingCalls {
     pub(crate) fn snapshot(&self) -> Vec<CallSnapshot> {
         let row = |(number, call): (&u64, &PendingCall)| CallSnapshot {
             number: *number,
-            tool: call.shown.tool.chars().take(MAX_SHOWN_TOOL).collect(),
+            tool: Rc::clone(&call.label),
             is_sent: call.is_sent,
             since: call.since,
             deadline: call.deadline,
@@ -430,7 +460,7 @@ mod tests {
         let now = Instant::now();
         let mut calls = PendingCalls::default();
         let number = calls.next_number();
-        let mut answered = calls.insert(number, new_call("bash"), now, SpawnHandle::default());
+        let mut answered = calls.insert(number, new_call("bash"), now, now);
         assert_eq!((calls.unsent(), calls.sent()), (vec![number], vec![]));
         assert_eq!(calls.sent_number(&call_id(number)), None, "not sent yet");
 
@@ -445,7 +475,7 @@ mod tests {
         assert!(!calls.take_back(number), "only once");
 
         let refuse = |_| Err(CallError::NotResponding);
-        assert!(calls.answer(number, refuse, |shown, _, _| assert_eq!(shown.id, "c")).len() == 1);
+        assert!(calls.answer(number, refuse, |shown, _, _| assert_eq!(shown.id, "c")).is_empty());
         assert_eq!(answered.try_recv().unwrap().unwrap_err(), CallError::NotResponding);
         assert!(calls.answer(number, refuse, |_, _, _| panic!("told twice")).is_empty());
         assert_eq!(calls.sent_number(&call_id(number)), None);
@@ -456,7 +486,7 @@ mod tests {
         let now = Instant::now();
         let mut calls = PendingCalls::default();
         let number = calls.next_number();
-        drop(calls.insert(number, new_call("bash"), now, SpawnHandle::default()));
+        drop(calls.insert(number, new_call("bash"), now, now));
         assert!(calls.send(number, now + Duration::from_millis(29_990)).is_none());
         assert_eq!(calls.unsent(), [number], "the timer still answers the call");
         assert!(calls.send(number, now + Duration::from_secs(29)).is_some());

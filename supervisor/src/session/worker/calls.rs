@@ -6,7 +6,9 @@ use crate::errors::CallError;
 use crate::events::{CallPreview, shown_arguments};
 use crate::pool::command_slots::{CommandSlot, SlotRequest};
 use crate::session::actor::{SessionActor, TellSession};
-use crate::session::pending_calls::{CallResult, NewCall, Printed, call_id, ended, outcome};
+use crate::session::pending_calls::{
+    CallResult, CallWait, NewCall, Printed, call_id, ended, outcome,
+};
 use actix::prelude::*;
 use quackd_protocol::CallId;
 use quackd_protocol::limits::{
@@ -21,9 +23,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// Run one tool in this session's worker. Exactly one reply arrives, shortly after the deadline at the latest.
+/// Run one tool in this session's worker. Exactly one result arrives on the channel, shortly after the deadline at the
+/// latest. [`call`] waits for it.
 #[derive(Debug, Message)]
-#[rtype(result = "CallResult")]
+#[rtype(result = "Result<oneshot::Receiver<CallResult>, CallError>")]
 pub(crate) struct CallTool {
     pub(crate) tool: String,
     /// The client's own id of the call, for followers.
@@ -57,17 +60,18 @@ pub(crate) struct CallDone {
     pub(crate) data: Option<Box<RawValue>>,
 }
 
+/// Runs a call and returns its result.
+pub(crate) async fn call(session: &Addr<SessionActor>, call: CallTool) -> CallResult {
+    // The actor and its table end only at shutdown.
+    let answered = session.send(call).await.unwrap_or(Err(CallError::ShuttingDown))?;
+    answered.await.unwrap_or(Err(CallError::ShuttingDown))
+}
+
 impl Handler<CallTool> for SessionActor {
-    type Result = ResponseFuture<CallResult>;
+    type Result = Result<oneshot::Receiver<CallResult>, CallError>;
 
     fn handle(&mut self, msg: CallTool, ctx: &mut Self::Context) -> Self::Result {
-        match self.admit(msg, ctx) {
-            Ok(answered) => Box::pin(async {
-                // The table is dropped only at shutdown.
-                answered.await.unwrap_or(Err(CallError::ShuttingDown))
-            }),
-            Err(refusal) => Box::pin(async { Err(refusal) }),
-        }
+        self.admit(msg, ctx)
     }
 }
 
@@ -118,10 +122,10 @@ impl SessionActor {
             tool,
         };
         events.tool_started(&self.session, &shown);
-        let wait = WORKER_READY_WAIT.min(deadline);
-        let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
+        let due = now + WORKER_READY_WAIT.min(deadline);
         let new = NewCall { shown, arguments, safe_mode, deadline, stream, stream_rows };
-        let answered = self.worker.calls.insert(number, new, now, timer);
+        let answered = self.worker.calls.insert(number, new, now, due);
+        self.arm_call_timer(due, ctx);
         if let Some(cancel) = cancel {
             self.watch_cancel(number, cancel, ctx);
         }
@@ -178,10 +182,7 @@ impl SessionActor {
                 let queued = ctx.spawn(queued);
                 self.worker.calls.queue(number, queued);
                 let left = self.worker.calls.time_left(number, Instant::now());
-                let wait = COMMAND_PLACE_WAIT.min(left / 2);
-                let timer =
-                    ctx.run_later(wait, move |handle, ctx| handle.on_slot_timeout(number, ctx));
-                self.replace_timer(number, timer, ctx);
+                self.set_wait(number, CallWait::Slot, COMMAND_PLACE_WAIT.min(left / 2), ctx);
             }
         }
     }
@@ -190,7 +191,10 @@ impl SessionActor {
         self.worker.calls.assign_slot(number, slot);
         // The worker may have exited in the meantime without a demand for another one.
         match self.worker.child.worker.on_demand(Instant::now(), Demander::Call) {
-            Demand::Use if self.may_send(number) => self.send_now(number, ctx),
+            Demand::Use if self.may_send(number) => {
+                self.send_now(number, ctx);
+                self.publish_status(OfWorker);
+            }
             Demand::Refuse(cause) => self.answer(number, ctx, |_| Err(CallError::Failed(cause))),
             other => {
                 self.await_worker(number, ctx);
@@ -202,9 +206,7 @@ impl SessionActor {
     /// Gives an unsent call a limited time to wait for a worker.
     fn await_worker(&mut self, number: u64, ctx: &mut Context<Self>) {
         let left = self.worker.calls.time_left(number, Instant::now());
-        let wait = WORKER_READY_WAIT.min(left);
-        let timer = ctx.run_later(wait, move |handle, ctx| handle.not_ready(number, ctx));
-        self.replace_timer(number, timer, ctx);
+        self.set_wait(number, CallWait::Worker, WORKER_READY_WAIT.min(left), ctx);
     }
 
     /// Handles the worker's report that a call was not run and that the next worker can run it. Returns false if the
@@ -226,9 +228,42 @@ impl SessionActor {
         self.answer(number, ctx, |_| Err(CallError::TooManyCommands(fullness)));
     }
 
-    fn replace_timer(&mut self, number: u64, timer: SpawnHandle, ctx: &mut Context<Self>) {
-        if let Some(old) = self.worker.calls.set_timer(number, timer) {
+    /// Limits the current wait of a call.
+    fn set_wait(&mut self, number: u64, wait: CallWait, limit: Duration, ctx: &mut Context<Self>) {
+        let due = Instant::now() + limit;
+        self.worker.calls.set_wait(number, wait, due);
+        self.arm_call_timer(due, ctx);
+    }
+
+    /// Starts the timer of all calls, unless it expires before `due` anyway. It is not stopped when a call ends, because
+    /// most calls end long before it expires.
+    fn arm_call_timer(&mut self, due: Instant, ctx: &mut Context<Self>) {
+        if self.worker.call_timer.is_some_and(|(at, _)| at <= due) {
+            return;
+        }
+        let wait = due.saturating_duration_since(Instant::now());
+        let timer = ctx.run_later(wait, |handle, ctx| handle.on_call_timer(ctx));
+        if let Some((_, old)) = self.worker.call_timer.replace((due, timer)) {
             ctx.cancel_future(old);
+        }
+    }
+
+    /// Ends the waits that have reached their limit.
+    fn on_call_timer(&mut self, ctx: &mut Context<Self>) {
+        self.worker.call_timer = None;
+        for (number, wait, due) in self.worker.calls.overdue(Instant::now()) {
+            match wait {
+                CallWait::Worker => self.not_ready(number, ctx),
+                CallWait::Slot => self.on_slot_timeout(number, ctx),
+                // The worker may have been suspended as well, before it read the call.
+                CallWait::Answer(limit) if STALL_THRESHOLD < due.elapsed() => {
+                    self.set_wait(number, wait, limit, ctx);
+                }
+                CallWait::Answer(_) => self.on_answer_timeout(number, ctx),
+            }
+        }
+        if let Some(due) = self.worker.calls.next_due() {
+            self.arm_call_timer(due, ctx);
         }
     }
 
@@ -246,11 +281,11 @@ impl SessionActor {
             self.answer(number, ctx, |_| Err(error));
             return;
         }
-        self.await_answer(number, left + DEADLINE_SLACK, ctx);
+        let limit = left + DEADLINE_SLACK;
+        self.set_wait(number, CallWait::Answer(limit), limit, ctx);
         if !was_busy {
             self.on_busy(OfWorker, ctx);
         }
-        self.publish_status(OfWorker);
     }
 
     /// Answers one call. Starts the idle time if no other call is in flight.
@@ -301,19 +336,6 @@ impl SessionActor {
             },
         };
         self.answer(number, ctx, |_| Err(CallError::NotReady(why)));
-    }
-
-    /// Starts the worker's timeout for a call.
-    fn await_answer(&mut self, number: u64, limit: Duration, ctx: &mut Context<Self>) {
-        let due = Instant::now() + limit;
-        let timer = ctx.run_later(limit, move |handle, ctx| {
-            match STALL_THRESHOLD < due.elapsed() {
-                // The worker may have been suspended as well, before it read the call.
-                true => handle.await_answer(number, limit, ctx),
-                false => handle.on_answer_timeout(number, ctx),
-            }
-        });
-        self.replace_timer(number, timer, ctx);
     }
 
     /// Handles a worker that exceeded a call's deadline and all allowances. It is not trusted any longer.

@@ -119,6 +119,7 @@ impl SessionActor {
         for number in self.worker.calls.unsent() {
             self.send(number, ctx);
         }
+        self.publish_status(OfWorker);
     }
 
     pub(super) fn finished(&mut self, finished: ToolFinished, ctx: &mut Context<Self>) {
@@ -309,7 +310,7 @@ mod tests {
             stream_rows: false,
         };
         let number = calls.next_number();
-        drop(calls.insert(number, new, now, SpawnHandle::default()));
+        drop(calls.insert(number, new, now, now));
         let until = idle_deadline(&calls, &jobs, now, limit);
         assert_eq!(until, Some(now + limit), "the call waits for another worker");
         calls.send(number, now).unwrap();

@@ -160,6 +160,11 @@ impl SessionActor {
             };
             self.answer(number, ctx, |_| Err(error));
         }
+        if !self.has_calls()
+            && let Some((_, timer)) = self.worker.call_timer.take()
+        {
+            ctx.cancel_future(timer);
+        }
         self.forget_jobs();
         self.worker.hello = None;
         if crash.is_some() {

@@ -15,7 +15,7 @@ mod jobs;
 mod lifecycle;
 mod policy;
 
-pub(crate) use calls::{CallDone, CallTool};
+pub(crate) use calls::{CallDone, CallTool, call};
 
 use crate::children::{Child, DrainReason, LifecycleDriver};
 use crate::pool::snapshot::Denials;
@@ -50,6 +50,8 @@ pub(crate) struct WorkerPart {
     /// Version of the login environment that the worker got.
     login_version: u64,
     calls: PendingCalls,
+    /// When the timer of the calls expires.
+    call_timer: Option<(Instant, SpawnHandle)>,
     idle_since: Instant,
     /// Number of updates that the worker may still send.
     update_credits: u32,
@@ -69,6 +71,7 @@ impl WorkerPart {
             ends_jobs: false,
             login_version: 0,
             calls: PendingCalls::default(),
+            call_timer: None,
             idle_since: Instant::now(),
             update_credits: UPDATE_CREDITS,
             jobs: jobs::ReportedJobs::default(),
