@@ -15,7 +15,7 @@ use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec, length_de
 
 /// Initial size of a channel's buffers, in bytes. Most frames fit; a buffer grows for larger ones. A daemon has two
 /// channels' ends for each session, and most of them are idle.
-const BUFFER_BYTES: usize = 1024;
+const BUFFER_BYTES: usize = 4 * 1024;
 
 /// Returns the codec of the length prefix with its limit, for a channel that is used in both directions by one task.
 #[must_use]
@@ -31,7 +31,7 @@ pub fn reader<R: AsyncRead>(half: R) -> FramedRead<R, LengthDelimitedCodec> {
 /// Writes the queued bodies until the queue is closed or the channel is gone. Frames that are queued together are
 /// written together.
 pub async fn write_queued<W: AsyncWrite + Unpin>(mut queue: mpsc::Receiver<Bytes>, half: W) {
-    let mut writer = FramedWrite::with_capacity(half, codec(), BUFFER_BYTES);
+    let mut writer = FramedWrite::with_capacity(half, codec(), BUFFER_BYTES / 4);
     while let Some(first) = queue.recv().await {
         let mut fed = writer.feed(first).await;
         while let (Ok(()), Ok(next)) = (&fed, queue.try_recv()) {
