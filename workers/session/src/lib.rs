@@ -4,7 +4,7 @@
 //! - [`stage0`]: single-threaded start: the first frame, the monitor process, limits.
 //! - [`confinement`]: which tier, and entering it.
 //! - [`link`]: frames in, frames out.
-//! - [`executor`]: the actor that admits calls, keeps their cancel handles and answers each exactly once.
+//! - [`executor`]: admits calls, keeps their cancel handles and answers each exactly once.
 //! - [`updates`]: the output of running calls, for the clients that follow the session.
 //! - [`jobs`]: reports of running background jobs.
 //! - [`deny`]: immediate refusals of network requests, if the network is off.
