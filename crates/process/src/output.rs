@@ -13,6 +13,10 @@ use tokio::time::{Instant, sleep_until};
 /// Size of one read in bytes. Equals the default capacity of a pipe.
 const READ_BYTES: usize = 64 * 1024;
 
+/// Maximum number of reads from one pipe without a wait. A pipe holds at most 1 MiB unless its owner is privileged
+/// (pipe(7)).
+const MAX_REST_READS: usize = 16;
+
 /// Both streams of one command.
 #[derive(Debug)]
 pub(crate) struct OutputReader {
@@ -29,17 +33,23 @@ pub(crate) struct OutputReader {
     last_read: Instant,
 }
 
+/// Whether the runtime has reported a pipe as readable.
+#[derive(Debug, Clone, Copy)]
+enum Readiness {
+    Known,
+    Unknown,
+}
+
 #[derive(Debug)]
 struct Stream {
-    name: StreamName,
     /// `None` once the end was read.
     pipe: Option<Receiver>,
     capture: Capture,
 }
 
 impl Stream {
-    fn new(name: StreamName, pipe: OwnedFd) -> io::Result<Self> {
-        Ok(Self { name, pipe: Some(Receiver::from_owned_fd(pipe)?), capture: Capture::default() })
+    fn new(pipe: OwnedFd) -> io::Result<Self> {
+        Ok(Self { pipe: Some(Receiver::from_owned_fd(pipe)?), capture: Capture::default() })
     }
 
     /// Resolves when data or the end can be read. Never resolves after the end.
@@ -51,15 +61,27 @@ impl Stream {
         }
     }
 
-    /// Reads once without waiting. Returns the number of bytes.
-    fn read(&mut self, buffer: &mut [u8]) -> usize {
+    /// Reads once without waiting. Returns the number of bytes. `readiness` selects whether the runtime must know that
+    /// the pipe is readable.
+    fn read(&mut self, buffer: &mut [u8], readiness: Readiness) -> usize {
         let Some(pipe) = &self.pipe else { return 0 };
-        match pipe.try_read(buffer) {
+        let read = match readiness {
+            Readiness::Known => pipe.try_read(buffer),
+            Readiness::Unknown => rustix::io::read(pipe, &mut *buffer).map_err(io::Error::from),
+        };
+        match read {
             Ok(n_bytes @ 1..) => {
                 self.capture.push(buffer.get(..n_bytes).unwrap_or_default());
                 n_bytes
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                0
+            }
             Ok(0) | Err(_) => {
                 self.pipe = None;
                 0
@@ -79,8 +101,8 @@ impl OutputReader {
         flow: Option<Flow>,
     ) -> io::Result<Self> {
         Ok(Self {
-            stdout: Stream::new(StreamName::Stdout, stdout)?,
-            stderr: Stream::new(StreamName::Stderr, stderr)?,
+            stdout: Stream::new(stdout)?,
+            stderr: Stream::new(stderr)?,
             buffer: vec![0; READ_BYTES].into(),
             spill: Spill::new(spill),
             live,
@@ -124,25 +146,52 @@ impl OutputReader {
                 self.spill.make_room().await;
             }
             // `select!` picks randomly among ready streams, so neither can starve the other.
-            let stream = tokio::select! {
-                () = self.stdout.readable() => &mut self.stdout,
-                () = self.stderr.readable() => &mut self.stderr,
+            let name = tokio::select! {
+                () = self.stdout.readable() => StreamName::Stdout,
+                () = self.stderr.readable() => StreamName::Stderr,
             };
-            let n_bytes = stream.read(&mut self.buffer);
-            let chunk = self.buffer.get(..n_bytes).unwrap_or_default();
-            self.spill.push(chunk);
-            if let Some(live) = &self.live {
-                live.push(chunk);
-            }
-            if let Some(flow) = &self.flow {
-                flow.push(stream.name, chunk);
-            }
-            if 0 < n_bytes {
-                self.last_read = Instant::now();
+            if 0 < self.read(name, Readiness::Known) {
                 // A command that prints without pause must not starve the other tasks of this thread.
                 tokio::task::yield_now().await;
             }
         }
+    }
+
+    /// Reads once from a stream and passes the bytes on. Returns their number.
+    fn read(&mut self, name: StreamName, readiness: Readiness) -> usize {
+        let stream = match name {
+            StreamName::Stderr => &mut self.stderr,
+            // A command has no rows.
+            StreamName::Stdout | StreamName::Rows => &mut self.stdout,
+        };
+        let n_bytes = stream.read(&mut self.buffer, readiness);
+        let chunk = self.buffer.get(..n_bytes).unwrap_or_default();
+        self.spill.push(chunk);
+        if let Some(live) = &self.live {
+            live.push(chunk);
+        }
+        if let Some(flow) = &self.flow {
+            flow.push(name, chunk);
+        }
+        if 0 < n_bytes {
+            self.last_read = Instant::now();
+        }
+        n_bytes
+    }
+
+    /// Reads what both pipes hold now, without waiting for the runtime or the disk. Returns true if there was any.
+    fn read_rest(&mut self) -> bool {
+        let mut has_read = false;
+        for name in [StreamName::Stdout, StreamName::Stderr] {
+            for _ in 0..MAX_REST_READS {
+                self.spill.make_room_now();
+                if self.read(name, Readiness::Unknown) == 0 {
+                    break;
+                }
+                has_read = true;
+            }
+        }
+        has_read
     }
 
     /// Reads until both streams are at their end, no output arrived for `quiet`, or `until` has passed.
@@ -151,7 +200,11 @@ impl OutputReader {
         while !self.is_at_end() {
             let wake = until.min(self.last_read.max(begin) + quiet);
             if wake <= Instant::now() {
-                return;
+                // The time may have passed while this process waited for the disk or was stopped.
+                if !self.read_rest() || until <= Instant::now() {
+                    return;
+                }
+                continue;
             }
             tokio::select! {
                 () = self.pump() => (),
@@ -163,5 +216,23 @@ impl OutputReader {
     /// Returns the kept output and the spill file, if one exists. Waits for the disk for at most `limit`.
     pub(crate) async fn finish(self, limit: Duration) -> (Captured, Captured, Option<Spilled>) {
         (self.stdout.capture.finish(), self.stderr.capture.finish(), self.spill.finish(limit).await)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn output_that_is_in_a_pipe_is_read_although_the_quiet_time_has_passed() {
+        let (stdout, mut writer) = io::pipe().unwrap();
+        // The write ends stay open, as if a process still held them.
+        let (stderr, _writer) = io::pipe().unwrap();
+        let mut output = OutputReader::new(stdout.into(), stderr.into(), None, None, None).unwrap();
+        io::Write::write_all(&mut writer, b"done").unwrap();
+        output.drain(Duration::ZERO, Instant::now() + Duration::from_secs(60)).await;
+        assert!(!output.is_at_end());
+        let (stdout, _, _) = output.finish(Duration::ZERO).await;
+        assert_eq!(stdout.head, b"done");
     }
 }
