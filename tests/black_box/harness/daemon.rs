@@ -128,6 +128,10 @@ impl Daemon {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
+        if signal == Signal::SIGSTOP {
+            // Written after the first client can connect, and read by those who name a stopped daemon.
+            wait_for("the pid file", || self.app().join("duck-daemon.pid").exists().then_some(()));
+        }
         kill(Pid::from_raw(self.pid()), signal).expect("signal the daemon");
         // Threads that are at work stop a moment later.
         if signal == Signal::SIGSTOP {
