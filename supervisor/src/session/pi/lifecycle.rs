@@ -6,6 +6,7 @@ use super::history;
 use super::locate::{arguments, find_blocking, version_blocking};
 use super::outside::{Writable, project_settings_blocking};
 use super::prompts::fail;
+use crate::children::command_env::of;
 use crate::children::pi_env as environment;
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{
@@ -311,7 +312,6 @@ async fn prepare(
     workspace: String,
     session_file: String,
 ) -> Result<PiLaunch, PiError> {
-    let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
     let commands = services.children.login.env_for_worker(LOGIN_LIMIT).await;
     // If the daemon was started with a key, do not wait for the login shell.
     let has_key = std::env::vars_os()
@@ -319,10 +319,16 @@ async fn prepare(
     let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
     let login = services.children.login.env_for_pi(limit).await;
     let mut env = environment::merge(std::env::vars_os(), &commands, &login);
+    let config = services.daemon.config_file.path.clone();
+    let settings = services.daemon.config.pi.clone();
+    // Without any Pi, do not check the directories of all sessions at each attach.
+    let (binary, path) = (settings.binary.clone(), of(&env, "PATH").to_owned());
+    let exists = move || find_blocking(&binary, &path, &config, &Writable::default());
+    look(&services, exists).await?;
+    let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
     let config = services.daemon.config_file.path.clone();
-    let settings = services.daemon.config.pi.clone();
     let cgroups = services.children.cgroups.clone();
     let processes =
         u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
@@ -333,8 +339,7 @@ async fn prepare(
             tracing::warn!(%session, ?removed, "variables that name a workspace or a relative path are not passed to Pi");
         }
         writable.check_settings_blocking(&env)?;
-        let path = crate::children::command_env::of(&env, "PATH");
-        let program = find_blocking(&settings.binary, path, &config, &writable)?;
+        let program = find_blocking(&settings.binary, of(&env, "PATH"), &config, &writable)?;
         if PathBuf::from(&workspace).read_dir().is_err() {
             return Err(PiError::NoWorkspace(workspace));
         }
@@ -363,8 +368,16 @@ async fn prepare(
         };
         Ok(PiLaunch { start, cgroup, session_file: file })
     };
-    match services.look(PREPARE_LIMIT, make).await {
-        Ok(prepared) => prepared,
+    look(&services, make).await
+}
+
+/// Runs file system access that may hang.
+async fn look<T: Send + 'static>(
+    services: &SessionServices,
+    access: impl FnOnce() -> Result<T, PiError> + Send + 'static,
+) -> Result<T, PiError> {
+    match services.look(PREPARE_LIMIT, access).await {
+        Ok(found) => found,
         Err(NoLook::Ended) => Err(PiError::ShuttingDown),
         Err(NoLook::TimedOut) => Err(PiError::NotStarted("a disk does not respond".to_owned())),
     }

@@ -6,7 +6,7 @@
 use crate::children::command_env::Variables;
 use crate::errors::PiError;
 use serde_json::Value;
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
@@ -70,9 +70,10 @@ const LOADERS: [&str; 11] = [
 /// Symbolic links followed on one path, as in Linux (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
 
-/// Directories that commands of sessions may write, canonical.
+/// Directories that commands of sessions may write, canonical. In order, so that a lookup takes no longer with a thousand
+/// sessions than with one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Writable(Vec<PathBuf>);
+pub(crate) struct Writable(BTreeSet<PathBuf>);
 
 impl Writable {
     /// Canonicalizes the directories. Reads the file system.
@@ -113,7 +114,8 @@ impl Writable {
     /// Refuses a path that is in a writable directory, leads through one, or holds one.
     fn check_blocking(&self, path: &Path) -> Result<(), PiError> {
         let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let inside = self.0.iter().find(|directory| directory.starts_with(&real));
+        let next = self.0.range(real.clone()..).next();
+        let inside = next.filter(|directory| directory.starts_with(&real));
         match inside.map(PathBuf::as_path).or_else(|| self.holds_blocking(path)) {
             Some(held) => Err(PiError::Held { path: path.to_owned(), held: held.to_owned() }),
             None => Ok(()),
@@ -132,7 +134,8 @@ impl Writable {
                 continue;
             }
             at.push(&name);
-            if let Some(found) = self.0.iter().find(|directory| at.starts_with(directory)) {
+            // The directories above were looked up in earlier rounds.
+            if let Some(found) = self.0.get(&at) {
                 return Some(found);
             }
             let Ok(target) = fs::read_link(&at) else { continue };
