@@ -73,7 +73,7 @@ fn change(metadata: &mut Metadata, [kind, which, to]: [u8; 3]) {
     let known = metadata.sessions.iter_mut().find(|it| it.id.as_str() == format!("s{which}"));
     let text = if to == 0 { String::new() } else { format!("2026-01-01T00:00:0{to}Z") };
     match (kind % 10, known) {
-        (0, None) => metadata.sessions.push(session(which, to)),
+        (0, None) => metadata.sessions.push(session(which, to).into()),
         (1, Some(_)) => metadata.sessions.retain(|it| it.id.as_str() != format!("s{which}")),
         (2, Some(known)) => known.name = text,
         (3, Some(known)) => known.pi_session_file = text,
@@ -81,7 +81,7 @@ fn change(metadata: &mut Metadata, [kind, which, to]: [u8; 3]) {
         (5, Some(known)) => drop(known.other.insert("x".to_owned(), Value::from(to))),
         (6, _) => metadata.active_voice_session_id = Some(format!("s{which}").as_str().into()),
         (7, _) if metadata.workspaces.iter().all(|it| it.id.as_str() != format!("w{which}")) => {
-            metadata.workspaces.push(workspace(which, to));
+            metadata.workspaces.push(workspace(which, to).into());
         }
         (8, _) => metadata.workspaces.retain(|it| it.path != format!("/{which}")),
         (9, _) => drop(metadata.other.insert("y".to_owned(), Value::from(to))),

@@ -4,28 +4,72 @@
 //! Unknown keys are kept.
 
 use crate::{SessionId, WorkspaceId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
 
 /// Version that quackd writes. A file with a higher number was written by a newer program.
 pub const METADATA_VERSION: u64 = 1;
 
-/// The whole file.
+/// The whole file. A copy shares the entries, so a change of one session does not copy all of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Metadata {
     /// File format; see [`METADATA_VERSION`].
     pub version: u64,
     /// Workspaces in the order in which they were first attached.
-    pub workspaces: Vec<Workspace>,
+    pub workspaces: Vec<Shared<Workspace>>,
     /// Sessions in the order in which they were created.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<Shared<Session>>,
     /// The active session. May refer to a session that no longer exists.
     #[serde(default)]
     pub active_voice_session_id: Option<SessionId>,
     /// Keys of other writers.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// An entry that copies of the metadata share. A change copies the entry if it is shared.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Shared<T>(Arc<T>);
+
+impl<T> Clone for Shared<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<T> Deref for Shared<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: Clone> DerefMut for Shared<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl<T> From<T> for Shared<T> {
+    fn from(entry: T) -> Self {
+        Self(Arc::new(entry))
+    }
+}
+
+impl<T: Serialize> Serialize for Shared<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        T::serialize(self, serializer)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Shared<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::from)
+    }
 }
 
 impl Default for Metadata {
@@ -41,7 +85,7 @@ impl Default for Metadata {
 }
 
 /// One directory that clients work in.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Workspace {
     /// Opaque id.
@@ -60,7 +104,7 @@ pub struct Workspace {
 }
 
 /// One conversation bound to one workspace.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Session {
     /// Opaque id.

@@ -401,7 +401,7 @@ mod tests {
         };
         let entry =
             |id: &&str| ((*id).into(), SessionState { safe_mode: true, ..SessionState::default() });
-        let sessions = sessions.iter().map(session).collect();
+        let sessions = sessions.iter().map(|id| session(id).into()).collect();
         let entries = safe.iter().map(entry).collect();
         Snapshot {
             metadata: Metadata { sessions, ..Metadata::default() }.into(),

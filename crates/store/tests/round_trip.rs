@@ -73,7 +73,13 @@ mod tests {
                 session.id = format!("s{n}").as_str().into();
             }
             let active_voice_session_id = active.as_deref().map(Into::into);
-            Metadata { workspaces, sessions, active_voice_session_id, other, ..Metadata::default() }
+            Metadata {
+                workspaces: workspaces.into_iter().map(Into::into).collect(),
+                sessions: sessions.into_iter().map(Into::into).collect(),
+                active_voice_session_id,
+                other,
+                ..Metadata::default()
+            }
         }
     }
 

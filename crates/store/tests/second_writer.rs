@@ -3,7 +3,7 @@
 
 #[cfg(test)]
 mod tests {
-    use quackd_protocol::metadata::{Metadata, Session, Workspace};
+    use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
     use quackd_store::{Files, Gone, Opened, Origin, Paths, Saved, Snapshot, StoreError, Writer};
     use quackd_store::{open_blocking, rebase};
     use serde_json::json;
@@ -12,13 +12,13 @@ mod tests {
     use std::sync::Arc;
     use std::time::{Duration, Instant};
 
-    fn session(id: &str) -> Session {
+    fn session(id: &str) -> Shared<Session> {
         let value = json!({"id": id, "workspaceId": "w", "name": id});
         serde_json::from_value(value).unwrap()
     }
 
     fn metadata(sessions: &[&str]) -> Metadata {
-        let workspace: Workspace =
+        let workspace: Shared<Workspace> =
             serde_json::from_value(json!({"id": "w", "path": "/w"})).unwrap();
         Metadata {
             workspaces: vec![workspace],

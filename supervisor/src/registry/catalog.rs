@@ -7,7 +7,7 @@ use quackd_protocol::client::{
     ActivateData, ActivatedSession, AttachData, AttachedSession, AttachedWorkspace,
 };
 use quackd_protocol::limits::{MAX_NAME_CHARS, MAX_SESSIONS};
-use quackd_protocol::metadata::{Metadata, Session, Workspace};
+use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
 use quackd_protocol::{SessionId, WorkspaceId};
 use serde_json::Map;
 use std::collections::{HashMap, HashSet};
@@ -35,7 +35,7 @@ pub(crate) enum Selection {
 
 /// Returns the session with the id `reference`, else with this name, else with a name that starts with it. Names ignore
 /// case and must be unambiguous.
-pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Session> {
+pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Shared<Session>> {
     // Every name starts with an empty text, so an empty reference would find the only session.
     if reference.trim().is_empty() {
         return None;
@@ -55,13 +55,16 @@ pub(crate) fn only<T>(mut found: impl Iterator<Item = T>) -> Option<T> {
 }
 
 /// Returns the active session. `None` also if the active id belongs to no session.
-pub(crate) fn active(metadata: &Metadata) -> Option<&Session> {
+pub(crate) fn active(metadata: &Metadata) -> Option<&Shared<Session>> {
     let id = metadata.active_voice_session_id.as_ref()?;
     metadata.sessions.iter().find(|s| s.id == *id)
 }
 
 /// Returns the workspace of a session.
-pub(crate) fn workspace_of<'a>(metadata: &'a Metadata, session: &Session) -> Option<&'a Workspace> {
+pub(crate) fn workspace_of<'a>(
+    metadata: &'a Metadata,
+    session: &Session,
+) -> Option<&'a Shared<Workspace>> {
     metadata.workspaces.iter().find(|w| w.id == session.workspace_id)
 }
 
@@ -81,7 +84,7 @@ pub(crate) fn paths(metadata: &Metadata) -> HashMap<&WorkspaceId, &str> {
 pub(crate) fn select<'a>(
     metadata: &'a Metadata,
     selection: &'a Selection,
-) -> impl Iterator<Item = &'a Session> {
+) -> impl Iterator<Item = &'a Shared<Session>> {
     let workspace = match selection {
         Selection::All => None,
         Selection::Workspace(id) => Some(id.as_str()),
@@ -112,7 +115,10 @@ pub(crate) fn attach(
 }
 
 /// Returns the session of a workspace for a client that names only the directory.
-pub(crate) fn preferred<'a>(metadata: &'a Metadata, workspace: &Workspace) -> Option<&'a Session> {
+pub(crate) fn preferred<'a>(
+    metadata: &'a Metadata,
+    workspace: &Workspace,
+) -> Option<&'a Shared<Session>> {
     let mut sessions = metadata.sessions.iter().filter(|s| s.workspace_id == workspace.id);
     let last = workspace.last_active_session_id.as_ref();
     let first = sessions.clone().next();
@@ -144,16 +150,17 @@ pub(crate) fn add_session(
         None => next_name(&taken),
     };
     if known.is_none() {
-        metadata.workspaces.push(Workspace {
+        let workspace = Workspace {
             id: workspace_id.clone(),
             path: path.to_owned(),
             created_at: fresh.now.clone(),
             last_active_session_id: None,
             other: Map::new(),
-        });
+        };
+        metadata.workspaces.push(workspace.into());
     }
     let id = fresh.session_id.clone();
-    metadata.sessions.push(Session {
+    let session = Session {
         id: fresh.session_id,
         workspace_id,
         name,
@@ -162,7 +169,8 @@ pub(crate) fn add_session(
         last_active_at: fresh.now,
         is_voice_active: false,
         other: Map::new(),
-    });
+    };
+    metadata.sessions.push(session.into());
     if activate {
         set_active_in(metadata, &id);
     }
@@ -280,12 +288,12 @@ pub(crate) fn delete(metadata: &mut Metadata, id: &SessionId) -> Option<Attached
     if metadata.active_voice_session_id.as_ref() == Some(id) {
         metadata.active_voice_session_id = successor;
     }
-    Some(AttachedSession { id: session.id, name: session.name })
+    Some(AttachedSession { id: session.id.clone(), name: session.name.clone() })
 }
 
 /// Returns the sessions of each workspace in stored order.
-pub(crate) fn by_workspace(metadata: &Metadata) -> HashMap<&WorkspaceId, Vec<&Session>> {
-    let mut found: HashMap<&WorkspaceId, Vec<&Session>> = HashMap::new();
+pub(crate) fn by_workspace(metadata: &Metadata) -> HashMap<&WorkspaceId, Vec<&Shared<Session>>> {
+    let mut found: HashMap<&WorkspaceId, Vec<&Shared<Session>>> = HashMap::new();
     for session in &metadata.sessions {
         found.entry(&session.workspace_id).or_default().push(session);
     }
@@ -305,6 +313,14 @@ mod tests {
         attach(&mut metadata, "/a", true, fresh("s1")).unwrap();
         attach(&mut metadata, "/b", false, fresh("s2")).unwrap();
         metadata
+    }
+
+    fn workspace(metadata: &mut Arc<Metadata>) -> &mut Workspace {
+        &mut Arc::make_mut(metadata).workspaces[0]
+    }
+
+    fn second(metadata: &mut Arc<Metadata>) -> &mut Session {
+        &mut Arc::make_mut(metadata).sessions[1]
     }
 
     #[test]
@@ -330,13 +346,13 @@ mod tests {
     #[test]
     fn attach_prefers_the_session_that_was_last_active_in_the_workspace() {
         let mut metadata = two_repositories();
-        let mut second = metadata.sessions[0].clone();
-        second.id = "s9".into();
-        Arc::make_mut(&mut metadata).sessions.push(second);
-        Arc::make_mut(&mut metadata).workspaces[0].last_active_session_id = Some("s9".into());
+        let mut one_more = metadata.sessions[0].clone();
+        one_more.id = "s9".into();
+        Arc::make_mut(&mut metadata).sessions.push(one_more);
+        workspace(&mut metadata).last_active_session_id = Some("s9".into());
         let (data, _) = attach(&mut metadata, "/a", false, fresh("x")).unwrap();
         assert_eq!(data.session.id.as_str(), "s9");
-        Arc::make_mut(&mut metadata).workspaces[0].last_active_session_id = Some("gone".into());
+        workspace(&mut metadata).last_active_session_id = Some("gone".into());
         let (data, _) = attach(&mut metadata, "/a", false, fresh("x")).unwrap();
         assert_eq!(data.session.id.as_str(), "s1");
     }
@@ -344,7 +360,7 @@ mod tests {
     #[test]
     fn references_are_ids_then_names_then_prefixes_and_never_ambiguous() {
         let mut metadata = two_repositories();
-        Arc::make_mut(&mut metadata).sessions[1].name = "Feature".into();
+        second(&mut metadata).name = "Feature".into();
         let id = |reference| find(&metadata, reference).map(|s| s.id.as_str());
         assert_eq!(id("s2"), Some("s2"));
         assert_eq!(id("S2"), None);
@@ -352,7 +368,7 @@ mod tests {
         assert_eq!(id("DUCK"), Some("s1"));
         assert_eq!(id("feat"), Some("s2"));
         assert_eq!(id("nobody"), None);
-        Arc::make_mut(&mut metadata).sessions[1].name = "duck-1".into();
+        second(&mut metadata).name = "duck-1".into();
         assert_eq!(find(&metadata, "duck-1"), None);
         assert_eq!(find(&metadata, "d"), None);
     }

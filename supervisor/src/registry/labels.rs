@@ -5,7 +5,7 @@
 //! id or a name. Pure. Called by [`crate::registry`].
 
 use super::catalog;
-use quackd_protocol::metadata::{Metadata, Session, Workspace};
+use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::collections::HashMap;
 
@@ -27,7 +27,7 @@ const MAX_LISTED: usize = 10;
 /// Result of looking up a reference.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Found<'a> {
-    One(&'a Session),
+    One(&'a Shared<Session>),
     /// Labels of the matching sessions, at most [`MAX_LISTED`], and whether there are more.
     Several {
         labels: Vec<String>,
@@ -39,9 +39,9 @@ pub(crate) enum Found<'a> {
 /// Sessions by every form of reference. Building it takes time in proportion to the number of sessions.
 #[derive(Debug)]
 pub(crate) struct Labels<'a> {
-    sessions: &'a [Session],
+    sessions: &'a [Shared<Session>],
     /// Workspaces that have sessions.
-    workspaces: HashMap<&'a WorkspaceId, (&'a Workspace, Vec<usize>)>,
+    workspaces: HashMap<&'a WorkspaceId, (&'a Shared<Workspace>, Vec<usize>)>,
     /// The last components of each workspace's path, and the whole path.
     directories: HashMap<&'a str, Vec<&'a WorkspaceId>>,
     /// Ids, sorted.
@@ -52,7 +52,7 @@ pub(crate) struct Labels<'a> {
 
 impl<'a> Labels<'a> {
     pub(crate) fn new(metadata: &'a Metadata) -> Self {
-        let mut workspaces: HashMap<&WorkspaceId, (&Workspace, Vec<usize>)> =
+        let mut workspaces: HashMap<&WorkspaceId, (&Shared<Workspace>, Vec<usize>)> =
             metadata.workspaces.iter().map(|it| (&it.id, (it, Vec::new()))).collect();
         let (mut ids, mut names) = (Vec::new(), Vec::new());
         for (at, session) in metadata.sessions.iter().enumerate() {
@@ -80,7 +80,7 @@ impl<'a> Labels<'a> {
     }
 
     /// Returns the label of a session.
-    pub(crate) fn of(&self, session: &Session) -> String {
+    pub(crate) fn of(&self, session: &Shared<Session>) -> String {
         let is_label = |text: &String| {
             is_typable(text)
                 && self.find(text, 2).as_slice() == [session]
@@ -102,7 +102,7 @@ impl<'a> Labels<'a> {
     /// is the one in `workspace`, if there is one only.
     pub(crate) fn look_up(&self, reference: &str, workspace: Option<&str>) -> Found<'a> {
         let found = self.find(reference, self.sessions.len());
-        let is_here = |session: &&Session| {
+        let is_here = |session: &&Shared<Session>| {
             let of = self.workspaces.get(&session.workspace_id);
             of.is_some_and(|(of, _)| Some(of.path.as_str()) == workspace)
         };
@@ -122,7 +122,7 @@ impl<'a> Labels<'a> {
 
     /// Returns at most `limit` sessions that a reference may mean: the one with this id, else those with this name or
     /// in this directory, else those whose id or name begins so.
-    fn find(&self, reference: &str, limit: usize) -> Vec<&'a Session> {
+    fn find(&self, reference: &str, limit: usize) -> Vec<&'a Shared<Session>> {
         if reference.trim().is_empty() || MAX_REFERENCE_BYTES < reference.len() {
             return Vec::new();
         }
@@ -157,7 +157,7 @@ impl<'a> Labels<'a> {
     }
 
     /// Returns what [`catalog::find`] returns.
-    fn upstream(&self, reference: &str) -> Option<&'a Session> {
+    fn upstream(&self, reference: &str) -> Option<&'a Shared<Session>> {
         if let Some(exact) = self.with_id(reference) {
             return Some(exact);
         }
@@ -167,7 +167,7 @@ impl<'a> Labels<'a> {
         self.sessions.get(at)
     }
 
-    fn with_id(&self, id: &str) -> Option<&'a Session> {
+    fn with_id(&self, id: &str) -> Option<&'a Shared<Session>> {
         equal(&self.ids, id).next().and_then(|at| self.sessions.get(at))
     }
 
@@ -182,7 +182,7 @@ impl<'a> Labels<'a> {
 
 /// Returns the session of a reference in upstream's methods. Upstream's look-up comes first, then the one of quackd's
 /// methods.
-pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Session> {
+pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Shared<Session>> {
     catalog::find(metadata, reference).or_else(|| {
         match Labels::new(metadata).look_up(reference, None) {
             Found::One(session) => Some(session),

@@ -75,6 +75,6 @@ impl Registry {
                 catalog::touch(Arc::make_mut(&mut self.metadata), &session.id, now);
             }
         }
-        self.found(session, msg.purpose, ctx).map(Some)
+        self.found(&session, msg.purpose, ctx).map(Some)
     }
 }

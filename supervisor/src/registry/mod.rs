@@ -116,18 +116,18 @@ impl Registry {
 
     fn found(
         &mut self,
-        session: Session,
+        session: &Session,
         purpose: Purpose,
         ctx: &Context<Self>,
     ) -> Result<FoundSession, MethodError> {
-        let known = catalog::workspace_of(&self.metadata, &session).map(|w| w.path.clone());
+        let known = catalog::workspace_of(&self.metadata, session).map(|w| w.path.clone());
         if known.is_none() && purpose != Purpose::Describe {
             return Err(MethodError::WorkspaceUnknown);
         }
         let has_workspace = known.is_some();
         let workspace = known.unwrap_or_else(|| "unknown".to_owned());
         let state = self.state_of(&session.id);
-        let handle = self.entry_of(&session, &workspace, ctx).handle.clone();
+        let handle = self.entry_of(session, &workspace, ctx).handle.clone();
         if !has_workspace {
             // A session without a workspace can only be described. Its workspace may become known later.
             self.services.table.remove(&session.id);
@@ -137,9 +137,9 @@ impl Registry {
             has_workspace,
             safe_mode: state.safe_mode,
             restarts: state.restarts,
-            pi_session_file: session.pi_session_file,
-            session_id: session.id,
-            session_name: session.name,
+            pi_session_file: session.pi_session_file.clone(),
+            session_id: session.id.clone(),
+            session_name: session.name.clone(),
             workspace_path: workspace,
         })
     }

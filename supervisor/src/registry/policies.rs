@@ -9,7 +9,7 @@ use crate::errors::MethodError;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
-use quackd_protocol::metadata::Session;
+use quackd_protocol::metadata::{Session, Shared};
 use quackd_protocol::policy::{Policy, PolicyPatch};
 use quackd_protocol::state::{DaemonState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
@@ -128,7 +128,8 @@ impl Registry {
 
     /// Sends the policy to the handles of a workspace's sessions, or of all sessions.
     pub(super) fn tell_policies(&self, workspace: Option<&WorkspaceId>) {
-        let concerned = |session: &&Session| workspace.is_none_or(|id| session.workspace_id == *id);
+        let concerned =
+            |session: &&Shared<Session>| workspace.is_none_or(|id| session.workspace_id == *id);
         for session in self.metadata.sessions.iter().filter(concerned) {
             if let Some(entry) = self.services.table.get(&session.id) {
                 tell(&entry.handle, self.policy_of(session).policy);

@@ -15,7 +15,7 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     FindBy, FoundInfo, ProcessState, SessionInfo, WorkerInfo, WorkspaceInfo, WorkspaceSession,
 };
-use quackd_protocol::metadata::{Metadata, Session};
+use quackd_protocol::metadata::{Metadata, Session, Shared};
 use quackd_protocol::policy::PolicyPatch;
 use quackd_protocol::state::DaemonState;
 use std::collections::{BTreeSet, HashSet};
@@ -60,7 +60,7 @@ impl RegistrySnapshot {
         let paths = catalog::paths(&self.metadata);
         let mut labels = Labels::new(&self.metadata).all();
         let now = Instant::now();
-        let row = |session: &Session| {
+        let row = |session: &Shared<Session>| {
             let (snapshot, pinned) =
                 (services.table.snapshot(&session.id), services.table.is_pinned(&session.id));
             SessionInfo {
@@ -85,7 +85,7 @@ impl RegistrySnapshot {
     pub(crate) fn workspaces(&self, services: &SessionServices) -> Vec<WorkspaceInfo> {
         let active = catalog::active(&self.metadata).map(|session| &session.id);
         let mut by_workspace = catalog::by_workspace(&self.metadata);
-        let row = |session: &Session| WorkspaceSession {
+        let row = |session: &Shared<Session>| WorkspaceSession {
             id: session.id.clone(),
             name: session.name.clone(),
             is_active: Some(&session.id) == active,
@@ -121,7 +121,7 @@ impl RegistrySnapshot {
     pub(crate) fn workers(&self, services: &SessionServices) -> Vec<WorkerInfo> {
         let mut labels = Labels::new(&self.metadata).all();
         let paths = catalog::paths(&self.metadata);
-        let row = |session: &Session| {
+        let row = |session: &Shared<Session>| {
             let snapshot = services.table.get(&session.id)?.snapshot();
             let path = paths.get(&session.workspace_id).copied().unwrap_or("unknown");
             let pinned = services.table.is_pinned(&session.id);
@@ -233,7 +233,7 @@ fn one<'a>(
     labels: &Labels<'a>,
     reference: &str,
     directory: Option<&str>,
-) -> Result<&'a Session, MethodError> {
+) -> Result<&'a Shared<Session>, MethodError> {
     let reference = || reference.to_owned();
     match labels.look_up(&reference(), directory) {
         Found::One(session) => Ok(session),
@@ -246,7 +246,7 @@ fn one<'a>(
 
 /// Returns the session of the workspace at a directory. Without one, and outside of repositories, the session of the
 /// nearest workspace that contains the directory.
-fn of_directory<'a>(metadata: &'a Metadata, directory: &Workspace) -> Option<&'a Session> {
+fn of_directory<'a>(metadata: &'a Metadata, directory: &Workspace) -> Option<&'a Shared<Session>> {
     let path = Path::new(&directory.path);
     let levels = if directory.is_repository { 1 } else { usize::MAX };
     // The root contains every directory.

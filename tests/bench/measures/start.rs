@@ -51,23 +51,25 @@ fn metadata(n: usize) -> Metadata {
     let mut metadata = Metadata::default();
     for n in 0..n {
         let (workspace, session) = (format!("{n:016x}"), format!("session-{n:014}"));
-        metadata.workspaces.push(Workspace {
+        let workspace = Workspace {
             id: workspace.as_str().into(),
             path: format!("/nowhere/project-{n}"),
             created_at: TIME.to_owned(),
             last_active_session_id: Some(session.as_str().into()),
             other: serde_json::Map::new(),
-        });
-        metadata.sessions.push(Session {
+        };
+        let session = Session {
             id: session.as_str().into(),
-            workspace_id: workspace.as_str().into(),
+            workspace_id: workspace.id.clone(),
             name: "duck-1".to_owned(),
             pi_session_file: String::new(),
             created_at: TIME.to_owned(),
             last_active_at: TIME.to_owned(),
             is_voice_active: false,
             other: serde_json::Map::new(),
-        });
+        };
+        metadata.workspaces.push(workspace.into());
+        metadata.sessions.push(session.into());
     }
     metadata
 }

@@ -16,7 +16,7 @@ use quackd_home::keep::{Found, Item, Known, Rules, Tally, find_blocking, remove_
 use quackd_home::own_file::read_blocking;
 use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams, PrunedSession};
 use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED, MAX_METADATA_BYTES, MAX_STATE_BYTES};
-use quackd_protocol::metadata::{Metadata, Session};
+use quackd_protocol::metadata::{Metadata, Session, Shared};
 use serde::Deserialize;
 use std::collections::{HashMap, HashSet};
 use std::io::ErrorKind;
@@ -94,7 +94,7 @@ fn alone_blocking(
     };
     let metadata = metadata_blocking(&home);
     let lost = metadata.as_ref().map(lost_blocking).unwrap_or_default();
-    let known = metadata.map(known);
+    let known = metadata.as_ref().map(known);
     if histories && let Err(error) = &known {
         bail!("histories are kept, because the existing sessions are not known: {error:#}");
     }
@@ -175,7 +175,7 @@ fn lost_blocking(metadata: &Metadata) -> Vec<PrunedSession> {
     };
     let missing = metadata.workspaces.iter().filter(|workspace| is_missing(&workspace.path));
     let paths: HashMap<_, _> = missing.map(|it| (&it.id, &it.path)).collect();
-    let row = |session: &Session| {
+    let row = |session: &Shared<Session>| {
         Some(PrunedSession {
             id: session.id.clone(),
             name: session.name.clone(),
@@ -188,14 +188,14 @@ fn lost_blocking(metadata: &Metadata) -> Vec<PrunedSession> {
     metadata.sessions.iter().filter_map(row).collect()
 }
 
-fn known(metadata: Metadata) -> Known {
+fn known(metadata: &Metadata) -> Known {
     let pi_file =
         |file: &str| Path::new(file).file_name().map(|name| name.to_string_lossy().into_owned());
     Known {
         sessions: metadata.sessions.iter().map(|session| session.id.0.clone()).collect(),
         pi_files: metadata.sessions.iter().filter_map(|it| pi_file(&it.pi_session_file)).collect(),
         // Keep workspaces without a session too, because their use is unknown.
-        workspaces: metadata.workspaces.into_iter().map(|workspace| workspace.path).collect(),
+        workspaces: metadata.workspaces.iter().map(|workspace| workspace.path.clone()).collect(),
         ..Known::default()
     }
 }

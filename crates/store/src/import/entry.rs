@@ -2,7 +2,7 @@
 //! [`super::recent`].
 
 use quackd_protocol::SessionId;
-use quackd_protocol::metadata::{Metadata, Session, Workspace};
+use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,9 +21,9 @@ pub(super) trait Entry: Clone + PartialEq {
 
     fn id(&self) -> &str;
 
-    fn all(metadata: &Metadata) -> &Vec<Self>;
+    fn all(metadata: &Metadata) -> &[Shared<Self>];
 
-    fn all_mut(metadata: &mut Metadata) -> &mut Vec<Self>;
+    fn all_mut(metadata: &mut Metadata) -> &mut Vec<Shared<Self>>;
 
     /// Takes what the other program changed since `before`. `past` has the entry as it was before recent changes of
     /// quackd, and `is_deleted` recognizes sessions that quackd deleted.
@@ -47,11 +47,11 @@ impl Entry for Session {
         self.id.as_str()
     }
 
-    fn all(metadata: &Metadata) -> &Vec<Self> {
+    fn all(metadata: &Metadata) -> &[Shared<Self>] {
         &metadata.sessions
     }
 
-    fn all_mut(metadata: &mut Metadata) -> &mut Vec<Self> {
+    fn all_mut(metadata: &mut Metadata) -> &mut Vec<Shared<Self>> {
         &mut metadata.sessions
     }
 
@@ -93,11 +93,11 @@ impl Entry for Workspace {
         self.id.as_str()
     }
 
-    fn all(metadata: &Metadata) -> &Vec<Self> {
+    fn all(metadata: &Metadata) -> &[Shared<Self>] {
         &metadata.workspaces
     }
 
-    fn all_mut(metadata: &mut Metadata) -> &mut Vec<Self> {
+    fn all_mut(metadata: &mut Metadata) -> &mut Vec<Shared<Self>> {
         &mut metadata.workspaces
     }
 
@@ -147,6 +147,6 @@ pub(super) fn take_other(
 }
 
 /// Entries by key. The first of several entries with the same key counts.
-pub(super) fn index<E: Entry>(metadata: &Metadata) -> HashMap<&str, &E> {
+pub(super) fn index<E: Entry>(metadata: &Metadata) -> HashMap<&str, &Shared<E>> {
     E::all(metadata).iter().rev().map(|entry| (entry.key(), entry)).collect()
 }

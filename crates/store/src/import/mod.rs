@@ -27,7 +27,7 @@ mod tests;
 pub(crate) use recent::Recent;
 
 use entry::{Entry, index, take, take_other};
-use quackd_protocol::metadata::{Metadata, Session, Workspace};
+use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
@@ -132,6 +132,7 @@ fn entries<E: Entry>(
         }
         let all = E::all_mut(ours);
         if let Some(known) = places.get(key).and_then(|at| all.get_mut(*at)) {
+            let was = was.map(|it| &**it);
             known.take(was, entry, &recent.past(key, now), &is_deleted);
         } else if was.is_none()
             && !recent.has_deleted::<E>(key, now)
@@ -175,7 +176,7 @@ fn gone(
     let goes: HashSet<&SessionId> = gone.sessions.iter().collect();
     let stay = merged.sessions.iter().filter(|it| !goes.contains(&it.id));
     let used: HashSet<&WorkspaceId> = stay.map(|it| &it.workspace_id).collect();
-    let is_gone = |it: &&Workspace| {
+    let is_gone = |it: &&Shared<Workspace>| {
         !workspaces.contains_key(it.key())
             && !used.contains(&it.id)
             && !recent.is_new(&it.path, now)

@@ -112,7 +112,7 @@ impl Recent {
     /// Returns the entry as it was before each recent change.
     pub(super) fn past<E: Entry>(&self, key: &str, now: Instant) -> Vec<&E> {
         let entries = self.within(VALUE_AGE, now).flat_map(|it| E::all(&it.was));
-        entries.filter(|entry| entry.key() == key).collect()
+        entries.filter(|entry| entry.key() == key).map(|it| &**it).collect()
     }
 
     /// Returns true if this session was active before a recent change.

@@ -7,12 +7,12 @@ mod two_writers;
 use super::*;
 use serde_json::json;
 
-fn workspace(id: &str, path: &str) -> Workspace {
+fn workspace(id: &str, path: &str) -> Shared<Workspace> {
     serde_json::from_value(json!({"id": id, "path": path, "createdAt": "2026-01-01T00:00:00Z"}))
         .unwrap()
 }
 
-fn session(id: &str, workspace: &str) -> Session {
+fn session(id: &str, workspace: &str) -> Shared<Session> {
     serde_json::from_value(json!({
         "id": id, "workspaceId": workspace, "name": format!("name of {id}"),
         "createdAt": "2026-01-01T00:00:00Z", "lastActiveAt": "2026-01-01T00:00:00Z",

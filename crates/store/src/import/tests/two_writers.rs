@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    fn fresh(&mut self, who: &str) -> Session {
+    fn fresh(&mut self, who: &str) -> Shared<Session> {
         self.n_made += 1;
         session(&format!("{who}{}", self.n_made), "w")
     }
@@ -141,7 +141,7 @@ impl World {
                 if 1 < n_sessions {
                     let gone = self.copy.sessions.remove(n % n_sessions);
                     self.pending.retain(|(_, id)| *id != gone.id.0);
-                    self.pending.push(("deleted".into(), gone.id.0));
+                    self.pending.push(("deleted".into(), gone.id.0.clone()));
                 }
             }
             Step::AppWrites => self.app_writes(),
@@ -171,7 +171,7 @@ impl World {
                 let n_sessions = self.memory.sessions.len();
                 if 1 < n_sessions {
                     let gone = self.memory.sessions.remove(n % n_sessions);
-                    self.deleted.insert(gone.id.0);
+                    self.deleted.insert(gone.id.0.clone());
                 }
                 self.save();
             }
