@@ -35,6 +35,8 @@ mod output;
 mod pipe_holders;
 mod piped;
 mod process_tree;
+#[cfg(target_os = "linux")]
+mod program_pages;
 mod run;
 mod self_exe;
 mod shell;
@@ -72,6 +74,8 @@ pub use monitor::{
 };
 pub use oom::{OomScore, rank_above_parent};
 pub use piped::{Piped, Pipes, launch_piped};
+#[cfg(target_os = "linux")]
+pub use program_pages::release_program_pages_blocking;
 pub use run::run;
 pub use self_exe::SelfExe;
 pub use spawn::{

@@ -33,6 +33,10 @@ const QUEUE: usize = 2 * MAX_WORKERS;
 const SWEEP_LIMIT: Duration = Duration::from_millis(200);
 const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 
+/// Time without a start or an end of a process after which the supervisor gives back the memory that only those
+/// needed.
+const RELEASE_PAGES_AFTER: Duration = Duration::from_secs(5);
+
 /// Delay before the supervisor watches a worker again after a failure.
 const WATCH_AGAIN: Duration = Duration::from_millis(200);
 
@@ -151,13 +155,21 @@ pub(crate) fn serve_blocking(
     // The children that serve sessions. Their number is limited.
     let mut workers = BTreeSet::new();
     let mut is_swept = true;
+    let mut are_pages_released = false;
     loop {
-        let job = match is_swept {
-            true => jobs.0.recv().map_err(|_closed| RecvTimeoutError::Disconnected),
-            false => jobs.0.recv_timeout(SWEEP_AGAIN),
+        let job = match (is_swept, are_pages_released) {
+            (true, true) => jobs.0.recv().map_err(|_closed| RecvTimeoutError::Disconnected),
+            (true, false) => jobs.0.recv_timeout(RELEASE_PAGES_AFTER),
+            (false, _) => jobs.0.recv_timeout(SWEEP_AGAIN),
         };
+        are_pages_released = false;
         match job {
             Ok(SpawnerRequest::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) if is_swept => {
+                #[cfg(target_os = "linux")]
+                quackd_process::release_program_pages_blocking();
+                are_pages_released = true;
+            }
             Err(RecvTimeoutError::Timeout) => is_swept = sweep(&live, &workers_from, metrics),
             Ok(SpawnerRequest::Spawn { verb, stdin, answer }) => {
                 let spawned = children.spawn(verb, stdin, workers.len(), &mut workers_from);

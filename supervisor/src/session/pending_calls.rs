@@ -94,7 +94,8 @@ pub(crate) struct Unpaid;
 /// The pending calls of one session, ordered by arrival.
 #[derive(Debug, Default)]
 pub(crate) struct PendingCalls {
-    calls: BTreeMap<u64, PendingCall>,
+    /// Boxed, because an empty map keeps the memory for some entries.
+    calls: BTreeMap<u64, Box<PendingCall>>,
     last: u64,
 }
 
@@ -161,7 +162,7 @@ impl PendingCalls {
             stream_rows,
             cancel: None,
         };
-        self.calls.insert(number, call);
+        self.calls.insert(number, Box::new(call));
         answered
     }
 
@@ -321,7 +322,7 @@ impl PendingCalls {
         let left = |call: &PendingCall| {
             call.deadline.saturating_sub(now.saturating_duration_since(call.since))
         };
-        self.calls.get(&number).map_or(Duration::ZERO, left)
+        self.calls.get(&number).map_or(Duration::ZERO, |call| left(call))
     }
 
     /// Description of a sent call for followers.
@@ -380,7 +381,7 @@ impl PendingCalls {
             since: call.since,
             deadline: call.deadline,
         };
-        self.calls.iter().map(row).collect()
+        self.calls.iter().map(|(number, call)| row((number, call))).collect()
     }
 }
 
