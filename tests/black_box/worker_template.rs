@@ -33,7 +33,7 @@ fn workers_after_the_first_are_forks_of_the_template_and_children_of_the_daemon(
     let template = next_template(&daemon, None);
     let forks = ["b", "c"].map(|name| wire.attach(daemon.repo(name).path()));
     for session in &forks {
-        // Its channels are its own: what one session prints never reaches another.
+        // Workers share no channel: the output of one session never reaches another.
         assert_eq!(session.bash("echo b; echo b >&2"), "b\n\nb\n\n[Exit code: 0]");
         let monitor = Process::find(session.pid("monitorPid")).expect("a monitor");
         assert_eq!((monitor.parent, &*monitor.name), (daemon.pid(), "quack-monitor"));

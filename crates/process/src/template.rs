@@ -122,7 +122,7 @@ fn raw(pid: u32) -> nix::unistd::Pid {
 /// Returns a handle of a new child, or kills it.
 fn watch(pid: u32) -> io::Result<ProcessHandle> {
     ProcessHandle::of_child(pid).inspect_err(|_no_descriptor| {
-        // Nobody has reaped the child, so the number is still its own.
+        // The child was not reaped, so no other process has its number.
         let _killed = nix::sys::signal::kill(raw(pid), Signal::SIGKILL);
         let _reaped = nix::sys::wait::waitpid(raw(pid), None);
     })

@@ -1,7 +1,7 @@
 //! A power cut right after a write: the file has its old or its new content, and is never empty.
 //!
-//! The file system is told to stop at once without writing what it holds (`EXT4_IOC_SHUTDOWN`), as after a power cut,
-//! just after its journal was committed. That commit is the dangerous moment: it has the names, so it needs the data.
+//! The test stops the file system without a flush (`EXT4_IOC_SHUTDOWN`), as a power cut would, just after a commit of
+//! its journal. That moment is the dangerous one: the journal has the new names, and the data may be missing.
 
 #![cfg(target_os = "linux")]
 
@@ -19,7 +19,7 @@ mod tests {
     const N_FILES: usize = 12;
     const N_CUTS: usize = 4;
 
-    /// A small disk of its own, mounted for this test.
+    /// A small file system in a file, mounted for this test.
     struct Disk {
         image: PathBuf,
         at: PathBuf,

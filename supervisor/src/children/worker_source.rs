@@ -1,4 +1,4 @@
-//! Where the main thread gets worker processes from: forks of a template, or starts of the program if there is no
+//! Starts worker processes for the main thread: as forks of a template, or as starts of the program if there is no
 //! template.
 
 use super::spawner::{SpawnSettings, WORKER};

@@ -133,7 +133,7 @@ impl Daemon {
             wait_for("the pid file", || self.app().join("duck-daemon.pid").exists().then_some(()));
         }
         kill(Pid::from_raw(self.pid()), signal).expect("signal the daemon");
-        // Threads that are at work stop a moment later.
+        // A running thread stops a moment later.
         if signal == Signal::SIGSTOP {
             wait_for("the daemon to stop", || {
                 Process::find(self.pid()).filter(|daemon| daemon.state == 'T').map(drop)
