@@ -146,7 +146,10 @@ impl Registry {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "an internal signal that must not be lost; a client's change causes one per session")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "an internal signal that must not be lost; a client's change causes one per session"
+)]
 fn tell(handle: &Addr<SessionActor>, policy: Policy) {
     handle.do_send(TellSession::SetPolicy(policy));
 }
