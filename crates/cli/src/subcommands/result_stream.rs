@@ -57,7 +57,7 @@ pub(super) struct ResultStream {
     /// Named paths that do not exist.
     missing: Vec<String>,
     /// The reply. It has no rows.
-    end: SearchPage,
+    end: SearchPage<'static>,
     has_changed_names: bool,
 }
 
@@ -137,7 +137,7 @@ impl ResultStream {
     }
 
     /// Takes the reply.
-    fn ended(&mut self, mut end: SearchPage) {
+    fn ended(&mut self, mut end: SearchPage<'static>) {
         end.notes.truncate(MAX_TOLD);
         end.warnings.truncate(MAX_TOLD);
         if let Some(n) = end.unreadable.filter(|n| *n != 0) {
@@ -290,7 +290,7 @@ mod tests {
     use quackd_protocol::search::{FileLines, FileRow, LineRow};
     use std::borrow::Cow;
 
-    fn ended(shown: u64, end: SearchPage) -> ResultStream {
+    fn ended(shown: u64, end: SearchPage<'static>) -> ResultStream {
         let mut result = ResultStream::new(Vec::new());
         result.add(shown);
         result.ended(end);
