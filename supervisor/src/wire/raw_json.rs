@@ -79,6 +79,9 @@ const ESCAPE: usize = 6;
 
 /// Byte positions of the escapes of lone surrogates.
 fn halves(json: &str) -> Vec<usize> {
+    if memchr::memmem::find(json.as_bytes(), b"\\u").is_none() {
+        return Vec::new();
+    }
     let unit = |at: usize| {
         let digits = json.get(at..at + ESCAPE)?.strip_prefix("\\u")?;
         u16::from_str_radix(digits, 16).ok()
