@@ -1,10 +1,13 @@
 //! Data of `search` and `find`: the rows of the text with all numbers, in pages or as a stream. The worker writes it and
 //! the command line reads it. A reader gives missing fields their defaults, because a worker may be faulty.
 
+use serde::de::{SeqAccess, Visitor};
 use serde::ser::Error as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt;
 
 /// One line of the stream `rows`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,12 +51,96 @@ pub struct LineRow<'a>(
     pub Cow<'a, str>,
     /// Position of the first match in the line, in bytes from 1, then first and last byte + 1 of each match in the text.
     /// Empty for context.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub Vec<u64>,
+    #[serde(default, skip_serializing_if = "Places::is_empty")]
+    pub Places,
     /// Number of the last line, bytes left out before the text, and after it. Absent for a whole line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub Option<(u64, u64, u64)>,
 );
+
+/// Positions in a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Places(PlaceList);
+
+/// Most lines have three positions. They need no allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum PlaceList {
+    Three([u64; 3]),
+    Any(Vec<u64>),
+}
+
+impl Places {
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.as_slice().is_empty()
+    }
+
+    /// Returns the positions.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u64] {
+        match &self.0 {
+            PlaceList::Three(three) => three,
+            PlaceList::Any(any) => any,
+        }
+    }
+
+    fn read<E>(mut next: impl FnMut() -> Result<Option<u64>, E>) -> Result<Self, E> {
+        let mut three = [0; 3];
+        for n in 0..three.len() {
+            match (next()?, three.get_mut(n)) {
+                (Some(place), Some(free)) => *free = place,
+                _ => return Ok(Self(PlaceList::Any(three.into_iter().take(n).collect()))),
+            }
+        }
+        let Some(fourth) = next()? else { return Ok(Self(PlaceList::Three(three))) };
+        let mut any: Vec<u64> = three.into_iter().chain([fourth]).collect();
+        while let Some(place) = next()? {
+            any.push(place);
+        }
+        Ok(Self(PlaceList::Any(any)))
+    }
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(PlaceList::Any(Vec::new()))
+    }
+}
+
+impl FromIterator<u64> for Places {
+    fn from_iter<I: IntoIterator<Item = u64>>(places: I) -> Self {
+        let mut places = places.into_iter();
+        let Ok(read) = Self::read(|| Ok::<_, Infallible>(places.next()));
+        read
+    }
+}
+
+impl Serialize for Places {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.as_slice().serialize(to)
+    }
+}
+
+impl<'de> Deserialize<'de> for Places {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(PlacesVisitor)
+    }
+}
+
+struct PlacesVisitor;
+
+impl<'de> Visitor<'de> for PlacesVisitor {
+    type Value = Places;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of positions")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Places, A::Error> {
+        Places::read(|| seq.next_element())
+    }
+}
 
 /// One page of a result. `search` has one of `matches`, `counts` and `files`; `find` has `entries`.
 ///
@@ -289,6 +376,19 @@ mod tests {
             }],
             ..SearchPage::default()
         }
+    }
+
+    #[test]
+    fn positions_are_the_same_whatever_their_number() {
+        for n in 0..9 {
+            let list: Vec<u64> = (1..=n).collect();
+            let places: Places = list.iter().copied().collect();
+            let text = serde_json::to_string(&list).unwrap();
+            assert_eq!((places.as_slice(), places.is_empty()), (&*list, n == 0));
+            assert_eq!(serde_json::to_string(&places).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Places>(&text).unwrap(), places);
+        }
+        assert!(serde_json::from_str::<Places>("[1,2,\"x\"]").is_err());
     }
 
     #[test]

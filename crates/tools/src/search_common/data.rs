@@ -5,7 +5,7 @@ use crate::Data;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_protocol::search::{
-    self, ContextLine, FileRow, FindRow, LeftOut, LineRow, Match, SearchPage, Span,
+    self, ContextLine, FileRow, FindRow, LeftOut, LineRow, Match, Places, SearchPage, Span,
 };
 use quackd_search::{
     Cut, Dialect, EntryKind, FileHits, FindOutcome, FoundEntry, Note, OutputMode, Row, RowKind,
@@ -168,7 +168,7 @@ pub(crate) fn line_row(row: &Row) -> LineRow<'_> {
         Cow::Owned(_) => String::from_utf8_lossy(row.text.get(..at).unwrap_or_default()).len(),
     };
     let spans = match row.kind {
-        RowKind::Context => Vec::new(),
+        RowKind::Context => Places::default(),
         RowKind::Match => {
             let shown = row.spans.iter().take(MAX_SPANS);
             let places = shown.flat_map(|span| [span.start, span.end]);

@@ -202,7 +202,7 @@ mod tests {
         places: &[u64],
         rest: Option<(u64, u64, u64)>,
     ) -> LineRow<'a> {
-        LineRow(line, text.into(), places.to_vec(), rest)
+        LineRow(line, text.into(), places.iter().copied().collect(), rest)
     }
 
     fn files() -> [(&'static str, Vec<LineRow<'static>>); 3] {
