@@ -14,14 +14,13 @@ pub(crate) fn is_sound(json: &RawValue) -> bool {
     while let Some(byte) = text.as_bytes().get(at) {
         match byte {
             b'"' => at = end_of_string(text, at + 1),
-            b'-' | b'0'..=b'9' => {
-                let number = number(text, at);
-                if !is_finite(number) {
-                    return false;
+            b'-' | b'0'..=b'9' => match end_of_number(text, at) {
+                Some(end) => {
+                    at = end;
+                    continue;
                 }
-                at += number.len();
-                continue;
-            }
+                None => return false,
+            },
             b'[' | b'{' if depth == MAX_DEPTH => return false,
             b'[' | b'{' => depth += 1,
             b']' | b'}' => depth = depth.saturating_sub(1),
@@ -45,18 +44,21 @@ fn end_of_string(json: &str, mut from: usize) -> usize {
     }
 }
 
-/// Returns the number that begins at a position.
-fn number(json: &str, at: usize) -> &str {
-    let rest = json.get(at..).unwrap_or_default();
-    let is_part = |byte: &u8| matches!(byte, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E');
-    let n = rest.bytes().take_while(is_part).count();
-    rest.get(..n).unwrap_or_default()
-}
-
-/// Whether a number is in the range of the usual type, which has a greatest exponent of 308.
-fn is_finite(number: &str) -> bool {
-    let is_small = number.len() <= 300 && !number.contains(['e', 'E']);
-    is_small || number.parse().is_ok_and(f64::is_finite)
+/// Returns the position after the number that begins at a position. `None` if the number is out of the range of the
+/// usual type, which has a greatest exponent of 308.
+fn end_of_number(json: &str, from: usize) -> Option<usize> {
+    let (mut end, mut has_exponent) = (from, false);
+    while let Some(byte) = json.as_bytes().get(end) {
+        match byte {
+            b'0'..=b'9' | b'-' | b'+' | b'.' => {}
+            b'e' | b'E' => has_exponent = true,
+            _ => break,
+        }
+        end += 1;
+    }
+    let is_small = end - from <= 300 && !has_exponent;
+    let is_finite = || json.get(from..end)?.parse().ok().filter(|number: &f64| number.is_finite());
+    (is_small || is_finite().is_some()).then_some(end)
 }
 
 /// Replaces each lone surrogate with `\ufffd`. JavaScript programs write lone surrogates when they split a text between
