@@ -238,6 +238,7 @@ fn milliseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_search::Spans;
     use serde_json::json;
     use std::ffi::OsStr;
     use std::sync::Arc;
@@ -245,7 +246,7 @@ mod tests {
     fn row(kind: RowKind, line: u64, after_gap: bool) -> Row {
         let spans = match kind {
             RowKind::Match => std::iter::once(1..2).collect(),
-            RowKind::Context => Vec::new(),
+            RowKind::Context => Spans::new(),
         };
         let text = format!("l{line}").into_bytes();
         Row { kind, line, end_line: line, column: 2, text, spans, cut: None, after_gap }
@@ -293,7 +294,8 @@ mod tests {
         let expected = json!([{"path": "a\u{fffd}", "pathBytes": "Yf8=", "line": 7, "endLine": 8, "column": 2,
             "text": "\u{fffd}ab", "submatches": [{"start": 3, "end": 4}], "leftOut": {"before": 3, "after": 4}}]);
         assert_eq!(serde_json::to_value(found).unwrap(), expected);
-        let file = hits(vec![Row { spans: vec![0..1; 150], ..row(RowKind::Match, 1, false) }]);
+        let file =
+            hits(vec![Row { spans: vec![0..1; 150].into(), ..row(RowKind::Match, 1, false) }]);
         let found = matches(&file, &plain, 0);
         assert_eq!((found[0].submatches.len(), found[0].more_submatches), (100, Some(50)));
     }

@@ -217,7 +217,7 @@ fn hint(note: &Note) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_search::Cut;
+    use quackd_search::{Cut, Spans};
     use std::sync::Arc;
 
     const PLAIN: Style = Style { gaps: false, carriage_returns: false };
@@ -236,7 +236,7 @@ mod tests {
     }
 
     fn context(line: u64, text: &str) -> Row {
-        Row { kind: RowKind::Context, spans: Vec::new(), ..row(line, text) }
+        Row { kind: RowKind::Context, spans: Spans::new(), ..row(line, text) }
     }
 
     fn file(path: &str, rows: Vec<Row>) -> FileHits {
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(text(&files, PLAIN), "f:4:one\nf:5:two\nf:7:[+120]…mid…[+4000]\n");
         let binary = FileHits {
             is_binary: true,
-            ..file("bin", vec![Row { spans: Vec::new(), ..row(0, "") }])
+            ..file("bin", vec![Row { spans: Spans::new(), ..row(0, "") }])
         };
         assert_eq!(text(&[binary], PLAIN), "bin: binary file matches\n");
     }
