@@ -53,6 +53,16 @@ pub(crate) struct DaemonConnection {
 /// If the daemon cannot be found, started or reached, or speaks another protocol.
 pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<DaemonConnection> {
     let home = Home::from_process_env_blocking()?;
+    // Usually a daemon listens, and this connection is the only one.
+    match connect(&home).await {
+        Ok(client) => match meet(client, Started::AlreadyRunning, output).await {
+            Err(error) if is_gone(&error) => {}
+            met => return met,
+        },
+        Err(error @ ClientError::Timeout { .. }) => return Err(error.into()),
+        // The start reports why there is no connection.
+        Err(_) => {}
+    }
     let exe = SelfExe::open().context("cannot open this program's own file")?;
     let mut attempts = 1;
     loop {
@@ -60,7 +70,8 @@ pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<Daemo
         if let Started::Started { took } = started {
             output.note(&format!("started the daemon in {}", time_format::span(took)));
         }
-        match meet(&home, started, output).await {
+        let met = async { meet(connect(&home).await?, started, output).await };
+        match met.await {
             // The daemon was shutting down. The next attempt starts a new one.
             Err(error) if is_gone(&error) && attempts < MAX_ATTEMPTS => attempts += 1,
             met => return met,
@@ -81,7 +92,7 @@ fn is_gone(error: &anyhow::Error) -> bool {
 /// Those of [`start_and_connect`], and `NotRunning` if no daemon is running.
 pub(crate) async fn connect_only(output: CliOutput) -> anyhow::Result<DaemonConnection> {
     let home = Home::from_process_env_blocking()?;
-    meet(&home, Started::AlreadyRunning, output).await
+    meet(connect(&home).await?, Started::AlreadyRunning, output).await
 }
 
 /// Connects to the socket without checking the daemon's identity.
@@ -92,14 +103,13 @@ pub(crate) async fn connect(home: &Home) -> Result<Client, ClientError> {
     Client::connect(&home.socket().path, CONNECT_TIMEOUT).await
 }
 
-/// Connects and checks the daemon's identity. Client and daemon of different versions work together if their protocol
+/// Checks the daemon's identity. Client and daemon of different versions work together if their protocol
 /// is the same.
 async fn meet(
-    home: &Home,
+    client: Client,
     started: Started,
     output: CliOutput,
 ) -> anyhow::Result<DaemonConnection> {
-    let client = connect(home).await?;
     let answer = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await?;
     let daemon = identify(answer).map_err(CliError::wrong_daemon)?;
     if daemon.version != VERSION {

@@ -67,15 +67,16 @@ impl Flow {
     pub fn take(&self, max: usize) -> Option<FlowPiece> {
         let mut taken = None;
         self.0.send_if_modified(|waiting| {
+            let had_room = waiting.has_room();
             taken = waiting.take(max);
-            taken.is_some()
+            !had_room && waiting.has_room()
         });
         taken
     }
 
-    /// Waits until at least `n` bytes can be taken. Cancel-safe.
-    pub async fn gathered(&self, n: usize) {
-        drop(self.0.subscribe().wait_for(|waiting| n <= waiting.cost).await);
+    /// Waits until there is a whole piece to take. Cancel-safe.
+    pub async fn gathered(&self) {
+        drop(self.0.subscribe().wait_for(Waiting::has_piece).await);
     }
 
     /// Whether the reader has caught up.
@@ -86,19 +87,29 @@ impl Flow {
 
     /// Waits until the reader has caught up. Cancel-safe.
     pub async fn room(&self) {
-        drop(self.0.subscribe().wait_for(|waiting| waiting.has_room()).await);
+        drop(self.0.subscribe().wait_for(Waiting::has_room).await);
     }
 
     /// Adds a chunk, and drops the part that does not fit. That can only happen after the end of the command, if
     /// processes that it left behind print without end.
     pub fn push(&self, stream: StreamName, chunk: &[u8]) {
-        self.0.send_if_modified(|waiting| waiting.push(stream, chunk));
+        // A reader waits for the first bytes or for a whole piece. Searches push thousands of small chunks, and each
+        // wake costs more than its chunk.
+        self.0.send_if_modified(|waiting| {
+            let before = (waiting.pieces.is_empty(), waiting.has_piece());
+            waiting.push(stream, chunk);
+            before != (waiting.pieces.is_empty(), waiting.has_piece())
+        });
     }
 }
 
 impl Waiting {
     fn has_room(&self) -> bool {
         self.cost < HIGH_BYTES
+    }
+
+    fn has_piece(&self) -> bool {
+        PIECE_BYTES <= self.cost
     }
 
     fn take(&mut self, max: usize) -> Option<FlowPiece> {
@@ -113,11 +124,11 @@ impl Waiting {
         Some(piece)
     }
 
-    fn push(&mut self, stream: StreamName, chunk: &[u8]) -> bool {
+    fn push(&mut self, stream: StreamName, chunk: &[u8]) {
         let room = MAX_BYTES.saturating_sub(self.cost + PIECE_COST);
         let chunk = chunk.get(..room).unwrap_or(chunk);
         if chunk.is_empty() {
-            return false;
+            return;
         }
         self.cost += chunk.len();
         let mut left = chunk;
@@ -132,7 +143,6 @@ impl Waiting {
             self.cost += PIECE_COST;
             self.pieces.push_back(FlowPiece { stream, bytes: bytes.to_vec() });
         }
-        true
     }
 }
 

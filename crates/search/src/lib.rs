@@ -36,7 +36,7 @@ pub use find::{EntryKind, EntrySink, Find, FindOutcome, FindSort, FoundEntry, Ki
 pub use glob::GlobError;
 pub use note::Note;
 pub use outcome::{
-    Cut, FileHits, MAX_WARNINGS, Row, RowKind, SearchOutcome, Skipped, Total, Warning,
+    Cut, FileHits, MAX_WARNINGS, Row, RowKind, SearchOutcome, Skipped, Spans, Total, Warning,
 };
 pub use request::{
     Binary, Boundary, Case, Dialect, Encoding, MAX_CONTEXT, MAX_ROWS, Multiline, OutputMode,

@@ -2,6 +2,7 @@
 
 use crate::note::Note;
 use crate::request::Dialect;
+use smallvec::SmallVec;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -71,6 +72,9 @@ pub struct FileHits {
     pub rows: Vec<Row>,
 }
 
+/// Byte ranges of matches. Most lines have one match, which needs no allocation.
+pub type Spans = SmallVec<[Range<usize>; 1]>;
+
 /// One line, or the lines of one match across lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
@@ -85,7 +89,7 @@ pub struct Row {
     /// Without the newline at its end; a carriage return before it is kept.
     pub text: Vec<u8>,
     /// Byte ranges of the matches in `text`.
-    pub spans: Vec<Range<usize>>,
+    pub spans: Spans,
     /// Number of bytes cut from the line.
     pub cut: Option<Cut>,
     /// Whether lines are missing between the previous row of this file and this row.

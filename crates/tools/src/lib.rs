@@ -48,7 +48,7 @@ pub use attempts::Attempts;
 pub use confinement::Confinement;
 pub use jobs::{JobReports, Jobs};
 pub use live::{Update, Watch};
-pub use output::Output;
+pub use output::{Data, Output};
 pub use strip_ansi::PlainText;
 pub use toolbox::Toolbox;
 pub use web::Web;

@@ -2,11 +2,12 @@
 
 use crate::Update;
 use crate::call_limits::{CallLimits, StopCause, seconds};
-use crate::truncate;
-use quackd_protocol::limits::MAX_SHOWN_BYTES;
+use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_SHOWN_BYTES};
 use quackd_protocol::plain::without_numbers;
 use quackd_protocol::worker::ToolReport;
+use serde::Serialize;
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 use std::fmt::Display;
 
 /// Size of the end of a long text that followers receive, in bytes, including the line before it.
@@ -14,6 +15,12 @@ const SHOWN_TAIL_BYTES: usize = 4 * 1024;
 
 /// Space for the line with the number of omitted bytes.
 const SHOWN_MARK_BYTES: usize = 64;
+
+/// Maximum size of text and data together as JSON, in bytes. Leaves space for the rest of the frame.
+const MAX_ANSWER_BYTES: usize = MAX_LINE_BYTES - 1024 * 1024;
+
+/// Maximum number of bytes of JSON for one byte of a text.
+const MAX_ESCAPE_BYTES: usize = 6;
 
 /// The answer to a call.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,11 +30,47 @@ pub struct Output {
     /// Facts for the supervisor, in addition to the text.
     pub report: ToolReport,
     /// Structured result of tools that have one.
-    pub data: Option<Value>,
+    pub data: Option<Data>,
     /// Output of the call after its last update.
     pub update: Option<Update>,
     /// Closing lines of a command's text, after its output.
     pub closing: Option<String>,
+}
+
+/// Structured result as JSON text, as the supervisor receives it.
+#[derive(Debug, Clone)]
+pub struct Data(Box<RawValue>);
+
+impl Data {
+    /// Creates the text of a value whose keys are sorted.
+    pub(crate) fn of(value: &impl Serialize) -> Self {
+        // The values of the tools always have a JSON form.
+        Self(to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned()))
+    }
+
+    /// Parses the text.
+    #[must_use]
+    pub fn value(&self) -> Value {
+        serde_json::from_str(self.0.get()).unwrap_or_default()
+    }
+
+    /// Returns the text.
+    #[must_use]
+    pub fn into_json(self) -> Box<RawValue> {
+        self.0
+    }
+}
+
+impl From<Value> for Data {
+    fn from(value: Value) -> Self {
+        Self::of(&value)
+    }
+}
+
+impl PartialEq for Data {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.get() == other.0.get()
+    }
 }
 
 impl Output {
@@ -49,17 +92,28 @@ impl Output {
         self
     }
 
+    /// Whether text and data fit into one frame.
+    pub(crate) fn fits_into_frame(&self) -> bool {
+        let data = self.data.as_ref().map_or(0, |data| data.0.get().len());
+        let fits = |text: usize| text + data <= MAX_ANSWER_BYTES;
+        // Only a text with many escapes must be written to know its size.
+        fits(self.text.len() * MAX_ESCAPE_BYTES + 2)
+            || to_raw_value(&self.text).is_ok_and(|text| fits(text.get().len()))
+    }
+
     /// Returns both ends of a text that is too long for the clients that follow the session.
     #[must_use]
     pub fn shown(&self) -> Option<String> {
         if self.text.len() <= MAX_SHOWN_BYTES {
             return None;
         }
-        let bytes = self.text.as_bytes();
-        let head = truncate::head(bytes, MAX_SHOWN_BYTES - SHOWN_TAIL_BYTES);
-        let tail = truncate::tail(bytes, SHOWN_TAIL_BYTES - SHOWN_MARK_BYTES);
-        let n_left_out = bytes.len() - head.n_bytes - tail.n_bytes;
-        Some(format!("{}\n[... {n_left_out} bytes not shown]\n{}", head.text, tail.text))
+        let head = self.text.floor_char_boundary(MAX_SHOWN_BYTES - SHOWN_TAIL_BYTES);
+        let tail = self.text.len() - (SHOWN_TAIL_BYTES - SHOWN_MARK_BYTES);
+        let tail = self.text.ceil_char_boundary(tail);
+        let (head, rest) = self.text.split_at(head);
+        let (left_out, tail) = rest.split_at(tail - head.len());
+        let n_left_out = left_out.len();
+        Some(format!("{head}\n[... {n_left_out} bytes not shown]\n{tail}"))
     }
 
     /// Creates the answer of a call that was abandoned.

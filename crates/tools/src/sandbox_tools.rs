@@ -14,7 +14,7 @@ pub(crate) use path::normalise;
 
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
-use crate::{Output, Toolbox};
+use crate::{Data, Output, Toolbox};
 use quackd_protocol::client::ExplainReport;
 use quackd_sandbox::Root;
 use quackd_sandbox::audit::{Budget, audit_blocking};
@@ -80,5 +80,5 @@ pub(crate) async fn quack_explain(
 }
 
 fn answer(text: String, report: &impl Serialize) -> Output {
-    Output { data: serde_json::to_value(report).ok(), ..Output::success(text) }
+    Output { data: serde_json::to_value(report).ok().map(Data::from), ..Output::success(text) }
 }

@@ -42,7 +42,7 @@ pub(crate) fn results(body: &str, search: &WebSearch) -> Output {
     text.truncate(text.trim_end_matches(is_space).len());
     let mut output = Output::success(text);
     cut(&mut output);
-    output.data = Some(json!({ "results": list }));
+    output.data = Some(json!({ "results": list }).into());
     output
 }
 

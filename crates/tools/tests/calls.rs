@@ -275,6 +275,6 @@ mod tests {
             "matches": 1, "truncated": false, "timedOut": false, "filesSearched": 1, "dialect": "rust",
             "skipped": {"binary": 1, "unreadable": 0, "tooLong": 0},
         });
-        assert_eq!(output.data, Some(expected));
+        assert_eq!(output.data, Some(expected.into()));
     }
 }

@@ -247,7 +247,7 @@ mod tests {
         let ended = loop {
             let ask = json!({"job": "job-1", "cursor": cursor, "wait_ms": 20_000});
             let output = bench.run("job_output", ask).await;
-            let data = output.data.clone().unwrap();
+            let data = output.data.clone().unwrap().value();
             cursor = data["cursor"].as_u64().unwrap();
             if data["running"] == false {
                 break output;

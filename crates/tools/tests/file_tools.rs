@@ -571,7 +571,7 @@ mod tests {
         bench.check("find_files", &arguments, &cut);
         let output = bench.run("find_files", &arguments, |_| ());
         let data = json!({"files": 200, "truncated": true, "timedOut": false, "unreadable": 0});
-        assert_eq!((output.data, output.report.truncated), (Some(data), true));
+        assert_eq!((output.data, output.report.truncated), (Some(data.into()), true));
     }
 
     #[test]

@@ -72,7 +72,7 @@ mod tests {
         /// Starts a job and returns its id.
         async fn start(&self, command: &str) -> String {
             let started = self.run("bash", json!({"command": command, "background": true})).await;
-            let data = started.data.unwrap_or_else(|| panic!("{}", started.text));
+            let data = started.data.unwrap_or_else(|| panic!("{}", started.text)).value();
             data["jobId"].as_str().unwrap().to_owned()
         }
 
@@ -82,7 +82,8 @@ mod tests {
             loop {
                 let ask = json!({"job": job, "cursor": cursor, "wait_ms": 20_000});
                 let output = self.run("job_output", ask).await;
-                let data = output.data.as_ref().unwrap_or_else(|| panic!("{}", output.text));
+                let data =
+                    output.data.as_ref().unwrap_or_else(|| panic!("{}", output.text)).value();
                 if data["running"] == false {
                     return self.run("job_output", json!(job)).await;
                 }
@@ -102,7 +103,7 @@ mod tests {
             started.text,
             "Started background job job-1\n[Its output: job_output job-1. To end it: job_kill job-1]"
         );
-        assert_eq!(started.data, Some(json!({"jobId": "job-1"})));
+        assert_eq!(started.data, Some(json!({"jobId": "job-1"}).into()));
 
         let first = bench.run("job_output", json!({"id": "job-1", "wait_ms": 20_000})).await;
         assert_eq!(first.text, "one\n\n[Cursor: 4]\n[Job running]");
@@ -111,7 +112,7 @@ mod tests {
         let second = bench.run("job_output", ask).await;
         assert_eq!(second.text, "err\n\n[Cursor: 8]\n[Job running]");
         let facts = json!({"jobId": "job-1", "running": true, "cursor": 8, "totalBytes": 8});
-        assert_eq!(second.data, Some(facts));
+        assert_eq!(second.data, Some(facts.into()));
         assert!(!second.report.truncated && !second.report.is_error);
         // No new output: at once, and after a wait.
         for ask in [
@@ -129,15 +130,18 @@ mod tests {
         assert_eq!(last.text, "one\nerr\ntwo\n\n[Exit code: 3]");
         assert_eq!(
             last.data,
-            Some(json!({"jobId": "job-1", "running": false, "cursor": 12, "totalBytes": 12,
-                        "exitCode": 3}))
+            Some(
+                json!({"jobId": "job-1", "running": false, "cursor": 12, "totalBytes": 12,
+                        "exitCode": 3})
+                .into()
+            )
         );
         let list = bench.run("jobs", json!({})).await;
         assert_eq!(
             list.text,
             format!("job-1  ended 0s ago: exit code 3  12 bytes  {command_shown}")
         );
-        let row = &list.data.unwrap()["jobs"][0];
+        let row = &list.data.unwrap().value()["jobs"][0];
         assert_eq!((&row["jobId"], &row["exitCode"]), (&json!("job-1"), &json!(3)));
         assert!(row["ageMs"].is_u64());
     }
@@ -224,7 +228,7 @@ mod tests {
         let killed = killing.await.unwrap();
         assert!(!escapee.exists(), "answered before it was gone");
         assert!(killed.text.starts_with("Ended background job job-1: "));
-        assert_eq!(killed.data.unwrap()["running"], false);
+        assert_eq!(killed.data.unwrap().value()["running"], false);
         assert!(bench.text("job_output", json!("job-1")).await.starts_with("up\ncleaned\n"));
         let again = bench.text("job_kill", json!("job-1")).await;
         assert!(again.starts_with("Background job job-1 had ended already\n[Process aborted]\n"));
@@ -241,7 +245,7 @@ mod tests {
         while text.len() < seq.len() {
             let ask = json!({"job": "job-1", "cursor": cursor, "wait_ms": 20_000});
             let page = bench.run("job_output", ask).await;
-            cursor = page.data.unwrap()["cursor"].as_u64().unwrap();
+            cursor = page.data.unwrap().value()["cursor"].as_u64().unwrap();
             let closing = format!("\n[Cursor: {cursor}]\n[Job running]");
             text.push_str(page.text.strip_suffix(&closing).unwrap());
         }
@@ -266,7 +270,7 @@ mod tests {
             output.text,
             "\n[Process timed out after 0.2s and was terminated]\n[Exit code: unknown]"
         );
-        assert_eq!(output.data.unwrap()["signal"], 15);
+        assert_eq!(output.data.unwrap().value()["signal"], 15);
     }
 
     #[tokio::test]
@@ -304,7 +308,7 @@ mod tests {
         let (mut read, mut cursor, mut pages) = (String::new(), 0, 0);
         loop {
             let page = bench.run("job_output", json!({"job": "job-1", "cursor": cursor})).await;
-            let data = page.data.unwrap();
+            let data = page.data.unwrap().value();
             cursor = data["cursor"].as_u64().unwrap();
             let total = data["totalBytes"].as_u64().unwrap();
             assert_eq!(page.report.truncated, cursor < total);

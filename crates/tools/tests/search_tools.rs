@@ -195,7 +195,7 @@ mod tests {
         fs::write(bench.base.join("ws/f"), line.repeat(1100)).unwrap();
         let size = |output: &Output| {
             let text = Value::from(output.text.as_str()).to_string().len();
-            text + output.data.as_ref().unwrap().to_string().len()
+            text + output.data.clone().unwrap().into_json().get().len()
         };
         let asked = json!({"pattern": "needle", "limit": 0, "max_line": 0, "max_bytes": 1_048_576});
         let output = bench.answer("search", &asked).await;

@@ -267,7 +267,7 @@ mod tests {
             {"rank": 2, "title": "(untitled)", "url": "https://tokio.rs", "score": 1.0},
             {"rank": 3, "title": "(untitled)", "url": "https://c.example"},
         ]});
-        assert_eq!(output.data, Some(data));
+        assert_eq!(output.data, Some(data.into()));
 
         let (plain, _) = run(r#""x""#, &reply(200, "OK", &body.to_string()));
         assert_eq!(plain.text, expected.replace("   Snippet: a b c\n", ""));
@@ -282,14 +282,14 @@ mod tests {
         let output = answered(&body);
         assert_eq!(output.text, "1. (untitled)\n   URL: u");
         let data = json!({"results": [{"rank": 1, "title": "(untitled)", "url": "u"}]});
-        assert_eq!(output.data, Some(data));
+        assert_eq!(output.data, Some(data.into()));
 
         for nothing in [json!({"results": []}), json!({"results": [{}]})] {
             let output = answered(&nothing);
             assert_eq!(output.text, "No web results found for 'x y'");
             assert_eq!(
                 (output.report.is_error, output.data),
-                (false, Some(json!({"results": []})))
+                (false, Some(json!({"results": []}).into()))
             );
         }
     }
@@ -324,7 +324,7 @@ mod tests {
         let output = answered(&json!({"results": vec![result; 50]}));
         let cut = output.text.strip_suffix("\n[Output truncated at 100KB]").unwrap();
         assert_eq!((cut.len(), output.report.truncated), (102_400, true));
-        assert_eq!(output.data.unwrap()["results"].as_array().unwrap().len(), 11);
+        assert_eq!(output.data.unwrap().value()["results"].as_array().unwrap().len(), 11);
     }
 
     #[tokio::test]

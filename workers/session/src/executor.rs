@@ -23,7 +23,7 @@ use quackd_protocol::worker::{
 };
 use quackd_protocol::{CallId, VERSION};
 use quackd_sandbox::confine::NoNetwork;
-use quackd_tools::{Attempts, Call, Confinement, Output, Toolbox, Watch};
+use quackd_tools::{Attempts, Call, Confinement, Data, Output, Toolbox, Watch};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::ops::ControlFlow;
@@ -244,7 +244,7 @@ fn finished(call_id: CallId, output: Output, stream: Option<Streaming>) -> FromW
             (serde_json::value::RawValue::NULL.to_owned(), ToolReport { is_error: true, ..report })
         }
     };
-    let data = data.and_then(|data| serde_json::value::to_raw_value(&data).ok());
+    let data = data.map(Data::into_json);
     FromWorker::ToolFinished(ToolFinished {
         call_id,
         text,

@@ -56,7 +56,7 @@ impl Streaming {
             self.flow.changed().await;
             if self.gathers {
                 // At the end of the time, the rows found so far are sent.
-                timeout(GATHER, self.flow.gathered(MAX_PIECE_BYTES)).await.ok();
+                timeout(GATHER, self.flow.gathered()).await.ok();
             }
             // The semaphore is never closed.
             let Ok(credit) = self.credits.acquire().await else {

@@ -4,6 +4,7 @@ use crate::display::{count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, StdoutState};
 use crate::workspace_scope::{self, ScopedClient, WorkspaceScope};
+use anyhow::Context;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use quackd_protocol::search::{RowsLine, SearchPage, Warning};
 use serde::Deserialize;
@@ -57,7 +58,7 @@ pub(super) struct ResultStream {
     /// Named paths that do not exist.
     missing: Vec<String>,
     /// The reply. It has no rows.
-    end: SearchPage,
+    end: SearchPage<'static>,
     has_changed_names: bool,
 }
 
@@ -137,7 +138,7 @@ impl ResultStream {
     }
 
     /// Takes the reply.
-    fn ended(&mut self, mut end: SearchPage) {
+    fn ended(&mut self, mut end: SearchPage<'static>) {
         end.notes.truncate(MAX_TOLD);
         end.warnings.truncate(MAX_TOLD);
         if let Some(n) = end.unreadable.filter(|n| *n != 0) {
@@ -265,7 +266,9 @@ impl RowLines {
         let (complete, rest) = bytes.split_at(n_complete);
         if !complete.is_empty() {
             self.rest.extend_from_slice(complete);
-            for line in Deserializer::from_slice(&self.rest).into_iter() {
+            // One check of all bytes is faster than one for each string.
+            let lines = str::from_utf8(&self.rest).context("unexpected reply of the worker")?;
+            for line in Deserializer::from_str(lines).into_iter() {
                 take(line.map_err(unexpected)?);
             }
             self.rest.clear();
@@ -290,7 +293,7 @@ mod tests {
     use quackd_protocol::search::{FileLines, FileRow, LineRow};
     use std::borrow::Cow;
 
-    fn ended(shown: u64, end: SearchPage) -> ResultStream {
+    fn ended(shown: u64, end: SearchPage<'static>) -> ResultStream {
         let mut result = ResultStream::new(Vec::new());
         result.add(shown);
         result.ended(end);
@@ -381,7 +384,8 @@ mod tests {
 
     #[test]
     fn rows_are_counted_without_context() {
-        let row = |places: &[u64]| LineRow(1, Cow::Borrowed("x"), places.to_vec(), None);
+        let row =
+            |places: &[u64]| LineRow(1, Cow::Borrowed("x"), places.iter().copied().collect(), None);
         let file =
             FileLines { rows: vec![row(&[]), row(&[1]), row(&[2, 1, 2])], ..FileLines::default() };
         let mut result = ResultStream::new(Vec::new());

@@ -3,7 +3,6 @@
 
 use crate::note::Note;
 use crate::outcome::SearchOutcome;
-use crate::pattern;
 use crate::request::{Boundary, Case, Pattern, Search};
 use crate::scan::OtherPatterns;
 
@@ -46,14 +45,11 @@ impl Similar {
         if is_sensitive && has_letters {
             patterns.push((Kind::AnyCase, Pattern { case: Case::Insensitive, ..asked.clone() }));
         }
-        let read = |(kind, other): (Kind, Pattern)| {
-            pattern::readings(&other).ok()?.pop().map(|reading| (kind, reading))
-        };
-        let (kinds, readings): (Vec<_>, Vec<_>) = patterns.into_iter().filter_map(read).unzip();
+        let (kinds, patterns): (Vec<_>, Vec<_>) = patterns.into_iter().unzip();
         let superset = kinds.iter().position(|kind| matches!(kind, Kind::AnyCase));
         let superset =
             superset.filter(|_| asked.literal || !asked.patterns.iter().any(|one| excludes(one)));
-        Some(Self { kinds, patterns: OtherPatterns::new(readings, superset) })
+        Some(Self { kinds, patterns: OtherPatterns::new(patterns, superset) })
     }
 
     fn notes(&self) -> impl Iterator<Item = Note> {

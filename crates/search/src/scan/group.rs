@@ -98,6 +98,7 @@ fn cut(row: &mut Row, room: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::outcome::Spans;
 
     fn row(kind: RowKind, line: u64, text: &str) -> Row {
         Row {
@@ -106,7 +107,7 @@ mod tests {
             end_line: line,
             column: 1,
             text: text.as_bytes().to_vec(),
-            spans: Vec::new(),
+            spans: Spans::new(),
             cut: None,
             after_gap: false,
         }

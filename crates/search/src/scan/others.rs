@@ -2,17 +2,29 @@
 //!
 //! The search counts while it has the content of a file in memory, so the explanation reads no file again.
 
-use crate::pattern::Interpretation;
+use crate::pattern;
+use crate::request::Pattern;
 use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkMatch};
 use std::io;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A similar pattern, and the number of lines that it matches.
 #[derive(Debug)]
 struct OtherPattern {
-    matcher: RegexMatcher,
+    pattern: Pattern,
+    /// Built for the first file without a match, because most searches have none to explain. `None` if the pattern is
+    /// not valid.
+    matcher: OnceLock<Option<RegexMatcher>>,
     n_lines: AtomicU64,
+}
+
+impl OtherPattern {
+    fn matcher(&self) -> Option<&RegexMatcher> {
+        let build = || Some(pattern::readings(&self.pattern).ok()?.pop()?.matcher);
+        self.matcher.get_or_init(build).as_ref()
+    }
 }
 
 /// Similar patterns of one search.
@@ -29,9 +41,12 @@ pub(crate) struct OtherPatterns {
 
 impl OtherPatterns {
     /// `superset` is the number of the pattern that matches all lines that the requested pattern matches.
-    pub(crate) fn new(patterns: Vec<Interpretation>, superset: Option<usize>) -> Self {
-        let other =
-            |one: Interpretation| OtherPattern { matcher: one.matcher, n_lines: AtomicU64::new(0) };
+    pub(crate) fn new(patterns: Vec<Pattern>, superset: Option<usize>) -> Self {
+        let other = |pattern| OtherPattern {
+            pattern,
+            matcher: OnceLock::new(),
+            n_lines: AtomicU64::new(0),
+        };
         Self {
             patterns: patterns.into_iter().map(other).collect(),
             superset,
@@ -65,25 +80,24 @@ impl OtherPatterns {
 /// The similar patterns for one thread.
 pub(super) struct ThreadPatterns<'a> {
     shared: &'a OtherPatterns,
-    // Separate copies: threads that share a matcher wait for each other.
-    matchers: Vec<RegexMatcher>,
+    /// Separate copies: threads that share a matcher wait for each other. Empty until a file has no match.
+    matchers: Vec<Option<RegexMatcher>>,
     /// The current file contains no match of the superset.
     is_superset_ruled_out: bool,
 }
 
 impl<'a> ThreadPatterns<'a> {
     pub(super) fn new(shared: &'a OtherPatterns) -> Self {
-        let matchers = shared.patterns.iter().map(|one| one.matcher.clone()).collect();
-        Self { shared, matchers, is_superset_ruled_out: false }
+        Self { shared, matchers: Vec::new(), is_superset_ruled_out: false }
     }
 
     pub(super) fn shared(&self) -> &'a OtherPatterns {
         self.shared
     }
 
-    /// Returns a pattern that matches all lines that the requested pattern matches.
+    /// Returns a pattern that matches all lines that the requested pattern matches, if a file had no match so far.
     pub(super) fn superset(&self) -> Option<&RegexMatcher> {
-        self.matchers.get(self.shared.superset?)
+        self.matchers.get(self.shared.superset?)?.as_ref()
     }
 
     /// Sets whether the current file contains no match of the superset.
@@ -104,7 +118,11 @@ impl<'a> ThreadPatterns<'a> {
         let content = content.get(..end.map_or(content.len(), |last| last + 1)).unwrap_or_default();
         let ruled_out = self.shared.superset.filter(|_| self.is_superset_ruled_out);
         self.is_superset_ruled_out = false;
+        if self.matchers.is_empty() {
+            self.matchers = self.shared.patterns.iter().map(|one| one.matcher().cloned()).collect();
+        }
         for (n, (other, matcher)) in self.shared.patterns.iter().zip(&self.matchers).enumerate() {
+            let Some(matcher) = matcher else { continue };
             if Some(n) != ruled_out && may_match(matcher, content) {
                 let mut sink = LineCounter(0);
                 // The content is in memory, so this fails only for a line that is too long.

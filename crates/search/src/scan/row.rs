@@ -1,6 +1,6 @@
 //! Converts a matching line to a row: the positions of its matches and its visible part. Called by `file`.
 
-use crate::outcome::{Cut, Row, RowKind};
+use crate::outcome::{Cut, Row, RowKind, Spans};
 use std::ops::Range;
 
 /// Limits of the visible part of a line.
@@ -13,13 +13,7 @@ pub(super) struct DisplayLine {
 }
 
 /// Creates a row from a line without its newline.
-pub(super) fn row(
-    kind: RowKind,
-    line: u64,
-    text: &[u8],
-    spans: Vec<Range<usize>>,
-    shown: DisplayLine,
-) -> Row {
+pub(super) fn row(kind: RowKind, line: u64, text: &[u8], spans: Spans, shown: DisplayLine) -> Row {
     let inner = memchr::memchr_iter(b'\n', text).count();
     let end_line = line + u64::try_from(inner).unwrap_or(0);
     let first = spans.first().cloned().unwrap_or(0..0);
@@ -107,8 +101,8 @@ mod tests {
         max: usize,
     ) -> (String, Option<Cut>, Vec<Range<usize>>) {
         let limits = DisplayLine { max_line: Some(max), max_bytes: usize::MAX };
-        let row = row(RowKind::Match, 1, text.as_bytes(), vec![span], limits);
-        (String::from_utf8(row.text).unwrap(), row.cut, row.spans)
+        let row = row(RowKind::Match, 1, text.as_bytes(), std::iter::once(span).collect(), limits);
+        (String::from_utf8(row.text).unwrap(), row.cut, row.spans.to_vec())
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::file::{FileOutcome, Hits, ScanOptions, Skip};
 use super::row::{DisplayLine, row, row_bytes};
 use super::skipping::Gaps;
 use super::{Flags, Scan};
-use crate::outcome::{Row, RowKind};
+use crate::outcome::{Row, RowKind, Spans};
 use crate::request::OutputMode;
 use crate::tree::Stop;
 use crate::walk::EntryIndex;
@@ -135,8 +135,8 @@ impl FileSink<'_> {
     }
 
     /// Returns the ranges of the matches, relative to the text of the matching line.
-    fn spans(&self, searcher: &Searcher, found: &SinkMatch<'_>) -> Vec<Range<usize>> {
-        let mut spans = Vec::new();
+    fn spans(&self, searcher: &Searcher, found: &SinkMatch<'_>) -> Spans {
+        let mut spans = Spans::new();
         if !self.ask.invert {
             self.each(searcher, found, |span| spans.push(span));
         }
@@ -267,7 +267,7 @@ impl Sink for &mut FileSink<'_> {
         if self.collects && !self.overflows {
             let line = self.line(context.line_number(), context.absolute_byte_offset());
             let text = without_newline(context.bytes());
-            self.push(row(RowKind::Context, line, text, Vec::new(), self.shown()));
+            self.push(row(RowKind::Context, line, text, Spans::new(), self.shown()));
         }
         Ok(true)
     }

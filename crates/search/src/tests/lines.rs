@@ -55,7 +55,7 @@ fn rows_say_where_their_matches_are() {
     let outcome = run(&tree, &request("ab"));
     let row = &outcome.files[0].rows[0];
     assert_eq!((row.line, row.end_line, row.column), (2, 2, 4));
-    assert_eq!(row.spans, [3..5, 6..8]);
+    assert_eq!(row.spans.as_slice(), [3..5, 6..8]);
     let mut inverted = request("ab");
     inverted.invert = true;
     let row = &run(&tree, &inverted).files[0].rows[0];

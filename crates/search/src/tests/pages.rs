@@ -187,7 +187,7 @@ fn a_long_line_is_shown_around_its_match() {
     let outcome = run(&tree, &request);
     let row = &outcome.files[0].rows[0];
     assert_eq!((row.text.as_slice(), row.column), (b"--needle--".as_slice(), 50_001));
-    assert_eq!(row.spans, [2..8]);
+    assert_eq!(row.spans.as_slice(), [2..8]);
     assert_eq!(row.cut, Some(Cut { before: 49_998, after: 49_998 }));
     assert!(!outcome.truncated);
 }

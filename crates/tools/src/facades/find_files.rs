@@ -114,12 +114,15 @@ fn answer(found: &FindOutcome, pattern: &str, limit: Duration) -> Output {
     let mut output = Output::success(lines.join("\n"));
     output.report.truncated = found.truncated;
     output.report.timed_out = found.timed_out;
-    output.data = Some(json!({
-        "files": found.shown,
-        "truncated": found.truncated,
-        "timedOut": found.timed_out,
-        "unreadable": found.unreadable,
-    }));
+    output.data = Some(
+        json!({
+            "files": found.shown,
+            "truncated": found.truncated,
+            "timedOut": found.timed_out,
+            "unreadable": found.unreadable,
+        })
+        .into(),
+    );
     output
 }
 

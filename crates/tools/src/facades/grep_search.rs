@@ -168,10 +168,16 @@ impl GrepParams {
             gaps: self.request.before != 0 || self.request.after != 0,
             carriage_returns: true,
         };
+        let (mut text, mut is_cut) = (String::new(), false);
+        let mut take = |row: &str| {
+            is_cut = !push(&mut text, row);
+            !is_cut
+        };
         match self.request.output {
-            OutputMode::Files => render(text::files(outcome, OutputMode::Files)),
-            _ => render(text::rows(&outcome.files, style)),
+            OutputMode::Files => text::files(outcome, OutputMode::Files, &mut take),
+            _ => text::rows(&outcome.files, style, &mut take),
         }
+        (text, is_cut)
     }
 
     fn output(&self, outcome: &SearchOutcome) -> Output {
@@ -192,7 +198,7 @@ impl GrepParams {
         let mut output = Output::success(text);
         output.report.truncated = truncated;
         output.report.timed_out = outcome.timed_out;
-        output.data = Some(data(outcome, truncated));
+        output.data = Some(data(outcome, truncated).into());
         output
     }
 }
@@ -234,19 +240,15 @@ fn flag(parameters: &Parameters<'_>, name: &str, default: bool) -> bool {
     optional(parameters.flag(name)).unwrap_or(default)
 }
 
-/// Returns complete rows up to the limit of the answer. A first row that is too long is cut.
-fn render(rows: impl Iterator<Item = String>) -> (String, bool) {
-    let mut text = String::new();
-    for row in rows {
-        if MAX_OUTPUT_BYTES < text.len() + row.len() {
-            if text.is_empty() {
-                text = truncate::head(row.as_bytes(), MAX_OUTPUT_BYTES).text;
-            }
-            return (text, true);
-        }
-        text.push_str(&row);
+/// Appends a row. Returns false if it exceeds the limit of the answer. A first row that is too long is cut.
+fn push(text: &mut String, row: &str) -> bool {
+    let fits = text.len() + row.len() <= MAX_OUTPUT_BYTES;
+    if fits {
+        text.push_str(row);
+    } else if text.is_empty() {
+        *text = truncate::head(row.as_bytes(), MAX_OUTPUT_BYTES).text;
     }
-    (text, false)
+    fits
 }
 
 /// Returns the notes that explain the rows. Without them, an empty or short result is worse than an error.

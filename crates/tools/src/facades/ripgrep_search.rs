@@ -3,7 +3,6 @@
 //! The result is an object, which the text contains as compact JSON: the output that ripgrep would print on a
 //! terminal, and its exit code. As in those agents, the end of a long output is kept.
 
-use crate::Output;
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::parameters::{BadParameter, Parameters};
@@ -11,6 +10,7 @@ use crate::search_common::scope::file_type;
 use crate::search_common::text::{ResultNotes, Style, lines, shown};
 use crate::search_common::{BadStart, Budget, RootTree, SearchToolError, run, starts_blocking};
 use crate::truncate;
+use crate::{Data, Output};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_sandbox::Root;
 use quackd_search::{
@@ -371,6 +371,6 @@ fn told(output: &str, return_code: i32, matches: u64, notes: &[String]) -> Outpu
     let text = serde_json::to_string(&found).unwrap_or_default();
     let mut answer = Output::success(text);
     answer.report.is_error = return_code == FAILED;
-    answer.data = serde_json::to_value(&found).ok();
+    answer.data = serde_json::to_value(&found).ok().map(Data::from);
     answer
 }

@@ -16,7 +16,7 @@ pub(super) fn started(job: &BackgroundJob) -> Output {
     let text = format!(
         "Started background job {id}\n[Its output: job_output {id}. To end it: job_kill {id}]"
     );
-    Output { data: Some(json!({ "jobId": id })), ..Output::success(text) }
+    Output { data: Some(json!({ "jobId": id }).into()), ..Output::success(text) }
 }
 
 pub(super) fn list(jobs: &[Arc<BackgroundJob>]) -> Output {
@@ -35,7 +35,7 @@ pub(super) fn list(jobs: &[Arc<BackgroundJob>]) -> Output {
         data.push(Value::from(facts));
     }
     let text = if rows.is_empty() { "No background jobs".to_owned() } else { rows.join("\n") };
-    Output { data: Some(json!({ "jobs": data })), ..Output::success(text) }
+    Output { data: Some(json!({ "jobs": data }).into()), ..Output::success(text) }
 }
 
 pub(super) fn output(job: &BackgroundJob, page: &OutputPage) -> Output {
@@ -73,7 +73,7 @@ pub(super) fn output(job: &BackgroundJob, page: &OutputPage) -> Output {
         audit: job.take_audit(),
         ..ToolReport::default()
     };
-    Output { data: Some(data.into()), report, ..Output::success(text) }
+    Output { data: Some(Value::from(data).into()), report, ..Output::success(text) }
 }
 
 pub(super) fn killed(job: &BackgroundJob, was_running: bool) -> Output {
@@ -90,7 +90,7 @@ pub(super) fn killed(job: &BackgroundJob, was_running: bool) -> Output {
         audit: job.take_audit(),
         ..ToolReport::default()
     };
-    Output { data: Some(data.into()), report, ..Output::success(text) }
+    Output { data: Some(Value::from(data).into()), report, ..Output::success(text) }
 }
 
 /// Reports the number of processes of a killed job, and whether they are gone.

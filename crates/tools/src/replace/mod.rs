@@ -19,11 +19,10 @@ use crate::search_common::{
     BadStart, Budget, RootTree, SearchFailure, capitalised, pattern, scope, starts_blocking,
 };
 use crate::{Call, Confinement, Output, Toolbox, arguments::Arguments};
-use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_OUTPUT_BYTES};
+use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_sandbox::Root;
 use quackd_search::replace::{DiffMode, Replace, ReplaceError, ReplacePlan, plan};
 use quackd_search::{Pattern, Scope, SearchError, Stop};
-use serde_json::Value;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -36,9 +35,6 @@ const WRITING_SLACK: Duration = Duration::from_secs(1);
 
 /// Further extra time for the answer.
 const ANSWER_SLACK: Duration = Duration::from_secs(2);
-
-/// Maximum size of text and data together as JSON, in bytes. Leaves space for the rest of the frame.
-const MAX_ANSWER_BYTES: usize = MAX_LINE_BYTES - 1024 * 1024;
 
 pub(crate) async fn replace(
     toolbox: &Toolbox,
@@ -344,17 +340,15 @@ where
 
 /// Shrinks the answer to fit into a frame: removes the diffs from the data first, then shortens the text.
 pub(crate) fn bounded(mut output: Output) -> Output {
-    let len = |output: &Output| {
-        let text = Value::from(output.text.as_str()).to_string().len();
-        text + output.data.as_ref().map_or(0, |data| data.to_string().len())
-    };
-    if len(&output) <= MAX_ANSWER_BYTES {
+    if output.fits_into_frame() {
         return output;
     }
     if let Some(data) = &mut output.data {
-        data::without_diffs(data);
+        let mut value = data.value();
+        data::without_diffs(&mut value);
+        *data = value.into();
     }
-    if MAX_ANSWER_BYTES < len(&output) {
+    if !output.fits_into_frame() {
         output.text = crate::truncate::head(output.text.as_bytes(), MAX_OUTPUT_BYTES).text;
         output.text.push('\n');
         output.text.push_str(crate::truncate::TRUNCATED);

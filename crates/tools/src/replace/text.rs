@@ -53,7 +53,7 @@ impl ReplaceOutput {
         output.report.timed_out = self.plan.timed_out;
         output.report.truncated = is_cut || (self.plan.diffs_cut && show == DiffMode::Unified);
         output.report.denials = denials;
-        output.data = Some(data::of_replacement(self));
+        output.data = Some(data::of_replacement(self).into());
         output
     }
 

@@ -88,7 +88,7 @@ fn list(entries: &[Listed], found: &[InterruptedReplace]) -> Output {
     }
     lines.extend(found.iter().map(interrupted));
     let mut output = Output::success(lines.join("\n"));
-    output.data = Some(data::of_list(entries));
+    output.data = Some(data::of_list(entries).into());
     output
 }
 
@@ -125,6 +125,6 @@ fn output(undone: &Undone, confinement: &Confinement) -> Output {
     let mut output = Output::success(lines.join("\n"));
     output.report.is_error = is_failed;
     output.report.denials = denied;
-    output.data = Some(data::of_undo(undone));
+    output.data = Some(data::of_undo(undone).into());
     output
 }

@@ -1,9 +1,11 @@
 //! Results of search and find as structured data: the same rows as in the text, with all numbers.
 
+use super::text::decoded;
+use crate::Data;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_protocol::search::{
-    self, ContextLine, FileRow, FindRow, LeftOut, LineRow, Match, SearchPage, Span,
+    self, ContextLine, FileRow, FindRow, LeftOut, LineRow, Match, Places, SearchPage, Span,
 };
 use quackd_search::{
     Cut, Dialect, EntryKind, FileHits, FindOutcome, FoundEntry, Note, OutputMode, Row, RowKind,
@@ -21,8 +23,9 @@ use std::time::{Duration, SystemTime};
 const MAX_SPANS: usize = 100;
 
 /// Returns the result of a search.
-pub(crate) fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize) -> Value {
+pub(crate) fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize) -> Data {
     let files = || Some(outcome.files.iter().map(|file| file_row(file, mode)).collect());
+    let names: Vec<Name>;
     let mut page = SearchPage {
         shown: outcome.shown,
         total: outcome.total.count,
@@ -47,13 +50,15 @@ pub(crate) fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize)
     };
     match mode {
         OutputMode::Lines | OutputMode::OnlyMatching => {
+            names = outcome.files.iter().map(|file| name(&file.path)).collect();
+            let files = outcome.files.iter().zip(&names);
             page.matches =
-                Some(outcome.files.iter().flat_map(|file| matches(file, after)).collect());
+                Some(files.flat_map(|(file, name)| matches(file, name, after)).collect());
         }
         OutputMode::CountLines | OutputMode::CountMatches => page.counts = files(),
         OutputMode::Files | OutputMode::FilesWithout => page.files = files(),
     }
-    value(&page)
+    Data::of(&page)
 }
 
 /// Returns a file as a row.
@@ -68,8 +73,8 @@ pub(crate) fn file_row(file: &FileHits, mode: OutputMode) -> FileRow {
 }
 
 /// Returns the result of find.
-pub(crate) fn of_find(outcome: &FindOutcome) -> Value {
-    value(&SearchPage {
+pub(crate) fn of_find(outcome: &FindOutcome) -> Data {
+    Data::of(&SearchPage {
         entries: Some(outcome.entries.iter().map(entry).collect()),
         shown: outcome.shown,
         total: outcome.total.count,
@@ -88,17 +93,15 @@ pub(crate) fn of_find(outcome: &FindOutcome) -> Value {
     })
 }
 
-fn value(page: &SearchPage) -> Value {
-    // The type always has a JSON form.
-    serde_json::to_value(page).unwrap_or_default()
-}
-
 pub(crate) fn notes(notes: &[Note]) -> Vec<String> {
     notes.iter().map(ToString::to_string).collect()
 }
 
-/// Returns a path as text and, if it is not UTF-8, also its bytes as base64.
-pub(crate) fn name(path: &Path) -> (String, Option<String>) {
+/// A path as text and, if it is not UTF-8, also its bytes as base64.
+type Name = (String, Option<String>);
+
+/// Returns the name of a path.
+pub(crate) fn name(path: &Path) -> Name {
     let bytes = path.to_str().is_none().then(|| STANDARD.encode(path.as_os_str().as_bytes()));
     (path.to_string_lossy().into_owned(), bytes)
 }
@@ -112,17 +115,17 @@ pub(crate) fn named(path: &Path) -> Map<String, Value> {
 
 /// Returns the matching rows of a file with their context. No line occurs twice: a line between two matches
 /// belongs to the first match, up to its number of following lines.
-fn matches(file: &FileHits, after: usize) -> Vec<Match> {
-    let mut found: Vec<Match> = Vec::new();
+fn matches<'a>(file: &'a FileHits, name: &'a Name, after: usize) -> Vec<Match<'a>> {
+    let mut found: Vec<Match<'_>> = Vec::with_capacity(file.rows.len());
     let (mut before, mut is_open) = (Vec::new(), false);
     for row in &file.rows {
         is_open &= !row.after_gap;
         if row.kind == RowKind::Match {
-            found.push(Match { before: std::mem::take(&mut before), ..of_row(file, row) });
+            found.push(Match { before: std::mem::take(&mut before), ..of_row(file, name, row) });
             is_open = true;
             continue;
         }
-        let line = ContextLine { line: row.line, text: text(&row.text) };
+        let line = ContextLine { line: row.line, text: decoded(&row.text) };
         match found.last_mut().filter(|last| is_open && last.after.len() < after) {
             Some(last) => last.after.push(line),
             None => before.push(line),
@@ -132,20 +135,23 @@ fn matches(file: &FileHits, after: usize) -> Vec<Match> {
     found
 }
 
-fn of_row(file: &FileHits, row: &Row) -> Match {
-    let (path, path_bytes) = name(&file.path);
-    let place = |at: usize| row.text.get(..at).map(|head| text(head).len());
+fn of_row<'a>(file: &FileHits, (path, path_bytes): &'a Name, row: &'a Row) -> Match<'a> {
+    let text = decoded(&row.text);
+    let place = |at: usize| match &text {
+        Cow::Borrowed(text) if text.is_char_boundary(at) => Some(at),
+        _ => row.text.get(..at).map(|head| decoded(head).len()),
+    };
     let shown = row.spans.iter().take(MAX_SPANS);
+    let submatches =
+        shown.map(|span| Span { start: place(span.start), end: place(span.end) }).collect();
     Match {
-        path,
-        path_bytes,
+        path: path.into(),
+        path_bytes: path_bytes.as_deref().map(Cow::from),
         line: row.line,
         end_line: (row.end_line != row.line).then_some(row.end_line),
         column: Some(row.column),
-        text: text(&row.text),
-        submatches: shown
-            .map(|span| Span { start: place(span.start), end: place(span.end) })
-            .collect(),
+        submatches,
+        text,
         more_submatches: row.spans.len().checked_sub(MAX_SPANS).filter(|more| *more != 0),
         left_out: row.cut.map(|cut| LeftOut { before: count(cut.before), after: count(cut.after) }),
         binary: file.is_binary,
@@ -155,14 +161,14 @@ fn of_row(file: &FileHits, row: &Row) -> Match {
 
 /// Returns a row of a stream.
 pub(crate) fn line_row(row: &Row) -> LineRow<'_> {
-    let text = String::from_utf8_lossy(&row.text);
+    let text = decoded(&row.text);
     // Only replaced bytes move the text.
     let place = |at: usize| match &text {
         Cow::Borrowed(_) => at,
         Cow::Owned(_) => String::from_utf8_lossy(row.text.get(..at).unwrap_or_default()).len(),
     };
     let spans = match row.kind {
-        RowKind::Context => Vec::new(),
+        RowKind::Context => Places::default(),
         RowKind::Match => {
             let shown = row.spans.iter().take(MAX_SPANS);
             let places = shown.flat_map(|span| [span.start, span.end]);
@@ -173,10 +179,6 @@ pub(crate) fn line_row(row: &Row) -> LineRow<'_> {
     let cut = row.cut.unwrap_or(Cut { before: 0, after: 0 });
     let rest = (!is_whole).then(|| (row.end_line, count(cut.before), count(cut.after)));
     LineRow(row.line, text, spans, rest)
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 fn count(n: usize) -> u64 {
@@ -236,6 +238,7 @@ fn milliseconds(time: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_search::Spans;
     use serde_json::json;
     use std::ffi::OsStr;
     use std::sync::Arc;
@@ -243,7 +246,7 @@ mod tests {
     fn row(kind: RowKind, line: u64, after_gap: bool) -> Row {
         let spans = match kind {
             RowKind::Match => std::iter::once(1..2).collect(),
-            RowKind::Context => Vec::new(),
+            RowKind::Context => Spans::new(),
         };
         let text = format!("l{line}").into_bytes();
         Row { kind, line, end_line: line, column: 2, text, spans, cut: None, after_gap }
@@ -266,10 +269,12 @@ mod tests {
             row(Context, 9, true),
             row(Match, 10, false),
         ];
-        let shape: Vec<String> = matches(&hits(rows), 1)
+        let name = ("f".to_owned(), None);
+        let shape: Vec<String> = matches(&hits(rows), &name, 1)
             .iter()
             .map(|found| {
-                let lines = |all: &[ContextLine]| all.iter().map(|it| it.line).collect::<Vec<_>>();
+                let lines =
+                    |all: &[ContextLine<'_>]| all.iter().map(|it| it.line).collect::<Vec<_>>();
                 format!("{:?}{}{:?}", lines(&found.before), found.line, lines(&found.after))
             })
             .collect();
@@ -283,12 +288,15 @@ mod tests {
         let spans = std::iter::once(1..2).collect();
         let odd = Row { text, cut, spans, end_line: 8, ..row(RowKind::Match, 7, false) };
         let path: Arc<Path> = Arc::from(Path::new(OsStr::from_bytes(b"a\xff")));
-        let found = matches(&FileHits { path, ..hits(vec![odd]) }, 0);
+        let (file, plain) = (FileHits { path, ..hits(vec![odd]) }, name(Path::new("f")));
+        let odd_name = name(&file.path);
+        let found = matches(&file, &odd_name, 0);
         let expected = json!([{"path": "a\u{fffd}", "pathBytes": "Yf8=", "line": 7, "endLine": 8, "column": 2,
             "text": "\u{fffd}ab", "submatches": [{"start": 3, "end": 4}], "leftOut": {"before": 3, "after": 4}}]);
         assert_eq!(serde_json::to_value(found).unwrap(), expected);
-        let many = Row { spans: vec![0..1; 150], ..row(RowKind::Match, 1, false) };
-        let found = matches(&hits(vec![many]), 0);
+        let file =
+            hits(vec![Row { spans: vec![0..1; 150].into(), ..row(RowKind::Match, 1, false) }]);
+        let found = matches(&file, &plain, 0);
         assert_eq!((found[0].submatches.len(), found[0].more_submatches), (100, Some(50)));
     }
 
@@ -296,7 +304,7 @@ mod tests {
     fn files_and_counts_have_rows_of_their_own() {
         let outcome =
             SearchOutcome { files: vec![hits(Vec::new())], shown: 1, ..SearchOutcome::default() };
-        let rows = |mode, name: &str| of_search(&outcome, mode, 0)[name].clone();
+        let rows = |mode, name: &str| of_search(&outcome, mode, 0).value()[name].clone();
         assert_eq!(rows(OutputMode::Files, "files"), json!([{"path": "f"}]));
         assert_eq!(rows(OutputMode::CountLines, "counts"), json!([{"path": "f", "count": 2}]));
         assert_eq!(rows(OutputMode::CountMatches, "counts"), json!([{"path": "f", "count": 3}]));

@@ -9,17 +9,12 @@ use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::parameters::{BadParameter, Parameters};
 use crate::{Call, Output};
-use quackd_protocol::limits::MAX_LINE_BYTES;
 use quackd_sandbox::Root;
 use quackd_search::{Binary, Encoding, Note, OutputMode, Search, SearchOutcome, Stop};
-use serde_json::Value;
 use std::sync::Arc;
 
 /// Minimum value of the limit of characters per line.
 const MIN_LINE_CHARS: usize = 40;
-
-/// Maximum size of text and data together as JSON, in bytes. Leaves space for the rest of the frame.
-const MAX_ANSWER_BYTES: usize = MAX_LINE_BYTES - 1024 * 1024;
 
 pub(crate) async fn search(
     call: &Call,
@@ -99,8 +94,7 @@ impl SearchParams {
         loop {
             let outcome = quackd_search::search(&self.request, &RootTree(root))?;
             let output = self.output(&outcome);
-            // Text with many escapes may be six times as long in JSON.
-            if fits(&output) || self.request.max_bytes == 0 {
+            if output.fits_into_frame() || self.request.max_bytes == 0 {
                 return Ok(output);
             }
             self.request.max_bytes /= 4;
@@ -136,12 +130,17 @@ impl SearchParams {
             gaps: self.request.before != 0 || self.request.after != 0,
             carriage_returns: false,
         };
-        let mut answer: String = match mode {
-            OutputMode::Lines | OutputMode::OnlyMatching => {
-                text::rows(&outcome.files, style).collect()
-            }
-            _ => text::files(outcome, mode).collect(),
+        let mut answer = String::new();
+        let mut take = |row: &str| {
+            answer.push_str(row);
+            true
         };
+        match mode {
+            OutputMode::Lines | OutputMode::OnlyMatching => {
+                text::rows(&outcome.files, style, &mut take);
+            }
+            _ => text::files(outcome, mode, &mut take),
+        }
         if answer.is_empty() {
             answer.push_str(nothing(outcome, mode));
             answer.push('\n');
@@ -193,10 +192,4 @@ fn nothing(outcome: &SearchOutcome, mode: OutputMode) -> &'static str {
         OutputMode::FilesWithout => "No files found",
         _ => "No matches found",
     }
-}
-
-fn fits(output: &Output) -> bool {
-    let text = Value::from(output.text.as_str()).to_string().len();
-    let data = output.data.as_ref().map_or(0, |data| data.to_string().len());
-    text + data <= MAX_ANSWER_BYTES
 }

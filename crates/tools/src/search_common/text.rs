@@ -7,6 +7,8 @@ use crate::call_limits::seconds;
 use quackd_search::{
     FileHits, FindOutcome, Note, OutputMode, Row, RowKind, SearchOutcome, Total, Warning,
 };
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,80 +26,90 @@ pub(crate) fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Returns each row with its newline, and with the line `--` before it if lines are omitted.
-pub(crate) fn rows(files: &[FileHits], style: Style) -> impl Iterator<Item = String> {
+/// Decodes a text. Most texts are valid, and the check alone is faster than a replacement.
+pub(crate) fn decoded(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
+}
+
+/// Passes each row with its newline to `take`, and with the line `--` before it if lines are omitted, until `take`
+/// returns false.
+pub(crate) fn rows(files: &[FileHits], style: Style, take: &mut dyn FnMut(&str) -> bool) {
     let mut is_first = true;
-    files.iter().flat_map(move |file| {
-        let path = shown(&file.path);
+    let mut block = String::new();
+    for file in files {
+        let path = file.path.to_string_lossy();
         let mut is_first_of_file = true;
-        let blocks: Vec<String> = file
-            .rows
-            .iter()
-            .map(|row| {
-                let is_gap = if is_first_of_file { !is_first } else { row.after_gap };
-                let mut block = String::new();
-                if style.gaps && is_gap {
-                    block.push_str("--\n");
-                }
-                (is_first, is_first_of_file) = (false, false);
-                push_row(&mut block, &path, file.is_binary, row, style);
-                block
-            })
-            .collect();
-        blocks
-    })
+        for row in &file.rows {
+            let is_gap = if is_first_of_file { !is_first } else { row.after_gap };
+            block.clear();
+            if style.gaps && is_gap {
+                block.push_str("--\n");
+            }
+            (is_first, is_first_of_file) = (false, false);
+            push_row(&mut block, &path, file.is_binary, row, style);
+            if !take(&block) {
+                return;
+            }
+        }
+    }
 }
 
 fn push_row(text: &mut String, path: &str, is_binary: bool, row: &Row, style: Style) {
     if is_binary && row.text.is_empty() && row.spans.is_empty() {
-        push(text, format_args!("{path}: binary file matches\n"));
+        text.push_str(path);
+        text.push_str(": binary file matches\n");
         return;
     }
     let mark = match row.kind {
         RowKind::Match => ':',
         RowKind::Context => '-',
     };
-    for (number, line) in (row.line..).zip(lines(row, style)) {
-        push(text, format_args!("{path}{mark}{number}{mark}{line}\n"));
+    for (number, line) in (row.line..).zip(visible(row).split('\n')) {
+        text.push_str(path);
+        // Writing to a String cannot fail.
+        write!(text, "{mark}{number}{mark}").ok();
+        text.push_str(end(line, style));
+        text.push('\n');
     }
 }
 
 /// Returns the lines of a row, several if a match crosses lines, with marks where it is cut.
 pub(crate) fn lines(row: &Row, style: Style) -> impl Iterator<Item = String> {
-    let text = String::from_utf8_lossy(&row.text);
-    let cut = row.cut;
-    let mut whole = String::with_capacity(text.len() + 16);
-    if let Some(cut) = cut.filter(|cut| cut.before != 0) {
-        push(&mut whole, format_args!("[+{}]…", cut.before));
-    }
-    whole.push_str(&text);
-    if let Some(cut) = cut.filter(|cut| cut.after != 0) {
-        push(&mut whole, format_args!("…[+{}]", cut.after));
-    }
-    let all: Vec<String> = whole
-        .split('\n')
-        .map(|line| match style.carriage_returns {
-            true => line.to_owned(),
-            false => line.strip_suffix('\r').unwrap_or(line).to_owned(),
-        })
-        .collect();
-    all.into_iter()
+    let lines: Vec<String> =
+        visible(row).split('\n').map(|line| end(line, style).to_owned()).collect();
+    lines.into_iter()
 }
 
-fn push(text: &mut String, arguments: std::fmt::Arguments<'_>) {
-    text.push_str(&arguments.to_string());
+/// Returns the text of a row with marks where it is cut.
+fn visible(row: &Row) -> Cow<'_, str> {
+    let text = decoded(&row.text);
+    let Some(cut) = row.cut else { return text };
+    let before = (cut.before != 0).then(|| format!("[+{}]…", cut.before));
+    let after = (cut.after != 0).then(|| format!("…[+{}]", cut.after));
+    Cow::Owned(before.unwrap_or_default() + &text + &after.unwrap_or_default())
 }
 
-/// Returns one line per file, in the file modes.
-pub(crate) fn files(outcome: &SearchOutcome, mode: OutputMode) -> impl Iterator<Item = String> {
-    outcome.files.iter().map(move |file| {
-        let path = shown(&file.path);
-        match mode {
+/// Returns a line with the end that `style` requests.
+fn end(line: &str, style: Style) -> &str {
+    match style.carriage_returns {
+        true => line,
+        false => line.strip_suffix('\r').unwrap_or(line),
+    }
+}
+
+/// Passes one line per file to `take`, in the file modes, until `take` returns false.
+pub(crate) fn files(outcome: &SearchOutcome, mode: OutputMode, take: &mut dyn FnMut(&str) -> bool) {
+    for file in &outcome.files {
+        let path = file.path.to_string_lossy();
+        let line = match mode {
             OutputMode::CountLines => format!("{path}:{}\n", file.lines),
             OutputMode::CountMatches => format!("{path}:{}\n", file.matches),
             _ => format!("{path}\n"),
+        };
+        if !take(&line) {
+            return;
         }
-    })
+    }
 }
 
 /// Lines after the rows of search and find.
@@ -205,7 +217,7 @@ fn hint(note: &Note) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_search::Cut;
+    use quackd_search::{Cut, Spans};
     use std::sync::Arc;
 
     const PLAIN: Style = Style { gaps: false, carriage_returns: false };
@@ -224,7 +236,7 @@ mod tests {
     }
 
     fn context(line: u64, text: &str) -> Row {
-        Row { kind: RowKind::Context, spans: Vec::new(), ..row(line, text) }
+        Row { kind: RowKind::Context, spans: Spans::new(), ..row(line, text) }
     }
 
     fn file(path: &str, rows: Vec<Row>) -> FileHits {
@@ -232,7 +244,12 @@ mod tests {
     }
 
     fn text(files: &[FileHits], style: Style) -> String {
-        rows(files, style).collect()
+        let mut text = String::new();
+        rows(files, style, &mut |row| {
+            text.push_str(row);
+            true
+        });
+        text
     }
 
     #[test]
@@ -256,7 +273,7 @@ mod tests {
         assert_eq!(text(&files, PLAIN), "f:4:one\nf:5:two\nf:7:[+120]…mid…[+4000]\n");
         let binary = FileHits {
             is_binary: true,
-            ..file("bin", vec![Row { spans: Vec::new(), ..row(0, "") }])
+            ..file("bin", vec![Row { spans: Spans::new(), ..row(0, "") }])
         };
         assert_eq!(text(&[binary], PLAIN), "bin: binary file matches\n");
     }

@@ -142,7 +142,7 @@ impl SessionActor {
             return self.worker_broke("an update that is no text", ctx);
         }
         // The data is forwarded unchanged. Text after a newline would pass for a reply of the supervisor.
-        if data.as_ref().is_some_and(|data| data.get().contains(['\n', '\r'])) {
+        if data.as_deref().is_some_and(is_several_lines) {
             return self.worker_broke("a result of several lines", ctx);
         }
         if data.as_deref().is_some_and(|data| !is_sound(data)) {
@@ -267,6 +267,10 @@ pub(super) fn idle_deadline(
     limit: Duration,
 ) -> Option<Instant> {
     is_unused(calls, jobs).then(|| idle_since + limit)
+}
+
+fn is_several_lines(json: &RawValue) -> bool {
+    memchr::memchr2(b'\n', b'\r', json.get().as_bytes()).is_some()
 }
 
 /// A worker's texts go to clients unchanged. JSON that begins with a quotation mark is a string, and a JSON string

@@ -33,9 +33,9 @@ impl<'a> Hit<'a> {
         Self {
             line,
             end_line: end_line.clamp(line, MAX_NUMBER),
-            column: places.first().copied(),
+            column: places.as_slice().first().copied(),
             text,
-            places: places.get(1..).unwrap_or_default(),
+            places: places.as_slice().get(1..).unwrap_or_default(),
             cut: (before, after),
         }
     }

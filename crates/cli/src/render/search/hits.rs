@@ -4,7 +4,6 @@ use super::data::Hit;
 use super::{LINE, MATCH, PATH, fit, push};
 use crate::output::{DIM, StdoutProperties};
 use anstyle::Style;
-use std::fmt::Write;
 
 /// Format of the lines.
 #[derive(Debug, Clone, Copy)]
@@ -150,11 +149,7 @@ fn name(path: &str, layout: Layout, out: &mut String) {
 }
 
 fn push_number(out: &mut String, number: u64, style: Style, audience: StdoutProperties) {
-    // Writing to a String cannot fail.
-    match audience.is_colored {
-        true => write!(out, "{style}{number}{style:#}").ok(),
-        false => write!(out, "{number}").ok(),
-    };
+    push(out, itoa::Buffer::new().format(number), style, audience);
 }
 
 fn separator(out: &mut String, audience: StdoutProperties) {
@@ -202,7 +197,7 @@ mod tests {
         places: &[u64],
         rest: Option<(u64, u64, u64)>,
     ) -> LineRow<'a> {
-        LineRow(line, text.into(), places.to_vec(), rest)
+        LineRow(line, text.into(), places.iter().copied().collect(), rest)
     }
 
     fn files() -> [(&'static str, Vec<LineRow<'static>>); 3] {

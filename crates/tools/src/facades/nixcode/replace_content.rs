@@ -157,7 +157,7 @@ impl ReplaceContentParams {
         }
         let mut output = Output::success(text);
         output.report.denials = denials;
-        output.data = Some(data::of_replacement(done));
+        output.data = Some(data::of_replacement(done).into());
         output
     }
 }
