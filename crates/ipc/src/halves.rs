@@ -9,7 +9,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 use tokio::io::unix::AsyncFd;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
@@ -28,6 +28,27 @@ pub struct WritingHalf {
     socket: Arc<AsyncFd<OwnedFd>>,
     /// The same socket, registered for room, while a write waits.
     room: Option<AsyncFd<OwnedFd>>,
+}
+
+/// Writes without waiting. Does not keep the socket open.
+#[derive(Debug, Clone)]
+pub struct ImmediateWriter(Weak<AsyncFd<OwnedFd>>);
+
+impl WritingHalf {
+    /// Returns a writer that does not wait. Use it only while this half writes nothing.
+    #[must_use]
+    pub fn immediate(&self) -> ImmediateWriter {
+        ImmediateWriter(Arc::downgrade(&self.socket))
+    }
+}
+
+impl ImmediateWriter {
+    /// Writes the first of these bytes, and returns how many the socket took. [`WritingHalf`] reports errors.
+    #[must_use]
+    pub fn write(&self, bytes: &[u8]) -> usize {
+        let Some(socket) = self.0.upgrade() else { return 0 };
+        send(&socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).unwrap_or(0)
+    }
 }
 
 /// Splits a stream. The socket is closed when both halves are dropped.

@@ -81,7 +81,7 @@ pub(crate) async fn accept_clients(
         actix::spawn(async move {
             match halves::split(stream) {
                 Ok((reading, writing)) => {
-                    let origin = ConnectionOrigin::SOCKET;
+                    let origin = ConnectionOrigin::socket(&writing);
                     connection::serve(reading, writing, origin, services, registry).await;
                 }
                 Err(error) => tracing::warn!(%error, "cannot serve a client"),
