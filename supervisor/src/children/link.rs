@@ -8,7 +8,6 @@
 use super::{ChildActor, ChildKind};
 use actix::{Addr, Message};
 use bytes::Bytes;
-use futures_util::StreamExt;
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::halves::{self, ReadingHalf};
 use quackd_protocol::limits::{WORKER_OUTBOX_FRAMES, WORKER_STDERR_BYTES};
@@ -90,7 +89,7 @@ async fn read<K: ChildKind, H: ChildActor<K>>(half: ReadingHalf, generation: u64
     let event = |input| ChannelEvent { generation, input };
     let mut unknown = 0_u32;
     let violation = loop {
-        let body = match reader.next().await {
+        let body = match frames::next(&mut reader).await {
             None => break None,
             Some(Err(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
                 break Some(error.to_string());

@@ -306,7 +306,8 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let (mut client, server) = tokio::net::UnixStream::pair().unwrap();
-            let (_reading, server) = quackd_ipc::halves::split(server).unwrap();
+            let (reading, server) = quackd_ipc::halves::split(server).unwrap();
+            drop(reading);
             let immediate = Some(server.immediate());
             let (outbox, writing) = outbox(server, immediate, Arc::default());
             let mut line = [0; 2];

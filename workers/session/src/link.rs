@@ -4,7 +4,6 @@
 //! When the supervisor exits, the read ends, which ends the process.
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::halves::{ReadingHalf, WritingHalf};
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
@@ -68,7 +67,7 @@ pub(crate) fn start_writer(half: WritingHalf) -> FrameSender {
 /// Passes each frame to `handle` until that breaks or the channel ends.
 pub(crate) async fn read(half: ReadingHalf, mut handle: impl FnMut(ToWorker) -> ControlFlow<()>) {
     let mut reader = frames::reader(half);
-    while let Some(Ok(body)) = reader.next().await {
+    while let Some(Ok(body)) = frames::next(&mut reader).await {
         match frames::decode::<ToWorker>(&body, TO_WORKER_TAGS) {
             Ok(Decoded::Known(frame)) => {
                 if handle(frame).is_break() {
