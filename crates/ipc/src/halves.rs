@@ -18,6 +18,12 @@ use tokio::net::UnixStream;
 /// Maximum size of one read, in bytes, because its buffer is cleared first.
 const READ_BYTES: usize = 64 * 1024;
 
+/// Flags of a write: a closed socket is an error and no signal. macOS has no such flag; there programs ignore the signal.
+#[cfg(target_os = "linux")]
+const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+#[cfg(not(target_os = "linux"))]
+const SEND: SendFlags = SendFlags::DONTWAIT;
+
 /// Reads from the socket.
 #[derive(Debug)]
 pub struct ReadingHalf(Arc<AsyncFd<OwnedFd>>);
@@ -47,7 +53,7 @@ impl ImmediateWriter {
     #[must_use]
     pub fn write(&self, bytes: &[u8]) -> usize {
         let Some(socket) = self.0.upgrade() else { return 0 };
-        send(&socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL).unwrap_or(0)
+        send(&socket, bytes, SEND).unwrap_or(0)
     }
 }
 
@@ -102,7 +108,7 @@ impl AsyncWrite for WritingHalf {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         loop {
-            match send(&self.socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+            match send(&self.socket, bytes, SEND) {
                 Ok(n) => {
                     self.room = None;
                     return Poll::Ready(Ok(n));
