@@ -244,7 +244,7 @@ fn a_file_in_memory_is_read_without_links_and_never_from_a_root_that_was_replace
     }
     assert!(root.read_cached("a", 3).is_none(), "it is too long");
     assert!(by_walk.read_cached("a", 100).is_none());
-    fs::rename(tree.path("ws"), tree.path("moved")).unwrap();
+    rustix::fs::rename(tree.path("ws"), tree.path("moved")).unwrap();
     fs::create_dir(tree.path("ws")).unwrap();
     assert!(root.read_cached("a", 100).is_none(), "the root is stale");
 }
