@@ -4,11 +4,12 @@
 //! channel. The reader skips a variant that this version does not know.
 
 use bytes::{Bytes, BytesMut};
-use futures_util::SinkExt;
+use futures_util::{SinkExt, StreamExt};
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde::Serialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::collections::BTreeMap;
+use std::io;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec, length_delimited};
@@ -26,6 +27,18 @@ pub fn codec() -> LengthDelimitedCodec {
 /// Returns a reader of the bodies of frames.
 pub fn reader<R: AsyncRead>(half: R) -> FramedRead<R, LengthDelimitedCodec> {
     FramedRead::with_capacity(half, codec(), BUFFER_BYTES)
+}
+
+/// Returns the body of the next frame. `None` at the end of the channel.
+pub async fn next<R: AsyncRead + Unpin>(
+    reader: &mut FramedRead<R, LengthDelimitedCodec>,
+) -> Option<io::Result<BytesMut>> {
+    let buffer = reader.read_buffer_mut();
+    if buffer.is_empty() {
+        // The whole buffer again, so that one read suffices for most frames.
+        buffer.reserve(BUFFER_BYTES);
+    }
+    reader.next().await
 }
 
 /// Writes the queued bodies until the queue is closed or the channel is gone. Frames that are queued together are

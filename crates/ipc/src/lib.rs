@@ -4,6 +4,7 @@
 //!   `quackd-client`.
 //! - [`link`], [`first`] and [`frames`]: the control channel between the supervisor and one worker, length-delimited
 //!   JSON over a socketpair. Used by the supervisor and by `quackd-session-worker`.
+//! - [`halves`]: reading from and writing to the sockets of both.
 //!
 //! Both streams are bounded by [`quackd_protocol::limits::MAX_LINE_BYTES`] in both directions. The crate does not
 //! interpret messages.
@@ -11,6 +12,7 @@
 pub mod alias;
 pub mod first;
 pub mod frames;
+pub mod halves;
 pub mod lines;
 pub mod link;
 pub mod listener;

@@ -92,6 +92,12 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
+    /// Whether bytes of the next line were read.
+    #[must_use]
+    pub fn has_begun_next(&self) -> bool {
+        !self.buffer.is_empty()
+    }
+
     async fn read(&mut self) -> Result<usize, LineError> {
         let is_begun = self.skipping || !self.buffer.is_empty();
         self.buffer.reserve(READ_BYTES);

@@ -114,6 +114,18 @@ impl Access {
         }
     }
 
+    /// Opens `relative` for reading, if the kernel need not read any name, and without symlinks and mounts on the way.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn open_cached(&self, relative: &Path) -> Option<File> {
+        let Self::Kernel(handle) = self else { return None };
+        let resolve = ResolveFlags::BENEATH
+            | ResolveFlags::NO_MAGICLINKS
+            | ResolveFlags::NO_SYMLINKS
+            | ResolveFlags::NO_XDEV
+            | ResolveFlags::CACHED;
+        openat2(handle, or_dot(relative), READ, Mode::empty(), resolve).ok().map(File::from)
+    }
+
     /// Returns the kind and size of `relative` without opening it.
     ///
     /// # Errors

@@ -19,6 +19,8 @@ mod seatbelt;
 mod target;
 
 mod access;
+#[cfg(target_os = "linux")]
+mod cached;
 mod error;
 #[cfg(target_os = "linux")]
 mod flush;
@@ -31,7 +33,7 @@ mod version;
 pub use error::{Kind, PathError, WriteError};
 pub use obeyed::{Held, Obeyed, Rule};
 pub use protected::protected_name;
-pub use root::{Metadata, OpenFile, Root};
+pub use root::{CachedFile, Metadata, OpenFile, Root};
 pub use seatbelt::{MacPaths, SANDBOX_EXEC, Seatbelt};
 pub use staged::StagedTag;
 pub use target::{OtherNames, Purpose, StagedContent, Target};

@@ -3,6 +3,8 @@
 //! Owns the directory handle. Called by `crates/tools` from threads that may block.
 
 use crate::access::{Access, Links};
+#[cfg(target_os = "linux")]
+use crate::cached::{self, CachedReads};
 use crate::names::{canonicalise_existing, follow_links, normalise};
 use crate::version::FileVersion;
 use crate::{Kind, PathError};
@@ -27,6 +29,8 @@ pub struct Root {
     // INVARIANT: device and inode of the directory behind `access`. The open handle keeps the inode
     // alive, so that its number cannot be given to another directory.
     identity: (u64, u64),
+    #[cfg(target_os = "linux")]
+    cached_reads: CachedReads,
 }
 
 /// A regular file under a root, open for reading.
@@ -39,6 +43,17 @@ pub struct OpenFile {
     /// Normalized path relative to the root. Symlinks in it are not resolved.
     pub relative: PathBuf,
     /// State of the file when it was opened.
+    pub version: FileVersion,
+}
+
+/// A file that was read from the kernel's memory.
+#[derive(Debug)]
+pub struct CachedFile {
+    /// Whole content.
+    pub content: Vec<u8>,
+    /// Path relative to the root, without symlinks.
+    pub name: PathBuf,
+    /// State of the file.
     pub version: FileVersion,
 }
 
@@ -69,7 +84,14 @@ impl Root {
             let identity = identity(&handle.metadata()?);
             if identity_at(&canonical)? == identity {
                 let given = path.to_path_buf();
-                return Ok(Self { access: access(handle), canonical, given, identity });
+                return Ok(Self {
+                    #[cfg(target_os = "linux")]
+                    cached_reads: CachedReads::of(&handle),
+                    access: access(handle),
+                    canonical,
+                    given,
+                    identity,
+                });
             }
         }
         Err(Errno::AGAIN.into())
@@ -88,6 +110,26 @@ impl Root {
         !identity_at(&self.given).is_ok_and(|identity| identity == self.identity)
     }
 
+    /// Like [`Root::open_file`], and reads the file, which has at most `max` bytes. Waits for no disk: returns `None` if
+    /// the root may be stale, or if a name or the content has to be read or a symlink followed.
+    #[must_use]
+    #[cfg(target_os = "linux")]
+    pub fn read_cached(&self, argument: &str, max: usize) -> Option<CachedFile> {
+        let there = cached::open_directory(&self.given)?.metadata().ok()?;
+        let name = self.locate_by_text(argument).ok()??;
+        let is_current = there.nlink() != 0 && identity(&there) == self.identity;
+        let read = || cached::read(&self.access, self.cached_reads, &name, max);
+        let (content, version) = is_current.then(read)??;
+        Some(CachedFile { content, name, version })
+    }
+
+    /// Not available on this system.
+    #[must_use]
+    #[cfg(not(target_os = "linux"))]
+    pub fn read_cached(&self, _argument: &str, _max: usize) -> Option<CachedFile> {
+        None
+    }
+
     /// Converts an argument to a normalized path relative to the root. Empty for the root itself.
     ///
     /// `..` is resolved by text first. An absolute path may spell the root as given, in its canonical form, or in any
@@ -97,6 +139,16 @@ impl Root {
     /// [`PathError::Escapes`] if the spelling is outside the root; [`PathError::Io`] for a NUL byte or more than 4096
     /// bytes. Symlinks are checked when the path is opened.
     pub fn locate(&self, argument: &str) -> Result<PathBuf, PathError> {
+        if let Some(relative) = self.locate_by_text(argument)? {
+            return Ok(relative);
+        }
+        canonicalise_existing(&normalise(&self.canonical.join(argument)))
+            .and_then(|other_spelling| self.strip(&other_spelling))
+            .ok_or(PathError::Escapes)
+    }
+
+    /// Like [`Root::locate`], without looking at the file system. `None` if the spelling may be another one of the root.
+    fn locate_by_text(&self, argument: &str) -> Result<Option<PathBuf>, PathError> {
         if argument.contains('\0') {
             let text = "path contains a NUL byte";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, text).into());
@@ -104,13 +156,7 @@ impl Root {
         if MAX_ARGUMENT_BYTES < argument.len() {
             return Err(io::Error::from(Errno::NAMETOOLONG).into());
         }
-        let candidate = normalise(&self.canonical.join(argument));
-        if let Some(relative) = self.strip(&candidate) {
-            return Ok(relative);
-        }
-        canonicalise_existing(&candidate)
-            .and_then(|other_spelling| self.strip(&other_spelling))
-            .ok_or(PathError::Escapes)
+        Ok(self.strip(&normalise(&self.canonical.join(argument))))
     }
 
     /// Opens the regular file at a path argument for reading. Follows symlinks that stay under the root.

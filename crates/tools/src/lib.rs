@@ -99,7 +99,7 @@ pub async fn execute(toolbox: Rc<Toolbox>, call: Call) -> Output {
     output
 }
 
-/// Runs the checks in their observable order, then the tool. The only function with all tool names.
+/// Runs the checks in their observable order, then the tool. Together with [`in_workspace`] it has all tool names.
 async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
     let arguments = match Arguments::parse(&call.tool, &call.arguments) {
         Ok(arguments) => arguments,
@@ -113,43 +113,52 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         "job_kill" => return jobs::job_kill(toolbox, &arguments, &bounds).await,
         // These look at the workspace themselves, in the same step as their first work in it.
         "read_file" => return read_file::read_file(toolbox, &arguments, &bounds).await,
-        "bash" => return bash::bash(toolbox, call, &arguments, &bounds).await,
+        "bash" => return Box::pin(bash::bash(toolbox, call, &arguments, &bounds)).await,
         _ => (),
     }
-    let root = match toolbox.in_root(&call.tool, &bounds, |root| root).await {
+    // The future is large and would be copied at each call of any tool.
+    Box::pin(in_workspace(toolbox, call, &arguments, &bounds)).await
+}
+
+/// Runs a tool that needs the workspace to be opened first.
+async fn in_workspace(
+    toolbox: &Toolbox,
+    call: &Call,
+    arguments: &Arguments,
+    bounds: &CallLimits,
+) -> Output {
+    let root = match toolbox.in_root(&call.tool, bounds, |root| root).await {
         Ok(root) => root,
         Err(answer) => return answer,
     };
     match call.tool.as_str() {
-        "search" => search_common::search::search(call, root, &arguments, &bounds).await,
-        "find" => search_common::find::find(call, root, &arguments, &bounds).await,
-        "replace" => replace::replace(toolbox, call, root, &arguments, &bounds).await,
-        "undo" => replace::undo::undo(toolbox, call, root, &arguments, &bounds).await,
+        "search" => search_common::search::search(call, root, arguments, bounds).await,
+        "find" => search_common::find::find(call, root, arguments, bounds).await,
+        "replace" => replace::replace(toolbox, call, root, arguments, bounds).await,
+        "undo" => replace::undo::undo(toolbox, call, root, arguments, bounds).await,
         "grep_search" => {
             let respect = toolbox.respect_ignore_files;
-            facades::grep_search::grep_search(respect, root, &arguments, &bounds).await
+            facades::grep_search::grep_search(respect, root, arguments, bounds).await
         }
-        "find_files" => facades::find_files::find_files(root, &arguments, &bounds).await,
+        "find_files" => facades::find_files::find_files(root, arguments, bounds).await,
         "search_content" => {
-            facades::nixcode::search_content::search_content(root, &arguments, &bounds).await
+            facades::nixcode::search_content::search_content(root, arguments, bounds).await
         }
         "replace_content" => {
             let replaced = facades::nixcode::replace_content::replace_content(
-                toolbox, call, root, &arguments, &bounds,
+                toolbox, call, root, arguments, bounds,
             );
             replaced.await
         }
         "search_glob_files" => {
-            facades::nixcode::search_glob_files::search_glob_files(root, &arguments, &bounds).await
+            facades::nixcode::search_glob_files::search_glob_files(root, arguments, bounds).await
         }
-        "ripgrep_search" => {
-            facades::ripgrep_search::ripgrep_search(root, &arguments, &bounds).await
-        }
-        "write_file" => write_file::write_file(toolbox, call, root, &arguments, &bounds).await,
-        "edit_file" => edit_file::edit_file(toolbox, call, root, &arguments, &bounds).await,
-        "web_search" => web_search::web_search(toolbox, call, &arguments, &bounds).await,
-        tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, &bounds).await,
-        tools::EXPLAIN => sandbox_tools::quack_explain(toolbox, root, &arguments, &bounds).await,
+        "ripgrep_search" => facades::ripgrep_search::ripgrep_search(root, arguments, bounds).await,
+        "write_file" => write_file::write_file(toolbox, call, root, arguments, bounds).await,
+        "edit_file" => edit_file::edit_file(toolbox, call, root, arguments, bounds).await,
+        "web_search" => web_search::web_search(toolbox, call, arguments, bounds).await,
+        tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, bounds).await,
+        tools::EXPLAIN => sandbox_tools::quack_explain(toolbox, root, arguments, bounds).await,
         unknown => Output::error(format!("Unknown tool '{unknown}'")),
     }
 }

@@ -75,6 +75,17 @@ impl ReadTracker {
         memory.remember(name, version, MAX_FILES);
     }
 
+    /// Records that this version of `name` was read again. Waits for nothing. Returns false if the version is new, or if
+    /// another call uses the tracker: then it has to be recorded with [`ReadTracker::remember_blocking`].
+    pub(crate) fn is_known(&self, name: &Path, version: FileVersion) -> bool {
+        let Ok(mut memory) = self.0.try_lock() else { return false };
+        let at = memory.clock + 1;
+        let seen = memory.files.get_mut(name).filter(|seen| seen.version == version);
+        let is_known = seen.map(|seen| seen.at = at).is_some();
+        memory.clock = at;
+        is_known
+    }
+
     /// Returns the version of `name` that was last read or written. Do not call from async code.
     pub(crate) fn version_blocking(&self, name: &Path) -> Option<FileVersion> {
         let mut memory = self.0.blocking_lock();

@@ -274,6 +274,19 @@ impl Toolbox {
         })
     }
 
+    /// Runs `work` in the current workspace, on the calling thread. `work` must not wait for a disk. Returns `None` if
+    /// [`Toolbox::in_root`] has to do it.
+    pub(crate) fn in_known_root<T>(
+        &self,
+        bounds: &CallLimits,
+        work: impl FnOnce(&Root) -> Option<T>,
+    ) -> Option<T> {
+        let root = self.root.borrow();
+        let root = root.as_ref().filter(|_| !bounds.cancel.is_cancelled())?;
+        // The kernel has a mounted name in memory. Any other one is rejected by `in_root`.
+        first_bare_blocking(&self.pins).is_none().then(|| work(root))?
+    }
+
     fn not_accessible(&self) -> Output {
         let answer =
             Output::error(format_args!("Workspace not accessible: '{}'", self.workspace.display()));

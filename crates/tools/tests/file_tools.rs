@@ -402,6 +402,46 @@ mod tests {
         bench.check_clean();
     }
 
+    /// The second read of a file may be answered from memory, with the same texts.
+    #[test]
+    fn a_file_that_is_read_again_is_read_as_it_is_now() {
+        let bench = Bench::new();
+        let later = std::time::SystemTime::now() + Duration::from_secs(3600);
+        let seem_read = |name: &str| {
+            let times = fs::FileTimes::new().set_accessed(later);
+            fs::File::open(bench.ws(name)).unwrap().set_times(times).unwrap();
+        };
+        let read = json!({"path": "a.txt"});
+        for content in ["one\n", "two\n", "caf\u{e9} \u{1f986}\n", ""] {
+            bench.put("a.txt", content.as_bytes());
+            for _ in 0..3 {
+                assert_eq!(bench.text("read_file", &read), content);
+                seem_read("a.txt");
+            }
+        }
+        bench.put("a.txt", b"one\ncaf\xe9\nthree\n");
+        for _ in 0..2 {
+            assert_eq!(bench.text("read_file", &read), "one\ncaf\u{fffd}\nthree\n");
+            let line = json!({"path": "a.txt", "offset": 2, "limit": 1, "line_numbers": true});
+            assert!(bench.text("read_file", &line).contains("caf\u{fffd}"));
+            let beyond = json!({"path": "a.txt", "offset": 9});
+            let refused = "Error: The file has 3 lines; offset 9 is beyond its end";
+            assert_eq!(bench.text("read_file", &beyond), refused);
+            seem_read("a.txt");
+        }
+        let aborted = bench.run("read_file", r#""a.txt""#, |call| call.cancel.cancel());
+        assert_eq!(
+            (aborted.text.as_str(), aborted.report.aborted),
+            ("Error: read_file was aborted", true)
+        );
+        // A file that another program changed was not seen, although an older version was.
+        bench.put("a.txt", b"by an editor");
+        let write = json!({"path": "a.txt", "content": "ours"});
+        assert!(bench.text("write_file", &write).starts_with("Error: File changed since"));
+        fs::remove_file(bench.ws("a.txt")).unwrap();
+        assert_eq!(bench.text("read_file", &read), "Error: File not found at 'a.txt'");
+    }
+
     #[test]
     fn a_file_that_is_too_large_to_read_does_not_count_as_seen() {
         let bench = Bench::new();

@@ -8,12 +8,12 @@
 use super::{ChildActor, ChildKind};
 use actix::{Addr, Message};
 use bytes::Bytes;
-use futures_util::StreamExt;
 use quackd_ipc::frames::{self, Decoded};
+use quackd_ipc::halves::{self, ReadingHalf};
 use quackd_protocol::limits::{WORKER_OUTBOX_FRAMES, WORKER_STDERR_BYTES};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, ReadHalf};
+use tokio::io::AsyncReadExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
@@ -68,12 +68,12 @@ impl ChannelTasks {
         channel: UnixStream,
         generation: u64,
         handle: Addr<H>,
-    ) -> Self {
-        let (reading, writing) = tokio::io::split(channel);
+    ) -> std::io::Result<Self> {
+        let (reading, writing) = halves::split(channel)?;
         let (sender, queue) = mpsc::channel::<Bytes>(WORKER_OUTBOX_FRAMES);
         let writing = actix::spawn(frames::write_queued(queue, writing));
         let reading = actix::spawn(read::<K, H>(reading, generation, handle));
-        Self { frames: sender, tasks: [writing, reading] }
+        Ok(Self { frames: sender, tasks: [writing, reading] })
     }
 
     /// Queues a frame's body. Returns `false` if the queue is full because the child does not read.
@@ -83,17 +83,13 @@ impl ChannelTasks {
     }
 }
 
-async fn read<K: ChildKind, H: ChildActor<K>>(
-    half: ReadHalf<UnixStream>,
-    generation: u64,
-    handle: Addr<H>,
-) {
+async fn read<K: ChildKind, H: ChildActor<K>>(half: ReadingHalf, generation: u64, handle: Addr<H>) {
     let mut reader = frames::reader(half);
     let mut pace = K::WIRE.pace.map(|pace| FrameRateLimiter::new(pace, Instant::now()));
     let event = |input| ChannelEvent { generation, input };
     let mut unknown = 0_u32;
     let violation = loop {
-        let body = match reader.next().await {
+        let body = match frames::next(&mut reader).await {
             None => break None,
             Some(Err(error)) if error.kind() == std::io::ErrorKind::InvalidData => {
                 break Some(error.to_string());

@@ -57,7 +57,7 @@ impl ChildProcess {
         handle: Addr<H>,
     ) -> std::io::Result<(Self, OwnedFd)> {
         let (channel, far_end) = quackd_ipc::link::pair()?;
-        let link = ChannelTasks::start::<K, H>(channel, generation, handle);
+        let link = ChannelTasks::start::<K, H>(channel, generation, handle)?;
         let first = frames::encode(start).map_err(std::io::Error::other)?;
         if !link.try_send(first) {
             return Err(std::io::Error::other("the first frame was not taken"));

@@ -20,6 +20,7 @@ use crate::wire;
 use crate::wire::client_outbox::{ClientOutbox, WriterExit, outbox};
 use actix::Addr;
 use bytes::Bytes;
+use quackd_ipc::halves::{ImmediateWriter, WritingHalf};
 use quackd_ipc::lines::{Line, LineError, LineReader};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::ToldLine;
@@ -38,11 +39,15 @@ pub(crate) struct ConnectionOrigin {
     pub(crate) transport: Transport,
     /// Data of the first event for a remote client.
     pub(crate) remote_ready: Option<RemoteReady>,
+    pub(crate) immediate: Option<ImmediateWriter>,
 }
 
 impl ConnectionOrigin {
     /// The Unix socket.
-    pub(crate) const SOCKET: Self = Self { transport: Transport::Socket, remote_ready: None };
+    pub(crate) fn socket(writing: &WritingHalf) -> Self {
+        let immediate = Some(writing.immediate());
+        Self { transport: Transport::Socket, remote_ready: None, immediate }
+    }
 }
 
 /// Data of the first event for a remote client, except its id.
@@ -76,7 +81,7 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let metrics = Arc::clone(&services.sessions.metrics);
     metrics.clients.up();
     let _counted = ClientCountGuard(&metrics);
-    let (outbox, writing) = outbox(writing, Arc::clone(&metrics));
+    let (outbox, writing) = outbox(writing, origin.immediate, Arc::clone(&metrics));
     let client = match Client::new(origin.transport, Some(outbox.clone())) {
         Ok(client) => client,
         Err(error) => {
@@ -224,7 +229,14 @@ async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outb
                 let_ready_tasks_run().await;
                 Ok(())
             }
-            Ok(Some(request)) => outbox.send(methods::answer(request, caller).await).await,
+            Ok(Some(request)) => {
+                let reply = methods::answer(request, caller).await;
+                // The replies to requests that arrived together are written together.
+                match lines.has_begun_next() {
+                    true => outbox.send_later(reply).await,
+                    false => outbox.send(reply).await,
+                }
+            }
         };
         if sent.is_err() {
             break;

@@ -8,6 +8,7 @@ use crate::registry::Registry;
 use crate::services::Services;
 use crate::wire;
 use actix::Addr;
+use quackd_ipc::halves;
 use quackd_ipc::listener::{BoundSocket, ClientStream, SocketFile, Standing, peer_is_owner};
 use quackd_protocol::limits::MAX_CLIENTS;
 use std::rc::Rc;
@@ -78,9 +79,13 @@ pub(crate) async fn accept_clients(
         };
         let (services, registry) = (Rc::clone(&services), registry.clone());
         actix::spawn(async move {
-            let mut stream = stream;
-            let (reading, writing) = stream.split();
-            connection::serve(reading, writing, ConnectionOrigin::SOCKET, services, registry).await;
+            match halves::split(stream) {
+                Ok((reading, writing)) => {
+                    let origin = ConnectionOrigin::socket(&writing);
+                    connection::serve(reading, writing, origin, services, registry).await;
+                }
+                Err(error) => tracing::warn!(%error, "cannot serve a client"),
+            }
             drop(permit);
         });
     }

@@ -67,7 +67,7 @@ impl World {
 
     fn peer(&self, transport: Transport) -> Peer {
         let (ear, heard) = mpsc::channel();
-        let (outbox, writing) = outbox(Ear(ear), Arc::default());
+        let (outbox, writing) = outbox(Ear(ear), None, Arc::default());
         let client = Client::new(transport, Some(outbox)).unwrap();
         self.clients.add(&client);
         Peer { client, writing: Box::pin(writing), heard }

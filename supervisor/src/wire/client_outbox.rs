@@ -7,6 +7,7 @@
 
 use crate::metrics::Metrics;
 use bytes::Bytes;
+use quackd_ipc::halves::ImmediateWriter;
 use quackd_protocol::limits::{
     CLIENT_EVENT_BYTES, CLIENT_OUTBOX_BYTES, CLIENT_OUTBOX_MESSAGES, CLIENT_TOLD_BYTES,
     CLIENT_TOLD_MESSAGES, CLIENT_WRITE_TIMEOUT,
@@ -32,6 +33,7 @@ pub(crate) struct ClientOutbox {
     event_room: Arc<Semaphore>,
     /// Budget for direct events in bytes, separate from replies and events of a session.
     push_room: Arc<Semaphore>,
+    immediate: Option<ImmediateWriter>,
     disconnected: CancellationToken,
     metrics: Arc<Metrics>,
 }
@@ -78,9 +80,11 @@ pub(crate) enum WriterExit {
     Slow,
 }
 
-/// Creates an outbox, and the future that writes its messages to `writer`.
+/// Creates an outbox, and the future that writes its messages to `writer`. With `immediate`, of the same socket, a
+/// reply is written at once if no message waits.
 pub(crate) fn outbox<W: AsyncWrite + Unpin>(
     writer: W,
+    immediate: Option<ImmediateWriter>,
     metrics: Arc<Metrics>,
 ) -> (ClientOutbox, impl Future<Output = WriterExit>) {
     let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES + CLIENT_TOLD_MESSAGES);
@@ -94,6 +98,7 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
         room: room_for(CLIENT_OUTBOX_BYTES),
         event_room: room_for(CLIENT_EVENT_BYTES),
         push_room: room_for(CLIENT_TOLD_BYTES),
+        immediate,
         disconnected,
         metrics,
     };
@@ -101,9 +106,27 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
 }
 
 impl ClientOutbox {
-    /// Queues a reply. Waits for space.
+    /// Writes a reply at once, or queues it. Waits for space.
     pub(crate) async fn send(&self, line: Bytes) -> Result<(), ClientGone> {
+        let n = self.write_immediately(&line);
+        if n == line.len() {
+            return Ok(());
+        }
+        self.send_later(line.slice(n..)).await
+    }
+
+    /// Queues a reply. Waits for space.
+    pub(crate) async fn send_later(&self, line: Bytes) -> Result<(), ClientGone> {
         self.queue(line, &self.room, CLIENT_OUTBOX_BYTES).await
+    }
+
+    /// Writes the beginning of a line if no message waits. Returns how many bytes were written. There is space for the
+    /// rest, so that nothing is queued before it.
+    fn write_immediately(&self, line: &[u8]) -> usize {
+        let is_empty = self.message_permits.available_permits() == CLIENT_OUTBOX_MESSAGES
+            && self.room.available_permits() == CLIENT_OUTBOX_BYTES
+            && self.push_room.available_permits() == CLIENT_TOLD_BYTES;
+        self.immediate.as_ref().filter(|_| is_empty).map_or(0, |socket| socket.write(line))
     }
 
     /// Queues an event. Waits for space in the budget for events.
@@ -244,7 +267,7 @@ mod tests {
     fn lines_arrive_in_order_and_the_end_follows_the_last_sender() {
         paused().block_on(async {
             let (mut client, server) = tokio::io::duplex(7);
-            let (outbox, writing) = outbox(server, Arc::default());
+            let (outbox, writing) = outbox(server, None, Arc::default());
             let writing = tokio::spawn(writing);
             for n in 0..500 {
                 let reading = async {
@@ -266,7 +289,7 @@ mod tests {
         paused().block_on(async {
             let (_client, server) = tokio::io::duplex(16);
             let metrics = Arc::<Metrics>::default();
-            let (outbox, writing) = outbox(server, Arc::clone(&metrics));
+            let (outbox, writing) = outbox(server, None, Arc::clone(&metrics));
             let writing = tokio::spawn(writing);
             let big = Bytes::from(vec![b'x'; CLIENT_OUTBOX_BYTES]);
             outbox.send(big.clone()).await.unwrap();
@@ -275,6 +298,37 @@ mod tests {
             assert!(outbox.send(big).await.is_err());
             assert_eq!(writing.await.unwrap(), WriterExit::Slow);
             assert_eq!((metrics.slow_clients.get(), metrics.queued_bytes.get()), (1, 0));
+        });
+    }
+
+    #[test]
+    fn a_reply_is_written_at_once_and_never_before_what_was_queued_earlier() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let (mut client, server) = tokio::net::UnixStream::pair().unwrap();
+            let (reading, server) = quackd_ipc::halves::split(server).unwrap();
+            drop(reading);
+            let immediate = Some(server.immediate());
+            let (outbox, writing) = outbox(server, immediate, Arc::default());
+            let mut line = [0; 2];
+            outbox.send("1\n".into()).await.unwrap();
+            client.read_exact(&mut line).await.unwrap();
+            assert_eq!(&line, b"1\n");
+            outbox.push("2\n".into()).unwrap();
+            outbox.send("3\n".into()).await.unwrap();
+            outbox.send_event("4\n".into()).await.unwrap();
+            // More than the socket takes at once.
+            let long = Bytes::from(vec![b'5'; 1 << 20]);
+            let writing = tokio::spawn(writing);
+            tokio::task::yield_now().await;
+            outbox.send(long.clone()).await.unwrap();
+            outbox.send("6\n".into()).await.unwrap();
+            drop(outbox);
+            let mut rest = Vec::new();
+            client.read_to_end(&mut rest).await.unwrap();
+            let expected = [b"2\n3\n4\n", long.as_ref(), b"6\n"].concat();
+            assert!(rest == expected);
+            assert_eq!(writing.await.unwrap(), WriterExit::Done);
         });
     }
 }

@@ -9,6 +9,7 @@ use crate::version;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use quackd_ipc::frames::{self, Decoded};
+use quackd_ipc::halves::{self, ReadingHalf};
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_ipc::link;
 use quackd_process::{
@@ -28,8 +29,7 @@ use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf};
-use tokio::net::UnixStream;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::unix::pipe;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
@@ -91,7 +91,7 @@ impl FrameSender {
 }
 
 async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Result<ExitCode> {
-    let (reading, writing) = tokio::io::split(link::adopt(control)?);
+    let (reading, writing) = halves::split(link::adopt(control)?)?;
     let (outbox, queue) = mpsc::channel(OUTBOX_FRAMES);
     let outbox = FrameSender(outbox);
     let written = spawn_local(frames::write_queued(queue, writing));
@@ -211,7 +211,7 @@ impl PiPipes {
     }
 
     /// Serves the control channel until Pi exits or the channel is closed.
-    async fn watch(&self, pi: &Piped, reading: ReadHalf<UnixStream>) -> ServeEnd {
+    async fn watch(&self, pi: &Piped, reading: ReadingHalf) -> ServeEnd {
         let mut control = frames::reader(reading);
         let mut reaping = interval(REAP_INTERVAL);
         reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -15,6 +15,7 @@ use crate::updates::{self, CallWatch, Credits};
 use crate::web::Searches;
 use crate::wrapper::ReadOnlyWrapper;
 use actix::System;
+use quackd_ipc::halves;
 use quackd_ipc::link::adopt;
 use quackd_process::sweep_strays_blocking;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
@@ -60,7 +61,7 @@ pub(crate) fn serve(started: Stage0Output) -> ExitCode {
 
 async fn start(started: Stage0Output) -> std::io::Result<()> {
     let Stage0Output { control, start, mut confined, limits, group } = started;
-    let (reading, writing) = tokio::io::split(adopt(control)?);
+    let (reading, writing) = halves::split(adopt(control)?)?;
     let outbox = link::start_writer(writing);
     if confined.is_confined && !start.sandbox.policy.network {
         let has_proxy = confined.no_network.as_ref().is_some_and(|sockets| sockets.proxy.is_ok());

@@ -4,13 +4,11 @@
 //! When the supervisor exits, the read ends, which ends the process.
 
 use bytes::Bytes;
-use futures_util::StreamExt;
 use quackd_ipc::frames::{self, Decoded};
+use quackd_ipc::halves::{ReadingHalf, WritingHalf};
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{FromWorker, TO_WORKER_TAGS, ToWorker};
 use std::ops::ControlFlow;
-use tokio::io::{ReadHalf, WriteHalf};
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 /// Maximum number of frames waiting to be written: one result per call, a pong and a few warnings. If the queue is
@@ -60,19 +58,16 @@ impl FrameSender {
 }
 
 /// Starts the writing task.
-pub(crate) fn start_writer(half: WriteHalf<UnixStream>) -> FrameSender {
+pub(crate) fn start_writer(half: WritingHalf) -> FrameSender {
     let (sender, queue) = mpsc::channel::<Bytes>(OUTBOX_FRAMES);
     actix::spawn(frames::write_queued(queue, half));
     FrameSender(sender)
 }
 
 /// Passes each frame to `handle` until that breaks or the channel ends.
-pub(crate) async fn read(
-    half: ReadHalf<UnixStream>,
-    mut handle: impl FnMut(ToWorker) -> ControlFlow<()>,
-) {
+pub(crate) async fn read(half: ReadingHalf, mut handle: impl FnMut(ToWorker) -> ControlFlow<()>) {
     let mut reader = frames::reader(half);
-    while let Some(Ok(body)) = reader.next().await {
+    while let Some(Ok(body)) = frames::next(&mut reader).await {
         match frames::decode::<ToWorker>(&body, TO_WORKER_TAGS) {
             Ok(Decoded::Known(frame)) => {
                 if handle(frame).is_break() {

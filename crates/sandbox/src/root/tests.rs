@@ -134,6 +134,9 @@ fn every_spelling_opens_or_is_refused_alike_by_both_ways() {
     for root in tree.roots() {
         for (argument, expected) in &cases {
             assert_eq!(outcome(&root, argument), *expected, "{argument:.80} with {root:?}");
+            if let Some(file) = root.read_cached(argument, 100) {
+                assert_eq!(file.content, expected.as_bytes(), "{argument:.80} with {root:?}");
+            }
         }
     }
 }
@@ -211,4 +214,54 @@ fn only_a_directory_can_be_a_root() {
     for name in ["ws/a", "ws/missing", "ws/fifo"] {
         assert!(Root::open(&tree.dir.path().join(name)).is_err(), "{name}");
     }
+}
+
+/// Sets the time of the last access of a file, so that a read does not change it.
+fn seem_read(path: &Path) {
+    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(3600);
+    File::open(path).unwrap().set_times(fs::FileTimes::new().set_accessed(later)).unwrap();
+}
+
+#[test]
+fn a_file_in_memory_is_read_without_links_and_never_from_a_root_that_was_replaced() {
+    let tree = Tree::new();
+    let [root, by_walk] = tree.roots();
+    seem_read(&root.path().join("a"));
+    // Other file systems may have to wait.
+    let is_local = root.cached_reads != CachedReads::Never;
+    let text = |argument: &str| {
+        let file = root.read_cached(argument, 100)?;
+        assert_eq!(file.name, Path::new("a"));
+        assert_eq!(file.version, root.open_file(argument).unwrap().version);
+        Some(String::from_utf8(file.content).unwrap())
+    };
+    for spelling in ["a", "sub/../a", &tree.path("ws/a")] {
+        assert_eq!(text(spelling), is_local.then(|| "ws/a".to_owned()), "{spelling}");
+    }
+    for other in ["to-a", "other-spelling/a", "sub", "fifo", "out", "../outside/secret", "missing"]
+    {
+        assert!(root.read_cached(other, 100).is_none(), "{other}");
+    }
+    assert!(root.read_cached("a", 3).is_none(), "it is too long");
+    assert!(by_walk.read_cached("a", 100).is_none());
+    rustix::fs::rename(tree.path("ws"), tree.path("moved")).unwrap();
+    fs::create_dir(tree.path("ws")).unwrap();
+    assert!(root.read_cached("a", 100).is_none(), "the root is stale");
+}
+
+#[test]
+fn a_read_that_would_change_the_time_of_the_last_access_is_left_to_a_thread_that_may_block() {
+    let tree = Tree::new();
+    let [root, _] = tree.roots();
+    let path = root.path().join("a");
+    let allows = |reads: CachedReads| {
+        let file = fs::metadata(&path).unwrap();
+        reads.allow(&file)
+    };
+    let old = std::time::SystemTime::UNIX_EPOCH;
+    File::open(&path).unwrap().set_times(fs::FileTimes::new().set_accessed(old)).unwrap();
+    let reads = [CachedReads::Never, CachedReads::RelativeAccessTime, CachedReads::NoAccessTime];
+    assert_eq!(reads.map(allows), [false, false, true]);
+    seem_read(&path);
+    assert_eq!(reads.map(allows), [false, true, true]);
 }
