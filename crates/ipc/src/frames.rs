@@ -3,6 +3,7 @@
 //! Used by the supervisor and by the workers. A frame longer than the limit, or a body that is not JSON, closes the
 //! channel. The reader skips a variant that this version does not know.
 
+use crate::halves::ReadingHalf;
 use bytes::{Bytes, BytesMut};
 use futures_util::{SinkExt, StreamExt};
 use quackd_protocol::limits::MAX_LINE_BYTES;
@@ -14,8 +15,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 use tokio_util::codec::{FramedRead, FramedWrite, LengthDelimitedCodec, length_delimited};
 
-/// Initial size of a channel's buffers, in bytes. Most frames fit; a buffer grows for larger ones. A daemon has two
-/// channels' ends for each session, and most of them are idle.
+/// Initial size of a channel's buffers, in bytes. Most frames fit; a buffer grows for larger ones. An idle channel has
+/// none, because most channels of a daemon are idle.
 const BUFFER_BYTES: usize = 4 * 1024;
 
 /// Returns the codec of the length prefix with its limit, for a channel that is used in both directions by one task.
@@ -30,13 +31,16 @@ pub fn reader<R: AsyncRead>(half: R) -> FramedRead<R, LengthDelimitedCodec> {
 }
 
 /// Returns the body of the next frame. `None` at the end of the channel.
-pub async fn next<R: AsyncRead + Unpin>(
-    reader: &mut FramedRead<R, LengthDelimitedCodec>,
+pub async fn next(
+    reader: &mut FramedRead<ReadingHalf, LengthDelimitedCodec>,
 ) -> Option<io::Result<BytesMut>> {
-    let buffer = reader.read_buffer_mut();
-    if buffer.is_empty() {
-        // The whole buffer again, so that one read suffices for most frames.
-        buffer.reserve(BUFFER_BYTES);
+    if reader.read_buffer().is_empty() {
+        *reader.read_buffer_mut() = BytesMut::new();
+        if let Err(error) = reader.get_ref().ready().await {
+            return Some(Err(error));
+        }
+        // One read suffices for most frames.
+        reader.read_buffer_mut().reserve(BUFFER_BYTES);
     }
     reader.next().await
 }
@@ -53,6 +57,9 @@ pub async fn write_queued<W: AsyncWrite + Unpin>(mut queue: mpsc::Receiver<Bytes
         // The reading half reports that the channel is gone.
         if fed.is_err() || SinkExt::<Bytes>::flush(&mut writer).await.is_err() {
             break;
+        }
+        if queue.is_empty() {
+            *writer.write_buffer_mut() = BytesMut::new();
         }
     }
 }

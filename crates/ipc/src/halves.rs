@@ -40,6 +40,13 @@ pub struct WritingHalf {
 #[derive(Debug, Clone)]
 pub struct ImmediateWriter(Weak<AsyncFd<OwnedFd>>);
 
+impl ReadingHalf {
+    /// Waits for input or the end of the stream. Cancel-safe.
+    pub(crate) async fn ready(&self) -> io::Result<()> {
+        self.0.readable().await.map(drop)
+    }
+}
+
 impl WritingHalf {
     /// Returns a writer that does not wait. Use it only while this half writes nothing.
     #[must_use]
