@@ -38,9 +38,6 @@ const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links in .git are
 /// that the call gets this reason.
 const LOOK_LIMIT: Duration = Duration::from_secs(7);
 
-/// Time limit for removing placeholders of other workers at a start.
-const CLEAN_LIMIT: Duration = Duration::from_millis(100);
-
 /// Number of entries between two checks of the time.
 const WALK_STEP: u64 = 2_000;
 
@@ -196,11 +193,9 @@ impl ConfinementInputs {
         plan.pin(above);
         notes.truncate(MAX_NOTES);
         let extra = beyond_the_plan(group, &exe)?;
-        // The placeholders in the repositories stay until this closure drops them. Then the cleanup removes them.
-        let at_the_end = move || {
-            drop(placeholders);
-            drop(git::clean_blocking(&registry, None));
-        };
+        // The placeholders in the repositories stay until the monitor calls this.
+        let at_the_end =
+            move || placeholders.into_iter().for_each(git::Placeholders::clean_own_blocking);
         let split = || -> io::Result<ForkSide<Init, _>> {
             Ok(match confine::split(workspace.as_fd(), plan.network).map_err(io::Error::other)? {
                 Side::Init(init) => ForkSide::Child(init),
@@ -367,9 +362,6 @@ fn protect(
     registry: &Path,
     until: Instant,
 ) -> (Vec<String>, Option<(git::Placeholders, Vec<git::Main>)>) {
-    // Remove placeholders of a killed monitor. Many of them must not delay this start. The supervisor runs another
-    // cleanup after a worker has died, which removes the rest.
-    drop(git::clean_blocking(registry, Some(Instant::now() + CLEAN_LIMIT)));
     let protected = git::Placeholders::open_blocking(registry).and_then(|mut placeholders| {
         let mut all = git::Protection::default();
         for Tree { handle, path, found } in trees {

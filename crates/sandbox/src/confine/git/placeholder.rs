@@ -19,7 +19,6 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// Maximum size of a record in bytes.
 const MAX_RECORD: u64 = 256 * 1024;
@@ -153,6 +152,18 @@ impl Placeholders {
     }
 }
 
+impl Placeholders {
+    /// Removes the placeholders of this worker's repositories that no other worker needs.
+    pub fn clean_own_blocking(self) {
+        let Self { registry, held } = self;
+        let names: Vec<_> = held.into_iter().map(|(name, _lock)| name).collect();
+        for name in names {
+            // A later cleanup removes what is left.
+            clean_one(&registry, OsStr::new(&name)).ok();
+        }
+    }
+}
+
 fn open_registry(registry: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(openat(CWD, registry, flags, Mode::empty())?)
@@ -167,17 +178,20 @@ fn create(parent: &OwnedFd, name: &OsStr, shape: PlaceholderKind) -> Result<(), 
     if shape == PlaceholderKind::Directory {
         return mkdirat(parent, name, Mode::from_raw_mode(0o755));
     }
-    let content: &[u8] = if shape == PlaceholderKind::CommonDir { OWN_COMMONDIR } else { b"" };
+    let create_empty = || {
+        let flags =
+            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        openat(parent, name, flags, Mode::from_raw_mode(0o644))
+    };
+    if shape == PlaceholderKind::EmptyFile {
+        return create_empty().map(drop);
+    }
     // Write the content before the file gets its name: an empty `commondir` breaks the repository if this process is
     // killed here.
-    match create_whole(parent, name, content) {
+    match create_whole(parent, name, OWN_COMMONDIR) {
         // The file system does not support unnamed files.
         Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOENT) => {
-            let flags =
-                OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-            let file = openat(parent, name, flags, Mode::from_raw_mode(0o644))?;
-            rustix::io::write(&file, content)?;
-            Ok(())
+            rustix::io::write(create_empty()?, OWN_COMMONDIR).map(drop)
         }
         done => done,
     }
@@ -192,11 +206,11 @@ fn create_whole(parent: &OwnedFd, name: &OsStr, content: &[u8]) -> Result<(), Er
 }
 
 /// Removes the placeholders of workers that have exited, and their records. Keeps files whose content has changed,
-/// because another program wrote them. Stops at `until`.
+/// because another program wrote them.
 ///
 /// # Errors
 /// The registry cannot be read. A registry that does not exist is empty.
-pub fn clean_blocking(registry: &Path, until: Option<Instant>) -> io::Result<CleanupStats> {
+pub fn clean_blocking(registry: &Path) -> io::Result<CleanupStats> {
     let directory = match open_registry(registry) {
         Ok(directory) => directory,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(CleanupStats::default()),
@@ -204,9 +218,6 @@ pub fn clean_blocking(registry: &Path, until: Option<Instant>) -> io::Result<Cle
     };
     let mut cleaned = CleanupStats::default();
     for entry in std::fs::read_dir(registry)?.take(MAX_RECORDS) {
-        if until.is_some_and(|until| until <= Instant::now()) {
-            break;
-        }
         let name = entry?.file_name();
         match clean_one(&directory, &name) {
             Ok(removed) => cleaned.removed += removed,

@@ -41,7 +41,7 @@ impl World {
     }
 
     fn clean(&self) -> CleanupStats {
-        clean_blocking(&self.registry(), None).unwrap()
+        clean_blocking(&self.registry()).unwrap()
     }
 }
 

@@ -27,7 +27,7 @@ impl<'a> Small<'a> {
 impl Drop for Small<'_> {
     fn drop(&mut self) {
         #[expect(clippy::disallowed_methods, reason = "as above")]
-        let _ended = Command::new("umount").arg(self.0).status();
+        let _ended = Command::new("umount").arg("--lazy").arg(self.0).status();
     }
 }
 
