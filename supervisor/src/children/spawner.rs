@@ -35,7 +35,7 @@ const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 
 /// Time without a start or an end of a process after which the supervisor gives back the memory that only those
 /// needed.
-const RELEASE_PAGES_AFTER: Duration = Duration::from_secs(5);
+const RELEASE_PAGES_AFTER: Duration = Duration::from_secs(1);
 
 /// Delay before the supervisor watches a worker again after a failure.
 const WATCH_AGAIN: Duration = Duration::from_millis(200);

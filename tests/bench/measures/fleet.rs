@@ -57,6 +57,9 @@ pub(super) fn measure_thousand(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let mut daemon = Daemon::start()?;
     let mut wire = daemon.wire()?;
     let up = raise(&daemon, &mut wire, sessions)?;
+    if !effort.quick {
+        pause(SETTLE_TIME);
+    }
     let idle = memory(&mut wire, sessions)?;
     let supervisor = resident(daemon.pid()?)?;
     let stop = daemon.stop()?.as_secs_f64();

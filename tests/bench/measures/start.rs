@@ -2,19 +2,23 @@
 
 use super::Effort;
 use crate::daemon::Daemon;
-use crate::processes::resident;
+use crate::processes::{pause, resident};
 use crate::report::{MIB, Row, Target, Unit};
 use quackd_protocol::metadata::{Metadata, Session, Workspace};
+use std::time::Duration;
 
 /// Number of sessions in the metadata of the larger measures.
 const MANY: usize = 1000;
 const SOME: usize = 100;
 
+/// Time after which an idle daemon has given back the memory that only its start needed.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
+
 pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     let rounds = effort.rounds(20);
-    let (fresh, stops, _) = starts(0, rounds)?;
-    let (many, ..) = starts(MANY, rounds)?;
-    let (.., idle) = starts(SOME, effort.rounds(5))?;
+    let (fresh, stops, _) = starts(0, rounds, Duration::ZERO)?;
+    let (many, ..) = starts(MANY, rounds, Duration::ZERO)?;
+    let (.., idle) = starts(SOME, effort.rounds(5), SETTLE_TIME)?;
     let start = Target::must(0.05);
     let start_many = Target::must_aim(0.2, 0.05);
     let memory = Target::must_aim(20.0 * MIB, 8.0 * MIB);
@@ -26,8 +30,12 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     ])
 }
 
-/// Returns the times of `rounds` starts and stops, and the resident memory in between.
-fn starts(sessions: usize, rounds: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>, Vec<f64>)> {
+/// Returns the times of `rounds` starts and stops, and the resident memory `settle` after each start.
+fn starts(
+    sessions: usize,
+    rounds: usize,
+    settle: Duration,
+) -> anyhow::Result<(Vec<f64>, Vec<f64>, Vec<f64>)> {
     let mut daemon = Daemon::absent()?;
     // The first start creates the directory.
     daemon.boot()?;
@@ -39,6 +47,7 @@ fn starts(sessions: usize, rounds: usize) -> anyhow::Result<(Vec<f64>, Vec<f64>,
     let (mut starts, mut stops, mut memory) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..rounds {
         starts.push(daemon.boot()?.as_secs_f64());
+        pause(settle);
         memory.push(resident(daemon.pid()?)?);
         stops.push(daemon.stop()?.as_secs_f64());
     }
