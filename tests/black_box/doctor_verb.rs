@@ -161,8 +161,10 @@ fn a_stop_of_a_daemon_that_does_not_answer_names_its_process() {
 fn a_stop_of_a_daemon_that_knows_no_stop_says_how_it_is_ended_and_names_no_stranger() {
     let world = Daemon::absent();
     fs::create_dir(world.app()).unwrap();
-    // A stale pid: this process is not a daemon.
-    fs::write(world.app().join("duck-daemon.pid"), std::process::id().to_string()).unwrap();
+    // A stale pid: this process is not a daemon. The arguments of the tests' own process may be named like one.
+    #[expect(clippy::disallowed_methods, reason = "a process that is no part of the daemon")]
+    let mut stranger = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+    fs::write(world.app().join("duck-daemon.pid"), stranger.id().to_string()).unwrap();
     let listener = std::os::unix::net::UnixListener::bind(world.socket()).unwrap();
     std::thread::spawn(move || {
         for stream in listener.incoming() {
@@ -182,12 +184,14 @@ fn a_stop_of_a_daemon_that_knows_no_stop_says_how_it_is_ended_and_names_no_stran
         }
     });
     let run = world.quack(&["stop"]);
+    let doctor = world.quack(&["doctor", "--json"]).json();
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
     assert_eq!(run.code(), Some(1), "{run:?}");
     let expected =
         "the daemon cannot be asked to stop (its process is unknown: find it with `lsof '";
     assert!(run.stderr().contains(expected), "{run:?}");
     assert!(run.stderr().contains("Unknown method: quack.shutdown"), "{run:?}");
-    let doctor = world.quack(&["doctor", "--json"]).json();
     assert_eq!(check(&doctor, "daemon")["status"], "fail");
     fs::remove_file(world.socket()).unwrap();
 }
