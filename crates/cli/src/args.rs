@@ -3,6 +3,7 @@
 pub(crate) mod daemon;
 pub(crate) mod gc;
 pub(crate) mod logs;
+pub(crate) mod mcp;
 pub(crate) mod pin;
 pub(crate) mod program;
 pub(crate) mod remote;
@@ -168,6 +169,7 @@ pub(crate) enum Verb {
     Top(top::TopArgs),
     Metrics(top::MetricsArgs),
     Sandbox(sandbox::SandboxArgs),
+    Mcp(Box<mcp::McpArgs>),
     Remote(remote::RemoteArgs),
     Abort(sessions::AbortArgs),
     Pin(pin::PinArgs),

@@ -16,6 +16,7 @@ pub(crate) mod gc;
 pub(crate) mod grep;
 pub(crate) mod logs;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod metrics;
 pub(crate) mod new;
 pub(crate) mod pin;
@@ -67,6 +68,7 @@ pub(crate) async fn run(
         Some(Verb::Ps(args)) => Box::pin(ps::run(args, output)).await,
         Some(Verb::Top(_)) => Box::pin(top::run(output)).await,
         Some(Verb::Sandbox(args)) => sandbox::run(args, output).await,
+        Some(Verb::Mcp(args)) => Box::pin(mcp::run(*args, output)).await,
         Some(Verb::Remote(args)) => remote::run(args, output).await,
         Some(Verb::Abort(args)) => abort::run(args, output).await,
         Some(Verb::Pin(args)) => pin::run(args.session, true, output).await,
