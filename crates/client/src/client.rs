@@ -105,6 +105,12 @@ impl Client {
         Ok(events)
     }
 
+    /// Returns true if the connection has closed.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.commands.is_closed()
+    }
+
     /// Returns the reason for the disconnect. Only valid after the connection has closed, for example after
     /// [`Events::recv`] returned `None`.
     #[must_use]

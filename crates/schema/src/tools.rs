@@ -22,12 +22,14 @@ fn described(tool: &Tool) -> Value {
     json!({
         "name": tool.name,
         "description": tool.about,
-        "inputSchema": input(tool),
+        "inputSchema": tool_input(tool),
         "annotations": {"readOnlyHint": tool.reads_only},
     })
 }
 
-fn input(tool: &Tool) -> Value {
+/// Returns the schema of a tool's arguments.
+#[must_use]
+pub fn tool_input(tool: &Tool) -> Value {
     let properties: Map<String, Value> =
         shown(tool).map(|parameter| (parameter.name.to_owned(), property(parameter))).collect();
     let required: Vec<&str> =

@@ -1,0 +1,194 @@
+//! One `tools/call`: one `quack.tool` request, with progress and cancellation.
+
+use crate::daemon_link::{DaemonLink, LinkError, REPLY_TIMEOUT, RunningCall};
+use crate::gateway::{Gateway, Scope};
+use crate::results::{self, Reply};
+use crate::tool_list::WORKSPACE;
+use quackd_client::ClientError;
+use quackd_protocol::client::{ErrorCode, ToolParams};
+use quackd_protocol::limits::{
+    DEADLINE_GRACE, DEADLINE_SLACK, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
+};
+use quackd_protocol::output::{CancelData, CancelParams};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ProgressNotificationParam, ProgressToken,
+};
+use rmcp::service::{Peer, RequestContext, RoleServer};
+use serde_json::{Map, Value};
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, timeout};
+
+/// Deadline of a call that names none: the one of `quack tool`, because agents run builds and tests.
+const DEFAULT_DEADLINE_MS: u64 = 120_000;
+
+/// Time to wait for a reply: longer than the daemon takes for the longest deadline.
+const PATIENCE: Duration = Duration::from_secs(
+    MAX_TOOL_DEADLINE.as_secs()
+        + WORKER_READY_WAIT.as_secs()
+        + DEADLINE_GRACE.as_secs()
+        + DEADLINE_SLACK.as_secs()
+        + 10,
+);
+
+/// Time for a cancelled call to end.
+const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest time without a progress notification. Agents give up after 30 s or more without one.
+const PROGRESS_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Shortest time between two progress notifications.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(200);
+
+/// Most characters of a tool's name in an error.
+const MAX_NAME_CHARS: usize = 100;
+
+/// Answers `tools/call`.
+///
+/// # Errors
+/// The tool is not offered. Every other failure is a result that the model reads.
+pub(crate) async fn call(
+    gateway: &Arc<Gateway>,
+    params: CallToolRequestParams,
+    context: RequestContext<RoleServer>,
+) -> Result<CallToolResponse, ErrorData> {
+    let CallToolRequestParams { name, arguments, .. } = params;
+    if !gateway.options.selection.has(&name) {
+        let name: String = name.chars().take(MAX_NAME_CHARS).collect();
+        return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
+    }
+    let reply = match run(gateway, &name, arguments.unwrap_or_default(), &context).await {
+        Ok(reply) => reply,
+        Err(error) => return Ok(results::failure(&failure_text(&name, &error)).into()),
+    };
+    if let Some(path) = &reply.info.full_output_path {
+        gateway.remember_file(path);
+    }
+    if let Some(task) = gateway.tasks.start(gateway, &name, &reply, &context) {
+        return Ok(CallToolResponse::Task(task));
+    }
+    Ok(results::complete(&name, reply).into())
+}
+
+/// Runs a tool and returns the daemon's reply.
+pub(crate) async fn run(
+    gateway: &Gateway,
+    tool: &str,
+    mut arguments: Map<String, Value>,
+    context: &RequestContext<RoleServer>,
+) -> Result<Reply, LinkError> {
+    let directory = match gateway.options.scope {
+        Scope::Any(_) => arguments.remove(WORKSPACE),
+        _ => None,
+    };
+    let directory = match directory {
+        None | Some(Value::Null) => None,
+        Some(Value::String(path)) => Some(PathBuf::from(path)),
+        Some(_) => return Err(LinkError::RelativeWorkspace),
+    };
+    // The semaphore is never closed.
+    let _slot = tokio::select! {
+        slot = gateway.slots.acquire() => slot,
+        () = context.ct.cancelled() => return Err(LinkError::Cancelled),
+    };
+    let link = gateway.link(context.client_info()).await?;
+    let mut is_retried = false;
+    loop {
+        let session = gateway.session(&link, directory.as_deref(), context).await?;
+        let running = link.start_call();
+        let params = ToolParams {
+            tool: tool.to_owned(),
+            arguments: Value::Object(arguments.clone()),
+            session_id: Some(session),
+            safe_mode: gateway.options.safe.then_some(true),
+            default_timeout_ms: Some(DEFAULT_DEADLINE_MS),
+            call_id: Some(running.id.clone()),
+            // The daemon ends the call when this process dies.
+            stream: Some(true),
+            ..ToolParams::default()
+        };
+        match request(&link, params, &running, context).await {
+            // Somebody deleted the session. Nothing has run.
+            Err(ClientError::Refused { code: Some(ErrorCode::SessionNotFound), .. })
+                if !is_retried && !matches!(gateway.options.scope, Scope::Session(_)) =>
+            {
+                is_retried = true;
+                link.forget_sessions();
+            }
+            other => return other.map_err(LinkError::from),
+        }
+    }
+}
+
+/// Runs a tool in this session, without progress and cancellation.
+pub(crate) async fn run_in(
+    gateway: &Gateway,
+    tool: &str,
+    arguments: Value,
+    session: String,
+    agent: Option<Implementation>,
+) -> Result<Reply, LinkError> {
+    let link = gateway.link(agent).await?;
+    let (tool, session_id) = (tool.to_owned(), Some(session));
+    let params = ToolParams { tool, arguments, session_id, ..ToolParams::default() };
+    Ok(link.client.request("quack.tool", params, PATIENCE).await?)
+}
+
+async fn request(
+    link: &DaemonLink,
+    params: ToolParams,
+    running: &RunningCall,
+    context: &RequestContext<RoleServer>,
+) -> Result<Reply, ClientError> {
+    let calling = link.client.request::<_, Reply>("quack.tool", params, PATIENCE);
+    tokio::pin!(calling);
+    let token = context.meta.get_progress_token();
+    tokio::select! {
+        reply = &mut calling => return reply,
+        never = report(&context.peer, token, running) => match never {},
+        () = context.ct.cancelled() => {}
+    }
+    let params = CancelParams { call_id: running.id.clone() };
+    let cancelling = link.client.request::<_, CancelData>("quack.cancel", params, REPLY_TIMEOUT);
+    let ending = async {
+        cancelling.await.ok();
+        calling.await
+    };
+    let late = || ClientError::Timeout { method: "quack.cancel".to_owned(), after: CANCEL_TIMEOUT };
+    timeout(CANCEL_TIMEOUT, ending).await.unwrap_or_else(|_elapsed| Err(late()))
+}
+
+/// Reports progress while a call runs, if the agent wants it: soon after new output, and regularly without.
+async fn report(
+    peer: &Peer<RoleServer>,
+    token: Option<ProgressToken>,
+    running: &RunningCall,
+) -> Infallible {
+    let Some(token) = token else { return std::future::pending().await };
+    let began = Instant::now();
+    loop {
+        let output = &running.output;
+        timeout(PROGRESS_INTERVAL, output.grown()).await.ok();
+        let seconds = began.elapsed().as_secs_f64();
+        let mut progress = ProgressNotificationParam::new(token.clone(), seconds);
+        progress.message = Some(match output.last_line() {
+            Some(line) => line,
+            None => format!("running for {seconds:.0} s"),
+        });
+        // An agent that cannot be reached has disconnected, which ends the call.
+        peer.notify_progress(progress).await.ok();
+        sleep(PROGRESS_PAUSE).await;
+    }
+}
+
+/// Returns the text for a failure before or without the tool's own answer.
+fn failure_text(tool: &str, error: &LinkError) -> String {
+    match error {
+        LinkError::Client(ClientError::Disconnected) => {
+            format!("Error: The daemon ended during {tool}. It may have run; it was not retried.")
+        }
+        other => format!("Error: {other}"),
+    }
+}

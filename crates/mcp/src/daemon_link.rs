@@ -1,0 +1,226 @@
+//! One connection to the daemon: says who the agent is, claims sessions, and distributes the output of running calls.
+
+use crate::gateway::ConnectError;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use quackd_client::{Client, ClientError, Events};
+use quackd_protocol::client::AttachData;
+use quackd_protocol::output::ToolOutput;
+use rmcp::model::Implementation;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Timeout of replies that need no worker.
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Name of an agent that does not say its own.
+const UNNAMED: &str = "mcp";
+
+/// Maximum length of names and versions for the daemon, in characters.
+const MAX_NAME_CHARS: usize = 64;
+
+/// Most bytes of the last line of output that are kept.
+const MAX_LINE_BYTES: usize = 1024;
+
+/// Workspaces in which one agent has a session.
+const MAX_WORKSPACES: usize = 64;
+
+/// The daemon cannot be used, or refuses.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LinkError {
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+    #[error("{text}")]
+    Refused { text: String },
+    #[error(
+        "{why}. Start `quack mcp` in a project, or with --workspace DIR{}",
+        if *may_choose { ", or give the argument `workspace`" } else { "" }
+    )]
+    NoDirectory { why: String, may_choose: bool },
+    #[error("the call was cancelled")]
+    Cancelled,
+    #[error("the argument `workspace` must be an absolute path")]
+    RelativeWorkspace,
+    #[error("{0}")]
+    Client(ClientError),
+}
+
+impl From<ClientError> for LinkError {
+    fn from(error: ClientError) -> Self {
+        match error {
+            ClientError::Refused { text, .. } => Self::Refused { text },
+            other => Self::Client(other),
+        }
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct DaemonLink {
+    pub(crate) client: Client,
+    running: Arc<RunningCalls>,
+    /// Sessions by directory.
+    sessions: Mutex<HashMap<PathBuf, String>>,
+    keep_jobs: bool,
+    next_call: AtomicU64,
+    _reader: AbortOnDropHandle<()>,
+}
+
+impl DaemonLink {
+    /// Introduces the agent to the daemon.
+    pub(crate) async fn open(
+        client: Client,
+        agent: Option<Implementation>,
+        keep_jobs: bool,
+    ) -> Result<Self, LinkError> {
+        let events = client.events().await?;
+        let (name, version) = agent.map(|agent| (agent.name, agent.version)).unwrap_or_default();
+        let name = Some(printable(&name)).filter(|name| !name.is_empty());
+        let mut hello = json!({"name": name.as_deref().unwrap_or(UNNAMED), "door": "mcp"});
+        let version = printable(&version);
+        if !version.is_empty() {
+            hello["version"] = version.into();
+        }
+        client.request_raw("quack.hello", hello, REPLY_TIMEOUT).await?;
+        let running = Arc::new(RunningCalls::default());
+        let reader = tokio::spawn(read(events, Arc::clone(&running)));
+        Ok(Self {
+            client,
+            running,
+            sessions: Mutex::default(),
+            keep_jobs,
+            next_call: AtomicU64::new(1),
+            _reader: AbortOnDropHandle::new(reader),
+        })
+    }
+
+    /// Returns true if the daemon has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.client.is_closed()
+    }
+
+    /// Returns the agent's session in the workspace of `dir`.
+    pub(crate) async fn claim(&self, dir: &Path) -> Result<String, LinkError> {
+        if !dir.is_absolute() {
+            return Err(LinkError::RelativeWorkspace);
+        }
+        if let Some(session) = lock(&self.sessions).get(dir) {
+            return Ok(session.clone());
+        }
+        let path = dir.to_string_lossy();
+        let params = json!({"path": path, "keepJobs": self.keep_jobs});
+        let claimed: AttachData = self.client.request("quack.claim", params, REPLY_TIMEOUT).await?;
+        let mut sessions = lock(&self.sessions);
+        if MAX_WORKSPACES <= sessions.len() {
+            sessions.clear();
+        }
+        sessions.insert(dir.to_owned(), claimed.session.id.0.clone());
+        Ok(claimed.session.id.0)
+    }
+
+    /// Forgets the sessions, so that the next call claims one. Call this when the daemon does not know one.
+    pub(crate) fn forget_sessions(&self) {
+        lock(&self.sessions).clear();
+    }
+
+    /// Adds a running call. Its id is unique on this machine.
+    pub(crate) fn start_call(&self) -> RunningCall {
+        let number = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let id = format!("mcp-{}-{number}", std::process::id());
+        let output = Arc::new(CallOutput::default());
+        lock(&self.running.0).insert(id.clone(), Arc::clone(&output));
+        RunningCall { id, output, all: Arc::clone(&self.running) }
+    }
+}
+
+/// Removes what the daemon would refuse in a name.
+fn printable(text: &str) -> String {
+    let is_printable = |c: &char| !c.is_control();
+    text.trim().chars().filter(is_printable).take(MAX_NAME_CHARS).collect::<String>().trim().to_owned()
+}
+
+/// The running calls by id. Bounded by [`crate::gateway::Gateway::slots`].
+#[derive(Debug, Default)]
+struct RunningCalls(Mutex<HashMap<String, Arc<CallOutput>>>);
+
+/// A running call. Dropping it removes the call.
+#[derive(Debug)]
+pub(crate) struct RunningCall {
+    pub(crate) id: String,
+    pub(crate) output: Arc<CallOutput>,
+    all: Arc<RunningCalls>,
+}
+
+impl Drop for RunningCall {
+    fn drop(&mut self) {
+        lock(&self.all.0).remove(&self.id);
+    }
+}
+
+/// The newest output of a call.
+#[derive(Debug, Default)]
+pub(crate) struct CallOutput {
+    last_line: Mutex<Vec<u8>>,
+    grew: Notify,
+}
+
+impl CallOutput {
+    /// Waits for output that came after the last call of this function. Cancel-safe.
+    pub(crate) async fn grown(&self) {
+        self.grew.notified().await;
+    }
+
+    /// Returns the last line that is not empty, without escape sequences and control characters.
+    pub(crate) fn last_line(&self) -> Option<String> {
+        let line = String::from_utf8_lossy(&lock(&self.last_line)).into_owned();
+        let plain = anstream::adapter::strip_str(&line).to_string();
+        let plain: String = plain.chars().filter(|c| !c.is_control()).collect();
+        Some(plain.trim().to_owned()).filter(|line| !line.is_empty())
+    }
+
+    fn add(&self, bytes: &[u8]) {
+        let mut line = lock(&self.last_line);
+        let end = bytes.trim_ascii_end();
+        if !end.is_empty() {
+            match end.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')) {
+                Some(at) => *line = end.get(at + 1..).unwrap_or_default().to_vec(),
+                None => line.extend_from_slice(end),
+            }
+            line.truncate(MAX_LINE_BYTES);
+        }
+        drop(line);
+        self.grew.notify_one();
+    }
+}
+
+/// Distributes the output of running calls until the connection closes. Never waits for a call.
+async fn read(mut events: Events, running: Arc<RunningCalls>) {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Printed<'a> {
+        tool_call_id: &'a str,
+        bytes: &'a str,
+    }
+    while let Some(event) = events.recv().await {
+        if event.name != ToolOutput::NAME {
+            continue;
+        }
+        let data = event.data.as_deref().and_then(|data| serde_json::from_str::<Printed<'_>>(data.get()).ok());
+        let Some(Printed { tool_call_id, bytes }) = data else { continue };
+        let output = lock(&running.0).get(tool_call_id).cloned();
+        if let (Some(output), Ok(bytes)) = (output, STANDARD.decode(bytes)) {
+            output.add(&bytes);
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,193 @@
+//! The gateway: from MCP requests to the daemon. One for each agent, shared by all its requests.
+
+use crate::daemon_link::{DaemonLink, LinkError, REPLY_TIMEOUT};
+use crate::tasks::JobTasks;
+use crate::tool_list::Selection;
+use futures_util::future::BoxFuture;
+use quackd_client::Client;
+use rmcp::model::Implementation;
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::json;
+use std::collections::{HashMap, VecDeque};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Mutex as AsyncMutex, Semaphore};
+use tokio::time::timeout;
+use url::Url;
+
+/// Calls of one agent that the daemon has at once. Further ones wait. A session takes 32.
+const MAX_CALLS: usize = 24;
+
+/// Names of agents with a gateway of their own.
+const MAX_AGENTS: usize = 32;
+
+/// Files of long outputs that are offered as resources. The daemon keeps the last 8 of a session.
+const MAX_FILES: usize = 32;
+
+/// Timeout of an agent's list of directories.
+const ROOTS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Directory or session of the calls.
+#[derive(Debug, Clone)]
+pub enum Scope {
+    /// This session, by reference.
+    Session(String),
+    /// A session in the workspace of this directory.
+    Directory(PathBuf),
+    /// As `Directory`; where this directory can be no workspace, the first root that the agent names.
+    Current(PathBuf),
+    /// As `Current`, but a call may name another directory.
+    Any(PathBuf),
+}
+
+/// What is served.
+#[derive(Debug, Clone)]
+pub struct ServeOptions {
+    /// Where the calls run.
+    pub scope: Scope,
+    /// Whether nothing may be written.
+    pub safe: bool,
+    /// The tools that are offered.
+    pub selection: Selection,
+    /// Whether background jobs survive the connection.
+    pub keep_jobs: bool,
+}
+
+/// No connection to the daemon, with advice.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConnectError(pub String);
+
+/// Connects to the daemon, and starts it if necessary.
+pub type Connector =
+    Arc<dyn Fn() -> BoxFuture<'static, Result<Client, ConnectError>> + Send + Sync + 'static>;
+
+/// The gateways by name of the agent. Over stdin and stdout there is one; over HTTP, several agents may use one server.
+pub struct Gateways {
+    options: ServeOptions,
+    connector: Connector,
+    by_name: Mutex<HashMap<String, Arc<Gateway>>>,
+}
+
+impl fmt::Debug for Gateways {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateways").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+impl Gateways {
+    /// Creates the table without a gateway. Connects to nothing.
+    #[must_use]
+    pub fn new(options: ServeOptions, connector: Connector) -> Arc<Self> {
+        Arc::new(Self { options, connector, by_name: Mutex::default() })
+    }
+
+    /// Returns what is served.
+    #[must_use]
+    pub fn options(&self) -> &ServeOptions {
+        &self.options
+    }
+
+    /// Returns the gateway of the agent that sent a request.
+    pub(crate) fn of(&self, context: &RequestContext<RoleServer>) -> Arc<Gateway> {
+        let name = context.client_info().map(|agent| agent.name).unwrap_or_default();
+        let mut by_name = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
+        // Agents choose their names, so further ones share a gateway.
+        let name = match by_name.contains_key(&name) || by_name.len() < MAX_AGENTS {
+            true => name,
+            false => String::new(),
+        };
+        let new = || Arc::new(Gateway::new(self.options.clone(), Arc::clone(&self.connector)));
+        Arc::clone(by_name.entry(name).or_insert_with(new))
+    }
+}
+
+/// One agent's gateway; see the module.
+pub(crate) struct Gateway {
+    pub(crate) options: ServeOptions,
+    connector: Connector,
+    link: AsyncMutex<Option<Arc<DaemonLink>>>,
+    /// Permits for calls.
+    pub(crate) slots: Semaphore,
+    pub(crate) tasks: JobTasks,
+    files: Mutex<VecDeque<PathBuf>>,
+}
+
+impl Gateway {
+    fn new(options: ServeOptions, connector: Connector) -> Self {
+        let slots = Semaphore::new(MAX_CALLS);
+        let (link, tasks, files) = (AsyncMutex::default(), JobTasks::default(), Mutex::default());
+        Self { options, connector, link, slots, tasks, files }
+    }
+
+    /// Returns the connection to the daemon. Connects if there is none or the daemon has ended.
+    pub(crate) async fn link(&self, agent: Option<Implementation>) -> Result<Arc<DaemonLink>, LinkError> {
+        let mut current = self.link.lock().await;
+        if let Some(link) = current.as_ref().filter(|link| !link.is_closed()) {
+            return Ok(Arc::clone(link));
+        }
+        let client = (self.connector)().await?;
+        let link = Arc::new(DaemonLink::open(client, agent, self.options.keep_jobs).await?);
+        *current = Some(Arc::clone(&link));
+        Ok(link)
+    }
+
+    /// Returns the session of a call. `wanted` is the directory that the call names.
+    pub(crate) async fn session(
+        &self,
+        link: &DaemonLink,
+        wanted: Option<&Path>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<String, LinkError> {
+        let current = match (&self.options.scope, wanted) {
+            (Scope::Session(session), _) => return Ok(session.clone()),
+            (Scope::Directory(dir), _) => return link.claim(dir).await,
+            (Scope::Any(_), Some(dir)) => return link.claim(dir).await,
+            (Scope::Current(dir) | Scope::Any(dir), _) => dir,
+        };
+        let error = match link.claim(current).await {
+            Err(error @ LinkError::Refused { .. }) => error,
+            other => return other,
+        };
+        match first_root(context).await {
+            Some(root) => link.claim(&root).await,
+            None => Err(LinkError::NoDirectory {
+                why: error.to_string(),
+                may_choose: matches!(self.options.scope, Scope::Any(_)),
+            }),
+        }
+    }
+
+    /// Returns whether commands have a network. `None` if that is not known before a call.
+    pub(crate) async fn has_network(&self, context: &RequestContext<RoleServer>) -> Option<bool> {
+        let link = self.link(context.client_info()).await.ok()?;
+        let session = self.session(&link, None, context).await.ok()?;
+        let params = json!({"sessionId": session, "action": "show"});
+        let shown = link.client.request_raw("quack.sandbox", params, REPLY_TIMEOUT).await.ok()?;
+        shown.pointer("/policy/network")?.as_bool()
+    }
+
+    /// Remembers the file of a long output, which is offered as a resource from now on.
+    pub(crate) fn remember_file(&self, path: &str) {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if MAX_FILES <= files.len() {
+            files.pop_front();
+        }
+        files.push_back(PathBuf::from(path));
+    }
+
+    /// Returns the files that are offered as resources, oldest first.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        self.files.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+/// Returns the first directory that the agent names as a root. Only agents of older revisions have roots.
+#[expect(deprecated, reason = "editors of older revisions start servers outside of the project")]
+async fn first_root(context: &RequestContext<RoleServer>) -> Option<PathBuf> {
+    context.client_capabilities()?.roots?;
+    let roots = timeout(ROOTS_TIMEOUT, context.peer.list_roots()).await.ok()?.ok()?;
+    roots.roots.iter().find_map(|root| Url::parse(&root.uri).ok()?.to_file_path().ok())
+}

@@ -1,0 +1,25 @@
+//! The tools for agents: a server of the Model Context Protocol (MCP), which is a client of the daemon.
+//!
+//! An MCP host, such as Claude Code or an editor, starts `quack mcp` and calls tools. This crate turns each call into
+//! one `quack.tool` request and runs nothing itself. rmcp parses and words the protocol, in revision 2026-07-28 and in
+//! the older ones; the rest is here:
+//!
+//! - [`AgentServer`]: the handler of all requests
+//! - [`serve_lines`]: lines of JSON over stdin and stdout, bounded
+//! - [`tool_list`]: the tools that are offered, with schemas and annotations
+//!
+//! One `Gateway` is one connection to the daemon. It connects with the first request that needs the daemon, says who
+//! the agent is, and claims a session of its own in the workspace.
+
+mod calls;
+mod daemon_link;
+mod gateway;
+mod line_transport;
+mod results;
+mod server;
+mod tasks;
+pub mod tool_list;
+
+pub use gateway::{ConnectError, Connector, Gateways, Scope, ServeOptions};
+pub use line_transport::serve_lines;
+pub use server::AgentServer;

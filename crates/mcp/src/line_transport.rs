@@ -1,0 +1,236 @@
+//! The protocol as lines of JSON over two streams, such as stdin and stdout.
+//!
+//! rmcp has such a transport too. This one also answers lines that are no JSON, too long or not a message, refuses ids
+//! that are in use, bounds the requests in flight, and reports the end of the input at once.
+
+use crate::server::AgentServer;
+use bytes::Bytes;
+use quackd_ipc::lines::{Line, LineReader};
+use quackd_protocol::limits::MAX_LINE_BYTES;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId,
+    ServerJsonRpcMessage,
+};
+use rmcp::service::{RoleServer, RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use rmcp::ServiceExt;
+use serde::Deserialize;
+use std::collections::HashSet;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+/// Requests without an answer. Each may hold a long result, and further requests are refused.
+const MAX_REQUESTS: usize = 256;
+
+/// Messages that wait for a reader of the output. The senders of further ones wait.
+const MAX_WAITING: usize = 16;
+
+/// Time for the last messages to be read after the input has ended.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Serves one agent until its input ends, it stops reading, or `ended` is cancelled.
+pub async fn serve_lines<R, W>(server: AgentServer, input: R, output: W, ended: CancellationToken)
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let transport = LineTransport::new(input, output, ended.clone());
+    match server.serve_with_ct(transport, ended).await {
+        // An error is a panic in the service's task, which has already been reported.
+        Ok(running) => drop(running.waiting().await),
+        // The agent left before it asked for anything.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {}
+        // It was answered.
+        Err(_) => {}
+    }
+}
+
+/// See the module.
+struct LineTransport<R> {
+    lines: LineReader<R>,
+    output: Option<mpsc::Sender<Bytes>>,
+    writer: JoinHandle<()>,
+    in_flight: Arc<Mutex<HashSet<RequestId>>>,
+    /// An answer to a line that does not reach the service.
+    refusal: Option<Bytes>,
+    /// Whether a request other than `ping` and `server/discover` has arrived. rmcp ends the connection if anything
+    /// but a request comes before.
+    has_begun: bool,
+    /// Cancelled when the agent is gone, so that its calls end.
+    ended: CancellationToken,
+}
+
+impl<R: AsyncRead + Unpin> LineTransport<R> {
+    fn new<W>(input: R, output: W, ended: CancellationToken) -> Self
+    where
+        W: AsyncWrite + Send + Unpin + 'static,
+    {
+        let (lines, waiting) = mpsc::channel(MAX_WAITING);
+        Self {
+            lines: LineReader::new(input, MAX_LINE_BYTES),
+            output: Some(lines),
+            writer: tokio::spawn(write(output, waiting)),
+            in_flight: Arc::default(),
+            refusal: None,
+            has_begun: false,
+            ended,
+        }
+    }
+
+    /// Returns the message in a line. `None` if the line is answered or ignored.
+    fn take(&mut self, line: &[u8]) -> Option<ClientJsonRpcMessage> {
+        if line.iter().all(u8::is_ascii_whitespace) {
+            return None;
+        }
+        let message = match serde_json::from_slice::<ClientJsonRpcMessage>(line) {
+            Ok(message) => message,
+            Err(error) => {
+                self.refuse_line(line, &error);
+                return None;
+            }
+        };
+        match &message {
+            JsonRpcMessage::Request(request) => {
+                let mut in_flight = lock(&self.in_flight);
+                let problem = match () {
+                    () if in_flight.contains(&request.id) => Some("the id is in use"),
+                    () if MAX_REQUESTS <= in_flight.len() => Some("too many requests are in flight"),
+                    () => None,
+                };
+                if let Some(problem) = problem {
+                    let error = ErrorData::invalid_request(problem, None);
+                    self.refusal = encoded(&ServerJsonRpcMessage::error(error, Some(request.id.clone())));
+                    return None;
+                }
+                in_flight.insert(request.id.clone());
+                self.has_begun |= !matches!(
+                    request.request,
+                    ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)
+                );
+            }
+            JsonRpcMessage::Notification(notification) => {
+                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                    && let Some(id) = &cancelled.params.request_id
+                {
+                    // rmcp sends no answer to a cancelled request.
+                    lock(&self.in_flight).remove(id);
+                }
+            }
+            JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
+        }
+        self.has_begun.then_some(message.clone()).or(match message {
+            request @ JsonRpcMessage::Request(_) => Some(request),
+            _ => None,
+        })
+    }
+
+    /// Answers a line that is not a message.
+    fn refuse_line(&mut self, line: &[u8], error: &serde_json::Error) {
+        #[derive(Deserialize)]
+        struct WithId {
+            id: Option<RequestId>,
+        }
+        let id = serde_json::from_slice(line).ok().and_then(|WithId { id }| id);
+        let error = match error.is_syntax() || error.is_eof() {
+            true => ErrorData::parse_error(format!("not JSON: {error}"), None),
+            false => ErrorData::invalid_request("not a JSON-RPC 2.0 message", None),
+        };
+        self.refusal = encoded(&ServerJsonRpcMessage::error(error, id));
+    }
+}
+
+impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
+    type Error = io::Error;
+
+    fn send(
+        &mut self,
+        message: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
+        let (output, in_flight) = (self.output.clone(), Arc::clone(&self.in_flight));
+        async move {
+            let line = encoded(&message).ok_or(io::ErrorKind::InvalidData)?;
+            let sent = match output {
+                Some(output) => output.send(line).await.map_err(|_gone| io::ErrorKind::BrokenPipe.into()),
+                None => Err(io::ErrorKind::NotConnected.into()),
+            };
+            let id = match &message {
+                JsonRpcMessage::Response(response) => Some(&response.id),
+                JsonRpcMessage::Error(error) => error.id.as_ref(),
+                _ => None,
+            };
+            if let Some(id) = id {
+                lock(&in_flight).remove(id);
+            }
+            sent
+        }
+    }
+
+    /// Cancel-safe: a refusal stays until the output has room, and the reader keeps what it has read.
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let output = self.output.clone()?;
+        loop {
+            if self.refusal.is_some() {
+                let room = output.reserve().await.ok()?;
+                if let Some(line) = self.refusal.take() {
+                    room.send(line);
+                }
+            }
+            let line = tokio::select! {
+                () = output.closed() => Ok(None),
+                line = self.lines.next() => line,
+            };
+            match line {
+                Ok(Some(Line::Text(line))) => {
+                    if let Some(message) = self.take(&line) {
+                        return Some(message);
+                    }
+                }
+                Ok(Some(Line::TooLong)) => {
+                    let text = format!("the message is longer than {MAX_LINE_BYTES} bytes");
+                    let error = ErrorData::invalid_request(text, None);
+                    self.refusal = encoded(&ServerJsonRpcMessage::error(error, None));
+                }
+                Ok(None) | Err(_) => {
+                    // Nobody waits for the running calls.
+                    self.ended.cancel();
+                    return None;
+                }
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), io::Error> {
+        self.output = None;
+        // An agent that does not read loses the last messages.
+        if timeout(CLOSE_TIMEOUT, &mut self.writer).await.is_err() {
+            self.writer.abort();
+        }
+        Ok(())
+    }
+}
+
+/// Writes messages until the output breaks or all senders are gone.
+async fn write<W: AsyncWrite + Unpin>(mut output: W, mut lines: mpsc::Receiver<Bytes>) {
+    while let Some(line) = lines.recv().await {
+        if output.write_all(&line).await.is_err() || output.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Returns the line of a message.
+fn encoded(message: &ServerJsonRpcMessage) -> Option<Bytes> {
+    let mut line = serde_json::to_vec(message).ok()?;
+    line.push(b'\n');
+    Some(line.into())
+}
+
+fn lock(ids: &Mutex<HashSet<RequestId>>) -> MutexGuard<'_, HashSet<RequestId>> {
+    ids.lock().unwrap_or_else(PoisonError::into_inner)
+}

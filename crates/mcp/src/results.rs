@@ -1,0 +1,65 @@
+//! From the daemon's reply to the result that an agent gets.
+
+use crate::tool_list::FIELDS;
+use quackd_protocol::client::{ToolInfo, ToolResult};
+use rmcp::model::{CallToolResult, ContentBlock, Resource};
+use serde_json::{Map, Value, json};
+use std::path::Path;
+use url::Url;
+
+/// The reply of `quack.tool`.
+pub(crate) type Reply = ToolResult;
+
+/// Tools whose structured data is passed on. That of other tools repeats the text.
+const WITH_DATA: &[&str] = &["bash", "jobs", "job_output", "job_kill"];
+
+/// Returns the result of a call: the tool's text, and the facts as structured content.
+///
+/// The structured content repeats the text, because some agents show the model nothing else.
+pub(crate) fn complete(tool: &str, reply: Reply) -> CallToolResult {
+    let ToolResult { text, info, data, .. } = reply;
+    let mut facts = facts(&info);
+    if let Some(data) = data.filter(|_| WITH_DATA.contains(&tool)) {
+        facts.insert("data".to_owned(), data);
+    }
+    facts.insert("text".to_owned(), text.clone().into());
+    let mut content = vec![ContentBlock::text(text)];
+    content.extend(info.full_output_path.as_deref().and_then(whole_output));
+    result(content, facts, info.is_error)
+}
+
+/// Returns the result of a call that did not reach the tool.
+pub(crate) fn failure(text: &str) -> CallToolResult {
+    let facts = Map::from_iter([("text".to_owned(), text.into())]);
+    result(vec![ContentBlock::text(text)], facts, true)
+}
+
+fn result(content: Vec<ContentBlock>, facts: Map<String, Value>, is_error: bool) -> CallToolResult {
+    let mut result = match is_error {
+        true => CallToolResult::error(content),
+        false => CallToolResult::success(content),
+    };
+    result.structured_content = Some(Value::Object(facts));
+    result
+}
+
+/// The fields of [`FIELDS`] that say something.
+fn facts(info: &ToolInfo) -> Map<String, Value> {
+    let all = json!(info);
+    let is_told = |value: &&Value| !matches!(value, Value::Null | Value::Bool(false));
+    let pick = |name: &&str| Some(((*name).to_owned(), all.get(*name).filter(is_told)?.clone()));
+    FIELDS.iter().filter_map(pick).collect()
+}
+
+/// Returns a link to the file of a long output.
+fn whole_output(path: &str) -> Option<ContentBlock> {
+    resource(Path::new(path)).map(ContentBlock::resource_link)
+}
+
+/// Returns the file of a long output as a resource.
+pub(crate) fn resource(path: &Path) -> Option<Resource> {
+    let uri = Url::from_file_path(path).ok()?;
+    let name = path.file_name()?.to_string_lossy().into_owned();
+    let about = "The whole output of a command; read_file reads it by lines.";
+    Some(Resource::new(uri, name).with_description(about).with_mime_type("text/plain"))
+}

@@ -1,0 +1,157 @@
+//! The handler of MCP requests.
+
+use crate::calls;
+use crate::daemon_link::LinkError;
+use crate::gateway::{Gateways, Scope};
+use crate::results;
+use crate::tool_list::{self, ListFacts};
+use quackd_protocol::VERSION;
+use rmcp::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest, CustomResult,
+    ErrorCode, ErrorData, GetTaskParams, GetTaskResult, Implementation, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ReadResourceResult, ResourceContents, ServerCapabilities, ServerConfig,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::json;
+use std::sync::Arc;
+use url::Url;
+
+/// How to use the tools, for a model.
+const INSTRUCTIONS: &str = "\
+These tools work in one workspace directory, in a sandbox that the operating system enforces: they read and write the \
+workspace only, and commands usually have no network. Prefer them to other shell, edit and search tools. A line \
+`[Sandbox: …]` in a result names what was denied and how a person can allow it. Start servers and long builds with \
+`background` of bash.";
+
+/// Methods of this server. A request with one of these names and other parameters than the revision has is refused
+/// for its parameters.
+const METHODS: &[&str] = &[
+    "tools/call", "tools/list", "resources/list", "resources/read", "tasks/get", "tasks/cancel", "tasks/update",
+    "initialize",
+];
+
+/// Serves agents; see the crate.
+#[derive(Debug, Clone)]
+pub struct AgentServer {
+    gateways: Arc<Gateways>,
+}
+
+impl AgentServer {
+    /// Creates the handler.
+    #[must_use]
+    pub fn new(gateways: Arc<Gateways>) -> Self {
+        Self { gateways }
+    }
+}
+
+impl ServerHandler for AgentServer {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities =
+            ServerCapabilities::builder().enable_tools().enable_resources().enable_tasks().build();
+        let website = "https://github.com/quackd/quackd";
+        let me = Implementation::new("quackd", VERSION).with_title("quackd").with_website_url(website);
+        ServerConfig::new(capabilities).with_server_info(me).with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let options = self.gateways.options();
+        let has_network = self.gateways.of(&context).has_network(&context).await;
+        let facts = ListFacts {
+            safe: options.safe,
+            network: has_network.unwrap_or(true),
+            any_workspace: matches!(options.scope, Scope::Any(_)),
+        };
+        Ok(ListToolsResult::with_all_items(tool_list::tools(&options.selection, facts)))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        calls::call(&self.gateways.of(&context), request, context).await
+    }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let files = self.gateways.of(&context).files();
+        let resources = files.iter().filter_map(|path| results::resource(path)).collect();
+        Ok(ListResourcesResult::with_all_items(resources))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let gateway = self.gateways.of(&context);
+        let path = Url::parse(&request.uri).ok().and_then(|uri| uri.to_file_path().ok());
+        let Some(path) = path.filter(|path| gateway.files().contains(path)) else {
+            let data = json!({"uri": request.uri});
+            return Err(ErrorData::resource_not_found("no long output has this address", Some(data)));
+        };
+        let whole = json!({"path": path});
+        let mut reply = read(&gateway, whole, &context).await?;
+        if reply.info.is_error {
+            // It is too long. The answer says how to go on.
+            reply = read(&gateway, json!({"path": path, "offset": 1}), &context).await?;
+        }
+        match reply.info.is_error {
+            false => {
+                let contents = ResourceContents::text(reply.text, request.uri);
+                Ok(ReadResourceResult::new(vec![contents]).into())
+            }
+            true => Err(ErrorData::resource_not_found(reply.text, None)),
+        }
+    }
+
+    async fn get_task(
+        &self,
+        request: GetTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetTaskResult, ErrorData> {
+        self.gateways.of(&context).tasks.get(&request.task_id).map(GetTaskResult::new)
+    }
+
+    async fn cancel_task(
+        &self,
+        request: CancelTaskParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.gateways.of(&context).tasks.cancel(&request.task_id)
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let CustomRequest { method, .. } = request;
+        Err(match METHODS.contains(&method.as_str()) {
+            true => ErrorData::invalid_params(format!("malformed parameters of {method}"), None),
+            false => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
+        })
+    }
+}
+
+async fn read(
+    gateway: &crate::gateway::Gateway,
+    arguments: serde_json::Value,
+    context: &RequestContext<RoleServer>,
+) -> Result<results::Reply, ErrorData> {
+    let arguments = match arguments {
+        serde_json::Value::Object(arguments) => arguments,
+        _ => serde_json::Map::new(),
+    };
+    let failed = |error: LinkError| ErrorData::internal_error(error.to_string(), None);
+    calls::run(gateway, "read_file", arguments, context).await.map_err(failed)
+}

@@ -1,0 +1,115 @@
+//! Background jobs as tasks, for agents that declare the tasks extension. Others use the tools `job_output` and
+//! `job_kill`.
+
+use crate::calls;
+use crate::gateway::Gateway;
+use crate::results::{self, Reply};
+use quackd_protocol::limits::MAX_JOB_TIME;
+use rmcp::model::{CallToolResult, CreateTaskResult, DetailedTask, ErrorData};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::task_manager::{TaskContext, TaskExit, TaskManager, TaskOptions};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// Tasks of one agent. rmcp keeps the results of ended ones for a day. A further job is no task.
+const MAX_TASKS: usize = 256;
+
+/// Longest wait of one look at a job.
+const WAIT_MS: u64 = 30_000;
+
+/// Pause between two looks at a job.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The tasks of one agent.
+#[derive(Default)]
+pub(crate) struct JobTasks {
+    manager: TaskManager,
+    started: AtomicUsize,
+}
+
+impl JobTasks {
+    /// Returns a task if the call has started a background job and the agent knows tasks.
+    pub(crate) fn start(
+        &self,
+        gateway: &Arc<Gateway>,
+        tool: &str,
+        reply: &Reply,
+        context: &RequestContext<RoleServer>,
+    ) -> Option<CreateTaskResult> {
+        let job = (tool == "bash").then_some(reply.data.as_ref()?.get("jobId")?.as_str()?)?.to_owned();
+        if !context.client_capabilities()?.supports_tasks() {
+            return None;
+        }
+        if MAX_TASKS <= self.started.fetch_add(1, Ordering::Relaxed) {
+            return None;
+        }
+        let (gateway, context) = (Arc::clone(gateway), context.clone());
+        let millis = u64::try_from(MAX_JOB_TIME.as_millis()).ok();
+        let options = TaskOptions::new().with_ttl_ms(millis).with_status_message(reply.text.clone());
+        let session = reply.info.session_id.clone();
+        let task = self.manager.spawn(options, move |task| {
+            Box::pin(async move { follow(&gateway, &job, session, &task, &context).await })
+        });
+        Some(CreateTaskResult::new(task))
+    }
+
+    /// Answers `tasks/get`.
+    pub(crate) fn get(&self, id: &str) -> Result<DetailedTask, ErrorData> {
+        self.manager.get_task(id)
+    }
+
+    /// Answers `tasks/cancel`.
+    pub(crate) fn cancel(&self, id: &str) -> Result<(), ErrorData> {
+        self.manager.cancel_task(id)
+    }
+}
+
+/// Waits for the end of a job, or ends it when the task is cancelled. Returns its output.
+async fn follow(
+    gateway: &Gateway,
+    job: &str,
+    session: String,
+    task: &TaskContext,
+    context: &RequestContext<RoleServer>,
+) -> Result<CallToolResult, TaskExit> {
+    let ask = async |tool: &str, arguments: Value| {
+        calls::run_in(gateway, tool, arguments, session.clone(), context.client_info()).await
+    };
+    let mut cursor = 0;
+    loop {
+        let look = ask("job_output", json!({"job": job, "cursor": cursor, "wait_ms": WAIT_MS}));
+        let reply = tokio::select! {
+            () = task.cancelled() => {
+                ask("job_kill", json!({"job": job})).await.ok();
+                return Err(TaskExit::Cancelled);
+            }
+            reply = look => reply,
+        };
+        let (is_running, reached) = match &reply {
+            Ok(reply) if !reply.info.is_error => of(reply.data.as_ref()),
+            // The job is gone, or the daemon.
+            Ok(reply) => return Ok(results::failure(&reply.text)),
+            Err(error) => return Ok(results::failure(&format!("Error: {error}"))),
+        };
+        cursor = reached;
+        if !is_running {
+            break;
+        }
+        // A job that prints without end must not be looked at without end.
+        sleep(PAUSE).await;
+    }
+    match ask("job_output", json!({"job": job})).await {
+        Ok(reply) => Ok(results::complete("job_output", reply)),
+        Err(error) => Ok(results::failure(&format!("Error: {error}"))),
+    }
+}
+
+/// Whether a job runs, and the length of its output.
+fn of(data: Option<&Value>) -> (bool, u64) {
+    let number = |name| data.and_then(|data| data.get(name)?.as_u64());
+    let is_running = data.and_then(|data| data.get("running")?.as_bool()).unwrap_or_default();
+    (is_running, number("totalBytes").unwrap_or_default())
+}

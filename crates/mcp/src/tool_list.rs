@@ -1,0 +1,139 @@
+//! The tools that an agent is offered: which, with which schemas, and with annotations that match the confinement.
+
+use quackd_protocol::client::ToolResult;
+use quackd_protocol::tools::{self, Tool as KnownTool};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use schemars::schema_for;
+use serde_json::{Map, Value, json};
+use std::sync::{Arc, LazyLock};
+
+/// Name of the argument that selects the directory of a call.
+pub const WORKSPACE: &str = "workspace";
+
+/// The profile of agents that do all their work with these tools.
+const CORE: &[&str] = &[
+    "bash", "read_file", "edit_file", "write_file", "search", "find", "replace", "undo", "jobs", "job_output",
+    "job_kill",
+];
+
+/// The profile of agents that only look.
+const SEARCH: &[&str] = &["search", "find", "read_file"];
+
+/// Tools whose calls have effects outside of the machine, if the network is on.
+const BASH: &str = "bash";
+
+/// Tools that use the network by themselves.
+const WEB_SEARCH: &str = "web_search";
+
+/// Tools that end with the same result when called again with the same arguments.
+const IDEMPOTENT: &[&str] = &["write_file", "job_kill"];
+
+/// Fields of `quack.tool`'s reply that agents receive as structured content, in this order.
+pub(crate) const FIELDS: &[&str] = &[
+    "text", "exitCode", "signal", "timedOut", "aborted", "workerDied", "busy", "truncated", "fullOutputPath",
+];
+
+/// A word that is neither a profile nor a tool.
+#[derive(Debug, thiserror::Error)]
+#[error("`{0}` is neither a profile (core, search, all) nor a tool; `quack schema tools` lists the tools")]
+pub struct UnknownTool(String);
+
+/// The names of tools that are offered, in the order of the documentation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection(Vec<&'static str>);
+
+impl Selection {
+    /// Reads a list of profiles and tools. `safe` leaves out the tools that always write.
+    ///
+    /// # Errors
+    /// [`UnknownTool`].
+    pub fn parse<S: AsRef<str>>(words: &[S], safe: bool) -> Result<Self, UnknownTool> {
+        let mut chosen = Vec::new();
+        for word in words {
+            match word.as_ref().trim() {
+                "core" => chosen.extend(CORE),
+                "search" => chosen.extend(SEARCH),
+                "all" => chosen.extend(tools::all().map(|tool| tool.name)),
+                name => match tools::find(name) {
+                    Some(tool) => chosen.push(tool.name),
+                    None => return Err(UnknownTool(name.chars().take(64).collect())),
+                },
+            }
+        }
+        // In safe mode `bash` runs commands that the kernel keeps from writing.
+        let is_offered = |tool: &&KnownTool| {
+            chosen.contains(&tool.name) && (!safe || tool.reads_only || tool.name == BASH)
+        };
+        Ok(Self(tools::all().filter(is_offered).map(|tool| tool.name).collect()))
+    }
+
+    /// Returns true if the tool is offered.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.0.contains(&name)
+    }
+}
+
+/// What the list depends on besides the selection.
+#[derive(Debug, Clone, Copy)]
+pub struct ListFacts {
+    /// Whether nothing can be written.
+    pub safe: bool,
+    /// Whether commands have a network.
+    pub network: bool,
+    /// Whether a call may choose its directory.
+    pub any_workspace: bool,
+}
+
+/// Returns the offered tools.
+#[must_use]
+pub fn tools(selection: &Selection, facts: ListFacts) -> Vec<Tool> {
+    tools::all().filter(|tool| selection.has(tool.name)).map(|tool| described(tool, facts)).collect()
+}
+
+fn described(tool: &KnownTool, facts: ListFacts) -> Tool {
+    let mut schema = object(quackd_schema::tool_input(tool));
+    // The revision fixes the dialect.
+    schema.remove("$schema");
+    if facts.any_workspace
+        && let Some(Value::Object(properties)) = schema.get_mut("properties")
+    {
+        let about = "Directory to work in, as an absolute path. Default: the one in which this server was started.";
+        properties.insert(WORKSPACE.to_owned(), json!({"type": "string", "description": about}));
+    }
+    Tool::new(tool.name, tool.about, schema)
+        .with_raw_output_schema(Arc::clone(&OUTPUT))
+        .with_annotations(annotations(tool, facts))
+}
+
+fn annotations(tool: &KnownTool, facts: ListFacts) -> ToolAnnotations {
+    let reads_only = tool.reads_only || facts.safe;
+    let is_open = match tool.name {
+        WEB_SEARCH => true,
+        BASH => facts.network,
+        _ => false,
+    };
+    // A killed job does not come back.
+    let is_kill = tool.name == "job_kill";
+    let annotations = ToolAnnotations::new().read_only(reads_only && !is_kill).open_world(is_open);
+    match reads_only && !is_kill {
+        true => annotations,
+        false => annotations.destructive(tool.name != "undo").idempotent(IDEMPOTENT.contains(&tool.name)),
+    }
+}
+
+/// Schema of the structured content: that of `quack.tool`'s reply without the fields that are not passed on.
+static OUTPUT: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
+    let whole = schema_for!(ToolResult).to_value();
+    let known = whole.get("properties").cloned().map(object).unwrap_or_default();
+    let pick = |name: &&str| Some(((*name).to_owned(), known.get(*name)?.clone()));
+    let properties: Map<String, Value> = FIELDS.iter().filter_map(pick).collect();
+    Arc::new(object(json!({"type": "object", "properties": properties, "required": ["text"]})))
+});
+
+fn object(value: Value) -> JsonObject {
+    match value {
+        Value::Object(object) => object,
+        _ => JsonObject::new(),
+    }
+}
