@@ -16,6 +16,7 @@
 mod harness;
 
 mod attack;
+mod claims;
 mod cli;
 mod clients;
 mod clock;

@@ -334,10 +334,13 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
     let id = phone.id.clone();
     wire.request("attach", json!({"path": repo.path(), "safeMode": true}));
     let set = json!({"sessionId": session.id, "action": "set", "profile": "full-access"});
+    let claims = "Only local clients may name themselves and claim sessions";
     let unsafe_again = json!({"path": repo.path(), "safeMode": false});
     for (method, params, error) in [
         ("quack.shutdown", json!({}), "Only local clients may stop the daemon"),
         ("quack.config", json!({}), "Only local clients are shown the configuration"),
+        ("quack.hello", json!({"name": "x"}), claims),
+        ("quack.claim", json!({"path": repo.path()}), claims),
         ("quack.sandbox", set, "Only local clients may change what a session may do"),
         ("attach", unsafe_again, "Only local clients may change what a session may do"),
         ("quack.gc", json!({"olderThanS": 1}), "Only local clients may delete files"),

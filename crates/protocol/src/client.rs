@@ -5,6 +5,7 @@
 //! missing `params` is an empty object, and unknown keys are ignored.
 
 mod audit;
+mod clients;
 mod daemon;
 mod doctor;
 mod error_code;
@@ -22,6 +23,7 @@ pub use audit::{
     ExplainPath, ExplainReport, PathAccess, PlantedKind, RepositoryKind, RepositoryState,
     WorkerSaid, WorkerSays,
 };
+pub use clients::{ClaimParams, ClientName, HelloParams};
 pub use daemon::{
     DaemonData, ExecutableInfo, ExecutableState, InterruptedSession, Interruption, RestartData,
     RestartParams, UnfinishedWork, WorkKind,
@@ -173,7 +175,7 @@ pub struct AttachData {
     pub workspace: AttachedWorkspace,
     /// The session.
     pub session: AttachedSession,
-    /// Display label, such as `api/duck-1`. Only `quack.session_new` sends it: `attach` replies as upstream does.
+    /// Display label, such as `api/duck-1`. Absent in `attach`, which replies as upstream does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Reason why the workspace is the directory itself and not its repository, as a sentence.

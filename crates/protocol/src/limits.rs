@@ -12,6 +12,18 @@ pub const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 /// Clients connected at the same time. One more is accepted, gets the error `Too many connections` and is disconnected.
 pub const MAX_CLIENTS: usize = 1024;
 
+/// Longest name and longest version of a client, in characters.
+pub const MAX_CLIENT_NAME_CHARS: usize = 64;
+
+/// Longest `door` of a client, in characters.
+pub const MAX_CLIENT_DOOR_CHARS: usize = 16;
+
+/// Longest name of a session that is named after its client, in characters, without the number.
+pub const MAX_CLAIMED_NAME_CHARS: usize = 40;
+
+/// Sessions that one client may claim.
+pub const MAX_CLIENT_CLAIMS: usize = 64;
+
 /// Unanswered requests of one client. At this number the supervisor stops reading from the client until one is
 /// answered.
 pub const MAX_CLIENT_REQUESTS: usize = 64;

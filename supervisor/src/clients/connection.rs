@@ -165,6 +165,7 @@ impl Drop for ConnectionGuard {
         self.caller.services.clients.remove(&self.caller.client.id);
         self.caller.disconnect();
         self.caller.client.named_calls.end_streams();
+        self.caller.end_jobs();
     }
 }
 

@@ -13,7 +13,7 @@ use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
 use quackd_policy::PolicyError;
 use quackd_protocol::client::{ErrorCode, VoiceState};
-use quackd_protocol::limits::{MAX_NAME_CHARS, MIN_REMOTE_TOKEN_BYTES};
+use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MAX_NAME_CHARS, MIN_REMOTE_TOKEN_BYTES};
 use quackd_remote::gate::MAX_TOKEN_BYTES;
 use quackd_store::StoreError;
 
@@ -98,6 +98,12 @@ pub(crate) enum MethodError {
     CallIdTaken,
     #[error("Invalid parameters for quack.tool: stream needs a callId")]
     StreamWithoutId,
+    #[error("Invalid parameters for quack.hello: {0} must have 1 to {1} printable characters")]
+    HelloText(&'static str, usize),
+    #[error("quack.hello is required before quack.claim")]
+    NoHello,
+    #[error("Too many claimed sessions: a client may have {MAX_CLIENT_CLAIMS}")]
+    TooManyClaims,
     #[error("{}", sentence(.0))]
     Policy(PolicyError),
     #[error("Path is too long")]
@@ -118,6 +124,8 @@ pub(crate) enum MethodError {
     LocalConfig,
     #[error("Only local clients may change what a session may do")]
     LocalPolicy,
+    #[error("Only local clients may name themselves and claim sessions")]
+    LocalClaim,
     #[error("Only local clients may stop the daemon")]
     LocalStop,
     #[error("Only local clients may delete files")]

@@ -1,15 +1,17 @@
-//! The connected clients, and the session that each of them follows.
+//! The connected clients: the session that each of them follows, and the sessions that it claimed.
 //!
 //! The connection adds a client and removes it. [`crate::voice`] and remote control look clients up by id. Not an
 //! actor: every function runs on the actors' thread. Bounded by the connections that the listeners accept.
 
 use super::Follower;
+use super::claims::Claims;
 use super::named_calls::NamedCalls;
 use crate::wire::client_outbox::{ClientGone, ClientOutbox};
 use bytes::Bytes;
 use quackd_protocol::SessionId;
+use quackd_protocol::client::HelloParams;
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::rc::Rc;
 
@@ -49,6 +51,9 @@ pub(crate) struct Client {
     turn: Cell<u64>,
     /// Running calls to which the client gave an id.
     pub(crate) named_calls: NamedCalls,
+    /// The last `quack.hello` of the client.
+    hello: RefCell<Option<Rc<HelloParams>>>,
+    pub(crate) claims: Claims,
 }
 
 impl Client {
@@ -66,7 +71,19 @@ impl Client {
             following,
             turn,
             named_calls: NamedCalls::default(),
+            hello: RefCell::default(),
+            claims: Claims::default(),
         }))
+    }
+
+    /// Returns the client's last `quack.hello`. `None` before the first.
+    pub(crate) fn hello(&self) -> Option<Rc<HelloParams>> {
+        self.hello.borrow().clone()
+    }
+
+    /// Stores a `quack.hello`, which replaces an earlier one.
+    pub(crate) fn set_hello(&self, hello: HelloParams) {
+        self.hello.replace(Some(Rc::new(hello)));
     }
 
     /// Returns the number for a new request about following.
@@ -124,6 +141,11 @@ impl Clients {
     /// The connected client with this id.
     pub(crate) fn get(&self, id: &str) -> Option<Rc<Client>> {
         self.connected.borrow().get(&ClientId(id.into())).cloned()
+    }
+
+    /// Sessions that connected clients have claimed.
+    pub(crate) fn claimed(&self) -> HashSet<SessionId> {
+        self.connected.borrow().values().flat_map(|client| client.claims.all()).collect()
     }
 
     /// Sends an event to one client without waiting; see [`ClientOutbox::push`].

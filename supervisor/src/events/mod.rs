@@ -8,6 +8,7 @@
 //! follower whose position was dropped from the ring is disconnected. The rings bound the memory, regardless of the
 //! number and speed of followers.
 
+mod claims;
 pub(crate) mod client_registry;
 mod death;
 mod follower;

@@ -6,6 +6,7 @@ use crate::errors::MethodError;
 use crate::events::client_registry::{Client, Transport};
 use crate::registry::Registry;
 use crate::services::Services;
+use crate::session::actor::TellSession;
 use crate::wire::{self, ParsedRequest};
 use actix::Addr;
 use bytes::Bytes;
@@ -217,6 +218,18 @@ impl Caller {
             voice.unfollowed(&session, &self.client);
         }
         voice.forget(&self.client.id);
+    }
+
+    /// Ends the background jobs of the sessions that the client claimed, after a disconnect.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a signal that must not be lost; a disconnect causes one per claim, and claims are limited"
+    )]
+    pub(crate) fn end_jobs(&self) {
+        let sessions = self.client.claims.ending_jobs().into_iter();
+        for entry in sessions.filter_map(|session| self.services.sessions.table.get(&session)) {
+            entry.handle.do_send(TellSession::ClientLeft);
+        }
     }
 }
 

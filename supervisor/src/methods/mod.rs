@@ -9,6 +9,7 @@
 
 mod abort;
 mod attach;
+mod claim;
 mod config;
 mod daemon;
 mod dispatch;
@@ -85,6 +86,14 @@ methods! {
     /// Deletes a session.
     // Remote: removes what attach creates, and no file of a workspace.
     "quack.session_delete": Concurrent, All, session_admin::session_delete, needs ["sessionId"];
+
+    /// Tells the daemon the name of this client.
+    // Remote: its name appears in logs and events of this machine.
+    "quack.hello": InOrder, Nothing(|| MethodError::LocalClaim), claim::hello, needs ["name"];
+
+    /// Gives this client a separate session for a directory.
+    // Remote: like quack.hello.
+    "quack.claim": Concurrent, Nothing(|| MethodError::LocalClaim), claim::claim, needs ["path"];
 
     /// Returns the state of a session and its processes.
     // Remote: reads.

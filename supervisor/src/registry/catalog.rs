@@ -213,7 +213,7 @@ fn next_name(taken: &HashSet<String>) -> String {
 }
 
 /// Describes a session and its workspace for clients.
-fn attached(metadata: &Metadata, id: &SessionId) -> Option<AttachData> {
+pub(super) fn attached(metadata: &Metadata, id: &SessionId) -> Option<AttachData> {
     let session = metadata.sessions.iter().find(|s| s.id == *id)?;
     let workspace = workspace_of(metadata, session)?;
     Some(AttachData {

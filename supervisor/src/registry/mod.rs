@@ -11,6 +11,7 @@
 //! durable state and all waiting requests fail.
 
 pub(crate) mod catalog;
+mod claims;
 mod deleting;
 mod external_writer;
 pub(crate) mod in_progress;
@@ -25,6 +26,7 @@ pub(crate) mod shutdown_record;
 mod snapshot;
 pub(crate) mod tombstones;
 
+pub(crate) use claims::Claim;
 pub(crate) use deleting::Delete;
 pub(crate) use lookups::{FindSession, Purpose};
 pub(crate) use mutations::{Activate, Open, OpenSession};
@@ -34,6 +36,7 @@ pub(crate) use snapshot::{RegistrySnapshot, TakeSnapshot};
 
 use crate::children::DrainReason;
 use crate::errors::MethodError;
+use crate::events::client_registry::Clients;
 use crate::health::Health;
 use crate::session::actor::{Drain as DrainSession, SessionActor};
 use crate::session::owner::Owner;
@@ -58,6 +61,7 @@ pub(crate) struct Registry {
     services: Rc<SessionServices>,
     health: Rc<Health>,
     voice: Rc<Voice>,
+    clients: Rc<Clients>,
     saving_to: Saving,
     metadata: Arc<Metadata>,
     state: Arc<DaemonState>,
@@ -78,6 +82,7 @@ impl Registry {
         services: Rc<SessionServices>,
         health: Rc<Health>,
         voice: Rc<Voice>,
+        clients: Rc<Clients>,
         loaded: Snapshot,
         saving_to: Saving,
     ) -> Self {
@@ -85,6 +90,7 @@ impl Registry {
             services,
             health,
             voice,
+            clients,
             saving_to,
             metadata: Arc::clone(&loaded.metadata),
             state: Arc::clone(&loaded.state),

@@ -1,6 +1,7 @@
 //! Changes of workspaces and sessions. Each changes memory, is saved, and is answered when it is on disk.
 
 use super::Registry;
+use super::claims::Claim;
 use super::labels;
 use super::persistence::kept;
 use crate::errors::MethodError;
@@ -8,6 +9,7 @@ use crate::registry::catalog::{self, Fresh};
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ActivateData, AttachData};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Open a session of a directory.
@@ -32,6 +34,8 @@ pub(crate) enum Open {
     Existing,
     /// One more session with this name; `duck-<n>` if absent.
     New(Option<String>),
+    /// The session that a client claims.
+    Claimed(Claim),
 }
 
 impl Handler<OpenSession> for Registry {
@@ -39,12 +43,14 @@ impl Handler<OpenSession> for Registry {
 
     fn handle(&mut self, msg: OpenSession, ctx: &mut Self::Context) -> Self::Result {
         let OpenSession { path, kind, activate, safe_mode, fresh } = msg;
+        let clients = Rc::clone(&self.clients);
         self.change(ctx, safe_mode, |metadata| match kind {
             Open::Existing => catalog::attach(metadata, &path, activate, fresh),
             Open::New(name) => {
                 let metadata = Arc::make_mut(metadata);
                 Ok((catalog::add_session(metadata, &path, name, activate, fresh)?, true))
             }
+            Open::Claimed(claim) => claim.make(metadata, &path, &clients, fresh),
         })
     }
 }

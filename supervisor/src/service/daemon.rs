@@ -319,8 +319,8 @@ async fn serve_until_stopped(
     let services = services(parts, stop);
     begin_probing(&services);
     let (sessions, health) = (Rc::clone(&services.sessions), Rc::clone(&services.health));
-    let voice = Rc::clone(&services.voice);
-    let registry = Registry::new(sessions, health, voice, loaded, saving).start();
+    let (voice, clients) = (Rc::clone(&services.voice), Rc::clone(&services.clients));
+    let registry = Registry::new(sessions, health, voice, clients, loaded, saving).start();
     let file = bound.file();
     let listening = actix::spawn(accept_clients(bound, Rc::clone(&services), registry.clone()));
     write_pid_file(&services).await;

@@ -98,6 +98,8 @@ pub(crate) enum TellSession {
     SetPolicy(Policy),
     /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
     EndJobs,
+    /// The client that claimed the session has disconnected. End the background jobs, after the running calls.
+    ClientLeft,
     /// Return a credit: output of a streamed call was passed on, so the worker may send more.
     OutputTaken(CallId),
     /// End every call, each of which gets its own result, and Pi's turn.
@@ -123,6 +125,7 @@ impl Handler<TellSession> for SessionActor {
             TellSession::StartWorker => {}
             TellSession::SetPolicy(policy) => self.set_policy(policy, ctx),
             TellSession::EndJobs => self.end_jobs(ctx),
+            TellSession::ClientLeft => self.client_left(ctx),
             TellSession::OutputTaken(call) => self.output_taken(call, ctx),
             TellSession::Abort => {
                 let had_calls = self.abort_calls(ctx);

@@ -98,7 +98,9 @@ pub(crate) struct McpInstallArgs {
 
 /// Remove from an agent's configuration exactly what `install` added
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack mcp uninstall claude-code\n  quack mcp uninstall codex --print")]
+#[command(
+    after_help = "Examples:\n  quack mcp uninstall claude-code\n  quack mcp uninstall codex --print"
+)]
 pub(crate) struct McpUninstallArgs {
     /// The agent
     #[arg(value_name = "CLIENT")]

@@ -310,6 +310,8 @@ impl SessionActor {
     /// Starts the idle time if no call is in flight.
     fn note_idle(&mut self, ctx: &mut Context<Self>) {
         if !self.worker.calls.any_sent() {
+            // A call reports its job before it ends.
+            self.worker.client_left &= self.worker.jobs.any();
             self.worker.idle_since = Instant::now();
             if self.worker.child.process.is_some() {
                 self.on_idle(OfWorker, ctx);

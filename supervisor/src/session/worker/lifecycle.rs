@@ -99,6 +99,7 @@ impl SessionActor {
         self.worker.running_policy = Some(Rc::new(self.worker.policy.clone()));
         self.worker.workspace_replaced = false;
         self.worker.ends_jobs = false;
+        self.worker.client_left = false;
         let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
             session_id: self.session.clone(),

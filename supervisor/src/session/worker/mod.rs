@@ -47,6 +47,8 @@ pub(crate) struct WorkerPart {
     workspace_replaced: bool,
     /// Whether the user requested a replacement even if background jobs run.
     ends_jobs: bool,
+    /// Whether the client that claimed the session has disconnected, and its background jobs or calls still run.
+    client_left: bool,
     /// Version of the login environment that the worker got.
     login_version: u64,
     calls: PendingCalls,
@@ -69,6 +71,7 @@ impl WorkerPart {
             running_policy: None,
             workspace_replaced: false,
             ends_jobs: false,
+            client_left: false,
             login_version: 0,
             calls: PendingCalls::default(),
             call_timer: None,

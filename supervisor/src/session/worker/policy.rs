@@ -34,6 +34,12 @@ impl SessionActor {
         self.worker.ends_jobs = self.has_other_policy();
         self.restart_if_outdated(ctx);
     }
+
+    /// Replaces the worker of a client that disconnected, to end its background jobs, as soon as no call runs in it.
+    pub(crate) fn client_left(&mut self, ctx: &mut Context<Self>) {
+        self.worker.client_left = !self.is_unused();
+        self.restart_if_outdated(ctx);
+    }
 }
 
 impl SessionActor {
@@ -44,9 +50,14 @@ impl SessionActor {
         child.process.is_some() && given.is_some_and(|given| !confines_like(given, policy))
     }
 
+    /// True if background jobs run whose client has disconnected.
+    fn has_left_jobs(&self) -> bool {
+        self.worker.client_left && self.worker.jobs.any()
+    }
+
     /// True if commands need a new worker.
     pub(super) fn needs_replacement(&self) -> bool {
-        self.worker.workspace_replaced || self.has_other_policy()
+        self.worker.workspace_replaced || self.has_other_policy() || self.has_left_jobs()
     }
 
     /// True if the running worker may get this call. A worker with an older policy only gets tools for background jobs.
@@ -56,6 +67,9 @@ impl SessionActor {
         let Some(tool) = self.worker.calls.tool(number) else { return false };
         if JOB_TOOLS.contains(&tool) {
             return true;
+        }
+        if self.has_left_jobs() {
+            return false;
         }
         if !self.has_other_policy() {
             return !self.worker.workspace_replaced || self.worker.jobs.any();
@@ -69,6 +83,7 @@ impl SessionActor {
     /// The reason why the worker was not replaced yet, for display.
     pub(super) fn why_not_replaced(&self) -> String {
         let why = match self.worker.workspace_replaced {
+            _ if self.has_left_jobs() => "its client disconnected",
             true => "its workspace, or a protected name in it, was replaced outside of the session",
             false => "its sandbox policy was changed",
         };
@@ -82,13 +97,15 @@ impl SessionActor {
     /// Drains an idle worker with an outdated policy, login environment or workspace. New calls wait a few milliseconds
     /// for the next worker. Background jobs delay the replacement.
     pub(super) fn restart_if_outdated(&mut self, ctx: &mut Context<Self>) {
-        let is_free =
-            if self.worker.ends_jobs { !self.worker.calls.any_sent() } else { self.is_unused() };
+        let ends_jobs = self.worker.ends_jobs || self.worker.client_left;
+        let is_free = if ends_jobs { !self.worker.calls.any_sent() } else { self.is_unused() };
         if !self.worker.child.is_ready() || !is_free {
             return;
         }
         let why = if self.worker.workspace_replaced {
             "its workspace was replaced"
+        } else if self.has_left_jobs() {
+            "its client disconnected"
         } else if self.has_other_policy() {
             "its policy was changed"
         } else if self.worker.login_version != self.services.children.login.version() {

@@ -1,0 +1,39 @@
+//! Clients that name themselves, and the sessions that they claim: `quack.hello`, `quack.claim`.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `quack.hello` parameters.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct HelloParams {
+    /// Name and version of the client.
+    #[serde(flatten)]
+    pub client: ClientName,
+    /// Protocol through which the client's own user reaches it, such as `mcp`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<String>,
+}
+
+/// Name of a client, as it reported in `quack.hello`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ClientName {
+    /// 1 to 64 printable characters.
+    pub name: String,
+    /// At most 64 printable characters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
+}
+
+/// `quack.claim` parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ClaimParams {
+    /// Directory whose workspace is found or created.
+    pub path: String,
+    /// Sets the session's safe mode permanently.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub safe_mode: Option<bool>,
+    /// True: the session's background jobs continue when the client disconnects.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_jobs: Option<bool>,
+}

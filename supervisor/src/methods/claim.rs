@@ -1,0 +1,48 @@
+//! `quack.hello`, `quack.claim`: a client names itself and gets separate sessions.
+
+use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
+use super::find::label;
+use super::{Caller, NoData};
+use crate::errors::MethodError;
+use crate::registry::catalog::is_invisible;
+use crate::registry::{Claim, Open, OpenSession};
+use quackd_home::Workspace;
+use quackd_protocol::client::{AttachData, ClaimParams, HelloParams};
+use quackd_protocol::limits::{MAX_CLIENT_DOOR_CHARS, MAX_CLIENT_NAME_CHARS};
+
+pub(super) async fn hello(mut hello: HelloParams, caller: &Caller) -> Result<NoData, MethodError> {
+    let HelloParams { client, door } = &mut hello;
+    client.version.take_if(|version| version.is_empty());
+    door.take_if(|door| door.is_empty());
+    for (what, text, max) in [
+        ("name", Some(&client.name), MAX_CLIENT_NAME_CHARS),
+        ("version", client.version.as_ref(), MAX_CLIENT_NAME_CHARS),
+        ("door", door.as_ref(), MAX_CLIENT_DOOR_CHARS),
+    ] {
+        if text.is_some_and(|text| !is_printable(text, max)) {
+            return Err(MethodError::HelloText(what, max));
+        }
+    }
+    caller.client.set_hello(hello);
+    Ok(NoData)
+}
+
+fn is_printable(text: &str, max: usize) -> bool {
+    !text.trim().is_empty()
+        && text.chars().count() <= max
+        && !text.chars().any(|c| c.is_control() || is_invisible(c))
+}
+
+pub(super) async fn claim(
+    ClaimParams { path, safe_mode, keep_jobs }: ClaimParams,
+    caller: &Caller,
+) -> Result<AttachData, MethodError> {
+    let path = own_path(Some(&path))?.ok_or(MethodError::EmptyPath)?;
+    let Workspace { path, foreign, .. } = look_up(caller, path).await?;
+    let client = caller.client.id.as_str().to_owned();
+    let kind = Open::Claimed(Claim { client, keep_jobs: keep_jobs.unwrap_or(false) });
+    let open = OpenSession { path, kind, activate: false, safe_mode, fresh: fresh()? };
+    let data = caller.registry.send(open).timeout(SAVE_LIMIT).await??;
+    let label = label(caller, &data.session.id).await?;
+    Ok(AttachData { note: foreign.map(|foreign| foreign.to_string()), label, ..data })
+}
