@@ -253,6 +253,12 @@ impl Home {
         self.dir.join("config.json")
     }
 
+    /// Path of the token that agents need to connect over HTTP on this machine.
+    #[must_use]
+    pub fn mcp_token(&self) -> PathBuf {
+        self.dir.join("mcp-token")
+    }
+
     /// Path of the plain-text token of remote control, which the user needs to pair a phone.
     #[must_use]
     pub fn remote_token(&self) -> PathBuf {

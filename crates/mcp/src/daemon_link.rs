@@ -187,13 +187,20 @@ impl CallOutput {
 
     fn add(&self, bytes: &[u8]) {
         let mut line = lock(&self.last_line);
-        let end = bytes.trim_ascii_end();
-        if !end.is_empty() {
-            match end.iter().rposition(|byte| matches!(byte, b'\n' | b'\r')) {
-                Some(at) => *line = end.get(at + 1..).unwrap_or_default().to_vec(),
-                None => line.extend_from_slice(end),
+        for part in bytes.split_inclusive(|byte| matches!(byte, b'\n' | b'\r')) {
+            let is_blank = part.trim_ascii().is_empty();
+            // A line that has ended stays until the next one says something.
+            if !is_blank && line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+                line.clear();
             }
-            line.truncate(MAX_LINE_BYTES);
+            let is_ended = part.ends_with(b"\n") || part.ends_with(b"\r");
+            if !is_blank || (is_ended && !line.is_empty()) {
+                let room = MAX_LINE_BYTES.saturating_sub(line.len());
+                line.extend(part.iter().take(room));
+                if is_ended {
+                    line.push(b'\n');
+                }
+            }
         }
         drop(line);
         self.grew.notify_one();
@@ -223,4 +230,32 @@ async fn read(mut events: Events, running: Arc<RunningCalls>) {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(pieces: &[&[u8]], expected: Option<&str>) {
+        let output = CallOutput::default();
+        pieces.iter().for_each(|piece| output.add(piece));
+        assert_eq!(output.last_line().as_deref(), expected, "{pieces:?}");
+        assert!(lock(&output.last_line).len() <= 2 * MAX_LINE_BYTES);
+    }
+
+    #[test]
+    fn progress_shows_the_last_line_that_says_something() {
+        check(&[], None);
+        check(&[b"\n \n"], None);
+        check(&[b"one\n", b"two\n"], Some("two"));
+        check(&[b"one\ntw", b"o"], Some("two"));
+        check(&[b"one\r\n\r\n", b"\n"], Some("one"));
+        check(&[b"10 %\r", b"20 %\r"], Some("20 %"));
+        check(&[b"\x1b[31mred\x1b[0m\x07\n"], Some("red"));
+        check(&[b"\xff\n"], Some("\u{fffd}"));
+        let long = [b'x'; 4 * MAX_LINE_BYTES];
+        check(&[&long, &long], Some(&"x".repeat(MAX_LINE_BYTES)));
+        check(&[&long, b"\nshort"], Some("short"));
+    }
 }

@@ -6,6 +6,7 @@
 //!
 //! - [`AgentServer`]: the handler of all requests
 //! - [`serve_lines`]: lines of JSON over stdin and stdout, bounded
+//! - [`http`]: streamable HTTP on a loopback address, with a token
 //! - [`tool_list`]: the tools that are offered, with schemas and annotations
 //!
 //! One `Gateway` is one connection to the daemon. It connects with the first request that needs the daemon, says who
@@ -14,6 +15,7 @@
 mod calls;
 mod daemon_link;
 mod gateway;
+pub mod http;
 mod line_transport;
 mod results;
 mod server;

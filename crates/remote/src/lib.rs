@@ -42,6 +42,7 @@ mod tests;
 pub use gate::TokenHash;
 pub use settings::{Settings, TlsPaths, urls};
 pub use tls::TlsError;
+pub use write_timeout::WriteTimeoutStream;
 
 use bytes::Bytes;
 use std::io;

@@ -10,14 +10,16 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// Adds the timeout to writes; reads pass through.
 #[derive(Debug)]
-pub(crate) struct WriteTimeoutStream<S> {
+pub struct WriteTimeoutStream<S> {
     inner: S,
     /// Runs while a write is pending. Any progress resets it.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> WriteTimeoutStream<S> {
-    pub(crate) fn new(inner: S) -> Self {
+    /// Wraps a stream. Its writes fail after [`CLIENT_WRITE_TIMEOUT`] without progress.
+    #[must_use]
+    pub fn new(inner: S) -> Self {
         Self { inner, waiting: None }
     }
 

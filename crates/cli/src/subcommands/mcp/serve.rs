@@ -1,4 +1,4 @@
-//! `quack mcp`: serves one agent over stdin and stdout, or agents over HTTP. Nothing else goes to stdout.
+//! `quack mcp`: serves one agent over stdin and stdout, or agents over HTTP.
 
 use crate::args::mcp::McpServeArgs;
 use crate::connect::{self, start_and_connect};
@@ -6,18 +6,37 @@ use crate::directory;
 use crate::exit::{CliError, ExitCode, explain};
 use crate::output::CliOutput;
 use crate::session_hint;
+use anyhow::Context;
+use quackd_home::{Home, own_file};
 use quackd_mcp::tool_list::Selection;
-use quackd_mcp::{AgentServer, ConnectError, Connector, Gateways, Scope, ServeOptions};
+use quackd_mcp::{AgentServer, ConnectError, Connector, Gateways, Scope, ServeOptions, http};
+use quackd_remote::gate::new_token;
+use secrecy::{ExposeSecret, SecretString};
+use serde_json::json;
+use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+/// Maximum length of the file with the token, in bytes.
+const MAX_TOKEN_FILE: u64 = 4096;
+
 pub(super) async fn run(args: McpServeArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let selection = Selection::parse(&args.tools, args.safe).map_err(|e| CliError::usage(e.to_string()))?;
-    let options = ServeOptions { scope: scope(&args)?, safe: args.safe, selection, keep_jobs: args.keep };
+    let selection = Selection::parse(&args.tools, args.safe)
+        .map_err(|error| CliError::usage(error.to_string()))?;
+    let options =
+        ServeOptions { scope: scope(&args)?, safe: args.safe, selection, keep_jobs: args.keep };
     let gateways = Gateways::new(options, connector(output));
-    let server = AgentServer::new(gateways);
-    quackd_mcp::serve_lines(server, tokio::io::stdin(), tokio::io::stdout(), CancellationToken::new()).await;
+    match args.http {
+        Some(address) => serve_http(address, gateways, output).await?,
+        None => {
+            let (input, reply) = (tokio::io::stdin(), tokio::io::stdout());
+            let server = AgentServer::new(gateways);
+            quackd_mcp::serve_lines(server, input, reply, CancellationToken::new()).await;
+        }
+    }
     Ok(ExitCode::Ok)
 }
 
@@ -30,7 +49,7 @@ fn scope(args: &McpServeArgs) -> anyhow::Result<Scope> {
     })
 }
 
-/// Returns the working directory, or the root if it is gone. The root can be no workspace, so that the agent is told.
+/// Returns the working directory, or the root if it is gone. The root can be no workspace, so the agent is told.
 fn current() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_gone| PathBuf::from("/"))
 }
@@ -48,4 +67,62 @@ fn connector(output: CliOutput) -> Connector {
             }
         })
     })
+}
+
+async fn serve_http(
+    address: SocketAddr,
+    gateways: Arc<Gateways>,
+    output: CliOutput,
+) -> anyhow::Result<()> {
+    if !address.ip().is_loopback() {
+        let text = format!(
+            "{address} can be reached from other machines; use an address of this one, such as 127.0.0.1:8322"
+        );
+        return Err(CliError::usage(text).into());
+    }
+    let home = Home::from_process_env_blocking()?;
+    home.prepare_blocking()?;
+    let token = token_blocking(&home)?;
+    let tcp = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+    let url = format!("http://{}{}", tcp.local_addr()?, http::PATH);
+    let token_file = home.mcp_token();
+    match output.is_json() {
+        true => output.document(&json!({"url": url, "tokenFile": token_file}))?,
+        false => {
+            let file = token_file.display();
+            output.text(&format!("Listening on {url}\nThe token is in {file}: send `Authorization: Bearer TOKEN`\n"))?;
+        }
+    }
+    let make = move || AgentServer::new(Arc::clone(&gateways));
+    http::serve(tcp, token, make, CancellationToken::new()).await;
+    Ok(())
+}
+
+/// Returns the token. Creates it if there is none.
+fn token_blocking(home: &Home) -> anyhow::Result<SecretString> {
+    let path = home.mcp_token();
+    let why = || format!("cannot read the token in {}", path.display());
+    loop {
+        match own_file::read_blocking(&path, MAX_TOKEN_FILE) {
+            Ok(text) => {
+                let text = String::from_utf8(text).with_context(why)?;
+                let text = text.trim();
+                return match text.is_empty() {
+                    true => Err(anyhow::anyhow!("it is empty: delete it")).with_context(why),
+                    false => Ok(SecretString::from(text)),
+                };
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error).with_context(why),
+        }
+        let mut file = tempfile::NamedTempFile::new_in(home.dir())?;
+        writeln!(file, "{}", new_token()?.expose_secret())?;
+        file.as_file().sync_all()?;
+        match file.persist_noclobber(&path) {
+            Ok(_file) => {}
+            // Another server was first.
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error.error).with_context(|| format!("cannot write {}", path.display())),
+        }
+    }
 }

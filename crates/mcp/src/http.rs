@@ -1,0 +1,147 @@
+//! The protocol over streamable HTTP, on a loopback address and with a token.
+//!
+//! hyper reads the requests with limits on size and time, and rmcp serves them. Before that each request needs the
+//! token, because every user of the machine can connect, and a page in a browser too: rmcp also checks the headers
+//! `Host` and `Origin`.
+
+use bytes::Bytes;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use quackd_protocol::limits::{
+    MAX_LINE_BYTES, MAX_REMOTE_CONNECTIONS_PER_PEER, MAX_REMOTE_HEAD_BYTES, REMOTE_HEAD_TIMEOUT,
+};
+use quackd_remote::WriteTimeoutStream;
+use rmcp::ServerHandler;
+use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
+use secrecy::{ExposeSecret, SecretString};
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use subtle::ConstantTimeEq;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Path of the endpoint.
+pub const PATH: &str = "/mcp";
+
+/// Sessions of agents of revisions before 2026-07-28. rmcp ends one after 5 minutes without a request.
+const MAX_SESSIONS: usize = 64;
+
+/// Header with which an agent of an older revision names its session.
+const SESSION: &str = "mcp-session-id";
+
+/// Origins of pages that may connect, if they know the token: those that this machine serves.
+const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
+
+/// Pause after a failed accept, for example if no descriptors are left.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+type Body = BoxBody<Bytes, Infallible>;
+
+/// The service of all connections.
+struct Endpoint<S: ServerHandler> {
+    service: StreamableHttpService<S, LocalSessionManager>,
+    sessions: Arc<LocalSessionManager>,
+    token: SecretString,
+}
+
+/// Serves agents that know the token until `ended` is cancelled. `handler` makes the handler of one connection.
+pub async fn serve<S, F>(tcp: TcpListener, token: SecretString, handler: F, ended: CancellationToken)
+where
+    S: ServerHandler,
+    F: Fn() -> S + Send + Sync + 'static,
+{
+    let mut config = StreamableHttpServerConfig::default()
+        .with_allowed_origins(ORIGINS)
+        .enforce_origin_validation();
+    config.max_request_body_bytes = MAX_LINE_BYTES;
+    config.cancellation_token = ended.child_token();
+    let sessions = Arc::new(LocalSessionManager::default());
+    let make = move || Ok::<_, io::Error>(handler());
+    let service = StreamableHttpService::new(make, Arc::clone(&sessions), config);
+    let endpoint = Arc::new(Endpoint { service, sessions, token });
+    let slots = Arc::new(Semaphore::new(MAX_REMOTE_CONNECTIONS_PER_PEER));
+    let connections = TaskTracker::new();
+    loop {
+        let accepted = tokio::select! {
+            accepted = tcp.accept() => accepted,
+            () = ended.cancelled() => break,
+        };
+        let Ok((stream, _peer)) = accepted else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        // Without a slot the connection is closed, because an answer would need a slot.
+        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
+        let (endpoint, ended) = (Arc::clone(&endpoint), ended.clone());
+        connections.spawn(async move {
+            tokio::select! {
+                () = connection(stream, endpoint) => {}
+                () = ended.cancelled() => {}
+            }
+            drop(slot);
+        });
+    }
+    connections.close();
+    connections.wait().await;
+}
+
+async fn connection<S: ServerHandler>(stream: TcpStream, endpoint: Arc<Endpoint<S>>) {
+    // Answers are small and must not be delayed. A failure only adds latency.
+    stream.set_nodelay(true).ok();
+    let service = service_fn(move |request| {
+        let endpoint = Arc::clone(&endpoint);
+        async move { Ok::<_, Infallible>(endpoint.answer(request).await) }
+    });
+    let serving = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REMOTE_HEAD_TIMEOUT)
+        .max_buf_size(MAX_REMOTE_HEAD_BYTES)
+        .serve_connection(TokioIo::new(WriteTimeoutStream::new(stream)), service);
+    // An error is one of the peer. It got an answer if that was possible.
+    serving.await.ok();
+}
+
+impl<S: ServerHandler> Endpoint<S> {
+    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+        if request.uri().path() != PATH {
+            return plain(StatusCode::NOT_FOUND, "the endpoint is /mcp");
+        }
+        if !self.is_authorized(request.headers()) {
+            let text = "this server needs its token: send the header `Authorization: Bearer TOKEN`";
+            let mut refusal = plain(StatusCode::UNAUTHORIZED, text);
+            refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            return refusal;
+        }
+        let may_begin = request.method() == Method::POST && !request.headers().contains_key(SESSION);
+        if may_begin && MAX_SESSIONS <= self.sessions.sessions.read().await.len() {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; end one first");
+        }
+        self.service.handle(request).await
+    }
+
+    fn is_authorized(&self, headers: &HeaderMap) -> bool {
+        let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let Some((scheme, given)) = given.and_then(|given| given.split_once(' ')) else { return false };
+        let token = self.token.expose_secret().as_bytes();
+        scheme.eq_ignore_ascii_case("bearer") && given.trim().as_bytes().ct_eq(token).into()
+    }
+}
+
+fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
+    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
+    response
+}
