@@ -11,7 +11,8 @@ use quackd_protocol::limits::{
 };
 use quackd_protocol::output::{CancelData, CancelParams};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ProgressNotificationParam, ProgressToken,
+    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ProgressNotificationParam,
+    ProgressToken,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Map, Value};

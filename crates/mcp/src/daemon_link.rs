@@ -143,7 +143,13 @@ impl DaemonLink {
 /// Removes what the daemon would refuse in a name.
 fn printable(text: &str) -> String {
     let is_printable = |c: &char| !c.is_control();
-    text.trim().chars().filter(is_printable).take(MAX_NAME_CHARS).collect::<String>().trim().to_owned()
+    text.trim()
+        .chars()
+        .filter(is_printable)
+        .take(MAX_NAME_CHARS)
+        .collect::<String>()
+        .trim()
+        .to_owned()
 }
 
 /// The running calls by id. Bounded by [`crate::gateway::Gateway::slots`].
@@ -219,7 +225,10 @@ async fn read(mut events: Events, running: Arc<RunningCalls>) {
         if event.name != ToolOutput::NAME {
             continue;
         }
-        let data = event.data.as_deref().and_then(|data| serde_json::from_str::<Printed<'_>>(data.get()).ok());
+        let data = event
+            .data
+            .as_deref()
+            .and_then(|data| serde_json::from_str::<Printed<'_>>(data.get()).ok());
         let Some(Printed { tool_call_id, bytes }) = data else { continue };
         let output = lock(&running.0).get(tool_call_id).cloned();
         if let (Some(output), Ok(bytes)) = (output, STANDARD.decode(bytes)) {

@@ -123,7 +123,10 @@ impl Gateway {
     }
 
     /// Returns the connection to the daemon. Connects if there is none or the daemon has ended.
-    pub(crate) async fn link(&self, agent: Option<Implementation>) -> Result<Arc<DaemonLink>, LinkError> {
+    pub(crate) async fn link(
+        &self,
+        agent: Option<Implementation>,
+    ) -> Result<Arc<DaemonLink>, LinkError> {
         let mut current = self.link.lock().await;
         if let Some(link) = current.as_ref().filter(|link| !link.is_closed()) {
             return Ok(Arc::clone(link));

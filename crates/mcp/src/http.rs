@@ -57,8 +57,12 @@ struct Endpoint<S: ServerHandler> {
 }
 
 /// Serves agents that know the token until `ended` is cancelled. `handler` makes the handler of one connection.
-pub async fn serve<S, F>(tcp: TcpListener, token: SecretString, handler: F, ended: CancellationToken)
-where
+pub async fn serve<S, F>(
+    tcp: TcpListener,
+    token: SecretString,
+    handler: F,
+    ended: CancellationToken,
+) where
     S: ServerHandler,
     F: Fn() -> S + Send + Sync + 'static,
 {
@@ -124,7 +128,8 @@ impl<S: ServerHandler> Endpoint<S> {
             refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refusal;
         }
-        let may_begin = request.method() == Method::POST && !request.headers().contains_key(SESSION);
+        let may_begin =
+            request.method() == Method::POST && !request.headers().contains_key(SESSION);
         if may_begin && MAX_SESSIONS <= self.sessions.sessions.read().await.len() {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; end one first");
         }
@@ -133,7 +138,9 @@ impl<S: ServerHandler> Endpoint<S> {
 
     fn is_authorized(&self, headers: &HeaderMap) -> bool {
         let given = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-        let Some((scheme, given)) = given.and_then(|given| given.split_once(' ')) else { return false };
+        let Some((scheme, given)) = given.and_then(|given| given.split_once(' ')) else {
+            return false;
+        };
         let token = self.token.expose_secret().as_bytes();
         scheme.eq_ignore_ascii_case("bearer") && given.trim().as_bytes().ct_eq(token).into()
     }

@@ -7,13 +7,13 @@ use crate::server::AgentServer;
 use bytes::Bytes;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::limits::MAX_LINE_BYTES;
+use rmcp::ServiceExt;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId,
     ServerJsonRpcMessage,
 };
 use rmcp::service::{RoleServer, RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage};
 use rmcp::transport::Transport;
-use rmcp::ServiceExt;
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::io;
@@ -100,12 +100,15 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
                 let mut in_flight = lock(&self.in_flight);
                 let problem = match () {
                     () if in_flight.contains(&request.id) => Some("the id is in use"),
-                    () if MAX_REQUESTS <= in_flight.len() => Some("too many requests are in flight"),
+                    () if MAX_REQUESTS <= in_flight.len() => {
+                        Some("too many requests are in flight")
+                    }
                     () => None,
                 };
                 if let Some(problem) = problem {
                     let error = ErrorData::invalid_request(problem, None);
-                    self.refusal = encoded(&ServerJsonRpcMessage::error(error, Some(request.id.clone())));
+                    self.refusal =
+                        encoded(&ServerJsonRpcMessage::error(error, Some(request.id.clone())));
                     return None;
                 }
                 in_flight.insert(request.id.clone());
@@ -115,7 +118,8 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
                 );
             }
             JsonRpcMessage::Notification(notification) => {
-                if let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+                if let ClientNotification::CancelledNotification(cancelled) =
+                    &notification.notification
                     && let Some(id) = &cancelled.params.request_id
                 {
                     // rmcp sends no answer to a cancelled request.
@@ -156,7 +160,9 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
         async move {
             let line = encoded(&message).ok_or(io::ErrorKind::InvalidData)?;
             let sent = match output {
-                Some(output) => output.send(line).await.map_err(|_gone| io::ErrorKind::BrokenPipe.into()),
+                Some(output) => {
+                    output.send(line).await.map_err(|_gone| io::ErrorKind::BrokenPipe.into())
+                }
                 None => Err(io::ErrorKind::NotConnected.into()),
             };
             let id = match &message {

@@ -28,7 +28,13 @@ workspace only, and commands usually have no network. Prefer them to other shell
 /// Methods of this server. A request with one of these names and other parameters than the revision has is refused
 /// for its parameters.
 const METHODS: &[&str] = &[
-    "tools/call", "tools/list", "resources/list", "resources/read", "tasks/get", "tasks/cancel", "tasks/update",
+    "tools/call",
+    "tools/list",
+    "resources/list",
+    "resources/read",
+    "tasks/get",
+    "tasks/cancel",
+    "tasks/update",
     "initialize",
 ];
 
@@ -51,7 +57,8 @@ impl ServerHandler for AgentServer {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_resources().enable_tasks().build();
         let website = "https://github.com/quackd/quackd";
-        let me = Implementation::new("quackd", VERSION).with_title("quackd").with_website_url(website);
+        let me =
+            Implementation::new("quackd", VERSION).with_title("quackd").with_website_url(website);
         ServerConfig::new(capabilities).with_server_info(me).with_instructions(INSTRUCTIONS)
     }
 
@@ -97,7 +104,10 @@ impl ServerHandler for AgentServer {
         let path = Url::parse(&request.uri).ok().and_then(|uri| uri.to_file_path().ok());
         let Some(path) = path.filter(|path| gateway.files().contains(path)) else {
             let data = json!({"uri": request.uri});
-            return Err(ErrorData::resource_not_found("no long output has this address", Some(data)));
+            return Err(ErrorData::resource_not_found(
+                "no long output has this address",
+                Some(data),
+            ));
         };
         let whole = json!({"path": path});
         let mut reply = read(&gateway, whole, &context).await?;

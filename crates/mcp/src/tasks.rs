@@ -39,7 +39,8 @@ impl JobTasks {
         reply: &Reply,
         context: &RequestContext<RoleServer>,
     ) -> Option<CreateTaskResult> {
-        let job = (tool == "bash").then_some(reply.data.as_ref()?.get("jobId")?.as_str()?)?.to_owned();
+        let job =
+            (tool == "bash").then_some(reply.data.as_ref()?.get("jobId")?.as_str()?)?.to_owned();
         if !context.client_capabilities()?.supports_tasks() {
             return None;
         }
@@ -48,7 +49,8 @@ impl JobTasks {
         }
         let (gateway, context) = (Arc::clone(gateway), context.clone());
         let millis = u64::try_from(MAX_JOB_TIME.as_millis()).ok();
-        let options = TaskOptions::new().with_ttl_ms(millis).with_status_message(reply.text.clone());
+        let options =
+            TaskOptions::new().with_ttl_ms(millis).with_status_message(reply.text.clone());
         let session = reply.info.session_id.clone();
         let task = self.manager.spawn(options, move |task| {
             Box::pin(async move { follow(&gateway, &job, session, &task, &context).await })

@@ -12,7 +12,16 @@ pub const WORKSPACE: &str = "workspace";
 
 /// The profile of agents that do all their work with these tools.
 const CORE: &[&str] = &[
-    "bash", "read_file", "edit_file", "write_file", "search", "find", "replace", "undo", "jobs", "job_output",
+    "bash",
+    "read_file",
+    "edit_file",
+    "write_file",
+    "search",
+    "find",
+    "replace",
+    "undo",
+    "jobs",
+    "job_output",
     "job_kill",
 ];
 
@@ -30,12 +39,22 @@ const IDEMPOTENT: &[&str] = &["write_file", "job_kill"];
 
 /// Fields of `quack.tool`'s reply that agents receive as structured content, in this order.
 pub(crate) const FIELDS: &[&str] = &[
-    "text", "exitCode", "signal", "timedOut", "aborted", "workerDied", "busy", "truncated", "fullOutputPath",
+    "text",
+    "exitCode",
+    "signal",
+    "timedOut",
+    "aborted",
+    "workerDied",
+    "busy",
+    "truncated",
+    "fullOutputPath",
 ];
 
 /// A word that is neither a profile nor a tool.
 #[derive(Debug, thiserror::Error)]
-#[error("`{0}` is neither a profile (core, search, all) nor a tool; `quack schema tools` lists the tools")]
+#[error(
+    "`{0}` is neither a profile (core, search, all) nor a tool; `quack schema tools` lists the tools"
+)]
 pub struct UnknownTool(String);
 
 /// The names of tools that are offered, in the order of the documentation.
@@ -88,11 +107,14 @@ pub struct ListFacts {
 /// Returns the offered tools.
 #[must_use]
 pub fn tools(selection: &Selection, facts: ListFacts) -> Vec<Tool> {
-    tools::all().filter(|tool| selection.has(tool.name)).map(|tool| described(tool, facts)).collect()
+    tools::all()
+        .filter(|tool| selection.has(tool.name))
+        .map(|tool| described(tool, facts))
+        .collect()
 }
 
 fn described(tool: &KnownTool, facts: ListFacts) -> Tool {
-    let mut schema = object(quackd_schema::tool_input(tool));
+    let mut schema = object(quackd_schema::tool_input(tool, true));
     // The revision fixes the dialect.
     schema.remove("$schema");
     if facts.any_workspace
@@ -118,7 +140,9 @@ fn annotations(tool: &KnownTool, facts: ListFacts) -> ToolAnnotations {
     let annotations = ToolAnnotations::new().read_only(reads_only && !is_kill).open_world(is_open);
     match reads_only && !is_kill {
         true => annotations,
-        false => annotations.destructive(tool.name != "undo").idempotent(IDEMPOTENT.contains(&tool.name)),
+        false => {
+            annotations.destructive(tool.name != "undo").idempotent(IDEMPOTENT.contains(&tool.name))
+        }
     }
 }
 

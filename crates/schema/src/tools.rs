@@ -22,29 +22,31 @@ fn described(tool: &Tool) -> Value {
     json!({
         "name": tool.name,
         "description": tool.about,
-        "inputSchema": tool_input(tool),
+        "inputSchema": tool_input(tool, false),
         "annotations": {"readOnlyHint": tool.reads_only},
     })
 }
 
-/// Returns the schema of a tool's arguments.
+/// Returns the schema of a tool's arguments. `is_short` leaves out what an agent hardly needs: calls may still have it,
+/// so the schema permits additional names.
 #[must_use]
-pub fn tool_input(tool: &Tool) -> Value {
+pub fn tool_input(tool: &Tool, is_short: bool) -> Value {
+    let shown = tool.parameters.iter().filter(|parameter| !parameter.is_spelling);
+    let shown = shown.filter(|parameter| !(is_short && parameter.is_rare));
     let properties: Map<String, Value> =
-        shown(tool).map(|parameter| (parameter.name.to_owned(), property(parameter))).collect();
+        shown.clone().map(|parameter| (parameter.name.to_owned(), property(parameter))).collect();
     let required: Vec<&str> =
-        shown(tool).filter(|parameter| parameter.is_required).map(|it| it.name).collect();
-    json!({
+        shown.filter(|parameter| parameter.is_required).map(|it| it.name).collect();
+    let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "properties": properties,
         "required": required,
-        "additionalProperties": !tool.is_strict,
-    })
-}
-
-fn shown(tool: &Tool) -> impl Iterator<Item = &'static Parameter> {
-    tool.parameters.iter().filter(|parameter| !parameter.is_spelling)
+    });
+    if !is_short {
+        schema["additionalProperties"] = (!tool.is_strict).into();
+    }
+    schema
 }
 
 fn property(parameter: &Parameter) -> Value {
@@ -88,6 +90,15 @@ fn values(kind: Kind) -> Map<String, Value> {
             "minItems": 2,
             "maxItems": 2,
         }),
+        Kind::Edits(names) => {
+            let properties: Map<String, Value> =
+                names.iter().map(|name| ((*name).to_owned(), json!({"type": "string"}))).collect();
+            json!({
+                "type": "array",
+                "items": {"type": "object", "properties": properties, "required": names},
+                "minItems": 1,
+            })
+        }
         Kind::Counts(names) => {
             let number = || json!({"type": "integer", "minimum": 0});
             let properties: Map<String, Value> =

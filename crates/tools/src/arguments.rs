@@ -33,6 +33,11 @@ impl Arguments {
         }
     }
 
+    /// Returns the members of an object inside the arguments.
+    pub(crate) fn of_object(object: &Map<String, Value>) -> Self {
+        Self(object.clone())
+    }
+
     /// Returns all arguments as JSON text.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn to_json(&self) -> String {

@@ -1,4 +1,4 @@
-//! edit_file: replaces one literal text in one file of the workspace.
+//! edit_file: replaces one or more literal texts in one file of the workspace.
 //!
 //! Works on bytes: the rest of the file does not change, including invalid UTF-8, a byte order mark and line
 //! endings.
@@ -12,7 +12,11 @@ use crate::write_file::{MAX_ATTEMPTS, open_unprotected};
 use crate::{Call, Confinement, Output, Toolbox};
 use memchr::memmem;
 use quackd_sandbox::{Purpose, Root, WriteError};
+use serde_json::Value;
 use std::sync::Arc;
+
+/// Edits of one call.
+const MAX_EDITS: usize = 100;
 
 const OLD_TEXT: &[&str] = &["old_text", "oldText", "find"];
 const NEW_TEXT: &[&str] = &["new_text", "newText", "replace"];
@@ -30,19 +34,13 @@ pub(crate) async fn edit_file(
     let Some(path) = arguments.text(PATH) else {
         return Output::error("Missing required parameter 'path'");
     };
-    // Whitespace can be replaced, and any text can be deleted. Only an empty text cannot be searched for.
-    let first = |names: &[&str]| names.iter().find_map(|name| arguments.any_text(name));
-    let non_empty = |name: &&str| arguments.any_text(name).filter(|text| !text.is_empty());
-    let Some(old) = OLD_TEXT.iter().find_map(non_empty) else {
-        return Output::error("Missing required parameter 'old_text'");
-    };
-    let Some(new) = first(NEW_TEXT) else {
-        return Output::error("Missing required parameter 'new_text'");
+    let replacements = match replacements(arguments) {
+        Ok(replacements) => replacements,
+        Err(error) => return Output::error(error),
     };
     if let Some(refused) = toolbox.confinement.refuse_read_only(path) {
         return refused;
     }
-    let replacement = Replacement { old: old.to_owned(), new: new.to_owned() };
     let path = path.to_owned();
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     // An abandoned write must not happen after the answer.
@@ -50,7 +48,7 @@ pub(crate) async fn edit_file(
     let give_up = bounds.give_up(&cancel);
     let edited = bounds
         .run_blocking(move || {
-            edit_blocking(&root, &seen, &confinement, &path, &replacement, &give_up)
+            edit_blocking(&root, &seen, &confinement, &path, &replacements, &give_up)
         })
         .await;
     match edited {
@@ -61,9 +59,55 @@ pub(crate) async fn edit_file(
 }
 
 /// Old and new text.
+#[derive(Debug, PartialEq, Eq)]
 struct Replacement {
     old: String,
     new: String,
+}
+
+/// Reason for rejecting the arguments.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum BadEdit {
+    #[error("Missing required parameter '{0}'")]
+    Missing(&'static str),
+    #[error(
+        "Parameter 'edits' must be a list of objects with new_text and an old_text that is not empty"
+    )]
+    NotEdits,
+    #[error("Parameter 'edits' has {0} edits, {MAX_EDITS} are allowed")]
+    TooMany(usize),
+    #[error("Give either old_text and new_text, or edits")]
+    Both,
+}
+
+/// Returns the replacements in the order in which they are made.
+fn replacements(arguments: &Arguments) -> Result<Vec<Replacement>, BadEdit> {
+    let edits = match arguments.value(&["edits"]) {
+        None => return one_replacement(arguments).map(|replacement| vec![replacement]),
+        Some(Value::Array(edits)) if !edits.is_empty() => edits,
+        Some(_) => return Err(BadEdit::NotEdits),
+    };
+    // Another text would be ignored in silence.
+    if OLD_TEXT.iter().any(|name| arguments.any_text(name).is_some_and(|text| !text.is_empty())) {
+        return Err(BadEdit::Both);
+    }
+    if MAX_EDITS < edits.len() {
+        return Err(BadEdit::TooMany(edits.len()));
+    }
+    let of = |edit: &Value| {
+        let edit = Arguments::of_object(edit.as_object()?);
+        one_replacement(&edit).ok()
+    };
+    edits.iter().map(of).collect::<Option<_>>().ok_or(BadEdit::NotEdits)
+}
+
+fn one_replacement(arguments: &Arguments) -> Result<Replacement, BadEdit> {
+    // Whitespace can be replaced, and any text can be deleted. Only an empty text cannot be searched for.
+    let first = |names: &[&str]| names.iter().find_map(|name| arguments.any_text(name));
+    let non_empty = |name: &&str| arguments.any_text(name).filter(|text| !text.is_empty());
+    let old = OLD_TEXT.iter().find_map(non_empty).ok_or(BadEdit::Missing("old_text"))?;
+    let new = first(NEW_TEXT).ok_or(BadEdit::Missing("new_text"))?;
+    Ok(Replacement { old: old.to_owned(), new: new.to_owned() })
 }
 
 fn edit_blocking(
@@ -71,7 +115,7 @@ fn edit_blocking(
     seen: &ReadTracker,
     confinement: &Confinement,
     path: &str,
-    Replacement { old, new }: &Replacement,
+    replacements: &[Replacement],
     give_up: &dyn Fn() -> bool,
 ) -> Result<String, WriteFailure> {
     let named = |error| WriteFailure::of(error, "edit", root, path);
@@ -79,16 +123,44 @@ fn edit_blocking(
     loop {
         let mut target = open_unprotected(root, confinement, path, Purpose::Edit, give_up)?;
         let content = target.read(MAX_EDITED_BYTES).map_err(named)?;
-        let edited = replace_once(&content, old.as_bytes(), new.as_bytes())?;
+        let edited = replace_all(content, replacements)?;
         match target.replace(&edited, give_up) {
             Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
             Err(error) => return Err(named(error)),
             Ok(version) => {
                 seen.remember_blocking(target.relative().to_path_buf(), version);
-                return Ok(format!("Successfully edited {path}"));
+                return Ok(match replacements.len() {
+                    1 => format!("Successfully edited {path}"),
+                    edits => format!("Successfully edited {path}: {edits} edits"),
+                });
             }
         }
     }
+}
+
+/// Makes all replacements, each in the result of the one before.
+fn replace_all(
+    mut content: Vec<u8>,
+    replacements: &[Replacement],
+) -> Result<Vec<u8>, WriteFailure> {
+    for (number, Replacement { old, new }) in replacements.iter().enumerate() {
+        content = match replace_once(&content, old.as_bytes(), new.as_bytes()) {
+            Ok(edited) if u64::try_from(edited.len()).is_ok_and(|len| len <= MAX_EDITED_BYTES) => {
+                edited
+            }
+            Ok(edited) => {
+                return Err(WriteFailure::TooLarge(edited.len().try_into().unwrap_or(u64::MAX)));
+            }
+            Err(failure) if replacements.len() == 1 => return Err(failure),
+            Err(failure) => {
+                return Err(WriteFailure::InEdit {
+                    number: number + 1,
+                    failure: Box::new(failure),
+                });
+            }
+        };
+    }
+    Ok(content)
 }
 
 /// Returns `content` with its only occurrence of `old` replaced. Overlapping occurrences count once.
@@ -110,6 +182,46 @@ mod tests {
 
     fn replaced(content: &[u8], old: &[u8], new: &[u8]) -> Result<Vec<u8>, String> {
         replace_once(content, old, new).map_err(|failure| failure.to_string())
+    }
+
+    fn of(json: &str) -> Result<Vec<(String, String)>, String> {
+        let arguments = Arguments::parse("edit_file", json).unwrap();
+        let replacements = replacements(&arguments).map_err(|error| error.to_string())?;
+        Ok(replacements.into_iter().map(|Replacement { old, new }| (old, new)).collect())
+    }
+
+    #[test]
+    fn edits_are_made_in_their_order_and_all_or_none() {
+        let edits =
+            |json: &str| replacements(&Arguments::parse("edit_file", json).unwrap()).unwrap();
+        let two = r#"{"edits":[{"old_text":"a","new_text":"b"},{"oldText":"bb","newText":"c"}]}"#;
+        assert_eq!(replace_all(b"xab".to_vec(), &edits(two)).unwrap(), b"xc");
+        let failure = replace_all(b"xa".to_vec(), &edits(two)).unwrap_err().to_string();
+        assert_eq!(failure, "edit 2 of the call: old_text not found in file; nothing was changed");
+        let large = vec![b'x'; usize::try_from(MAX_EDITED_BYTES).unwrap()];
+        let grow = [Replacement { old: "a".to_owned(), new: "ab".to_owned() }];
+        let failure = replace_all([large.as_slice(), b"a"].concat(), &grow).unwrap_err();
+        assert!(matches!(failure, WriteFailure::TooLarge(_)), "{failure}");
+    }
+
+    #[test]
+    fn edits_that_are_none_are_refused() {
+        let pair = |old: &str, new: &str| (old.to_owned(), new.to_owned());
+        assert_eq!(of(r#"{"edits":[{"old_text":" ","new_text":""}]}"#), Ok(vec![pair(" ", "")]));
+        assert_eq!(of(r#"{"edits":null,"find":"a","replace":"b"}"#), Ok(vec![pair("a", "b")]));
+        let wrong = "Parameter 'edits' must be a list of objects with new_text and an old_text that is not empty";
+        for bad in
+            ["[]", "7", "{}", "[7]", r#"[{"old_text":"","new_text":"a"}]"#, r#"[{"old_text":"a"}]"#]
+        {
+            assert_eq!(of(&format!(r#"{{"edits":{bad}}}"#)), Err(wrong.to_owned()), "{bad}");
+        }
+        let both = r#"{"old_text":"a","new_text":"b","edits":[{"old_text":"a","new_text":"b"}]}"#;
+        assert_eq!(of(both), Err("Give either old_text and new_text, or edits".to_owned()));
+        let many = vec![r#"{"old_text":"a","new_text":"b"}"#; MAX_EDITS + 1].join(",");
+        let text =
+            format!("Parameter 'edits' has {} edits, {MAX_EDITS} are allowed", MAX_EDITS + 1);
+        assert_eq!(of(&format!(r#"{{"edits":[{many}]}}"#)), Err(text));
+        assert_eq!(of("{}"), Err("Missing required parameter 'old_text'".to_owned()));
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) enum WriteFailure {
     NoOccurrence,
     #[error("old_text found {0} times (ambiguous edit)")]
     Ambiguous(usize),
+    #[error("edit {number} of the call: {failure}; nothing was changed")]
+    InEdit { number: usize, failure: Box<Self> },
     #[error("'{}' is protected: it {}", name.display(), rule.reason())]
     Protected {
         /// Resolved path relative to the workspace.

@@ -1,6 +1,6 @@
 //! Parameters of read_file, write_file and edit_file.
 
-use super::{Parameter, Tool, flag, text, whole};
+use super::{Kind, Parameter, Tool, flag, text, whole};
 
 /// The tools of this file, in the order of the documentation.
 pub(super) const TOOLS: &[Tool] = &[READ_FILE, WRITE_FILE, EDIT_FILE];
@@ -12,7 +12,8 @@ const PATH: Parameter =
 
 const READ_FILE: Tool = Tool {
     name: "read_file",
-    about: "Returns the whole content of a text file of at most 1 MiB, or some lines of a file of any size.",
+    about: "Read a text file. A file of more than 1 MiB needs offset and limit; the answer says how to go on. Set line_numbers to \
+            refer to lines. Use search for text in files, find for names. Example: {\"path\":\"src/main.rs\",\"offset\":100,\"limit\":50}.",
     main: Some("path"),
     is_strict: false,
     reads_only: true,
@@ -31,8 +32,8 @@ const READ_FILE: Tool = Tool {
 
 const WRITE_FILE: Tool = Tool {
     name: "write_file",
-    about: "Creates a file or replaces its whole content. Creates missing directories. Does not overwrite a file \
-            that another program changed since this session read it: read the file again first.",
+    about: "Create a file, or replace its whole content. Creates missing directories. Use edit_file to change a part of a file. \
+            A file that another program changed since you read it is not overwritten: read it again first.",
     main: None,
     is_strict: false,
     reads_only: false,
@@ -41,17 +42,21 @@ const WRITE_FILE: Tool = Tool {
 
 const EDIT_FILE: Tool = Tool {
     name: "edit_file",
-    about: "Replaces one piece of text in one file. The rest of the file stays as it is, byte for byte.",
+    about: "Replace exact pieces of text in one file: old_text by new_text, or several edits in one call, all or none. An \
+            old_text must occur exactly once, so give enough lines around the change. Use replace for many files. Example: \
+            {\"path\":\"a.py\",\"edits\":[{\"old_text\":\"x = 1\",\"new_text\":\"x = 2\"}]}.",
     main: None,
     is_strict: false,
     reads_only: false,
     parameters: &[
         PATH,
-        text("old_text", "Text to replace. Must occur exactly once; spaces and line ends count.")
-            .also(&["oldText", "find"])
-            .required(),
+        text("old_text", "Text to replace; spaces and line ends count.").also(&["oldText", "find"]),
         text("new_text", "Replacement, taken literally. Empty deletes the text.")
-            .also(&["newText", "replace"])
-            .required(),
+            .also(&["newText", "replace"]),
+        Parameter::new(
+            "edits",
+            Kind::Edits(&["old_text", "new_text"]),
+            "Instead of old_text and new_text: up to 100 edits, made in this order.",
+        ),
     ],
 };

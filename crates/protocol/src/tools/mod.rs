@@ -40,6 +40,8 @@ pub struct Parameter {
     pub is_required: bool,
     /// Default value as JSON text. `None` if no single value describes it.
     pub default: Option<&'static str>,
+    /// Whether an agent that is offered the tools hardly needs it: accepted, and left out of short schemas.
+    pub is_rare: bool,
     /// Whether this is another spelling of a second parameter: accepted, and not in the schema.
     pub is_spelling: bool,
     /// Description for a model: one line.
@@ -73,6 +75,8 @@ pub enum Kind {
     Lines,
     /// An object of whole numbers with these names, none of them required.
     Counts(&'static [&'static str]),
+    /// A list of objects with these texts, all of them required.
+    Edits(&'static [&'static str]),
 }
 
 /// Tools of a session, in the order of the documentation: one list for each file of this directory.
@@ -117,6 +121,7 @@ impl Parameter {
             kind,
             is_required: false,
             default: None,
+            is_rare: false,
             is_spelling: false,
             about,
         }
@@ -132,6 +137,10 @@ impl Parameter {
 
     const fn spelling(self) -> Self {
         Self { is_spelling: true, ..self }
+    }
+
+    const fn rare(self) -> Self {
+        Self { is_rare: true, ..self }
     }
 
     const fn or(self, default: &'static str) -> Self {

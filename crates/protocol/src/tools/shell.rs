@@ -13,9 +13,10 @@ const fn ms(time: Duration) -> u64 {
 
 const BASH: Tool = Tool {
     name: "bash",
-    about: "Runs one command line in the workspace, with an empty stdin and no terminal, and returns its output \
-            and exit code. Processes that are still running afterwards are killed; use `background` for servers and \
-            watchers.",
+    about: "Run a shell command in the root of the workspace, without a terminal. Answers its output and exit code. Each call \
+            is a new shell, so write `cd dir && command`. Use read_file, search and find instead of cat, grep and find. \
+            Processes that still run at the end are killed: start servers and long builds with background. Example: \
+            {\"command\":\"make test\",\"timeout_ms\":300000}.",
     main: Some("command"),
     is_strict: false,
     reads_only: false,
@@ -39,7 +40,7 @@ const JOB: Parameter = Parameter::new("job", Kind::TextOrWhole, "The job: job-1,
 
 const JOBS: Tool = Tool {
     name: "jobs",
-    about: "Lists the background jobs of the session.",
+    about: "List the background jobs that bash started, with their states.",
     main: None,
     is_strict: false,
     reads_only: true,
@@ -48,7 +49,8 @@ const JOBS: Tool = Tool {
 
 const JOB_OUTPUT: Tool = Tool {
     name: "job_output",
-    about: "Returns the output of a background job from a cursor on, and can wait for more.",
+    about: "Read the output of a background job. To follow it, call again with the cursor of the last answer and with \
+            wait_ms. Example: {\"job\":\"job-1\",\"cursor\":512,\"wait_ms\":10000}.",
     main: Some("job"),
     is_strict: false,
     reads_only: true,
@@ -72,7 +74,7 @@ const JOB_OUTPUT: Tool = Tool {
 
 const JOB_KILL: Tool = Tool {
     name: "job_kill",
-    about: "Kills a background job with all processes that it started.",
+    about: "End a background job and all processes that it started.",
     main: Some("job"),
     is_strict: false,
     reads_only: true,

@@ -13,7 +13,8 @@ fn names_mean_one_parameter_and_the_main_one_is_there() {
                 assert!(seen.insert(name), "{}: {name} is there twice", tool.name);
                 assert_eq!(tool.meant_by(name), Some(parameter));
             }
-            assert!(!(parameter.is_required && parameter.is_spelling), "{}", parameter.name);
+            let is_hidden = parameter.is_spelling || parameter.is_rare;
+            assert!(!(parameter.is_required && is_hidden), "{}", parameter.name);
             assert!(parameter.about.ends_with('.'), "{}: {}", tool.name, parameter.about);
         }
         let main = tool.main.map(|main| tool.parameter(main).map(|it| it.name));
@@ -42,7 +43,7 @@ fn defaults_are_values_that_the_parameter_takes() {
                 Kind::Choices(words) => value.as_array().is_some_and(|all| {
                     all.iter().all(|word| word.as_str().is_some_and(|word| words.contains(&word)))
                 }),
-                Kind::List | Kind::Lines | Kind::Counts(_) => false,
+                Kind::List | Kind::Lines | Kind::Counts(_) | Kind::Edits(_) => false,
             };
             assert!(fits, "{}: {} = {default}", tool.name, parameter.name);
         }

@@ -83,14 +83,17 @@ async fn serve_http(
     let home = Home::from_process_env_blocking()?;
     home.prepare_blocking()?;
     let token = token_blocking(&home)?;
-    let tcp = TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
+    let tcp =
+        TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))?;
     let url = format!("http://{}{}", tcp.local_addr()?, http::PATH);
     let token_file = home.mcp_token();
     match output.is_json() {
         true => output.document(&json!({"url": url, "tokenFile": token_file}))?,
         false => {
             let file = token_file.display();
-            output.text(&format!("Listening on {url}\nThe token is in {file}: send `Authorization: Bearer TOKEN`\n"))?;
+            output.text(&format!(
+                "Listening on {url}\nThe token is in {file}: send `Authorization: Bearer TOKEN`\n"
+            ))?;
         }
     }
     let make = move || AgentServer::new(Arc::clone(&gateways));
@@ -122,7 +125,9 @@ fn token_blocking(home: &Home) -> anyhow::Result<SecretString> {
             Ok(_file) => {}
             // Another server was first.
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error.error).with_context(|| format!("cannot write {}", path.display())),
+            Err(error) => {
+                return Err(error.error).with_context(|| format!("cannot write {}", path.display()));
+            }
         }
     }
 }
