@@ -47,6 +47,7 @@ mod kill_matrix;
 mod limits;
 mod login_environment;
 mod logs_verb;
+mod mcp;
 mod methods;
 mod metrics_endpoint;
 mod metrics_verb;

@@ -56,9 +56,7 @@ impl ServerHandler for AgentServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_resources().enable_tasks().build();
-        let website = "https://github.com/quackd/quackd";
-        let me =
-            Implementation::new("quackd", VERSION).with_title("quackd").with_website_url(website);
+        let me = Implementation::new("quackd", VERSION).with_title("quackd");
         ServerConfig::new(capabilities).with_server_info(me).with_instructions(INSTRUCTIONS)
     }
 

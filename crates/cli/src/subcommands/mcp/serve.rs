@@ -126,7 +126,8 @@ fn token_blocking(home: &Home) -> anyhow::Result<SecretString> {
             // Another server was first.
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => {
-                return Err(error.error).with_context(|| format!("cannot write {}", path.display()));
+                return Err(error.error)
+                    .with_context(|| format!("cannot write {}", path.display()));
             }
         }
     }
