@@ -1,6 +1,8 @@
 //! `quack.hello` and `quack.claim`: each client has separate sessions, and a disconnect ends its work.
 
-use crate::harness::{Daemon, Process, Repo, Wire, descendants_of, is_alive, wait_for};
+use crate::harness::{
+    Daemon, Process, Repo, Running, Terminal, Wire, descendants_of, is_alive, wait_for,
+};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -263,4 +265,122 @@ fn a_client_may_claim_64_sessions() {
     client(&daemon, "many").request("quack.claim", params.clone());
     wire.request("quack.session_delete", json!({"sessionId": first}));
     wire.request("quack.claim", params);
+}
+
+#[test]
+fn ps_and_top_show_the_clients_that_named_themselves() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let other = daemon.wire();
+    assert_eq!(other.request("quack.ps", json!({})).get("clients"), None);
+    let wire = client(&daemon, "Claude Code");
+    let (session, _) = claim(&wire, &repo);
+    tool(&wire, &session, "bash", json!("true"));
+    // A call of a client without a name counts for no client.
+    tool(&other, &session, "bash", json!("true"));
+    let command = json!({"command": daemon.gated("go", "true")});
+    let params = json!({"sessionId": session, "tool": "bash", "arguments": command});
+    let running = wire.begin("quack.tool", &params);
+    let clients = wait_for("the call to run", || {
+        let ps = other.request("quack.ps", json!({}));
+        assert_eq!(ps["namedClients"], 1);
+        (ps["clients"][0]["callsRunning"] == 1).then(|| ps["clients"].clone())
+    });
+    let connected_at = clients[0]["connectedAt"].as_str().unwrap().to_owned();
+    assert!(connected_at.ends_with('Z'), "{connected_at}");
+    let expected = json!([{"name": "Claude Code", "version": "1.0", "door": "mcp", "callsRunning": 1,
+        "connectedAt": connected_at, "sessions": ["a"], "calls": 2}]);
+    assert_eq!(clients, expected);
+    let ps = daemon.quack(&["ps"]).ok();
+    let row: Vec<&str> = ps.lines().last().unwrap().split("  ").map(str::trim).collect();
+    let row: Vec<&str> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
+    assert_eq!(row, ["Claude Code 1.0", "a", "1", "2", "just now"], "{ps}");
+    let mut command = daemon.command(&["top"]);
+    command.env("TERM", "xterm-256color");
+    let screen = Terminal::sized(command, Some((120, 24)));
+    screen.stands("Claude Code");
+    screen.press("q");
+    drop(screen);
+    daemon.open_gate("go");
+    assert_eq!(running.reply()["ok"], true);
+    drop(wire);
+    wait_for("the client to be gone", || {
+        let ps = other.request("quack.ps", json!({}));
+        (ps.get("clients").is_none() && ps.get("namedClients").is_none()).then_some(())
+    });
+}
+
+#[test]
+fn events_and_follow_name_the_client_of_a_call() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = client(&daemon, "codex");
+    let (session, _) = claim(&wire, &repo);
+    let other = daemon.wire();
+    other.request("follow", json!({"sessionId": session}));
+    let follower = Running::start(daemon.command(&["follow", "--session", &session]));
+    follower.lines_to("a  ");
+    tool(&wire, &session, "read_file", json!("README.md"));
+    tool(&other, &session, "read_file", json!("nothing.md"));
+    tool(&wire, &session, "read_file", json!("nothing.md"));
+    let name = json!({"name": "codex", "version": "1.0"});
+    let clients: Vec<Value> = (0..6).map(|_| other.event()["data"]["client"].take()).collect();
+    assert_eq!(clients, [&name, &name, &Value::Null, &Value::Null, &name, &name].map(Value::clone));
+    let lines = follower.lines_to("[error] codex: ");
+    assert_eq!(lines[0], "[tool] codex: read_file path=README.md");
+    assert!(lines[2].starts_with("[codex: read_file] ok ["), "{lines:#?}");
+    assert_eq!(lines[3], "[tool] read_file path=nothing.md");
+    assert!(lines[5].starts_with("[error] read_file failed ["), "{lines:#?}");
+    assert!(lines[8].starts_with("[error] codex: read_file failed ["), "{lines:#?}");
+}
+
+#[test]
+fn the_log_has_a_line_for_each_call_of_a_client_that_named_itself() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = client(&daemon, "Claude Code");
+    let (session, _) = claim(&wire, &repo);
+    // Equal lines would be counted instead of written.
+    for _ in 0..20 {
+        tool(&wire, &session, "read_file", json!("README.md"));
+    }
+    tool(&daemon.wire(), &session, "read_file", json!("README.md"));
+    tool(&wire, &session, "bash", json!({"command": "echo secret; exit 3"}));
+    let params =
+        json!({"sessionId": session, "tool": "bash", "arguments": "sleep 60", "timeoutMs": 100});
+    wire.request("quack.tool", params);
+    tool(&wire, &session, "bash", json!({"command": "kill -9 $PPID"}));
+    let params =
+        json!({"sessionId": session, "tool": "bash", "arguments": "sleep 60", "callId": "c"});
+    let running = wire.begin("quack.tool", &params);
+    assert_eq!(wire.request("quack.cancel", json!({"callId": "c"}))["found"], true);
+    running.reply();
+    let lines = wait_for("the log", || {
+        let lines: Vec<Value> =
+            daemon.log().lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let calls = lines.into_iter().filter(|line: &Value| line["message"] == "tool call");
+        let calls: Vec<Value> = calls.collect();
+        (calls.len() == 24).then_some(calls)
+    });
+    for (n, line) in lines.iter().enumerate() {
+        assert_eq!((&line["client"], &line["level"]), (&json!("Claude Code"), &json!("INFO")));
+        assert_eq!((&line["session"], &line["call"]), (&json!(session), &json!(n + 1)));
+        assert!(line["duration_ms"].is_u64(), "{line}");
+    }
+    let outcomes: Vec<_> =
+        lines[18..].iter().map(|line| (&line["tool"], &line["outcome"])).collect();
+    let (read, bash) = (json!("read_file"), json!("bash"));
+    let words = ["ok", "ok", "failed", "timed_out", "died", "aborted"].map(Value::from);
+    assert_eq!(
+        outcomes,
+        [&read, &read, &bash, &bash, &bash, &bash].into_iter().zip(&words).collect::<Vec<_>>()
+    );
+    assert!(!daemon.log().contains("secret") && !daemon.log().contains("README"));
+    let shown = daemon.quack(&["logs", "--session", &session]).ok();
+    let line = shown.lines().find(|line| line.contains("outcome=failed")).unwrap();
+    for part in
+        ["INFO  tool call ", "client=\"Claude Code\"", "tool=bash", "session=a ", "duration_ms="]
+    {
+        assert!(line.contains(part), "{line}");
+    }
 }

@@ -23,7 +23,7 @@ pub use audit::{
     ExplainPath, ExplainReport, PathAccess, PlantedKind, RepositoryKind, RepositoryState,
     WorkerSaid, WorkerSays,
 };
-pub use clients::{ClaimParams, ClientName, HelloParams};
+pub use clients::{ClaimParams, ClientInfo, ClientName, HelloParams};
 pub use daemon::{
     DaemonData, ExecutableInfo, ExecutableState, InterruptedSession, Interruption, RestartData,
     RestartParams, UnfinishedWork, WorkKind,

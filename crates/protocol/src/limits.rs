@@ -24,6 +24,9 @@ pub const MAX_CLAIMED_NAME_CHARS: usize = 40;
 /// Sessions that one client may claim.
 pub const MAX_CLIENT_CLAIMS: usize = 64;
 
+/// Clients that `quack.ps` lists.
+pub const MAX_SHOWN_CLIENTS: usize = 256;
+
 /// Unanswered requests of one client. At this number the supervisor stops reading from the client until one is
 /// answered.
 pub const MAX_CLIENT_REQUESTS: usize = 64;

@@ -6,6 +6,7 @@
 use super::Follower;
 use super::claims::Claims;
 use super::named_calls::NamedCalls;
+use crate::clock::now_text;
 use crate::wire::client_outbox::{ClientGone, ClientOutbox};
 use bytes::Bytes;
 use quackd_protocol::SessionId;
@@ -14,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Id of a connection. Random, because a remote client that sends another client's id may act for it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -52,8 +54,13 @@ pub(crate) struct Client {
     /// Running calls to which the client gave an id.
     pub(crate) named_calls: NamedCalls,
     /// The last `quack.hello` of the client.
-    hello: RefCell<Option<Rc<HelloParams>>>,
+    hello: RefCell<Option<Arc<HelloParams>>>,
     pub(crate) claims: Claims,
+    /// ISO 8601 UTC.
+    pub(crate) connected_at: String,
+    /// Tool calls since the client named itself, and those of them without a reply.
+    pub(crate) calls: Cell<u64>,
+    pub(crate) calls_running: Cell<usize>,
 }
 
 impl Client {
@@ -73,17 +80,20 @@ impl Client {
             named_calls: NamedCalls::default(),
             hello: RefCell::default(),
             claims: Claims::default(),
+            connected_at: now_text(),
+            calls: Cell::default(),
+            calls_running: Cell::default(),
         }))
     }
 
     /// Returns the client's last `quack.hello`. `None` before the first.
-    pub(crate) fn hello(&self) -> Option<Rc<HelloParams>> {
+    pub(crate) fn hello(&self) -> Option<Arc<HelloParams>> {
         self.hello.borrow().clone()
     }
 
     /// Stores a `quack.hello`, which replaces an earlier one.
     pub(crate) fn set_hello(&self, hello: HelloParams) {
-        self.hello.replace(Some(Rc::new(hello)));
+        self.hello.replace(Some(Arc::new(hello)));
     }
 
     /// Returns the number for a new request about following.
@@ -141,6 +151,17 @@ impl Clients {
     /// The connected client with this id.
     pub(crate) fn get(&self, id: &str) -> Option<Rc<Client>> {
         self.connected.borrow().get(&ClientId(id.into())).cloned()
+    }
+
+    /// Connected clients that named themselves, the first connected first.
+    pub(crate) fn named(&self) -> Vec<(Arc<HelloParams>, Rc<Client>)> {
+        let connected = self.connected.borrow();
+        let mut named: Vec<_> = connected
+            .values()
+            .filter_map(|client| Some((client.hello()?, Rc::clone(client))))
+            .collect();
+        named.sort_by(|(_, a), (_, b)| a.connected_at.cmp(&b.connected_at));
+        named
     }
 
     /// Sessions that connected clients have claimed.

@@ -5,14 +5,15 @@
 use super::Events;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    TextBlock, ToolContent, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate, ToolInfo,
-    UpdateDetails,
+    ClientName, HelloParams, TextBlock, ToolContent, ToolExecutionEnd, ToolExecutionStart,
+    ToolExecutionUpdate, ToolInfo, UpdateDetails,
 };
 use quackd_protocol::limits::{MAX_SHOWN_ARGUMENTS_BYTES, MAX_SHOWN_JSON_BYTES};
 use quackd_protocol::tools::main_parameter;
 use quackd_protocol::worker::ToolUpdate;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
+use std::sync::Arc;
 
 /// Maximum length of a string in shortened arguments, in characters.
 const LONG_ARGUMENT_CHARS: usize = 1000;
@@ -28,12 +29,18 @@ pub(crate) struct CallPreview {
     pub(crate) tool: String,
     /// `None` if the session had no followers when the call arrived.
     pub(crate) arguments: Option<Box<RawValue>>,
+    /// `quack.hello` of the caller.
+    pub(crate) caller: Option<Arc<HelloParams>>,
 }
 
 impl CallPreview {
     fn arguments(&self) -> &RawValue {
         let none = || serde_json::from_str("{}").unwrap_or(RawValue::NULL);
         self.arguments.as_deref().unwrap_or_else(none)
+    }
+
+    fn client(&self) -> Option<&ClientName> {
+        self.caller.as_deref().map(|hello| &hello.client)
     }
 }
 
@@ -45,6 +52,7 @@ impl Events {
             tool_call_id: &call.id,
             tool_name: &call.tool,
             args: call.arguments(),
+            client: call.client(),
         });
     }
 
@@ -96,6 +104,7 @@ impl Events {
             is_error: info.is_error,
             exit_code: info.exit_code,
             duration_ms: info.duration_ms,
+            client: call.client(),
         });
     }
 }

@@ -2,13 +2,17 @@
 
 use super::{Caller, NoParams};
 use crate::errors::MethodError;
+use crate::events::client_registry::Client;
 use crate::metrics::process_usage::{ProcessTable, own_usage_blocking, resident_kb_blocking};
-use crate::registry::{Registry, TakeSnapshot};
+use crate::registry::{Registry, RegistrySnapshot, TakeSnapshot};
 use crate::services::Services;
 use actix::Addr;
 use quackd_protocol::VERSION;
-use quackd_protocol::client::{PsData, SupervisorInfo};
+use quackd_protocol::client::{ClientInfo, HelloParams, PsData, SupervisorInfo};
+use quackd_protocol::limits::MAX_SHOWN_CLIENTS;
 use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Timeout for the processes' memory and processor time. Without it the reply lacks these values, if the blocking pool
@@ -81,5 +85,27 @@ pub(super) async fn processes(
         let worker = workers.find(|worker| Some(&worker.session_id) == death.session_id.as_ref());
         death.label = worker.map(|worker| worker.label.clone()).unwrap_or_default();
     }
-    Ok(PsData { supervisor, workers, deaths, interrupted })
+    let (clients, named_clients) = clients(services, &snapshot);
+    Ok(PsData { supervisor, workers, deaths, interrupted, clients, named_clients })
+}
+
+/// Returns the first clients that named themselves, and the number of all.
+fn clients(services: &Services, snapshot: &RegistrySnapshot) -> (Vec<ClientInfo>, usize) {
+    let named = services.clients.named();
+    let claimed = services.clients.claimed();
+    let labels = if claimed.is_empty() { HashMap::new() } else { snapshot.labels(&claimed) };
+    let info = |(hello, client): &(Arc<HelloParams>, Rc<Client>)| {
+        let sessions = client.claims.all().into_iter().filter_map(|id| labels.get(&id).cloned());
+        let mut sessions: Vec<String> = sessions.collect();
+        sessions.sort_unstable();
+        ClientInfo {
+            client: hello.client.clone(),
+            door: hello.door.clone(),
+            connected_at: client.connected_at.clone(),
+            sessions,
+            calls_running: client.calls_running.get(),
+            calls: client.calls.get(),
+        }
+    };
+    (named.iter().take(MAX_SHOWN_CLIENTS).map(info).collect(), named.len())
 }

@@ -193,6 +193,7 @@ async fn ask_worker(
     let call = CallTool {
         tool: tool.to_owned(),
         client_id: None,
+        caller: None,
         arguments,
         safe_mode: session.safe_mode,
         deadline: DEFAULT_TOOL_DEADLINE,

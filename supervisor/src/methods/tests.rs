@@ -114,6 +114,7 @@ fn what_the_types_write_is_valid_and_nothing_else_is() {
             is_error: true,
             exit_code: Some(3),
             duration_ms: 4,
+            client: None,
         },
         seq: 1,
         turn: None,

@@ -156,7 +156,41 @@ async fn session_of_quack_tool(
     caller.registry.send(find).await??.ok_or(MethodError::NoSessionForTool)
 }
 
+/// Runs a call. Counts and logs it if the client named itself.
 async fn run(
+    session: FoundSession,
+    wanted: ToolRequest,
+    caller: &Caller,
+    named: Option<NamedCall<'_>>,
+) -> ToolData {
+    let client = &caller.client;
+    let Some(hello) = client.hello() else { return run_tool(session, wanted, caller, named).await };
+    let (id, tool) = (session.session_id.clone(), shown(&wanted.tool));
+    let call = client.calls.get() + 1;
+    client.calls.set(call);
+    client.calls_running.set(client.calls_running.get() + 1);
+    let data = run_tool(session, wanted, caller, named).await;
+    client.calls_running.set(client.calls_running.get() - 1);
+    let (client, outcome) = (&hello.client.name, outcome(&data.info));
+    let duration_ms = data.info.duration_ms;
+    // The number keeps the log from counting equal lines instead of writing them.
+    tracing::info!(client, tool, session = %id, call, duration_ms, outcome, "tool call");
+    data
+}
+
+/// Returns the outcome of a call for the log.
+fn outcome(info: &ToolInfo) -> &'static str {
+    match info {
+        ToolInfo { aborted: true, .. } => "aborted",
+        ToolInfo { timed_out: true, .. } => "timed_out",
+        ToolInfo { worker_died: true, .. } => "died",
+        ToolInfo { busy: true, .. } => "busy",
+        ToolInfo { is_error: true, .. } => "failed",
+        _ => "ok",
+    }
+}
+
+async fn run_tool(
     session: FoundSession,
     wanted: ToolRequest,
     caller: &Caller,
@@ -188,6 +222,7 @@ async fn run(
         safe_mode: session.safe_mode || wanted.safe_mode,
         tool: wanted.tool,
         client_id: wanted.client_id,
+        caller: caller.client.hello(),
         arguments: wanted.arguments,
         stream_rows: wanted.stream_rows && stream.is_some(),
         stream,

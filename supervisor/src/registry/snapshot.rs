@@ -18,7 +18,7 @@ use quackd_protocol::client::{
 use quackd_protocol::metadata::{Metadata, Session, Shared};
 use quackd_protocol::policy::PolicyPatch;
 use quackd_protocol::state::DaemonState;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -183,6 +183,13 @@ impl RegistrySnapshot {
     pub(crate) fn label(&self, session: &SessionId) -> String {
         let known = self.metadata.sessions.iter().find(|known| known.id == *session);
         known.map(|session| Labels::new(&self.metadata).of(session)).unwrap_or_default()
+    }
+
+    /// Labels of these sessions, except deleted ones.
+    pub(crate) fn labels(&self, wanted: &HashSet<SessionId>) -> HashMap<SessionId, String> {
+        let labels = Labels::new(&self.metadata);
+        let sessions = self.metadata.sessions.iter().filter(|it| wanted.contains(&it.id));
+        sessions.map(|session| (session.id.clone(), labels.of(session))).collect()
     }
 
     /// Id of the session that a reference means to quackd's own methods.

@@ -447,7 +447,7 @@ mod tests {
 
     fn new_call(tool: &str) -> NewCall {
         NewCall {
-            shown: CallPreview { id: "c".into(), tool: tool.into(), arguments: None },
+            shown: CallPreview { id: "c".into(), tool: tool.into(), arguments: None, caller: None },
             arguments: "{}".into(),
             safe_mode: false,
             deadline: Duration::from_secs(30),

@@ -33,16 +33,20 @@ impl CallSummary {
         }
     }
 
-    /// Returns the line.
-    pub(super) fn line(&self, name: &str, is_alone: bool) -> String {
+    /// Returns the line. `client` is empty, or a name and `: `.
+    pub(super) fn line(&self, client: &str, name: &str, is_alone: bool) -> String {
         let took = self.duration_ms.map(|ms| format!("[{}]", event::span(ms)));
         let remarks = self.remarks();
         if self.is_error {
             let took = took.map_or_else(String::new, |took| format!(" {DIM}{took}{DIM:#}"));
-            return format!("{RED}[error]{RED:#} {name} failed{took}{remarks}");
+            return format!("{RED}[error]{RED:#} {client}{name} failed{took}{remarks}");
         }
         let took = took.unwrap_or_else(|| "[done]".to_owned());
-        let name = if is_alone { String::new() } else { format!("[{name}] ") };
+        let name = match client {
+            "" if is_alone => String::new(),
+            "" => format!("[{name}] "),
+            client => format!("[{client}{name}] ok "),
+        };
         format!("{DIM}{name}{took}{DIM:#}{remarks}")
     }
 

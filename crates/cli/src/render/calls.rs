@@ -14,7 +14,7 @@ use serde_json::Value;
 /// Maximum number of tracked calls. The oldest is dropped first.
 const MAX_CALLS: usize = 64;
 
-/// Maximum length of a tool name, in characters.
+/// Maximum length of a tool name and of a client's name, in characters.
 const MAX_NAME: usize = 60;
 
 /// Maximum length of an argument's value in characters, and maximum number of arguments.
@@ -45,6 +45,8 @@ struct RenderedCall {
     key: u64,
     id: String,
     tool: String,
+    /// Name of the caller and `: `. Empty if the caller did not name itself.
+    client: String,
     /// Number that distinguishes concurrent calls of one tool, from 1.
     number: usize,
     cleaner: Sanitizer,
@@ -64,11 +66,14 @@ impl Calls {
 
     pub(super) fn start(&mut self, data: &Value, page: &mut LineBuffer) {
         let tool = one_line(event::text(data, "toolName"), MAX_NAME);
+        let client = data.get("client").map(|it| one_line(event::text(it, "name"), MAX_NAME));
+        let client = client.filter(|name| !name.is_empty()).map(|name| format!("{name}: "));
+        let client = client.unwrap_or_default();
         let number = (1..).find(|n| self.running.iter().all(|call| call.number != *n));
         let number = number.unwrap_or(usize::MAX);
         let mark = if number == 1 { "[tool]".to_owned() } else { format!("[tool {number}]") };
         let arguments = data.get("args").map(arguments).unwrap_or_default();
-        page.line(format_args!("{CYAN}{mark}{CYAN:#} {BOLD}{tool}{BOLD:#}{arguments}"));
+        page.line(format_args!("{CYAN}{mark}{CYAN:#} {client}{BOLD}{tool}{BOLD:#}{arguments}"));
         if MAX_CALLS <= self.running.len() {
             self.running.remove(0);
         }
@@ -77,6 +82,7 @@ impl Calls {
             key: self.next_key,
             id: event::text(data, "toolCallId").to_owned(),
             tool,
+            client,
             number,
             cleaner: Sanitizer::default(),
             held: String::new(),
@@ -132,8 +138,9 @@ impl Calls {
         let end = CallSummary::read(data);
         let text = data.get("result").map(content).unwrap_or_default();
         call.answer(&text, end.exit_code, is_alone, page);
-        let name = if is_alone { call.tool } else { format!("{} {}", call.tool, call.number) };
-        page.line(end.line(&name, is_alone));
+        let RenderedCall { client, tool, number, .. } = call;
+        let number = if is_alone { String::new() } else { format!(" {number}") };
+        page.line(end.line(&client, &format!("{tool}{number}"), is_alone));
     }
 
     fn position(&self, data: &Value) -> Option<usize> {

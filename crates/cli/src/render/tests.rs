@@ -66,6 +66,29 @@ fn a_call_is_its_name_its_arguments_its_output_and_its_time() {
 }
 
 #[test]
+fn a_call_of_a_client_that_named_itself_has_its_name_and_its_outcome() {
+    let by = |(name, mut data): (&'static str, Value), client: &str| {
+        data["client"] = json!({"name": client, "version": "2.0.1"});
+        (name, data)
+    };
+    let failed = json!({"isError": true, "exitCode": 3});
+    let text = shown(&[
+        by(start("c1", "bash", json!({"command": "make"})), "Claude Code"),
+        by(end("c1", "bash", "", json!({"exitCode": 0})), "Claude Code"),
+        by(start("c2", "bash", json!({})), "a\u{1b}[2J\n\u{202e}"),
+        by(start("c3", "jobs", json!({})), "zed"),
+        by(end("c3", "jobs", "none", json!({})), "zed"),
+        by(end("c2", "bash", "", failed), "a\u{1b}[2J\n\u{202e}"),
+    ]);
+    assert_eq!(
+        text,
+        "[tool] Claude Code: bash command=make\n[Claude Code: bash] ok [3 ms]\n\
+         [tool] a\\n\u{fffd}: bash\n[tool 2] zed: jobs\n  [jobs 2] none\n[zed: jobs 2] ok [3 ms]\n\
+         [error] a\\n\u{fffd}: bash failed [3 ms] exit code 3\n"
+    );
+}
+
+#[test]
 fn arguments_are_short_and_on_one_line() {
     let long = "x".repeat(200);
     let many: serde_json::Map<_, _> = (10..40).map(|n| (format!("k{n}"), json!(n))).collect();

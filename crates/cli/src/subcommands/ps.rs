@@ -5,17 +5,22 @@ use crate::connect::{REPLY_TIMEOUT, connect_only};
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM, RED, StdoutState};
-use crate::time_format::{local, span};
+use crate::time_format::{ago, local, span};
+use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::client::{
-    CallInfo, PiInfo, ProcessState, PsData, RunningJob, SupervisorInfo, WorkerInfo,
+    CallInfo, ClientInfo, ClientName, PiInfo, ProcessState, PsData, RunningJob, SupervisorInfo,
+    WorkerInfo,
 };
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
 use serde_json::json;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
+
+/// Maximum width of the sessions of a client, in columns.
+const MAX_SESSIONS_WIDTH: usize = 60;
 
 /// Clears the terminal and moves the cursor to its upper left corner.
 const CLEAR: &str = "\u{1b}[H\u{1b}[2J";
@@ -69,6 +74,9 @@ async fn watch(client: &Client, every: Duration, output: CliOutput) -> anyhow::R
 fn with_local_times(mut data: PsData) -> PsData {
     let zone = TimeZone::system();
     data.supervisor.started_at = local(&data.supervisor.started_at, &zone);
+    for client in &mut data.clients {
+        client.connected_at = local(&client.connected_at, &zone);
+    }
     for worker in &mut data.workers {
         let pi = worker.pi.as_mut().and_then(|pi| pi.started_at.as_mut());
         for started_at in [worker.started_at.as_mut(), pi].into_iter().flatten() {
@@ -112,7 +120,33 @@ pub(crate) fn tree(data: &PsData, home_dir: Option<&str>) -> String {
             text.push_str(&format!("{rail} └─ {}\n", job_line(job)));
         }
     }
+    text.push_str(&clients(data, Timestamp::now(), &TimeZone::system()));
     text
+}
+
+/// Formats the clients that named themselves as a table. Empty without clients.
+fn clients(data: &PsData, now: Timestamp, zone: &TimeZone) -> String {
+    if data.clients.is_empty() {
+        return String::new();
+    }
+    let row = |info: &ClientInfo| {
+        let ClientName { name, version } = &info.client;
+        let name = [Some(name), version.as_ref()].into_iter().flatten().map(String::as_str);
+        [
+            display::name_cell(&name.collect::<Vec<_>>().join(" ")),
+            display::cut(&info.sessions.join(", "), MAX_SESSIONS_WIDTH),
+            info.calls_running.to_string(),
+            info.calls.to_string(),
+            ago(&info.connected_at, now, zone),
+        ]
+    };
+    let rows: Vec<_> = data.clients.iter().map(row).collect();
+    let header = ["CLIENT", "SESSIONS", "RUNNING", "CALLS", "CONNECTED"];
+    let more = match data.named_clients.saturating_sub(data.clients.len()) {
+        0 => String::new(),
+        n => format!("and {n} more\n"),
+    };
+    format!("\n{}{more}", display::table(header, [12, 12, 0, 0, 0], &rows))
 }
 
 fn supervisor_line(supervisor: &SupervisorInfo) -> String {
@@ -226,6 +260,7 @@ fn job_line(job: &RunningJob) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::Value;
 
     fn data() -> PsData {
         serde_json::from_value(json!({
@@ -276,6 +311,29 @@ mod tests {
              │  monitor 104 → worker 105  2.9 MB  idle for 3 s; pinned\n\
              └─ duck\u{fffd}2  /srv/x  absent\n   no process\n"
         );
+    }
+
+    #[test]
+    fn clients_that_named_themselves_are_a_table_in_which_nothing_steers_the_terminal() {
+        let client = |name: &str, more: Value| {
+            let mut client = json!({"name": name, "connectedAt": "2026-03-10T11:57:00Z", "sessions": [],
+                "callsRunning": 0, "calls": 0});
+            client.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            serde_json::from_value::<ClientInfo>(client).unwrap()
+        };
+        let one = json!({"version": "2.0.1", "door": "mcp", "sessions": ["app/claude", "web/claude"],
+            "callsRunning": 1, "calls": 12});
+        let named = vec![client("Claude Code", one), client("a\u{1b}[2J\u{202e}", json!({}))];
+        let data = PsData { clients: named, named_clients: 300, ..data() };
+        let text = clients(&data, "2026-03-10T12:00:00Z".parse().unwrap(), &TimeZone::UTC);
+        assert_eq!(
+            text,
+            "\nCLIENT             SESSIONS                RUNNING  CALLS  CONNECTED\n\
+             Claude Code 2.0.1  app/claude, web/claude  1        12     3m ago\n\
+             a\u{fffd}[2J\u{fffd}                                     0        0      3m ago\n\
+             and 298 more\n"
+        );
+        assert!(tree(&data, None).contains("CLIENT"));
     }
 
     #[test]

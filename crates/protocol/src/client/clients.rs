@@ -1,4 +1,5 @@
-//! Clients that name themselves, and the sessions that they claim: `quack.hello`, `quack.claim`.
+//! Clients that name themselves, and the sessions that they claim: `quack.hello`, `quack.claim`, and their rows in
+//! `quack.ps`.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,26 @@ pub struct ClientName {
     /// At most 64 printable characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
+}
+
+/// A client that named itself, in [`super::PsData`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClientInfo {
+    /// Name and version of the client.
+    #[serde(flatten)]
+    pub client: ClientName,
+    /// Protocol through which the client's own user reaches it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub door: Option<String>,
+    /// ISO 8601 UTC.
+    pub connected_at: String,
+    /// Labels of the claimed sessions.
+    pub sessions: Vec<String>,
+    /// Tool calls without a reply.
+    pub calls_running: usize,
+    /// Tool calls since the client named itself.
+    pub calls: u64,
 }
 
 /// `quack.claim` parameters.

@@ -4,7 +4,7 @@
 //! daemon, and `epoch` then changes. Event names and shapes are the agent's, with additional keys from quackd.
 
 use crate::SessionId;
-use crate::client::WorkerState;
+use crate::client::{ClientName, WorkerState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -135,6 +135,9 @@ pub struct ToolExecutionStart<'a> {
     /// The arguments. Long arguments are cut.
     #[schemars(with = "serde_json::Map<String, Value>")]
     pub args: &'a RawValue,
+    /// The caller, if it named itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<&'a ClientName>,
 }
 
 /// Data of `tool_execution_update`.
@@ -189,6 +192,9 @@ pub struct ToolExecutionEnd<'a> {
     pub exit_code: Option<i32>,
     /// Milliseconds from the call's arrival in the supervisor to its end.
     pub duration_ms: u64,
+    /// As in the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<&'a ClientName>,
 }
 
 /// Data of `extension_error` after a crash of a session's process.

@@ -1,8 +1,8 @@
 //! `quack.ps` and `quack.metrics`: the current state of the daemon and its workers.
 
 use super::{
-    DeathInfo, DiskInfo, InterruptedSession, LifeInfo, LoopLag, PauseInfo, PiInfo, ProcessState,
-    StatusInfo,
+    ClientInfo, DeathInfo, DiskInfo, InterruptedSession, LifeInfo, LoopLag, PauseInfo, PiInfo,
+    ProcessState, StatusInfo,
 };
 use crate::SessionId;
 use crate::policy::Profile;
@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 /// `quack.ps` data.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct PsData {
     /// The daemon.
     pub supervisor: SupervisorInfo,
@@ -23,6 +24,12 @@ pub struct PsData {
     /// Sessions whose work the last stop of the daemon interrupted and that have done nothing since.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub interrupted: Vec<InterruptedSession>,
+    /// Connected clients that named themselves, at most 256, the first connected first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clients: Vec<ClientInfo>,
+    /// Number of connected clients that named themselves.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub named_clients: usize,
 }
 
 /// The daemon in [`PsData`].
@@ -221,4 +228,8 @@ pub struct MetricsData {
     pub content_type: String,
     /// The daemon's counters, in the text format of Prometheus.
     pub text: String,
+}
+
+fn is_zero(n: &usize) -> bool {
+    *n == 0
 }

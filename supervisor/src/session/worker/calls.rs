@@ -11,6 +11,7 @@ use crate::session::pending_calls::{
 };
 use actix::prelude::*;
 use quackd_protocol::CallId;
+use quackd_protocol::client::HelloParams;
 use quackd_protocol::limits::{
     COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
 };
@@ -19,6 +20,7 @@ use quackd_protocol::worker::{ToWorker, ToolReport, ToolUpdate};
 use quackd_supervision::{Cause, Demand, Demander, State};
 use serde_json::value::RawValue;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +33,8 @@ pub(crate) struct CallTool {
     pub(crate) tool: String,
     /// The client's own id of the call, for followers.
     pub(crate) client_id: Option<String>,
+    /// `quack.hello` of the caller, for followers.
+    pub(crate) caller: Option<Arc<HelloParams>>,
     /// JSON text.
     pub(crate) arguments: String,
     pub(crate) safe_mode: bool,
@@ -100,6 +104,7 @@ impl SessionActor {
         let CallTool {
             tool,
             client_id,
+            caller,
             arguments,
             safe_mode,
             deadline,
@@ -120,6 +125,7 @@ impl SessionActor {
                 .then(|| shown_arguments(&tool, &arguments))
                 .flatten(),
             tool,
+            caller,
         };
         events.tool_started(&self.session, &shown);
         let due = now + WORKER_READY_WAIT.min(deadline);

@@ -304,7 +304,8 @@ mod tests {
         jobs.report(Vec::new(), now).unwrap();
         assert_eq!(idle_deadline(&calls, &jobs, now, limit), Some(now + limit));
 
-        let shown = CallPreview { id: "c".into(), tool: "bash".into(), arguments: None };
+        let shown =
+            CallPreview { id: "c".into(), tool: "bash".into(), arguments: None, caller: None };
         let new = NewCall {
             shown,
             arguments: String::new(),

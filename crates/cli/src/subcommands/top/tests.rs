@@ -179,6 +179,33 @@ fn a_wide_screen_has_pi_and_the_workspace_too_and_a_narrow_one_less() {
 }
 
 #[test]
+fn a_session_that_a_client_claimed_has_its_name() {
+    let mut data = data(100, 1000);
+    for worker in &mut data.workers {
+        worker.label = format!("app/{}", worker.session_id.0);
+    }
+    let clients = json!([{"name": "codex\u{1b}", "version": "1", "connectedAt": "", "sessions": ["app/c"],
+        "callsRunning": 1, "calls": 2}]);
+    data.clients = serde_json::from_value(clients).unwrap();
+    let mut model = Model::default();
+    model.take(Update::Data(Box::new(data), Instant::now()));
+    let wide = shown(&model, 120, 20);
+    let row = |name: &str| wide.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    assert!(
+        row("app/c ").contains("codex\u{fffd}       ~/c") && !row("app/a").contains("codex"),
+        "{wide}"
+    );
+    let narrow = shown(&model, 80, 20);
+    assert!(!narrow.contains("CLIENT"), "{narrow}");
+    let about = shown(&model, 90, 20);
+    let about = about.lines().find(|line| line.contains("workspace-write")).unwrap();
+    assert_eq!(
+        about,
+        "app/c  ~/c  2 calls, 1 background job  confined  workspace-write  client codex\u{fffd}"
+    );
+}
+
+#[test]
 fn without_colors_there_are_none_and_the_choice_is_seen_all_the_same() {
     for is_colored in [true, false] {
         let terminal = terminal(&model(), 80, 20, is_colored);

@@ -78,6 +78,7 @@ const COLUMNS: &[Column] = &[
     column("PI", 7, false, 7, |w, _| pi(w)),
     column("DIED", 4, true, 4, |w, _| dash(w.restarts)),
     column("IDLE", 7, true, 6, |w, _| w.idle_ms.map(short).unwrap_or_default()),
+    column("CLIENT", 12, false, 8, |w, model| client(w, model).unwrap_or_default().to_owned()),
     column("WORKSPACE", 12, false, 8, |w, _| w.workspace_path.clone()),
 ];
 
@@ -249,6 +250,9 @@ impl Region<'_> {
         for word in [confinement, worker.policy.map(Profile::name)].into_iter().flatten() {
             text.push_str(&format!("  {word}"));
         }
+        if let Some(client) = client(worker, model) {
+            text.push_str(&format!("  client {}", display::name_cell(client)));
+        }
         let style = self.color(Color::Cyan);
         self.line(end, &text, style);
     }
@@ -283,6 +287,13 @@ impl Region<'_> {
         };
         self.line(end, &text, style);
     }
+}
+
+/// Returns the name of the client that claimed a session.
+fn client<'a>(worker: &WorkerInfo, model: &'a Model) -> Option<&'a str> {
+    let mut clients = model.data.iter().flat_map(|data| &data.clients);
+    let owner = clients.find(|client| client.sessions.contains(&worker.label))?;
+    Some(&owner.client.name)
 }
 
 /// Returns the columns that fit into this width.
