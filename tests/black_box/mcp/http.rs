@@ -23,6 +23,8 @@ fn serve(daemon: &Daemon, dir: &Path) -> Server {
     let url = told["url"].as_str().expect("a URL").to_owned();
     let token =
         std::fs::read_to_string(told["tokenFile"].as_str().expect("a path")).expect("the token");
+    // Another test may have installed the provider first.
+    rustls::crypto::ring::default_provider().install_default().ok();
     let http =
         Client::builder().no_proxy().timeout(Duration::from_secs(45)).build().expect("a client");
     Server { _running: running, url, token: token.trim().to_owned(), http }
