@@ -24,6 +24,11 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-agent", 2, &["quackd-protocol"]),
     ("quackd-client", 2, &["quackd-protocol", "quackd-home", "quackd-ipc", "quackd-process"]),
     (
+        "quackd-mcp",
+        3,
+        &["quackd-protocol", "quackd-schema", "quackd-client", "quackd-ipc", "quackd-remote"],
+    ),
+    (
         "quackd-supervisor",
         3,
         &[
@@ -78,10 +83,10 @@ const ACTORS: &[&str] = &["quackd-supervisor", "quackd-session-worker"];
 const NIX: &[&str] =
     &["quackd-process", "quackd-sandbox", "quackd-supervisor", "quackd-environment-worker"];
 
-/// Network crates, and the only packages that may use them: one for outgoing and one for incoming
-/// connections.
+/// Network crates, and the only packages that may use them: for outgoing connections, for remote control, and for agents
+/// on this machine.
 const INTERNET: &[&str] = &["reqwest", "hyper", "hyper-util", "rustls", "tokio-tungstenite"];
-const NETWORKED: &[&str] = &["quackd-egress", "quackd-remote"];
+const NETWORKED: &[&str] = &["quackd-egress", "quackd-mcp", "quackd-remote"];
 
 /// A manifest's dependencies of the given kinds, including those for one target only.
 fn dependencies<'a>(manifest: &'a Table, kinds: &[&str]) -> Vec<(&'a str, &'a Value)> {
@@ -186,7 +191,7 @@ mod tests {
         let expected = [
             "quackd-store may not use quackd-tools",
             "quackd-home may not use actix-rt: it has no actors",
-            "quackd-ipc may not use reqwest: only [\"quackd-egress\", \"quackd-remote\"] may",
+            "quackd-ipc may not use reqwest: only [\"quackd-egress\", \"quackd-mcp\", \"quackd-remote\"] may",
             "quackd-utils is not in the table of layers",
             "quackd-egress may not use nix: rustix has the call",
             "quackd-supervisor must never link quackd-tools",

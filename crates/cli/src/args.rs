@@ -374,7 +374,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 19, "{seen:?}");
+        assert_eq!(seen.len(), 21, "{seen:?}");
     }
 
     #[test]

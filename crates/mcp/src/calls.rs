@@ -1,18 +1,15 @@
 //! One `tools/call`: one `quack.tool` request, with progress and cancellation.
 
-use crate::daemon_link::{DaemonLink, LinkError, REPLY_TIMEOUT, RunningCall};
+use crate::daemon_link::{DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT, RunningCall};
 use crate::gateway::{Gateway, Scope};
 use crate::results::{self, Reply};
+use crate::tasks;
 use crate::tool_list::WORKSPACE;
 use quackd_client::ClientError;
 use quackd_protocol::client::{ErrorCode, ToolParams};
-use quackd_protocol::limits::{
-    DEADLINE_GRACE, DEADLINE_SLACK, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
-};
 use quackd_protocol::output::{CancelData, CancelParams};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, Implementation, ProgressNotificationParam,
-    ProgressToken,
+    CallToolRequestParams, CallToolResponse, ErrorData, ProgressNotificationParam, ProgressToken,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::{Map, Value};
@@ -24,15 +21,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Deadline of a call that names none: the one of `quack tool`, because agents run builds and tests.
 const DEFAULT_DEADLINE_MS: u64 = 120_000;
-
-/// Time to wait for a reply: longer than the daemon takes for the longest deadline.
-const PATIENCE: Duration = Duration::from_secs(
-    MAX_TOOL_DEADLINE.as_secs()
-        + WORKER_READY_WAIT.as_secs()
-        + DEADLINE_GRACE.as_secs()
-        + DEADLINE_SLACK.as_secs()
-        + 10,
-);
 
 /// Time for a cancelled call to end.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(5);
@@ -67,7 +55,7 @@ pub(crate) async fn call(
     if let Some(path) = &reply.info.full_output_path {
         gateway.remember_file(path);
     }
-    if let Some(task) = gateway.tasks.start(gateway, &name, &reply, &context) {
+    if let Some(task) = tasks::start(gateway, &name, &reply, &context) {
         return Ok(CallToolResponse::Task(task));
     }
     Ok(results::complete(&name, reply).into())
@@ -121,20 +109,6 @@ pub(crate) async fn run(
             other => return other.map_err(LinkError::from),
         }
     }
-}
-
-/// Runs a tool in this session, without progress and cancellation.
-pub(crate) async fn run_in(
-    gateway: &Gateway,
-    tool: &str,
-    arguments: Value,
-    session: String,
-    agent: Option<Implementation>,
-) -> Result<Reply, LinkError> {
-    let link = gateway.link(agent).await?;
-    let (tool, session_id) = (tool.to_owned(), Some(session));
-    let params = ToolParams { tool, arguments, session_id, ..ToolParams::default() };
-    Ok(link.client.request("quack.tool", params, PATIENCE).await?)
 }
 
 async fn request(

@@ -1,10 +1,12 @@
 //! One connection to the daemon: says who the agent is, claims sessions, and distributes the output of running calls.
 
-use crate::gateway::ConnectError;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use quackd_client::{Client, ClientError, Events};
 use quackd_protocol::client::AttachData;
+use quackd_protocol::limits::{
+    DEADLINE_GRACE, DEADLINE_SLACK, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
+};
 use quackd_protocol::output::ToolOutput;
 use rmcp::model::Implementation;
 use serde::Deserialize;
@@ -20,6 +22,15 @@ use tokio_util::task::AbortOnDropHandle;
 /// Timeout of replies that need no worker.
 pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Time to wait for a reply: longer than the daemon takes for the longest deadline.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(
+    MAX_TOOL_DEADLINE.as_secs()
+        + WORKER_READY_WAIT.as_secs()
+        + DEADLINE_GRACE.as_secs()
+        + DEADLINE_SLACK.as_secs()
+        + 10,
+);
+
 /// Name of an agent that does not say its own.
 const UNNAMED: &str = "mcp";
 
@@ -31,6 +42,11 @@ const MAX_LINE_BYTES: usize = 1024;
 
 /// Workspaces in which one agent has a session.
 const MAX_WORKSPACES: usize = 64;
+
+/// No connection to the daemon, with advice.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConnectError(pub String);
 
 /// The daemon cannot be used, or refuses.
 #[derive(Debug, thiserror::Error)]
@@ -82,12 +98,9 @@ impl DaemonLink {
     ) -> Result<Self, LinkError> {
         let events = client.events().await?;
         let (name, version) = agent.map(|agent| (agent.name, agent.version)).unwrap_or_default();
-        let name = Some(printable(&name)).filter(|name| !name.is_empty());
-        let mut hello = json!({"name": name.as_deref().unwrap_or(UNNAMED), "door": "mcp"});
-        let version = printable(&version);
-        if !version.is_empty() {
-            hello["version"] = version.into();
-        }
+        let told = |text: &str| Some(printable(text)).filter(|text| !text.is_empty());
+        let name = told(&name).unwrap_or_else(|| UNNAMED.to_owned());
+        let hello = json!({"name": name, "version": told(&version), "door": "mcp"});
         client.request_raw("quack.hello", hello, REPLY_TIMEOUT).await?;
         let running = Arc::new(RunningCalls::default());
         let reader = tokio::spawn(read(events, Arc::clone(&running)));
@@ -140,12 +153,12 @@ impl DaemonLink {
     }
 }
 
-/// Removes what the daemon would refuse in a name.
+/// Removes what the daemon would refuse in a name, such as characters that are not visible.
 fn printable(text: &str) -> String {
-    let is_printable = |c: &char| !c.is_control();
+    let is_visible = |c: &char| c.is_alphanumeric() || c.is_ascii_punctuation() || *c == ' ';
     text.trim()
         .chars()
-        .filter(is_printable)
+        .filter(is_visible)
         .take(MAX_NAME_CHARS)
         .collect::<String>()
         .trim()
@@ -251,6 +264,19 @@ mod tests {
         pieces.iter().for_each(|piece| output.add(piece));
         assert_eq!(output.last_line().as_deref(), expected, "{pieces:?}");
         assert!(lock(&output.last_line).len() <= 2 * MAX_LINE_BYTES);
+    }
+
+    #[test]
+    fn names_are_what_the_daemon_takes() {
+        for (name, expected) in [
+            (" Visual Studio Code ", "Visual Studio Code"),
+            ("a\u{200b}b\u{202e}c\n\u{7}", "abc"),
+            ("Ünïcode (1.2)", "Ünïcode (1.2)"),
+            ("\u{200b}", ""),
+            (&"x".repeat(100), &"x".repeat(MAX_NAME_CHARS)),
+        ] {
+            assert_eq!(printable(name), expected);
+        }
     }
 
     #[test]

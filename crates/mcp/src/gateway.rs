@@ -1,16 +1,19 @@
 //! The gateway: from MCP requests to the daemon. One for each agent, shared by all its requests.
 
-use crate::daemon_link::{DaemonLink, LinkError, REPLY_TIMEOUT};
-use crate::tasks::JobTasks;
+use crate::daemon_link::{ConnectError, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT};
+use crate::results::Reply;
 use crate::tool_list::Selection;
 use futures_util::future::BoxFuture;
 use quackd_client::Client;
+use quackd_protocol::client::ToolParams;
 use rmcp::model::Implementation;
 use rmcp::service::{RequestContext, RoleServer};
-use serde_json::json;
+use rmcp::task_manager::TaskManager;
+use serde_json::{Value, json};
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, Semaphore};
@@ -54,11 +57,6 @@ pub struct ServeOptions {
     /// Whether background jobs survive the connection.
     pub keep_jobs: bool,
 }
-
-/// No connection to the daemon, with advice.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ConnectError(pub String);
 
 /// Connects to the daemon, and starts it if necessary.
 pub type Connector =
@@ -111,15 +109,17 @@ pub(crate) struct Gateway {
     link: AsyncMutex<Option<Arc<DaemonLink>>>,
     /// Permits for calls.
     pub(crate) slots: Semaphore,
-    pub(crate) tasks: JobTasks,
+    pub(crate) tasks: TaskManager,
+    pub(crate) tasks_started: AtomicUsize,
     files: Mutex<VecDeque<PathBuf>>,
 }
 
 impl Gateway {
     fn new(options: ServeOptions, connector: Connector) -> Self {
         let slots = Semaphore::new(MAX_CALLS);
-        let (link, tasks, files) = (AsyncMutex::default(), JobTasks::default(), Mutex::default());
-        Self { options, connector, link, slots, tasks, files }
+        let (link, files) = (AsyncMutex::default(), Mutex::default());
+        let (tasks, tasks_started) = (TaskManager::new(), AtomicUsize::new(0));
+        Self { options, connector, link, slots, tasks, tasks_started, files }
     }
 
     /// Returns the connection to the daemon. Connects if there is none or the daemon has ended.
@@ -161,6 +161,20 @@ impl Gateway {
                 may_choose: matches!(self.options.scope, Scope::Any(_)),
             }),
         }
+    }
+
+    /// Runs a tool in this session, without progress and cancellation.
+    pub(crate) async fn ask(
+        &self,
+        tool: &str,
+        arguments: Value,
+        session: &str,
+        agent: Option<Implementation>,
+    ) -> Result<Reply, LinkError> {
+        let link = self.link(agent).await?;
+        let (tool, session_id) = (tool.to_owned(), Some(session.to_owned()));
+        let params = ToolParams { tool, arguments, session_id, ..ToolParams::default() };
+        Ok(link.client.request("quack.tool", params, PATIENCE).await?)
     }
 
     /// Returns whether commands have a network. `None` if that is not known before a call.

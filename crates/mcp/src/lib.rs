@@ -12,6 +12,11 @@
 //! One `Gateway` is one connection to the daemon. It connects with the first request that needs the daemon, says who
 //! the agent is, and claims a session of its own in the workspace.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "rmcp runs handlers as tasks, and this process has no actors"
+)]
+
 mod calls;
 mod daemon_link;
 mod gateway;
@@ -22,6 +27,7 @@ mod server;
 mod tasks;
 pub mod tool_list;
 
-pub use gateway::{ConnectError, Connector, Gateways, Scope, ServeOptions};
+pub use daemon_link::ConnectError;
+pub use gateway::{Connector, Gateways, Scope, ServeOptions};
 pub use line_transport::serve_lines;
 pub use server::AgentServer;

@@ -3,17 +3,16 @@
 //! rmcp has such a transport too. This one also answers lines that are no JSON, too long or not a message, refuses ids
 //! that are in use, bounds the requests in flight, and reports the end of the input at once.
 
-use crate::server::AgentServer;
 use bytes::Bytes;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::limits::MAX_LINE_BYTES;
-use rmcp::ServiceExt;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId,
     ServerJsonRpcMessage,
 };
 use rmcp::service::{RoleServer, RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage};
 use rmcp::transport::Transport;
+use rmcp::{ServerHandler, ServiceExt};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::io;
@@ -35,8 +34,9 @@ const MAX_WAITING: usize = 16;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Serves one agent until its input ends, it stops reading, or `ended` is cancelled.
-pub async fn serve_lines<R, W>(server: AgentServer, input: R, output: W, ended: CancellationToken)
+pub async fn serve_lines<S, R, W>(server: S, input: R, output: W, ended: CancellationToken)
 where
+    S: ServerHandler,
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {

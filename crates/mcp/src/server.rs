@@ -127,7 +127,7 @@ impl ServerHandler for AgentServer {
         request: GetTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
-        self.gateways.of(&context).tasks.get(&request.task_id).map(GetTaskResult::new)
+        self.gateways.of(&context).tasks.get_task(&request.task_id).map(GetTaskResult::new)
     }
 
     async fn cancel_task(
@@ -135,7 +135,7 @@ impl ServerHandler for AgentServer {
         request: CancelTaskParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        self.gateways.of(&context).tasks.cancel(&request.task_id)
+        self.gateways.of(&context).tasks.cancel_task(&request.task_id)
     }
 
     async fn on_custom_request(

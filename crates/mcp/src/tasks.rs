@@ -1,16 +1,15 @@
 //! Background jobs as tasks, for agents that declare the tasks extension. Others use the tools `job_output` and
 //! `job_kill`.
 
-use crate::calls;
 use crate::gateway::Gateway;
 use crate::results::{self, Reply};
 use quackd_protocol::limits::MAX_JOB_TIME;
-use rmcp::model::{CallToolResult, CreateTaskResult, DetailedTask, ErrorData};
+use rmcp::model::{CallToolResult, CreateTaskResult, Implementation};
 use rmcp::service::{RequestContext, RoleServer};
-use rmcp::task_manager::{TaskContext, TaskExit, TaskManager, TaskOptions};
+use rmcp::task_manager::{TaskContext, TaskExit, TaskOptions};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -23,63 +22,40 @@ const WAIT_MS: u64 = 30_000;
 /// Pause between two looks at a job.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The tasks of one agent.
-#[derive(Default)]
-pub(crate) struct JobTasks {
-    manager: TaskManager,
-    started: AtomicUsize,
-}
-
-impl JobTasks {
-    /// Returns a task if the call has started a background job and the agent knows tasks.
-    pub(crate) fn start(
-        &self,
-        gateway: &Arc<Gateway>,
-        tool: &str,
-        reply: &Reply,
-        context: &RequestContext<RoleServer>,
-    ) -> Option<CreateTaskResult> {
-        let job =
-            (tool == "bash").then_some(reply.data.as_ref()?.get("jobId")?.as_str()?)?.to_owned();
-        if !context.client_capabilities()?.supports_tasks() {
-            return None;
-        }
-        if MAX_TASKS <= self.started.fetch_add(1, Ordering::Relaxed) {
-            return None;
-        }
-        let (gateway, context) = (Arc::clone(gateway), context.clone());
-        let millis = u64::try_from(MAX_JOB_TIME.as_millis()).ok();
-        let options =
-            TaskOptions::new().with_ttl_ms(millis).with_status_message(reply.text.clone());
-        let session = reply.info.session_id.clone();
-        let task = self.manager.spawn(options, move |task| {
-            Box::pin(async move { follow(&gateway, &job, session, &task, &context).await })
-        });
-        Some(CreateTaskResult::new(task))
+/// Returns a task if a call has started a background job and the agent knows tasks.
+pub(crate) fn start(
+    gateway: &Arc<Gateway>,
+    tool: &str,
+    reply: &Reply,
+    context: &RequestContext<RoleServer>,
+) -> Option<CreateTaskResult> {
+    let data = reply.data.as_ref().filter(|_| tool == "bash")?;
+    let job = data.get("jobId")?.as_str()?.to_owned();
+    if !context.client_capabilities()?.supports_tasks() {
+        return None;
     }
-
-    /// Answers `tasks/get`.
-    pub(crate) fn get(&self, id: &str) -> Result<DetailedTask, ErrorData> {
-        self.manager.get_task(id)
+    if MAX_TASKS <= gateway.tasks_started.fetch_add(1, Ordering::Relaxed) {
+        return None;
     }
-
-    /// Answers `tasks/cancel`.
-    pub(crate) fn cancel(&self, id: &str) -> Result<(), ErrorData> {
-        self.manager.cancel_task(id)
-    }
+    let millis = u64::try_from(MAX_JOB_TIME.as_millis()).ok();
+    let options = TaskOptions::new().with_ttl_ms(millis).with_status_message(reply.text.clone());
+    let (owner, agent) = (Arc::clone(gateway), context.client_info());
+    let session = reply.info.session_id.clone();
+    let task = gateway.tasks.spawn(options, move |task| {
+        Box::pin(async move { follow(&owner, &job, &session, agent, &task).await })
+    });
+    Some(CreateTaskResult::new(task))
 }
 
 /// Waits for the end of a job, or ends it when the task is cancelled. Returns its output.
 async fn follow(
     gateway: &Gateway,
     job: &str,
-    session: String,
+    session: &str,
+    agent: Option<Implementation>,
     task: &TaskContext,
-    context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResult, TaskExit> {
-    let ask = async |tool: &str, arguments: Value| {
-        calls::run_in(gateway, tool, arguments, session.clone(), context.client_info()).await
-    };
+    let ask = |tool, arguments| gateway.ask(tool, arguments, session, agent.clone());
     let mut cursor = 0;
     loop {
         let look = ask("job_output", json!({"job": job, "cursor": cursor, "wait_ms": WAIT_MS}));

@@ -1,7 +1,7 @@
 //! The tools that an agent is offered: which, with which schemas, and with annotations that match the confinement.
 
 use quackd_protocol::client::ToolResult;
-use quackd_protocol::tools::{self, Tool as KnownTool};
+use quackd_protocol::tools::{self, Offer, Tool as KnownTool};
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::schema_for;
 use serde_json::{Map, Value, json};
@@ -10,28 +10,10 @@ use std::sync::{Arc, LazyLock};
 /// Name of the argument that selects the directory of a call.
 pub const WORKSPACE: &str = "workspace";
 
-/// The profile of agents that do all their work with these tools.
-const CORE: &[&str] = &[
-    "bash",
-    "read_file",
-    "edit_file",
-    "write_file",
-    "search",
-    "find",
-    "replace",
-    "undo",
-    "jobs",
-    "job_output",
-    "job_kill",
-];
-
-/// The profile of agents that only look.
-const SEARCH: &[&str] = &["search", "find", "read_file"];
-
-/// Tools whose calls have effects outside of the machine, if the network is on.
+/// The tool whose calls have effects outside of the machine, if the network is on.
 const BASH: &str = "bash";
 
-/// Tools that use the network by themselves.
+/// The tool that uses the network by itself.
 const WEB_SEARCH: &str = "web_search";
 
 /// Tools that end with the same result when called again with the same arguments.
@@ -69,15 +51,19 @@ impl Selection {
     pub fn parse<S: AsRef<str>>(words: &[S], safe: bool) -> Result<Self, UnknownTool> {
         let mut chosen = Vec::new();
         for word in words {
-            match word.as_ref().trim() {
-                "core" => chosen.extend(CORE),
-                "search" => chosen.extend(SEARCH),
-                "all" => chosen.extend(tools::all().map(|tool| tool.name)),
+            let is_chosen: fn(&KnownTool) -> bool = match word.as_ref().trim() {
+                "core" => |tool| tool.offer != Offer::Ask,
+                "search" => |tool| tool.offer == Offer::Look,
+                "all" => |_| true,
                 name => match tools::find(name) {
-                    Some(tool) => chosen.push(tool.name),
+                    Some(tool) => {
+                        chosen.push(tool.name);
+                        continue;
+                    }
                     None => return Err(UnknownTool(name.chars().take(64).collect())),
                 },
-            }
+            };
+            chosen.extend(tools::all().filter(|tool| is_chosen(tool)).map(|tool| tool.name));
         }
         // In safe mode `bash` runs commands that the kernel keeps from writing.
         let is_offered = |tool: &&KnownTool| {
@@ -150,7 +136,13 @@ fn annotations(tool: &KnownTool, facts: ListFacts) -> ToolAnnotations {
 static OUTPUT: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
     let whole = schema_for!(ToolResult).to_value();
     let known = whole.get("properties").cloned().map(object).unwrap_or_default();
-    let pick = |name: &&str| Some(((*name).to_owned(), known.get(*name)?.clone()));
+    // What is left out here is of no use to a reader of results.
+    let is_useful = |key: &str| !matches!(key, "default" | "format");
+    let pick = |name: &&str| {
+        let mut property = object(known.get(*name)?.clone());
+        property.retain(|key, _| is_useful(key));
+        Some(((*name).to_owned(), Value::Object(property)))
+    };
     let properties: Map<String, Value> = FIELDS.iter().filter_map(pick).collect();
     Arc::new(object(json!({"type": "object", "properties": properties, "required": ["text"]})))
 });

@@ -44,7 +44,10 @@ pub fn tool_input(tool: &Tool, is_short: bool) -> Value {
         "required": required,
     });
     if !is_short {
-        schema["additionalProperties"] = (!tool.is_strict).into();
+        let permits = (!tool.is_strict).into();
+        schema
+            .as_object_mut()
+            .map(|schema| schema.insert("additionalProperties".to_owned(), permits));
     }
     schema
 }

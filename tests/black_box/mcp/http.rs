@@ -56,8 +56,8 @@ impl Server {
 #[track_caller]
 fn message(response: Response) -> Value {
     let body = response.text().expect("a body");
-    let data = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
-    let last = data.filter(|line| !line.is_empty()).last().unwrap_or(&body);
+    let mut data = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    let last = data.rfind(|line| !line.is_empty()).unwrap_or(&body);
     serde_json::from_str(last).unwrap_or_else(|_| panic!("{body}"))
 }
 

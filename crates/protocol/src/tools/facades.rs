@@ -1,7 +1,7 @@
 //! Tools with the names, parameters and texts of other agents: search_content, replace_content and search_glob_files of
 //! Nixcode, ripgrep_search of Radbot and RA.Aid.
 
-use super::{Kind, Parameter, Tool, flag, text, whole};
+use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
 
 /// The tools of this file, in the order of the documentation.
 pub(super) const TOOLS: &[Tool] =
@@ -27,6 +27,7 @@ const SEARCH_CONTENT: Tool = Tool {
     main: None,
     is_strict: false,
     reads_only: true,
+    offer: Offer::Ask,
     parameters: &[
         text("pattern", "Regex pattern to search for in file content.").required(),
         GLOB_PATTERN,
@@ -43,6 +44,7 @@ const REPLACE_CONTENT: Tool = Tool {
     main: None,
     is_strict: false,
     reads_only: false,
+    offer: Offer::Ask,
     parameters: &[
         text("pattern", "Regex pattern to search for in file content.").required(),
         text("replacement", "Replacement; may use capture groups: $1, ${name}, $$.").required(),
@@ -65,6 +67,7 @@ const SEARCH_GLOB_FILES: Tool = Tool {
     main: None,
     is_strict: false,
     reads_only: true,
+    offer: Offer::Ask,
     parameters: &[
         text(
             "pattern",
@@ -84,6 +87,7 @@ const RIPGREP_SEARCH: Tool = Tool {
     main: Some("pattern"),
     is_strict: false,
     reads_only: true,
+    offer: Offer::Ask,
     parameters: &[
         text("pattern", "The regular expression, or plain text with fixed_string.").required(),
         whole("before_context_lines", 0, 200, "Lines to show before each match."),

@@ -1,6 +1,6 @@
 //! Parameters of read_file, write_file and edit_file.
 
-use super::{Kind, Parameter, Tool, flag, text, whole};
+use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
 
 /// The tools of this file, in the order of the documentation.
 pub(super) const TOOLS: &[Tool] = &[READ_FILE, WRITE_FILE, EDIT_FILE];
@@ -17,6 +17,7 @@ const READ_FILE: Tool = Tool {
     main: Some("path"),
     is_strict: false,
     reads_only: true,
+    offer: Offer::Look,
     parameters: &[
         PATH,
         whole("offset", 1, u64::MAX, "First line to return, from 1. Allows files of any size."),
@@ -37,6 +38,7 @@ const WRITE_FILE: Tool = Tool {
     main: None,
     is_strict: false,
     reads_only: false,
+    offer: Offer::Work,
     parameters: &[PATH, text("content", "The new content, whole. May be empty.").required()],
 };
 
@@ -48,6 +50,7 @@ const EDIT_FILE: Tool = Tool {
     main: None,
     is_strict: false,
     reads_only: false,
+    offer: Offer::Work,
     parameters: &[
         PATH,
         text("old_text", "Text to replace; spaces and line ends count.").also(&["oldText", "find"]),

@@ -23,8 +23,21 @@ pub struct Tool {
     pub is_strict: bool,
     /// Whether the tool changes no file: safe mode and the profile read-only allow it.
     pub reads_only: bool,
+    /// Which agents are offered the tool unless they ask for others.
+    pub offer: Offer,
     /// Parameters in the order of the documentation.
     pub parameters: &'static [Parameter],
+}
+
+/// Which agents are offered a tool; see `--tools` of `quack mcp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// Those that work, and those that only look.
+    Look,
+    /// Those that work.
+    Work,
+    /// Those that ask for it: it is another spelling of an offered tool, or agents usually have their own.
+    Ask,
 }
 
 /// One parameter of a tool.

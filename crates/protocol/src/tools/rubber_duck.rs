@@ -1,7 +1,7 @@
 //! grep_search and find_files: the names, parameters and texts of the Rubber Duck daemon, and some additional
 //! parameters that other agents send.
 
-use super::{Kind, Parameter, Tool, flag, text, whole};
+use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
 use crate::limits::MAX_ROWS;
 
 /// The tools of this file, in the order of the documentation.
@@ -18,6 +18,7 @@ const GREP_SEARCH: Tool = Tool {
     main: Some("pattern"),
     is_strict: false,
     reads_only: true,
+    offer: Offer::Ask,
     parameters: &[
         text("pattern", "A regular expression in the syntax of Rust's regex crate.")
             .also(&["query", "regex"])
@@ -48,6 +49,7 @@ const FIND_FILES: Tool = Tool {
     main: Some("pattern"),
     is_strict: false,
     reads_only: true,
+    offer: Offer::Ask,
     parameters: &[
         text("pattern", "A glob in the syntax of minimatch, such as *.ts or src/**/*.{js,tsx}.")
             .also(&["glob"])

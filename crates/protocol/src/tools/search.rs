@@ -1,6 +1,6 @@
 //! Parameters of quackd's own search tools: search, find, replace, undo.
 
-use super::{Kind, Parameter, Tool, flag, text, whole};
+use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
 use crate::limits::{MAX_OUTPUT_BYTES, MAX_ROWS, MAX_SEARCH_OUTPUT_BYTES, MIN_SEARCH_OUTPUT_BYTES};
 
 /// The tools of this file, in the order of the documentation.
@@ -151,6 +151,7 @@ const SEARCH: Tool = Tool {
     main: Some("pattern"),
     is_strict: true,
     reads_only: true,
+    offer: Offer::Look,
     parameters: &[
         PATTERN.required(),
         PATH,
@@ -222,6 +223,7 @@ const FIND: Tool = Tool {
     main: Some("pattern"),
     is_strict: true,
     reads_only: true,
+    offer: Offer::Look,
     parameters: &[
         texts(
             "pattern",
@@ -277,6 +279,7 @@ const REPLACE: Tool = Tool {
     main: None,
     is_strict: true,
     reads_only: false,
+    offer: Offer::Work,
     parameters: &[
         PATTERN,
         text(
@@ -336,6 +339,7 @@ const UNDO: Tool = Tool {
     main: Some("undo_id"),
     is_strict: true,
     reads_only: false,
+    offer: Offer::Work,
     parameters: &[
         text("undo_id", "Which one, as replace told it. Default: the last one.").also(&["id"]),
         flag("list", "Change nothing: list what can be undone.").or("false"),

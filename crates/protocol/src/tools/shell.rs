@@ -1,6 +1,6 @@
 //! Parameters of bash and of its background jobs.
 
-use super::{Kind, Parameter, Tool, flag, text, whole};
+use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
 use crate::limits::{MAX_JOB_TIME, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ const BASH: Tool = Tool {
     main: Some("command"),
     is_strict: false,
     reads_only: false,
+    offer: Offer::Work,
     parameters: &[
         text("command", "The command line.").also(&["cmd"]).required(),
         whole(
@@ -44,6 +45,7 @@ const JOBS: Tool = Tool {
     main: None,
     is_strict: false,
     reads_only: true,
+    offer: Offer::Work,
     parameters: &[],
 };
 
@@ -54,6 +56,7 @@ const JOB_OUTPUT: Tool = Tool {
     main: Some("job"),
     is_strict: false,
     reads_only: true,
+    offer: Offer::Work,
     parameters: &[
         JOB,
         whole(
@@ -78,5 +81,6 @@ const JOB_KILL: Tool = Tool {
     main: Some("job"),
     is_strict: false,
     reads_only: true,
+    offer: Offer::Work,
     parameters: &[JOB],
 };

@@ -1,6 +1,6 @@
 //! Parameters of web_search.
 
-use super::{Kind, Parameter, Tool, flag, text, whole};
+use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
 
 /// The tools of this file, in the order of the documentation.
 pub(super) const TOOLS: &[Tool] = &[WEB_SEARCH];
@@ -11,6 +11,7 @@ const WEB_SEARCH: Tool = Tool {
     main: Some("query"),
     is_strict: false,
     reads_only: true,
+    offer: Offer::Ask,
     parameters: &[
         text("query", "Search query, at most 8 KiB.").also(&["q", "search", "prompt"]).required(),
         whole("num_results", 1, 10, "How many results.").also(&["numResults"]).or("10"),
