@@ -46,13 +46,17 @@ struct Edit {
 
 pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     if args.serve.http.is_some() {
-        return Err(CliError::usage("--http cannot be installed: clients start `quack mcp` over stdin").into());
+        return Err(CliError::usage(
+            "--http cannot be installed: clients start `quack mcp` over stdin",
+        )
+        .into());
     }
     let client = McpClient::of(args.host);
     let mut notes = Vec::new();
     let words = words(&args.serve, &client, &mut notes)?;
     let program = program().context("cannot find this program's own file")?;
-    let program = program.to_str().ok_or_else(|| CliError::failed("the program's path is not UTF-8"))?;
+    let program =
+        program.to_str().ok_or_else(|| CliError::failed("the program's path is not UTF-8"))?;
     if let Some(complaint) = quackd_service::complaint_about(Path::new(program)) {
         notes.push(format!("{complaint}: first install the program in a permanent place"));
     }
@@ -62,7 +66,8 @@ pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Resul
     let entry = client.entry(program, &words);
     let home = Home::from_process_env_blocking()?;
     let receipts = Receipts::read_blocking(&home)?;
-    let targets = targets(&client, Change::Entry(entry_path(&client), entry.clone()), args.exclusive)?;
+    let targets =
+        targets(&client, Change::Entry(entry_path(&client), entry.clone()), args.exclusive)?;
     let mut files = Vec::new();
     for (file, changes) in targets {
         let old = receipts.of(&file.path);
@@ -117,14 +122,20 @@ fn unusable(file: &ConfigFile) -> String {
 }
 
 /// Returns the arguments of the entry.
-fn words(args: &McpServeArgs, client: &McpClient, notes: &mut Vec<String>) -> anyhow::Result<Vec<String>> {
+fn words(
+    args: &McpServeArgs,
+    client: &McpClient,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Vec<String>> {
     let mut words = vec!["mcp".to_owned()];
     let is_anywhere = args.any_workspace
         || client.is_projectless && args.workspace.is_none() && args.session.is_none();
     if let Some(workspace) = &args.workspace {
         let path = std::fs::canonicalize(workspace)
             .with_context(|| format!("cannot find the workspace {}", workspace.display()))?;
-        let path = path.to_str().ok_or_else(|| CliError::usage("the path of the workspace is not UTF-8"))?;
+        let path = path
+            .to_str()
+            .ok_or_else(|| CliError::usage("the path of the workspace is not UTF-8"))?;
         words.extend(["--workspace".to_owned(), path.to_owned()]);
     } else if is_anywhere {
         words.push("--any-workspace".to_owned());
@@ -151,9 +162,17 @@ fn words(args: &McpServeArgs, client: &McpClient, notes: &mut Vec<String>) -> an
 
 impl Edit {
     /// Shows the change, and makes it unless `is_dry`.
-    fn finish(mut self, is_dry: bool, is_install: bool, output: CliOutput) -> anyhow::Result<ExitCode> {
-        let patch: String =
-            self.files.iter().map(|(file, planned)| unified(file, planned.text.as_deref())).collect();
+    fn finish(
+        mut self,
+        is_dry: bool,
+        is_install: bool,
+        output: CliOutput,
+    ) -> anyhow::Result<ExitCode> {
+        let patch: String = self
+            .files
+            .iter()
+            .map(|(file, planned)| unified(file, planned.text.as_deref()))
+            .collect();
         let is_changed = self.files.iter().any(|(file, planned)| file.text != planned.text);
         if !is_dry {
             self.apply_blocking()?;
@@ -210,7 +229,8 @@ fn unified(file: &ConfigFile, new: Option<&str>) -> String {
         return String::new();
     }
     let path = file.path.display().to_string();
-    let name = |text: Option<&str>| if text.is_some() { path.clone() } else { "/dev/null".to_owned() };
+    let name =
+        |text: Option<&str>| if text.is_some() { path.clone() } else { "/dev/null".to_owned() };
     let (old_name, new_name) = (name(file.text.as_deref()), name(new));
     TextDiff::from_lines(file.text.as_deref().unwrap_or_default(), new.unwrap_or_default())
         .unified_diff()

@@ -93,9 +93,13 @@ impl Change {
                 }
                 Self::Items(path, items) => {
                     let is_there = |item: &str| {
-                        before.as_ref().and_then(Value::as_array).is_some_and(|all| all.iter().any(|it| it == item))
+                        before
+                            .as_ref()
+                            .and_then(Value::as_array)
+                            .is_some_and(|all| all.iter().any(|it| it == item))
                     };
-                    let added: Vec<&str> = items.iter().copied().filter(|item| !is_there(item)).collect();
+                    let added: Vec<&str> =
+                        items.iter().copied().filter(|item| !is_there(item)).collect();
                     let existing = existing(document, self.path());
                     match added.is_empty() {
                         true => None,
@@ -155,7 +159,9 @@ impl Made {
                 What::Items { added } => document.remove_items(&path, added)?,
             }
             let mut rest = path.as_slice();
-            while self.existing < rest.len() && document.get(rest).is_none_or(|value| is_empty(&value)) {
+            while self.existing < rest.len()
+                && document.get(rest).is_none_or(|value| is_empty(&value))
+            {
                 document.remove(rest);
                 rest = rest.split_last().map_or(&[], |(_, tables)| tables);
             }

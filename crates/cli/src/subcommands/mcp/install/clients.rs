@@ -96,10 +96,7 @@ const CLAUDE_CODE: McpClient = McpClient {
     label: "Claude Code",
     places: &[("CLAUDE_CONFIG_DIR", &[".claude.json"]), ("HOME", &[".claude.json"])],
     shape: Shape::ClaudeCode,
-    exclusive: &[Off::Items(
-        &["permissions", "deny"],
-        &["Bash", "Edit", "Write", "NotebookEdit"],
-    )],
+    exclusive: &[Off::Items(&["permissions", "deny"], &["Bash", "Edit", "Write", "NotebookEdit"])],
     settings: &[("CLAUDE_CONFIG_DIR", &["settings.json"]), ("HOME", &[".claude/settings.json"])],
     exclusive_note: None,
     ..BASE
@@ -119,8 +116,10 @@ const CODEX: McpClient = McpClient {
     format: Format::Toml,
     places: &[("CODEX_HOME", &["config.toml"]), ("HOME", &[".codex/config.toml"])],
     servers: &["mcp_servers"],
-    exclusive: &[Off::False(&["features", "shell_tool"]), Off::False(&["features", "unified_exec"])],
-    exclusive_note: Some("Codex has no setting that turns off apply_patch, which some models use to edit files"),
+    exclusive: &[Off::False(&["features", "shell_tool"])],
+    exclusive_note: Some(
+        "Codex has no setting that turns off apply_patch, which some models use to edit files",
+    ),
     ..BASE
 };
 
@@ -146,8 +145,14 @@ const ZED_EDITOR: McpClient = McpClient {
 const GEMINI: McpClient = McpClient {
     id: "gemini",
     label: "Gemini CLI",
-    places: &[("GEMINI_CLI_HOME", &[".gemini/settings.json"]), ("HOME", &[".gemini/settings.json"])],
-    exclusive: &[Off::Items(&["tools", "exclude"], &["run_shell_command", "write_file", "replace"])],
+    places: &[
+        ("GEMINI_CLI_HOME", &[".gemini/settings.json"]),
+        ("HOME", &[".gemini/settings.json"]),
+    ],
+    exclusive: &[Off::Items(
+        &["tools", "exclude"],
+        &["run_shell_command", "write_file", "replace"],
+    )],
     exclusive_note: None,
     ..BASE
 };
@@ -157,7 +162,10 @@ const OPENCODE: McpClient = McpClient {
     label: "opencode",
     places: &[
         ("OPENCODE_CONFIG", &[""]),
-        ("XDG_CONFIG_HOME", &["opencode/opencode.jsonc", "opencode/opencode.json", "opencode/config.json"]),
+        (
+            "XDG_CONFIG_HOME",
+            &["opencode/opencode.jsonc", "opencode/opencode.json", "opencode/config.json"],
+        ),
         (
             "HOME",
             &[
@@ -185,7 +193,9 @@ const GOOSE: McpClient = McpClient {
     ],
     servers: &["extensions"],
     shape: Shape::Goose,
-    exclusive_note: Some("--exclusive changes nothing here: turn off the extension `developer` in `goose configure`"),
+    exclusive_note: Some(
+        "--exclusive changes nothing here: turn off the extension `developer` in `goose configure`",
+    ),
     ..BASE
 };
 
@@ -243,9 +253,11 @@ impl McpClient {
         let list = Setting::list(args.iter().map(String::as_str));
         match self.shape {
             Shape::Command => Setting::table([("command", command), ("args", list)]),
-            Shape::Stdio => {
-                Setting::table([("type", Setting::text("stdio")), ("command", command), ("args", list)])
-            }
+            Shape::Stdio => Setting::table([
+                ("type", Setting::text("stdio")),
+                ("command", command),
+                ("args", list),
+            ]),
             Shape::ClaudeCode => Setting::table([
                 ("type", Setting::text("stdio")),
                 ("command", command),
@@ -260,7 +272,10 @@ impl McpClient {
             ]),
             Shape::Opencode => Setting::table([
                 ("type", Setting::text("local")),
-                ("command", Setting::list([program].into_iter().chain(args.iter().map(String::as_str)))),
+                (
+                    "command",
+                    Setting::list([program].into_iter().chain(args.iter().map(String::as_str))),
+                ),
                 ("enabled", Setting::Bool(true)),
             ]),
             Shape::Goose => Setting::table([
@@ -277,7 +292,9 @@ impl McpClient {
 
 fn find_blocking(places: Places) -> anyhow::Result<PathBuf> {
     for (name, files) in places {
-        let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else { continue };
+        let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
+            continue;
+        };
         let base = PathBuf::from(value);
         if !base.is_absolute() {
             // The XDG specification asks to ignore these. For the others, the client's directory is unknown.

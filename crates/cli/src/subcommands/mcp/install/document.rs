@@ -51,7 +51,8 @@ pub(super) trait Document {
     /// Removes `items` from the list at `path`.
     fn remove_items(&mut self, path: &[&str], items: &[String]) -> anyhow::Result<()> {
         let Some(Value::Array(all)) = self.get(path) else { return Ok(()) };
-        let is_kept = |item: &Value| item.as_str().is_none_or(|text| !items.iter().any(|it| it == text));
+        let is_kept =
+            |item: &Value| item.as_str().is_none_or(|text| !items.iter().any(|it| it == text));
         self.set(path, &Value::Array(all.into_iter().filter(is_kept).collect()).into())
     }
 }
@@ -74,7 +75,8 @@ pub(super) fn edit(
         Some(rest) => ("\u{feff}", rest),
         None => ("", text),
     };
-    let is_crlf = rest.contains("\r\n") && rest.matches('\n').count() == rest.matches("\r\n").count();
+    let is_crlf =
+        rest.contains("\r\n") && rest.matches('\n').count() == rest.matches("\r\n").count();
     let body = if is_crlf { rest.replace("\r\n", "\n") } else { rest.to_owned() };
     let mut document = parse(format, &body)?;
     if document.render() != body {

@@ -40,12 +40,16 @@ impl JsonDocument {
 
     /// Returns the object that contains the last key of `path`. Creates missing objects.
     fn parent(&self, path: &[&str]) -> anyhow::Result<CstObject> {
-        let mut object =
-            self.0.object_value_or_create().ok_or_else(|| CliError::failed("the file is not an object"))?;
+        let mut object = self
+            .0
+            .object_value_or_create()
+            .ok_or_else(|| CliError::failed("the file is not an object"))?;
         for n in 1..path.len() {
             let tables = path.get(..n).unwrap_or_default();
             let key = tables.last().copied().unwrap_or_default();
-            object = object.object_value_or_create(key).ok_or_else(|| wrong_kind(tables, "an object"))?;
+            object = object
+                .object_value_or_create(key)
+                .ok_or_else(|| wrong_kind(tables, "an object"))?;
         }
         Ok(object)
     }

@@ -34,7 +34,8 @@ impl Receipt {
     /// Returns the text before the install: `Some(None)` is no file. `None` if the file changed since then.
     pub(super) fn restore(&self, text: &str) -> Option<Option<String>> {
         let steps = self.steps.as_ref().filter(|_| digest(text) == self.after)?;
-        let before = steps.iter().rev().try_fold(text.to_owned(), |text, step| step.revert(&text))?;
+        let before =
+            steps.iter().rev().try_fold(text.to_owned(), |text, step| step.revert(&text))?;
         Some(self.existed.then_some(before))
     }
 }
@@ -58,8 +59,8 @@ impl Receipts {
             }
             found => found.with_context(|| format!("cannot read {}", at.display()))?,
         };
-        let read: Self =
-            serde_json::from_slice(&bytes).with_context(|| format!("cannot parse {}", at.display()))?;
+        let read: Self = serde_json::from_slice(&bytes)
+            .with_context(|| format!("cannot parse {}", at.display()))?;
         Ok(Self { at, ..read })
     }
 

@@ -35,7 +35,10 @@ impl Setting {
             Self::Text(value) => Value::String(value.clone()),
             Self::List(items) => Value::Array(items.iter().map(Self::to_json).collect()),
             Self::Table(pairs) => Value::Object(
-                pairs.iter().map(|(key, value)| (key.clone(), value.to_json())).collect::<Map<_, _>>(),
+                pairs
+                    .iter()
+                    .map(|(key, value)| (key.clone(), value.to_json()))
+                    .collect::<Map<_, _>>(),
             ),
         }
     }

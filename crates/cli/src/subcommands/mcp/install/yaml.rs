@@ -103,7 +103,9 @@ fn to_json(node: &YamlNode) -> Value {
         YamlNode::Sequence(items) => items.values().map(|item| to_json(&item)).collect(),
         YamlNode::Mapping(pairs) => pairs
             .iter()
-            .map(|(key, value)| (to_json(&key).as_str().unwrap_or_default().to_owned(), to_json(&value)))
+            .map(|(key, value)| {
+                (to_json(&key).as_str().unwrap_or_default().to_owned(), to_json(&value))
+            })
             .collect(),
         YamlNode::Alias(_) | YamlNode::TaggedNode(_) => Value::Null,
     }
