@@ -177,11 +177,11 @@ fn the_clients_variables_and_the_options_are_used() {
     let desktop = document(&daemon, &["mcp", "install", "claude-desktop", "--json"]);
     assert_eq!(desktop["entry"]["value"]["args"], json!(["mcp", "--any-workspace"]));
     assert!(desktop["notes"][0].as_str().unwrap().contains("outside of any project"), "{desktop}");
-    let repo = daemon.repo("app");
+    let repo = daemon.repo("project");
     let path = repo.path();
     let one = document(
         &daemon,
-        &["mcp", "install", "claude-desktop", "--json", "--workspace", &path.to_string()],
+        &["mcp", "install", "claude-desktop", "--json", "--workspace", path.to_str().unwrap()],
     );
     assert_eq!(one["entry"]["value"]["args"], json!(["mcp", "--workspace", path]));
 

@@ -182,7 +182,8 @@ mod tests {
         .unwrap();
         assert_eq!(after.text.as_deref(), before, "{} {before:?}", client.id);
         // Another program appends a line: only the semantic uninstall is possible.
-        let changed = format!("{}\n", text.unwrap());
+        let end = if text.unwrap().contains("\r\n") { "\r\n" } else { "\n" };
+        let changed = format!("{}{end}", text.unwrap());
         let after = uninstall(
             format,
             Some(&changed),
