@@ -48,6 +48,7 @@ mod limits;
 mod login_environment;
 mod logs_verb;
 mod mcp;
+mod mcp_install;
 mod methods;
 mod metrics_endpoint;
 mod metrics_verb;

@@ -10,6 +10,7 @@ const DOCUMENTS: &[&str] = &[
     "CONTRIBUTING.md",
     "SECURITY.md",
     "docs/adr/",
+    "docs/agents.md",
     "docs/install.md",
     "docs/privacy.md",
     "docs/promises.md",

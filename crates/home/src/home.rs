@@ -223,6 +223,12 @@ impl Home {
         self.dir.join("interrupted.json")
     }
 
+    /// Path of the record of what `quack mcp install` changed in the files of other programs.
+    #[must_use]
+    pub fn mcp_install(&self) -> PathBuf {
+        self.dir.join("mcp-install.json")
+    }
+
     /// Path of the file whose lock selects the running daemon; see [`crate::lock_blocking`].
     #[must_use]
     pub fn lock_file(&self) -> PathBuf {

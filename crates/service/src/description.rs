@@ -152,22 +152,27 @@ impl Service {
     /// Returns a warning if the executable is in a directory from which it will probably be deleted.
     #[must_use]
     pub fn complaint(&self) -> Option<String> {
-        let path = self.program();
-        let is_in = |name: &str| path.components().any(|part| part.as_os_str() == name);
-        let temporary = ["/tmp", "/var/tmp", "/private/tmp", "/dev/shm", "/run"];
-        if is_in("target") && (is_in("debug") || is_in("release")) {
-            return Some(format!("{} lies in a build directory", path.display()));
-        }
-        temporary
-            .iter()
-            .any(|directory| path.starts_with(directory))
-            .then(|| format!("{} lies in a temporary directory", path.display()))
+        complaint_about(self.program())
     }
 
     /// Returns the command line. `--service` tells the daemon which manager started it.
     pub(crate) fn arguments(&self, manager: Manager) -> [&str; 4] {
         [&self.program, "daemon", "--service", manager.name()]
     }
+}
+
+/// Returns a warning if the executable at `path` is in a directory from which it will probably be deleted.
+#[must_use]
+pub fn complaint_about(path: &Path) -> Option<String> {
+    let is_in = |name: &str| path.components().any(|part| part.as_os_str() == name);
+    let temporary = ["/tmp", "/var/tmp", "/private/tmp", "/dev/shm", "/run"];
+    if is_in("target") && (is_in("debug") || is_in("release")) {
+        return Some(format!("{} lies in a build directory", path.display()));
+    }
+    temporary
+        .iter()
+        .any(|directory| path.starts_with(directory))
+        .then(|| format!("{} lies in a temporary directory", path.display()))
 }
 
 fn absolute<'a>(what: &str, path: &'a Path) -> Result<&'a Path, DescriptionError> {

@@ -19,7 +19,7 @@ pub mod place;
 pub mod systemd;
 
 pub use activation::{ActivationError, SOCKET_NAME, activated_blocking};
-pub use description::{DescriptionError, Manager, Service};
+pub use description::{DescriptionError, Manager, Service, complaint_about};
 pub use notify::{Notifier, watchdog_interval};
 
 /// Looks up an environment variable.

@@ -119,7 +119,7 @@ impl ServiceContext {
 
 /// Returns the path by which this program was called, or its entry in the PATH. Keeps links, so that the service
 /// follows a link that a package manager changes with each upgrade.
-fn program() -> std::io::Result<PathBuf> {
+pub(crate) fn program() -> std::io::Result<PathBuf> {
     let running = std::env::current_exe()?;
     let real = std::fs::canonicalize(&running)?;
     let is_it = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|found| found == real);

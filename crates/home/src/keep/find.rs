@@ -27,12 +27,13 @@ const ORPHAN_MIN_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Files that are replaced atomically. An interrupted save leaves their name with a suffix of [`UNFINISHED`],
 /// and the quarantine appends `.corrupt-<n>`.
-const REPLACED: [&str; 7] = [
+const REPLACED: [&str; 8] = [
     "metadata.json",
     "metadata.json.ours",
     "quackd-state.json",
     "login-environment.json",
     "interrupted.json",
+    "mcp-install.json",
     "config.json",
     "remote-auth-token",
 ];

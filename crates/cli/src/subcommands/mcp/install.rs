@@ -1,13 +1,239 @@
-//! `quack mcp install` and `uninstall`.
+//! `quack mcp install` and `uninstall`: edit a client's own configuration. No daemon is started.
 
-use crate::args::mcp::{McpInstallArgs, McpUninstallArgs};
-use crate::exit::ExitCode;
+mod change;
+mod clients;
+mod document;
+mod file;
+mod json;
+mod plan;
+mod receipts;
+mod setting;
+mod toml;
+mod yaml;
+
+use crate::args::mcp::{McpInstallArgs, McpServeArgs, McpUninstallArgs};
+use crate::display::{self, plain};
+use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
+use crate::render::search::diff::diff;
+use crate::subcommands::service::program;
+use anyhow::Context;
+use change::Change;
+use clients::McpClient;
+use file::ConfigFile;
+use plan::Planned;
+use quackd_home::Home;
+use receipts::Receipts;
+use serde_json::{Value, json};
+use similar::TextDiff;
+use std::path::Path;
 
-pub(super) fn install(_args: &McpInstallArgs, _output: CliOutput) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not written yet")
+/// Name of the entry.
+const NAME: &str = "quackd";
+
+/// A file of the client and its changes.
+type Target = (ConfigFile, Vec<Change>);
+
+/// Changes of all files of a client.
+struct Edit {
+    client: McpClient,
+    receipts: Receipts,
+    home: Home,
+    files: Vec<(ConfigFile, Planned)>,
+    notes: Vec<String>,
+    entry: Value,
 }
 
-pub(super) fn uninstall(_args: &McpUninstallArgs, _output: CliOutput) -> anyhow::Result<ExitCode> {
-    anyhow::bail!("not written yet")
+pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    if args.serve.http.is_some() {
+        return Err(CliError::usage(
+            "--http cannot be installed: clients start `quack mcp` over stdin",
+        )
+        .into());
+    }
+    let client = McpClient::of(args.host);
+    let mut notes = Vec::new();
+    let words = words(&args.serve, &client, &mut notes)?;
+    let program = program().context("cannot find this program's own file")?;
+    let program =
+        program.to_str().ok_or_else(|| CliError::failed("the program's path is not UTF-8"))?;
+    if let Some(complaint) = quackd_service::complaint_about(Path::new(program)) {
+        notes.push(format!("{complaint}: first install the program in a permanent place"));
+    }
+    if args.exclusive {
+        notes.extend(client.exclusive_note.map(str::to_owned));
+    }
+    let entry = client.entry(program, &words);
+    let home = Home::from_process_env_blocking()?;
+    let receipts = Receipts::read_blocking(&home)?;
+    let targets =
+        targets(&client, Change::Entry(entry_path(&client), entry.clone()), args.exclusive)?;
+    let mut files = Vec::new();
+    for (file, changes) in targets {
+        let old = receipts.of(&file.path);
+        let planned = plan::install(client.format, &file.path, file.text.as_deref(), old, &changes)
+            .with_context(|| unusable(&file))?;
+        files.push((file, planned));
+    }
+    let entry = json!({"name": NAME, "path": entry_path(&client), "value": entry.to_json()});
+    Edit { client, receipts, home, files, notes, entry }.finish(args.print, true, output)
+}
+
+pub(super) fn uninstall(args: &McpUninstallArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let client = McpClient::of(args.host);
+    let home = Home::from_process_env_blocking()?;
+    let receipts = Receipts::read_blocking(&home)?;
+    let path = entry_path(&client);
+    let mut files = Vec::new();
+    let mut paths = vec![(client.file_blocking()?, Some(path.as_slice()))];
+    paths.extend(client.settings_file_blocking()?.map(|path| (path, None)));
+    for (file, entry) in paths {
+        let old = receipts.of(&file);
+        if entry.is_none() && old.is_none() {
+            continue;
+        }
+        let file = ConfigFile::read_blocking(file)?;
+        let planned = plan::uninstall(client.format, file.text.as_deref(), old, entry)
+            .with_context(|| unusable(&file))?;
+        files.push((file, planned));
+    }
+    let edit = Edit { client, receipts, home, files, notes: Vec::new(), entry: Value::Null };
+    edit.finish(args.print, false, output)
+}
+
+/// Returns the files of the client with their changes. A file of settings without changes is a target only to revert an
+/// earlier `--exclusive`.
+fn targets(client: &McpClient, entry: Change, exclusive: bool) -> anyhow::Result<Vec<Target>> {
+    let off = || client.exclusive.iter().copied().map(Change::from);
+    let off: Vec<Change> = if exclusive { off().collect() } else { Vec::new() };
+    let file = ConfigFile::read_blocking(client.file_blocking()?)?;
+    Ok(match client.settings_file_blocking()? {
+        None => vec![(file, [vec![entry], off].concat())],
+        Some(settings) => vec![(file, vec![entry]), (ConfigFile::read_blocking(settings)?, off)],
+    })
+}
+
+fn entry_path(client: &McpClient) -> Vec<&'static str> {
+    client.servers.iter().copied().chain([NAME]).collect()
+}
+
+fn unusable(file: &ConfigFile) -> String {
+    format!("cannot edit {}, which stays as it is", plain(&file.path.display().to_string()))
+}
+
+/// Returns the arguments of the entry.
+fn words(
+    args: &McpServeArgs,
+    client: &McpClient,
+    notes: &mut Vec<String>,
+) -> anyhow::Result<Vec<String>> {
+    let mut words = vec!["mcp".to_owned()];
+    let is_anywhere = args.any_workspace
+        || client.is_projectless && args.workspace.is_none() && args.session.is_none();
+    if let Some(workspace) = &args.workspace {
+        let path = std::fs::canonicalize(workspace)
+            .with_context(|| format!("cannot find the workspace {}", workspace.display()))?;
+        let path = path
+            .to_str()
+            .ok_or_else(|| CliError::usage("the path of the workspace is not UTF-8"))?;
+        words.extend(["--workspace".to_owned(), path.to_owned()]);
+    } else if is_anywhere {
+        words.push("--any-workspace".to_owned());
+    }
+    if is_anywhere && !args.any_workspace {
+        notes.push(format!(
+            "{} starts servers outside of any project, so each call chooses its directory (--any-workspace); \
+             --workspace DIR sets one",
+            client.label
+        ));
+    }
+    words.extend(args.session.iter().map(|session| format!("--session={session}")));
+    if args.safe {
+        words.push("--safe".to_owned());
+    }
+    if args.tools != ["core"] {
+        words.push(format!("--tools={}", args.tools.join(",")));
+    }
+    if args.keep {
+        words.push("--keep".to_owned());
+    }
+    Ok(words)
+}
+
+impl Edit {
+    /// Shows the change, and makes it unless `is_dry`.
+    fn finish(
+        mut self,
+        is_dry: bool,
+        is_install: bool,
+        output: CliOutput,
+    ) -> anyhow::Result<ExitCode> {
+        let patch: String = self
+            .files
+            .iter()
+            .map(|(file, planned)| unified(file, planned.text.as_deref()))
+            .collect();
+        let is_changed = self.files.iter().any(|(file, planned)| file.text != planned.text);
+        if !is_dry {
+            self.apply_blocking()?;
+        }
+        let path = self.files.first().map(|(file, _)| file.path.clone()).unwrap_or_default();
+        if output.is_json() {
+            output.document(&json!({
+                "client": self.client.id, "file": path, "changed": is_changed, "diff": patch,
+                "entry": self.entry, "notes": self.notes,
+            }))?;
+            return Ok(ExitCode::Ok);
+        }
+        let shown = display::path(&path.to_string_lossy(), std::env::var("HOME").ok().as_deref());
+        let label = self.client.label;
+        let done = match (is_changed, is_install, is_dry) {
+            (false, true, _) => format!("{NAME} is already in {shown}.\n"),
+            (false, false, _) => format!("{NAME} is not in {shown}.\n"),
+            (true, _, true) => "Nothing was changed (--print).\n".to_owned(),
+            (true, true, false) => format!("Added {NAME} to {shown}. Restart {label} to use it.\n"),
+            (true, false, false) => format!("Removed {NAME} from {shown}. Restart {label}.\n"),
+        };
+        let mut text = diff(&patch, output.audience());
+        text.push_str(&done);
+        for note in &self.notes {
+            text.push_str(&format!("note: {}\n", plain(note)));
+        }
+        output.text(&text)?;
+        Ok(ExitCode::Ok)
+    }
+
+    /// Writes the receipts before the files: after a failure between them, `uninstall` still finds every change.
+    fn apply_blocking(&mut self) -> anyhow::Result<()> {
+        let is_changed = |(file, planned): &&(ConfigFile, Planned)| file.text != planned.text;
+        for (file, planned) in &self.files {
+            let is_same = file.text == planned.text;
+            // Without a change, an entry that the user wrote gets no receipt.
+            if !is_same || planned.receipt.is_none() {
+                self.receipts.put(&file.path, planned.receipt.clone());
+            }
+        }
+        if self.files.iter().any(|it| is_changed(&it)) {
+            self.receipts.write_blocking(&self.home)?;
+        }
+        for (file, planned) in self.files.iter().filter(is_changed) {
+            file.write_blocking(planned.text.as_deref())?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns the patch of one file.
+fn unified(file: &ConfigFile, new: Option<&str>) -> String {
+    if file.text.as_deref() == new {
+        return String::new();
+    }
+    let path = file.path.display().to_string();
+    let name =
+        |text: Option<&str>| if text.is_some() { path.clone() } else { "/dev/null".to_owned() };
+    let (old_name, new_name) = (name(file.text.as_deref()), name(new));
+    TextDiff::from_lines(file.text.as_deref().unwrap_or_default(), new.unwrap_or_default())
+        .unified_diff()
+        .header(&old_name, &new_name)
+        .to_string()
 }

@@ -16,12 +16,13 @@ const GENERATIONS: [&str; 4] =
     ["metadata.json", "quackd-state.json", "config.json", "remote-auth-token"];
 
 /// Other files of the state directory.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "quackd.toml",
     "service.env",
     "launchd.log",
     "login-environment.json",
     "interrupted.json",
+    "mcp-install.json",
     "duck-daemon.pid",
     "duck-daemon.log",
     "daemon.sock",

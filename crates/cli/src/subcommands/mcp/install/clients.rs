@@ -1,0 +1,314 @@
+//! The table of clients: where each keeps its configuration, the shape of an entry, and its own tools.
+//! docs/agents.md says what was checked.
+
+use super::document::Format;
+use super::setting::Setting;
+use crate::args::mcp::McpHost;
+use crate::exit::CliError;
+use std::path::PathBuf;
+
+/// Candidates for a file: the first one whose variable is set. A list of names means the first existing file, else the
+/// first name.
+type Places = &'static [(&'static str, &'static [&'static str])];
+
+/// Shape of an entry.
+#[derive(Debug, Clone, Copy)]
+enum Shape {
+    Command,
+    Stdio,
+    ClaudeCode,
+    Zed,
+    Opencode,
+    Goose,
+}
+
+/// Change of one setting by `--exclusive`.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Off {
+    Items(&'static [&'static str], &'static [&'static str]),
+    False(&'static [&'static str]),
+    Deny(&'static [&'static str]),
+}
+
+/// Row of the table.
+#[derive(Debug)]
+pub(super) struct McpClient {
+    pub(super) id: &'static str,
+    pub(super) label: &'static str,
+    pub(super) format: Format,
+    places: Places,
+    /// Path of the table of servers.
+    pub(super) servers: &'static [&'static str],
+    shape: Shape,
+    /// Settings that turn off the client's own tools.
+    pub(super) exclusive: &'static [Off],
+    /// The file of these settings, if it is another one.
+    settings: Places,
+    /// Printed with `--exclusive`.
+    pub(super) exclusive_note: Option<&'static str>,
+    /// Whether the client starts servers outside of any project.
+    pub(super) is_projectless: bool,
+}
+
+const NO_SETTING: Option<&str> =
+    Some("this client has no setting that turns off its own tools, so --exclusive changes nothing");
+
+#[cfg(target_os = "macos")]
+const CLAUDE_DESKTOP: Places =
+    &[("HOME", &["Library/Application Support/Claude/claude_desktop_config.json"])];
+#[cfg(not(target_os = "macos"))]
+const CLAUDE_DESKTOP: Places = &[
+    ("XDG_CONFIG_HOME", &["Claude/claude_desktop_config.json"]),
+    ("HOME", &[".config/Claude/claude_desktop_config.json"]),
+];
+#[cfg(target_os = "macos")]
+const VSCODE: Places = &[("HOME", &["Library/Application Support/Code/User/mcp.json"])];
+#[cfg(not(target_os = "macos"))]
+const VSCODE: Places =
+    &[("XDG_CONFIG_HOME", &["Code/User/mcp.json"]), ("HOME", &[".config/Code/User/mcp.json"])];
+#[cfg(target_os = "macos")]
+const ZED: Places = &[("HOME", &[".config/zed/settings.json"])];
+#[cfg(not(target_os = "macos"))]
+const ZED: Places = &[
+    ("FLATPAK_XDG_CONFIG_HOME", &["zed/settings.json"]),
+    ("XDG_CONFIG_HOME", &["zed/settings.json"]),
+    ("HOME", &[".config/zed/settings.json"]),
+];
+
+const MCP_SERVERS: &[&str] = &["mcpServers"];
+
+/// Values of a row that most clients share.
+const BASE: McpClient = McpClient {
+    id: "",
+    label: "",
+    format: Format::Json,
+    places: &[],
+    servers: MCP_SERVERS,
+    shape: Shape::Command,
+    exclusive: &[],
+    settings: &[],
+    exclusive_note: NO_SETTING,
+    is_projectless: false,
+};
+
+const CLAUDE_CODE: McpClient = McpClient {
+    id: "claude-code",
+    label: "Claude Code",
+    places: &[("CLAUDE_CONFIG_DIR", &[".claude.json"]), ("HOME", &[".claude.json"])],
+    shape: Shape::ClaudeCode,
+    exclusive: &[Off::Items(&["permissions", "deny"], &["Bash", "Edit", "Write", "NotebookEdit"])],
+    settings: &[("CLAUDE_CONFIG_DIR", &["settings.json"]), ("HOME", &[".claude/settings.json"])],
+    exclusive_note: None,
+    ..BASE
+};
+
+const DESKTOP: McpClient = McpClient {
+    id: "claude-desktop",
+    label: "Claude Desktop",
+    places: CLAUDE_DESKTOP,
+    is_projectless: true,
+    ..BASE
+};
+
+const CODEX: McpClient = McpClient {
+    id: "codex",
+    label: "Codex",
+    format: Format::Toml,
+    places: &[("CODEX_HOME", &["config.toml"]), ("HOME", &[".codex/config.toml"])],
+    servers: &["mcp_servers"],
+    exclusive: &[Off::False(&["features", "shell_tool"])],
+    exclusive_note: Some(
+        "Codex has no setting that turns off apply_patch, which some models use to edit files",
+    ),
+    ..BASE
+};
+
+const ZED_EDITOR: McpClient = McpClient {
+    id: "zed",
+    label: "Zed",
+    places: ZED,
+    servers: &["context_servers"],
+    shape: Shape::Zed,
+    exclusive: &[
+        Off::Deny(&["agent", "tool_permissions", "tools", "terminal", "default"]),
+        Off::Deny(&["agent", "tool_permissions", "tools", "edit_file", "default"]),
+        Off::Deny(&["agent", "tool_permissions", "tools", "write_file", "default"]),
+        Off::Deny(&["agent", "tool_permissions", "tools", "copy_path", "default"]),
+        Off::Deny(&["agent", "tool_permissions", "tools", "move_path", "default"]),
+        Off::Deny(&["agent", "tool_permissions", "tools", "delete_path", "default"]),
+        Off::Deny(&["agent", "tool_permissions", "tools", "create_directory", "default"]),
+    ],
+    exclusive_note: Some("the settings for --exclusive were not tried with Zed itself"),
+    ..BASE
+};
+
+const GEMINI: McpClient = McpClient {
+    id: "gemini",
+    label: "Gemini CLI",
+    places: &[
+        ("GEMINI_CLI_HOME", &[".gemini/settings.json"]),
+        ("HOME", &[".gemini/settings.json"]),
+    ],
+    exclusive: &[Off::Items(
+        &["tools", "exclude"],
+        &["run_shell_command", "write_file", "replace"],
+    )],
+    exclusive_note: None,
+    ..BASE
+};
+
+const OPENCODE: McpClient = McpClient {
+    id: "opencode",
+    label: "opencode",
+    places: &[
+        ("OPENCODE_CONFIG", &[""]),
+        (
+            "XDG_CONFIG_HOME",
+            &["opencode/opencode.jsonc", "opencode/opencode.json", "opencode/config.json"],
+        ),
+        (
+            "HOME",
+            &[
+                ".config/opencode/opencode.jsonc",
+                ".config/opencode/opencode.json",
+                ".config/opencode/config.json",
+            ],
+        ),
+    ],
+    servers: &["mcp"],
+    shape: Shape::Opencode,
+    exclusive: &[Off::Deny(&["permission", "bash"]), Off::Deny(&["permission", "edit"])],
+    exclusive_note: None,
+    ..BASE
+};
+
+const GOOSE: McpClient = McpClient {
+    id: "goose",
+    label: "goose",
+    format: Format::Yaml,
+    places: &[
+        ("GOOSE_PATH_ROOT", &["config/config.yaml"]),
+        ("XDG_CONFIG_HOME", &["goose/config.yaml"]),
+        ("HOME", &[".config/goose/config.yaml"]),
+    ],
+    servers: &["extensions"],
+    shape: Shape::Goose,
+    exclusive_note: Some(
+        "--exclusive changes nothing here: turn off the extension `developer` in `goose configure`",
+    ),
+    ..BASE
+};
+
+const CURSOR: McpClient =
+    McpClient { id: "cursor", label: "Cursor", places: &[("HOME", &[".cursor/mcp.json"])], ..BASE };
+
+const VS_CODE: McpClient = McpClient {
+    id: "vscode",
+    label: "VS Code",
+    places: VSCODE,
+    servers: &["servers"],
+    shape: Shape::Stdio,
+    ..BASE
+};
+
+const WINDSURF: McpClient = McpClient {
+    id: "windsurf",
+    label: "Windsurf",
+    places: &[("HOME", &[".codeium/windsurf/mcp_config.json"])],
+    ..BASE
+};
+
+impl McpClient {
+    pub(super) fn of(host: McpHost) -> Self {
+        match host {
+            McpHost::ClaudeCode => CLAUDE_CODE,
+            McpHost::ClaudeDesktop => DESKTOP,
+            McpHost::Codex => CODEX,
+            McpHost::Cursor => CURSOR,
+            McpHost::Vscode => VS_CODE,
+            McpHost::Zed => ZED_EDITOR,
+            McpHost::Gemini => GEMINI,
+            McpHost::Opencode => OPENCODE,
+            McpHost::Goose => GOOSE,
+            McpHost::Windsurf => WINDSURF,
+        }
+    }
+
+    /// Returns the file with the table of servers.
+    pub(super) fn file_blocking(&self) -> anyhow::Result<PathBuf> {
+        find_blocking(self.places)
+    }
+
+    /// Returns the file with the settings of `--exclusive`, if it is another one.
+    pub(super) fn settings_file_blocking(&self) -> anyhow::Result<Option<PathBuf>> {
+        match self.settings {
+            [] => Ok(None),
+            places => find_blocking(places).map(Some),
+        }
+    }
+
+    /// Returns the entry that starts `program` with `args`.
+    pub(super) fn entry(&self, program: &str, args: &[String]) -> Setting {
+        let command = Setting::text(program);
+        let list = Setting::list(args.iter().map(String::as_str));
+        match self.shape {
+            Shape::Command => Setting::table([("command", command), ("args", list)]),
+            Shape::Stdio => Setting::table([
+                ("type", Setting::text("stdio")),
+                ("command", command),
+                ("args", list),
+            ]),
+            Shape::ClaudeCode => Setting::table([
+                ("type", Setting::text("stdio")),
+                ("command", command),
+                ("args", list),
+                ("env", Setting::table([])),
+            ]),
+            Shape::Zed => Setting::table([
+                ("source", Setting::text("custom")),
+                ("command", command),
+                ("args", list),
+                ("env", Setting::table([])),
+            ]),
+            Shape::Opencode => Setting::table([
+                ("type", Setting::text("local")),
+                (
+                    "command",
+                    Setting::list([program].into_iter().chain(args.iter().map(String::as_str))),
+                ),
+                ("enabled", Setting::Bool(true)),
+            ]),
+            Shape::Goose => Setting::table([
+                ("enabled", Setting::Bool(true)),
+                ("type", Setting::text("stdio")),
+                ("name", Setting::text("quackd")),
+                ("description", Setting::text("Confined tools of quackd")),
+                ("cmd", command),
+                ("args", list),
+            ]),
+        }
+    }
+}
+
+fn find_blocking(places: Places) -> anyhow::Result<PathBuf> {
+    for (name, files) in places {
+        let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) else {
+            continue;
+        };
+        let base = PathBuf::from(value);
+        if !base.is_absolute() {
+            // The XDG specification asks to ignore these. For the others, the client's directory is unknown.
+            if name.starts_with("XDG_") {
+                continue;
+            }
+            return Err(CliError::failed(format!("{name} is not an absolute path")).into());
+        }
+        let path = |file: &&str| if file.is_empty() { base.clone() } else { base.join(file) };
+        let mut paths = files.iter().map(path);
+        let first = paths.clone().next();
+        if let Some(path) = paths.find(|path| path.symlink_metadata().is_ok()).or(first) {
+            return Ok(path);
+        }
+    }
+    Err(CliError::failed("HOME is not set, so the client's configuration cannot be found").into())
+}

@@ -1,0 +1,96 @@
+//! `mcp-install.json` in the state directory: what `quack mcp install` changed in each client's file.
+//!
+//! Without it, `uninstall` could not tell an empty table, or a denied tool, of the user from one that `install` added.
+//! It contains only quackd's own bytes and the bytes that they replaced, never the rest of the client's file.
+
+use super::change::{Made, Step};
+use anyhow::Context;
+use quackd_home::{Home, own_file};
+use quackd_store::replace_file_blocking;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Size limit of the file, in bytes.
+const MAX_BYTES: u64 = 1024 * 1024;
+
+/// Changes of one file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Receipt {
+    pub(super) path: PathBuf,
+    /// Whether the file existed before.
+    pub(super) existed: bool,
+    /// SHA-256 of the file after the install.
+    pub(super) after: String,
+    /// How to restore the bytes, in order. `None` if the bytes before are unknown.
+    pub(super) steps: Option<Vec<Step>>,
+    pub(super) made: Vec<Made>,
+}
+
+impl Receipt {
+    /// Returns the text before the install: `Some(None)` is no file. `None` if the file changed since then.
+    pub(super) fn restore(&self, text: &str) -> Option<Option<String>> {
+        let steps = self.steps.as_ref().filter(|_| digest(text) == self.after)?;
+        let before =
+            steps.iter().rev().try_fold(text.to_owned(), |text, step| step.revert(&text))?;
+        Some(self.existed.then_some(before))
+    }
+}
+
+/// Receipts of all files.
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Receipts {
+    files: Vec<Receipt>,
+    #[serde(skip)]
+    at: PathBuf,
+}
+
+impl Receipts {
+    /// # Errors
+    /// The state directory cannot be used, or the file cannot be read or parsed.
+    pub(super) fn read_blocking(home: &Home) -> anyhow::Result<Self> {
+        let at = home.mcp_install();
+        let bytes = match own_file::read_blocking(&at, MAX_BYTES) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Self { files: Vec::new(), at });
+            }
+            found => found.with_context(|| format!("cannot read {}", at.display()))?,
+        };
+        let read: Self = serde_json::from_slice(&bytes)
+            .with_context(|| format!("cannot parse {}", at.display()))?;
+        Ok(Self { at, ..read })
+    }
+
+    pub(super) fn of(&self, path: &Path) -> Option<&Receipt> {
+        self.files.iter().find(|receipt| receipt.path == path)
+    }
+
+    /// Replaces the receipt of `path`.
+    pub(super) fn put(&mut self, path: &Path, receipt: Option<Receipt>) {
+        self.files.retain(|receipt| receipt.path != path);
+        self.files.extend(receipt);
+    }
+
+    /// # Errors
+    /// The file cannot be written.
+    pub(super) fn write_blocking(&self, home: &Home) -> anyhow::Result<()> {
+        if self.files.is_empty() && !self.at.exists() {
+            return Ok(());
+        }
+        home.prepare_blocking()?;
+        let text = serde_json::to_string_pretty(self)?;
+        replace_file_blocking(&self.at, text.as_bytes())
+            .with_context(|| format!("cannot write {}", self.at.display()))
+    }
+}
+
+pub(super) fn digest(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().fold(String::new(), |mut out, byte| {
+        // Writing to a String cannot fail.
+        let _never = write!(out, "{byte:02x}");
+        out
+    })
+}

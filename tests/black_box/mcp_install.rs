@@ -1,0 +1,190 @@
+//! `quack mcp install` and `uninstall` edit the configuration of other programs, in a private home.
+
+use crate::harness::Daemon;
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
+
+/// Clients, their files in the home directory, a file that already has content, and the settings of `--exclusive`.
+const CLIENTS: [(&str, &str, &str, &str); 10] = [
+    ("claude-code", ".claude.json", "{\n  \"numStartups\": 3\n}", "\"NotebookEdit\""),
+    ("claude-desktop", ".config/Claude/claude_desktop_config.json", "{\"mcpServers\": {}}\n", ""),
+    ("codex", ".codex/config.toml", "# mine\nmodel = \"x\"", "shell_tool = false"),
+    ("cursor", ".cursor/mcp.json", "{\"mcpServers\":{\"a\":{\"url\":\"b\"},}}", ""),
+    ("vscode", ".config/Code/User/mcp.json", "{\r\n\t\"inputs\": []\r\n}\r\n", ""),
+    (
+        "zed",
+        ".config/zed/settings.json",
+        "// mine\n{\n  \"theme\": \"One\", // dark\n}\n",
+        "\"deny\"",
+    ),
+    ("gemini", ".gemini/settings.json", "{\"ui\":{}}", "\"run_shell_command\""),
+    ("opencode", ".config/opencode/opencode.jsonc", "{ /* mine */ }", "\"bash\": \"deny\""),
+    (
+        "goose",
+        ".config/goose/config.yaml",
+        "# mine\nextensions:\n  developer:\n    enabled: true\n",
+        "",
+    ),
+    ("windsurf", ".codeium/windsurf/mcp_config.json", "", ""),
+];
+
+/// Creates `path` in the home directory with `text`.
+fn write(daemon: &Daemon, path: &str, text: &str) -> PathBuf {
+    let path = daemon.home().join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(&path, text).unwrap();
+    path
+}
+
+fn document(daemon: &Daemon, args: &[&str]) -> Value {
+    let ran = daemon.quack(args);
+    assert_eq!(ran.code(), Some(0), "{args:?} {}", ran.stderr());
+    serde_json::from_str(&ran.stdout()).unwrap()
+}
+
+#[test]
+fn every_client_gets_an_entry_and_loses_it_again() {
+    let daemon = Daemon::absent();
+    for (client, file, text, exclusive) in CLIENTS {
+        let path = daemon.home().join(file);
+        for before in [None, Some(text)] {
+            if let Some(text) = before {
+                fs::set_permissions(write(&daemon, file, text), fs::Permissions::from_mode(0o640))
+                    .unwrap();
+            }
+            let content = || fs::read_to_string(&path).ok();
+            let printed = daemon.quack(&["mcp", "install", client, "--exclusive", "--print"]);
+            assert!(printed.stdout().contains("+++ /"), "{client} {}", printed.stdout());
+            assert_eq!(content().as_deref(), before, "{client}");
+
+            let made =
+                document(&daemon, &["mcp", "install", client, "--exclusive", "--safe", "--json"]);
+            let patch = made["diff"].as_str().unwrap();
+            assert_eq!((&made["client"], &made["changed"]), (&json!(client), &json!(true)));
+            assert_eq!(made["file"], json!(path));
+            assert!(patch.contains("quackd") && patch.contains(exclusive), "{client} {patch}");
+            assert!(made["entry"]["value"].to_string().contains("--safe"), "{made}");
+            let installed = content().unwrap();
+            let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, if before.is_some() { 0o640 } else { 0o600 }, "{client}");
+
+            let again = daemon.quack(&["mcp", "install", client, "--exclusive", "--safe"]);
+            assert!(
+                again.stdout().starts_with("quackd is already in ~/"),
+                "{client} {}",
+                again.stdout()
+            );
+            assert_eq!((again.code(), content()), (Some(0), Some(installed)));
+
+            let gone = daemon.quack(&["mcp", "uninstall", client]);
+            assert!(gone.stdout().contains("Removed quackd"), "{client} {}", gone.stdout());
+            assert_eq!(content().as_deref(), before, "{client}");
+            assert!(!daemon.home().join(".claude/settings.json").exists());
+            let nothing = daemon.quack(&["mcp", "uninstall", client]);
+            assert!(
+                nothing.stdout().starts_with("quackd is not in"),
+                "{client} {}",
+                nothing.stdout()
+            );
+            assert_eq!(nothing.code(), Some(0));
+        }
+    }
+    assert!(!daemon.socket().exists(), "no daemon is started");
+}
+
+#[test]
+fn an_uninstall_keeps_what_other_programs_changed() {
+    let daemon = Daemon::absent();
+    let settings =
+        write(&daemon, ".claude/settings.json", "{\"permissions\":{\"deny\":[\"Bash\"]}}");
+    document(&daemon, &["mcp", "install", "claude-code", "--exclusive", "--json"]);
+    // Claude Code writes its files again.
+    let path = daemon.home().join(".claude.json");
+    let mut value: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    value["numStartups"] = json!(1);
+    fs::write(&path, value.to_string()).unwrap();
+    let denied: Value = serde_json::from_str(&fs::read_to_string(&settings).unwrap()).unwrap();
+    assert_eq!(denied["permissions"]["deny"], json!(["Bash", "Edit", "Write", "NotebookEdit"]));
+    fs::write(&settings, denied.to_string()).unwrap();
+
+    document(&daemon, &["mcp", "uninstall", "claude-code", "--json"]);
+    let read = |path: &PathBuf| -> Value {
+        serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+    };
+    assert_eq!(read(&path), json!({"numStartups": 1}));
+    assert_eq!(read(&settings), json!({"permissions": {"deny": ["Bash"]}}));
+}
+
+#[test]
+fn a_file_that_cannot_be_edited_stays_as_it_is() {
+    let daemon = Daemon::absent();
+    let broken = "{\"mcpServers\": {";
+    let large = format!("{{}}{}", " ".repeat(4 << 20));
+    for (text, why) in
+        [(broken, "cannot edit"), ("[]", "not an object"), (&large, "larger than 4 MiB")]
+    {
+        let path = write(&daemon, ".cursor/mcp.json", text);
+        for verb in ["install", "uninstall"] {
+            let ran = daemon.quack(&["mcp", verb, "cursor"]);
+            // `[]` has no entry to remove.
+            assert!(
+                ran.code() == Some(1) || (text, verb) == ("[]", "uninstall"),
+                "{}",
+                ran.stdout()
+            );
+            assert!(ran.stderr().contains(why) || ran.code() == Some(0), "{}", ran.stderr());
+            assert!(fs::read_to_string(&path).unwrap() == text);
+        }
+    }
+    fs::remove_file(daemon.home().join(".cursor/mcp.json")).unwrap();
+    fs::create_dir(daemon.home().join(".cursor/mcp.json")).unwrap();
+    let ran = daemon.quack(&["mcp", "install", "cursor"]);
+    assert!(ran.stderr().contains("not a regular file"), "{}", ran.stderr());
+
+    // A directory of that name is also where no new file can be created, for root too.
+    write(&daemon, ".codeium", "a file");
+    let ran = daemon.quack(&["mcp", "install", "windsurf"]);
+    assert_eq!(ran.code(), Some(1), "{}", ran.stdout());
+}
+
+#[test]
+fn a_linked_configuration_stays_a_link() {
+    let daemon = Daemon::absent();
+    let real = write(&daemon, "dotfiles/gemini.json", "{}\n");
+    fs::create_dir(daemon.home().join(".gemini")).unwrap();
+    let link = daemon.home().join(".gemini/settings.json");
+    symlink(&real, &link).unwrap();
+    document(&daemon, &["mcp", "install", "gemini", "--json"]);
+    assert!(link.is_symlink() && fs::read_to_string(&real).unwrap().contains("quackd"));
+    document(&daemon, &["mcp", "uninstall", "gemini", "--json"]);
+    assert!(link.is_symlink());
+    assert_eq!(fs::read_to_string(&real).unwrap(), "{}\n");
+}
+
+#[test]
+fn the_clients_variables_and_the_options_are_used() {
+    let daemon = Daemon::absent();
+    let dir = daemon.home().join("elsewhere");
+    let mut command =
+        daemon.command(&["mcp", "install", "codex", "--tools", "search,bash", "--keep", "--json"]);
+    let output = command.env("CODEX_HOME", &dir).output().unwrap();
+    let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(made["entry"]["value"]["args"], json!(["mcp", "--tools=search,bash", "--keep"]));
+    assert!(dir.join("config.toml").exists());
+
+    let desktop = document(&daemon, &["mcp", "install", "claude-desktop", "--json"]);
+    assert_eq!(desktop["entry"]["value"]["args"], json!(["mcp", "--any-workspace"]));
+    assert!(desktop["notes"][0].as_str().unwrap().contains("outside of any project"), "{desktop}");
+    let repo = daemon.repo("project");
+    let path = repo.path();
+    let one = document(
+        &daemon,
+        &["mcp", "install", "claude-desktop", "--json", "--workspace", path.to_str().unwrap()],
+    );
+    assert_eq!(one["entry"]["value"]["args"], json!(["mcp", "--workspace", path]));
+
+    let http = daemon.quack(&["mcp", "install", "codex", "--http", "127.0.0.1:0"]);
+    assert_eq!(http.code(), Some(2), "{}", http.stderr());
+}
