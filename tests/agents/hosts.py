@@ -42,6 +42,10 @@ class ClaudeCode(Host):
 
     def add(self, run, server):
         run.quick(["claude", "mcp", "add", "-s", "user", "quackd", "--", *server])
+        path = self.config_files(run.home)[0]
+        config = json.loads(path.read_text())
+        config["mcpServers"]["quackd"]["alwaysLoad"] = True
+        path.write_text(json.dumps(config, indent=2))
 
 
 class Codex(Host):
@@ -73,6 +77,8 @@ enabled = false
 
     def add(self, run, server):
         run.quick(["codex", "mcp", "add", "quackd", "--", *server])
+        path = self.config_files(run.home)[0]
+        path.write_text(path.read_text() + 'default_tools_approval_mode = "approve"\n')
 
 
 class Gemini(Host):

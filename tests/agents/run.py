@@ -119,13 +119,9 @@ class Run:
         """Returns the running calls that `quack ps` shows, or None without an answer."""
         shown = self.quick([self.quack, "ps", "--json"])
         try:
-            return self.host_calls(json.loads(shown.stdout))
-        except ValueError:
+            return [call for worker in json.loads(shown.stdout)["workers"] for call in worker["calls"]]
+        except (ValueError, KeyError):
             return None
-
-    @staticmethod
-    def host_calls(value):
-        return value
 
     def end(self, keep):
         for child in self.children:
@@ -219,7 +215,8 @@ def cancel(run):
     child = run.start("Follow the script", "cancel")
     started = wait_until(lambda: processes("sleep", SLEEP) and run.calls())
     run.check("shows a running call", started, f"{run.calls()} {run.output('cancel')[-2000:]}")
-    os.kill(child.pid, signal.SIGINT)
+    # Ctrl-C in a terminal reaches the whole process group.
+    os.killpg(child.pid, signal.SIGINT)
     sent = time.monotonic()
     gone = wait_until(lambda: not processes("sleep", SLEEP))
     took = time.monotonic() - sent
