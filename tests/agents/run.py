@@ -237,7 +237,8 @@ def transcript(run, conversation):
 
 
 def clean(run, text):
-    """Removes what differs between two runs."""
+    """Removes what differs between two runs, and what Claude Code appends to a result."""
+    text = re.sub(r"\s*<system-reminder>.*?</system-reminder>", "", text, flags=re.DOTALL)
     text = text.replace(str(run.repo), "<repo>").replace(str(run.home), "<home>")
     text = re.sub(r"\d{4}-\d\d-\d\d[T ][0-9:.]+Z?", "<time>", text)
     text = re.sub(r"\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "<id>", text)
