@@ -8,6 +8,10 @@ class Host:
 
     name = ""
     program = ""
+    # Its name in `clientInfo`.
+    client = ""
+    # Tools that `quack mcp install --exclusive` turns off.
+    own_tools = []
 
     def env(self, url):
         return {}
@@ -28,11 +32,15 @@ class Host:
 class ClaudeCode(Host):
     name = "claude-code"
     program = "claude"
+    client = "claude-code"
+    own_tools = ["Bash", "Edit", "Write"]
 
     def env(self, url):
         names = ["DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING"]
         names.append("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC")
-        return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"} | {name: "1" for name in names}
+        # Otherwise the agent hides MCP tools until the model searches for them; see README.md.
+        search = {"ENABLE_TOOL_SEARCH": "false"}
+        return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"} | search | {name: "1" for name in names}
 
     def config_files(self, home):
         return [home / ".claude.json"]
@@ -42,15 +50,13 @@ class ClaudeCode(Host):
 
     def add(self, run, server):
         run.quick(["claude", "mcp", "add", "-s", "user", "quackd", "--", *server])
-        path = self.config_files(run.home)[0]
-        config = json.loads(path.read_text())
-        config["mcpServers"]["quackd"]["alwaysLoad"] = True
-        path.write_text(json.dumps(config, indent=2))
 
 
 class Codex(Host):
     name = "codex"
     program = "codex"
+    client = "codex-mcp-client"
+    own_tools = ["exec_command", "write_stdin"]
 
     def configure(self, home, url):
         (home / ".codex").mkdir(exist_ok=True)
@@ -73,17 +79,18 @@ enabled = false
         return [home / ".codex/config.toml"]
 
     def command(self, prompt):
-        return ["codex", "exec", prompt]
+        # Without a person who approves calls, Codex refuses tools that are not read-only.
+        return ["codex", "exec", "-c", 'mcp_servers.quackd.default_tools_approval_mode="approve"', prompt]
 
     def add(self, run, server):
         run.quick(["codex", "mcp", "add", "quackd", "--", *server])
-        path = self.config_files(run.home)[0]
-        path.write_text(path.read_text() + 'default_tools_approval_mode = "approve"\n')
 
 
 class Gemini(Host):
     name = "gemini"
     program = "gemini"
+    client = "gemini-cli-mcp-client"
+    own_tools = ["run_shell_command", "write_file", "replace"]
 
     def env(self, url):
         return {"GEMINI_API_KEY": "none", "GOOGLE_GEMINI_BASE_URL": url}
@@ -110,6 +117,8 @@ class Gemini(Host):
 class Opencode(Host):
     name = "opencode"
     program = "opencode"
+    client = "opencode"
+    own_tools = ["bash", "edit", "write"]
 
     def env(self, _url):
         names = ["OPENCODE_DISABLE_AUTOUPDATE", "OPENCODE_DISABLE_MODELS_FETCH", "OPENCODE_DISABLE_LSP_DOWNLOAD"]

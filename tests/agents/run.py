@@ -79,6 +79,7 @@ class Run:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         self.failed = 0
         self.passed = 0
+        self.exclusive = False
         self.children = []
         self.repo.mkdir(parents=True)
         (self.repo / "notes.txt").write_text("one duck\n")
@@ -167,7 +168,8 @@ def install(run):
     """Adds quackd to the agent's configuration."""
     run.host.configure(run.home, run.url)
     done = run.quick([run.quack, "mcp", "install", run.host.name, "--exclusive"])
-    if done.returncode != 0:
+    run.exclusive = done.returncode == 0
+    if not run.exclusive:
         print(f"note  quack mcp install: {done.stderr.strip()}")
         run.host.add(run, [run.quack, "mcp"])
     if run.traffic:
@@ -196,6 +198,9 @@ def play(run):
     ours = [tool for tool in conversation.tools if NAMESPACE in tool]
     wanted = {"bash", "read_file", "edit_file", "write_file"}
     listed = {name for name in wanted for tool in ours if tool.endswith(name)}
+    if run.exclusive:
+        own = [tool for tool in run.host.own_tools if tool in conversation.tools]
+        run.check("has no shell and edit tools of its own", ours and not own, own)
     hook = run.repo / ".git/hooks/pre-commit"
     run.check("lists the tools", listed == wanted, ours or output[-2000:])
     run.check("runs a command", "duck-42" in results[0], results[0])
@@ -215,6 +220,8 @@ def cancel(run):
     child = run.start("Follow the script", "cancel")
     started = wait_until(lambda: processes("sleep", SLEEP) and run.calls())
     run.check("shows a running call", started, f"{run.calls()} {run.output('cancel')[-2000:]}")
+    shown = run.quick([run.quack, "ps"]).stdout
+    run.check("quack ps names the agent", run.host.client in shown, shown)
     # Ctrl-C in a terminal reaches the whole process group.
     os.killpg(child.pid, signal.SIGINT)
     sent = time.monotonic()
@@ -232,8 +239,7 @@ def transcript(run, conversation):
     for step, result in zip(STEPS, conversation.results):
         calls.append({"tool": step["tool"], "arguments": step["arguments"], "result": clean(run, result)})
     ours = sorted(tool for tool in conversation.tools if NAMESPACE in tool)
-    own = sorted(tool for tool in conversation.tools if NAMESPACE not in tool)
-    return {"agent": run.host.name, "tools": ours, "own_tools": own, "calls": calls}
+    return {"agent": run.host.name, "tools": ours, "calls": calls}
 
 
 def clean(run, text):
