@@ -275,6 +275,8 @@ def main():
     parser.add_argument("--traffic", metavar="FILE", help="write the lines between the agent and quackd")
     parser.add_argument("--keep", action="store_true", help="keep the private home and the requests to the model")
     args = parser.parse_args()
+    if not (HERE / "node_modules").is_dir():
+        parser.error(f"no agents: run npm install --prefix {HERE}")
     isolate()
     if os.environ[ISOLATED] == "yes":
         bring_loopback_up()
