@@ -46,7 +46,7 @@ fn read_tree() -> io::Result<Tree> {
         for entry in fs::read_dir(root.join(&directory))? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            if name.starts_with('.') || name == "target" {
+            if name.starts_with('.') || name == "target" || name == "node_modules" {
                 continue;
             }
             let path = format!("{directory}{name}");

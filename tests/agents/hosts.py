@@ -38,9 +38,7 @@ class ClaudeCode(Host):
     def env(self, url):
         names = ["DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "DISABLE_ERROR_REPORTING"]
         names.append("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC")
-        # Otherwise the agent hides MCP tools until the model searches for them; see README.md.
-        search = {"ENABLE_TOOL_SEARCH": "false"}
-        return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"} | search | {name: "1" for name in names}
+        return {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"} | {name: "1" for name in names}
 
     def config_files(self, home):
         return [home / ".claude.json"]
@@ -79,8 +77,7 @@ enabled = false
         return [home / ".codex/config.toml"]
 
     def command(self, prompt):
-        # Without a person who approves calls, Codex refuses tools that are not read-only.
-        return ["codex", "exec", "-c", 'mcp_servers.quackd.default_tools_approval_mode="approve"', prompt]
+        return ["codex", "exec", prompt]
 
     def add(self, run, server):
         run.quick(["codex", "mcp", "add", "quackd", "--", *server])

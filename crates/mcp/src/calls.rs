@@ -4,7 +4,7 @@ use crate::daemon_link::{DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT, Running
 use crate::gateway::{Gateway, Scope};
 use crate::results::{self, Reply};
 use crate::tasks;
-use crate::tool_list::WORKSPACE;
+use crate::tool_list::{WORKSPACE, has_structured_content};
 use quackd_client::ClientError;
 use quackd_protocol::client::{ErrorCode, ToolParams};
 use quackd_protocol::output::{CancelData, CancelParams};
@@ -48,9 +48,10 @@ pub(crate) async fn call(
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
         return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
     }
+    let structured = has_structured_content(context.client_info().as_ref());
     let reply = match run(gateway, &name, arguments.unwrap_or_default(), &context).await {
         Ok(reply) => reply,
-        Err(error) => return Ok(results::failure(&failure_text(&name, &error)).into()),
+        Err(error) => return Ok(results::failure(&failure_text(&name, &error), structured).into()),
     };
     if let Some(path) = &reply.info.full_output_path {
         gateway.remember_file(path);
@@ -58,7 +59,7 @@ pub(crate) async fn call(
     if let Some(task) = tasks::start(gateway, &name, &reply, &context) {
         return Ok(CallToolResponse::Task(task));
     }
-    Ok(results::complete(&name, reply).into())
+    Ok(results::complete(&name, reply, structured).into())
 }
 
 /// Runs a tool and returns the daemon's reply.
@@ -99,7 +100,7 @@ pub(crate) async fn run(
             ..ToolParams::default()
         };
         match request(&link, params, &running, context).await {
-            // Somebody deleted the session. Nothing has run.
+            // Another client deleted the session, so nothing has run.
             Err(ClientError::Refused { code: Some(ErrorCode::SessionNotFound), .. })
                 if !is_retried && !matches!(gateway.options.scope, Scope::Session(_)) =>
             {

@@ -77,7 +77,7 @@ impl From<ClientError> for LinkError {
     }
 }
 
-/// See the module.
+/// One connection to the daemon.
 #[derive(Debug)]
 pub(crate) struct DaemonLink {
     pub(crate) client: Client,

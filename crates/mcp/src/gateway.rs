@@ -23,7 +23,7 @@ use url::Url;
 /// Calls of one agent that the daemon has at once. Further ones wait. A session takes 32.
 const MAX_CALLS: usize = 24;
 
-/// Names of agents with a gateway of their own.
+/// Maximum number of agents with a separate gateway.
 const MAX_AGENTS: usize = 32;
 
 /// Files of long outputs that are offered as resources. The daemon keeps the last 8 of a session.
@@ -45,10 +45,10 @@ pub enum Scope {
     Any(PathBuf),
 }
 
-/// What is served.
+/// Options of the server.
 #[derive(Debug, Clone)]
 pub struct ServeOptions {
-    /// Where the calls run.
+    /// Directory or session of the calls.
     pub scope: Scope,
     /// Whether nothing may be written.
     pub safe: bool,
@@ -102,7 +102,7 @@ impl Gateways {
     }
 }
 
-/// One agent's gateway; see the module.
+/// The gateway of one agent.
 pub(crate) struct Gateway {
     pub(crate) options: ServeOptions,
     connector: Connector,

@@ -10,7 +10,7 @@
 //! - [`tool_list`]: the tools that are offered, with schemas and annotations
 //!
 //! One `Gateway` is one connection to the daemon. It connects with the first request that needs the daemon, says who
-//! the agent is, and claims a session of its own in the workspace.
+//! the agent is, and claims a separate session in the workspace.
 
 #![expect(
     clippy::disallowed_types,

@@ -1,6 +1,6 @@
 //! The protocol as lines of JSON over two streams, such as stdin and stdout.
 //!
-//! rmcp has such a transport too. This one also answers lines that are no JSON, too long or not a message, refuses ids
+//! rmcp has such a transport too. This one also answers lines that are not JSON, not a message or too long, refuses ids
 //! that are in use, bounds the requests in flight, and reports the end of the input at once.
 
 use bytes::Bytes;
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// See the module.
+/// Reads and writes lines for rmcp.
 struct LineTransport<R> {
     lines: LineReader<R>,
     output: Option<mpsc::Sender<Bytes>>,
@@ -203,7 +203,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                     self.refusal = encoded(&ServerJsonRpcMessage::error(error, None));
                 }
                 Ok(None) | Err(_) => {
-                    // Nobody waits for the running calls.
+                    // The agent does not wait for the running calls.
                     self.ended.cancel();
                     return None;
                 }

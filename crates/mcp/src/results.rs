@@ -15,8 +15,9 @@ const WITH_DATA: &[&str] = &["bash", "jobs", "job_output", "job_kill"];
 
 /// Returns the result of a call: the tool's text, and the facts as structured content.
 ///
-/// The structured content repeats the text, because some agents show the model nothing else.
-pub(crate) fn complete(tool: &str, reply: Reply) -> CallToolResult {
+/// The structured content repeats the text, because some agents show the model nothing else. `structured`: the agent
+/// gets it.
+pub(crate) fn complete(tool: &str, reply: Reply, structured: bool) -> CallToolResult {
     let ToolResult { text, info, data, .. } = reply;
     let mut facts = facts(&info);
     if let Some(data) = data.filter(|_| WITH_DATA.contains(&tool)) {
@@ -25,21 +26,25 @@ pub(crate) fn complete(tool: &str, reply: Reply) -> CallToolResult {
     facts.insert("text".to_owned(), text.clone().into());
     let mut content = vec![ContentBlock::text(text)];
     content.extend(info.full_output_path.as_deref().and_then(whole_output));
-    result(content, facts, info.is_error)
+    result(content, structured.then_some(facts), info.is_error)
 }
 
 /// Returns the result of a call that did not reach the tool.
-pub(crate) fn failure(text: &str) -> CallToolResult {
-    let facts = Map::from_iter([("text".to_owned(), text.into())]);
-    result(vec![ContentBlock::text(text)], facts, true)
+pub(crate) fn failure(text: &str, structured: bool) -> CallToolResult {
+    let facts = || Map::from_iter([("text".to_owned(), text.into())]);
+    result(vec![ContentBlock::text(text)], structured.then(facts), true)
 }
 
-fn result(content: Vec<ContentBlock>, facts: Map<String, Value>, is_error: bool) -> CallToolResult {
+fn result(
+    content: Vec<ContentBlock>,
+    facts: Option<Map<String, Value>>,
+    is_error: bool,
+) -> CallToolResult {
     let mut result = match is_error {
         true => CallToolResult::error(content),
         false => CallToolResult::success(content),
     };
-    result.structured_content = Some(Value::Object(facts));
+    result.structured_content = facts.map(Value::Object);
     result
 }
 

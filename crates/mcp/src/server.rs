@@ -71,6 +71,7 @@ impl ServerHandler for AgentServer {
             safe: options.safe,
             network: has_network.unwrap_or(true),
             any_workspace: matches!(options.scope, Scope::Any(_)),
+            structured: tool_list::has_structured_content(context.client_info().as_ref()),
         };
         Ok(ListToolsResult::with_all_items(tool_list::tools(&options.selection, facts)))
     }

@@ -3,6 +3,7 @@
 
 use crate::gateway::Gateway;
 use crate::results::{self, Reply};
+use crate::tool_list::has_structured_content;
 use quackd_protocol::limits::MAX_JOB_TIME;
 use rmcp::model::{CallToolResult, CreateTaskResult, Implementation};
 use rmcp::service::{RequestContext, RoleServer};
@@ -16,10 +17,10 @@ use tokio::time::sleep;
 /// Tasks of one agent. rmcp keeps the results of ended ones for a day. A further job is no task.
 const MAX_TASKS: usize = 256;
 
-/// Longest wait of one look at a job.
+/// Longest wait of one `job_output`.
 const WAIT_MS: u64 = 30_000;
 
-/// Pause between two looks at a job.
+/// Pause between two calls of `job_output`.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Returns a task if a call has started a background job and the agent knows tasks.
@@ -55,6 +56,7 @@ async fn follow(
     agent: Option<Implementation>,
     task: &TaskContext,
 ) -> Result<CallToolResult, TaskExit> {
+    let structured = has_structured_content(agent.as_ref());
     let ask = |tool, arguments| gateway.ask(tool, arguments, session, agent.clone());
     let mut cursor = 0;
     loop {
@@ -69,19 +71,19 @@ async fn follow(
         let (is_running, reached) = match &reply {
             Ok(reply) if !reply.info.is_error => of(reply.data.as_ref()),
             // The job is gone, or the daemon.
-            Ok(reply) => return Ok(results::failure(&reply.text)),
-            Err(error) => return Ok(results::failure(&format!("Error: {error}"))),
+            Ok(reply) => return Ok(results::failure(&reply.text, structured)),
+            Err(error) => return Ok(results::failure(&format!("Error: {error}"), structured)),
         };
         cursor = reached;
         if !is_running {
             break;
         }
-        // A job that prints without end must not be looked at without end.
+        // A job may print without a pause.
         sleep(PAUSE).await;
     }
     match ask("job_output", json!({"job": job})).await {
-        Ok(reply) => Ok(results::complete("job_output", reply)),
-        Err(error) => Ok(results::failure(&format!("Error: {error}"))),
+        Ok(reply) => Ok(results::complete("job_output", reply, structured)),
+        Err(error) => Ok(results::failure(&format!("Error: {error}"), structured)),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use quackd_protocol::client::ToolResult;
 use quackd_protocol::tools::{self, Offer, Tool as KnownTool};
-use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::model::{Implementation, JsonObject, MetaObject, Tool, ToolAnnotations};
 use schemars::schema_for;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, LazyLock};
@@ -31,6 +31,15 @@ pub(crate) const FIELDS: &[&str] = &[
     "truncated",
     "fullOutputPath",
 ];
+
+/// Agents that show the model only the structured content where a result has both. JSON escapes make code and output
+/// hard to read, so these agents get the text alone. Seen with Claude Code 2.1 and Codex 0.169.
+const TEXT_ONLY: &[&str] = &["claude-code", "codex-mcp-client"];
+
+/// Whether an agent gets structured content beside the text.
+pub(crate) fn has_structured_content(agent: Option<&Implementation>) -> bool {
+    agent.is_none_or(|agent| !TEXT_ONLY.contains(&agent.name.as_str()))
+}
 
 /// A word that is neither a profile nor a tool.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +88,7 @@ impl Selection {
     }
 }
 
-/// What the list depends on besides the selection.
+/// Facts that change schemas and annotations.
 #[derive(Debug, Clone, Copy)]
 pub struct ListFacts {
     /// Whether nothing can be written.
@@ -88,6 +97,8 @@ pub struct ListFacts {
     pub network: bool,
     /// Whether a call may choose its directory.
     pub any_workspace: bool,
+    /// Whether results have structured content.
+    pub structured: bool,
 }
 
 /// Returns the offered tools.
@@ -109,9 +120,18 @@ fn described(tool: &KnownTool, facts: ListFacts) -> Tool {
         let about = "Directory to work in, as an absolute path. Default: the one in which this server was started.";
         properties.insert(WORKSPACE.to_owned(), json!({"type": "string", "description": about}));
     }
-    Tool::new(tool.name, tool.about, schema)
-        .with_raw_output_schema(Arc::clone(&OUTPUT))
+    let described = Tool::new(tool.name, tool.about, schema)
         .with_annotations(annotations(tool, facts))
+        .with_meta(loaded());
+    match facts.structured {
+        true => described.with_raw_output_schema(Arc::clone(&OUTPUT)),
+        false => described,
+    }
+}
+
+/// Claude Code offers the model a search for tools instead of the tools, unless their list asks for this.
+fn loaded() -> MetaObject {
+    MetaObject(Map::from_iter([("anthropic/alwaysLoad".to_owned(), true.into())]))
 }
 
 fn annotations(tool: &KnownTool, facts: ListFacts) -> ToolAnnotations {
@@ -136,7 +156,7 @@ fn annotations(tool: &KnownTool, facts: ListFacts) -> ToolAnnotations {
 static OUTPUT: LazyLock<Arc<JsonObject>> = LazyLock::new(|| {
     let whole = schema_for!(ToolResult).to_value();
     let known = whole.get("properties").cloned().map(object).unwrap_or_default();
-    // What is left out here is of no use to a reader of results.
+    // A reader of results needs no defaults.
     let is_useful = |key: &str| !matches!(key, "default" | "format");
     let pick = |name: &&str| {
         let mut property = object(known.get(*name)?.clone());

@@ -8,7 +8,10 @@ mod tests {
     /// The list of `--tools all` as JSON.
     fn all() -> Value {
         let selection = Selection::parse(&["all"], false).expect("a profile");
-        json!(tools(&selection, ListFacts { safe: false, network: false, any_workspace: false }))
+        json!(tools(
+            &selection,
+            ListFacts { safe: false, network: false, any_workspace: false, structured: true }
+        ))
     }
 
     #[test]
@@ -27,7 +30,10 @@ mod tests {
     fn profiles_are_short() {
         let words = |profile: &str, safe: bool| {
             let selection = Selection::parse(&[profile], safe).expect("a profile");
-            let list = tools(&selection, ListFacts { safe, network: false, any_workspace: false });
+            let list = tools(
+                &selection,
+                ListFacts { safe, network: false, any_workspace: false, structured: true },
+            );
             let names: Vec<String> = list.iter().map(|tool| tool.name.to_string()).collect();
             (names.join(" "), json!(list).to_string().len())
         };

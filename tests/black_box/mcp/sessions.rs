@@ -1,4 +1,4 @@
-//! Which session the calls of an agent run in, and what happens to it.
+//! The session in which the calls of an agent run, and its end.
 
 use super::{Agent, calls_running, command, text};
 use crate::harness::{Daemon, descendants_of, wait_for};
@@ -32,7 +32,7 @@ fn each_agent_has_a_session_of_its_own_and_gets_it_again() {
     let mut three = Agent::start(&daemon, &repo, &[]);
     three.call("read_file", json!({"path": "a"}));
     assert_eq!(sessions(&daemon), ["test-agent", "test-agent-2"]);
-    // Neither the active session nor a session of a person was touched.
+    // Neither the active session nor another session was touched.
     let found = daemon.wire().request("quack.find", json!({}));
     assert_eq!(found["session"], Value::Null);
     two.leave();

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 /// Serve the tools to an agent over the Model Context Protocol
 ///
 /// An agent such as Claude Code or Codex starts this command and calls the tools over its stdin and stdout. Each
-/// connection gets a session of its own, with its own worker process, in the workspace of the directory in which the
+/// connection gets a separate session with its own worker process, in the workspace of the directory in which the
 /// agent started it. The session stops when the agent disconnects.
 #[derive(Debug, Args)]
 #[command(

@@ -23,20 +23,20 @@ pub struct Tool {
     pub is_strict: bool,
     /// Whether the tool changes no file: safe mode and the profile read-only allow it.
     pub reads_only: bool,
-    /// Which agents are offered the tool unless they ask for others.
+    /// Profile of the tool.
     pub offer: Offer,
     /// Parameters in the order of the documentation.
     pub parameters: &'static [Parameter],
 }
 
-/// Which agents are offered a tool; see `--tools` of `quack mcp`.
+/// Profile of a tool: `--tools` of `quack mcp` selects profiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
-    /// Those that work, and those that only look.
+    /// In the profiles `search`, `core` and `all`.
     Look,
-    /// Those that work.
+    /// In the profiles `core` and `all`.
     Work,
-    /// Those that ask for it: it is another spelling of an offered tool, or agents usually have their own.
+    /// In the profile `all` only: a tool in another spelling, or one of a kind that agents usually have.
     Ask,
 }
 

@@ -49,7 +49,7 @@ fn scope(args: &McpServeArgs) -> anyhow::Result<Scope> {
     })
 }
 
-/// Returns the working directory, or the root if it is gone. The root can be no workspace, so the agent is told.
+/// Returns the working directory, or the root if it is gone. The daemon refuses the root as a workspace, with a reason for the agent.
 fn current() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_gone| PathBuf::from("/"))
 }

@@ -17,6 +17,7 @@ enum Shape {
     Command,
     Stdio,
     ClaudeCode,
+    Codex,
     Zed,
     Opencode,
     Goose,
@@ -116,6 +117,7 @@ const CODEX: McpClient = McpClient {
     format: Format::Toml,
     places: &[("CODEX_HOME", &["config.toml"]), ("HOME", &[".codex/config.toml"])],
     servers: &["mcp_servers"],
+    shape: Shape::Codex,
     exclusive: &[Off::False(&["features", "shell_tool"])],
     exclusive_note: Some(
         "Codex has no setting that turns off apply_patch, which some models use to edit files",
@@ -151,7 +153,8 @@ const GEMINI: McpClient = McpClient {
     ],
     exclusive: &[Off::Items(
         &["tools", "exclude"],
-        &["run_shell_command", "write_file", "replace"],
+        // By class: the name of a tool would also exclude the tools of servers that end with it.
+        &["ShellTool", "WriteFileTool", "EditTool"],
     )],
     exclusive_note: None,
     ..BASE
@@ -263,6 +266,12 @@ impl McpClient {
                 ("command", command),
                 ("args", list),
                 ("env", Setting::table([])),
+            ]),
+            // `codex exec` refuses tools that may write, because it cannot ask the user. The sandbox limits them anyway.
+            Shape::Codex => Setting::table([
+                ("command", command),
+                ("args", list),
+                ("default_tools_approval_mode", Setting::text("approve")),
             ]),
             Shape::Zed => Setting::table([
                 ("source", Setting::text("custom")),
