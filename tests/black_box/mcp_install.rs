@@ -19,7 +19,7 @@ const CLIENTS: [(&str, &str, &str, &str); 10] = [
         "// mine\n{\n  \"theme\": \"One\", // dark\n}\n",
         "\"deny\"",
     ),
-    ("gemini", ".gemini/settings.json", "{\"ui\":{}}", "\"run_shell_command\""),
+    ("gemini", ".gemini/settings.json", "{\"ui\":{}}", "\"ShellTool\""),
     ("opencode", ".config/opencode/opencode.jsonc", "{ /* mine */ }", "\"bash\": \"deny\""),
     (
         "goose",

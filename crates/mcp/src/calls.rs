@@ -2,6 +2,7 @@
 
 use crate::daemon_link::{DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT, RunningCall};
 use crate::gateway::{Gateway, Scope};
+use crate::questions;
 use crate::results::{self, Reply};
 use crate::tasks;
 use crate::tool_list::{WORKSPACE, has_structured_content};
@@ -87,6 +88,7 @@ pub(crate) async fn run(
     let mut is_retried = false;
     loop {
         let session = gateway.session(&link, directory.as_deref(), context).await?;
+        questions::pass_on(&link, &session, context).await;
         let running = link.start_call();
         let params = ToolParams {
             tool: tool.to_owned(),

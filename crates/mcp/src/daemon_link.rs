@@ -10,13 +10,14 @@ use quackd_protocol::limits::{
 use quackd_protocol::output::ToolOutput;
 use rmcp::model::Implementation;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 use tokio_util::task::AbortOnDropHandle;
 
 /// Timeout of replies that need no worker.
@@ -39,6 +40,12 @@ const MAX_NAME_CHARS: usize = 64;
 
 /// Most bytes of the last line of output that are kept.
 const MAX_LINE_BYTES: usize = 1024;
+
+/// Name of the event of a question.
+const QUESTION: &str = "extension_ui_request";
+
+/// Questions that wait for the agent.
+const MAX_QUESTIONS: usize = 16;
 
 /// Workspaces in which one agent has a session.
 const MAX_WORKSPACES: usize = 64;
@@ -82,6 +89,8 @@ impl From<ClientError> for LinkError {
 pub(crate) struct DaemonLink {
     pub(crate) client: Client,
     running: Arc<RunningCalls>,
+    /// The questions of the followed session, until [`crate::questions`] takes them.
+    questions: Mutex<Option<mpsc::Receiver<Question>>>,
     /// Sessions by directory.
     sessions: Mutex<HashMap<PathBuf, String>>,
     keep_jobs: bool,
@@ -103,15 +112,22 @@ impl DaemonLink {
         let hello = json!({"name": name, "version": told(&version), "door": "mcp"});
         client.request_raw("quack.hello", hello, REPLY_TIMEOUT).await?;
         let running = Arc::new(RunningCalls::default());
-        let reader = tokio::spawn(read(events, Arc::clone(&running)));
+        let (asked, questions) = mpsc::channel(MAX_QUESTIONS);
+        let reader = tokio::spawn(read(events, Arc::clone(&running), asked));
         Ok(Self {
             client,
             running,
+            questions: Mutex::new(Some(questions)),
             sessions: Mutex::default(),
             keep_jobs,
             next_call: AtomicU64::new(1),
             _reader: AbortOnDropHandle::new(reader),
         })
+    }
+
+    /// Returns the questions of the followed session. `None` if they were taken.
+    pub(crate) fn take_questions(&self) -> Option<mpsc::Receiver<Question>> {
+        lock(&self.questions).take()
     }
 
     /// Returns true if the daemon has ended.
@@ -151,6 +167,22 @@ impl DaemonLink {
         lock(&self.running.0).insert(id.clone(), Arc::clone(&output));
         RunningCall { id, output, all: Arc::clone(&self.running) }
     }
+}
+
+/// A question, as the event `extension_ui_request` has it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Question {
+    pub(crate) id: Value,
+    pub(crate) method: String,
+    #[serde(default)]
+    pub(crate) title: String,
+    #[serde(default)]
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) options: Vec<String>,
+    #[serde(default)]
+    pub(crate) prefill: Option<String>,
 }
 
 /// Removes what the daemon would refuse in a name, such as characters that are not visible.
@@ -227,7 +259,7 @@ impl CallOutput {
 }
 
 /// Distributes the output of running calls until the connection closes. Never waits for a call.
-async fn read(mut events: Events, running: Arc<RunningCalls>) {
+async fn read(mut events: Events, running: Arc<RunningCalls>, asked: mpsc::Sender<Question>) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Printed<'a> {
@@ -235,14 +267,18 @@ async fn read(mut events: Events, running: Arc<RunningCalls>) {
         bytes: &'a str,
     }
     while let Some(event) = events.recv().await {
+        let text = event.data.as_deref().map(RawValue::get).unwrap_or_default();
+        if event.name == QUESTION {
+            if let Ok(question) = serde_json::from_str(text) {
+                // With a full queue, another client has to answer.
+                asked.try_send(question).ok();
+            }
+            continue;
+        }
         if event.name != ToolOutput::NAME {
             continue;
         }
-        let data = event
-            .data
-            .as_deref()
-            .and_then(|data| serde_json::from_str::<Printed<'_>>(data.get()).ok());
-        let Some(Printed { tool_call_id, bytes }) = data else { continue };
+        let Ok(Printed { tool_call_id, bytes }) = serde_json::from_str(text) else { continue };
         let output = lock(&running.0).get(tool_call_id).cloned();
         if let (Some(output), Ok(bytes)) = (output, STANDARD.decode(bytes)) {
             output.add(&bytes);

@@ -22,6 +22,7 @@ mod daemon_link;
 mod gateway;
 pub mod http;
 mod line_transport;
+mod questions;
 mod results;
 mod server;
 mod tasks;

@@ -22,7 +22,7 @@ const HANDSHAKE: &str = "2025-11-25";
 const CURRENT: &str = "2026-07-28";
 
 /// A running `quack mcp` and the agent that started it. Killed at the end of its test.
-struct Agent {
+pub(crate) struct Agent {
     child: Child,
     input: Option<ChildStdin>,
     output: Receiver<Value>,
@@ -31,7 +31,7 @@ struct Agent {
 }
 
 /// The command in the directory, which is where an agent starts it.
-fn command(daemon: &Daemon, dir: &Path, arguments: &[&str]) -> Command {
+pub(crate) fn command(daemon: &Daemon, dir: &Path, arguments: &[&str]) -> Command {
     let mut command = daemon.command(&[&["mcp"], arguments].concat());
     command.current_dir(dir);
     command
@@ -40,14 +40,14 @@ fn command(daemon: &Daemon, dir: &Path, arguments: &[&str]) -> Command {
 impl Agent {
     /// Starts the server in a repository and says hello in revision 2025-11-25.
     #[track_caller]
-    fn start(daemon: &Daemon, repo: &Repo, arguments: &[&str]) -> Self {
+    pub(crate) fn start(daemon: &Daemon, repo: &Repo, arguments: &[&str]) -> Self {
         let mut agent = Self::spawn(command(daemon, repo.path(), arguments));
         agent.initialize(json!({}));
         agent
     }
 
     #[track_caller]
-    fn spawn(mut command: Command) -> Self {
+    pub(crate) fn spawn(mut command: Command) -> Self {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("start quack mcp");
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
@@ -68,7 +68,7 @@ impl Agent {
     }
 
     #[track_caller]
-    fn initialize(&mut self, capabilities: Value) -> Value {
+    pub(crate) fn initialize(&mut self, capabilities: Value) -> Value {
         let info = json!({"name": "test-agent", "version": "1.2"});
         let params =
             json!({"protocolVersion": HANDSHAKE, "capabilities": capabilities, "clientInfo": info});
@@ -85,7 +85,7 @@ impl Agent {
     }
 
     #[track_caller]
-    fn send(&mut self, message: &Value) {
+    pub(crate) fn send(&mut self, message: &Value) {
         self.write(format!("{message}\n").as_bytes());
     }
 
@@ -99,7 +99,7 @@ impl Agent {
 
     /// The next message that `is_wanted`. Others are kept.
     #[track_caller]
-    fn message(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) fn message(&mut self, is_wanted: impl Fn(&Value) -> bool) -> Value {
         if let Some(at) = self.early.iter().position(&is_wanted) {
             return self.early.remove(at).expect("a message");
         }
@@ -126,7 +126,7 @@ impl Agent {
 
     /// The result of a tool.
     #[track_caller]
-    fn call(&mut self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&mut self, tool: &str, arguments: Value) -> Value {
         let answer = self.request("tools/call", json!({"name": tool, "arguments": arguments}));
         assert!(answer["error"].is_null(), "{answer}");
         answer["result"].clone()
@@ -134,7 +134,7 @@ impl Agent {
 
     /// Closes stdin and waits until the server exits with 0.
     #[track_caller]
-    fn leave(mut self) {
+    pub(crate) fn leave(mut self) {
         drop(self.input.take());
         let status = wait_for("quack mcp to end", || self.child.try_wait().expect("wait"));
         assert!(status.success(), "{status}");

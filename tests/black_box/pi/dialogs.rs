@@ -1,6 +1,7 @@
 //! Pending questions for the user: the daemon stores them.
 
 use super::{World, find, say, text};
+use crate::mcp::{self, Agent};
 use serde_json::{Value, json};
 
 /// The id of the question among these events.
@@ -111,4 +112,21 @@ fn what_is_missing_is_named() {
         refused(json!({"sessionId": id, "id": "x"})),
         "Pi process for session \"duck-1\" is not running"
     );
+}
+
+#[test]
+fn an_agent_over_mcp_gets_the_question_as_an_elicitation() {
+    let world = World::new("");
+    let wire = world.follower();
+    let command = mcp::command(&world.daemon, &world.repo, &["--session", "duck-1"]);
+    let mut agent = Agent::spawn(command);
+    agent.initialize(json!({"elicitation": {}}));
+    agent.call("read_file", json!({"path": "README.md"}));
+    say(&wire, "confirm");
+    let asked = agent.message(|message| message["method"] == "elicitation/create");
+    assert_eq!(asked["params"]["message"], "Sure?: Really?", "{asked}");
+    let answer = json!({"action": "accept", "content": {"confirmed": false}});
+    agent.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "result": answer}));
+    assert_eq!(text(&wire.events_until("agent_end")), "Answer: {\"confirmed\": false}");
+    agent.leave();
 }
