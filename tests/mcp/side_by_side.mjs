@@ -20,13 +20,14 @@ const modules = path.join(import.meta.dirname, 'side-by-side/node_modules');
 const [quack, part] = process.argv.slice(2);
 prepare(quack);
 
+const user = fs.mkdtempSync(path.join(path.dirname(workspace), 'quackd-mcp-home-'));
 const outside = fs.mkdtempSync(path.join(path.dirname(workspace), 'quackd-mcp-outside-'));
 fs.writeFileSync(path.join(workspace, 'two-kilobytes.txt'), 'The duck sleeps on the pond.\n'.repeat(71));
 fs.writeFileSync(path.join(outside, 'secret.txt'), 'the-secret');
 fs.symlinkSync(path.join(outside, 'secret.txt'), path.join(workspace, 'link.txt'));
-fs.mkdirSync(path.join(home, '.claude-server-commander'));
+fs.mkdirSync(path.join(user, '.claude-server-commander'));
 fs.writeFileSync(
-  path.join(home, '.claude-server-commander/config.json'),
+  path.join(user, '.claude-server-commander/config.json'),
   JSON.stringify({ telemetryEnabled: false, allowedDirectories: [workspace], defaultShell: 'bash' }),
 );
 
@@ -54,7 +55,7 @@ const servers = [
 async function connect(server) {
   const [command, ...args] = server.command;
   const client = new Client({ name: 'side-by-side', version: '1.2.3' });
-  const settings = { command, args, cwd: workspace, stderr: 'ignore', env: { ...env, HOME: home } };
+  const settings = { command, args, cwd: workspace, stderr: 'ignore', env: { ...env, HOME: user } };
   await client.connect(new StdioClientTransport(settings));
   return client;
 }
@@ -203,5 +204,5 @@ async function behaviour() {
 
 if (part !== 'behaviour') await times();
 if (part !== 'times') await behaviour();
-fs.rmSync(outside, { recursive: true });
+for (const directory of [outside, user]) fs.rmSync(directory, { recursive: true });
 await finish();
