@@ -142,16 +142,28 @@ export function startProxy(url, token) {
   });
 }
 
+// Returns the processes of this run: with its state directory in the environment, or in its workspace.
+function left() {
+  const isInside = pid => {
+    try {
+      return fs.readlinkSync(`/proc/${pid}/cwd`).startsWith(workspace);
+    } catch {
+      return false;
+    }
+  };
+  const all = fs.readdirSync('/proc').filter(pid => /^\d+$/.test(pid));
+  return [...new Set([...processes(home, 'environ'), ...all.filter(isInside)])];
+}
+
 // Ends everything, prints the count and exits.
 export async function finish(code) {
   for (const child of children) child.kill('SIGKILL');
   if (quack) await output(quack, ['stop']);
-  const left = () => processes(home, 'environ').length === 0;
-  const isClean = await until('nothing is left', left, 20_000).catch(() => false);
+  const isClean = await until('nothing is left', () => left().length === 0, 20_000).catch(() => false);
   const name = pid => `${pid} ${fs.readFileSync(`/proc/${pid}/cmdline`, 'latin1').replaceAll('\0', ' ')}`;
-  const rest = isClean ? [] : processes(home, 'environ').map(name);
+  const rest = isClean ? [] : left().map(name);
   if (code === undefined) report('no process is left', rest.join('\n'));
-  for (const pid of processes(home, 'environ')) process.kill(Number(pid), 'SIGKILL');
+  for (const pid of left()) process.kill(Number(pid), 'SIGKILL');
   for (const directory of [home, workspace]) fs.rmSync(directory, { recursive: true, force: true, maxRetries: 5 });
   console.log(`${passed} passed, ${failed} failed`);
   process.exit(code ?? (failed ? 1 : 0));
