@@ -46,7 +46,8 @@ fn read_tree() -> io::Result<Tree> {
         for entry in fs::read_dir(root.join(&directory))? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            if name.starts_with('.') || ["target", "node_modules", "venv"].contains(&name.as_str()) {
+            if name.starts_with('.') || ["target", "node_modules", "venv"].contains(&name.as_str())
+            {
                 continue;
             }
             let path = format!("{directory}{name}");
