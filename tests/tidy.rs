@@ -36,8 +36,8 @@ use std::{fs, io};
 /// Files of the tree by their path relative to the root, with `/`.
 type Tree = BTreeMap<String, String>;
 
-/// Reads every text file that a rule checks. Follows no links, and skips `target` and names that
-/// begin with a dot.
+/// Reads every text file that a rule checks. Follows no links, and skips `target`, the packages of
+/// tests/mcp and names that begin with a dot.
 fn read_tree() -> io::Result<Tree> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut tree = Tree::new();
@@ -46,7 +46,8 @@ fn read_tree() -> io::Result<Tree> {
         for entry in fs::read_dir(root.join(&directory))? {
             let entry = entry?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            if name.starts_with('.') || name == "target" || name == "node_modules" {
+            if name.starts_with('.') || ["target", "node_modules", "venv"].contains(&name.as_str())
+            {
                 continue;
             }
             let path = format!("{directory}{name}");

@@ -10,8 +10,8 @@ use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest, CustomResult,
     ErrorCode, ErrorData, GetTaskParams, GetTaskResult, Implementation, ListResourcesResult,
-    ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, ResourceContents, ServerCapabilities, ServerConfig,
+    ListToolsResult, PaginatedRequestParams, ProtocolVersion, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, ResourceContents, ServerCapabilities, ServerConfig,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::json;
@@ -142,10 +142,14 @@ impl ServerHandler for AgentServer {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let CustomRequest { method, .. } = request;
-        Err(match METHODS.contains(&method.as_str()) {
+        // The newest revision has no `initialize`.
+        let version = context.protocol_version();
+        let is_new = version.is_some_and(|version| ProtocolVersion::V_2026_07_28 <= version);
+        let is_known = METHODS.contains(&method.as_str()) && !(is_new && method == "initialize");
+        Err(match is_known {
             true => ErrorData::invalid_params(format!("malformed parameters of {method}"), None),
             false => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
         })

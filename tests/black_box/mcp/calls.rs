@@ -54,6 +54,8 @@ fn an_agent_of_either_revision_lists_and_calls_tools() {
         found["result"]["_meta"]["io.modelcontextprotocol/serverInfo"]["name"], "quackd",
         "{found}"
     );
+    let removed = agent.request("initialize", current(json!({}), json!({})));
+    assert_eq!(removed["error"]["code"], -32601, "{removed}");
     let list = agent.request("tools/list", current(json!({}), json!({})));
     assert_eq!(names(&list), ["read_file", "bash", "search", "find"]);
     let call = current(json!({"name": "read_file", "arguments": {"path": "README.md"}}), json!({}));
