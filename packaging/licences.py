@@ -65,6 +65,15 @@ def texts(package):
                 yield os.path.join(name, part) if part else name, content.strip("\n")
 
 
+def standard_text(package):
+    """The text of a licence that is the same for every package. Some packages leave it out."""
+    if "Apache-2.0" not in (package["license"] or ""):
+        return []
+    file = os.path.join(os.path.dirname(__file__), "..", "LICENSE-APACHE")
+    with open(file, encoding="utf-8") as text:
+        return [("LICENSE-APACHE", text.read().strip("\n"))]
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: licences.py TARGET")
@@ -79,7 +88,7 @@ def main():
         licence = package["license"]
         if not licence and not package["license_file"]:
             sys.exit(f"licences.py: {label} names no licence")
-        found = list(texts(package))
+        found = list(texts(package)) or standard_text(package)
         for _, content in found:
             users.setdefault(content, []).append(label)
         note = "" if found else " (its sources hold no text)"

@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 
 const QUACK: &str = env!("CARGO_BIN_EXE_quack");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+const AGENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_agent.py");
 const PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
 
 /// Special treatment of a command that a shell without a terminal cannot run to its end.
@@ -33,6 +34,7 @@ const SPECIAL: &[(&str, How)] = &[
     ("cargo test --workspace", How::Not("this test is one of them")),
     ("quack", How::UntilCtrlC),
     ("quack follow --session review --json", How::UntilCtrlC),
+    ("quack follow --session claude-code", How::UntilCtrlC),
     ("quack logs -f", How::UntilCtrlC),
     ("quack top", How::Terminal("MEMORY", "q")),
     ("quack delete review", How::Terminal("[y/N]", "y\n")),
@@ -121,6 +123,9 @@ impl World {
         symlink(QUACK, home.join("bin/quack")).unwrap();
         let fake = home.join("fake");
         world.program("pi", &format!("FAKE_PI_DIR={} exec {PI} \"$@\"", fake.display()));
+        let agent = |name, file| format!("exec python3 {AGENT} {name} \"$HOME/{file}\"");
+        world.program("claude", &agent("claude-code", ".claude.json"));
+        world.program("codex", &agent("codex-mcp-client", ".codex/config.toml"));
         world.program("npm", "echo ready; exec sleep 600");
         let app = home.join("app");
         fs::write(app.join("src/main.rs"), "// TODO: old\nfn main() {}\n").unwrap();
@@ -192,7 +197,11 @@ impl World {
         let verb = Running::start(self.shell(&format!("exec {line}")));
         // A follower prints only later events, so repeat events until it prints one.
         let first = wait_for("a line", || {
-            self.succeeds("quack tool read_file Makefile --session review || quack ps");
+            for session in ["review", "claude-code"] {
+                self.succeeds(&format!(
+                    "quack tool read_file Makefile --session {session} || quack ps"
+                ));
+            }
             verb.line_within(std::time::Duration::from_millis(100))
         });
         let (code, stderr) = verb.interrupt();

@@ -205,7 +205,8 @@ mod tests {
             schema,
             json!({
                 "name": "job_output",
-                "description": "Returns the output of a background job from a cursor on, and can wait for more.",
+                "description": "Read the output of a background job. To follow it, call again with the cursor of the last \
+                    answer and with wait_ms. Example: {\"job\":\"job-1\",\"cursor\":512,\"wait_ms\":10000}.",
                 "inputSchema": {
                     "$schema": "https://json-schema.org/draft/2020-12/schema",
                     "type": "object",

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 ///
 /// An agent such as Claude Code or Codex starts this command and calls the tools over its stdin and stdout. Each
 /// connection gets a separate session with its own worker process, in the workspace of the directory in which the
-/// agent started it. The session stops when the agent disconnects.
+/// agent started it. Calls and background jobs end when the agent disconnects.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
