@@ -55,7 +55,7 @@ pub(crate) async fn call(
         Err(error) => return Ok(results::failure(&failure_text(&name, &error), structured).into()),
     };
     if let Some(path) = &reply.info.full_output_path {
-        gateway.remember_file(path);
+        gateway.remember_file(path, &reply.info.session_id);
     }
     if let Some(task) = tasks::start(gateway, &name, &reply, &context) {
         return Ok(CallToolResponse::Task(task));

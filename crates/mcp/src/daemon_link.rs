@@ -93,6 +93,8 @@ pub(crate) struct DaemonLink {
     questions: Mutex<Option<mpsc::Receiver<Question>>>,
     /// Sessions by directory.
     sessions: Mutex<HashMap<PathBuf, String>>,
+    /// Sessions of the connection before, by directory.
+    preferred: HashMap<PathBuf, String>,
     keep_jobs: bool,
     next_call: AtomicU64,
     _reader: AbortOnDropHandle<()>,
@@ -100,10 +102,13 @@ pub(crate) struct DaemonLink {
 
 impl DaemonLink {
     /// Introduces the agent to the daemon.
+    ///
+    /// `before`: the connection that this one replaces, whose sessions the agent gets again.
     pub(crate) async fn open(
         client: Client,
         agent: Option<Implementation>,
         keep_jobs: bool,
+        before: Option<&Self>,
     ) -> Result<Self, LinkError> {
         let events = client.events().await?;
         let (name, version) = agent.map(|agent| (agent.name, agent.version)).unwrap_or_default();
@@ -119,6 +124,7 @@ impl DaemonLink {
             running,
             questions: Mutex::new(Some(questions)),
             sessions: Mutex::default(),
+            preferred: before.map_or_else(HashMap::new, Self::all_sessions),
             keep_jobs,
             next_call: AtomicU64::new(1),
             _reader: AbortOnDropHandle::new(reader),
@@ -144,7 +150,8 @@ impl DaemonLink {
             return Ok(session.clone());
         }
         let path = dir.to_string_lossy();
-        let params = json!({"path": path, "keepJobs": self.keep_jobs});
+        let preferred = self.preferred.get(dir);
+        let params = json!({"path": path, "keepJobs": self.keep_jobs, "sessionId": preferred});
         let claimed: AttachData = self.client.request("quack.claim", params, REPLY_TIMEOUT).await?;
         let mut sessions = lock(&self.sessions);
         if MAX_WORKSPACES <= sessions.len() {
@@ -152,6 +159,12 @@ impl DaemonLink {
         }
         sessions.insert(dir.to_owned(), claimed.session.id.0.clone());
         Ok(claimed.session.id.0)
+    }
+
+    fn all_sessions(&self) -> HashMap<PathBuf, String> {
+        let mut all = self.preferred.clone();
+        all.extend(lock(&self.sessions).clone());
+        all
     }
 
     /// Forgets the sessions, so that the next call claims one. Call this when the daemon does not know one.

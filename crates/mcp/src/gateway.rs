@@ -111,7 +111,8 @@ pub(crate) struct Gateway {
     pub(crate) slots: Semaphore,
     pub(crate) tasks: TaskManager,
     pub(crate) tasks_started: AtomicUsize,
-    files: Mutex<VecDeque<PathBuf>>,
+    /// Files of long outputs, with the id of their session.
+    files: Mutex<VecDeque<(PathBuf, String)>>,
 }
 
 impl Gateway {
@@ -132,7 +133,9 @@ impl Gateway {
             return Ok(Arc::clone(link));
         }
         let client = (self.connector)().await?;
-        let link = Arc::new(DaemonLink::open(client, agent, self.options.keep_jobs).await?);
+        let link = Arc::new(
+            DaemonLink::open(client, agent, self.options.keep_jobs, current.as_deref()).await?,
+        );
         *current = Some(Arc::clone(&link));
         Ok(link)
     }
@@ -187,16 +190,16 @@ impl Gateway {
     }
 
     /// Remembers the file of a long output, which is offered as a resource from now on.
-    pub(crate) fn remember_file(&self, path: &str) {
+    pub(crate) fn remember_file(&self, path: &str, session: &str) {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         if MAX_FILES <= files.len() {
             files.pop_front();
         }
-        files.push_back(PathBuf::from(path));
+        files.push_back((PathBuf::from(path), session.to_owned()));
     }
 
-    /// Returns the files that are offered as resources, oldest first.
-    pub(crate) fn files(&self) -> Vec<PathBuf> {
+    /// Returns the files that are offered as resources, oldest first, each with its session.
+    pub(crate) fn files(&self) -> Vec<(PathBuf, String)> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 }

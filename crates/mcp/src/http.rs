@@ -18,6 +18,7 @@ use quackd_protocol::limits::{
 };
 use quackd_remote::WriteTimeoutStream;
 use rmcp::ServerHandler;
+use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use secrecy::{ExposeSecret, SecretString};
@@ -40,6 +41,9 @@ const MAX_SESSIONS: usize = 64;
 
 /// Header with which an agent of an older revision names its session.
 const SESSION: &str = "mcp-session-id";
+
+/// Header with the revision of a request.
+const VERSION: &str = "mcp-protocol-version";
 
 /// Origins of pages that may connect, if they know the token: those that this machine serves.
 const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://[::1]:*"];
@@ -128,8 +132,11 @@ impl<S: ServerHandler> Endpoint<S> {
             refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refusal;
         }
+        let headers = request.headers();
+        let version = headers.get(VERSION).map(HeaderValue::as_bytes);
+        let has_no_sessions = version == Some(ProtocolVersion::V_2026_07_28.as_str().as_bytes());
         let may_begin =
-            request.method() == Method::POST && !request.headers().contains_key(SESSION);
+            request.method() == Method::POST && !headers.contains_key(SESSION) && !has_no_sessions;
         if may_begin && MAX_SESSIONS <= self.sessions.sessions.read().await.len() {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; end one first");
         }

@@ -90,7 +90,7 @@ impl ServerHandler for AgentServer {
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
         let files = self.gateways.of(&context).files();
-        let resources = files.iter().filter_map(|path| results::resource(path)).collect();
+        let resources = files.iter().filter_map(|(path, _)| results::resource(path)).collect();
         Ok(ListResourcesResult::with_all_items(resources))
     }
 
@@ -101,18 +101,20 @@ impl ServerHandler for AgentServer {
     ) -> Result<ReadResourceResponse, ErrorData> {
         let gateway = self.gateways.of(&context);
         let path = Url::parse(&request.uri).ok().and_then(|uri| uri.to_file_path().ok());
-        let Some(path) = path.filter(|path| gateway.files().contains(path)) else {
+        let mut files = gateway.files().into_iter();
+        let Some((path, session)) = files.find(|(file, _)| Some(file) == path.as_ref()) else {
             let data = json!({"uri": request.uri});
             return Err(ErrorData::resource_not_found(
                 "no long output has this address",
                 Some(data),
             ));
         };
-        let whole = json!({"path": path});
-        let mut reply = read(&gateway, whole, &context).await?;
+        let failed = |error: LinkError| ErrorData::internal_error(error.to_string(), None);
+        let read = |arguments| gateway.ask("read_file", arguments, &session, context.client_info());
+        let mut reply = read(json!({"path": path})).await.map_err(failed)?;
         if reply.info.is_error {
             // It is too long. The answer says how to go on.
-            reply = read(&gateway, json!({"path": path, "offset": 1}), &context).await?;
+            reply = read(json!({"path": path, "offset": 1})).await.map_err(failed)?;
         }
         match reply.info.is_error {
             false => {
@@ -154,17 +156,4 @@ impl ServerHandler for AgentServer {
             false => ErrorData::new(ErrorCode::METHOD_NOT_FOUND, method, None),
         })
     }
-}
-
-async fn read(
-    gateway: &crate::gateway::Gateway,
-    arguments: serde_json::Value,
-    context: &RequestContext<RoleServer>,
-) -> Result<results::Reply, ErrorData> {
-    let arguments = match arguments {
-        serde_json::Value::Object(arguments) => arguments,
-        _ => serde_json::Map::new(),
-    };
-    let failed = |error: LinkError| ErrorData::internal_error(error.to_string(), None);
-    calls::run(gateway, "read_file", arguments, context).await.map_err(failed)
 }

@@ -14,7 +14,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::sleep;
 
-/// Tasks of one agent. rmcp keeps the results of ended ones for a day. A further job is no task.
+/// Number of tasks that one agent may start, because rmcp keeps the results of ended ones for a day. Agents use the tools
+/// for further jobs.
 const MAX_TASKS: usize = 256;
 
 /// Longest wait of one `job_output`.

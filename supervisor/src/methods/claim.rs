@@ -34,13 +34,17 @@ fn is_printable(text: &str, max: usize) -> bool {
 }
 
 pub(super) async fn claim(
-    ClaimParams { path, safe_mode, keep_jobs }: ClaimParams,
+    ClaimParams { path, safe_mode, keep_jobs, session_id }: ClaimParams,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
     let path = own_path(Some(&path))?.ok_or(MethodError::EmptyPath)?;
     let Workspace { path, foreign, .. } = look_up(caller, path).await?;
     let client = caller.client.id.as_str().to_owned();
-    let kind = Open::Claimed(Claim { client, keep_jobs: keep_jobs.unwrap_or(false) });
+    let kind = Open::Claimed(Claim {
+        client,
+        keep_jobs: keep_jobs.unwrap_or(false),
+        preferred: session_id,
+    });
     let open = OpenSession { path, kind, activate: false, safe_mode, fresh: fresh()? };
     let data = caller.registry.send(open).timeout(SAVE_LIMIT).await??;
     let label = label(caller, &data.session.id).await?;

@@ -6,11 +6,15 @@
 use super::catalog::{self, Fresh};
 use crate::errors::MethodError;
 use crate::events::client_registry::Clients;
+use quackd_protocol::SessionId;
 use quackd_protocol::client::AttachData;
 use quackd_protocol::limits::MAX_CLAIMED_NAME_CHARS;
 use quackd_protocol::metadata::Metadata;
 use std::collections::HashSet;
 use std::sync::Arc;
+
+/// Beginning of the names of sessions that got no other name.
+const AUTOMATIC: &str = "duck";
 
 /// Claim of a session.
 #[derive(Debug)]
@@ -19,11 +23,13 @@ pub(crate) struct Claim {
     pub(crate) client: String,
     /// Whether background jobs of the session continue when the client disconnects.
     pub(crate) keep_jobs: bool,
+    /// Id of the session that the client prefers.
+    pub(crate) preferred: Option<String>,
 }
 
 impl Claim {
-    /// Claims a session of the workspace at `path`: the client's own, else the first one with its name that is not
-    /// claimed, else a new one. Returns the reply and whether `metadata` changed.
+    /// Claims a session of the workspace at `path`: the client's own, else the preferred one, else the first one,
+    /// both with its name and not claimed, else a new one. Returns the reply and whether `metadata` changed.
     ///
     /// # Errors
     /// `NoHello` if the client has no name or has disconnected; `TooManyClaims`; of [`catalog::add_session`].
@@ -51,7 +57,9 @@ impl Claim {
             here.filter_map(|session| Some((number(&session.name, &base)?, session))).collect();
         let claimed = clients.claimed();
         let free = named.iter().filter(|(_, session)| !claimed.contains(&session.id));
-        let free = free.min_by_key(|(number, _)| *number).map(|(_, session)| *session);
+        let is_preferred = |id: &SessionId| self.preferred.as_ref() == Some(&id.0);
+        let free = free.min_by_key(|(number, session)| (!is_preferred(&session.id), *number));
+        let free = free.map(|(_, session)| *session);
         let (data, is_new) = if let Some(session) = own.or(free) {
             let id = session.id.clone();
             (catalog::attached(metadata, &id).ok_or(MethodError::WorkspaceUnknown)?, false)
@@ -73,7 +81,13 @@ impl Claim {
 /// Returns the name of a client's sessions, without a number.
 fn session_name(client: &str) -> String {
     let plain = |c: char| if c.is_alphanumeric() || "._-".contains(c) { c } else { '-' };
-    client.to_lowercase().chars().map(plain).take(MAX_CLAIMED_NAME_CHARS).collect()
+    let name: String =
+        client.to_lowercase().chars().map(plain).take(MAX_CLAIMED_NAME_CHARS).collect();
+    match name == AUTOMATIC || number(&name, AUTOMATIC).is_some() {
+        // Otherwise the client could get a session of the user.
+        true => format!("client-{name}"),
+        false => name,
+    }
 }
 
 /// Returns the number in a session's name: 1 for `base`, n for `base-n`. `None` for any other name.

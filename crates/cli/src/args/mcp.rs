@@ -45,7 +45,7 @@ pub(crate) struct McpServeArgs {
     #[arg(long, value_name = super::REF, value_parser = reference, allow_hyphen_values = true,
         conflicts_with = "workspace")]
     pub(crate) session: Option<String>,
-    /// Refuse everything that writes
+    /// Offer no tool that writes; bash runs only commands that read
     #[arg(long)]
     pub(crate) safe: bool,
     /// Tools to offer: core, search, all, or names of tools, separated by commas

@@ -57,4 +57,7 @@ pub struct ClaimParams {
     /// True: the session's background jobs continue when the client disconnects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_jobs: Option<bool>,
+    /// Id of the session that the client had before, which it gets again if it still can.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
 }

@@ -23,6 +23,7 @@ use clients::McpClient;
 use file::ConfigFile;
 use plan::Planned;
 use quackd_home::Home;
+use quackd_mcp::tool_list::Selection;
 use receipts::Receipts;
 use serde_json::{Value, json};
 use similar::TextDiff;
@@ -127,6 +128,7 @@ fn words(
     client: &McpClient,
     notes: &mut Vec<String>,
 ) -> anyhow::Result<Vec<String>> {
+    Selection::parse(&args.tools, args.safe).map_err(|error| CliError::usage(error.to_string()))?;
     let mut words = vec!["mcp".to_owned()];
     let is_anywhere = args.any_workspace
         || client.is_projectless && args.workspace.is_none() && args.session.is_none();

@@ -13,7 +13,7 @@ use quackd_mcp::{AgentServer, ConnectError, Connector, Gateways, Scope, ServeOpt
 use quackd_remote::gate::new_token;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,6 +32,12 @@ pub(super) async fn run(args: McpServeArgs, output: CliOutput) -> anyhow::Result
     match args.http {
         Some(address) => serve_http(address, gateways, output).await?,
         None => {
+            if io::stdin().is_terminal() {
+                output.note(
+                    "waiting for an agent's messages on stdin; `quack mcp install CLIENT` makes an agent start this \
+                     command",
+                );
+            }
             let (input, reply) = (tokio::io::stdin(), tokio::io::stdout());
             let server = AgentServer::new(gateways);
             quackd_mcp::serve_lines(server, input, reply, CancellationToken::new()).await;

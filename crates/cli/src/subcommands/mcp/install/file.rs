@@ -37,8 +37,14 @@ impl ConfigFile {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Self { real: path.clone(), path, text: None });
             }
-            found => found.with_context(|| format!("cannot read {shown}"))?,
-        };
+            Err(error) => return Err(error).with_context(|| format!("cannot read {shown}")),
+            // The owner of a link chooses the file.
+            Ok(found) if ![0, rustix::process::geteuid().as_raw()].contains(&found.uid()) => {
+                let why = format!("cannot use {shown}: it belongs to another user");
+                return Err(CliError::failed(why).into());
+            }
+            Ok(_) => {}
+        }
         let real = fs::canonicalize(&path).with_context(|| format!("cannot follow {shown}"))?;
         let text = read_blocking(&real).with_context(|| format!("cannot use {shown}"))?;
         Ok(Self { path, real, text: Some(text) })
