@@ -5,6 +5,7 @@ use crate::harness::{Daemon, descendants_of, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
+use std::path::Path;
 
 /// The sessions of all agents, as `quack.ps` lists them.
 #[track_caller]
@@ -163,4 +164,41 @@ fn the_daemon_is_started_and_found_again() {
     agent.leave();
     assert!(daemon.quack(&["stop"]).code() == Some(0));
     assert!(repo.path().join("a").exists());
+}
+
+#[test]
+fn two_agents_keep_their_sessions_over_a_restart_of_the_daemon() {
+    let daemon = Daemon::absent();
+    let repo = daemon.repo("project");
+    let mut one = Agent::start(&daemon, &repo, &[]);
+    one.call("bash", json!({"command": "seq 1 100000"}));
+    let mut two = Agent::start(&daemon, &repo, &[]);
+    two.call("read_file", json!({"path": "README.md"}));
+    let session_of = |agent: &mut Agent| {
+        let result = agent.call("bash", json!({"command": "seq 1 100000"}));
+        let path =
+            result["structuredContent"]["fullOutputPath"].as_str().expect("a path").to_owned();
+        Path::new(&path).parent().expect("a directory").to_owned()
+    };
+    let before = (session_of(&mut one), session_of(&mut two));
+    assert_ne!(before.0, before.1);
+    assert!(daemon.quack(&["stop"]).code() == Some(0));
+    // The second agent is the first one to return.
+    let second = session_of(&mut two);
+    assert_eq!((session_of(&mut one), second), before);
+    one.leave();
+    two.leave();
+    assert!(daemon.quack(&["stop"]).code() == Some(0));
+}
+
+#[test]
+fn a_long_output_of_another_workspace_can_be_read() {
+    let daemon = Daemon::start();
+    let (one, two) = (daemon.repo("one"), daemon.repo("two"));
+    let mut agent = Agent::start(&daemon, &one, &["--any-workspace"]);
+    let result = agent.call("bash", json!({"command": "seq 1 100000", "workspace": two.path()}));
+    let read = agent.request("resources/read", json!({"uri": result["content"][1]["uri"]}));
+    let text = read["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{read}"));
+    assert!(text.starts_with("1\n2\n"));
+    agent.leave();
 }
