@@ -1,6 +1,6 @@
 //! One `tools/call`: one `quack.tool` request, with progress and cancellation.
 
-use crate::daemon_link::{DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT, RunningCall};
+use crate::daemon_link::{CallOutput, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT, RunningCall};
 use crate::gateway::{Gateway, Scope};
 use crate::questions;
 use crate::results::{self, Reply};
@@ -9,10 +9,8 @@ use crate::tool_list::{WORKSPACE, has_structured_content};
 use quackd_client::ClientError;
 use quackd_protocol::client::{ErrorCode, ToolParams};
 use quackd_protocol::output::{CancelData, CancelParams};
-use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, ErrorData, ProgressNotificationParam, ProgressToken,
-};
-use rmcp::service::{Peer, RequestContext, RoleServer};
+use rmcp::model::{CallToolRequestParams, CallToolResponse, ErrorData, ProgressNotificationParam};
+use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value};
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -63,12 +61,26 @@ pub(crate) async fn call(
     Ok(results::complete(&name, reply, structured).into())
 }
 
-/// Runs a tool and returns the daemon's reply.
-pub(crate) async fn run(
+/// Runs a tool and returns the daemon's reply. Reports progress from the beginning, because a call may wait for others.
+async fn run(
+    gateway: &Gateway,
+    tool: &str,
+    arguments: Map<String, Value>,
+    context: &RequestContext<RoleServer>,
+) -> Result<Reply, LinkError> {
+    let output = Arc::new(CallOutput::default());
+    tokio::select! {
+        reply = run_quietly(gateway, tool, arguments, context, &output) => reply,
+        never = report(context, &output) => match never {},
+    }
+}
+
+async fn run_quietly(
     gateway: &Gateway,
     tool: &str,
     mut arguments: Map<String, Value>,
     context: &RequestContext<RoleServer>,
+    output: &Arc<CallOutput>,
 ) -> Result<Reply, LinkError> {
     let directory = match gateway.options.scope {
         Scope::Any(_) => arguments.remove(WORKSPACE),
@@ -80,16 +92,14 @@ pub(crate) async fn run(
         Some(_) => return Err(LinkError::RelativeWorkspace),
     };
     // The semaphore is never closed.
-    let _slot = tokio::select! {
-        slot = gateway.slots.acquire() => slot,
-        () = context.ct.cancelled() => return Err(LinkError::Cancelled),
-    };
-    let link = gateway.link(context.client_info()).await?;
+    let _slot = until_cancelled(context, async { Ok(gateway.slots.acquire().await) }).await?;
+    let link = until_cancelled(context, gateway.link(context.client_info())).await?;
     let mut is_retried = false;
     loop {
-        let session = gateway.session(&link, directory.as_deref(), context).await?;
+        let finding = gateway.session(&link, directory.as_deref(), context);
+        let session = until_cancelled(context, finding).await?;
         questions::pass_on(&link, &session, context).await;
-        let running = link.start_call();
+        let running = link.start_call(output);
         let params = ToolParams {
             tool: tool.to_owned(),
             arguments: Value::Object(arguments.clone()),
@@ -114,6 +124,17 @@ pub(crate) async fn run(
     }
 }
 
+/// Waits for a part of a call that runs nothing yet.
+async fn until_cancelled<T>(
+    context: &RequestContext<RoleServer>,
+    part: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    tokio::select! {
+        done = part => done,
+        () = context.ct.cancelled() => Err(LinkError::Cancelled),
+    }
+}
+
 async fn request(
     link: &DaemonLink,
     params: ToolParams,
@@ -122,10 +143,8 @@ async fn request(
 ) -> Result<Reply, ClientError> {
     let calling = link.client.request::<_, Reply>("quack.tool", params, PATIENCE);
     tokio::pin!(calling);
-    let token = context.meta.get_progress_token();
     tokio::select! {
         reply = &mut calling => return reply,
-        never = report(&context.peer, token, running) => match never {},
         () = context.ct.cancelled() => {}
     }
     let params = CancelParams { call_id: running.id.clone() };
@@ -139,15 +158,11 @@ async fn request(
 }
 
 /// Reports progress while a call runs, if the agent wants it: soon after new output, and regularly without.
-async fn report(
-    peer: &Peer<RoleServer>,
-    token: Option<ProgressToken>,
-    running: &RunningCall,
-) -> Infallible {
+async fn report(context: &RequestContext<RoleServer>, output: &CallOutput) -> Infallible {
+    let token = context.meta.get_progress_token();
     let Some(token) = token else { return std::future::pending().await };
     let began = Instant::now();
     loop {
-        let output = &running.output;
         timeout(PROGRESS_INTERVAL, output.grown()).await.ok();
         let seconds = began.elapsed().as_secs_f64();
         let mut progress = ProgressNotificationParam::new(token.clone(), seconds);
@@ -155,8 +170,12 @@ async fn report(
             Some(line) => line,
             None => format!("running for {seconds:.0} s"),
         });
+        if context.ct.is_cancelled() {
+            // The agent expects nothing more of this call.
+            return std::future::pending().await;
+        }
         // An agent that cannot be reached has disconnected, which ends the call.
-        peer.notify_progress(progress).await.ok();
+        context.peer.notify_progress(progress).await.ok();
         sleep(PROGRESS_PAUSE).await;
     }
 }

@@ -172,13 +172,12 @@ impl DaemonLink {
         lock(&self.sessions).clear();
     }
 
-    /// Adds a running call. Its id is unique on this machine.
-    pub(crate) fn start_call(&self) -> RunningCall {
+    /// Adds a running call, whose output goes to `output`. Its id is unique on this machine.
+    pub(crate) fn start_call(&self, output: &Arc<CallOutput>) -> RunningCall {
         let number = self.next_call.fetch_add(1, Ordering::Relaxed);
         let id = format!("mcp-{}-{number}", std::process::id());
-        let output = Arc::new(CallOutput::default());
-        lock(&self.running.0).insert(id.clone(), Arc::clone(&output));
-        RunningCall { id, output, all: Arc::clone(&self.running) }
+        lock(&self.running.0).insert(id.clone(), Arc::clone(output));
+        RunningCall { id, all: Arc::clone(&self.running) }
     }
 }
 
@@ -218,7 +217,6 @@ struct RunningCalls(Mutex<HashMap<String, Arc<CallOutput>>>);
 #[derive(Debug)]
 pub(crate) struct RunningCall {
     pub(crate) id: String,
-    pub(crate) output: Arc<CallOutput>,
     all: Arc<RunningCalls>,
 }
 

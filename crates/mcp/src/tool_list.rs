@@ -36,7 +36,7 @@ pub(crate) const FIELDS: &[&str] = &[
 /// hard to read, so these agents get the text alone. Seen with Claude Code 2.1 and Codex 0.169.
 const TEXT_ONLY: &[&str] = &["claude-code", "codex-mcp-client"];
 
-/// Whether an agent gets structured content beside the text.
+/// Whether an agent gets structured content in addition to the text.
 pub(crate) fn has_structured_content(agent: Option<&Implementation>) -> bool {
     agent.is_none_or(|agent| !TEXT_ONLY.contains(&agent.name.as_str()))
 }

@@ -27,7 +27,11 @@ use quackd_mcp::tool_list::Selection;
 use receipts::Receipts;
 use serde_json::{Value, json};
 use similar::TextDiff;
+use std::borrow::Cow;
 use std::path::Path;
+
+/// Characters of a line up to which a diff shows it.
+const MAX_SHOWN_CHARS: usize = 160;
 
 /// Name of the entry.
 const NAME: &str = "quackd";
@@ -234,8 +238,21 @@ fn unified(file: &ConfigFile, new: Option<&str>) -> String {
     let name =
         |text: Option<&str>| if text.is_some() { path.clone() } else { "/dev/null".to_owned() };
     let (old_name, new_name) = (name(file.text.as_deref()), name(new));
-    TextDiff::from_lines(file.text.as_deref().unwrap_or_default(), new.unwrap_or_default())
-        .unified_diff()
-        .header(&old_name, &new_name)
-        .to_string()
+    let diff =
+        TextDiff::from_lines(file.text.as_deref().unwrap_or_default(), new.unwrap_or_default());
+    // Lines of other servers may contain keys.
+    let diff = diff.unified_diff().context_radius(0).header(&old_name, &new_name).to_string();
+    diff.split_inclusive('\n').map(cut).collect()
+}
+
+/// Cuts a line of a diff. A file may be one long line, which contains everything.
+fn cut(line: &str) -> Cow<'_, str> {
+    match line.char_indices().nth(MAX_SHOWN_CHARS) {
+        None => line.into(),
+        Some(_) => {
+            let rest = line.chars().count();
+            let sign = line.chars().next().unwrap_or_default();
+            format!("{sign}… (a line of {rest} characters is not shown)\n").into()
+        }
+    }
 }

@@ -58,7 +58,7 @@ pub(super) struct Applied {
     pub(super) text: String,
     /// `None` if the file already has the value.
     pub(super) made: Option<(Made, Step)>,
-    /// Whether quackd's entry was there with other content.
+    /// Whether quackd's entry existed with other content.
     pub(super) replaced: bool,
 }
 

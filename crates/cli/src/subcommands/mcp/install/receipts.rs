@@ -1,4 +1,4 @@
-//! `mcp-install.json` in the state directory: what `quack mcp install` changed in each client's file.
+//! `mcp-install.json` in the state directory: the changes that `quack mcp install` made in each client's file.
 //!
 //! Without it, `uninstall` could not tell an empty table, or a denied tool, of the user from one that `install` added.
 //! It contains only quackd's own bytes and the bytes that they replaced, never the rest of the client's file.
