@@ -31,7 +31,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 /// Characters of a line up to which a diff shows it.
-const MAX_SHOWN_CHARS: usize = 160;
+const MAX_SHOWN_CHARS: usize = 400;
 
 /// Name of the entry.
 const NAME: &str = "quackd";
