@@ -5,7 +5,7 @@ use crate::validate;
 use crate::value_kind::{ChoiceAccessor, FieldAccessor, ValueKind};
 use crate::{Config, PiStart, Setting};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
-use quackd_protocol::policy::{Profile, WebSearchRule};
+use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 use quackd_protocol::tiers::Tier;
 use serde_json::Value as Json;
 
@@ -156,8 +156,34 @@ static KEYS: &[Key] = &[
     },
     Key {
         name: "sandbox.network",
-        description: "Whether workers may use the network. A workspace or session can override it.",
-        kind: ValueKind::Switch { field: field!(sandbox.network) },
+        description: "Network of commands: `off`, the `hosts` that rules name, or `on`. A workspace or session can override it. `true` and `false` mean `on` and `off`.",
+        kind: ValueKind::Choice {
+            field: choice!(sandbox.network, NetworkMode::ALL, NetworkMode::name),
+            variable: None,
+        },
+    },
+    Key {
+        name: "sandbox.hosts",
+        description: "Rules of the hosts that commands may reach if the network is `hosts`, such as `example.com`, `*.example.com:443`, `!ads.example.com` or `@npm`.",
+        kind: ValueKind::Words {
+            field: field!(sandbox.hosts),
+            values: "an array of rules",
+            check: validate::host_rule,
+        },
+    },
+    Key {
+        name: "sandbox.ask",
+        description: "What a session may ask you for while a client that can answer is connected: `network`, `write`, `command`, `safe_mode`.",
+        kind: ValueKind::Words {
+            field: field!(sandbox.ask),
+            values: "an array of network, write, command, safe_mode",
+            check: validate::approval_kind,
+        },
+    },
+    Key {
+        name: "sandbox.ask_wait_s",
+        description: "Seconds that a connection or call waits for your answer. Then it is denied.",
+        kind: ValueKind::Time { field: field!(sandbox.ask_wait), unit_s: 1, min: 5, max: 600 },
     },
     Key {
         name: "sandbox.web_search",
@@ -247,6 +273,11 @@ static KEYS: &[Key] = &[
         name: "keep.undo_mb",
         description: "Total size of the originals of all sessions, in MiB. The oldest are deleted first.",
         kind: ValueKind::Count { field: field!(keep.undo_mb), min: 256, max: 1_048_576 },
+    },
+    Key {
+        name: "keep.caches_mb",
+        description: "Total size of what the commands of all workspaces added to package caches, in MiB. The workspace that was used longest ago loses its files first; 0 to keep none on disk.",
+        kind: ValueKind::Count { field: field!(keep.caches_mb), min: 0, max: 1_048_576 },
     },
     Key {
         name: "keep.min_free_mb",

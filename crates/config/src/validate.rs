@@ -2,7 +2,10 @@
 //! the requirement and the actual value.
 
 use crate::error::excerpt;
+use quackd_policy::hosts::Rule;
 use quackd_policy::{MAX_ROOTS, path_problem};
+use quackd_protocol::approval::ApprovalKind;
+use quackd_protocol::limits::MAX_HOST_RULES;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -116,6 +119,25 @@ pub(crate) fn policy_path(index: usize, path: &str) -> Result<(), String> {
     match path_problem(Path::new(path)) {
         Some(problem) => Err(format!("must name usable paths, but `{}` {problem}", excerpt(path))),
         None => Ok(()),
+    }
+}
+
+/// Checks a rule for hosts.
+pub(crate) fn host_rule(index: usize, rule: &str) -> Result<(), String> {
+    if MAX_HOST_RULES <= index {
+        return Err(format!("must have at most {MAX_HOST_RULES} rules"));
+    }
+    rule.parse::<Rule>().map(drop).map_err(|error| format!("must have usable rules, but {error}"))
+}
+
+/// Checks a kind of approvals.
+pub(crate) fn approval_kind(_index: usize, word: &str) -> Result<(), String> {
+    match ApprovalKind::ALL.iter().any(|kind| kind.name() == word) {
+        true => Ok(()),
+        false => {
+            let known = ApprovalKind::ALL.map(ApprovalKind::name).join(", ");
+            Err(format!("must have words of {known}, not `{}`", excerpt(word)))
+        }
     }
 }
 

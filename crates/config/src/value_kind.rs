@@ -115,7 +115,11 @@ impl ValueKind {
                 None => return Err(refusal(value, "must be true or false")),
             },
             Self::Choice { field, .. } => {
-                let word = text(value, "must be a string")?;
+                // `sandbox.network` was a boolean once.
+                let switch =
+                    value.get_ref().as_bool().map(|is_on| if is_on { "on" } else { "off" });
+                let known = switch.filter(|word| (field.words)().contains(word));
+                let word = known.map_or_else(|| text(value, "must be a string"), Ok)?;
                 let at = value.span().start;
                 field.read(config, word, origin).map_err(|message| ValueError { at, message })?;
             }

@@ -96,7 +96,7 @@ mod tests {
         expected.limits.file_mb = setting(file, 23, 4);
         expected.limits.spill_mb = setting(file, 24, 64);
         expected.sandbox.profile = setting(file, 26, Profile::ReadOnly);
-        expected.sandbox.network = setting(file, 27, true);
+        expected.sandbox.network = setting(file, 27, quackd_protocol::policy::NetworkMode::On);
         expected.sandbox.writable = setting(file, 28, vec!["/srv".to_owned()]);
         expected.sandbox.hidden = setting(file, 29, vec!["/etc/x".to_owned()]);
         expected.sandbox.tier = setting(file, 30, Some(Tier::D));

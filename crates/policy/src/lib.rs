@@ -3,8 +3,12 @@
 //! The types are in `quackd_protocol::policy`. Pure functions without system calls. Called by the configuration and the
 //! supervisor.
 
+pub mod hosts;
+
+use hosts::{Rule, RuleError};
 use quackd_protocol::client::PolicyLayers;
-use quackd_protocol::policy::{Policy, PolicyPatch, Profile, WebSearchRule};
+use quackd_protocol::limits::MAX_HOST_RULES;
+use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile, WebSearchRule};
 use std::path::{Component, Path, PathBuf};
 
 /// Most roots of one kind in a policy. Each costs a mount in every worker.
@@ -35,15 +39,27 @@ pub enum PolicyError {
         /// The problem, to read after the path.
         reason: &'static str,
     },
+    /// A rule for hosts cannot be used.
+    #[error(transparent)]
+    Rule(#[from] RuleError),
+    /// The list of hosts is too long.
+    #[error("too many rules for hosts: {0}, and {MAX_HOST_RULES} are allowed")]
+    TooManyRules(usize),
+    /// Nothing can enforce a list of hosts.
+    #[error("a list of hosts needs confinement: full-access has none")]
+    HostsUnconfined,
 }
 
 /// Applies the layers to the defaults, the narrowest layer last.
 #[must_use]
 pub fn resolve(layers: impl IntoIterator<Item = PolicyPatch>) -> Policy {
     let patch = layers.into_iter().fold(PolicyPatch::default(), merge);
+    let network = patch.network.unwrap_or_default();
+    let hosts = (network == NetworkMode::Hosts).then(|| patch.hosts.unwrap_or_default());
     Policy {
         profile: patch.profile.unwrap_or_default(),
-        network: patch.network.unwrap_or_default(),
+        network: network == NetworkMode::On,
+        hosts,
         web_search: patch.web_search.unwrap_or_default(),
         writable_roots: patch.writable_roots.unwrap_or_default(),
         hidden: patch.hidden.unwrap_or_default(),
@@ -80,15 +96,32 @@ fn merge(below: PolicyPatch, above: PolicyPatch) -> PolicyPatch {
         profile: above.profile.or(below.profile),
         network: above.network.or(below.network),
         web_search: above.web_search.or(below.web_search),
+        hosts: merge_hosts(below.hosts, above.hosts),
         writable_roots: above.writable_roots.or(below.writable_roots),
         hidden,
     }
 }
 
-fn add_new(to: &mut Vec<PathBuf>, from: Vec<PathBuf>) {
-    for path in from {
-        if !to.contains(&path) {
-            to.push(path);
+/// A layer that allows any host replaces what weaker layers allow. What any layer denies stays denied.
+fn merge_hosts(below: Option<Vec<String>>, above: Option<Vec<String>>) -> Option<Vec<String>> {
+    let (Some(mut below), Some(above)) = (below.clone(), above.clone()) else {
+        return above.or(below);
+    };
+    if above.iter().any(|rule| !denies(rule)) {
+        below.retain(|rule| denies(rule));
+    }
+    add_new(&mut below, above);
+    Some(below)
+}
+
+fn denies(rule: &str) -> bool {
+    rule.starts_with('!')
+}
+
+fn add_new<T: PartialEq>(to: &mut Vec<T>, from: Vec<T>) {
+    for one in from {
+        if !to.contains(&one) {
+            to.push(one);
         }
     }
 }
@@ -102,6 +135,7 @@ fn add_new(to: &mut Vec<PathBuf>, from: Vec<PathBuf>) {
 pub fn validate(policy: &Policy, home: &Path, state_dir: &Path) -> Result<(), PolicyError> {
     check_list("writable", &policy.writable_roots)?;
     check_list("hidden", &policy.hidden)?;
+    validate_hosts(policy.hosts.as_deref().unwrap_or_default())?;
     for root in &policy.writable_roots {
         let refuse = |reason| Err(path_error("writable", root, reason));
         if home.starts_with(root) {
@@ -114,11 +148,28 @@ pub fn validate(policy: &Policy, home: &Path, state_dir: &Path) -> Result<(), Po
     Ok(())
 }
 
+/// Rejects rules for hosts that cannot be used.
+///
+/// # Errors
+/// The first problem.
+pub fn validate_hosts(rules: &[String]) -> Result<(), PolicyError> {
+    if MAX_HOST_RULES < rules.len() {
+        return Err(PolicyError::TooManyRules(rules.len()));
+    }
+    for rule in rules {
+        rule.parse::<Rule>()?;
+    }
+    Ok(())
+}
+
 /// Returns true if a worker with this policy may keep running when `other` replaces it. Ignores the fields that the
-/// supervisor enforces itpolicy.
+/// supervisor and the proxy enforce: whether the web may be searched, and which hosts are allowed.
 #[must_use]
 pub fn confines_like(policy: &Policy, other: &Policy) -> bool {
-    Policy { web_search: other.web_search, ..policy.clone() } == *other
+    let is_same_mode = policy.network_mode() == other.network_mode();
+    let enforced_here =
+        Policy { web_search: other.web_search, hosts: other.hosts.clone(), ..policy.clone() };
+    is_same_mode && enforced_here == *other
 }
 
 /// Returns true if a worker with this policy may read everything that `other` allows it to read.
@@ -133,10 +184,27 @@ pub fn reads_all_of(policy: &Policy, other: &Policy) -> bool {
             && other.writable_roots.iter().all(shows)
 }
 
-/// Returns the policy as it is enforced: `FullAccess` leaves the network on.
+/// Returns the policy as it is enforced: `FullAccess` leaves the network on. [`check_confinement`] refuses a list of
+/// hosts then.
 fn in_force(mut policy: Policy) -> Policy {
-    policy.network |= policy.profile == Profile::FullAccess;
+    if policy.profile == Profile::FullAccess {
+        policy.network = true;
+        policy.hosts = None;
+    }
     policy
+}
+
+/// Rejects layers that request a list of hosts without the confinement that enforces it.
+///
+/// # Errors
+/// [`PolicyError::HostsUnconfined`].
+pub fn check_confinement(layers: &PolicyLayers) -> Result<(), PolicyError> {
+    let PolicyLayers { configuration, workspace, session, .. } = layers.clone();
+    let wanted = resolve([configuration, workspace, session]);
+    match wanted.profile == Profile::FullAccess && wanted.network_mode() == NetworkMode::Hosts {
+        true => Err(PolicyError::HostsUnconfined),
+        false => Ok(()),
+    }
 }
 
 fn check_list(list: &'static str, paths: &[PathBuf]) -> Result<(), PolicyError> {
@@ -202,13 +270,13 @@ mod tests {
     #[test]
     fn a_narrower_layer_wins_and_cannot_unhide() {
         let file = PolicyPatch {
-            network: Some(true),
+            network: Some(NetworkMode::On),
             hidden: Some(vec!["/a".into()]),
             ..PolicyPatch::default()
         };
         let session = PolicyPatch {
             profile: Some(Profile::ReadOnly),
-            network: Some(false),
+            network: Some(NetworkMode::Off),
             hidden: Some(vec!["/b".into(), "/a".into()]),
             ..PolicyPatch::default()
         };
@@ -263,6 +331,41 @@ mod tests {
         ] {
             assert_eq!(reads_all_of(wanted, given), expected, "{wanted:?} {given:?}");
         }
+    }
+
+    #[test]
+    fn the_strongest_list_of_hosts_counts_and_denied_hosts_add_up() {
+        let layer = |hosts: &[&str]| PolicyPatch {
+            network: Some(NetworkMode::Hosts),
+            hosts: Some(hosts.iter().map(|&rule| rule.to_owned()).collect()),
+            ..PolicyPatch::default()
+        };
+        let hosts =
+            |layers: &[&[&str]]| resolve(layers.iter().map(|rules| layer(rules))).hosts.unwrap();
+        assert_eq!(
+            hosts(&[&["a.example", "!x.example"], &["b.example"]]),
+            ["!x.example", "b.example"]
+        );
+        assert_eq!(hosts(&[&["a.example"], &["!x.example"]]), ["a.example", "!x.example"]);
+        assert_eq!(hosts(&[&["a.example"], &[]]), ["a.example"]);
+        assert_eq!(hosts(&[&[]]), [""; 0]);
+        let off = PolicyPatch { network: Some(NetworkMode::Off), ..PolicyPatch::default() };
+        assert_eq!(resolve([layer(&["a.example"]), off]).network_mode(), NetworkMode::Off);
+        let full = PolicyPatch { profile: Some(Profile::FullAccess), ..layer(&[]) };
+        let layers = PolicyLayers { session: full, ..PolicyLayers::default() };
+        assert_eq!(check_confinement(&layers), Err(PolicyError::HostsUnconfined));
+        assert_eq!(resolve_layers(layers).network_mode(), NetworkMode::On);
+    }
+
+    #[test]
+    fn a_worker_keeps_running_when_its_hosts_change_but_not_its_mode() {
+        let with = |hosts: Option<&[&str]>| Policy {
+            hosts: hosts.map(|rules| rules.iter().map(|&rule| rule.to_owned()).collect()),
+            ..Policy::default()
+        };
+        assert!(confines_like(&with(Some(&["a.example"])), &with(Some(&[]))));
+        assert!(!confines_like(&with(None), &with(Some(&[]))));
+        assert!(!confines_like(&with(Some(&[])), &Policy { network: true, ..Policy::default() }));
     }
 
     #[test]

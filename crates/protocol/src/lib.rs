@@ -8,12 +8,14 @@
 //!
 //! Every bound of both sides is in [`limits`], with its reason.
 
+pub mod approval;
 pub mod client;
 pub mod denial;
 pub mod environment;
 pub mod ids;
 pub mod limits;
 pub mod metadata;
+pub mod network;
 pub mod output;
 pub mod pi;
 pub mod places;

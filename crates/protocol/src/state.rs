@@ -1,8 +1,10 @@
 //! The shape of `quackd-state.json`: quackd's own data about sessions. The metadata's external writer drops keys that
 //! it does not know, so quackd's data cannot be only there.
 
-use crate::policy::{PolicyPatch, Profile, WebSearchRule};
+use crate::approval::Grant;
+use crate::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
 use crate::{SessionId, WorkspaceId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -22,6 +24,12 @@ pub struct DaemonState {
     /// Data by workspace id, treated like the sessions ([`WorkspaceState::limits`]).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub workspaces: BTreeMap<WorkspaceId, WorkspaceState>,
+    /// Answers of the user that hold for all sessions. At most [`crate::limits::MAX_GRANTS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
+    /// Hosts of the derived presets, by the preset's name, as they were when a rule named it last.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub presets: BTreeMap<String, DerivedPreset>,
     /// Keys of a newer program.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -33,6 +41,8 @@ impl Default for DaemonState {
             version: STATE_VERSION,
             sessions: BTreeMap::new(),
             workspaces: BTreeMap::new(),
+            grants: Vec::new(),
+            presets: BTreeMap::new(),
             other: Map::new(),
         }
     }
@@ -45,6 +55,9 @@ pub struct WorkspaceState {
     /// Settings of the workspace's sandbox policy that differ from the configuration.
     #[serde(skip_serializing_if = "PolicyPatch::is_empty", with = "policy_text")]
     pub policy: PolicyPatch,
+    /// Answers of the user that hold for all sessions of the workspace. At most [`crate::limits::MAX_GRANTS`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
     /// Keys of a newer program.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -55,12 +68,15 @@ impl WorkspaceState {
     /// none. A workspace that is created again has the same id. The user must then allow the rest again.
     #[must_use]
     pub fn limits(&self) -> Option<Self> {
-        let PolicyPatch { profile, network, web_search, writable_roots, hidden } =
+        let PolicyPatch { profile, network, web_search, hosts, writable_roots, hidden } =
             self.policy.clone();
         let policy = PolicyPatch {
             profile: profile.filter(|profile| *profile != Profile::FullAccess),
-            network: network.filter(|is_allowed| !is_allowed),
+            network: network.filter(|mode| *mode != NetworkMode::On),
             web_search: web_search.filter(|rule| *rule != WebSearchRule::On),
+            hosts: hosts
+                .map(|rules| rules.into_iter().filter(|rule| rule.starts_with('!')).collect())
+                .filter(|denied: &Vec<_>| !denied.is_empty()),
             writable_roots: writable_roots.filter(Vec::is_empty),
             // These paths are added to the other hidden paths.
             hidden,
@@ -79,6 +95,9 @@ pub struct SessionState {
     /// Settings of the session's sandbox policy that differ from its workspace's.
     #[serde(skip_serializing_if = "PolicyPatch::is_empty", with = "policy_text")]
     pub policy: PolicyPatch,
+    /// Answers of the user that hold for the session. At most [`crate::limits::MAX_GRANTS`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<Grant>,
     /// Engine of the session's turns, if it is not the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
@@ -110,6 +129,20 @@ impl SessionState {
             Self { safe_mode: self.safe_mode, policy: self.policy.clone(), ..Self::default() };
         (!limits.is_default()).then_some(limits)
     }
+}
+
+/// Hosts that a tool of the user is configured to use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DerivedPreset {
+    /// Rules of the hosts.
+    pub hosts: Vec<String>,
+    /// Where each host was found, for display: `npm config get registry`, `~/.cargo/config.toml`.
+    pub found: Vec<String>,
+    /// Variables that lead a command's tool to the same servers as the user's, without credentials.
+    pub env: Vec<(String, String)>,
+    /// When the tool was asked, ISO 8601 UTC.
+    pub at: String,
 }
 
 /// Serializes a policy in the file: as the name of a profile if it sets nothing else, otherwise as an object.

@@ -177,6 +177,7 @@ fn apply(before: PolicyPatch, reset: bool, patch: PolicyPatch) -> PolicyPatch {
         profile: patch.profile.or(below.profile),
         network: patch.network.or(below.network),
         web_search: patch.web_search.or(below.web_search),
+        hosts: patch.hosts.or(below.hosts),
         writable_roots: patch.writable_roots.or(below.writable_roots),
         hidden: patch.hidden.or(below.hidden),
     }

@@ -73,7 +73,7 @@ fn trim<K: Ord + Clone, V>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_protocol::policy::{PolicyPatch, Profile, WebSearchRule};
+    use quackd_protocol::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
     use serde_json::json;
 
     fn metadata(sessions: &[&str], workspaces: &[&str]) -> Metadata {
@@ -95,13 +95,14 @@ mod tests {
     fn of_a_workspace_that_is_gone_what_limits_stays_and_what_allows_more_does_not() {
         let open = PolicyPatch {
             profile: Some(Profile::FullAccess),
-            network: Some(true),
+            network: Some(NetworkMode::On),
             web_search: Some(WebSearchRule::On),
+            hosts: Some(vec!["a.example".into()]),
             writable_roots: Some(vec!["/data".into()]),
             hidden: Some(vec!["/secret".into()]),
         };
         let closed = PolicyPatch {
-            network: Some(false),
+            network: Some(NetworkMode::Off),
             writable_roots: Some(vec![]),
             ..only(Profile::ReadOnly)
         };

@@ -1,8 +1,8 @@
 //! Arguments of `quack sandbox`.
 
 use super::SessionArgs;
-use clap::{Args, Subcommand, ValueEnum};
-use quackd_protocol::policy::{Profile, WebSearchRule};
+use clap::{Args, Subcommand};
+use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 use std::path::PathBuf;
 
 /// Show and change the permissions of a session's worker
@@ -91,9 +91,13 @@ pub(crate) struct SandboxSetArgs {
     /// read-only, workspace-write or full-access
     #[arg(value_name = "PROFILE")]
     pub(crate) profile: Option<Profile>,
-    /// Allow or deny the network
-    #[arg(long, value_name = "WHETHER")]
-    pub(crate) network: Option<OnOff>,
+    /// Network of commands: off, hosts (those that rules name) or on
+    #[arg(long, value_name = "MODE")]
+    pub(crate) network: Option<NetworkMode>,
+    /// Allow this host, such as example.com, *.example.com:443 or @npm; repeatable. Replaces the list of the scope, and
+    /// sets the network to hosts
+    #[arg(long = "allow", value_name = "RULE")]
+    pub(crate) hosts: Vec<String>,
     /// Set whether web_search may send queries: on, ask or off
     #[arg(long, value_name = "RULE")]
     pub(crate) web_search: Option<WebSearchRule>,
@@ -121,17 +125,11 @@ impl SandboxSetArgs {
     pub(crate) fn is_empty(&self) -> bool {
         self.profile.is_none()
             && self.network.is_none()
+            && self.hosts.is_empty()
             && self.web_search.is_none()
             && self.writable.is_empty()
             && self.hidden.is_empty()
             && !self.reset
             && !self.end_jobs
     }
-}
-
-/// Value of a switch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnOff {
-    On,
-    Off,
 }

@@ -1,7 +1,7 @@
 //! `quack sandbox`: shows and changes the permissions of a session's worker.
 
 use crate::args::SessionArgs;
-use crate::args::sandbox::{OnOff, SandboxArgs, SandboxExplainArgs, SandboxSetArgs, SandboxVerb};
+use crate::args::sandbox::{SandboxArgs, SandboxExplainArgs, SandboxSetArgs, SandboxVerb};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display::{self, count, plain};
 use crate::exit::{CliError, ExitCode};
@@ -11,7 +11,7 @@ use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainReport, PolicyLayers, PolicyScope, RunningJob, SandboxData,
     SandboxParams, TimedDenial, WorkerSaid,
 };
-use quackd_protocol::policy::{Policy, PolicyPatch, Profile};
+use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile};
 use quackd_protocol::tiers::{self, Tier};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -119,8 +119,9 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
     };
     let patch = PolicyPatch {
         profile: args.profile,
-        network: args.network.map(|network| network == OnOff::On),
+        network: args.network.or_else(|| (!args.hosts.is_empty()).then_some(NetworkMode::Hosts)),
         web_search: args.web_search,
+        hosts: (!args.hosts.is_empty()).then_some(args.hosts),
         writable_roots: paths(args.writable)?,
         hidden: paths(args.hidden)?,
     };
@@ -158,7 +159,8 @@ fn lines(data: &SandboxData) -> String {
         true => "safe mode",
         false => origin(|patch| patch.profile.is_some()),
     };
-    let Policy { profile, network, web_search, writable_roots, hidden } = &data.policy;
+    let policy = &data.policy;
+    let Policy { profile, web_search, writable_roots, hidden, .. } = policy;
     row("profile", &format!("{profile}  {DIM}{of_profile}{DIM:#}"));
     // Full access confines nothing: the network is on and no path is hidden.
     let has_all = *profile == Profile::FullAccess;
@@ -166,7 +168,12 @@ fn lines(data: &SandboxData) -> String {
         true => "full-access",
         false => origin(|patch| patch.network.is_some()),
     };
-    row("network", &format!("{}  {DIM}{of_network}{DIM:#}", on_off(*network || has_all)));
+    let network = if has_all { NetworkMode::On } else { policy.network_mode() };
+    row("network", &format!("{network}  {DIM}{of_network}{DIM:#}"));
+    for rule in policy.hosts.iter().flatten() {
+        let origin = origin(|patch| patch.hosts.is_some());
+        row("host", &format!("{}  {DIM}{origin}{DIM:#}", plain(rule)));
+    }
     let of_web = match origin(|patch| patch.web_search.is_some()) {
         _ if layers.safe_mode && !is_web_said(layers) => "safe mode",
         origin => origin,

@@ -115,6 +115,8 @@ impl SessionActor {
                 tier: services.daemon.config.sandbox.tier.value,
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
+                ports: Vec::new(),
+                caches: None,
                 cgroup: cgroup_for_worker,
             },
         }));

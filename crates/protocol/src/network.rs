@@ -1,0 +1,419 @@
+//! Messages of the network proxy: frames between the supervisor and one proxy, and packets between a proxy and the
+//! worker of its session.
+//!
+//! The frames have the format of [`crate::worker`]. A packet is one JSON value of at most [`MAX_PACKET_BYTES`] on a
+//! sequenced-packet socket pair, perhaps with descriptors. The supervisor creates the pair for each worker. It reads the
+//! first packet, which has the sockets of the worker's network namespace, and then gives its end to the proxy.
+//!
+//! The supervisor treats both a worker and a proxy as hostile: the proxy parses bytes of commands and of the network.
+
+use crate::SessionId;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Version of these frames.
+pub const PROXY_PROTOCOL: u32 = 1;
+
+/// Name by which commands reach services of this machine that a rule for `machine` allows.
+pub const MACHINE_HOST: &str = "host.quackd.internal";
+
+/// Port of the HTTP and SOCKS proxy on 127.0.0.1 in the worker's network namespace.
+pub const PROXY_PORT: u16 = 61_080;
+
+/// Longest packet between a proxy and a worker, in bytes.
+pub const MAX_PACKET_BYTES: usize = 4096;
+
+/// Most sockets in the first packet of a worker.
+pub const MAX_PROXY_SOCKETS: usize = 24;
+
+/// Most ports with a listener for programs that do not use the HTTP proxy.
+pub const MAX_TRANSPARENT_PORTS: usize = 16;
+
+/// Ports that always have such a listener.
+pub const USUAL_PORTS: [u16; 3] = [22, 80, 443];
+
+/// Most entries in one [`FromProxy::Log`].
+pub const MAX_LOG_ENTRIES: usize = 64;
+
+/// Unacknowledged [`FromProxy::Log`] frames that a proxy may send. Without credit it merges and drops entries, and
+/// counts them.
+pub const LOG_CREDITS: u32 = 8;
+
+/// Tags of [`ToProxy`].
+pub const TO_PROXY_TAGS: &[&str] =
+    &["start", "rules", "answer", "forward", "close_forward", "log_taken", "ping", "shutdown"];
+
+/// Tags of [`FromProxy`].
+pub const FROM_PROXY_TAGS: &[&str] =
+    &["hello", "cannot_start", "ask", "log", "forwarded", "forward_closed", "pong"];
+
+/// Supervisor to proxy.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToProxy {
+    /// First frame, with descriptors: the end of the pair to the worker, then the sockets in the order of
+    /// [`ProxyStart::sockets`]. Answered by [`FromProxy::Hello`].
+    Start(Box<ProxyStart>),
+    /// Replaces all rules. Connections that the new rules do not allow are closed within 1 s.
+    Rules(Rules),
+    /// Answer to a [`FromProxy::Ask`].
+    Answer {
+        /// Id of the question.
+        id: u64,
+        /// Decision.
+        answer: Answer,
+    },
+    /// Listen on 127.0.0.1 of this machine and pass connections on to a port of the session. Answered by
+    /// [`FromProxy::Forwarded`].
+    Forward {
+        /// Chosen by the supervisor.
+        id: u64,
+        /// Port in the session.
+        port: u16,
+        /// Port of this machine. 0 for any.
+        local: u16,
+    },
+    /// Stop listening, and close the connections of the forward.
+    CloseForward {
+        /// Id of the forward.
+        id: u64,
+    },
+    /// The supervisor has taken `n` [`FromProxy::Log`] frames.
+    LogTaken {
+        /// Number of frames.
+        n: u32,
+    },
+    /// Liveness probe.
+    Ping {
+        /// Counts up from 1.
+        seq: u64,
+    },
+    /// Exit with 0.
+    Shutdown {},
+}
+
+/// Settings of a proxy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProxyStart {
+    /// [`PROXY_PROTOCOL`] of the supervisor.
+    pub proto: u32,
+    /// The session.
+    pub session_id: SessionId,
+    /// Kinds of the passed sockets. Empty while the network is off: then the proxy only serves forwards.
+    pub sockets: Vec<SocketKind>,
+    /// Rules at the start.
+    pub rules: Rules,
+    /// Proxy of the user's network, as a URL without credentials. Without it the proxy connects directly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream: Option<String>,
+}
+
+/// Kind of a socket in the worker's network namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SocketKind {
+    /// Listens on 127.0.0.1, [`PROXY_PORT`], for HTTP and SOCKS5.
+    Proxy,
+    /// Receives queries for names on 127.0.0.1, port 53.
+    ResolverUdp,
+    /// Listens for queries for names on 127.0.0.1, port 53.
+    ResolverTcp,
+    /// Listens on all addresses of the namespace. The proxy refuses connections whose local address is outside of
+    /// 198.18.0.0/15.
+    Transparent(u16),
+}
+
+/// All rules of a session, after the layers were resolved and the presets replaced by their hosts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rules {
+    /// The rules.
+    pub rules: Vec<RuleText>,
+    /// True if a host without a rule may be asked for ([`FromProxy::Ask`]).
+    pub may_ask: bool,
+}
+
+/// One rule with its origin.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RuleText {
+    /// The rule, such as `!*.example.com:443`. Never a preset.
+    pub rule: String,
+    /// Where it comes from, for display: `session`, `workspace, @npm`, `grant g3`.
+    pub origin: String,
+}
+
+/// Decision about a connection that waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// Let this connection and all others to the same host and port pass for [`ONCE_SECONDS`].
+    Once,
+    /// Let it pass. New rules, which allow it, were sent before.
+    Allowed(Scope),
+    /// Refuse it.
+    Denied(DenyReason),
+}
+
+/// Time in seconds for which an answer [`Answer::Once`] allows more connections to the same host and port.
+pub const ONCE_SECONDS: u64 = 60;
+
+/// Proxy to supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromProxy {
+    /// The proxy is confined and ready.
+    Hello {
+        /// [`PROXY_PROTOCOL`] of the proxy.
+        proto: u32,
+        /// Parts of its own confinement that this system does not have.
+        notes: Vec<String>,
+    },
+    /// Sent instead of [`FromProxy::Hello`].
+    CannotStart {
+        /// One line.
+        reason: String,
+    },
+    /// A connection to a host without a rule waits for a decision. At most [`crate::limits::MAX_APPROVALS_PER_SESSION`]
+    /// without an answer, and one for each host and port.
+    Ask {
+        /// Counts up from 1.
+        id: u64,
+        /// The name or address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
+    /// Finished and refused requests. Costs one of [`LOG_CREDITS`].
+    Log {
+        /// At most [`MAX_LOG_ENTRIES`].
+        entries: Vec<LogEntry>,
+        /// Entries that were dropped for lack of credit.
+        #[serde(default)]
+        dropped: u64,
+    },
+    /// Answer to [`ToProxy::Forward`].
+    Forwarded {
+        /// Id of the forward.
+        id: u64,
+        /// The port of this machine, or the reason why it cannot be used.
+        result: Result<u16, ForwardError>,
+    },
+    /// Answer to [`ToProxy::Ping`].
+    Pong {
+        /// The number of the ping.
+        seq: u64,
+    },
+}
+
+/// Reason why a forward was not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ForwardError {
+    /// Another program listens on the port.
+    InUse,
+    /// Ports below 1024 need rights that the proxy does not have.
+    Privileged,
+    /// Any other error.
+    Failed,
+}
+
+/// One request of a command for a host.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogEntry {
+    /// Name or address, as the rules see it.
+    pub host: String,
+    /// The port. 0 for a query of the resolver.
+    pub port: u16,
+    /// How the request arrived.
+    pub path: RequestPath,
+    /// What became of it.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+    /// The rule that decided, as the user wrote it, with its origin.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<String>,
+    /// Bytes from the session.
+    #[serde(default)]
+    pub sent: u64,
+    /// Bytes to the session.
+    #[serde(default)]
+    pub received: u64,
+    /// Duration in milliseconds.
+    #[serde(default)]
+    pub took_ms: u64,
+}
+
+/// How a request arrived at the proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RequestPath {
+    /// `CONNECT` of HTTP.
+    Connect,
+    /// A request of HTTP with a whole address.
+    Http,
+    /// SOCKS5.
+    Socks,
+    /// A connection to a synthetic address.
+    Transparent,
+    /// A query for a name.
+    Dns,
+}
+
+/// What became of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(tag = "verdict", content = "why", rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Forwarded, and finished.
+    Allowed,
+    /// Refused.
+    Denied(DenyReason),
+    /// Allowed, but the host could not be resolved or reached, or the connection broke.
+    Failed(FailReason),
+}
+
+/// Reason of a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DenyReason {
+    /// No rule names the host and port.
+    NotListed,
+    /// A rule denies it.
+    DenyRule,
+    /// The name leads to an address of this machine, of a local network or of a cloud's metadata service.
+    PrivateAddress,
+    /// The server name of TLS or a `Host` field differs from the requested name.
+    NameMismatch,
+    /// The request is malformed.
+    Syntax,
+    /// No client that can answer is connected.
+    NoAnswerer,
+    /// The user denied it.
+    DeniedByUser,
+    /// Nobody answered in time.
+    Timeout,
+    /// Too many questions are open or were asked.
+    TooManyQuestions,
+    /// Too many connections.
+    TooMany,
+}
+
+impl DenyReason {
+    /// Returns the name on the wire and in the `Quackd-Denied` field.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotListed => "not-listed",
+            Self::DenyRule => "deny-rule",
+            Self::PrivateAddress => "private-address",
+            Self::NameMismatch => "name-mismatch",
+            Self::Syntax => "syntax",
+            Self::NoAnswerer => "no-answerer",
+            Self::DeniedByUser => "denied-by-user",
+            Self::Timeout => "timeout",
+            Self::TooManyQuestions => "too-many-questions",
+            Self::TooMany => "too-many",
+        }
+    }
+}
+
+impl fmt::Display for DenyReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Reason of a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailReason {
+    /// The name does not exist or no resolver answered.
+    Unresolved,
+    /// No address accepted the connection.
+    Unreachable,
+    /// The connection broke or was silent for too long.
+    Broken,
+    /// A rule that was removed closed it.
+    RuleRemoved,
+}
+
+/// How long an answer of the user holds.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// For what waits now.
+    Once,
+    /// For the session.
+    Session,
+    /// For all sessions of the workspace.
+    Workspace,
+    /// For all sessions.
+    Always,
+}
+
+impl Scope {
+    /// Returns the scope as the end of a sentence: `for this session`.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Once => "once",
+            Self::Session => "for this session",
+            Self::Workspace => "in this workspace",
+            Self::Always => "always",
+        }
+    }
+}
+
+/// Packet from a worker. The first one goes to the supervisor, the others to the proxy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromWorkerPacket {
+    /// First packet, with one descriptor for each kind, in this order. At most [`MAX_PROXY_SOCKETS`].
+    Sockets(Vec<SocketKind>),
+    /// Answer to [`ToWorkerPacket::Connect`], with the connected socket as descriptor.
+    Connected {
+        /// Id of the request.
+        id: u64,
+    },
+    /// Answer to [`ToWorkerPacket::Connect`]: no server of the session has the port.
+    NotConnected {
+        /// Id of the request.
+        id: u64,
+    },
+}
+
+/// Packet from a proxy to the worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToWorkerPacket {
+    /// A request was refused. Sent before the refusal is, so that the worker knows it when the command ends.
+    Refused {
+        /// Name or address.
+        host: String,
+        /// The port. 0 for a query of the resolver.
+        port: u16,
+        /// Reason.
+        why: DenyReason,
+        /// The address, with [`DenyReason::PrivateAddress`].
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<String>,
+    },
+    /// The user allowed a request that had waited.
+    Allowed {
+        /// Name or address.
+        host: String,
+        /// The port.
+        port: u16,
+        /// How long the answer holds.
+        scope: Scope,
+    },
+    /// Connect to a server on the loopback of the worker's network namespace.
+    Connect {
+        /// Chosen by the proxy.
+        id: u64,
+        /// The port.
+        port: u16,
+    },
+}
