@@ -4,7 +4,7 @@
 mod tests {
     use proptest::prelude::*;
     use quackd_protocol::metadata::{Metadata, Session, Workspace};
-    use quackd_protocol::policy::PolicyPatch;
+    use quackd_protocol::policy::{NetworkMode, PolicyPatch};
     use quackd_protocol::state::{DaemonState, SessionState, WorkspaceState};
     use quackd_store::{Origin, Paths, Snapshot, StateFile, load_blocking, open_blocking};
     use serde_json::{Map, Value};
@@ -90,8 +90,10 @@ mod tests {
             restarts in any::<u64>(),
             other in other(),
         ) -> SessionState {
+            let network = network.map(|is_on| if is_on { NetworkMode::On } else { NetworkMode::Hosts });
             let policy = PolicyPatch { network, ..PolicyPatch::default() };
-            SessionState { safe_mode, policy, engine, model, restarts, pinned, other }
+            let grants = Vec::new();
+            SessionState { safe_mode, policy, grants, engine, model, restarts, pinned, other }
         }
     }
 
@@ -101,7 +103,7 @@ mod tests {
             workspaces in prop::collection::btree_map(any::<String>(), entry(), 0..4),
             other in other(),
         ) -> DaemonState {
-            let workspace = |entry: SessionState| WorkspaceState { policy: entry.policy, other: entry.other };
+            let workspace = |entry: SessionState| WorkspaceState { policy: entry.policy, grants: entry.grants, other: entry.other };
             let workspaces = workspaces.into_iter().map(|(id, entry)| (id.as_str().into(), workspace(entry)));
             let workspaces = workspaces.collect();
             let sessions = sessions.into_iter().map(|(id, entry)| (id.as_str().into(), entry));
