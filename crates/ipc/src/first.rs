@@ -1,12 +1,13 @@
 //! The first frame of a control channel, in each direction, before a runtime exists: a worker's stage 0 has one thread.
 
+use crate::descriptors::{receive_with_descriptors, send_with_descriptors};
 use crate::frames;
 use bytes::BytesMut;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Timeout of the first frame. The supervisor writes it before it spawns the worker, so a longer wait means that no
@@ -23,11 +24,55 @@ pub fn read_first_blocking<T: DeserializeOwned>(
     max_bytes: usize,
     tags: &[&str],
 ) -> io::Result<T> {
-    match frames::decode(&read_body(control, max_bytes)?, tags).map_err(io::Error::other)? {
+    let body = read_body(control, max_bytes, |until| {
+        let mut length = [0_u8; 4];
+        read_exact(control, &mut length, until)?;
+        Ok(length)
+    })?;
+    known(&body, tags)
+}
+
+fn known<T: DeserializeOwned>(body: &BytesMut, tags: &[&str]) -> io::Result<T> {
+    match frames::decode(body, tags).map_err(io::Error::other)? {
         frames::Decoded::Known(message) => Ok(message),
         frames::Decoded::Unknown(tag) => {
             Err(io::Error::other(format!("unknown first frame {tag:.64}")))
         }
+    }
+}
+
+/// Like [`read_first_blocking`], and returns the descriptors that came with the frame. More than `max_descriptors` are
+/// closed by the kernel.
+///
+/// # Errors
+/// As for [`read_first_blocking`].
+pub fn read_first_with_descriptors_blocking<T: DeserializeOwned>(
+    control: BorrowedFd<'_>,
+    max_bytes: usize,
+    tags: &[&str],
+    max_descriptors: usize,
+) -> io::Result<(T, Vec<OwnedFd>)> {
+    let mut descriptors = Vec::new();
+    let body = read_body(control, max_bytes, |until| {
+        read_length_with(control, until, max_descriptors, &mut descriptors)
+    })?;
+    Ok((known(&body, tags)?, descriptors))
+}
+
+/// Writes the length of the first frame, with descriptors for the reader. The caller then writes the body. The channel
+/// must be empty, so that this does not wait.
+///
+/// # Errors
+/// The channel is closed, or there are too many descriptors.
+pub fn write_length_with_descriptors(
+    control: BorrowedFd<'_>,
+    length: usize,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let length = u32::try_from(length).map_err(io::Error::other)?.to_be_bytes();
+    match send_with_descriptors(control, &length, descriptors)? {
+        n if n == length.len() => Ok(()),
+        _ => Err(io::ErrorKind::WriteZero.into()),
     }
 }
 
@@ -45,10 +90,13 @@ pub fn write_first_blocking<T: Serialize>(control: BorrowedFd<'_>, message: &T) 
     }
 }
 
-fn read_body(control: BorrowedFd<'_>, max_bytes: usize) -> io::Result<BytesMut> {
+fn read_body(
+    control: BorrowedFd<'_>,
+    max_bytes: usize,
+    read_length: impl FnOnce(Instant) -> io::Result<[u8; 4]>,
+) -> io::Result<BytesMut> {
     let until = Instant::now() + DEADLINE;
-    let mut length = [0_u8; 4];
-    read_exact(control, &mut length, until)?;
+    let length = read_length(until)?;
     let length = usize::try_from(u32::from_be_bytes(length)).unwrap_or(usize::MAX);
     if max_bytes < length {
         return Err(io::Error::other(format!("a first frame of {length} bytes")));
@@ -56,6 +104,27 @@ fn read_body(control: BorrowedFd<'_>, max_bytes: usize) -> io::Result<BytesMut> 
     let mut body = BytesMut::zeroed(length);
     read_exact(control, &mut body, until)?;
     Ok(body)
+}
+
+/// Reads the length, and the descriptors that come with its first bytes.
+fn read_length_with(
+    from: BorrowedFd<'_>,
+    until: Instant,
+    max_descriptors: usize,
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<[u8; 4]> {
+    let mut length = [0_u8; 4];
+    let mut read = 0;
+    while let Some(rest @ [_, ..]) = length.get_mut(read..) {
+        match receive_with_descriptors(from, rest, max_descriptors, descriptors) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(n) => read += n,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_readable(from, until)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
 }
 
 /// Polls, because the channel is non-blocking and there is no runtime yet.
@@ -92,6 +161,33 @@ mod tests {
     use std::io::Write;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+
+    fn read_body(control: BorrowedFd<'_>, max_bytes: usize) -> io::Result<BytesMut> {
+        super::read_body(control, max_bytes, |until| {
+            let mut length = [0_u8; 4];
+            read_exact(control, &mut length, until)?;
+            Ok(length)
+        })
+    }
+
+    #[test]
+    fn descriptors_come_with_the_length() {
+        let (ours, mut theirs) = UnixStream::pair().unwrap();
+        let (passed, mut kept) = UnixStream::pair().unwrap();
+        let body = serde_json::to_vec(&ToWorker::Ping { seq: 7 }).unwrap();
+        let descriptors = [passed.as_fd(), passed.as_fd()];
+        write_length_with_descriptors(theirs.as_fd(), body.len(), &descriptors).unwrap();
+        theirs.write_all(&body).unwrap();
+        drop(passed);
+        let (read, got): (ToWorker, _) =
+            read_first_with_descriptors_blocking(ours.as_fd(), 64, TO_WORKER_TAGS, 4).unwrap();
+        assert!(matches!(read, ToWorker::Ping { seq: 7 }));
+        assert_eq!(got.len(), 2);
+        rustix::io::write(&got[1], b"x").unwrap();
+        let mut byte = [0];
+        std::io::Read::read_exact(&mut kept, &mut byte).unwrap();
+        assert_eq!(byte, *b"x");
+    }
 
     #[test]
     fn a_frame_is_read_whole_and_no_further() {

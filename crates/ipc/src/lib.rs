@@ -10,6 +10,7 @@
 //! interpret messages.
 
 pub mod alias;
+pub mod descriptors;
 pub mod first;
 pub mod frames;
 pub mod halves;
