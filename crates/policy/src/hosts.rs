@@ -9,6 +9,7 @@
 //! Pure functions without system calls. Used by the configuration, the supervisor and the proxy.
 
 mod address;
+pub mod presets;
 mod rule;
 
 pub use address::{is_refused, local_refusal};

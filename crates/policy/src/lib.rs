@@ -45,6 +45,9 @@ pub enum PolicyError {
     /// The list of hosts is too long.
     #[error("too many rules for hosts: {0}, and {MAX_HOST_RULES} are allowed")]
     TooManyRules(usize),
+    /// No preset has this name.
+    #[error("no preset is called @{0}: quack sandbox presets lists them")]
+    UnknownPreset(String),
     /// Nothing can enforce a list of hosts.
     #[error("a list of hosts needs confinement: full-access has none")]
     HostsUnconfined,
@@ -157,7 +160,11 @@ pub fn validate_hosts(rules: &[String]) -> Result<(), PolicyError> {
         return Err(PolicyError::TooManyRules(rules.len()));
     }
     for rule in rules {
-        rule.parse::<Rule>()?;
+        if let Rule::Preset { name, .. } = rule.parse::<Rule>()?
+            && hosts::presets::find(&name).is_none()
+        {
+            return Err(PolicyError::UnknownPreset(name));
+        }
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ mod error_code;
 mod events;
 mod gc;
 mod lifecycle;
+mod network;
 mod pi;
 mod ps;
 mod remote;
@@ -40,6 +41,10 @@ pub use lifecycle::{
     DeathInfo, ErrandInfo, HeartbeatInfo, KillData, LifeInfo, LoopLag, PauseInfo, PauseKind,
     PinData, PinParams, ProcessState, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData,
     TreeWorker,
+};
+pub use network::{
+    ForwardData, ForwardInfo, ForwardParams, HostExplained, HostTotals, HostVerdict, NetworkData,
+    NetworkRequest, PresetInfo, PresetsData, SessionForward,
 };
 pub use pi::{PiInfo, SayData, SayParams, UiResponseData, UiResponseParams};
 pub use ps::{

@@ -99,7 +99,7 @@ impl FromStr for WebSearchRule {
 
 /// Network of a worker and its commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "lowercase")]
 pub enum NetworkMode {
     /// Only the worker's own loopback interface.
     #[default]

@@ -17,9 +17,9 @@ pub use backoff::Backoff;
 pub use cause::{Cause, CauseKind, EXIT_TERMINAL, Exit};
 pub use heartbeat::{Action, Heartbeat, HeartbeatSpec};
 pub use spec::{
-    ACTORS_THREAD, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD, PI_WORKER,
-    REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, STORE_THREAD, SYSTEM_PROBE, TREE,
-    WORKER_HEARTBEAT,
+    ACTORS_THREAD, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD,
+    NETWORK_PROXY, PI_WORKER, REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER,
+    STORE_THREAD, SYSTEM_PROBE, TREE, WORKER_HEARTBEAT,
 };
 pub use vocabulary::{AfterExit, Demand, Demander, Hello, Load, Order, State};
 pub use window::RestartWindow;

@@ -128,6 +128,14 @@ pub const SESSION_WORKER: ChildSpec = ChildSpec {
 pub const PI_WORKER: ChildSpec =
     ChildSpec { name: "pi-worker", about: "runs Pi for one session", ..SESSION_WORKER };
 
+/// The process that forwards what one session's commands send to allowed hosts.
+pub const NETWORK_PROXY: ChildSpec = ChildSpec {
+    name: "proxy",
+    about: "forwards one session's connections to allowed hosts",
+    shutdown: Duration::from_secs(1),
+    ..SESSION_WORKER
+};
+
 /// Common values of one-shot processes, which are not restarted automatically.
 const ONE_SHOT: ChildSpec = ChildSpec {
     name: "",
@@ -205,7 +213,7 @@ pub const METRICS_THREAD: ChildSpec =
     ChildSpec { name: "metrics", about: "serves metrics to Prometheus", ..THREAD };
 
 /// All kinds of children, in start order. They stop in reverse order.
-pub const TREE: [&ChildSpec; 10] = [
+pub const TREE: [&ChildSpec; 11] = [
     &STORE_THREAD,
     &EGRESS_THREAD,
     &ACTORS_THREAD,
@@ -215,6 +223,7 @@ pub const TREE: [&ChildSpec; 10] = [
     &ENVIRONMENT_WORKER,
     &REPOSITORY_CLEANER,
     &SESSION_WORKER,
+    &NETWORK_PROXY,
     &PI_WORKER,
 ];
 

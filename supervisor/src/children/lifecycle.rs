@@ -11,6 +11,7 @@ use crate::children::spawner::SpawnRequestError;
 use actix::prelude::*;
 use quackd_process::{SessionPaths, SpawnedWorker};
 use quackd_supervision::{AfterExit, Cause, Demand, Demander, Exit, Load, Order, State};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -157,16 +158,17 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
         true
     }
 
-    /// Starts the process, with `start` as its first frame.
+    /// Starts the process, with `start` as its first frame and `descriptors` beside it.
     fn launch(
         &mut self,
         k: K,
-        start: &K::ToChild,
+        (start, descriptors): (&K::ToChild, &[OwnedFd]),
         cgroup: Option<SessionPaths>,
         ctx: &mut Context<Self>,
     ) {
         self.child_mut(k).cgroup = cgroup;
-        match ChildProcess::prepare::<K, Self>(self.child(k).generation, start, ctx.address()) {
+        let generation = self.child(k).generation;
+        match ChildProcess::prepare::<K, Self>(generation, start, descriptors, ctx.address()) {
             Err(error) => self.spawn_failed(k, &SpawnRequestError::Channel(error), ctx),
             Ok((process, far_end)) => {
                 self.child_mut(k).process = Some(process);

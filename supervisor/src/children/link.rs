@@ -13,7 +13,7 @@ use quackd_ipc::halves::{self, ReadingHalf};
 use quackd_protocol::limits::{WORKER_OUTBOX_FRAMES, WORKER_STDERR_BYTES};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
@@ -63,15 +63,22 @@ impl Drop for ChannelTasks {
 }
 
 impl ChannelTasks {
-    /// Starts both tasks. `generation` distinguishes this child's messages from its predecessors'.
+    /// Starts both tasks. Writes `first`, the body of a frame whose length was written already. `generation`
+    /// distinguishes this child's messages from its predecessors'.
     pub(super) fn start<K: ChildKind, H: ChildActor<K>>(
         channel: UnixStream,
         generation: u64,
+        first: Bytes,
         handle: Addr<H>,
     ) -> std::io::Result<Self> {
-        let (reading, writing) = halves::split(channel)?;
+        let (reading, mut writing) = halves::split(channel)?;
         let (sender, queue) = mpsc::channel::<Bytes>(WORKER_OUTBOX_FRAMES);
-        let writing = actix::spawn(frames::write_queued(queue, writing));
+        let writing = actix::spawn(async move {
+            // The reading half reports that the channel is gone.
+            if writing.write_all(&first).await.is_ok() {
+                frames::write_queued(queue, writing).await;
+            }
+        });
         let reading = actix::spawn(read::<K, H>(reading, generation, handle));
         Ok(Self { frames: sender, tasks: [writing, reading] })
     }

@@ -9,10 +9,11 @@ use super::{ChildActor, ChildKind};
 use crate::clock::now_text;
 use actix::Addr;
 use nix::sys::signal::Signal;
+use quackd_ipc::first::write_length_with_descriptors;
 use quackd_ipc::frames;
 use quackd_process::{ProcessHandle, SpawnedWorker};
 use serde::Serialize;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -49,19 +50,19 @@ pub(crate) enum SendError {
 }
 
 impl ChildProcess {
-    /// Creates the control channel and writes the first frame into it. The process is started later and gets the other
-    /// end.
+    /// Creates the control channel and writes the first frame into it, with `descriptors` for the process. The process is
+    /// started later and gets the other end.
     pub(super) fn prepare<K: ChildKind, H: ChildActor<K>>(
         generation: u64,
         start: &K::ToChild,
+        descriptors: &[OwnedFd],
         handle: Addr<H>,
     ) -> std::io::Result<(Self, OwnedFd)> {
         let (channel, far_end) = quackd_ipc::link::pair()?;
-        let link = ChannelTasks::start::<K, H>(channel, generation, handle)?;
         let first = frames::encode(start).map_err(std::io::Error::other)?;
-        if !link.try_send(first) {
-            return Err(std::io::Error::other("the first frame was not taken"));
-        }
+        let borrowed: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
+        write_length_with_descriptors(channel.as_fd(), first.len(), &borrowed)?;
+        let link = ChannelTasks::start::<K, H>(channel, generation, first, handle)?;
         let process = Self {
             started_at: now_text().into(),
             started: Instant::now(),

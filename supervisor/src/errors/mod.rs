@@ -106,6 +106,8 @@ pub(crate) enum MethodError {
     TooManyClaims,
     #[error("{}", sentence(.0))]
     Policy(PolicyError),
+    #[error("A policy for all sessions is in quackd.toml; give a session or a workspace")]
+    PolicyOfAll,
     #[error("Path is too long")]
     LongTarget,
     #[error("Unknown action of quack.sandbox: {0}")]

@@ -39,8 +39,8 @@ pub(super) async fn doctor(
     let on_disk = look(services).await;
     services.sessions.pool.disk.check().await;
     let mut checks = vec![daemon(services)];
-    let configuration = services.daemon.config.sandbox.patch();
-    let writable = snapshot.as_ref().map(|it| it.writable(&configuration)).unwrap_or_default();
+    let settings = &services.daemon.config.sandbox;
+    let writable = snapshot.as_ref().map(|it| it.writable(settings)).unwrap_or_default();
     checks.extend(crate::session::pi::checks(&services.sessions, writable).await);
     checks.extend(match &on_disk {
         None => vec![fail(

@@ -122,7 +122,7 @@ pub(super) async fn sandbox(
 /// The policy of the next worker, and that of the running one.
 async fn in_force(
     session: FoundSession,
-    FoundPolicy { policy, layers }: FoundPolicy,
+    FoundPolicy { policy, layers, .. }: FoundPolicy,
     caller: &Caller,
 ) -> Result<SandboxData, MethodError> {
     let label = label(caller, &session.session_id).await?;
@@ -163,8 +163,8 @@ async fn denials(asked: &SandboxParams, caller: &Caller) -> Result<SandboxReply,
 }
 
 async fn policy(caller: &Caller, session: &SessionId) -> Result<FoundPolicy, MethodError> {
-    let configuration = caller.services.daemon.config.sandbox.patch();
-    caller.registry.send(TakeSnapshot).await?.policy(configuration, session)
+    let settings = &caller.services.daemon.config.sandbox;
+    caller.registry.send(TakeSnapshot).await?.policy(settings, session)
 }
 
 /// Refuses system directories as writable directories. Runs on the blocking pool with a time limit, because a path on

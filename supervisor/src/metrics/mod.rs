@@ -29,6 +29,15 @@ pub(crate) struct Metrics {
     pub(crate) spills_deleted: Counter,
     /// Idle processes that were evicted.
     pub(crate) evictions: Counter,
+    /// Requests of commands for hosts that were forwarded.
+    pub(crate) network_allowed: Counter,
+    /// Requests of commands for hosts that were refused.
+    pub(crate) network_denied: Counter,
+    /// Requests of commands for hosts that were allowed and failed.
+    pub(crate) network_failed: Counter,
+    /// Bytes from commands to hosts, and back.
+    pub(crate) network_sent: Counter,
+    pub(crate) network_received: Counter,
     /// Replies to clients that had disconnected.
     pub(crate) unread_answers: Counter,
     /// Durations of calls.

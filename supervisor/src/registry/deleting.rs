@@ -140,6 +140,7 @@ pub(super) async fn clear_away(
     const NAME: &str = "session_deleted";
     services.events.publish(&session.id, NAME, || json!({ "type": NAME }));
     services.events.forget(&session.id);
+    services.pool.networks.forget(&session.id);
     services.table.remove(&session.id);
     let home = services.daemon.home.clone();
     let id = session.id.clone();

@@ -14,6 +14,7 @@ pub(crate) mod catalog;
 mod claims;
 mod deleting;
 mod external_writer;
+mod host_rules;
 pub(crate) mod in_progress;
 pub(crate) mod labels;
 mod lookups;
@@ -113,7 +114,8 @@ impl Registry {
         if let Some(entry) = self.services.table.get(&session.id) {
             return entry;
         }
-        let policy = self.policy_of(session).policy;
+        let FoundPolicy { policy, rules, .. } = self.policy_of(session);
+        let policy = (policy, Arc::new(rules));
         let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
         let entry = SessionActor::start_for(session, workspace.to_owned(), policy, services, owner);
         self.services.table.insert(Rc::clone(&entry));

@@ -19,8 +19,8 @@ impl Handler<TellOwner> for Registry {
             }
             TellOwner::PiReport(report) => OwnerReply::Name(self.pi_report(report, ctx)),
             TellOwner::ListWritable => {
-                let configuration = self.services.daemon.config.sandbox.patch();
-                OwnerReply::Writable(self.snapshot().writable(&configuration))
+                let settings = &self.services.daemon.config.sandbox;
+                OwnerReply::Writable(self.snapshot().writable(settings))
             }
         }
     }

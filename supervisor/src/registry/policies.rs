@@ -4,12 +4,16 @@
 //! ([`crate::session::worker`]).
 
 use super::Registry;
+use super::host_rules::rules_of;
 use super::persistence::{Saved, kept};
 use crate::errors::MethodError;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
+use quackd_config::SandboxSettings;
+use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::{Session, Shared};
+use quackd_protocol::network::Rules;
 use quackd_protocol::policy::{Policy, PolicyPatch};
 use quackd_protocol::state::{DaemonState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
@@ -46,6 +50,8 @@ pub(crate) enum SessionChange {
 pub(crate) struct FoundPolicy {
     pub(crate) policy: Policy,
     pub(crate) layers: PolicyLayers,
+    /// Rules for the session's proxy.
+    pub(crate) rules: Rules,
 }
 
 impl Handler<ChangeSession> for Registry {
@@ -84,6 +90,7 @@ impl Registry {
         };
         let before = Arc::clone(&self.state);
         let changed = match change.scope {
+            PolicyScope::Always => return Err(MethodError::PolicyOfAll),
             PolicyScope::Session => self.change_state(&session.id, |state| {
                 state.policy = apply(std::mem::take(&mut state.policy), change.reset, change.patch);
             }),
@@ -94,7 +101,9 @@ impl Registry {
         let found = self.policy_of(&session);
         let home = self.services.daemon.user_home.as_path();
         let state_dir = self.services.daemon.home.dir();
-        if let Err(error) = quackd_policy::validate(&found.policy, home, state_dir) {
+        let checked = quackd_policy::check_confinement(&found.layers)
+            .and_then(|()| quackd_policy::validate(&found.policy, home, state_dir));
+        if let Err(error) = checked {
             self.state = before;
             return Err(MethodError::Policy(error));
         }
@@ -123,7 +132,7 @@ impl Registry {
 
     /// Policy of a session.
     pub(super) fn policy_of(&self, session: &Session) -> FoundPolicy {
-        policy_of(&self.state, self.services.daemon.config.sandbox.patch(), session)
+        policy_of(&self.state, &self.services.daemon.config.sandbox, session)
     }
 
     /// Sends the policy to the handles of a workspace's sessions, or of all sessions.
@@ -132,7 +141,7 @@ impl Registry {
             |session: &&Shared<Session>| workspace.is_none_or(|id| session.workspace_id == *id);
         for session in self.metadata.sessions.iter().filter(concerned) {
             if let Some(entry) = self.services.table.get(&session.id) {
-                tell(&entry.handle, self.policy_of(session).policy);
+                tell(&entry.handle, self.policy_of(session));
             }
         }
     }
@@ -141,7 +150,7 @@ impl Registry {
     pub(super) fn tell_policy(&self, session: &SessionId) {
         let known = self.metadata.sessions.iter().find(|known| known.id == *session);
         if let (Some(session), Some(entry)) = (known, self.services.table.get(session)) {
-            tell(&entry.handle, self.policy_of(session).policy);
+            tell(&entry.handle, self.policy_of(session));
         }
     }
 }
@@ -150,25 +159,29 @@ impl Registry {
     clippy::disallowed_methods,
     reason = "an internal signal that must not be lost; a client's change causes one per session"
 )]
-fn tell(handle: &Addr<SessionActor>, policy: Policy) {
-    handle.do_send(TellSession::SetPolicy(policy));
+fn tell(handle: &Addr<SessionActor>, FoundPolicy { policy, rules, .. }: FoundPolicy) {
+    handle.do_send(TellSession::SetPolicy(policy, Arc::new(rules)));
 }
 
 /// Resolves the policy of a session from the configuration, its workspace and the session itself.
 pub(super) fn policy_of(
     state: &DaemonState,
-    configuration: PolicyPatch,
+    settings: &SandboxSettings,
     session: &Session,
 ) -> FoundPolicy {
     let workspace = state.workspaces.get(&session.workspace_id);
-    let state = state.sessions.get(&session.id).cloned().unwrap_or_default();
+    let own = state.sessions.get(&session.id).cloned().unwrap_or_default();
     let layers = PolicyLayers {
-        configuration,
+        configuration: settings.patch(),
         workspace: workspace.map(|state| state.policy.clone()).unwrap_or_default(),
-        session: state.policy,
-        safe_mode: state.safe_mode,
+        session: own.policy,
+        safe_mode: own.safe_mode,
     };
-    FoundPolicy { policy: quackd_policy::resolve_layers(layers.clone()), layers }
+    let policy = quackd_policy::resolve_layers(layers.clone());
+    let may_ask = settings.ask.value.iter().any(|kind| kind == ApprovalKind::Network.name());
+    let of = (state, &session.id, &session.workspace_id);
+    let rules = rules_of(&policy, &layers, of, may_ask);
+    FoundPolicy { policy, layers, rules }
 }
 
 fn apply(before: PolicyPatch, reset: bool, patch: PolicyPatch) -> PolicyPatch {

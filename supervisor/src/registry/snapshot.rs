@@ -9,6 +9,7 @@ use crate::errors::MethodError;
 use crate::session::describe::worker_info;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
+use quackd_config::SandboxSettings;
 use quackd_home::Workspace;
 use quackd_home::keep::Known;
 use quackd_protocol::SessionId;
@@ -16,7 +17,7 @@ use quackd_protocol::client::{
     FindBy, FoundInfo, ProcessState, SessionInfo, WorkerInfo, WorkspaceInfo, WorkspaceSession,
 };
 use quackd_protocol::metadata::{Metadata, Session, Shared};
-use quackd_protocol::policy::PolicyPatch;
+
 use quackd_protocol::state::DaemonState;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -155,12 +156,11 @@ impl RegistrySnapshot {
     }
 
     /// Directories that a command of any session may write: all workspaces, and the directories that policies name.
-    pub(crate) fn writable(&self, configuration: &PolicyPatch) -> Vec<PathBuf> {
+    pub(crate) fn writable(&self, settings: &SandboxSettings) -> Vec<PathBuf> {
         let workspaces = self.metadata.workspaces.iter().map(|one| PathBuf::from(&one.path));
         let sessions = self.metadata.sessions.iter();
-        let named = sessions.flat_map(|session| {
-            policy_of(&self.state, configuration.clone(), session).policy.writable_roots
-        });
+        let named = sessions
+            .flat_map(|session| policy_of(&self.state, settings, session).policy.writable_roots);
         let all: BTreeSet<PathBuf> = workspaces.chain(named).collect();
         all.into_iter().collect()
     }
@@ -171,12 +171,12 @@ impl RegistrySnapshot {
     /// `SessionNotFound` if the session was deleted.
     pub(crate) fn policy(
         &self,
-        configuration: PolicyPatch,
+        settings: &SandboxSettings,
         session: &SessionId,
     ) -> Result<FoundPolicy, MethodError> {
         let found = self.metadata.sessions.iter().find(|known| known.id == *session);
         let found = found.ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
-        Ok(policy_of(&self.state, configuration, found))
+        Ok(policy_of(&self.state, settings, found))
     }
 
     /// Label of a session. Empty if the session was deleted.

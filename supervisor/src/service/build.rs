@@ -22,6 +22,7 @@ use crate::metrics::endpoint::MetricsEndpoint;
 use crate::pool::Pool;
 use crate::pool::command_slots::CommandSlots;
 use crate::pool::disk_space::DiskSpace;
+use crate::pool::network::SessionNetworks;
 use crate::pool::sessions::SessionTable;
 use crate::pool::spill_quota::SpillQuota;
 use crate::registry::shutdown_record::Interrupted;
@@ -137,6 +138,7 @@ fn pool(config: &Config, home: &Home, disk: Rc<DiskSpace>, metrics: &Arc<Metrics
         slots: CommandSlots::new(config.limits.commands.value, config.limits.jobs.value),
         spills: SpillQuota::new(home.run_dir(), spill_bytes, Arc::clone(metrics)),
         disk,
+        networks: SessionNetworks::default(),
     }
 }
 

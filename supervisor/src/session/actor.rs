@@ -9,6 +9,7 @@
 //! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
 //! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining calls.
 
+use super::network::NetworkActor;
 use super::pi::{OfPi, PiPart};
 use super::worker::{OfWorker, WorkerPart};
 use super::{FoundSession, SessionEntry};
@@ -19,11 +20,14 @@ use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_protocol::metadata::Session;
+use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::{CallId, SessionId};
 use quackd_supervision::Demander;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::oneshot;
 
 /// Size of the mailbox: messages of many clients of one session, and one frame of each process at a time.
 const MAILBOX: usize = 256;
@@ -46,7 +50,7 @@ impl SessionActor {
     pub(crate) fn start_for(
         session: &Session,
         workspace: String,
-        policy: Policy,
+        (policy, rules): (Policy, Arc<Rules>),
         services: Rc<SessionServices>,
         owner: Owner,
     ) -> Rc<SessionEntry> {
@@ -55,7 +59,7 @@ impl SessionActor {
         let entry = SessionEntry::new(id.clone(), handle.clone(), handle.recipient());
         let entry = Rc::new(entry);
         ctx.run(Self {
-            worker: WorkerPart::new(&id, policy),
+            worker: WorkerPart::new(&id, policy, rules),
             pi: PiPart::new(&id, session.pi_session_file.clone()),
             session: id,
             name: session.name.clone(),
@@ -94,8 +98,11 @@ pub(crate) enum TellSession {
     StartWorker,
     /// Like `StartWorker`, for Pi.
     StartPi(FoundSession),
-    /// The policy of the next worker. A worker with another one is replaced when nothing runs in it.
-    SetPolicy(Policy),
+    /// The policy of the next worker, and the rules of hosts, which apply at once. A worker with another policy is
+    /// replaced when nothing runs in it.
+    SetPolicy(Policy, Arc<Rules>),
+    /// Reply with the owner of the worker's network, which is started if necessary. No reply without a worker.
+    OpenNetwork(oneshot::Sender<Addr<NetworkActor>>),
     /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
     EndJobs,
     /// The client that claimed the session has disconnected. End the background jobs, after the running calls.
@@ -123,7 +130,16 @@ impl Handler<TellSession> for SessionActor {
                 }
             }
             TellSession::StartWorker => {}
-            TellSession::SetPolicy(policy) => self.set_policy(policy, ctx),
+            TellSession::SetPolicy(policy, rules) => {
+                self.set_rules(rules);
+                self.set_policy(policy, ctx);
+            }
+            TellSession::OpenNetwork(reply) => {
+                if let Some(network) = self.open_network() {
+                    // The client may be gone.
+                    reply.send(network).ok();
+                }
+            }
             TellSession::EndJobs => self.end_jobs(ctx),
             TellSession::ClientLeft => self.client_left(ctx),
             TellSession::OutputTaken(call) => self.output_taken(call, ctx),

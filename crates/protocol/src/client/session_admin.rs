@@ -194,7 +194,7 @@ pub struct SessionNewParams {
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SandboxParams {
-    /// `show` (also if absent), `set`, `denials`, `audit` or `explain`.
+    /// `show` (also if absent), `set`, `allow`, `revoke`, `network`, `presets`, `denials`, `audit` or `explain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// Session reference. The active session if both this and `path` are absent.
@@ -206,7 +206,16 @@ pub struct SandboxParams {
     /// `explain`: the path to explain, absolute or relative to the workspace.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
-    /// `set`: whether the policy is for the session or for its workspace.
+    /// `explain`: the host to explain instead of a path, perhaps with a port.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// `allow` and `revoke`: rules of hosts. `revoke` also takes ids of grants. `presets`: names to show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rules: Option<Vec<String>>,
+    /// `network`: only requests with a higher number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<u64>,
+    /// `set`, `allow`, `revoke`: whether it is for the session, for its workspace or (not `set`) for all sessions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<PolicyScope>,
     /// `set`: true removes the earlier settings of the same scope first.
@@ -258,6 +267,8 @@ pub enum PolicyScope {
     Session,
     /// Every session of the workspace without its own setting.
     Workspace,
+    /// Every session.
+    Always,
 }
 
 /// Layers of a policy, the weakest first.

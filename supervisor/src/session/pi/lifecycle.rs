@@ -106,7 +106,7 @@ impl SessionActor {
         let PiLaunch { mut start, cgroup, .. } = prepared;
         // Paths and numbers always have a JSON form.
         start.cgroup = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
-        self.launch(OfPi, &ToPiWorker::Start(Box::new(start)), cgroup, ctx);
+        self.launch(OfPi, (&ToPiWorker::Start(Box::new(start)), &[]), cgroup, ctx);
     }
 
     /// Handles the end of Pi, which its worker reports. The worker process is reaped shortly after.

@@ -116,6 +116,7 @@ impl SessionActor {
         tracing::info!(session = %self.session, pid = hello.pid, tier = tier.map(Tier::name), confinement = tier.map(Tier::in_words), "worker ready");
         self.worker.hello = Some(Rc::new(hello));
         self.worker.idle_since = now;
+        self.begin_network(ctx);
         self.begin_heartbeat(OfWorker, ctx);
         self.arm_life(OfWorker, ctx);
         self.publish_status(OfWorker);

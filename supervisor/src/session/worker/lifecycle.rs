@@ -13,9 +13,11 @@ use crate::session::services::SessionServices;
 use crate::workspaces;
 use actix::prelude::*;
 use quackd_config::LimitSettings;
+use quackd_policy::hosts::HostRules;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
+use quackd_protocol::network::{MAX_TRANSPARENT_PORTS, Rules, USUAL_PORTS};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::{
     CommandLimits, FRAME_PROTOCOL, Probe, SandboxStart, Start, ToWorker,
@@ -115,12 +117,13 @@ impl SessionActor {
                 tier: services.daemon.config.sandbox.tier.value,
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
-                ports: Vec::new(),
+                ports: transparent_ports(&self.worker.rules),
                 caches: None,
                 cgroup: cgroup_for_worker,
             },
         }));
-        self.launch(OfWorker, &start, cgroup, ctx);
+        let descriptors = self.make_pair();
+        self.launch(OfWorker, (&start, &descriptors), cgroup, ctx);
     }
 
     /// Fails the queued calls because the workspace cannot be opened. The next call tries again.
@@ -169,6 +172,7 @@ impl SessionActor {
             ctx.cancel_future(timer);
         }
         self.forget_jobs();
+        self.end_network();
         self.worker.hello = None;
         if crash.is_some() {
             self.services.children.repo_cleanup.schedule();
@@ -213,6 +217,14 @@ impl SessionActor {
             events.process_died(&session, &name, &cause, exit, &stderr);
         }));
     }
+}
+
+/// Ports of the rules, for programs that use no proxy.
+fn transparent_ports(rules: &Rules) -> Vec<u16> {
+    // Rules that cannot be parsed were refused when they were set.
+    let ports = HostRules::parse(&rules.rules).map(|rules| rules.ports()).unwrap_or_default();
+    let is_more = |port: &u16| !USUAL_PORTS.contains(port);
+    ports.into_iter().filter(is_more).take(MAX_TRANSPARENT_PORTS - USUAL_PORTS.len()).collect()
 }
 
 fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {

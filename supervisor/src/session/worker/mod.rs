@@ -13,6 +13,7 @@ mod denials;
 mod frames;
 mod jobs;
 mod lifecycle;
+mod network;
 mod policy;
 
 pub(crate) use calls::{CallDone, CallTool, call};
@@ -20,14 +21,18 @@ pub(crate) use calls::{CallDone, CallTool, call};
 use crate::children::{Child, DrainReason, LifecycleDriver};
 use crate::pool::snapshot::Denials;
 use crate::session::actor::SessionActor;
+use crate::session::network::NetworkActor;
 use crate::session::pending_calls::PendingCalls;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
+use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::worker::Hello;
 use quackd_supervision::SESSION_WORKER;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Selects the worker of a session's actor.
@@ -41,6 +46,12 @@ pub(crate) struct WorkerPart {
     hello: Option<Rc<Hello>>,
     /// Policy of the next worker.
     policy: Policy,
+    /// Rules of hosts, for the proxy.
+    rules: Arc<Rules>,
+    /// The supervisor's end of the pair to the running worker, until a proxy needs it.
+    pair: Option<OwnedFd>,
+    /// Owner of the running worker's proxy.
+    network: Option<Addr<NetworkActor>>,
     /// Policy of the running worker.
     running_policy: Option<Rc<Policy>>,
     /// Whether the path of the worker's workspace leads to another directory now.
@@ -63,11 +74,14 @@ pub(crate) struct WorkerPart {
 
 impl WorkerPart {
     /// Creates the part without a process.
-    pub(super) fn new(session: &SessionId, policy: Policy) -> Self {
+    pub(super) fn new(session: &SessionId, policy: Policy, rules: Arc<Rules>) -> Self {
         Self {
             child: Child::new(SESSION_WORKER, session.0.clone()),
             hello: None,
             policy,
+            rules,
+            pair: None,
+            network: None,
             running_policy: None,
             workspace_replaced: false,
             ends_jobs: false,

@@ -1,0 +1,179 @@
+//! What is known about the network of each session: requests of commands for hosts, and forwarded ports. Written by the
+//! owner of the session's proxy, read by methods.
+
+use crate::clock::now_text;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::{ForwardInfo, HostTotals, NetworkRequest};
+use quackd_protocol::limits::MAX_NETWORK_LOG;
+use quackd_protocol::network::{LogEntry, Verdict};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Most hosts with totals. Requests for more are counted together.
+const MAX_HOSTS: usize = 512;
+
+/// Name under which the requests for more hosts are counted.
+const OTHER_HOSTS: &str = "(other hosts)";
+
+/// Time in which an equal denial causes no second event.
+const SAME_DENIAL: Duration = Duration::from_secs(5);
+
+/// Longest host from a proxy, in bytes.
+const MAX_HOST_BYTES: usize = 256;
+
+/// Networks of all sessions. One instance per daemon, on the actors' thread.
+#[derive(Debug, Default)]
+pub(crate) struct SessionNetworks(RefCell<HashMap<SessionId, Rc<SessionNetwork>>>);
+
+/// Network of one session, for as long as the daemon runs.
+#[derive(Debug, Default)]
+pub(crate) struct SessionNetwork {
+    log: RefCell<NetworkLog>,
+    /// Open forwards, and those that the next proxy opens again.
+    pub(crate) forwards: RefCell<Vec<ForwardInfo>>,
+}
+
+#[derive(Debug, Default)]
+struct NetworkLog {
+    last: u64,
+    requests: VecDeque<NetworkRequest>,
+    hosts: BTreeMap<String, HostTotals>,
+    dropped: u64,
+    /// Denials with an event, and its time.
+    told: VecDeque<(String, u16, Instant)>,
+}
+
+impl SessionNetworks {
+    /// Network of a session. Creates it first if necessary.
+    pub(crate) fn of(&self, session: &SessionId) -> Rc<SessionNetwork> {
+        Rc::clone(self.0.borrow_mut().entry(session.clone()).or_default())
+    }
+
+    /// Network of a session that has used one.
+    pub(crate) fn get(&self, session: &SessionId) -> Option<Rc<SessionNetwork>> {
+        self.0.borrow().get(session).cloned()
+    }
+
+    /// Removes a deleted session.
+    pub(crate) fn forget(&self, session: &SessionId) {
+        self.0.borrow_mut().remove(session);
+    }
+
+    /// All sessions with their forwards.
+    pub(crate) fn forwards(&self) -> Vec<(SessionId, ForwardInfo)> {
+        let all = self.0.borrow();
+        let of = |(session, network): (&SessionId, &Rc<SessionNetwork>)| {
+            let forwards = network.forwards.borrow().clone();
+            forwards.into_iter().map(|forward| (session.clone(), forward)).collect::<Vec<_>>()
+        };
+        all.iter().flat_map(of).collect()
+    }
+}
+
+impl SessionNetwork {
+    /// Adds the report of a proxy, which is hostile: cuts texts. Returns the denials that clients have not heard of in the
+    /// last seconds.
+    pub(crate) fn add(&self, entries: Vec<LogEntry>, dropped: u64) -> Vec<LogEntry> {
+        let mut log = self.log.borrow_mut();
+        log.dropped = log.dropped.saturating_add(dropped);
+        let at = now_text();
+        entries.into_iter().filter_map(|entry| log.add(cut(entry), &at)).collect()
+    }
+
+    /// Requests after the number `after`, the totals of all hosts, and the number of lost entries.
+    pub(crate) fn report(&self, after: u64) -> (Vec<NetworkRequest>, Vec<HostTotals>, u64, u64) {
+        let log = self.log.borrow();
+        let requests = log.requests.iter().filter(|request| after < request.number).cloned();
+        (requests.collect(), log.hosts.values().cloned().collect(), log.last, log.dropped)
+    }
+}
+
+impl NetworkLog {
+    fn add(&mut self, entry: LogEntry, at: &str) -> Option<LogEntry> {
+        self.last += 1;
+        self.count(&entry, at);
+        if self.requests.len() == MAX_NETWORK_LOG {
+            self.requests.pop_front();
+        }
+        let request = NetworkRequest { number: self.last, at: at.to_owned(), entry: entry.clone() };
+        self.requests.push_back(request);
+        let is_news = matches!(entry.verdict, Verdict::Denied(_)) && self.is_news(&entry);
+        is_news.then_some(entry)
+    }
+
+    fn count(&mut self, entry: &LogEntry, at: &str) {
+        let is_known = self.hosts.contains_key(&entry.host) || self.hosts.len() < MAX_HOSTS;
+        let host = if is_known { entry.host.as_str() } else { OTHER_HOSTS };
+        let totals = self.hosts.entry(host.to_owned()).or_default();
+        host.clone_into(&mut totals.host);
+        at.clone_into(&mut totals.last_at);
+        let counter = match entry.verdict {
+            Verdict::Allowed => &mut totals.allowed,
+            Verdict::Denied(_) => &mut totals.denied,
+            Verdict::Failed(_) => &mut totals.failed,
+        };
+        *counter = counter.saturating_add(1);
+        totals.sent = totals.sent.saturating_add(entry.sent);
+        totals.received = totals.received.saturating_add(entry.received);
+    }
+
+    fn is_news(&mut self, entry: &LogEntry) -> bool {
+        let now = Instant::now();
+        while self.told.front().is_some_and(|(_, _, at)| SAME_DENIAL < now.duration_since(*at)) {
+            self.told.pop_front();
+        }
+        let is_told =
+            self.told.iter().any(|(host, port, _)| *host == entry.host && *port == entry.port);
+        if !is_told {
+            if self.told.len() == MAX_HOSTS {
+                self.told.pop_front();
+            }
+            self.told.push_back((entry.host.clone(), entry.port, now));
+        }
+        !is_told
+    }
+}
+
+fn cut(entry: LogEntry) -> LogEntry {
+    let plain = |text: &str| -> String {
+        text.chars().filter(|c| !c.is_control()).take(MAX_HOST_BYTES).collect()
+    };
+    LogEntry { host: plain(&entry.host), rule: entry.rule.as_deref().map(plain), ..entry }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_protocol::network::{DenyReason, RequestPath};
+
+    fn denied(host: &str) -> LogEntry {
+        LogEntry {
+            host: host.to_owned(),
+            port: 443,
+            path: RequestPath::Connect,
+            verdict: Verdict::Denied(DenyReason::NotListed),
+            rule: None,
+            sent: 1,
+            received: 2,
+            took_ms: 3,
+        }
+    }
+
+    #[test]
+    fn a_flood_of_hosts_stays_bounded_and_is_told_once() {
+        let network = SessionNetwork::default();
+        let hosts = (0..2000).map(|n| denied(&format!("h{n}\u{1b}[31m")));
+        assert_eq!(network.add(hosts.collect(), 0).len(), 2000);
+        assert!(network.add(vec![denied("h1999[31m")], 5).is_empty());
+        let (requests, hosts, last, dropped) = network.report(1990);
+        assert_eq!((requests.len(), last, dropped), (11, 2001, 5));
+        assert_eq!(hosts.len(), MAX_HOSTS + 1);
+        let denials: u64 = hosts.iter().map(|host| host.denied).sum();
+        assert_eq!(denials, 2001);
+        let (all, ..) = network.report(0);
+        assert_eq!(all.len(), MAX_NETWORK_LOG);
+        assert!(all.iter().all(|request| !request.entry.host.contains('\u{1b}')));
+    }
+}

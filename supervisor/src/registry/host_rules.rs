@@ -1,0 +1,118 @@
+//! The rules of hosts for a session's proxy: those of its policy with presets replaced by their hosts, and the user's
+//! grants, each with its origin.
+
+use quackd_policy::hosts::{Rule, presets};
+use quackd_protocol::SessionId;
+use quackd_protocol::WorkspaceId;
+use quackd_protocol::approval::{ApprovalKind, Decision, Grant};
+use quackd_protocol::client::PolicyLayers;
+use quackd_protocol::network::{RuleText, Rules};
+use quackd_protocol::policy::Policy;
+use quackd_protocol::state::DaemonState;
+
+/// Returns the rules. Empty if the policy names no hosts.
+pub(super) fn rules_of(
+    policy: &Policy,
+    layers: &PolicyLayers,
+    (state, session, workspace): (&DaemonState, &SessionId, &WorkspaceId),
+    may_ask: bool,
+) -> Rules {
+    let Some(hosts) = &policy.hosts else { return Rules::default() };
+    let mut rules = Vec::new();
+    for rule in hosts {
+        let origin = origin(rule, layers);
+        match rule.parse() {
+            Ok(Rule::Preset { denies, name }) => {
+                let mark = if denies { "!" } else { "" };
+                rules.extend(presets::expand(&name, &state.presets).into_iter().map(|host| {
+                    RuleText { rule: format!("{mark}{host}"), origin: format!("{origin}, @{name}") }
+                }));
+            }
+            _ => rules.push(RuleText { rule: rule.clone(), origin: origin.to_owned() }),
+        }
+    }
+    let of_session = state.sessions.get(session).map(|state| &state.grants);
+    let of_workspace = state.workspaces.get(workspace).map(|state| &state.grants);
+    let grants = [of_session, of_workspace, Some(&state.grants)];
+    for grant in grants.into_iter().flatten().flatten() {
+        rules.extend(rules_of_grant(grant, state));
+    }
+    Rules { rules, may_ask }
+}
+
+fn rules_of_grant(grant: &Grant, state: &DaemonState) -> Vec<RuleText> {
+    if grant.kind != ApprovalKind::Network {
+        return Vec::new();
+    }
+    let mark = if grant.decision == Decision::Deny { "!" } else { "" };
+    let text = |rule: &str, preset: &str| RuleText {
+        rule: format!("{mark}{rule}"),
+        origin: format!("grant {}{preset}", grant.id),
+    };
+    match grant.target.parse() {
+        Ok(Rule::Preset { name, .. }) => {
+            let hosts = presets::expand(&name, &state.presets);
+            hosts.iter().map(|host| text(host, &format!(", @{name}"))).collect()
+        }
+        _ => vec![text(&grant.target, "")],
+    }
+}
+
+/// The strongest layer that has the rule.
+fn origin(rule: &String, layers: &PolicyLayers) -> &'static str {
+    let has = |hosts: &Option<Vec<String>>| hosts.as_ref().is_some_and(|all| all.contains(rule));
+    match () {
+        () if has(&layers.session.hosts) => "session",
+        () if has(&layers.workspace.hosts) => "workspace",
+        () => "configuration",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_protocol::policy::PolicyPatch;
+    use quackd_protocol::state::{DerivedPreset, SessionState};
+
+    #[test]
+    fn presets_and_grants_become_rules_with_their_origin() {
+        let (session, workspace) = (SessionId::from("s"), WorkspaceId::from("w"));
+        let mut state = DaemonState::default();
+        let npm = DerivedPreset { hosts: vec!["npm.example".into()], ..DerivedPreset::default() };
+        state.presets.insert("npm".into(), npm);
+        let grant = |id: &str, decision, target: &str| Grant {
+            id: id.into(),
+            kind: ApprovalKind::Network,
+            target: target.into(),
+            decision,
+            at: String::new(),
+            client: None,
+        };
+        let grants = vec![
+            grant("g1", Decision::Allow, "g.example:22"),
+            grant("g2", Decision::Deny, "bad.example"),
+        ];
+        state.sessions.insert(session.clone(), SessionState { grants, ..SessionState::default() });
+        state.grants.push(grant("g3", Decision::Allow, "@npm"));
+        let hosts = vec!["a.example".to_owned(), "!@npm".to_owned()];
+        let layer = PolicyPatch { hosts: Some(hosts.clone()), ..PolicyPatch::default() };
+        let layers = PolicyLayers { workspace: layer, ..PolicyLayers::default() };
+        let policy = Policy { hosts: Some(hosts), ..Policy::default() };
+        let of = |policy: &Policy| rules_of(policy, &layers, (&state, &session, &workspace), true);
+        let rules = of(&policy);
+        let shown: Vec<_> =
+            rules.rules.iter().map(|one| (one.rule.as_str(), one.origin.as_str())).collect();
+        assert_eq!(
+            shown,
+            [
+                ("a.example", "workspace"),
+                ("!npm.example", "workspace, @npm"),
+                ("g.example:22", "grant g1"),
+                ("!bad.example", "grant g2"),
+                ("npm.example", "grant g3, @npm"),
+            ]
+        );
+        assert!(rules.may_ask);
+        assert_eq!(of(&Policy::default()), Rules::default());
+    }
+}

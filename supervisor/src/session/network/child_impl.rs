@@ -1,0 +1,134 @@
+//! Implements [`ChildActor`] for the proxy.
+
+use super::{ForwardRefusal, NetworkActor};
+use crate::children::spawner::SpawnRequestError;
+use crate::children::{
+    ChannelEvent, ChannelLimits, Child, ChildActor, ChildKind, ChildServices, Death, KillReason,
+    LifecycleDriver,
+};
+use actix::prelude::*;
+use quackd_process::Exit as ProcessExit;
+use quackd_protocol::network::{FROM_PROXY_TAGS, FromProxy, ToProxy};
+use quackd_supervision::{Cause, Exit, Load, NETWORK_PROXY};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Selects the proxy of its owner.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OfProxy;
+
+/// Number of unknown frames that are skipped.
+const MAX_UNKNOWN: u32 = 1_000;
+
+/// Burst size and frames per second. Reports have credits, and each question belongs to a connection.
+const PACE: (u32, u32) = (256, 500);
+
+impl ChildKind for OfProxy {
+    type FromChild = FromProxy;
+    type ToChild = ToProxy;
+    const WIRE: ChannelLimits =
+        ChannelLimits { tags: FROM_PROXY_TAGS, max_unknown: MAX_UNKNOWN, pace: Some(PACE) };
+    const VERB: &'static str = NETWORK_PROXY.name;
+
+    fn ping(seq: u64) -> ToProxy {
+        ToProxy::Ping { seq }
+    }
+
+    fn shutdown() -> ToProxy {
+        ToProxy::Shutdown {}
+    }
+}
+
+impl ChildActor<OfProxy> for NetworkActor {
+    fn child(&self, _: OfProxy) -> &Child {
+        &self.child
+    }
+
+    fn child_mut(&mut self, _: OfProxy) -> &mut Child {
+        &mut self.child
+    }
+
+    fn services(&self, _: OfProxy) -> &ChildServices {
+        &self.services.children
+    }
+
+    fn start(&mut self, _: OfProxy, ctx: &mut Context<Self>) {
+        let Some(link) = &self.link else { return self.not_started(OfProxy, ctx) };
+        let frame = self.start_frame(link);
+        match link.duplicates() {
+            Ok(descriptors) => self.launch(OfProxy, (&frame, &descriptors), None, ctx),
+            Err(error) => {
+                self.spawn_failed(OfProxy, &SpawnRequestError::Channel(error), ctx);
+            }
+        }
+    }
+
+    fn has_waiters(&self, _: OfProxy) -> bool {
+        self.link.is_some()
+    }
+
+    fn on_frame(&mut self, _: OfProxy, frame: FromProxy, ctx: &mut Context<Self>) {
+        self.proxy_frame(frame, ctx);
+    }
+
+    /// Closes the sockets, so that commands get an error and do not wait.
+    fn fail_waiters(&mut self, _: OfProxy, cause: &Cause, _: &mut Context<Self>) {
+        tracing::error!(session = %self.session, %cause, "no proxy: the hosts of this session are out of reach");
+        self.link = None;
+        self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
+    }
+
+    fn on_exit(&mut self, _: OfProxy, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        let exit = match exit {
+            Some(ProcessExit::Code(code)) => Exit::Code(code),
+            Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
+            None => Exit::Signal(9),
+        };
+        let load = Load { in_flight: self.link.is_some(), waiting: self.link.is_some() };
+        let (after, process, crash) = self.note_exit(OfProxy, exit, load, ctx);
+        self.open.clear();
+        self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
+        if let (Some(process), Some(cause), None) = (process, crash, self.child.ending) {
+            let (session, deaths) =
+                (self.session.clone(), Rc::clone(&self.services.children.deaths));
+            ctx.spawn(actix::fut::wrap_future(async move {
+                let (pid, started) = (process.monitor_pid(), process.started);
+                let stderr = process.stderr_tail().await;
+                tracing::warn!(%session, pid, %cause, stderr, "proxy died");
+                deaths.note(&Death {
+                    spec: &NETWORK_PROXY,
+                    session: Some((&session, "")),
+                    pid,
+                    exit: Some(exit),
+                    kind: cause.kind().name(),
+                    cause: &cause.to_string(),
+                    last_words: &stderr,
+                    started: Some(started),
+                });
+            }));
+        }
+        self.after_exit(OfProxy, after, ctx);
+    }
+
+    fn publish_status(&mut self, _: OfProxy) {}
+
+    /// A proxy ends with its worker.
+    fn idle_deadline(&self, _: OfProxy) -> Option<Instant> {
+        None
+    }
+}
+
+impl NetworkActor {
+    /// Kills a proxy that violated the protocol.
+    pub(super) fn proxy_broke(&mut self, why: &str, ctx: &mut Context<Self>) {
+        self.kill_for(OfProxy, Cause::Protocol(why.to_owned()), KillReason::Failed, ctx);
+    }
+}
+
+impl Handler<ChannelEvent<FromProxy>> for NetworkActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: ChannelEvent<FromProxy>, ctx: &mut Self::Context) {
+        self.on_channel_event(OfProxy, msg, ctx);
+    }
+}

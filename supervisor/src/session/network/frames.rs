@@ -1,0 +1,110 @@
+//! Handles frames from the proxy.
+
+use super::NetworkActor;
+use super::child_impl::OfProxy;
+use crate::children::{HeartbeatDriver, KillReason, LifecycleDriver};
+use actix::prelude::*;
+use quackd_protocol::network::{
+    Answer, DenyReason, FromProxy, LOG_CREDITS, LogEntry, MAX_LOG_ENTRIES, PROXY_PROTOCOL, ToProxy,
+    Verdict,
+};
+use quackd_supervision::{Cause, Hello as HelloMeans};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Pause before a proxy may report again. It merges its reports meanwhile.
+const LOG_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Longest reason and host from a proxy, in characters.
+const MAX_TEXT: usize = 300;
+
+impl NetworkActor {
+    pub(super) fn proxy_frame(&mut self, frame: FromProxy, ctx: &mut Context<Self>) {
+        match frame {
+            FromProxy::Hello { proto, notes } => self.proxy_hello(proto, &notes, ctx),
+            FromProxy::CannotStart { reason } if !self.child.is_ready() => {
+                let reason = reason.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
+                self.kill_for(OfProxy, Cause::Refused(reason), KillReason::Failed, ctx);
+            }
+            _ if !self.child.is_ready() => self.proxy_broke("the first frame was no hello", ctx),
+            FromProxy::CannotStart { .. } => self.proxy_broke("it has started already", ctx),
+            FromProxy::Ask { id, host, port } => self.asked(id, &host, port, ctx),
+            FromProxy::Log { entries, dropped } => self.logged(entries, dropped, ctx),
+            FromProxy::Forwarded { id, result } => self.forwarded(id, result, ctx),
+            FromProxy::Pong { seq } => {
+                if !self.on_pong(OfProxy, seq, ctx) {
+                    self.proxy_broke("a pong without a ping", ctx);
+                }
+            }
+        }
+    }
+
+    fn proxy_hello(&mut self, proto: u32, notes: &[String], ctx: &mut Context<Self>) {
+        if proto != PROXY_PROTOCOL {
+            let cause = Cause::VersionMismatch { ours: PROXY_PROTOCOL, theirs: proto };
+            return self.kill_for(OfProxy, cause, KillReason::Failed, ctx);
+        }
+        match self.child.worker.on_hello(Instant::now()) {
+            HelloMeans::Ready => {}
+            HelloMeans::Late => return,
+            HelloMeans::Unexpected => return self.proxy_broke("a second hello", ctx),
+        }
+        let notes: Vec<String> =
+            notes.iter().take(8).map(|note| note.chars().take(MAX_TEXT).collect()).collect();
+        tracing::info!(session = %self.session, ?notes, "proxy ready");
+        self.log_credits = LOG_CREDITS;
+        self.begin_heartbeat(OfProxy, ctx);
+        self.arm_life(OfProxy, ctx);
+        self.open_known(ctx);
+        // They may have changed since the first frame.
+        self.send_rules(ctx);
+    }
+
+    /// Answers a question about a host.
+    fn asked(&mut self, id: u64, _host: &str, _port: u16, ctx: &mut Context<Self>) {
+        let answer = Answer::Denied(DenyReason::NoAnswerer);
+        if self.child.try_send(&ToProxy::Answer { id, answer }).is_err() {
+            self.proxy_broke("it does not read", ctx);
+        }
+    }
+
+    fn logged(&mut self, entries: Vec<LogEntry>, dropped: u64, ctx: &mut Context<Self>) {
+        let Some(credit) = self.log_credits.checked_sub(1) else {
+            return self.proxy_broke("a report without a credit", ctx);
+        };
+        if MAX_LOG_ENTRIES < entries.len() {
+            return self.proxy_broke("a report that is too long", ctx);
+        }
+        self.log_credits = credit;
+        if credit + 1 == LOG_CREDITS {
+            self.give_log_credits_later(ctx);
+        }
+        let metrics = Arc::clone(&self.services.metrics);
+        for entry in &entries {
+            match entry.verdict {
+                Verdict::Allowed => metrics.network_allowed.add(1),
+                Verdict::Denied(_) => metrics.network_denied.add(1),
+                Verdict::Failed(_) => metrics.network_failed.add(1),
+            }
+            metrics.network_sent.add(entry.sent);
+            metrics.network_received.add(entry.received);
+        }
+        for denied in self.network.add(entries, dropped) {
+            self.services.events.publish(&self.session, "network_denied", || denied);
+        }
+    }
+
+    fn give_log_credits_later(&mut self, ctx: &mut Context<Self>) {
+        let generation = self.child.generation;
+        ctx.run_later(LOG_INTERVAL, move |actor, ctx| {
+            if actor.child.current(generation).is_none() {
+                return;
+            }
+            let n = LOG_CREDITS.saturating_sub(actor.log_credits);
+            actor.log_credits = LOG_CREDITS;
+            if actor.child.try_send(&ToProxy::LogTaken { n }).is_err() {
+                actor.proxy_broke("it does not read", ctx);
+            }
+        });
+    }
+}

@@ -1,0 +1,257 @@
+//! The network of one worker: its proxy process, and forwarded ports.
+//!
+//! The worker's process 1 makes sockets in the worker's network namespace and passes them to the supervisor
+//! ([`link`]), which passes them on to the proxy. The supervisor sends rules and receives reports; it parses no byte of
+//! commands or of the network.
+//!
+//! One [`NetworkActor`] exists for each worker that needs a proxy: from the worker's hello if its policy names hosts, and
+//! otherwise from the first forward. It ends with the worker. The supervisor keeps duplicates of the sockets, so that a
+//! proxy that crashed is replaced while commands run: their connections wait in the sockets.
+
+mod child_impl;
+mod frames;
+mod link;
+
+pub(crate) use link::{NetworkLink, worker_pair};
+
+use crate::children::{Child, DrainReason, LifecycleDriver};
+use crate::clock::now_text;
+use crate::pool::network::SessionNetwork;
+use crate::session::services::SessionServices;
+use actix::prelude::*;
+use child_impl::OfProxy;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::ForwardInfo;
+use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
+use quackd_protocol::network::{ForwardError, PROXY_PROTOCOL, ProxyStart, Rules, ToProxy};
+use quackd_supervision::{Demander, NETWORK_PROXY};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Time for a proxy to open a forward, including its start.
+const FORWARD_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Owner of one worker's proxy.
+pub(crate) struct NetworkActor {
+    session: SessionId,
+    services: Rc<SessionServices>,
+    child: Child,
+    /// The worker's sockets. `None` once the worker has exited or the proxy has failed for good.
+    link: Option<NetworkLink>,
+    rules: Arc<Rules>,
+    network: Rc<SessionNetwork>,
+    /// Forwards that the proxy opens now.
+    opening: HashMap<u64, Opening>,
+    /// Forwards that the proxy has, by port in the session.
+    open: HashMap<u16, u64>,
+    last_forward: u64,
+    /// Reports that the proxy may still send.
+    log_credits: u32,
+}
+
+/// A forward that was requested and not yet opened.
+#[derive(Debug)]
+struct Opening {
+    port: u16,
+    reply: Option<oneshot::Sender<Result<u16, ForwardRefusal>>>,
+}
+
+/// Reason why a forward was not opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForwardRefusal {
+    /// The proxy could not listen.
+    Listen(ForwardError),
+    /// The session or the daemon has too many.
+    TooMany,
+    /// The port is forwarded already, from this port of the machine.
+    Open(u16),
+    /// The worker or its proxy has ended.
+    Gone,
+}
+
+/// Request to the owner of a proxy.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(crate) enum TellNetwork {
+    /// The rules have changed.
+    Rules(Arc<Rules>),
+    /// Forward a port of this machine to a port of the session. The reply is the port of this machine.
+    Forward { port: u16, local: u16, reply: oneshot::Sender<Result<u16, ForwardRefusal>> },
+    /// Close a forward.
+    Close { port: u16 },
+    /// The worker has exited.
+    End,
+}
+
+impl NetworkActor {
+    /// Starts the actor and its proxy. Opens the session's forwards again.
+    pub(crate) fn start_for(
+        session: SessionId,
+        services: Rc<SessionServices>,
+        link: NetworkLink,
+        rules: Arc<Rules>,
+    ) -> Addr<Self> {
+        let network = services.pool.networks.of(&session);
+        let label = session.0.clone();
+        let actor = Self {
+            child: Child::new(NETWORK_PROXY, label),
+            session,
+            services,
+            link: Some(link),
+            rules,
+            network,
+            opening: HashMap::new(),
+            open: HashMap::new(),
+            last_forward: 0,
+            log_credits: 0,
+        };
+        actor.start()
+    }
+
+    fn start_frame(&self, link: &NetworkLink) -> ToProxy {
+        ToProxy::Start(Box::new(ProxyStart {
+            proto: PROXY_PROTOCOL,
+            session_id: self.session.clone(),
+            sockets: link.kinds().to_vec(),
+            rules: Rules::clone(&self.rules),
+            upstream: None,
+        }))
+    }
+
+    fn set_rules(&mut self, rules: Arc<Rules>, ctx: &mut Context<Self>) {
+        if *self.rules == *rules {
+            return;
+        }
+        self.rules = rules;
+        self.send_rules(ctx);
+    }
+
+    /// Sends the rules. A proxy that does not take them is replaced: it would go on with the old ones.
+    fn send_rules(&mut self, ctx: &mut Context<Self>) {
+        let frame = ToProxy::Rules(Rules::clone(&self.rules));
+        if self.child.process.is_some() && self.child.try_send(&frame).is_err() {
+            self.proxy_broke("it does not read", ctx);
+        }
+    }
+
+    fn forward(
+        &mut self,
+        (port, local): (u16, u16),
+        reply: oneshot::Sender<Result<u16, ForwardRefusal>>,
+        ctx: &mut Context<Self>,
+    ) {
+        let forwards = self.network.forwards.borrow();
+        let same =
+            forwards.iter().find(|forward| forward.port == port).map(|forward| forward.local);
+        let n_here = forwards.len() + self.opening.len();
+        drop(forwards);
+        let refusal = match same {
+            Some(local) => Some(ForwardRefusal::Open(local)),
+            None if MAX_FORWARDS_PER_SESSION <= n_here => Some(ForwardRefusal::TooMany),
+            None if MAX_FORWARDS <= self.services.pool.networks.forwards().len() => {
+                Some(ForwardRefusal::TooMany)
+            }
+            None => self.link.is_none().then_some(ForwardRefusal::Gone),
+        };
+        match refusal {
+            Some(refusal) => drop(reply.send(Err(refusal))),
+            None => self.open_forward((port, local), Some(reply), ctx),
+        }
+    }
+
+    fn open_forward(
+        &mut self,
+        (port, local): (u16, u16),
+        reply: Option<oneshot::Sender<Result<u16, ForwardRefusal>>>,
+        ctx: &mut Context<Self>,
+    ) {
+        self.last_forward += 1;
+        let id = self.last_forward;
+        let sent = self.child.try_send(&ToProxy::Forward { id, port, local });
+        let opening = Opening { port, reply };
+        if sent.is_err() {
+            return opening.end(Err(ForwardRefusal::Gone));
+        }
+        self.opening.insert(id, opening);
+        ctx.run_later(FORWARD_TIMEOUT, move |actor, _| {
+            if let Some(opening) = actor.opening.remove(&id) {
+                opening.end(Err(ForwardRefusal::Gone));
+            }
+        });
+    }
+
+    /// Opens the forwards of the session's last proxy.
+    fn open_known(&mut self, ctx: &mut Context<Self>) {
+        let known = self.network.forwards.borrow().clone();
+        for ForwardInfo { port, local, .. } in known {
+            self.open_forward((port, local), None, ctx);
+        }
+    }
+
+    fn forwarded(&mut self, id: u64, result: Result<u16, ForwardError>, ctx: &mut Context<Self>) {
+        let Some(opening) = self.opening.remove(&id) else {
+            return self.proxy_broke("a forward that was not requested", ctx);
+        };
+        let port = opening.port;
+        let mut forwards = self.network.forwards.borrow_mut();
+        match result {
+            Ok(local) => {
+                self.open.insert(port, id);
+                if !forwards.iter().any(|forward| forward.port == port) {
+                    let info = ForwardInfo { port, local, since: now_text() };
+                    self.services.events.publish(&self.session, "forward_opened", || info.clone());
+                    forwards.push(info);
+                }
+            }
+            Err(error) => {
+                forwards.retain(|forward| forward.port != port);
+                tracing::info!(session = %self.session, port, ?error, "cannot forward a port");
+            }
+        }
+        drop(forwards);
+        opening.end(result.map_err(ForwardRefusal::Listen));
+    }
+
+    fn close_forward(&mut self, port: u16) {
+        let Some(id) = self.open.remove(&port) else { return };
+        self.child.try_send(&ToProxy::CloseForward { id }).ok();
+    }
+}
+
+impl Opening {
+    fn end(self, result: Result<u16, ForwardRefusal>) {
+        if let Some(reply) = self.reply {
+            // The client may be gone.
+            reply.send(result).ok();
+        }
+    }
+}
+
+impl Actor for NetworkActor {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.demand(OfProxy, Demander::Call, ctx);
+    }
+}
+
+impl Handler<TellNetwork> for NetworkActor {
+    type Result = ();
+
+    fn handle(&mut self, msg: TellNetwork, ctx: &mut Self::Context) {
+        match msg {
+            TellNetwork::Rules(rules) => self.set_rules(rules, ctx),
+            TellNetwork::Forward { port, local, reply } => self.forward((port, local), reply, ctx),
+            TellNetwork::Close { port } => self.close_forward(port),
+            TellNetwork::End => {
+                self.link = None;
+                self.child.ending = Some(DrainReason::Deleted);
+                self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
+                self.drain(OfProxy, ctx);
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! The worker's network: the pair to the worker, and the owner of its proxy.
+
+use crate::session::actor::SessionActor;
+use crate::session::network::{NetworkActor, NetworkLink, TellNetwork, worker_pair};
+use actix::prelude::*;
+use quackd_protocol::network::Rules;
+use quackd_protocol::policy::NetworkMode;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::sync::Arc;
+
+impl SessionActor {
+    /// Creates the pair for a new worker, and returns the worker's end. Without it, the worker has no hosts and no
+    /// forwards.
+    pub(super) fn make_pair(&mut self) -> Vec<OwnedFd> {
+        match worker_pair() {
+            Ok((ours, theirs)) => {
+                self.worker.pair = Some(ours);
+                vec![theirs]
+            }
+            Err(error) => {
+                tracing::warn!(session = %self.session, %error, "cannot make the network of a worker");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Starts the proxy of a worker whose policy names hosts.
+    pub(super) fn begin_network(&mut self, ctx: &mut Context<Self>) {
+        let policy = self.worker.running_policy.as_ref();
+        if policy.is_none_or(|policy| policy.network_mode() != NetworkMode::Hosts) {
+            return;
+        }
+        let Some(pair) = self.worker.pair.take() else { return };
+        match NetworkLink::receive(pair) {
+            Ok(link) => drop(self.start_network(link)),
+            Err(error) => self.worker_broke(&error.to_string(), ctx),
+        }
+    }
+
+    /// The owner of the worker's proxy. `None` without a worker.
+    pub(crate) fn open_network(&mut self) -> Option<Addr<NetworkActor>> {
+        if let Some(network) = &self.worker.network {
+            return Some(network.clone());
+        }
+        // Before its hello, the worker's sockets may be in the pair.
+        self.worker.hello.as_ref()?;
+        let pair = self.worker.pair.take()?;
+        Some(self.start_network(NetworkLink::without_sockets(pair)))
+    }
+
+    fn start_network(&mut self, link: NetworkLink) -> Addr<NetworkActor> {
+        let services = Rc::clone(&self.services);
+        let rules = Arc::clone(&self.worker.rules);
+        let network = NetworkActor::start_for(self.session.clone(), services, link, rules);
+        self.worker.network = Some(network.clone());
+        network
+    }
+
+    /// Sets the rules of hosts, also for the running worker.
+    pub(crate) fn set_rules(&mut self, rules: Arc<Rules>) {
+        self.worker.rules = Arc::clone(&rules);
+        self.tell_network(TellNetwork::Rules(rules));
+    }
+
+    /// Ends the proxy of a worker that has exited.
+    pub(super) fn end_network(&mut self) {
+        self.worker.pair = None;
+        self.tell_network(TellNetwork::End);
+        self.worker.network = None;
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "internal signals that must not be lost; a change of the policy or an exit causes one"
+    )]
+    fn tell_network(&self, tell: TellNetwork) {
+        if let Some(network) = &self.worker.network {
+            network.do_send(tell);
+        }
+    }
+}
