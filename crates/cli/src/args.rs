@@ -1,6 +1,7 @@
 //! The command line as types. `main` parses it once and passes each subcommand its arguments.
 
 pub(crate) mod daemon;
+pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod logs;
 pub(crate) mod mcp;
@@ -169,6 +170,7 @@ pub(crate) enum Verb {
     Top(top::TopArgs),
     Metrics(top::MetricsArgs),
     Sandbox(sandbox::SandboxArgs),
+    Forward(forward::ForwardArgs),
     Mcp(Box<mcp::McpArgs>),
     Remote(remote::RemoteArgs),
     Abort(sessions::AbortArgs),

@@ -3,10 +3,12 @@
 //! The protocol specification fixes the texts that clients depend on. The other texts may change.
 
 mod call;
+mod forward;
 mod pi;
 pub(crate) mod start;
 
 pub(crate) use call::{CallError, SlotUsage};
+pub(crate) use forward::ForwardRefusal;
 pub(crate) use pi::PiError;
 
 use crate::workspaces::NoPlace;
@@ -108,6 +110,18 @@ pub(crate) enum MethodError {
     Policy(PolicyError),
     #[error("A policy for all sessions is in quackd.toml; give a session or a workspace")]
     PolicyOfAll,
+    #[error("Not a host or host:port: {0}")]
+    NotAHost(String),
+    #[error("Only local clients may forward ports")]
+    LocalForward,
+    #[error("Name the port in the session")]
+    NoPort,
+    #[error("Port {0} is not forwarded")]
+    NotForwarded(u16),
+    #[error("Session {0} has no running worker, so no server: start the server first")]
+    NoWorkerToForward(String),
+    #[error("{}", forward::text(*port, *local, *refusal))]
+    Forward { port: u16, local: u16, refusal: ForwardRefusal },
     #[error("Path is too long")]
     LongTarget,
     #[error("Unknown action of quack.sandbox: {0}")]

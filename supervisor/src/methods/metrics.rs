@@ -38,6 +38,7 @@ pub(crate) async fn metrics_text(
     queues(&mut text, services);
     totals(&mut text, &data, counted);
     deaths(&mut text, &services.sessions.children.deaths.by_cause());
+    network(&mut text, counted);
     calls(&mut text, &counted.calls.histograms());
     Ok(text.finish())
 }
@@ -141,6 +142,33 @@ fn deaths(text: &mut PrometheusText, counts: &[(&str, &str, u64)]) {
     text.family(NAME, MetricType::Counter, "The same deaths, by kind of child and by cause.");
     for (child, cause, n) in counts {
         text.sample(NAME, &[("child", child), ("cause", cause)], n);
+    }
+}
+
+/// Requests of commands for hosts. Never names a host: names can be secret, and their number is unbounded.
+fn network(text: &mut PrometheusText, counted: &Metrics) {
+    const NAME: &str = "quackd_network_requests_total";
+    text.family(NAME, MetricType::Counter, "Requests of commands for hosts, by outcome.");
+    for (outcome, n) in [
+        ("allowed", counted.network_allowed.get()),
+        ("denied", counted.network_denied.get()),
+        ("failed", counted.network_failed.get()),
+    ] {
+        text.sample(NAME, &[("outcome", outcome)], n);
+    }
+    for (name, help, n) in [
+        (
+            "quackd_network_sent_bytes_total",
+            "Bytes from commands to hosts.",
+            counted.network_sent.get(),
+        ),
+        (
+            "quackd_network_received_bytes_total",
+            "Bytes from hosts to commands.",
+            counted.network_received.get(),
+        ),
+    ] {
+        text.one(name, MetricType::Counter, help, Some(n));
     }
 }
 

@@ -18,7 +18,9 @@ mod doctor_supervision;
 mod extension_ui;
 mod find;
 mod follow;
+mod forward;
 mod gc;
+mod hosts;
 mod kill;
 mod metrics;
 mod pin;
@@ -170,6 +172,10 @@ methods! {
     /// Exempts a session's processes from idle eviction, or ends the exemption.
     // Remote: affects one session, and is reversible.
     "quack.pin": Concurrent, All, pin::pin;
+
+    /// Makes a port of a session reachable on this machine, closes it, or lists such ports.
+    // Remote: a list reads; a forward lets programs of this machine into a session.
+    "quack.forward": Concurrent, Part, forward::forward;
 
     /// Kills a session's worker. Its calls fail as after a crash.
     // Remote: ends work of a session that abort cannot end.

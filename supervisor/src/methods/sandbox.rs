@@ -4,6 +4,7 @@
 use super::Caller;
 use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
 use super::find::label;
+use super::hosts;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::{
@@ -18,8 +19,8 @@ use crate::workspaces;
 use quackd_policy::{MAX_ROOTS, path_problem};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    AuditReport, DenialsData, ExplainLayer, ExplainReport, ProcessState, SandboxData,
-    SandboxParams, WorkerSaid, WorkerSays,
+    AuditReport, DenialsData, ExplainLayer, ExplainReport, HostExplained, NetworkData, PresetsData,
+    ProcessState, SandboxData, SandboxParams, WorkerSaid, WorkerSays,
 };
 use quackd_protocol::limits::DEFAULT_TOOL_DEADLINE;
 use quackd_protocol::policy::WebSearchRule;
@@ -42,6 +43,9 @@ const MAX_TARGET_BYTES: usize = 4096;
 pub(super) enum SandboxReply {
     Policy(Box<SandboxData>),
     Denials(DenialsData),
+    Network(NetworkData),
+    Presets(PresetsData),
+    Host(HostExplained),
     Worker(WorkerSays),
 }
 
@@ -59,6 +63,9 @@ impl JsonSchema for SandboxReply {
         json_schema!({"anyOf": [
             shape_of::<SandboxData>(generator),
             shape_of::<DenialsData>(generator),
+            shape_of::<NetworkData>(generator),
+            shape_of::<PresetsData>(generator),
+            shape_of::<HostExplained>(generator),
             shape_of::<WorkerSaid<AuditReport>>(generator),
             shape_of::<WorkerSaid<ExplainReport>>(generator),
         ]})
@@ -72,6 +79,18 @@ pub(super) async fn sandbox(
     let change = match asked.action.as_deref() {
         None | Some("show") => None,
         Some("denials") => return denials(&asked, caller).await,
+        Some("presets") => {
+            return hosts::presets(&asked, caller).await.map(SandboxReply::Presets);
+        }
+        Some("network") => {
+            let of = session_and_policy(&asked, caller).await?;
+            return hosts::requests(&asked, of, caller).await.map(SandboxReply::Network);
+        }
+        Some("explain") if asked.host.is_some() => {
+            let of = session_and_policy(&asked, caller).await?;
+            let host = asked.host.as_deref().unwrap_or_default();
+            return hosts::explain(host, of).map(SandboxReply::Host);
+        }
         Some("audit") => return ask_worker(AUDIT, String::from("{}"), &asked, caller).await,
         Some("explain") => {
             let target = asked.target.as_deref().filter(|target| !target.is_empty());
@@ -160,6 +179,15 @@ async fn denials(asked: &SandboxParams, caller: &Caller) -> Result<SandboxReply,
         total: denials.total,
         denials: denials.last.iter().cloned().collect(),
     }))
+}
+
+async fn session_and_policy(
+    asked: &SandboxParams,
+    caller: &Caller,
+) -> Result<(FoundSession, FoundPolicy), MethodError> {
+    let session = session(asked, caller).await?;
+    let policy = policy(caller, &session.session_id).await?;
+    Ok((session, policy))
 }
 
 async fn policy(caller: &Caller, session: &SessionId) -> Result<FoundPolicy, MethodError> {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox show\n  quack sandbox set read-only --session review\n  \
-    quack sandbox set --network on\n  quack sandbox set --writable ~/.cache/app --workspace\n  \
+    quack sandbox set --network hosts --allow @npm\n  quack sandbox network\n  quack sandbox set --writable ~/.cache/app --workspace\n  \
     quack sandbox set --reset\n  quack sandbox denials\n  quack sandbox explain ~/.ssh\n  \
     quack sandbox audit"
 )]
@@ -26,17 +26,49 @@ pub(crate) enum SandboxVerb {
     Denials(SandboxDenialsArgs),
     Explain(SandboxExplainArgs),
     Audit(SandboxAuditArgs),
+    Network(SandboxNetworkArgs),
+    Presets(SandboxPresetsArgs),
 }
 
-/// Explain the confinement of a session, or its access to one path
+/// List the hosts that commands asked for
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack sandbox network\n  quack sandbox network --denied\n  \
+    quack sandbox network --follow --session api\n  quack sandbox network --json")]
+pub(crate) struct SandboxNetworkArgs {
+    /// Print each request after the totals
+    #[arg(long)]
+    pub(crate) requests: bool,
+    /// Print each request, also new ones until Ctrl-C
+    #[arg(short = 'f', long)]
+    pub(crate) follow: bool,
+    /// Only requests that were denied
+    #[arg(long)]
+    pub(crate) denied: bool,
+    #[command(flatten)]
+    pub(crate) which: SessionArgs,
+}
+
+/// List the presets of hosts, such as @npm, with their hosts
+///
+/// Hosts of package registries are those that your own tools are configured to use. The daemon asks the tools when a
+/// rule names the preset.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack sandbox presets\n  quack sandbox presets npm github")]
+pub(crate) struct SandboxPresetsArgs {
+    /// Names of presets [default: all]
+    #[arg(value_name = "NAME")]
+    pub(crate) names: Vec<String>,
+}
+
+/// Explain the confinement of a session, or its access to one path or host
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox explain\n  quack sandbox explain .git/config\n  \
-    quack sandbox explain ~/.ssh --session api --json"
+    quack sandbox explain example.com:22\n  quack sandbox explain ~/.ssh --session api --json"
 )]
 pub(crate) struct SandboxExplainArgs {
-    /// File or directory, relative to the current directory; it need not exist
-    #[arg(value_name = "PATH")]
+    /// File or directory, relative to the current directory, which need not exist; or a host, as in example.com:22
+    #[arg(value_name = "PATH|HOST")]
     pub(crate) path: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) which: SessionArgs,

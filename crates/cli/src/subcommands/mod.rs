@@ -12,6 +12,7 @@ pub(crate) mod demo;
 pub(crate) mod doctor;
 pub(crate) mod find;
 pub(crate) mod follow;
+pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod grep;
 pub(crate) mod logs;
@@ -71,6 +72,7 @@ pub(crate) async fn run(
         Some(Verb::Mcp(args)) => Box::pin(mcp::run(*args, output)).await,
         Some(Verb::Remote(args)) => remote::run(args, output).await,
         Some(Verb::Abort(args)) => abort::run(args, output).await,
+        Some(Verb::Forward(args)) => forward::run(args, output).await,
         Some(Verb::Pin(args)) => pin::run(args.session, true, output).await,
         Some(Verb::Unpin(args)) => pin::run(args.session, false, output).await,
         Some(Verb::Doctor(args)) => doctor::run(args, output).await,

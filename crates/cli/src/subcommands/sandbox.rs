@@ -1,5 +1,7 @@
 //! `quack sandbox`: shows and changes the permissions of a session's worker.
 
+mod network;
+
 use crate::args::SessionArgs;
 use crate::args::sandbox::{SandboxArgs, SandboxExplainArgs, SandboxSetArgs, SandboxVerb};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
@@ -27,6 +29,8 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
         SandboxVerb::Denials(args) => return denials(args.which, output).await,
         SandboxVerb::Audit(args) => return audit(args.which, output).await,
         SandboxVerb::Explain(args) => return explain(args, output).await,
+        SandboxVerb::Network(args) => return network::network(args, output).await,
+        SandboxVerb::Presets(args) => return network::presets(args, output).await,
         SandboxVerb::Show(args) => (Wanted::of(&args.which)?, SandboxParams::default()),
         SandboxVerb::Set(args) => (Wanted::of(&args.which)?, change(args)?),
     };
@@ -68,6 +72,10 @@ async fn audit(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode
 }
 
 async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let host = args.path.as_deref().and_then(Path::to_str).filter(|text| network::is_host(text));
+    if let Some(host) = host {
+        return network::explain_host(host.to_owned(), Wanted::of(&args.which)?, output).await;
+    }
     // Do not follow links: the worker resolves them.
     let absolute = |path| std::path::absolute(path).map(|path| path.to_string_lossy().into_owned());
     let target = args.path.map(absolute).transpose()?;

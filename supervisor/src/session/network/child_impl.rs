@@ -1,11 +1,12 @@
 //! Implements [`ChildActor`] for the proxy.
 
-use super::{ForwardRefusal, NetworkActor};
+use super::NetworkActor;
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{
     ChannelEvent, ChannelLimits, Child, ChildActor, ChildKind, ChildServices, Death, KillReason,
     LifecycleDriver,
 };
+use crate::errors::ForwardRefusal;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::network::{FROM_PROXY_TAGS, FromProxy, ToProxy};

@@ -16,6 +16,7 @@ pub(crate) use link::{NetworkLink, worker_pair};
 
 use crate::children::{Child, DrainReason, LifecycleDriver};
 use crate::clock::now_text;
+use crate::errors::ForwardRefusal;
 use crate::pool::network::SessionNetwork;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
@@ -57,19 +58,6 @@ pub(crate) struct NetworkActor {
 struct Opening {
     port: u16,
     reply: Option<oneshot::Sender<Result<u16, ForwardRefusal>>>,
-}
-
-/// Reason why a forward was not opened.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ForwardRefusal {
-    /// The proxy could not listen.
-    Listen(ForwardError),
-    /// The session or the daemon has too many.
-    TooMany,
-    /// The port is forwarded already, from this port of the machine.
-    Open(u16),
-    /// The worker or its proxy has ended.
-    Gone,
 }
 
 /// Request to the owner of a proxy.

@@ -1,0 +1,41 @@
+//! Arguments of `quack forward`.
+
+use super::{REF, reference};
+use clap::Args;
+
+/// Make a server of a session reachable on this machine
+///
+/// Listens on 127.0.0.1 and passes connections on to a port of the session. Ends with the session or with --close.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack forward web 3000         http://127.0.0.1:3000 is port 3000 of web\n  \
+    quack forward web 3000:8080    http://127.0.0.1:8080 is port 3000 of web\n  quack forward --list\n  \
+    quack forward web 3000 --close"
+)]
+pub(crate) struct ForwardArgs {
+    /// Session, such as api or api/duck-1
+    #[arg(value_name = REF, value_parser = reference, required_unless_present = "list")]
+    pub(crate) session: Option<String>,
+    /// Port in the session, and after a colon the port of this machine; 0 for any
+    #[arg(value_name = "PORT[:LOCAL]", value_parser = ports, required_unless_present = "list")]
+    pub(crate) ports: Option<(u16, Option<u16>)>,
+    /// Close the forward
+    #[arg(long, conflicts_with = "list")]
+    pub(crate) close: bool,
+    /// List the forwards, of all sessions or of one
+    #[arg(long, conflicts_with = "ports")]
+    pub(crate) list: bool,
+}
+
+fn ports(text: &str) -> Result<(u16, Option<u16>), String> {
+    let (port, local) = match text.split_once(':') {
+        Some((port, local)) => (port, Some(local)),
+        None => (text, None),
+    };
+    let number = |text: &str| text.parse::<u16>().map_err(|_error| format!("{text:?} is no port"));
+    let port = number(port)?;
+    if port == 0 {
+        return Err("0 is no port of a session".to_owned());
+    }
+    Ok((port, local.map(number).transpose()?))
+}

@@ -1,0 +1,50 @@
+//! `quack forward`: makes a server of a session reachable on this machine.
+
+use crate::args::forward::ForwardArgs;
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::display::{name, table};
+use crate::exit::ExitCode;
+use crate::output::CliOutput;
+use crate::time_format::local;
+use jiff::tz::TimeZone;
+use quackd_protocol::client::{ForwardData, ForwardParams, SessionForward};
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: ForwardArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let daemon = start_and_connect(output).await?;
+    let (port, on) = args.ports.map_or((None, None), |(port, local)| (Some(port), local));
+    let params = ForwardParams {
+        session_id: args.session,
+        port,
+        local: on,
+        close: args.close.then_some(true),
+        list: args.list.then_some(true),
+    };
+    let data: ForwardData = daemon.client.request("quack.forward", params, REPLY_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else if let Some(listen) = &data.listen {
+        output.text(&format!("{listen}\n"))?;
+    } else if args.close {
+        output.note("closed");
+    } else if data.forwards.is_empty() {
+        output.note("no port is forwarded");
+    } else {
+        output.text(&rows(&data.forwards))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn rows(forwards: &[SessionForward]) -> String {
+    let zone = TimeZone::system();
+    let row = |one: &SessionForward| {
+        [
+            name(&one.label),
+            one.forward.port.to_string(),
+            format!("127.0.0.1:{}", one.forward.local),
+            local(&one.forward.since, &zone),
+        ]
+    };
+    let rows: Vec<_> = forwards.iter().map(row).collect();
+    table(["SESSION", "PORT", "ADDRESS", "SINCE"], [0; 4], &rows)
+}

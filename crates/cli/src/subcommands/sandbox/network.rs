@@ -1,0 +1,235 @@
+//! `quack sandbox network`, `presets` and `explain HOST`: requests of commands for hosts, lists of hosts, and the verdict
+//! about one host.
+
+use super::ask;
+use crate::args::sandbox::{SandboxNetworkArgs, SandboxPresetsArgs};
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::display::{bytes, plain, table};
+use crate::exit::ExitCode;
+use crate::output::{BOLD, CliOutput, DIM};
+use crate::session_ref::Wanted;
+use crate::time_format::local;
+use jiff::tz::TimeZone;
+use quackd_protocol::client::{
+    HostExplained, HostTotals, HostVerdict, NetworkData, NetworkRequest, PresetInfo, PresetsData,
+    SandboxParams,
+};
+use quackd_protocol::network::Verdict;
+use std::time::Duration;
+
+/// Time between two requests of `--follow`.
+const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Lists the requests, and with `--follow` also new ones until the user interrupts it.
+pub(super) async fn network(
+    args: SandboxNetworkArgs,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted::of(&args.which)?;
+    let params = SandboxParams { action: Some("network".to_owned()), ..SandboxParams::default() };
+    let mut data: NetworkData = ask((wanted, params), REPLY_TIMEOUT, output).await?;
+    if args.denied {
+        data.requests.retain(is_denied);
+        data.hosts.retain(|host| host.denied != 0);
+    }
+    let zone = TimeZone::system();
+    if output.is_json() && !args.follow {
+        output.document(&data)?;
+    } else if !args.follow {
+        output.text(&totals(&data, &zone))?;
+    }
+    if args.follow || args.requests {
+        print(&data.requests, &zone, output, args.follow)?;
+    }
+    if !args.follow {
+        return Ok(ExitCode::Ok);
+    }
+    let daemon = start_and_connect(output).await?;
+    loop {
+        tokio::time::sleep(POLL_INTERVAL).await;
+        let params = SandboxParams {
+            action: Some("network".to_owned()),
+            session_id: Some(data.session_id.0.clone()),
+            after: Some(data.last),
+            ..SandboxParams::default()
+        };
+        let next: NetworkData =
+            daemon.client.request("quack.sandbox", params, REPLY_TIMEOUT).await?;
+        let shown: Vec<_> =
+            next.requests.into_iter().filter(|one| !args.denied || is_denied(one)).collect();
+        print(&shown, &zone, output, true)?;
+        data.last = next.last;
+    }
+}
+
+fn print(
+    requests: &[NetworkRequest],
+    zone: &TimeZone,
+    output: CliOutput,
+    is_stream: bool,
+) -> anyhow::Result<()> {
+    for request in requests {
+        match output.is_json() {
+            true if is_stream => output.document(request)?,
+            true => {}
+            false => output.text(&line(request, zone))?,
+        }
+    }
+    Ok(())
+}
+
+fn is_denied(request: &NetworkRequest) -> bool {
+    matches!(request.entry.verdict, Verdict::Denied(_))
+}
+
+fn line(request: &NetworkRequest, zone: &TimeZone) -> String {
+    let entry = &request.entry;
+    let at = local(&request.at, zone);
+    let target = match entry.port {
+        0 => plain(&entry.host),
+        port => format!("{}:{port}", plain(&entry.host)),
+    };
+    let rule = entry.rule.as_deref().map(|rule| format!("  {DIM}{}{DIM:#}", plain(rule)));
+    let what = match entry.verdict {
+        Verdict::Allowed => format!(
+            "allowed  sent {}, received {} in {} ms",
+            bytes(entry.sent),
+            bytes(entry.received),
+            entry.took_ms
+        ),
+        Verdict::Denied(why) => format!("{BOLD}denied{BOLD:#}  {why}"),
+        Verdict::Failed(why) => format!("failed  {}", word(&why)),
+    };
+    let path = word(&entry.path);
+    format!("{DIM}{at}{DIM:#}  {target}  {path}  {what}{}\n", rule.unwrap_or_default())
+}
+
+/// Name of a value on the wire.
+fn word(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn totals(data: &NetworkData, zone: &TimeZone) -> String {
+    if data.hosts.is_empty() {
+        return format!("network {}; no requests since the daemon started\n", data.mode);
+    }
+    let head = ["HOST", "ALLOWED", "DENIED", "FAILED", "SENT", "RECEIVED", "LAST"];
+    let row = |host: &HostTotals| {
+        [
+            plain(&host.host),
+            host.allowed.to_string(),
+            host.denied.to_string(),
+            host.failed.to_string(),
+            bytes(host.sent),
+            bytes(host.received),
+            local(&host.last_at, zone),
+        ]
+    };
+    let rows: Vec<_> = data.hosts.iter().map(row).collect();
+    let more = match data.dropped {
+        0 => String::new(),
+        n => format!("{n} more requests were not counted: there were too many at once\n"),
+    };
+    format!("network {}\n{}{more}", data.mode, table(head, [0; 7], &rows))
+}
+
+/// Lists the presets.
+pub(super) async fn presets(
+    args: SandboxPresetsArgs,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let daemon = start_and_connect(output).await?;
+    let params = SandboxParams {
+        action: Some("presets".to_owned()),
+        rules: Some(args.names),
+        ..SandboxParams::default()
+    };
+    let data: PresetsData = daemon.client.request("quack.sandbox", params, REPLY_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&data.presets.iter().map(preset).collect::<String>())?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn preset(preset: &PresetInfo) -> String {
+    let mut text = format!("{BOLD}@{}{BOLD:#}  {}\n", plain(&preset.name), plain(&preset.about));
+    for host in &preset.hosts {
+        text.push_str(&format!("  {}\n", plain(host)));
+    }
+    for found in &preset.found {
+        text.push_str(&format!("  {DIM}found in {}{DIM:#}\n", plain(found)));
+    }
+    if preset.derived && preset.hosts.is_empty() {
+        text.push_str("  no host was found: the tool is missing or has no configuration\n");
+    }
+    text
+}
+
+/// Says what happens to a connection to `host`.
+pub(super) async fn explain_host(
+    host: String,
+    wanted: Wanted,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let params = SandboxParams {
+        action: Some("explain".to_owned()),
+        host: Some(host),
+        ..SandboxParams::default()
+    };
+    let data: HostExplained = ask((wanted, params), REPLY_TIMEOUT, output).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        let change = data.change.as_deref().map(|change| {
+            let to = if data.verdict == HostVerdict::Allowed { "restrict" } else { "allow" };
+            format!("  to {to} it: {}\n", plain(change))
+        });
+        output.text(&format!("{}\n{}", plain(&data.text), change.unwrap_or_default()))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Returns true if the argument of `explain` is a host and no path.
+pub(super) fn is_host(text: &str) -> bool {
+    use quackd_policy::hosts::{Host, Rule};
+
+    let is_path = text.contains(['/', '\\'])
+        || text.starts_with(['.', '~'])
+        || std::path::Path::new(text).exists();
+    if is_path {
+        return false;
+    }
+    let has_port = text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    match Host::read(text) {
+        _ if has_port => true,
+        Ok(Host::Address(_)) => true,
+        // The name of a file with an extension would also be a host; a registered domain is none of those.
+        Ok(Host::Name(name)) => {
+            let is_domain = format!("*.{name}").parse::<Rule>().is_ok() && name.contains('.');
+            is_domain || name == "localhost"
+        }
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_told_from_paths() {
+        for host in
+            ["example.com", "registry.example.org:443", "10.0.0.1", "localhost", "localhost:80"]
+        {
+            assert!(is_host(host), "{host}");
+        }
+        for path in
+            ["src/main.rs", "./a", "~/.ssh", "Makefile", ".git", "/etc/hosts", "main.rs.bak", ""]
+        {
+            assert!(!is_host(path), "{path}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! `quack.forward`: makes a port of a session reachable on this machine, closes it, and lists such ports.
+
+use super::Caller;
+use super::find::id_of;
+use super::own_reference;
+use crate::errors::MethodError;
+use crate::events::client_registry::Transport;
+use crate::registry::{FindSession, Purpose, TakeSnapshot};
+use crate::session::FoundSession;
+use crate::session::actor::TellSession;
+use crate::session::network::{NetworkActor, TellNetwork};
+use actix::Addr;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::{ForwardData, ForwardParams, SessionForward};
+use tokio::sync::oneshot;
+
+pub(super) async fn forward(
+    asked: ForwardParams,
+    caller: &Caller,
+) -> Result<ForwardData, MethodError> {
+    let wanted = own_reference(asked.session_id.as_deref())?;
+    let found = match wanted {
+        Some(wanted) => Some(session(wanted, caller).await?),
+        None => None,
+    };
+    let id = found.as_ref().map(|found| found.session_id.clone());
+    let listen = match (found, asked.port) {
+        _ if asked.list == Some(true) => None,
+        // Only local clients may reach into a session.
+        _ if caller.client.transport != Transport::Socket => return Err(MethodError::LocalForward),
+        (None, _) => return Err(MethodError::NoReference),
+        (Some(_), None | Some(0)) => return Err(MethodError::NoPort),
+        (Some(found), Some(port)) if asked.close == Some(true) => {
+            close(&found, port, caller).await?;
+            None
+        }
+        (Some(found), Some(port)) => Some(open(&found, port, asked.local, caller).await?),
+    };
+    let forwards = list(id.as_ref(), caller).await?;
+    Ok(ForwardData { listen, forwards })
+}
+
+async fn session(wanted: String, caller: &Caller) -> Result<FoundSession, MethodError> {
+    let reference = Some(id_of(caller, wanted).await?);
+    let find = FindSession { reference, purpose: Purpose::Look };
+    caller.registry.send(find).await??.ok_or(MethodError::NoSession)
+}
+
+async fn open(
+    found: &FoundSession,
+    port: u16,
+    local: Option<u16>,
+    caller: &Caller,
+) -> Result<String, MethodError> {
+    let network = network(found).await?.ok_or_else(|| no_worker(found))?;
+    let (reply, opened) = oneshot::channel();
+    let local = local.unwrap_or(port);
+    network.send(TellNetwork::Forward { port, local, reply }).await?;
+    let opened = opened.await.map_err(|_gone| no_worker(found))?;
+    let local = opened.map_err(|refusal| MethodError::Forward { port, local, refusal })?;
+    tracing::info!(session = %found.session_id, port, local, client = ?caller.client.id, "forwarding a port");
+    Ok(format!("127.0.0.1:{local}"))
+}
+
+async fn close(found: &FoundSession, port: u16, caller: &Caller) -> Result<(), MethodError> {
+    let known = caller.services.sessions.pool.networks.get(&found.session_id);
+    let Some(known) =
+        known.filter(|known| known.forwards.borrow().iter().any(|forward| forward.port == port))
+    else {
+        return Err(MethodError::NotForwarded(port));
+    };
+    if let Some(network) = network(found).await? {
+        network.send(TellNetwork::Close { port }).await?;
+    }
+    known.forwards.borrow_mut().retain(|forward| forward.port != port);
+    caller.services.sessions.events.publish(
+        &found.session_id,
+        "forward_closed",
+        || serde_json::json!({ "port": port }),
+    );
+    Ok(())
+}
+
+async fn list(
+    session: Option<&SessionId>,
+    caller: &Caller,
+) -> Result<Vec<SessionForward>, MethodError> {
+    let snapshot = caller.registry.send(TakeSnapshot).await?;
+    let all = caller.services.sessions.pool.networks.forwards();
+    let wanted = all.into_iter().filter(|(id, _)| session.is_none_or(|session| session == id));
+    let shown = wanted.map(|(session_id, forward)| {
+        let label = snapshot.label(&session_id);
+        SessionForward { session_id, label, forward }
+    });
+    Ok(shown.collect())
+}
+
+/// The owner of the network of the session's worker. `None` without a worker.
+async fn network(found: &FoundSession) -> Result<Option<Addr<NetworkActor>>, MethodError> {
+    let (reply, opened) = oneshot::channel();
+    found.handle.send(TellSession::OpenNetwork(reply)).await?;
+    Ok(opened.await.ok())
+}
+
+fn no_worker(found: &FoundSession) -> MethodError {
+    MethodError::NoWorkerToForward(found.session_name.clone())
+}
