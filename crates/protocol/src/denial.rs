@@ -3,6 +3,7 @@
 //! Contains the type, its bounds and its one line. `crates/tools` creates denials, and the supervisor counts and lists
 //! them. They come from an untrusted worker and are for display only.
 
+use crate::network::{DenyReason, Scope};
 use crate::policy::{Policy, Profile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,7 +59,7 @@ impl Denial {
     #[must_use]
     pub fn explain(&self, policy: &Policy) -> String {
         let was = if self.likely { "was probably" } else { "was" };
-        let network = if policy.network { "on" } else { "off" };
+        let network = policy.network_mode();
         let profile = policy.profile;
         let allow = if self.likely && self.is_about_git_settings() {
             "Settings of git can run programs later, outside of the sandbox; to change them, run git yourself in a \
@@ -85,23 +86,166 @@ impl Denial {
     }
 }
 
-/// Returns one line for a command that tried to use the network: the first hosts, and how to allow it. `is_shared`
-/// means that other commands of the session ran at the same time.
+/// A host that a command tried to reach.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefusedHost {
+    /// Name or address.
+    pub host: String,
+    /// The port. 0 if it is not known.
+    pub port: u16,
+    /// Reason of the session's proxy. `None` while the network is off.
+    pub why: Option<DenyReason>,
+    /// The address to which the name led, with [`DenyReason::PrivateAddress`].
+    pub address: Option<String>,
+}
+
+/// A host that the user allowed while a command waited for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AllowedHost {
+    /// Name or address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// How long the answer holds.
+    pub scope: Scope,
+}
+
+impl fmt::Display for RefusedHost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.port {
+            0 => f.write_str(&self.host),
+            port => write!(f, "{}:{port}", in_rule(&self.host)),
+        }
+    }
+}
+
+impl RefusedHost {
+    /// The rule that would allow it. `None` if no rule can.
+    fn rule(&self) -> Option<String> {
+        let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+        let host = self.address.as_ref().unwrap_or(&self.host);
+        if host.is_empty() || !host.chars().all(is_host) {
+            return None;
+        }
+        Some(match (self.port, &self.address) {
+            (0 | 80 | 443, None) => in_rule(host),
+            (port, _) => format!("{}:{port}", in_rule(host)),
+        })
+    }
+}
+
+/// An address of IPv6 has brackets in rules.
+fn in_rule(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+/// Returns the lines for a command that tried to use the network: the first hosts, the reason and how to allow it, one
+/// line for each reason. `is_shared` means that other commands of the session ran at the same time.
 #[must_use]
-pub fn explain_network(hosts: &[String], is_shared: bool, policy: &Policy) -> String {
-    let named =
-        hosts.iter().take(MAX_NAMED_HOSTS).map(String::as_str).collect::<Vec<_>>().join(", ");
-    let named = match (hosts.len(), hosts.len().saturating_sub(MAX_NAMED_HOSTS)) {
-        (0, _) => String::new(),
-        (_, 0) => format!(" ({named})"),
-        (_, more) => format!(" ({named} and {more} more)"),
+pub fn explain_network(hosts: &[RefusedHost], is_shared: bool, policy: &Policy) -> String {
+    let mut reasons: Vec<Option<DenyReason>> = Vec::new();
+    for host in hosts {
+        let reason = host.why.map(as_told);
+        if !reasons.contains(&reason) {
+            reasons.push(reason);
+        }
+    }
+    if reasons.is_empty() {
+        reasons.push(None);
+    }
+    let lines = reasons.into_iter().take(MAX_REASONS).map(|reason| {
+        let those: Vec<_> =
+            hosts.iter().filter(|host| host.why.map(as_told) == reason).cloned().collect();
+        explain_reason(&those, reason, is_shared, policy)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Most lines about the network of one command.
+const MAX_REASONS: usize = 4;
+
+/// Without any question, a host without a rule is simply not listed.
+fn as_told(why: DenyReason) -> DenyReason {
+    if why == DenyReason::NoAnswerer { DenyReason::NotListed } else { why }
+}
+
+fn explain_reason(
+    hosts: &[RefusedHost],
+    reason: Option<DenyReason>,
+    is_shared: bool,
+    policy: &Policy,
+) -> String {
+    let texts: Vec<String> = hosts.iter().take(MAX_NAMED_HOSTS).map(ToString::to_string).collect();
+    let more = hosts.len().saturating_sub(MAX_NAMED_HOSTS);
+    let named = match (texts.join(", "), more) {
+        (named, _) if named.is_empty() => String::new(),
+        (named, 0) => format!(" ({named})"),
+        (named, more) => format!(" ({named} and {more} more)"),
     };
     let whom = if is_shared { " to a command of this session" } else { "" };
-    let network = if policy.network { "on" } else { "off" };
-    let (profile, allow) = (policy.profile, DenialKind::Network.allowed_by(policy.profile));
+    let why = match reason {
+        Some(DenyReason::PrivateAddress) => {
+            match hosts.first().and_then(|host| host.address.as_ref()) {
+                Some(address) => format!(
+                    ": it leads to {address}, an address of this machine or a local network"
+                ),
+                None => ": it is an address of this machine or a local network".to_owned(),
+            }
+        }
+        Some(DenyReason::DenyRule) => ": a rule denies it".to_owned(),
+        Some(DenyReason::NameMismatch) => {
+            ": the name in the connection differs from the requested host".to_owned()
+        }
+        Some(DenyReason::Syntax) => ": the request is malformed".to_owned(),
+        Some(DenyReason::DeniedByUser) => " by the user".to_owned(),
+        Some(DenyReason::Timeout) => ": nobody answered in time".to_owned(),
+        Some(DenyReason::TooManyQuestions) => ": too many open requests".to_owned(),
+        Some(DenyReason::TooMany) => ": too many connections".to_owned(),
+        Some(DenyReason::NotListed | DenyReason::NoAnswerer) | None => String::new(),
+    };
+    let (profile, network) = (policy.profile, policy.network_mode());
+    let allow = remedy(hosts, reason, profile);
     format!(
-        "[Sandbox: the network{named} was denied{whom} ({profile}, network {network}). {allow}]"
+        "[Sandbox: the network{named} was denied{whom}{why} ({profile}, network {network}){allow}]"
     )
+}
+
+/// The end of the line: how the user can allow it, if a rule can.
+fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, profile: Profile) -> String {
+    let has_rule = !matches!(
+        reason,
+        Some(
+            DenyReason::DenyRule
+                | DenyReason::NameMismatch
+                | DenyReason::Syntax
+                | DenyReason::DeniedByUser
+                | DenyReason::TooMany
+        )
+    );
+    if reason == Some(DenyReason::DenyRule) {
+        let host = hosts.first().and_then(RefusedHost::rule).unwrap_or_else(|| "HOST".to_owned());
+        return format!(". To see the rule: quack sandbox explain {host}");
+    }
+    if !has_rule {
+        return String::new();
+    }
+    let mut rules: Vec<String> =
+        hosts.iter().take(MAX_NAMED_HOSTS).filter_map(RefusedHost::rule).collect();
+    rules.dedup();
+    match rules.is_empty() {
+        true => format!(". {}", DenialKind::Network.allowed_by(profile)),
+        false => format!(". A person can allow it: quack sandbox allow {}", rules.join(" ")),
+    }
+}
+
+/// Returns the lines for hosts that the user allowed while the command waited.
+#[must_use]
+pub fn explain_allowed(hosts: &[AllowedHost]) -> String {
+    let line = |AllowedHost { host, port, scope }: &AllowedHost| {
+        let scope = scope.in_words();
+        format!("[Sandbox: the network ({host}:{port}) was allowed by the user {scope}]")
+    };
+    hosts.iter().take(MAX_NAMED_HOSTS).map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns `text` without control characters, cut to [`MAX_TARGET_BYTES`] at a character.
@@ -193,20 +337,70 @@ mod tests {
         }
     }
 
+    fn refused(host: &str, port: u16, why: Option<DenyReason>) -> RefusedHost {
+        RefusedHost { host: host.to_owned(), port, why, address: None }
+    }
+
     #[test]
     fn hosts_are_named_up_to_a_limit() {
         let policy = Policy::default();
-        let hosts: Vec<String> = (1..=7).map(|n| format!("h{n}")).collect();
-        let line = |hosts: &[String], is_shared| explain_network(hosts, is_shared, &policy);
-        let end = "(workspace-write, network off). A person can allow it: quack sandbox set --network on]";
-        assert_eq!(line(&[], false), format!("[Sandbox: the network was denied {end}"));
+        let hosts: Vec<_> = (1..=7).map(|n| refused(&format!("h{n}.example"), 0, None)).collect();
+        let line = |hosts: &[RefusedHost], is_shared| explain_network(hosts, is_shared, &policy);
+        let off = "(workspace-write, network off). A person can allow it:";
         assert_eq!(
-            line(&hosts[..2], true),
-            format!("[Sandbox: the network (h1, h2) was denied to a command of this session {end}")
+            line(&[], false),
+            format!("[Sandbox: the network was denied {off} quack sandbox set --network on]")
         );
         assert_eq!(
-            line(&hosts, false),
-            format!("[Sandbox: the network (h1, h2, h3, h4, h5 and 2 more) was denied {end}")
+            line(&hosts[..2], true),
+            format!(
+                "[Sandbox: the network (h1.example, h2.example) was denied to a command of this session {off} quack \
+                 sandbox allow h1.example h2.example]"
+            )
+        );
+        assert!(line(&hosts, false).contains("h5.example and 2 more) was denied"));
+        let odd = [refused("a\u{fffd}b", 0, None)];
+        assert!(line(&odd, false).ends_with("quack sandbox set --network on]"));
+    }
+
+    #[test]
+    fn each_reason_has_its_line_and_its_remedy() {
+        let policy = Policy { hosts: Some(Vec::new()), ..Policy::default() };
+        let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy);
+        let (not_listed, rule) = (Some(DenyReason::NotListed), Some(DenyReason::DenyRule));
+        let end = "(workspace-write, network hosts)";
+        let npm = refused("registry.example.org", 443, not_listed);
+        assert_eq!(
+            line(std::slice::from_ref(&npm)),
+            format!(
+                "[Sandbox: the network (registry.example.org:443) was denied {end}. A person can allow it: quack sandbox \
+                 allow registry.example.org]"
+            )
+        );
+        let ssh = refused("git.example.org", 22, not_listed);
+        assert!(line(&[ssh]).ends_with("quack sandbox allow git.example.org:22]"));
+        let address = Some("10.0.0.7".to_owned());
+        let private =
+            RefusedHost { address, ..refused("db.example", 443, Some(DenyReason::PrivateAddress)) };
+        assert_eq!(
+            line(&[private]),
+            format!(
+                "[Sandbox: the network (db.example:443) was denied: it leads to 10.0.0.7, an address of this machine or a \
+                 local network {end}. A person can allow it: quack sandbox allow 10.0.0.7:443]"
+            )
+        );
+        let denied = refused("bad.example", 443, rule);
+        assert_eq!(
+            line(&[npm, denied]).lines().nth(1).unwrap(),
+            format!(
+                "[Sandbox: the network (bad.example:443) was denied: a rule denies it {end}. To see the rule: quack \
+                 sandbox explain bad.example]"
+            )
+        );
+        let allowed = AllowedHost { host: "a.example".into(), port: 443, scope: Scope::Session };
+        assert_eq!(
+            explain_allowed(&[allowed]),
+            "[Sandbox: the network (a.example:443) was allowed by the user for this session]"
         );
     }
 

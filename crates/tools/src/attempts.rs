@@ -1,12 +1,15 @@
-//! Attempts of commands to use a disabled network, recorded by the worker.
+//! Attempts of commands to use a network that is off or limited to some hosts, recorded by the worker.
 //!
-//! Holds the hosts that the worker's proxy and resolver refused, and the kernel's counters of packets without a
+//! Holds the hosts that the worker's or the session's proxy refused, and the kernel's counters of packets without a
 //! route. Written by the worker. Read by `bash` and by jobs when a command exits.
 
+use quackd_protocol::denial::{AllowedHost, RefusedHost};
+use quackd_protocol::network::{DenyReason, Scope};
 use std::collections::VecDeque;
+use std::fmt;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::watch;
 
 /// Maximum number of remembered hosts: the ones with the latest attempts.
@@ -18,11 +21,21 @@ const MAX_HOST: usize = 253;
 /// Maximum number of bytes read from one counter file.
 const MAX_COUNTERS: usize = 16 * 1024;
 
+/// Reads reports of the session's proxy that have arrived.
+pub(crate) type ReadReports = Box<dyn Fn(&Attempts) -> bool + Send + Sync>;
+
 /// Attempts in one session.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Attempts {
     state: watch::Sender<State>,
     counters: Vec<File>,
+    read: OnceLock<ReadReports>,
+}
+
+impl fmt::Debug for Attempts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attempts").field("state", &self.state).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -30,7 +43,11 @@ struct State {
     /// Number of attempts.
     count: u64,
     /// Hosts with the number of their latest attempt, sorted by that number.
-    hosts: VecDeque<(u64, String)>,
+    hosts: VecDeque<(u64, RefusedHost)>,
+    /// Hosts that the user allowed while a connection waited, with the number of the answer.
+    allowed: VecDeque<(u64, AllowedHost)>,
+    /// Number of such answers.
+    answers: u64,
     /// Packets without a route, as last read.
     unrouted: u64,
     /// Number of running commands.
@@ -43,9 +60,24 @@ struct State {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Refused {
     /// Hosts that are known.
-    pub(crate) hosts: Vec<String>,
+    pub(crate) hosts: Vec<RefusedHost>,
+    /// Whether anything was refused.
+    pub(crate) has_refusals: bool,
+    /// Hosts that the user allowed.
+    pub(crate) allowed: Vec<AllowedHost>,
     /// Whether another command ran at the same time. The attempts may then belong to it.
     pub(crate) is_shared: bool,
+}
+
+/// Details of a request that the session's proxy refused.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// The port. 0 for a query of the resolver.
+    pub port: u16,
+    /// Reason.
+    pub why: Option<DenyReason>,
+    /// The address to which a name led.
+    pub address: Option<String>,
 }
 
 /// Run time of one command.
@@ -54,6 +86,8 @@ pub(crate) struct Span {
     attempts: Arc<Attempts>,
     /// Number of attempts before the command.
     before: u64,
+    /// Number of the user's answers before the command.
+    answers_before: u64,
     /// Sequence number of the command.
     number: u64,
     was_alone: bool,
@@ -66,28 +100,64 @@ impl Attempts {
         Self { counters, ..Self::default() }
     }
 
-    /// Records an attempt, with the name or address if it is known. The name is untrusted: unexpected
-    /// characters are replaced.
+    /// Records an attempt while the network is off, with the name or address if it is known. The name is untrusted:
+    /// unexpected characters are replaced.
     pub fn record(&self, host: Option<&str>) {
         let host = host.map(plain).filter(|host| !host.is_empty());
+        let host = host.map(|host| RefusedHost { host, ..RefusedHost::default() });
         self.state.send_modify(|state| state.record(host));
+    }
+
+    /// Records a request that the session's proxy refused.
+    pub fn refused(&self, host: &str, request: RefusedRequest) {
+        let RefusedRequest { port, why, address } = request;
+        let address = address.as_deref().map(plain);
+        let host = RefusedHost { host: plain(host), port, why, address };
+        self.state.send_modify(|state| state.record(Some(host)));
+    }
+
+    /// Records a request that the user allowed while it waited.
+    pub fn allowed(&self, host: &str, port: u16, scope: Scope) {
+        let host = AllowedHost { host: plain(host), port, scope };
+        self.state.send_modify(|state| {
+            state.answers += 1;
+            state.allowed.retain(|(_, known)| *known != host);
+            state.allowed.push_back((state.answers, host));
+            if MAX_HOSTS < state.allowed.len() {
+                state.allowed.pop_front();
+            }
+        });
+    }
+
+    /// Sets the function that reads the reports that have arrived. It is called before the attempts of a command are
+    /// looked at.
+    pub fn read_first(&self, read: ReadReports) {
+        // Set once, at the start.
+        self.read.set(read).ok();
+    }
+
+    fn read_reports(&self) {
+        if let Some(read) = self.read.get() {
+            read(self);
+        }
     }
 
     /// Starts the span of a command.
     pub(crate) fn begin(self: &Arc<Self>) -> Span {
+        self.read_reports();
         // Count the packets of the running commands as attempts before this one. Without a running command,
         // the counters have not changed since the last command exited.
         if self.state.borrow().running != 0 {
             self.count_unrouted();
         }
-        let (mut before, mut number, mut was_alone) = (0, 0, false);
+        let (mut before, mut answers_before, mut number, mut was_alone) = (0, 0, 0, false);
         self.state.send_modify(|state| {
             was_alone = state.running == 0;
             state.running += 1;
             state.started += 1;
-            (before, number) = (state.count, state.started);
+            (before, answers_before, number) = (state.count, state.answers, state.started);
         });
-        Span { attempts: Arc::clone(self), before, number, was_alone }
+        Span { attempts: Arc::clone(self), before, answers_before, number, was_alone }
     }
 
     /// Counts the packets without a route since the last call as one attempt.
@@ -106,10 +176,19 @@ impl Attempts {
 }
 
 impl State {
-    fn record(&mut self, host: Option<String>) {
+    fn record(&mut self, host: Option<RefusedHost>) {
         self.count += 1;
         let Some(host) = host else { return };
-        self.hosts.retain(|(_, known)| *known != host);
+        // A refused query for a name adds nothing to a refused connection.
+        let is_same = |known: &RefusedHost| {
+            known.host == host.host && (known.port == host.port || known.port == 0)
+        };
+        if host.port == 0
+            && self.hosts.iter().any(|(_, known)| known.host == host.host && known.port != 0)
+        {
+            return;
+        }
+        self.hosts.retain(|(_, known)| !is_same(known));
         self.hosts.push_back((self.count, host));
         if MAX_HOSTS < self.hosts.len() {
             self.hosts.pop_front();
@@ -120,14 +199,19 @@ impl State {
 impl Span {
     /// Returns the attempts so far, or `None` if there were none.
     pub(crate) fn refused(&self) -> Option<Refused> {
+        self.attempts.read_reports();
         self.attempts.count_unrouted();
         let state = self.attempts.state.borrow();
-        if state.count <= self.before {
+        let has_refusals = self.before < state.count;
+        if !has_refusals && state.answers <= self.answers_before {
             return None;
         }
         let hosts = state.hosts.iter().filter(|(number, _)| self.before < *number);
+        let allowed = state.allowed.iter().filter(|(number, _)| self.answers_before < *number);
         Some(Refused {
             hosts: hosts.map(|(_, host)| host.clone()).collect(),
+            has_refusals,
+            allowed: allowed.map(|(_, host)| host.clone()).collect(),
             is_shared: !self.was_alone || state.started != self.number,
         })
     }
@@ -173,7 +257,13 @@ mod tests {
     use super::*;
 
     fn refused(hosts: &[&str], is_shared: bool) -> Option<Refused> {
-        Some(Refused { hosts: hosts.iter().map(|&host| host.to_owned()).collect(), is_shared })
+        let of = |&host: &&str| RefusedHost { host: host.to_owned(), ..RefusedHost::default() };
+        Some(Refused {
+            hosts: hosts.iter().map(of).collect(),
+            has_refusals: true,
+            allowed: Vec::new(),
+            is_shared,
+        })
     }
 
     #[test]
@@ -216,8 +306,11 @@ mod tests {
         attempts.record(Some("a]\n[Exit code: 0"));
         let hosts = span.refused().unwrap().hosts;
         assert_eq!(hosts.len(), MAX_HOSTS);
-        assert!(hosts.iter().all(|host| host.chars().count() <= MAX_HOST));
-        assert_eq!(hosts.last().unwrap(), "a\u{fffd}\u{fffd}\u{fffd}exit\u{fffd}code:\u{fffd}0");
+        assert!(hosts.iter().all(|host| host.host.chars().count() <= MAX_HOST));
+        assert_eq!(
+            hosts.last().unwrap().host,
+            "a\u{fffd}\u{fffd}\u{fffd}exit\u{fffd}code:\u{fffd}0"
+        );
     }
 
     #[test]

@@ -44,7 +44,7 @@ mod write_file;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
-pub use attempts::Attempts;
+pub use attempts::{Attempts, RefusedRequest};
 pub use confinement::Confinement;
 pub use jobs::{JobReports, Jobs};
 pub use live::{Update, Watch};

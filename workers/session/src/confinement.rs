@@ -13,8 +13,9 @@ use quackd_process::{
     ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
     split_off_monitor_of,
 };
+use quackd_protocol::network::{MAX_TRANSPARENT_PORTS, USUAL_PORTS};
 use quackd_protocol::places::refusal;
-use quackd_protocol::policy::{Policy, Profile};
+use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::audit::Known;
@@ -69,13 +70,18 @@ pub(crate) fn enter(
         Some(probe) => probe,
         None => confine::probe_blocking().map_err(confining)?,
     };
+    let has_hosts = order.policy.network_mode() == NetworkMode::Hosts;
     let tier = match confine::choose(&probe, group.is_some(), order.tier) {
         Ok(tier) => tier,
         // An unavailable requested tier is an error. Without a request, the worker starts unconfined and only
         // read-only tools work.
         Err(refusal) if order.tier.is_some() => return Err(refused(refusal)),
+        Err(_) if has_hosts => return Err(no_hosts(Tier::Unconfined)),
         Err(refusal) => return unconfined(start, cgroup, vec![refusal.to_string()]),
     };
+    if has_hosts && !matches!(tier, Tier::A | Tier::B) {
+        return Err(no_hosts(tier));
+    }
     let world = ConfinementInputs::look_blocking(start)?;
     let mut confined = match tier {
         Tier::A | Tier::B => world.enter_namespaces(start, cgroup, group, exe)?,
@@ -110,7 +116,7 @@ fn unconfined(
         command_words: Vec::new(),
         read_only: None,
         known: None,
-        no_network: None,
+        private_network: None,
     })
 }
 
@@ -170,6 +176,7 @@ impl ConfinementInputs {
         let Self { workspace, roots, facts, mut plan, found, policy, mut notes, until } = self;
         let known = Some(Known::from(&found));
         plan.limits = limits(start, group);
+        plan.hosts = host_ports(start);
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
         let placeholders = policy.may_write().then(|| {
             let mut trees = vec![Tree { handle: &workspace, path: &facts.places.workspace, found }];
@@ -212,7 +219,7 @@ impl ConfinementInputs {
         let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
         let pins: Vec<PathBuf> =
             plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect();
-        let ConfinedProcess { host_pid, oom_score, no_network } =
+        let ConfinedProcess { host_pid, oom_score, private_network } =
             init.enter(&plan, extra).map_err(confining)?;
         let filter = confine::CommandFilter::new(&plan.git_mounts).map_err(confining)?;
         let (spawn_thread, note) = launching(oom_score.and_then(OomScore::from_file), Some(filter));
@@ -235,7 +242,7 @@ impl ConfinementInputs {
                 processes: None,
             }),
             known,
-            no_network,
+            private_network,
         })
     }
 
@@ -283,7 +290,7 @@ impl ConfinementInputs {
             command_words: read_only.limiting_words(),
             read_only: Some(read_only),
             known: Some(Known::from(&found)),
-            no_network: None,
+            private_network: None,
         })
     }
 }
@@ -455,6 +462,21 @@ fn notes_of(troubles: &[git::ProtectionGap]) -> Vec<String> {
     let note =
         |trouble: &git::ProtectionGap| format!("{} {}", trouble.path.display(), trouble.what);
     troubles.iter().take(MAX_NOTES).map(note).collect()
+}
+
+/// Ports with a listener for programs that use no proxy. `None` unless the policy names hosts.
+fn host_ports(start: &Start) -> Option<Vec<u16>> {
+    let has_hosts = start.sandbox.policy.network_mode() == NetworkMode::Hosts;
+    let more = start.sandbox.ports.iter().copied().filter(|port| !USUAL_PORTS.contains(port));
+    has_hosts.then(|| USUAL_PORTS.into_iter().chain(more).take(MAX_TRANSPARENT_PORTS).collect())
+}
+
+/// Error of a policy with hosts in a tier that cannot enforce them.
+fn no_hosts(tier: Tier) -> WorkerStartError {
+    WorkerStartError::Confinement(format!(
+        "a list of hosts needs namespaces, and tier {} has none; set the network to off or on",
+        tier.name()
+    ))
 }
 
 fn confining(error: confine::ConfineError) -> WorkerStartError {

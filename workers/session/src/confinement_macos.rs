@@ -58,7 +58,7 @@ pub(crate) fn enter(
         command_words,
         read_only: (!read_only.is_empty()).then_some(ReadOnlyWrapper(read_only)),
         known: None,
-        no_network: None,
+        private_network: None,
     })
 }
 

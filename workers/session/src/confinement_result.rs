@@ -4,7 +4,7 @@ use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::SpawnThread;
 use quackd_protocol::worker::SandboxReport;
 use quackd_sandbox::audit::Known;
-use quackd_sandbox::confine::NoNetwork;
+use quackd_sandbox::confine::PrivateNetwork;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -30,5 +30,5 @@ pub(crate) struct ConfinementResult {
     /// Repositories that existed before any tool ran. `None` if the workspace was not searched.
     pub(crate) known: Option<Known>,
     /// Sockets and counters of a separate network namespace.
-    pub(crate) no_network: Option<NoNetwork>,
+    pub(crate) private_network: Option<PrivateNetwork>,
 }

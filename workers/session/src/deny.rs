@@ -5,7 +5,8 @@
 //! proxy reach a server in their own session. Commands are hostile: connections, sizes and times have limits.
 
 use quackd_protocol::denial::one_line;
-use quackd_sandbox::confine::{NoNetwork, PROXY_PORT};
+use quackd_protocol::network::PROXY_PORT;
+use quackd_sandbox::confine::DenySockets;
 use quackd_tools::Attempts;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -48,7 +49,7 @@ const NO_RETRIES: [(&str, &str); 3] =
     [("CARGO_NET_RETRY", "0"), ("PIP_RETRIES", "0"), ("npm_config_update_notifier", "false")];
 
 /// Starts both services, and returns a note for each that could not be bound.
-pub(crate) fn start(sockets: NoNetwork, attempts: &Arc<Attempts>) -> Vec<String> {
+pub(crate) fn start(sockets: DenySockets, attempts: &Arc<Attempts>) -> Vec<String> {
     let mut notes = Vec::new();
     match sockets.proxy.and_then(TcpListener::from_std) {
         Ok(listener) => drop(actix::spawn(serve(listener, Arc::clone(attempts)))),

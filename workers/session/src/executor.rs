@@ -9,6 +9,7 @@
 use crate::deny;
 use crate::jobs::JobReporter;
 use crate::link::{self, FrameSender};
+use crate::network;
 use crate::stage0::Stage0Output;
 use crate::streaming::{self, Streaming};
 use crate::updates::{self, CallWatch, Credits};
@@ -23,7 +24,7 @@ use quackd_protocol::worker::{
     FRAME_PROTOCOL, FromWorker, Hello, SandboxReport, ToWorker, ToolCall, ToolFinished, ToolReport,
 };
 use quackd_protocol::{CallId, VERSION};
-use quackd_sandbox::confine::NoNetwork;
+use quackd_sandbox::confine::PrivateNetwork;
 use quackd_tools::{Attempts, Call, Confinement, Data, Output, Toolbox, Watch};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -60,15 +61,20 @@ pub(crate) fn serve(started: Stage0Output) -> ExitCode {
 }
 
 async fn start(started: Stage0Output) -> std::io::Result<()> {
-    let Stage0Output { control, start, mut confined, limits, group } = started;
+    let Stage0Output { control, start, mut confined, limits, group, network: pair } = started;
     let (reading, writing) = halves::split(adopt(control)?)?;
     let outbox = link::start_writer(writing);
     if confined.is_confined && !start.sandbox.policy.network {
-        let has_proxy = confined.no_network.as_ref().is_some_and(|sockets| sockets.proxy.is_ok());
+        let deny = confined.private_network.as_ref().and_then(|network| network.deny.as_ref());
+        let has_proxy =
+            deny.is_none_or(|sockets| sockets.proxy.is_ok()) && confined.private_network.is_some();
         confined.env.extend(deny::variables(&start.env, has_proxy));
     }
     let env = environment(start.env, confined.env);
-    let attempts = attempts(confined.no_network, &mut confined.report);
+    let attempts = attempts(confined.private_network, &mut confined.report);
+    if let Some(pair) = pair {
+        network::serve(pair, &attempts)?;
+    }
     let toolbox = Toolbox::new(start.workspace.into(), start.run_dir.into(), env, start.safe_mode);
     let searches = Searches::default();
     let toolbox = toolbox
@@ -120,11 +126,12 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Starts the deny responder if commands have a network namespace without a network.
-fn attempts(no_network: Option<NoNetwork>, report: &mut SandboxReport) -> Arc<Attempts> {
-    let Some(mut sockets) = no_network else { return Arc::default() };
-    let attempts = Arc::new(Attempts::new(std::mem::take(&mut sockets.counters)));
-    let notes = deny::start(sockets, &attempts);
+/// Starts the deny responder if the network is off.
+fn attempts(network: Option<PrivateNetwork>, report: &mut SandboxReport) -> Arc<Attempts> {
+    let Some(network) = network else { return Arc::default() };
+    let attempts = Arc::new(Attempts::new(network.counters));
+    let mut notes = network.notes;
+    notes.extend(network.deny.into_iter().flat_map(|sockets| deny::start(sockets, &attempts)));
     notes.iter().for_each(|note| crate::complain(note));
     report.notes.extend(notes);
     attempts

@@ -7,6 +7,7 @@
 //! - [`executor`]: admits calls, keeps their cancel handles and answers each exactly once.
 //! - [`updates`]: the output of running calls, for the clients that follow the session.
 //! - [`jobs`]: reports of running background jobs.
+//! - [`network`]: the pair to the network proxy outside.
 //! - [`deny`]: immediate refusals of network requests, if the network is off.
 //! - [`web`]: web searches that the supervisor performs for a call.
 //!
@@ -22,6 +23,7 @@ mod jobs;
 #[cfg(target_os = "linux")]
 mod limited;
 mod link;
+mod network;
 #[cfg(target_os = "linux")]
 pub mod read_only;
 mod stage0;

@@ -6,8 +6,9 @@
 
 use crate::confinement;
 use crate::confinement_result::ConfinementResult;
+use crate::network;
 use crate::start_error::WorkerStartError;
-use quackd_ipc::first::{read_first_blocking, write_first_blocking};
+use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
 use quackd_ipc::link;
 use quackd_process::{
     Group, Limits, Role, SessionPaths, harden, rank_above_parent, restore_after_fork,
@@ -37,6 +38,8 @@ pub(crate) struct Stage0Output {
     pub(crate) limits: Limits,
     /// Control group of the commands.
     pub(crate) group: Option<Arc<Group>>,
+    /// The pair to the supervisor and to a proxy.
+    pub(crate) network: Option<OwnedFd>,
 }
 
 /// Reports the error to the supervisor. A failed report cannot be handled. The exit code means that a retry does not
@@ -48,7 +51,7 @@ pub(crate) fn refuse(error: &WorkerStartError) {
 
 /// Prepares the process. Returns in the worker; the monitor never returns.
 pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
-    let start = read_start()?;
+    let (start, pair) = read_start()?;
     if start.proto != FRAME_PROTOCOL {
         return Err(WorkerStartError::Version { theirs: start.proto, ours: FRAME_PROTOCOL });
     }
@@ -67,7 +70,8 @@ pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
     set_process_name("quack-worker");
     system("cannot settle", restore_after_fork())?;
     let control = system("no control channel", link::take_control_channel())?;
-    Ok(Stage0Output { control, start, confined, limits, group })
+    let network = network::hand_over(pair, &mut confined, &start.sandbox.policy)?;
+    Ok(Stage0Output { control, start, confined, limits, group, network })
 }
 
 /// Opens the control group that the supervisor created. Without it, commands are identified by descent and marks.
@@ -97,15 +101,16 @@ fn system<T>(step: &'static str, result: io::Result<T>) -> Result<T, WorkerStart
     result.map_err(|source| WorkerStartError::System { step, source })
 }
 
-fn read_start() -> Result<Start, WorkerStartError> {
+/// Reads the first frame, and the pair that came with it.
+fn read_start() -> Result<(Start, Option<OwnedFd>), WorkerStartError> {
     match read_first()? {
-        ToWorker::Start(start) => return Ok(*start),
+        (ToWorker::Start(start), pair) => return Ok((*start, pair)),
         #[cfg(target_os = "linux")]
-        ToWorker::Template {} => {
+        (ToWorker::Template {}, _) => {
             // Returns in each worker, with the worker's own channel.
             system("cannot be a template", quackd_process::serve_template())?;
-            if let ToWorker::Start(start) = read_first()? {
-                return Ok(*start);
+            if let (ToWorker::Start(start), pair) = read_first()? {
+                return Ok((*start, pair));
             }
         }
         _other => {}
@@ -113,7 +118,9 @@ fn read_start() -> Result<Start, WorkerStartError> {
     Err(WorkerStartError::NoStart("another message came first".into()))
 }
 
-fn read_first() -> Result<ToWorker, WorkerStartError> {
-    read_first_blocking(rustix::stdio::stdin(), MAX_FIRST_FRAME, TO_WORKER_TAGS)
-        .map_err(|error| WorkerStartError::NoStart(error.to_string()))
+fn read_first() -> Result<(ToWorker, Option<OwnedFd>), WorkerStartError> {
+    let stdin = rustix::stdio::stdin();
+    let read = read_first_with_descriptors_blocking(stdin, MAX_FIRST_FRAME, TO_WORKER_TAGS, 1);
+    let (first, pair) = read.map_err(|error| WorkerStartError::NoStart(error.to_string()))?;
+    Ok((first, pair.into_iter().next()))
 }

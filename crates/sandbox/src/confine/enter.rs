@@ -6,8 +6,8 @@ use super::landlock::{self, FileRights, FileRule, LandlockRules};
 use super::limits::ConfinementLimits;
 use super::loopback;
 use super::mounts;
-use super::no_network::NoNetwork;
 use super::plan::MountPlan;
+use super::private_network::PrivateNetwork;
 use super::privilege;
 use super::seccomp::{self, Sockets};
 use super::spawn::{self, Init};
@@ -28,7 +28,7 @@ pub struct ConfinedProcess {
     /// The worker's `oom_score_adj`, open for reading and writing. A confined process cannot open it.
     pub oom_score: io::Result<OwnedFd>,
     /// Present if the worker has a separate network namespace.
-    pub no_network: Option<NoNetwork>,
+    pub private_network: Option<PrivateNetwork>,
 }
 
 impl Init {
@@ -56,12 +56,16 @@ impl Init {
         spawn::map_identity(plan.uid, plan.gid)?;
         if !self.network {
             loopback::bring_up()?;
+            if plan.hosts.is_some() {
+                loopback::add_synthetic_addresses()?;
+            }
         }
         let filter = seccomp::build(Sockets::Usual)?;
         let requests = plan.is_read_only().then(seccomp::build_for_requests).transpose()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let outside = openat(CWD, "/proc", flags, Mode::empty()).step("hold the host's /proc")?;
-        let no_network = (!self.network).then(|| NoNetwork::open(&outside));
+        let private_network =
+            (!self.network).then(|| PrivateNetwork::open(&outside, plan.hosts.as_deref()));
         mounts::build(plan, self.workspace)?;
         privilege::apply_limits(&plan.limits)?;
         privilege::drop_capabilities()?;
@@ -80,7 +84,7 @@ impl Init {
         match sys::fork_once().step("start the worker")? {
             ForkResult::Child => {
                 drop(self.status);
-                Ok(ConfinedProcess { no_network, ..become_worker(outside)? })
+                Ok(ConfinedProcess { private_network, ..become_worker(outside)? })
             }
             ForkResult::Parent { child } => {
                 drop(outside);
@@ -104,7 +108,7 @@ fn become_worker(outside: OwnedFd) -> Result<ConfinedProcess, ConfineError> {
     let number = readlinkat(&outside, "self", Vec::new()).step("read the host's number")?;
     let host_pid = number.to_str().ok().and_then(|number| number.parse().ok());
     let oom_score = privilege::as_own_process(|| open_oom_score(&outside))?;
-    Ok(ConfinedProcess { host_pid, oom_score, no_network: None })
+    Ok(ConfinedProcess { host_pid, oom_score, private_network: None })
 }
 
 /// Returns the Landlock rules of a plan. They allow reading everything, because hidden files are not mounted, and
@@ -152,5 +156,5 @@ pub fn enter_alone(
         // Landlock controls content and names, but not attributes.
         seccomp::apply(&seccomp::build_for_attributes()?)?;
     }
-    Ok(ConfinedProcess { host_pid: None, oom_score, no_network: None })
+    Ok(ConfinedProcess { host_pid: None, oom_score, private_network: None })
 }

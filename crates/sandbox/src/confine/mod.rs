@@ -12,7 +12,7 @@
 //! Tier D uses [`enter_alone`]. On other systems than Linux, this module only has the names of the tiers.
 
 mod limits;
-mod no_network;
+
 mod tier;
 
 #[cfg(target_os = "linux")]
@@ -45,6 +45,7 @@ mod overlay;
 mod pin_check;
 #[cfg(target_os = "linux")]
 mod plan;
+mod private_network;
 #[cfg(target_os = "linux")]
 mod privilege;
 #[cfg(target_os = "linux")]
@@ -63,7 +64,7 @@ mod sys;
 mod toolchains;
 
 pub use limits::ConfinementLimits;
-pub use no_network::{NoNetwork, PROXY_PORT};
+pub use private_network::{DenySockets, PrivateNetwork};
 pub use quackd_protocol::worker::Probe;
 pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, TierError, choose};
 

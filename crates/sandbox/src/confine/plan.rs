@@ -7,7 +7,7 @@ use super::git;
 use super::host_facts::{HostFacts, SessionDirs, SystemDirectory};
 use super::limits::ConfinementLimits;
 use super::mounts::DirectoryId;
-use super::no_network::RESOLVER_FILE;
+use super::private_network::RESOLVER_FILE;
 use super::toolchains::is_toolchain;
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{Policy, Profile};
@@ -100,6 +100,8 @@ pub struct MountPlan {
     pub home: PathBuf,
     /// True to keep the machine's network.
     pub network: bool,
+    /// Ports of allowed hosts for programs that use no proxy, if the policy names hosts.
+    pub hosts: Option<Vec<u16>>,
     /// Limits of processes and files. None by default.
     pub limits: ConfinementLimits,
     /// User id, the same inside and outside.
@@ -150,6 +152,7 @@ impl MountPlan {
             workspace: facts.places.workspace.clone(),
             home: home_inside(&facts.places.home),
             network: policy.network,
+            hosts: None,
             limits: ConfinementLimits::default(),
             uid: facts.uid,
             gid: facts.gid,

@@ -1,0 +1,177 @@
+//! The worker's end of the pair: first to the supervisor, which gets the sockets of the network namespace, then to the
+//! session's network proxy, a process outside.
+//!
+//! The proxy reports what it refuses before the command gets the refusal, so that the end of a call can name it. It also
+//! asks for connections to servers of the session, for forwarded ports.
+
+use crate::confinement_result::ConfinementResult;
+use crate::start_error::WorkerStartError;
+use quackd_ipc::descriptors::send_with_descriptors;
+use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, SocketKind, ToWorkerPacket};
+use quackd_protocol::policy::{NetworkMode, Policy};
+use quackd_tools::{Attempts, RefusedRequest};
+use rustix::net::{RecvFlags, recv};
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use tokio::net::TcpStream;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Time for a connection to a server of the session.
+const CONNECT_TIME: Duration = Duration::from_secs(2);
+
+/// Most requests for connections that wait. More are refused.
+const MAX_CONNECTING: usize = 64;
+
+/// Most packets that are read at once.
+const MAX_BATCH: usize = 1024;
+
+/// Passes the sockets of the network namespace to the supervisor. Called in stage 0, before the hello.
+pub(crate) fn hand_over(
+    pair: Option<OwnedFd>,
+    confined: &mut ConfinementResult,
+    policy: &Policy,
+) -> Result<Option<OwnedFd>, WorkerStartError> {
+    if policy.network_mode() != NetworkMode::Hosts {
+        return Ok(pair);
+    }
+    let pair = pair.ok_or_else(|| {
+        let why = "a list of hosts needs a socket of the supervisor, which worker.launcher does not pass on";
+        WorkerStartError::Confinement(why.to_owned())
+    })?;
+    let network = confined.private_network.as_mut();
+    let sockets = network.map(|network| std::mem::take(&mut network.hosts)).unwrap_or_default();
+    let (kinds, sockets): (Vec<SocketKind>, Vec<OwnedFd>) = sockets.into_iter().unzip();
+    let borrowed: Vec<BorrowedFd<'_>> = sockets.iter().map(OwnedFd::as_fd).collect();
+    send(&pair, &FromWorkerPacket::Sockets(kinds), &borrowed).map_err(|source| {
+        WorkerStartError::System { step: "cannot pass on the sockets of the network", source }
+    })?;
+    Ok(Some(pair))
+}
+
+fn send(
+    pair: &impl AsFd,
+    packet: &FromWorkerPacket,
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let packet = serde_json::to_vec(packet)?;
+    send_with_descriptors(pair, &packet, descriptors).map(drop)
+}
+
+/// The pair, read both by a task and at the end of each call.
+#[derive(Debug)]
+pub(crate) struct ProxyLink {
+    pair: Arc<OwnedFd>,
+    connecting: mpsc::Sender<(u64, u16)>,
+}
+
+/// The pair as the runtime watches it.
+struct Watched(Arc<OwnedFd>);
+
+impl AsRawFd for Watched {
+    fn as_raw_fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Starts to serve the pair, and makes the end of each call read it first.
+///
+/// # Errors
+/// The runtime cannot watch the pair.
+pub(crate) fn serve(pair: OwnedFd, attempts: &Arc<Attempts>) -> io::Result<()> {
+    let pair = Arc::new(pair);
+    let (connecting, requests) = mpsc::channel(MAX_CONNECTING);
+    let link = Arc::new(ProxyLink { pair: Arc::clone(&pair), connecting });
+    attempts.read_first(Box::new({
+        let link = Arc::clone(&link);
+        move |attempts| link.read(attempts)
+    }));
+    actix::spawn(connect_all(requests, Arc::clone(&pair)));
+    let watched = watch(Watched(pair))?;
+    let attempts = Arc::clone(attempts);
+    actix::spawn(async move {
+        while let Ok(mut ready) = watched.readable().await {
+            if !link.read(&attempts) {
+                return;
+            }
+            ready.clear_ready();
+        }
+    });
+    Ok(())
+}
+
+#[expect(
+    deprecated,
+    reason = "the other function is unsafe, for types that change their descriptor"
+)]
+fn watch(pair: Watched) -> io::Result<AsyncFd<Watched>> {
+    AsyncFd::with_interest(pair, Interest::READABLE)
+}
+
+impl ProxyLink {
+    /// Reads what has arrived. Returns false at the end.
+    fn read(&self, attempts: &Attempts) -> bool {
+        let mut packet = [0; MAX_PACKET_BYTES];
+        for _ in 0..MAX_BATCH {
+            match recv(&self.pair, &mut packet[..], RecvFlags::DONTWAIT) {
+                Ok((0, _)) => return false,
+                Ok((n, _)) => self.handle(packet.get(..n).unwrap_or_default(), attempts),
+                Err(rustix::io::Errno::AGAIN) => return true,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+
+    fn handle(&self, packet: &[u8], attempts: &Attempts) {
+        match serde_json::from_slice(packet) {
+            Ok(ToWorkerPacket::Refused { host, port, why, address }) => {
+                attempts.refused(&host, RefusedRequest { port, why: Some(why), address });
+            }
+            Ok(ToWorkerPacket::Allowed { host, port, scope }) => {
+                attempts.allowed(&host, port, scope);
+            }
+            Ok(ToWorkerPacket::Connect { id, port }) => {
+                if self.connecting.try_send((id, port)).is_err() {
+                    // The proxy gives up by itself.
+                    drop(send(&self.pair, &FromWorkerPacket::NotConnected { id }, &[]));
+                }
+            }
+            Err(_) => crate::complain("the network proxy sent a packet that is not understood"),
+        }
+    }
+}
+
+/// Connects to servers of the session, several at a time.
+async fn connect_all(mut requests: mpsc::Receiver<(u64, u16)>, pair: Arc<OwnedFd>) {
+    let slots = Arc::new(tokio::sync::Semaphore::new(MAX_CONNECTING));
+    while let Some((id, port)) = requests.recv().await {
+        let Ok(slot) = Arc::clone(&slots).acquire_owned().await else { return };
+        let pair = Arc::clone(&pair);
+        actix::spawn(async move {
+            let connected = timeout(CONNECT_TIME, connect(port)).await;
+            // If the pair is full or closed, the proxy gives up by itself.
+            drop(match connected {
+                Ok(Ok(stream)) => {
+                    let packet = FromWorkerPacket::Connected { id };
+                    send(&pair, &packet, &[stream.as_fd()])
+                }
+                _ => send(&pair, &FromWorkerPacket::NotConnected { id }, &[]),
+            });
+            drop(slot);
+        });
+    }
+}
+
+async fn connect(port: u16) -> io::Result<TcpStream> {
+    match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
+        Ok(stream) => Ok(stream),
+        Err(_) => TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await,
+    }
+}
