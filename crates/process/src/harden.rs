@@ -20,11 +20,19 @@ const SUPERVISOR_FILES: u64 = 10_240;
 /// programs misbehave with a high limit (`select`, loops over all possible descriptors).
 const WORKER_FILES: u64 = 4096;
 
+/// Maximum number of descriptors of a network proxy: two for each connection.
+const PROXY_FILES: u64 = 2560;
+
+/// Address space of a network proxy in bytes. It needs a few MiB.
+const PROXY_MEMORY: u64 = 1024 * 1024 * 1024;
+
 /// Kind of the process that calls [`harden`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// The daemon.
     Supervisor,
+    /// The network proxy of a session.
+    Proxy,
     /// A session's worker. Its commands inherit its settings, except signal handlers.
     Worker,
 }
@@ -49,10 +57,16 @@ pub fn harden(role: Role) -> io::Result<()> {
     limit_files(role)?;
     setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
     set_default(Signal::SIGCHLD)?;
-    if role == Role::Supervisor {
+    if role != Role::Worker {
         hide_from_others()?;
     }
-    if role == Role::Worker {
+    if role == Role::Proxy {
+        setrlimit(
+            Resource::As,
+            Rlimit { current: Some(PROXY_MEMORY), maximum: Some(PROXY_MEMORY) },
+        )?;
+    }
+    if role != Role::Supervisor {
         for signal in Signal::iterator().filter(|signal| is_resettable(*signal)) {
             stop_ignoring(signal)?;
         }
@@ -124,6 +138,7 @@ fn limit_files(role: Role) -> io::Result<()> {
     let hard = limit.maximum.unwrap_or(u64::MAX);
     let wanted = match role {
         Role::Supervisor => SUPERVISOR_FILES,
+        Role::Proxy => PROXY_FILES,
         Role::Worker => WORKER_FILES,
     };
     let new = Rlimit { current: Some(wanted.min(hard)), maximum: limit.maximum };

@@ -21,6 +21,8 @@ const KNOWN: ABI = ABI::V9;
 pub enum FileRights {
     /// Read, list and run programs.
     Read,
+    /// Read and list, without running programs.
+    ReadFiles,
     /// Read and write everything.
     Write,
     /// List this directory only. For directories that contain granted ones.
@@ -33,6 +35,7 @@ impl FileRights {
     fn bits(self) -> BitFlags<AccessFs> {
         match self {
             Self::Read => AccessFs::from_read(KNOWN),
+            Self::ReadFiles => AccessFs::ReadFile | AccessFs::ReadDir,
             Self::Write => AccessFs::from_all(KNOWN),
             Self::List => AccessFs::ReadDir.into(),
             Self::Change => AccessFs::ReadFile | AccessFs::WriteFile,

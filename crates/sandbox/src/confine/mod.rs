@@ -51,6 +51,8 @@ mod privilege;
 #[cfg(target_os = "linux")]
 mod probe;
 #[cfg(target_os = "linux")]
+mod proxy;
+#[cfg(target_os = "linux")]
 mod read_only;
 #[cfg(target_os = "linux")]
 mod requests;
@@ -86,6 +88,8 @@ pub use pin_check::first_unpinned_blocking;
 pub use plan::{Mount, MountPlan, Pin, PlanError};
 #[cfg(target_os = "linux")]
 pub use probe::{landlock_version, probe_blocking};
+#[cfg(target_os = "linux")]
+pub use proxy::enter_proxy;
 #[cfg(target_os = "linux")]
 pub use read_only::become_read_only;
 #[cfg(target_os = "linux")]

@@ -235,6 +235,15 @@ fn build_read_only(mut rules: SyscallRules) -> Result<BpfProgram, ConfineError> 
     compile(rules, libc::EROFS)
 }
 
+/// Builds the filter of the network proxy: Internet sockets, and no programs.
+pub(crate) fn build_for_proxy() -> Result<BpfProgram, ConfineError> {
+    let mut rules = rules(Sockets::Internet).step("build the system call filter")?;
+    for call in [libc::SYS_execve, libc::SYS_execveat] {
+        rules.insert(call, Vec::new());
+    }
+    compile(rules, libc::EPERM)
+}
+
 /// Compiles a filter that fails these calls with `errno`.
 fn compile(rules: SyscallRules, errno: libc::c_int) -> Result<BpfProgram, ConfineError> {
     let compiled = target()

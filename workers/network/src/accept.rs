@@ -1,0 +1,396 @@
+//! Connections of commands: to the HTTP and SOCKS proxy, and to synthetic addresses.
+
+use crate::dial::{DialError, dial};
+use crate::proxy::{Admitted, Proxy, Request, Slot};
+use crate::relay::{self, BodyReader, Upstream, tls_hello};
+use quackd_network::http::{self, Head, Kind, MAX_HEAD, Read};
+use quackd_network::socks::{self, GREETING_REPLY, Message, Reply};
+use quackd_network::synthetic::SyntheticAddresses;
+use quackd_policy::hosts::Host;
+use quackd_protocol::network::{DenyReason, FailReason, RequestPath};
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+
+/// Time for the head of a request.
+const HEAD_TIME: Duration = Duration::from_secs(10);
+
+/// Pause after a failed `accept`, for example without free descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Time and size of a body that is read and ignored after a refusal. A client that still sends would get a reset in place
+/// of the answer.
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+const MAX_DRAINED: u64 = 1024 * 1024;
+
+/// Ports whose traffic is read.
+const HTTP: u16 = 80;
+const TLS: u16 = 443;
+
+/// Longest message of SOCKS5, in bytes.
+const MAX_SOCKS: usize = 512;
+
+/// Which requests arrive at a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Door {
+    /// Of programs that use a proxy.
+    Proxy,
+    /// Of programs that do not, at this port.
+    Transparent(u16),
+}
+
+/// Accepts connections until the process ends.
+pub(crate) async fn serve(listener: TcpListener, door: Door, proxy: Rc<Proxy>) {
+    loop {
+        let Ok((client, _)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let Some(slot) = proxy.slot() else {
+            // Dropping it closes the connection at once.
+            drop(client);
+            continue;
+        };
+        client.set_nodelay(true).ok();
+        let proxy = Rc::clone(&proxy);
+        tokio::task::spawn_local(async move {
+            match door {
+                Door::Proxy => by_proxy(client, &proxy, slot).await,
+                Door::Transparent(port) => by_address(client, port, &proxy, slot).await,
+            }
+        });
+    }
+}
+
+/// Tells the protocol by the first byte.
+async fn by_proxy(client: TcpStream, proxy: &Proxy, slot: Slot) {
+    let mut first = [0];
+    let Ok(Ok(1)) = timeout(HEAD_TIME, client.peek(&mut first)).await else { return };
+    // `None`: the client is gone and needs no answer.
+    let _served = if first == [5] {
+        by_socks(client, proxy, slot).await
+    } else {
+        by_http(client, proxy, slot).await
+    };
+}
+
+async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option<()> {
+    let mut bytes = Vec::new();
+    let reading = read_head(&mut client, &mut bytes, http::proxy_request);
+    let head = match timeout(HEAD_TIME, reading).await.ok()? {
+        Read::Complete(head) => head,
+        Read::Mismatch(host, port) => {
+            let request = Request { host, port, path: RequestPath::Http };
+            proxy.refuse(&request, DenyReason::NameMismatch, None);
+            return refuse(client, &request, DenyReason::NameMismatch).await;
+        }
+        Read::Malformed | Read::Incomplete => {
+            return answer(
+                client,
+                "400 Bad Request",
+                "",
+                "quackd: malformed request to the proxy\n",
+            )
+            .await;
+        }
+    };
+    let path = if head.kind == Kind::Connect { RequestPath::Connect } else { RequestPath::Http };
+    let request = Request { host: head.host.clone(), port: head.port, path };
+    if is_own_loopback(&request.host) {
+        return to_own_server(client, proxy, bytes, head).await;
+    }
+    let admitted = if slot.count_for(&request.host) {
+        proxy.admit(&request).await
+    } else {
+        Err(DenyReason::TooMany)
+    };
+    let admitted = match admitted {
+        Ok(admitted) => admitted,
+        Err(why) => {
+            proxy.refuse(&request, why, None);
+            return refuse(client, &request, why).await;
+        }
+    };
+    let server = match dial(proxy, &request).await {
+        Ok(server) => server,
+        Err(DialError::Private(address)) => {
+            proxy.refuse(&request, DenyReason::PrivateAddress, Some(address));
+            return refuse(client, &request, DenyReason::PrivateAddress).await;
+        }
+        Err(DialError::Failed(why)) => {
+            proxy.fail(&request, why, admitted.rule);
+            let what = if why == FailReason::Unresolved {
+                "cannot be resolved"
+            } else {
+                "cannot be reached"
+            };
+            let text = format!("quackd: {} {what}\n", request.host);
+            return answer(client, &format!("502 quackd: {} {what}", request.host), "", &text)
+                .await;
+        }
+    };
+    let rest = bytes.split_off(head.length);
+    match head.kind {
+        Kind::Connect => {
+            client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
+            tunnel((client, server), rest, &request, admitted, proxy).await;
+        }
+        Kind::Forward { head, body, upgrades } => {
+            let (first, upstream) = forwarded(head, rest, body, upgrades)?;
+            relay::run(proxy, (&request, admitted.rule), (client, server), (first, upstream)).await;
+        }
+    }
+    Some(())
+}
+
+/// The first bytes for the server, and what may follow. `None` if the body is malformed.
+fn forwarded(
+    mut head: Vec<u8>,
+    rest: Vec<u8>,
+    body: http::Body,
+    upgrades: bool,
+) -> Option<(Vec<u8>, Upstream)> {
+    if upgrades {
+        head.extend(rest);
+        return Some((head, Upstream::All));
+    }
+    let mut reader = BodyReader::new(body);
+    let of_body = reader.take(&rest).ok()?;
+    head.extend(rest.get(..of_body).unwrap_or_default());
+    Some((head, Upstream::Rest(reader)))
+}
+
+/// Passes a tunnel on after a look at its first bytes: port 443 is for TLS, port 80 for HTTP, to the requested host.
+async fn tunnel(
+    (mut client, server): (TcpStream, TcpStream),
+    rest: Vec<u8>,
+    request: &Request,
+    admitted: Admitted,
+    proxy: &Proxy,
+) {
+    let (first, upstream) = match request.port {
+        _ if admitted.raw => (rest, Upstream::All),
+        TLS => match tls_hello(&mut client, rest, &request.host).await {
+            Some(hello) => (hello, Upstream::All),
+            None => return proxy.refuse(request, DenyReason::NameMismatch, None),
+        },
+        HTTP => match http_request(&mut client, rest, request).await {
+            Some(start) => start,
+            None => return proxy.refuse(request, DenyReason::NameMismatch, None),
+        },
+        _ => (rest, Upstream::All),
+    };
+    relay::run(proxy, (request, admitted.rule), (client, server), (first, upstream)).await;
+}
+
+/// Reads a request to a server from a tunnel.
+async fn http_request(
+    client: &mut TcpStream,
+    mut bytes: Vec<u8>,
+    request: &Request,
+) -> Option<(Vec<u8>, Upstream)> {
+    let parse = |bytes: &[u8]| http::server_request(bytes, &request.host, request.port);
+    let reading = read_head(client, &mut bytes, parse);
+    let Read::Complete(head) = timeout(HEAD_TIME, reading).await.ok()? else { return None };
+    let rest = bytes.split_off(head.length);
+    match head.kind {
+        Kind::Forward { head, body, upgrades } => forwarded(head, rest, body, upgrades),
+        Kind::Connect => None,
+    }
+}
+
+async fn read_head(
+    client: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    parse: impl Fn(&[u8]) -> Read,
+) -> Read {
+    loop {
+        if !bytes.is_empty() {
+            match parse(bytes) {
+                Read::Incomplete if bytes.len() < MAX_HEAD => {}
+                Read::Incomplete => return Read::Malformed,
+                other => return other,
+            }
+        }
+        match client.read_buf(bytes).await {
+            Ok(0) | Err(_) => return Read::Malformed,
+            Ok(_) => {}
+        }
+    }
+}
+
+/// The session's own loopback, which programs reach without a proxy. Some send everything to a proxy.
+fn is_own_loopback(host: &Host) -> bool {
+    match host {
+        Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
+        Host::Address(address) => address.is_loopback() || address.is_unspecified(),
+    }
+}
+
+/// Passes a request on to a server of the session.
+async fn to_own_server(
+    mut client: TcpStream,
+    proxy: &Proxy,
+    mut bytes: Vec<u8>,
+    head: Head,
+) -> Option<()> {
+    let Some(mut server) = proxy.pair.connect(head.port).await else {
+        let text = "quackd: no server of this session has this port\n";
+        return answer(client, "502 Bad Gateway", "", text).await;
+    };
+    let rest = bytes.split_off(head.length);
+    match head.kind {
+        Kind::Connect => {
+            client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
+        }
+        Kind::Forward { head, .. } => server.write_all(&head).await.ok()?,
+    }
+    server.write_all(&rest).await.ok()?;
+    tokio::io::copy_bidirectional(&mut client, &mut server).await.ok().map(drop)
+}
+
+async fn refuse(client: TcpStream, request: &Request, why: DenyReason) -> Option<()> {
+    let Request { host, port, .. } = request;
+    let host = match host {
+        Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
+        host => host.to_string(),
+    };
+    let status = match why {
+        DenyReason::TooMany | DenyReason::TooManyQuestions => {
+            "503 quackd: too many connections".to_owned()
+        }
+        _ => format!("403 quackd: {host}:{port} is not allowed"),
+    };
+    let rule = if matches!(*port, HTTP | TLS) { host } else { format!("{host}:{port}") };
+    let body =
+        format!("quackd: denied ({why}). A person can allow it: quack sandbox allow {rule}\n");
+    answer(client, &status, &format!("Quackd-Denied: {why}\r\n"), &body).await
+}
+
+async fn answer(mut client: TcpStream, status: &str, fields: &str, body: &str) -> Option<()> {
+    let length = body.len();
+    let answer = format!(
+        "HTTP/1.1 {status}\r\n{fields}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
+         Connection: close\r\nProxy-Connection: close\r\n\r\n{body}"
+    );
+    // The answer fits into the socket's buffer, so the write does not wait for the client.
+    client.write_all(answer.as_bytes()).await.ok()?;
+    client.shutdown().await.ok()?;
+    let mut rest = client.take(MAX_DRAINED);
+    let mut nowhere = tokio::io::sink();
+    timeout(DRAIN_TIME, tokio::io::copy(&mut rest, &mut nowhere)).await.ok()?.ok().map(drop)
+}
+
+async fn by_socks(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option<()> {
+    let mut bytes = Vec::new();
+    let ((), used) =
+        timeout(HEAD_TIME, message(&mut client, &mut bytes, socks::greeting)).await.ok()?.ok()?;
+    drop(bytes.drain(..used));
+    client.write_all(&GREETING_REPLY).await.ok()?;
+    let read = timeout(HEAD_TIME, message(&mut client, &mut bytes, socks::request)).await.ok()?;
+    let ((host, port), used) = match read {
+        Ok(read) => read,
+        Err(reply) => return client.write_all(&reply?.bytes()).await.ok(),
+    };
+    let rest = bytes.split_off(used);
+    let Ok(host) = Host::read(&host) else {
+        return client.write_all(&Reply::NotAllowed.bytes()).await.ok();
+    };
+    if port == 0 {
+        return client.write_all(&Reply::NotAllowed.bytes()).await.ok();
+    }
+    let request = Request { host, port, path: RequestPath::Socks };
+    if is_own_loopback(&request.host) {
+        let Some(mut server) = proxy.pair.connect(port).await else {
+            return client.write_all(&Reply::Unreachable.bytes()).await.ok();
+        };
+        client.write_all(&Reply::Succeeded.bytes()).await.ok()?;
+        server.write_all(&rest).await.ok()?;
+        return tokio::io::copy_bidirectional(&mut client, &mut server).await.ok().map(drop);
+    }
+    match open(&request, proxy, &mut slot).await {
+        Ok((server, admitted)) => {
+            client.write_all(&Reply::Succeeded.bytes()).await.ok()?;
+            tunnel((client, server), rest, &request, admitted, proxy).await;
+        }
+        Err(reply) => client.write_all(&reply.bytes()).await.ok()?,
+    }
+    Some(())
+}
+
+/// Reads one message of SOCKS5. The error is the reply, if there is one.
+async fn message<T>(
+    client: &mut TcpStream,
+    bytes: &mut Vec<u8>,
+    parse: impl Fn(&[u8]) -> Message<T>,
+) -> Result<(T, usize), Option<Reply>> {
+    loop {
+        match parse(bytes) {
+            Message::Complete(message, used) => return Ok((message, used)),
+            Message::Malformed => return Err(None),
+            Message::Unsupported => return Err(Some(Reply::NoSuchCommand)),
+            Message::Incomplete if MAX_SOCKS <= bytes.len() => return Err(None),
+            Message::Incomplete => {}
+        }
+        match client.read_buf(bytes).await {
+            Ok(0) | Err(_) => return Err(None),
+            Ok(_) => {}
+        }
+    }
+}
+
+/// Admits a request and connects to its host. Records a refusal or failure.
+async fn open(
+    request: &Request,
+    proxy: &Proxy,
+    slot: &mut Slot,
+) -> Result<(TcpStream, Admitted), Reply> {
+    let admitted = match slot.count_for(&request.host) {
+        true => proxy.admit(request).await,
+        false => Err(DenyReason::TooMany),
+    };
+    let admitted = admitted.map_err(|why| {
+        proxy.refuse(request, why, None);
+        Reply::NotAllowed
+    })?;
+    match dial(proxy, request).await {
+        Ok(server) => Ok((server, admitted)),
+        Err(DialError::Private(address)) => {
+            proxy.refuse(request, DenyReason::PrivateAddress, Some(address));
+            Err(Reply::NotAllowed)
+        }
+        Err(DialError::Failed(why)) => {
+            proxy.fail(request, why, admitted.rule);
+            Err(Reply::Unreachable)
+        }
+    }
+}
+
+/// Serves a connection to a synthetic address. Closing it without a byte resets it.
+async fn by_address(client: TcpStream, port: u16, proxy: &Proxy, mut slot: Slot) {
+    let Ok(SocketAddr::V4(local)) = client.local_addr() else { return };
+    let address = *local.ip();
+    let name = if SyntheticAddresses::is_one(address) {
+        proxy.addresses.borrow_mut().name(address)
+    } else {
+        None
+    };
+    let Some(name) = name else { return reset(client) };
+    let request = Request { host: Host::Name(name), port, path: RequestPath::Transparent };
+    match open(&request, proxy, &mut slot).await {
+        Ok((server, admitted)) => {
+            tunnel((client, server), Vec::new(), &request, admitted, proxy).await;
+        }
+        Err(_) => reset(client),
+    }
+}
+
+/// Resets a connection, so that the program sees an error and no end of the data.
+fn reset(client: TcpStream) {
+    // If this fails, the connection ends in the usual way.
+    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).ok();
+    drop(client);
+}

@@ -1,0 +1,125 @@
+//! Frames of the supervisor, and reports to it.
+
+use crate::Started;
+use crate::accept::{self, Door};
+use crate::forward::Forwards;
+use crate::pair::Pair;
+use crate::proxy::Proxy;
+use crate::resolver;
+use futures_util::{SinkExt, StreamExt};
+use quackd_ipc::frames::{self, Decoded};
+use quackd_ipc::link::adopt;
+use quackd_protocol::network::{FromProxy, PROXY_PROTOCOL, SocketKind, TO_PROXY_TAGS, ToProxy};
+use std::io;
+use std::ops::ControlFlow;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::mpsc;
+use tokio_util::bytes::BytesMut;
+use tokio_util::codec::Framed;
+
+/// Frames that wait to be written. Only questions and answers are queued, and both have limits.
+const OUTBOX: usize = 256;
+
+/// Serves the session until the supervisor closes the channel or asks the proxy to exit.
+pub(crate) async fn serve(started: Started) -> io::Result<()> {
+    let Started { control, settings, pair, sockets, notes } = started;
+    let mut channel = Framed::new(adopt(control)?, frames::codec());
+    let (frames_out, mut outbox) = mpsc::channel(OUTBOX);
+    let proxy = Proxy::new(&settings.rules, Pair::new(pair)?, frames_out);
+    let proxy = Rc::new(proxy.map_err(io::Error::other)?);
+    for (kind, socket) in settings.sockets.iter().zip(sockets) {
+        open(*kind, socket, &proxy)?;
+    }
+    let mut forwards = Forwards::default();
+    send(&mut channel, &FromProxy::Hello { proto: PROXY_PROTOCOL, notes }).await?;
+    loop {
+        tokio::select! {
+            frame = channel.next() => {
+                let Some(frame) = frame else { return Ok(()) };
+                let (reply, flow) = handle(&frame?, &proxy, &mut forwards)?;
+                if let Some(reply) = reply {
+                    send(&mut channel, &reply).await?;
+                }
+                if flow.is_break() {
+                    return Ok(());
+                }
+            }
+            Some(frame) = outbox.recv() => send(&mut channel, &frame).await?,
+            (entries, dropped) = proxy.log.next() => {
+                send(&mut channel, &FromProxy::Log { entries, dropped }).await?;
+            }
+        }
+    }
+}
+
+type Channel = Framed<tokio::net::UnixStream, tokio_util::codec::LengthDelimitedCodec>;
+
+async fn send(channel: &mut Channel, frame: &FromProxy) -> io::Result<()> {
+    channel.send(frames::encode(frame).map_err(io::Error::other)?).await
+}
+
+/// Starts to serve one socket of the worker's network namespace.
+fn open(kind: SocketKind, socket: OwnedFd, proxy: &Rc<Proxy>) -> io::Result<()> {
+    rustix::io::ioctl_fionbio(&socket, true)?;
+    let proxy = Rc::clone(proxy);
+    match kind {
+        SocketKind::ResolverUdp => {
+            let socket = UdpSocket::from_std(socket.into())?;
+            tokio::task::spawn_local(resolver::serve_udp(socket, proxy));
+        }
+        SocketKind::ResolverTcp => {
+            let listener = TcpListener::from_std(socket.into())?;
+            tokio::task::spawn_local(resolver::serve_tcp(listener, proxy));
+        }
+        SocketKind::Proxy => {
+            let listener = TcpListener::from_std(socket.into())?;
+            tokio::task::spawn_local(accept::serve(listener, Door::Proxy, proxy));
+        }
+        SocketKind::Transparent(port) => {
+            let listener = TcpListener::from_std(socket.into())?;
+            tokio::task::spawn_local(accept::serve(listener, Door::Transparent(port), proxy));
+        }
+    }
+    Ok(())
+}
+
+/// Handles a frame. Returns its reply, and whether it was the last one.
+fn handle(
+    body: &BytesMut,
+    proxy: &Rc<Proxy>,
+    forwards: &mut Forwards,
+) -> io::Result<(Option<FromProxy>, ControlFlow<()>)> {
+    let frame = match frames::decode(body, TO_PROXY_TAGS).map_err(io::Error::other)? {
+        Decoded::Known(frame) => frame,
+        // A newer supervisor.
+        Decoded::Unknown(_) => return Ok((None, ControlFlow::Continue(()))),
+    };
+    let reply = match frame {
+        ToProxy::Rules(rules) => {
+            proxy.set_rules(&rules).map_err(io::Error::other)?;
+            None
+        }
+        ToProxy::Answer { id, answer } => {
+            proxy.answered(id, answer);
+            None
+        }
+        ToProxy::Forward { id, port, local } => {
+            let result = forwards.open(id, (port, local), proxy);
+            Some(FromProxy::Forwarded { id, result })
+        }
+        ToProxy::CloseForward { id } => {
+            forwards.close(id);
+            None
+        }
+        ToProxy::LogTaken { n } => {
+            proxy.log.taken(n);
+            None
+        }
+        ToProxy::Ping { seq } => Some(FromProxy::Pong { seq }),
+        ToProxy::Shutdown {} => return Ok((None, ControlFlow::Break(()))),
+        ToProxy::Start(_) => return Err(io::Error::other("a second start frame")),
+    };
+    Ok((reply, ControlFlow::Continue(())))
+}

@@ -1,0 +1,134 @@
+//! The network proxy of one session: forwards connections of commands to the hosts that rules allow.
+//!
+//! The supervisor starts it with sockets of the worker's network namespace. It accepts on them, outside of the namespace,
+//! and sees every connection of the session's commands. It has no key and no file: an error in it concerns one session.
+//!
+//! In reading order:
+//! - [`proxy`]: the rules, and the decision about each request;
+//! - [`accept`]: connections to the HTTP and SOCKS proxy, and to synthetic addresses;
+//! - [`dial`]: names outside, the address filter, and the connection to the host;
+//! - [`relay`]: copies bytes, and checks the server name of TLS;
+//! - [`resolver`]: answers to queries for names;
+//! - [`pair`] and [`forward`]: notes to the worker, and forwarded ports;
+//! - [`channel`]: frames of the supervisor.
+//!
+//! Before it reads the first byte of a command, the process gives up files, programs and new processes
+//! (`quackd_sandbox::confine::enter_proxy`).
+
+#![cfg(target_os = "linux")]
+
+mod accept;
+mod channel;
+mod dial;
+mod forward;
+mod log;
+mod pair;
+mod proxy;
+mod relay;
+mod resolver;
+
+use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
+use quackd_ipc::link;
+use quackd_process::{Role, die_with_parent, harden, rank_above_parent, set_process_name};
+use quackd_protocol::network::{
+    FromProxy, MAX_PROXY_SOCKETS, PROXY_PROTOCOL, ProxyStart, TO_PROXY_TAGS, ToProxy,
+};
+use quackd_protocol::worker::EXIT_TERMINAL;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+/// Longest first frame, in bytes: rules of all layers.
+const MAX_FIRST_FRAME: usize = 1024 * 1024;
+
+/// Input of the runtime.
+struct Started {
+    control: OwnedFd,
+    settings: ProxyStart,
+    /// The pair to the worker.
+    pair: OwnedFd,
+    /// Sockets in the order of the settings.
+    sockets: Vec<OwnedFd>,
+    /// Parts of the confinement that this system does not have.
+    notes: Vec<String>,
+}
+
+/// Runs as a proxy until the supervisor closes the channel. Called by `quack proxy` before any other code in the process.
+#[must_use]
+pub fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|info| {
+        complain(&format!("panic: {info}").replace('\n', " "));
+        std::process::abort();
+    }));
+    let started = match enter() {
+        Ok(started) => started,
+        Err(error) => {
+            let refusal = FromProxy::CannotStart { reason: error.to_string() };
+            // A failed report cannot be handled.
+            drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
+            complain(&format!("proxy cannot start: {error}"));
+            return ExitCode::from(EXIT_TERMINAL);
+        }
+    };
+    match serve(started) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("proxy failed: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The part of the start with one thread.
+fn enter() -> io::Result<Started> {
+    die_with_parent()?;
+    set_process_name("quack-proxy");
+    harden(Role::Proxy)?;
+    // If memory runs out, the proxy ends before the supervisor.
+    drop(rank_above_parent());
+    let (first, descriptors) = read_first_with_descriptors_blocking(
+        rustix::stdio::stdin(),
+        MAX_FIRST_FRAME,
+        TO_PROXY_TAGS,
+        MAX_PROXY_SOCKETS + 1,
+    )?;
+    let ToProxy::Start(settings) = first else {
+        return Err(io::Error::other("another message came first"));
+    };
+    if settings.proto != PROXY_PROTOCOL {
+        let text = format!(
+            "the supervisor speaks version {}, this program {PROXY_PROTOCOL}",
+            settings.proto
+        );
+        return Err(io::Error::other(text));
+    }
+    let mut descriptors = descriptors.into_iter();
+    let pair = descriptors.next().ok_or_else(|| io::Error::other("no pair"))?;
+    let sockets: Vec<OwnedFd> = descriptors.collect();
+    if sockets.len() != settings.sockets.len() {
+        return Err(io::Error::other("the sockets are not those that were announced"));
+    }
+    let control = link::take_control_channel()?;
+    let notes = quackd_sandbox::confine::enter_proxy().map_err(io::Error::other)?;
+    Ok(Started { control, settings: *settings, pair, sockets, notes })
+}
+
+fn serve(started: Started) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        // They resolve names. A thread that hangs in a resolver keeps its place.
+        .max_blocking_threads(dial::MAX_LOOKUPS)
+        .thread_stack_size(256 * 1024)
+        .build()?;
+    let local = tokio::task::LocalSet::new();
+    let ended = local.block_on(&runtime, channel::serve(started));
+    runtime.shutdown_background();
+    ended
+}
+
+/// Writes one line to stderr. The supervisor keeps the last lines for its crash report.
+fn complain(text: &str) {
+    use std::io::Write;
+    // A failed write cannot be reported.
+    drop(writeln!(std::io::stderr(), "{text}"));
+}

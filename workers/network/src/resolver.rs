@@ -1,0 +1,97 @@
+//! Answers to queries for names. No query leaves the machine: an allowed name gets an address that stands for it, and is
+//! resolved only when a connection to it was allowed. So a query cannot carry data out.
+
+use crate::proxy::{Proxy, Request};
+use quackd_network::dns::{MAX_QUERY, Query, is_own};
+use quackd_policy::hosts::Host;
+use quackd_protocol::network::{DenyReason, RequestPath};
+use std::rc::Rc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
+use tokio::time::{sleep, timeout};
+
+/// Pause after a failed `accept` or `recvfrom`.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Time for a query over TCP.
+const QUERY_TIME: Duration = Duration::from_secs(5);
+
+/// Answers queries over UDP.
+pub(crate) async fn serve_udp(socket: UdpSocket, proxy: Rc<Proxy>) {
+    let own = own_name();
+    let mut query = [0; MAX_QUERY];
+    loop {
+        let Ok((length, from)) = socket.recv_from(&mut query).await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        if let Some(answer) = answer(query.get(..length).unwrap_or_default(), &own, &proxy) {
+            // If the client's buffer is full, its query is lost as on any network.
+            drop(socket.try_send_to(&answer, from));
+        }
+        // A flood of queries does not keep connections from being served.
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Answers queries over TCP, one for each connection.
+pub(crate) async fn serve_tcp(listener: TcpListener, proxy: Rc<Proxy>) {
+    let own: Rc<str> = own_name().into();
+    loop {
+        let Ok((client, _)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let Some(slot) = proxy.slot() else { continue };
+        let (own, proxy) = (Rc::clone(&own), Rc::clone(&proxy));
+        tokio::task::spawn_local(async move {
+            drop(timeout(QUERY_TIME, one_query(client, &own, &proxy)).await);
+            drop(slot);
+        });
+    }
+}
+
+async fn one_query(mut client: TcpStream, own: &str, proxy: &Proxy) -> Option<()> {
+    let length = usize::from(client.read_u16().await.ok()?);
+    if MAX_QUERY < length {
+        return None;
+    }
+    let mut query = vec![0; length];
+    client.read_exact(&mut query).await.ok()?;
+    let answer = answer(&query, own, proxy)?;
+    let length = u16::try_from(answer.len()).ok()?.to_be_bytes();
+    client.write_all(&[&length[..], &answer].concat()).await.ok()
+}
+
+fn own_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase()
+}
+
+fn answer(query: &[u8], own: &str, proxy: &Proxy) -> Option<Vec<u8>> {
+    let query = Query::read(query)?;
+    let host = Host::read(&query.name);
+    let Ok(host @ Host::Name(_)) = host else {
+        return Some(query.no_such_name());
+    };
+    if is_own(&query.name, own) {
+        return Some(query.no_such_name());
+    }
+    if proxy.knows_name(&host) {
+        if !query.wants_address() {
+            return Some(query.no_record());
+        }
+        let address = proxy.addresses.borrow_mut().of(&host.to_string());
+        return Some(query.address(address));
+    }
+    // Programs ask for several types at once. The address suffices for the report.
+    if query.wants_address() {
+        let request = Request { host, port: 0, path: RequestPath::Dns };
+        let why = match proxy.decide(&request.host, 0) {
+            Some(Err(why)) => why,
+            _ => DenyReason::NotListed,
+        };
+        proxy.refuse(&request, why, None);
+    }
+    Some(query.no_such_name())
+}
