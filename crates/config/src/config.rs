@@ -2,11 +2,10 @@
 //! supervisor at its start, and by `quack config`.
 
 use crate::{ConfigError, Entry, Origin, Setting, document, file, keys};
-use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
-    APPROVAL_WAIT, DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS,
-    MAX_PIS, MAX_PROCESSES, MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_UNDO_BYTES,
-    MAX_WORKERS, MIN_FREE_BYTES, OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
+    DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_COMMANDS, MAX_JOBS, MAX_PIS, MAX_PROCESSES,
+    MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_UNDO_BYTES, MAX_WORKERS, MIN_FREE_BYTES,
+    OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
 };
 use quackd_protocol::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
 use quackd_protocol::tiers::Tier;
@@ -71,10 +70,6 @@ pub struct SandboxSettings {
     pub network: Setting<NetworkMode>,
     /// Rules of the hosts for [`NetworkMode::Hosts`].
     pub hosts: Setting<Vec<String>>,
-    /// What a session may ask for, by name of [`quackd_protocol::approval::ApprovalKind`].
-    pub ask: Setting<Vec<String>>,
-    /// How long a connection or call waits for an answer.
-    pub ask_wait: Setting<Duration>,
     /// Whether sessions may search the web.
     pub web_search: Setting<WebSearchRule>,
     /// Writable directories in addition to the workspace.
@@ -136,8 +131,6 @@ pub struct KeepSettings {
     pub undo: Setting<Duration>,
     /// Total size of the originals of all sessions, in MiB.
     pub undo_mb: Setting<usize>,
-    /// Total size of the additions to package caches of all workspaces, in MiB; 0 to keep none on disk.
-    pub caches_mb: Setting<usize>,
     /// Free space required on the disk of the state directory, in MiB; 0 for none.
     pub min_free_mb: Setting<usize>,
 }
@@ -229,10 +222,6 @@ impl Default for Config {
                 profile: Setting::default_of(Profile::default()),
                 network: Setting::default_of(NetworkMode::default()),
                 hosts: Setting::default_of(Vec::new()),
-                ask: Setting::default_of(
-                    ApprovalKind::ALL.map(|kind| kind.name().to_owned()).to_vec(),
-                ),
-                ask_wait: Setting::default_of(APPROVAL_WAIT),
                 web_search: Setting::default_of(WebSearchRule::default()),
                 writable: Setting::default_of(Vec::new()),
                 hidden: Setting::default_of(Vec::new()),
@@ -252,7 +241,6 @@ impl Default for Config {
                 outputs: Setting::default_of(OUTPUTS_KEPT),
                 undo: Setting::default_of(UNDO_KEPT),
                 undo_mb: Setting::default_of(mebibytes(MAX_UNDO_BYTES)),
-                caches_mb: Setting::default_of(mebibytes(MAX_CACHES_BYTES)),
                 min_free_mb: Setting::default_of(mebibytes(MIN_FREE_BYTES)),
             },
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },

@@ -172,20 +172,6 @@ static KEYS: &[Key] = &[
         },
     },
     Key {
-        name: "sandbox.ask",
-        description: "What a session may ask you for while a client that can answer is connected: `network`, `write`, `command`, `safe_mode`.",
-        kind: ValueKind::Words {
-            field: field!(sandbox.ask),
-            values: "an array of network, write, command, safe_mode",
-            check: validate::approval_kind,
-        },
-    },
-    Key {
-        name: "sandbox.ask_wait_s",
-        description: "Seconds that a connection or call waits for your answer. Then it is denied.",
-        kind: ValueKind::Time { field: field!(sandbox.ask_wait), unit_s: 1, min: 5, max: 600 },
-    },
-    Key {
         name: "sandbox.web_search",
         description: "Whether `web_search` may send queries. A workspace or session can override it. If it is not set, sessions in safe mode have `off`.",
         kind: ValueKind::Choice {
@@ -273,11 +259,6 @@ static KEYS: &[Key] = &[
         name: "keep.undo_mb",
         description: "Total size of the originals of all sessions, in MiB. The oldest are deleted first.",
         kind: ValueKind::Count { field: field!(keep.undo_mb), min: 256, max: 1_048_576 },
-    },
-    Key {
-        name: "keep.caches_mb",
-        description: "Total size of what the commands of all workspaces added to package caches, in MiB. The workspace that was used longest ago loses its files first; 0 to keep none on disk.",
-        kind: ValueKind::Count { field: field!(keep.caches_mb), min: 0, max: 1_048_576 },
     },
     Key {
         name: "keep.min_free_mb",

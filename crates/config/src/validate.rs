@@ -4,7 +4,6 @@
 use crate::error::excerpt;
 use quackd_policy::hosts::Rule;
 use quackd_policy::{MAX_ROOTS, path_problem};
-use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::MAX_HOST_RULES;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -128,17 +127,6 @@ pub(crate) fn host_rule(index: usize, rule: &str) -> Result<(), String> {
         return Err(format!("must have at most {MAX_HOST_RULES} rules"));
     }
     rule.parse::<Rule>().map(drop).map_err(|error| format!("must have usable rules, but {error}"))
-}
-
-/// Checks a kind of approvals.
-pub(crate) fn approval_kind(_index: usize, word: &str) -> Result<(), String> {
-    match ApprovalKind::ALL.iter().any(|kind| kind.name() == word) {
-        true => Ok(()),
-        false => {
-            let known = ApprovalKind::ALL.map(ApprovalKind::name).join(", ");
-            Err(format!("must have words of {known}, not `{}`", excerpt(word)))
-        }
-    }
 }
 
 /// Checks one word of an argument list. The first word is the program.

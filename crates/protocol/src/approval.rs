@@ -1,11 +1,10 @@
-//! Approvals: what a session asks its user for, and the answers that are kept.
+//! Grants: what the user allowed or denied beyond the policy.
 
 use crate::network::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 
-/// What the user is asked to allow.
+/// What a grant is about.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -13,34 +12,6 @@ use std::fmt;
 pub enum ApprovalKind {
     /// Connections to a host and port.
     Network,
-    /// Writing in a directory outside of the workspace.
-    Write,
-    /// One exact command line in safe mode.
-    Command,
-    /// The end of safe mode for the session.
-    SafeMode,
-}
-
-impl ApprovalKind {
-    /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Network, Self::Write, Self::Command, Self::SafeMode];
-
-    /// Returns the name in settings and on the wire.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Network => "network",
-            Self::Write => "write",
-            Self::Command => "command",
-            Self::SafeMode => "safe_mode",
-        }
-    }
-}
-
-impl fmt::Display for ApprovalKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }
 
 /// Decision of an answer.
@@ -53,7 +24,7 @@ pub enum Decision {
     Deny,
 }
 
-/// An answer of the user that holds for more than one request.
+/// A decision of the user that holds beyond the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Grant {
@@ -61,7 +32,7 @@ pub struct Grant {
     pub id: String,
     /// What it is about.
     pub kind: ApprovalKind,
-    /// A rule for a host (`registry.example.org:443`), a directory, a command line; empty for safe mode.
+    /// A rule for a host, such as `registry.example.org:443`.
     pub target: String,
     /// The decision.
     pub decision: Decision,

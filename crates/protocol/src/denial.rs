@@ -3,7 +3,7 @@
 //! Contains the type, its bounds and its one line. `crates/tools` creates denials, and the supervisor counts and lists
 //! them. They come from an untrusted worker and are for display only.
 
-use crate::network::{DenyReason, Scope};
+use crate::network::DenyReason;
 use crate::policy::{Policy, Profile};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -99,17 +99,6 @@ pub struct RefusedHost {
     pub address: Option<String>,
 }
 
-/// A host that the user allowed while a command waited for it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AllowedHost {
-    /// Name or address.
-    pub host: String,
-    /// The port.
-    pub port: u16,
-    /// How long the answer holds.
-    pub scope: Scope,
-}
-
 impl fmt::Display for RefusedHost {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.port {
@@ -145,7 +134,7 @@ fn in_rule(host: &str) -> String {
 pub fn explain_network(hosts: &[RefusedHost], is_shared: bool, policy: &Policy) -> String {
     let mut reasons: Vec<Option<DenyReason>> = Vec::new();
     for host in hosts {
-        let reason = host.why.map(as_told);
+        let reason = host.why;
         if !reasons.contains(&reason) {
             reasons.push(reason);
         }
@@ -154,8 +143,7 @@ pub fn explain_network(hosts: &[RefusedHost], is_shared: bool, policy: &Policy) 
         reasons.push(None);
     }
     let lines = reasons.into_iter().take(MAX_REASONS).map(|reason| {
-        let those: Vec<_> =
-            hosts.iter().filter(|host| host.why.map(as_told) == reason).cloned().collect();
+        let those: Vec<_> = hosts.iter().filter(|host| host.why == reason).cloned().collect();
         explain_reason(&those, reason, is_shared, policy)
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -163,11 +151,6 @@ pub fn explain_network(hosts: &[RefusedHost], is_shared: bool, policy: &Policy) 
 
 /// Most lines about the network of one command.
 const MAX_REASONS: usize = 4;
-
-/// Without any question, a host without a rule is simply not listed.
-fn as_told(why: DenyReason) -> DenyReason {
-    if why == DenyReason::NoAnswerer { DenyReason::NotListed } else { why }
-}
 
 fn explain_reason(
     hosts: &[RefusedHost],
@@ -197,11 +180,8 @@ fn explain_reason(
             ": the name in the connection differs from the requested host".to_owned()
         }
         Some(DenyReason::Syntax) => ": the request is malformed".to_owned(),
-        Some(DenyReason::DeniedByUser) => " by the user".to_owned(),
-        Some(DenyReason::Timeout) => ": nobody answered in time".to_owned(),
-        Some(DenyReason::TooManyQuestions) => ": too many open requests".to_owned(),
         Some(DenyReason::TooMany) => ": too many connections".to_owned(),
-        Some(DenyReason::NotListed | DenyReason::NoAnswerer) | None => String::new(),
+        Some(DenyReason::NotListed) | None => String::new(),
     };
     let (profile, network) = (policy.profile, policy.network_mode());
     let allow = remedy(hosts, reason, profile);
@@ -218,7 +198,6 @@ fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, profile: Profile) -
             DenyReason::DenyRule
                 | DenyReason::NameMismatch
                 | DenyReason::Syntax
-                | DenyReason::DeniedByUser
                 | DenyReason::TooMany
         )
     );
@@ -236,16 +215,6 @@ fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, profile: Profile) -
         true => format!(". {}", DenialKind::Network.allowed_by(profile)),
         false => format!(". A person can allow it: quack sandbox allow {}", rules.join(" ")),
     }
-}
-
-/// Returns the lines for hosts that the user allowed while the command waited.
-#[must_use]
-pub fn explain_allowed(hosts: &[AllowedHost]) -> String {
-    let line = |AllowedHost { host, port, scope }: &AllowedHost| {
-        let scope = scope.in_words();
-        format!("[Sandbox: the network ({host}:{port}) was allowed by the user {scope}]")
-    };
-    hosts.iter().take(MAX_NAMED_HOSTS).map(line).collect::<Vec<_>>().join("\n")
 }
 
 /// Returns `text` without control characters, cut to [`MAX_TARGET_BYTES`] at a character.
@@ -396,11 +365,6 @@ mod tests {
                 "[Sandbox: the network (bad.example:443) was denied: a rule denies it {end}. To see the rule: quack \
                  sandbox explain bad.example]"
             )
-        );
-        let allowed = AllowedHost { host: "a.example".into(), port: 443, scope: Scope::Session };
-        assert_eq!(
-            explain_allowed(&[allowed]),
-            "[Sandbox: the network (a.example:443) was allowed by the user for this session]"
         );
     }
 

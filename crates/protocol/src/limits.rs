@@ -413,24 +413,6 @@ pub const METRICS_KEPT_FOR: Duration = Duration::from_secs(1);
 
 // --- network by host and approvals ----------------------------------------------------------
 
-/// Default time that a connection or call waits for the user's answer.
-pub const APPROVAL_WAIT: Duration = Duration::from_secs(30);
-
-/// Default total size of the additions to package caches of all workspaces, in bytes.
-pub const MAX_CACHES_BYTES: u64 = 4 * 1024 * 1024 * 1024;
-
-/// Most open approval requests of one session.
-pub const MAX_APPROVALS_PER_SESSION: usize = 4;
-
-/// Most open approval requests of all sessions.
-pub const MAX_APPROVALS: usize = 32;
-
-/// Longest target of an approval request, in bytes. Clients show 256.
-pub const MAX_APPROVAL_TARGET_BYTES: usize = 4096;
-
-/// Longest reason in an approval request, in bytes.
-pub const MAX_APPROVAL_REASON_BYTES: usize = 200;
-
 /// Most rules of hosts in one layer of a policy.
 pub const MAX_HOST_RULES: usize = 256;
 

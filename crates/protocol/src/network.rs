@@ -42,11 +42,10 @@ pub const LOG_CREDITS: u32 = 8;
 
 /// Tags of [`ToProxy`].
 pub const TO_PROXY_TAGS: &[&str] =
-    &["start", "rules", "answer", "forward", "close_forward", "log_taken", "ping", "shutdown"];
+    &["start", "rules", "forward", "close_forward", "log_taken", "ping", "shutdown"];
 
 /// Tags of [`FromProxy`].
-pub const FROM_PROXY_TAGS: &[&str] =
-    &["hello", "cannot_start", "ask", "log", "forwarded", "forward_closed", "pong"];
+pub const FROM_PROXY_TAGS: &[&str] = &["hello", "cannot_start", "log", "forwarded", "pong"];
 
 /// Supervisor to proxy.
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,13 +56,6 @@ pub enum ToProxy {
     Start(Box<ProxyStart>),
     /// Replaces all rules. Connections that the new rules do not allow are closed within 1 s.
     Rules(Rules),
-    /// Answer to a [`FromProxy::Ask`].
-    Answer {
-        /// Id of the question.
-        id: u64,
-        /// Decision.
-        answer: Answer,
-    },
     /// Listen on 127.0.0.1 of this machine and pass connections on to a port of the session. Answered by
     /// [`FromProxy::Forwarded`].
     Forward {
@@ -129,8 +121,6 @@ pub enum SocketKind {
 pub struct Rules {
     /// The rules.
     pub rules: Vec<RuleText>,
-    /// True if a host without a rule may be asked for ([`FromProxy::Ask`]).
-    pub may_ask: bool,
 }
 
 /// One rule with its origin.
@@ -141,21 +131,6 @@ pub struct RuleText {
     /// Where it comes from, for display: `session`, `workspace, @npm`, `grant g3`.
     pub origin: String,
 }
-
-/// Decision about a connection that waits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Answer {
-    /// Let this connection and all others to the same host and port pass for [`ONCE_SECONDS`].
-    Once,
-    /// Let it pass. New rules, which allow it, were sent before.
-    Allowed(Scope),
-    /// Refuse it.
-    Denied(DenyReason),
-}
-
-/// Time in seconds for which an answer [`Answer::Once`] allows more connections to the same host and port.
-pub const ONCE_SECONDS: u64 = 60;
 
 /// Proxy to supervisor.
 #[derive(Debug, Serialize, Deserialize)]
@@ -172,16 +147,6 @@ pub enum FromProxy {
     CannotStart {
         /// One line.
         reason: String,
-    },
-    /// A connection to a host without a rule waits for a decision. At most [`crate::limits::MAX_APPROVALS_PER_SESSION`]
-    /// without an answer, and one for each host and port.
-    Ask {
-        /// Counts up from 1.
-        id: u64,
-        /// The name or address.
-        host: String,
-        /// The port.
-        port: u16,
     },
     /// Finished and refused requests. Costs one of [`LOG_CREDITS`].
     Log {
@@ -286,14 +251,6 @@ pub enum DenyReason {
     NameMismatch,
     /// The request is malformed.
     Syntax,
-    /// No client that can answer is connected.
-    NoAnswerer,
-    /// The user denied it.
-    DeniedByUser,
-    /// Nobody answered in time.
-    Timeout,
-    /// Too many questions are open or were asked.
-    TooManyQuestions,
     /// Too many connections.
     TooMany,
 }
@@ -308,10 +265,6 @@ impl DenyReason {
             Self::PrivateAddress => "private-address",
             Self::NameMismatch => "name-mismatch",
             Self::Syntax => "syntax",
-            Self::NoAnswerer => "no-answerer",
-            Self::DeniedByUser => "denied-by-user",
-            Self::Timeout => "timeout",
-            Self::TooManyQuestions => "too-many-questions",
             Self::TooMany => "too-many",
         }
     }
@@ -337,14 +290,12 @@ pub enum FailReason {
     RuleRemoved,
 }
 
-/// How long an answer of the user holds.
+/// For whom a grant holds.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// For what waits now.
-    Once,
     /// For the session.
     Session,
     /// For all sessions of the workspace.
@@ -358,7 +309,6 @@ impl Scope {
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {
-            Self::Once => "once",
             Self::Session => "for this session",
             Self::Workspace => "in this workspace",
             Self::Always => "always",
@@ -399,15 +349,6 @@ pub enum ToWorkerPacket {
         /// The address, with [`DenyReason::PrivateAddress`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         address: Option<String>,
-    },
-    /// The user allowed a request that had waited.
-    Allowed {
-        /// Name or address.
-        host: String,
-        /// The port.
-        port: u16,
-        /// How long the answer holds.
-        scope: Scope,
     },
     /// Connect to a server on the loopback of the worker's network namespace.
     Connect {

@@ -7,9 +7,7 @@
 //! Order: the supervisor writes [`ToWorker::Start`] first. The worker reads it in stage 0, confines itself and answers
 //! [`FromWorker::Hello`] before anything else.
 
-use crate::approval::ApprovalKind;
 use crate::denial::Denial;
-use crate::network::Answer;
 use crate::output::OutputPiece;
 use crate::policy::{Policy, Profile};
 use crate::tiers::{Tier, known};
@@ -38,7 +36,6 @@ pub const TO_WORKER_TAGS: &[&str] = &[
     "credit",
     "output_taken",
     "web_done",
-    "answer",
 ];
 
 /// Tags of [`FromWorker`].
@@ -52,7 +49,6 @@ pub const FROM_WORKER_TAGS: &[&str] = &[
     "tool_output",
     "web_search",
     "jobs",
-    "ask",
 ];
 
 /// Supervisor to worker. Every variant names the reply it expects.
@@ -94,13 +90,6 @@ pub enum ToWorker {
         call_id: CallId,
         /// Result of the search.
         outcome: WebOutcome,
-    },
-    /// Answer to a [`FromWorker::Ask`].
-    Answer {
-        /// The call that asked.
-        call_id: CallId,
-        /// The decision.
-        answer: Answer,
     },
 }
 
@@ -148,9 +137,6 @@ pub struct SandboxStart {
     /// Ports of the rules, for programs that do not use the HTTP proxy. Used if the policy names hosts.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<u16>,
-    /// Directory for what commands add to package caches, private to the workspace. If absent, it stays in memory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub caches: Option<String>,
     /// The control group for the session's commands, as `quackd-process` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Value>,
@@ -255,34 +241,12 @@ pub enum FromWorker {
         /// The search.
         search: WebSearch,
     },
-    /// Request to ask the user for a call in flight. Answered by [`ToWorker::Answer`]. At most one at a time per call.
-    Ask {
-        /// The call.
-        call_id: CallId,
-        /// What is asked for.
-        ask: Ask,
-    },
     /// The running background jobs. Sent after a job has started, before the reply of the call that started it, and
     /// after a job has exited. At most [`crate::limits::JOB_REPORTS_PER_CALL`] for each call.
     Jobs {
         /// All running jobs, at most [`crate::limits::MAX_JOBS_PER_SESSION`], oldest first.
         running: Vec<JobInfo>,
     },
-}
-
-/// What a worker asks the user for.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ask {
-    /// What it is about. Never [`ApprovalKind::Network`] while a call waits for a connection: the proxy asks for those.
-    pub kind: ApprovalKind,
-    /// Rule of a host, absolute directory, or command line. At most [`crate::limits::MAX_APPROVAL_TARGET_BYTES`].
-    pub target: String,
-    /// True if the target was inferred from a program's output.
-    #[serde(default)]
-    pub likely: bool,
-    /// The model's own words, quoted after the facts. At most [`crate::limits::MAX_APPROVAL_REASON_BYTES`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
 }
 
 /// A running background job.

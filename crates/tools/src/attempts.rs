@@ -3,8 +3,8 @@
 //! Holds the hosts that the worker's or the session's proxy refused, and the kernel's counters of packets without a
 //! route. Written by the worker. Read by `bash` and by jobs when a command exits.
 
-use quackd_protocol::denial::{AllowedHost, RefusedHost};
-use quackd_protocol::network::{DenyReason, Scope};
+use quackd_protocol::denial::RefusedHost;
+use quackd_protocol::network::DenyReason;
 use std::collections::VecDeque;
 use std::fmt;
 use std::fs::File;
@@ -44,10 +44,6 @@ struct State {
     count: u64,
     /// Hosts with the number of their latest attempt, sorted by that number.
     hosts: VecDeque<(u64, RefusedHost)>,
-    /// Hosts that the user allowed while a connection waited, with the number of the answer.
-    allowed: VecDeque<(u64, AllowedHost)>,
-    /// Number of such answers.
-    answers: u64,
     /// Packets without a route, as last read.
     unrouted: u64,
     /// Number of running commands.
@@ -61,10 +57,6 @@ struct State {
 pub(crate) struct Refused {
     /// Hosts that are known.
     pub(crate) hosts: Vec<RefusedHost>,
-    /// Whether anything was refused.
-    pub(crate) has_refusals: bool,
-    /// Hosts that the user allowed.
-    pub(crate) allowed: Vec<AllowedHost>,
     /// Whether another command ran at the same time. The attempts may then belong to it.
     pub(crate) is_shared: bool,
 }
@@ -86,8 +78,6 @@ pub(crate) struct Span {
     attempts: Arc<Attempts>,
     /// Number of attempts before the command.
     before: u64,
-    /// Number of the user's answers before the command.
-    answers_before: u64,
     /// Sequence number of the command.
     number: u64,
     was_alone: bool,
@@ -116,19 +106,6 @@ impl Attempts {
         self.state.send_modify(|state| state.record(Some(host)));
     }
 
-    /// Records a request that the user allowed while it waited.
-    pub fn allowed(&self, host: &str, port: u16, scope: Scope) {
-        let host = AllowedHost { host: plain(host), port, scope };
-        self.state.send_modify(|state| {
-            state.answers += 1;
-            state.allowed.retain(|(_, known)| *known != host);
-            state.allowed.push_back((state.answers, host));
-            if MAX_HOSTS < state.allowed.len() {
-                state.allowed.pop_front();
-            }
-        });
-    }
-
     /// Sets the function that reads the reports that have arrived. It is called before the attempts of a command are
     /// looked at.
     pub fn read_first(&self, read: ReadReports) {
@@ -150,14 +127,14 @@ impl Attempts {
         if self.state.borrow().running != 0 {
             self.count_unrouted();
         }
-        let (mut before, mut answers_before, mut number, mut was_alone) = (0, 0, 0, false);
+        let (mut before, mut number, mut was_alone) = (0, 0, false);
         self.state.send_modify(|state| {
             was_alone = state.running == 0;
             state.running += 1;
             state.started += 1;
-            (before, answers_before, number) = (state.count, state.answers, state.started);
+            (before, number) = (state.count, state.started);
         });
-        Span { attempts: Arc::clone(self), before, answers_before, number, was_alone }
+        Span { attempts: Arc::clone(self), before, number, was_alone }
     }
 
     /// Counts the packets without a route since the last call as one attempt.
@@ -202,16 +179,12 @@ impl Span {
         self.attempts.read_reports();
         self.attempts.count_unrouted();
         let state = self.attempts.state.borrow();
-        let has_refusals = self.before < state.count;
-        if !has_refusals && state.answers <= self.answers_before {
+        if state.count <= self.before {
             return None;
         }
         let hosts = state.hosts.iter().filter(|(number, _)| self.before < *number);
-        let allowed = state.allowed.iter().filter(|(number, _)| self.answers_before < *number);
         Some(Refused {
             hosts: hosts.map(|(_, host)| host.clone()).collect(),
-            has_refusals,
-            allowed: allowed.map(|(_, host)| host.clone()).collect(),
             is_shared: !self.was_alone || state.started != self.number,
         })
     }
@@ -258,12 +231,7 @@ mod tests {
 
     fn refused(hosts: &[&str], is_shared: bool) -> Option<Refused> {
         let of = |&host: &&str| RefusedHost { host: host.to_owned(), ..RefusedHost::default() };
-        Some(Refused {
-            hosts: hosts.iter().map(of).collect(),
-            has_refusals: true,
-            allowed: Vec::new(),
-            is_shared,
-        })
+        Some(Refused { hosts: hosts.iter().map(of).collect(), is_shared })
     }
 
     #[test]

@@ -110,6 +110,12 @@ pub(crate) enum MethodError {
     Policy(PolicyError),
     #[error("A policy for all sessions is in quackd.toml; give a session or a workspace")]
     PolicyOfAll,
+    #[error("No rule and no grant: {0}; quack sandbox show lists them")]
+    NoSuchRule(String),
+    #[error("Too many grants: revoke some first")]
+    TooManyGrants,
+    #[error("Name at least one rule, such as example.com or @npm")]
+    NoRules,
     #[error("Not a host or host:port: {0}")]
     NotAHost(String),
     #[error("Only local clients may forward ports")]

@@ -64,6 +64,14 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Name for display: that of the client's `quack.hello`.
+    pub(crate) fn shown_name(&self) -> String {
+        let hello = self.hello.borrow();
+        hello
+            .as_ref()
+            .map_or_else(|| "a local client".to_owned(), |hello| hello.client.name.clone())
+    }
+
     /// Creates a client with a new id.
     ///
     /// # Errors

@@ -109,13 +109,6 @@ pub(super) fn explain(
                     let change = Some(format!("quack sandbox revoke '{}'", by.rule));
                     explained(HostVerdict::Denied, text, change, Some(by))
                 }
-                Decision::NotListed if found.rules.may_ask => {
-                    let text = format!(
-                        "{target} is in no rule: you are asked while a client that can answer is connected, otherwise it \
-                         is denied"
-                    );
-                    explained(HostVerdict::Asks, text, allow, None)
-                }
                 Decision::NotListed => {
                     let text = format!("{target} is denied: no rule names it");
                     explained(HostVerdict::Denied, text, allow, None)

@@ -8,7 +8,8 @@ use super::hosts;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::{
-    ChangeSession, FindSession, FoundPolicy, PolicyChange, Purpose, SessionChange, TakeSnapshot,
+    ChangeSession, FindSession, FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange,
+    TakeSnapshot,
 };
 use crate::session::FoundSession;
 use crate::session::actor::TellSession;
@@ -16,13 +17,13 @@ use crate::session::describe::jobs;
 use crate::session::services::NoLook;
 use crate::session::worker::{self, CallDone, CallTool};
 use crate::workspaces;
-use quackd_policy::{MAX_ROOTS, path_problem};
+use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainLayer, ExplainReport, HostExplained, NetworkData, PresetsData,
     ProcessState, SandboxData, SandboxParams, WorkerSaid, WorkerSays,
 };
-use quackd_protocol::limits::DEFAULT_TOOL_DEADLINE;
+use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::WebSearchRule;
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
 use quackd_schema::shape_of;
@@ -107,16 +108,32 @@ pub(super) async fn sandbox(
             return Ok(SandboxReply::Worker(with_web_search(said, policy.web_search)));
         }
         // Only local clients may decide what the token permits.
-        Some("set") if caller.client.transport != Transport::Socket => {
+        Some("set" | "allow" | "revoke") if caller.client.transport != Transport::Socket => {
             return Err(MethodError::LocalPolicy);
         }
         Some("set") => {
             check_roots(asked.patch.writable_roots.as_deref().unwrap_or_default(), caller).await?;
-            Some(PolicyChange {
+            Some(SessionChange::Policy(PolicyChange {
                 scope: asked.scope.unwrap_or_default(),
                 reset: asked.reset.unwrap_or(false),
                 patch: asked.patch.clone(),
-            })
+            }))
+        }
+        Some(action @ ("allow" | "revoke")) => {
+            let rules = asked.rules.clone().filter(|rules| !rules.is_empty());
+            let rules = rules.ok_or(MethodError::NoRules)?;
+            if MAX_HOST_RULES < rules.len() {
+                let error = PolicyError::TooManyRules(rules.len());
+                return Err(MethodError::Policy(error));
+            }
+            Some(SessionChange::Grants(match action {
+                "allow" => GrantChange::Allow {
+                    scope: asked.scope.unwrap_or_default(),
+                    rules,
+                    client: caller.client.shown_name(),
+                },
+                _ => GrantChange::Revoke { ids_or_rules: rules },
+            }))
         }
         Some(other) => {
             return Err(MethodError::SandboxAction(other.chars().take(100).collect()));
@@ -127,7 +144,6 @@ pub(super) async fn sandbox(
     let found = match change {
         None => policy(caller, &session.session_id).await?,
         Some(change) => {
-            let change = SessionChange::Policy(change);
             let change = ChangeSession { session: session.session_id.clone(), change };
             caller.registry.send(change).timeout(SAVE_LIMIT).await??
         }
@@ -141,7 +157,7 @@ pub(super) async fn sandbox(
 /// The policy of the next worker, and that of the running one.
 async fn in_force(
     session: FoundSession,
-    FoundPolicy { policy, layers, .. }: FoundPolicy,
+    FoundPolicy { policy, layers, grants, .. }: FoundPolicy,
     caller: &Caller,
 ) -> Result<SandboxData, MethodError> {
     let label = label(caller, &session.session_id).await?;
@@ -159,6 +175,7 @@ async fn in_force(
         workspace_path: session.workspace_path,
         policy,
         layers,
+        grants,
         in_force: worker.hello.as_ref().map(|hello| hello.sandbox.clone()),
         outdated: is_outdated,
         calls_running: calls,

@@ -15,7 +15,6 @@ pub(super) fn rules_of(
     policy: &Policy,
     layers: &PolicyLayers,
     (state, session, workspace): (&DaemonState, &SessionId, &WorkspaceId),
-    may_ask: bool,
 ) -> Rules {
     let Some(hosts) = &policy.hosts else { return Rules::default() };
     let mut rules = Vec::new();
@@ -37,7 +36,7 @@ pub(super) fn rules_of(
     for grant in grants.into_iter().flatten().flatten() {
         rules.extend(rules_of_grant(grant, state));
     }
-    Rules { rules, may_ask }
+    Rules { rules }
 }
 
 fn rules_of_grant(grant: &Grant, state: &DaemonState) -> Vec<RuleText> {
@@ -98,7 +97,7 @@ mod tests {
         let layer = PolicyPatch { hosts: Some(hosts.clone()), ..PolicyPatch::default() };
         let layers = PolicyLayers { workspace: layer, ..PolicyLayers::default() };
         let policy = Policy { hosts: Some(hosts), ..Policy::default() };
-        let of = |policy: &Policy| rules_of(policy, &layers, (&state, &session, &workspace), true);
+        let of = |policy: &Policy| rules_of(policy, &layers, (&state, &session, &workspace));
         let rules = of(&policy);
         let shown: Vec<_> =
             rules.rules.iter().map(|one| (one.rule.as_str(), one.origin.as_str())).collect();
@@ -112,7 +111,6 @@ mod tests {
                 ("npm.example", "grant g3, @npm"),
             ]
         );
-        assert!(rules.may_ask);
         assert_eq!(of(&Policy::default()), Rules::default());
     }
 }

@@ -14,6 +14,7 @@ pub(crate) mod catalog;
 mod claims;
 mod deleting;
 mod external_writer;
+mod grants;
 mod host_rules;
 pub(crate) mod in_progress;
 pub(crate) mod labels;
@@ -29,6 +30,7 @@ pub(crate) mod tombstones;
 
 pub(crate) use claims::Claim;
 pub(crate) use deleting::Delete;
+pub(crate) use grants::GrantChange;
 pub(crate) use lookups::{FindSession, Purpose};
 pub(crate) use mutations::{Activate, Open, OpenSession};
 pub(crate) use persistence::Saving;

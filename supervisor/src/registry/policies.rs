@@ -4,16 +4,17 @@
 //! ([`crate::session::worker`]).
 
 use super::Registry;
+use super::grants::GrantChange;
 use super::host_rules::rules_of;
 use super::persistence::{Saved, kept};
 use crate::errors::MethodError;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
 use quackd_config::SandboxSettings;
-use quackd_protocol::approval::ApprovalKind;
+use quackd_protocol::approval::ScopedGrant;
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::{Session, Shared};
-use quackd_protocol::network::Rules;
+use quackd_protocol::network::{Rules, Scope};
 use quackd_protocol::policy::{Policy, PolicyPatch};
 use quackd_protocol::state::{DaemonState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
@@ -41,6 +42,8 @@ pub(crate) struct ChangeSession {
 #[derive(Debug)]
 pub(crate) enum SessionChange {
     Policy(PolicyChange),
+    /// What the user allowed.
+    Grants(GrantChange),
     /// Exempt the session's processes from eviction, or not.
     Pinned(bool),
 }
@@ -52,6 +55,8 @@ pub(crate) struct FoundPolicy {
     pub(crate) layers: PolicyLayers,
     /// Rules for the session's proxy.
     pub(crate) rules: Rules,
+    /// Answers of the user that hold for the session.
+    pub(crate) grants: Vec<ScopedGrant>,
 }
 
 impl Handler<ChangeSession> for Registry {
@@ -80,6 +85,22 @@ impl Registry {
         let session = known.ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
         let change = match change {
             SessionChange::Policy(change) => change,
+            SessionChange::Grants(change) => {
+                let before = Arc::clone(&self.state);
+                let is_for_all = matches!(
+                    change,
+                    GrantChange::Revoke { .. }
+                        | GrantChange::Allow { scope: PolicyScope::Always, .. }
+                );
+                let changed = self
+                    .change_grants(&session, change)
+                    .and_then(|changed| self.check(&self.policy_of(&session)).map(|()| changed));
+                let changed = changed.inspect_err(|_| self.state = before)?;
+                // In force before the save, like a policy.
+                let workspace = Some(&session.workspace_id).filter(|_| !is_for_all);
+                self.tell_policies(workspace);
+                return Ok((self.policy_of(&session), self.keep(changed, ctx)));
+            }
             SessionChange::Pinned(pinned) => {
                 let changed = self.change_state(&session.id, |state| state.pinned = pinned);
                 // In force before the save: an eviction must not end the session's processes now. A failed save takes
@@ -99,18 +120,23 @@ impl Registry {
             }
         };
         let found = self.policy_of(&session);
-        let home = self.services.daemon.user_home.as_path();
-        let state_dir = self.services.daemon.home.dir();
-        let checked = quackd_policy::check_confinement(&found.layers)
-            .and_then(|()| quackd_policy::validate(&found.policy, home, state_dir));
-        if let Err(error) = checked {
+        if let Err(error) = self.check(&found) {
             self.state = before;
-            return Err(MethodError::Policy(error));
+            return Err(error);
         }
         // In force before the save: a narrower policy must apply at once. If the save fails, the workers get the old
         // policy again.
         self.tell_policies(Some(&session.workspace_id));
         Ok((found, self.keep(changed, ctx)))
+    }
+
+    /// Rejects a policy that cannot be enforced.
+    fn check(&self, found: &FoundPolicy) -> Result<(), MethodError> {
+        let home = self.services.daemon.user_home.as_path();
+        let state_dir = self.services.daemon.home.dir();
+        quackd_policy::check_confinement(&found.layers)
+            .and_then(|()| quackd_policy::validate(&found.policy, home, state_dir))
+            .map_err(MethodError::Policy)
     }
 
     fn change_workspace_policy(
@@ -178,10 +204,24 @@ pub(super) fn policy_of(
         safe_mode: own.safe_mode,
     };
     let policy = quackd_policy::resolve_layers(layers.clone());
-    let may_ask = settings.ask.value.iter().any(|kind| kind == ApprovalKind::Network.name());
-    let of = (state, &session.id, &session.workspace_id);
-    let rules = rules_of(&policy, &layers, of, may_ask);
-    FoundPolicy { policy, layers, rules }
+    let rules = rules_of(&policy, &layers, (state, &session.id, &session.workspace_id));
+    let grants = grants_of(state, session);
+    FoundPolicy { policy, layers, rules, grants }
+}
+
+fn grants_of(state: &DaemonState, session: &Session) -> Vec<ScopedGrant> {
+    let of_session = state.sessions.get(&session.id).map(|state| &state.grants);
+    let of_workspace = state.workspaces.get(&session.workspace_id).map(|state| &state.grants);
+    let all = [
+        (Scope::Session, of_session),
+        (Scope::Workspace, of_workspace),
+        (Scope::Always, Some(&state.grants)),
+    ];
+    let scoped = all.into_iter().flat_map(|(scope, grants)| {
+        let grants = grants.into_iter().flatten().cloned();
+        grants.map(move |grant| ScopedGrant { scope, grant })
+    });
+    scoped.collect()
 }
 
 fn apply(before: PolicyPatch, reset: bool, patch: PolicyPatch) -> PolicyPatch {

@@ -103,7 +103,7 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
         return to_own_server(client, proxy, bytes, head).await;
     }
     let admitted = if slot.count_for(&request.host) {
-        proxy.admit(&request).await
+        proxy.decide(&request.host, request.port)
     } else {
         Err(DenyReason::TooMany)
     };
@@ -259,9 +259,7 @@ async fn refuse(client: TcpStream, request: &Request, why: DenyReason) -> Option
         host => host.to_string(),
     };
     let status = match why {
-        DenyReason::TooMany | DenyReason::TooManyQuestions => {
-            "503 quackd: too many connections".to_owned()
-        }
+        DenyReason::TooMany => "503 quackd: too many connections".to_owned(),
         _ => format!("403 quackd: {host}:{port} is not allowed"),
     };
     let rule = if matches!(*port, HTTP | TLS) { host } else { format!("{host}:{port}") };
@@ -349,7 +347,7 @@ async fn open(
     slot: &mut Slot,
 ) -> Result<(TcpStream, Admitted), Reply> {
     let admitted = match slot.count_for(&request.host) {
-        true => proxy.admit(request).await,
+        true => proxy.decide(&request.host, request.port),
         false => Err(DenyReason::TooMany),
     };
     let admitted = admitted.map_err(|why| {

@@ -15,19 +15,14 @@ use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::mpsc;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::Framed;
-
-/// Frames that wait to be written. Only questions and answers are queued, and both have limits.
-const OUTBOX: usize = 256;
 
 /// Serves the session until the supervisor closes the channel or asks the proxy to exit.
 pub(crate) async fn serve(started: Started) -> io::Result<()> {
     let Started { control, settings, pair, sockets, notes } = started;
     let mut channel = Framed::new(adopt(control)?, frames::codec());
-    let (frames_out, mut outbox) = mpsc::channel(OUTBOX);
-    let proxy = Proxy::new(&settings.rules, Pair::new(pair)?, frames_out);
+    let proxy = Proxy::new(&settings.rules, Pair::new(pair)?);
     let proxy = Rc::new(proxy.map_err(io::Error::other)?);
     for (kind, socket) in settings.sockets.iter().zip(sockets) {
         open(*kind, socket, &proxy)?;
@@ -46,7 +41,6 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
                     return Ok(());
                 }
             }
-            Some(frame) = outbox.recv() => send(&mut channel, &frame).await?,
             (entries, dropped) = proxy.log.next() => {
                 send(&mut channel, &FromProxy::Log { entries, dropped }).await?;
             }
@@ -99,10 +93,6 @@ fn handle(
     let reply = match frame {
         ToProxy::Rules(rules) => {
             proxy.set_rules(&rules).map_err(io::Error::other)?;
-            None
-        }
-        ToProxy::Answer { id, answer } => {
-            proxy.answered(id, answer);
             None
         }
         ToProxy::Forward { id, port, local } => {

@@ -4,29 +4,21 @@ use crate::log::Log;
 use crate::pair::Pair;
 use quackd_network::synthetic::SyntheticAddresses;
 use quackd_policy::hosts::{Decision, Host, HostRules, RuleError};
-use quackd_protocol::limits::MAX_APPROVALS_PER_SESSION;
 use quackd_protocol::network::{
-    Answer, DenyReason, FailReason, FromProxy, LogEntry, ONCE_SECONDS, RequestPath, Rules, Scope,
-    ToWorkerPacket, Verdict,
+    DenyReason, FailReason, LogEntry, RequestPath, Rules, ToWorkerPacket, Verdict,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, oneshot, watch};
+use std::time::Duration;
+use tokio::sync::watch;
 
 /// Most connections at the same time.
 const MAX_CONNECTIONS: usize = 1024;
 
 /// Most connections to one host at the same time.
 const MAX_PER_HOST: usize = 128;
-
-/// Most connections that wait for an answer.
-const MAX_WAITING: usize = 32;
-
-/// Longest time that a connection waits for an answer. The supervisor answers earlier.
-const MAX_WAIT: Duration = Duration::from_secs(600);
 
 /// A request of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,27 +37,14 @@ pub(crate) struct Admitted {
     pub(crate) rule: Option<String>,
 }
 
-/// A question for the user, with the connections that wait for it.
-#[derive(Debug, Default)]
-struct Question {
-    id: u64,
-    waiting: Vec<oneshot::Sender<Answer>>,
-}
-
 /// State of the proxy. On one thread.
 pub(crate) struct Proxy {
     rules: RefCell<Rc<HostRules>>,
-    may_ask: Cell<bool>,
     /// Counts changes of the rules.
     pub(crate) version: watch::Sender<u64>,
     pub(crate) addresses: RefCell<SyntheticAddresses>,
     pub(crate) log: Log,
     pub(crate) pair: Pair,
-    pub(crate) frames: mpsc::Sender<FromProxy>,
-    questions: RefCell<HashMap<(Host, u16), Question>>,
-    last_question: Cell<u64>,
-    /// Hosts and ports that the user allowed once, and until when.
-    once: RefCell<HashMap<(Host, u16), Instant>>,
     connections: Cell<usize>,
     by_host: RefCell<HashMap<Host, usize>>,
 }
@@ -105,22 +84,13 @@ impl Slot {
 }
 
 impl Proxy {
-    pub(crate) fn new(
-        rules: &Rules,
-        pair: Pair,
-        frames: mpsc::Sender<FromProxy>,
-    ) -> Result<Self, RuleError> {
+    pub(crate) fn new(rules: &Rules, pair: Pair) -> Result<Self, RuleError> {
         Ok(Self {
             rules: RefCell::new(Rc::new(HostRules::parse(&rules.rules)?)),
-            may_ask: Cell::new(rules.may_ask),
             version: watch::Sender::new(0),
             addresses: RefCell::default(),
             log: Log::default(),
             pair,
-            frames,
-            questions: RefCell::default(),
-            last_question: Cell::new(0),
-            once: RefCell::default(),
             connections: Cell::new(0),
             by_host: RefCell::default(),
         })
@@ -129,7 +99,6 @@ impl Proxy {
     /// Replaces the rules. Running connections look at them again.
     pub(crate) fn set_rules(&self, rules: &Rules) -> Result<(), RuleError> {
         *self.rules.borrow_mut() = Rc::new(HostRules::parse(&rules.rules)?);
-        self.may_ask.set(rules.may_ask);
         self.version.send_modify(|version| *version += 1);
         Ok(())
     }
@@ -148,100 +117,18 @@ impl Proxy {
         Some(Slot { proxy: Rc::clone(self), host: None })
     }
 
-    /// Whether a query for the name gets an address: a rule names it, or the user may be asked.
+    /// Whether a query for the name gets an address.
     pub(crate) fn knows_name(&self, host: &Host) -> bool {
-        match self.rules().decide(host, 0) {
-            Decision::Allowed(_) => true,
-            Decision::Denied(_) => false,
-            Decision::NotListed => self.may_ask.get(),
-        }
+        matches!(self.rules().decide(host, 0), Decision::Allowed(_))
     }
 
-    /// Decides about a request. Waits for the user if no rule names the host and the user may be asked.
-    pub(crate) async fn admit(&self, request: &Request) -> Result<Admitted, DenyReason> {
-        if let Some(decided) = self.decide(&request.host, request.port) {
-            return decided;
-        }
-        if !self.may_ask.get() {
-            return Err(DenyReason::NotListed);
-        }
-        match self.ask(&request.host, request.port).await {
-            Answer::Denied(why) => Err(why),
-            Answer::Once => {
-                self.tell_allowed(request, Scope::Once);
-                Ok(Admitted { raw: false, rule: Some("allowed once".to_owned()) })
-            }
-            Answer::Allowed(scope) => {
-                self.tell_allowed(request, scope);
-                self.decide(&request.host, request.port).unwrap_or(Err(DenyReason::NotListed))
-            }
-        }
-    }
-
-    /// What rules and answers say without asking. `None` if none names the host.
-    pub(crate) fn decide(&self, host: &Host, port: u16) -> Option<Result<Admitted, DenyReason>> {
+    /// What the rules say.
+    pub(crate) fn decide(&self, host: &Host, port: u16) -> Result<Admitted, DenyReason> {
         match self.rules().decide(host, port) {
-            Decision::Allowed(by) => {
-                Some(Ok(Admitted { raw: by.rule.raw, rule: Some(by.to_string()) }))
-            }
-            Decision::Denied(_) => Some(Err(DenyReason::DenyRule)),
-            Decision::NotListed => {
-                let mut once = self.once.borrow_mut();
-                once.retain(|_, until| Instant::now() < *until);
-                let is_allowed = once.contains_key(&(host.clone(), port));
-                let rule = Some("allowed once".to_owned());
-                is_allowed.then_some(Ok(Admitted { raw: false, rule }))
-            }
+            Decision::Allowed(by) => Ok(Admitted { raw: by.rule.raw, rule: Some(by.to_string()) }),
+            Decision::Denied(_) => Err(DenyReason::DenyRule),
+            Decision::NotListed => Err(DenyReason::NotListed),
         }
-    }
-
-    async fn ask(&self, host: &Host, port: u16) -> Answer {
-        let key = (host.clone(), port);
-        let (reply, answered) = oneshot::channel();
-        {
-            let mut questions = self.questions.borrow_mut();
-            let waiting: usize = questions.values().map(|question| question.waiting.len()).sum();
-            let is_new = !questions.contains_key(&key);
-            if MAX_WAITING <= waiting || (is_new && MAX_APPROVALS_PER_SESSION <= questions.len()) {
-                return Answer::Denied(DenyReason::TooManyQuestions);
-            }
-            let question = questions.entry(key.clone()).or_default();
-            question.waiting.push(reply);
-            if is_new {
-                let id = self.last_question.get() + 1;
-                self.last_question.set(id);
-                question.id = id;
-                let ask = FromProxy::Ask { id, host: host.to_string(), port };
-                if self.frames.try_send(ask).is_err() {
-                    questions.remove(&key);
-                    return Answer::Denied(DenyReason::TooManyQuestions);
-                }
-            }
-        }
-        let answer = tokio::time::timeout(MAX_WAIT, answered).await;
-        answer.ok().and_then(Result::ok).unwrap_or(Answer::Denied(DenyReason::Timeout))
-    }
-
-    /// Handles the answer to a question.
-    pub(crate) fn answered(&self, id: u64, answer: Answer) {
-        let mut questions = self.questions.borrow_mut();
-        let key =
-            questions.iter().find(|(_, question)| question.id == id).map(|(key, _)| key.clone());
-        let Some((key, question)) = key.and_then(|key| questions.remove_entry(&key)) else {
-            return;
-        };
-        if answer == Answer::Once {
-            let until = Instant::now() + Duration::from_secs(ONCE_SECONDS);
-            self.once.borrow_mut().insert(key, until);
-        }
-        for waiting in question.waiting {
-            // The connection may be gone.
-            waiting.send(answer).ok();
-        }
-    }
-
-    fn tell_allowed(&self, Request { host, port, .. }: &Request, scope: Scope) {
-        self.pair.tell(&ToWorkerPacket::Allowed { host: host.to_string(), port: *port, scope });
     }
 
     /// Records a refused request: first for the worker, so that it knows it when the command ends.

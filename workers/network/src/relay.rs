@@ -76,7 +76,7 @@ pub(crate) async fn run(
 pub(crate) async fn until_revoked(proxy: &Proxy, request: &Request) {
     let mut version = proxy.version.subscribe();
     while version.changed().await.is_ok() {
-        if !matches!(proxy.decide(&request.host, request.port), Some(Ok(_))) {
+        if proxy.decide(&request.host, request.port).is_err() {
             return;
         }
     }

@@ -88,8 +88,8 @@ fn answer(query: &[u8], own: &str, proxy: &Proxy) -> Option<Vec<u8>> {
     if query.wants_address() {
         let request = Request { host, port: 0, path: RequestPath::Dns };
         let why = match proxy.decide(&request.host, 0) {
-            Some(Err(why)) => why,
-            _ => DenyReason::NotListed,
+            Err(why) => why,
+            Ok(_) => DenyReason::NotListed,
         };
         proxy.refuse(&request, why, None);
     }

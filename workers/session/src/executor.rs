@@ -186,8 +186,6 @@ impl ToolExecutor {
                 stream.into_iter().for_each(Streaming::taken);
             }
             ToWorker::WebDone { call_id, outcome } => self.searches.done(&call_id, outcome),
-            // No call of this version asks.
-            ToWorker::Answer { .. } => {}
             ToWorker::Shutdown {} => return ControlFlow::Break(()),
             ToWorker::Start(_) | ToWorker::Template {} => {
                 let text = "a second start frame was ignored".to_owned();

@@ -134,9 +134,6 @@ impl ProxyLink {
             Ok(ToWorkerPacket::Refused { host, port, why, address }) => {
                 attempts.refused(&host, RefusedRequest { port, why: Some(why), address });
             }
-            Ok(ToWorkerPacket::Allowed { host, port, scope }) => {
-                attempts.allowed(&host, port, scope);
-            }
             Ok(ToWorkerPacket::Connect { id, port }) => {
                 if self.connecting.try_send((id, port)).is_err() {
                     // The proxy gives up by itself.

@@ -26,8 +26,49 @@ pub(crate) enum SandboxVerb {
     Denials(SandboxDenialsArgs),
     Explain(SandboxExplainArgs),
     Audit(SandboxAuditArgs),
+    Allow(SandboxAllowArgs),
+    Revoke(SandboxRevokeArgs),
     Network(SandboxNetworkArgs),
     Presets(SandboxPresetsArgs),
+}
+
+/// Allow hosts, also for running commands
+///
+/// If the network is off, it becomes hosts: commands then reach the allowed hosts and nothing else. A rule is a host with
+/// optional ports (80 and 443 if absent), *.example.com for all hosts below it, an address, machine:PORT for a service of
+/// this machine, @PRESET, or one of these after ! to deny it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack sandbox allow @npm\n  quack sandbox allow example.com '*.example.org:443'\n  \
+    quack sandbox allow git.example.com:22 --workspace\n  quack sandbox allow '!ads.example.com' --always"
+)]
+pub(crate) struct SandboxAllowArgs {
+    /// Rules, such as example.com, example.com:22, *.example.com, 10.0.0.7:5432, machine:5432 or @npm
+    #[arg(value_name = "RULE", required = true)]
+    pub(crate) rules: Vec<String>,
+    /// For all sessions of the workspace
+    #[arg(long, conflicts_with = "always")]
+    pub(crate) workspace: bool,
+    /// For all sessions
+    #[arg(long)]
+    pub(crate) always: bool,
+    #[command(flatten)]
+    pub(crate) which: SessionArgs,
+}
+
+/// Remove rules of hosts and grants
+///
+/// Connections that no other rule allows are closed.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack sandbox revoke example.com\n  quack sandbox revoke g3 g4"
+)]
+pub(crate) struct SandboxRevokeArgs {
+    /// Rules as quack sandbox show lists them, or ids of grants
+    #[arg(value_name = "RULE|ID", required = true)]
+    pub(crate) rules: Vec<String>,
+    #[command(flatten)]
+    pub(crate) which: SessionArgs,
 }
 
 /// List the hosts that commands asked for

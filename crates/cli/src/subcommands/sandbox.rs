@@ -3,12 +3,16 @@
 mod network;
 
 use crate::args::SessionArgs;
-use crate::args::sandbox::{SandboxArgs, SandboxExplainArgs, SandboxSetArgs, SandboxVerb};
+use crate::args::sandbox::{
+    SandboxAllowArgs, SandboxArgs, SandboxExplainArgs, SandboxRevokeArgs, SandboxSetArgs,
+    SandboxVerb,
+};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display::{self, count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref::{self, Missing, Wanted};
+use quackd_protocol::approval::{Decision, ScopedGrant};
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainReport, PolicyLayers, PolicyScope, RunningJob, SandboxData,
     SandboxParams, TimedDenial, WorkerSaid,
@@ -33,6 +37,8 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
         SandboxVerb::Presets(args) => return network::presets(args, output).await,
         SandboxVerb::Show(args) => (Wanted::of(&args.which)?, SandboxParams::default()),
         SandboxVerb::Set(args) => (Wanted::of(&args.which)?, change(args)?),
+        SandboxVerb::Allow(args) => (Wanted::of(&args.which)?, allow(args)),
+        SandboxVerb::Revoke(args) => (Wanted::of(&args.which)?, revoke(args)),
     };
     let data: SandboxData = ask(params, REPLY_TIMEOUT, output).await?;
     if output.is_json() {
@@ -97,7 +103,7 @@ async fn ask<T: DeserializeOwned>(
     let daemon = start_and_connect(output).await?;
     let found = wanted.one(&daemon.client, Missing::Create).await?;
     match params.action.as_deref() {
-        Some("set") => session_ref::tell(&found, output),
+        Some("set" | "allow" | "revoke") => session_ref::tell(&found, output),
         _ => session_ref::tell_if_elsewhere(&found, output),
     }
     let params = SandboxParams { session_id: Some(found.session_id.0), ..params };
@@ -115,6 +121,20 @@ fn show<T: Serialize>(said: &WorkerSaid<T>, output: CliOutput) -> anyhow::Result
         output.failure(plain(said.text.strip_prefix("Error: ").unwrap_or(&said.text)).as_str());
     }
     Ok(())
+}
+
+fn allow(args: SandboxAllowArgs) -> SandboxParams {
+    let scope = match () {
+        () if args.always => Some(PolicyScope::Always),
+        () => args.workspace.then_some(PolicyScope::Workspace),
+    };
+    let rules = Some(args.rules);
+    SandboxParams { action: Some("allow".to_owned()), scope, rules, ..SandboxParams::default() }
+}
+
+fn revoke(args: SandboxRevokeArgs) -> SandboxParams {
+    let rules = Some(args.rules);
+    SandboxParams { action: Some("revoke".to_owned()), rules, ..SandboxParams::default() }
 }
 
 fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
@@ -187,6 +207,13 @@ fn lines(data: &SandboxData) -> String {
         origin => origin,
     };
     row("web search", &format!("{web_search}  {DIM}{of_web}{DIM:#}"));
+    for ScopedGrant { scope, grant } in &data.grants {
+        let mark = if grant.decision == Decision::Deny { "!" } else { "" };
+        let client = grant.client.as_deref().unwrap_or_default();
+        let target = format!("{mark}{}", plain(&grant.target));
+        let when = format!("{} {}", scope.in_words(), plain(client));
+        row("granted", &format!("{target}  {DIM}{} {}{DIM:#}", plain(&grant.id), when.trim()));
+    }
     for path in writable_roots {
         let origin = origin(|patch| patch.writable_roots.is_some());
         row("writable", &format!("{}  {DIM}{origin}{DIM:#}", plain(&path.to_string_lossy())));

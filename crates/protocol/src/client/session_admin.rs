@@ -4,6 +4,7 @@
 use super::{
     AttachedSession, AttachedWorkspace, Interruption, ProcessState, RunningJob, StatusInfo,
 };
+use crate::approval::ScopedGrant;
 use crate::denial::Denial;
 use crate::policy::{Policy, PolicyPatch, Profile};
 use crate::tiers::{Tier, known};
@@ -302,6 +303,9 @@ pub struct SandboxData {
     pub policy: Policy,
     /// The layers of the policy.
     pub layers: PolicyLayers,
+    /// What the user allowed or denied for more than one request.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<ScopedGrant>,
     /// Policy and confinement of the running worker. Null without a worker.
     pub in_force: Option<SandboxReport>,
     /// True: the worker keeps an older policy until its calls and jobs have finished.

@@ -17,9 +17,7 @@ use crate::watched_names::{ReportedChanges, WatchedFiles};
 use memchr::memmem;
 use phrases::{DenialCause, Hit};
 use quackd_process::{Captured, Exit, Finished};
-use quackd_protocol::denial::{
-    Denial, DenialKind, MAX_NAMED_HOSTS, RefusedHost, explain_allowed, explain_network,
-};
+use quackd_protocol::denial::{Denial, DenialKind, MAX_NAMED_HOSTS, RefusedHost, explain_network};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::MAX_LISTED;
 use quackd_sandbox::protected_name;
@@ -109,13 +107,8 @@ impl DenialDetector {
         &self,
         Found { mut denials, line }: Found,
         from_output: Vec<Denial>,
-        Refused { mut hosts, has_refusals, allowed, is_shared }: Refused,
+        Refused { mut hosts, is_shared }: Refused,
     ) -> Found {
-        let told = Some(explain_allowed(&allowed)).filter(|told| !told.is_empty());
-        if !has_refusals {
-            let line = line.into_iter().chain(told).collect::<Vec<_>>().join("\n");
-            return Found { denials, line: Some(line) };
-        }
         if hosts.is_empty() {
             let named = from_output.into_iter().filter_map(|denial| denial.target);
             hosts = named.map(|host| RefusedHost { host, ..RefusedHost::default() }).collect();
@@ -128,7 +121,7 @@ impl DenialDetector {
         let named = hosts.iter().take(MAX_NAMED_HOSTS).map(ToString::to_string);
         denials.extend(named.map(|host| new(Some(&host))));
         denials.truncate(MAX_LISTED);
-        let line = line.into_iter().chain(told).chain([network]).collect::<Vec<_>>().join("\n");
+        let line = line.into_iter().chain([network]).collect::<Vec<_>>().join("\n");
         Found { denials, line: Some(line) }
     }
 

@@ -5,8 +5,7 @@ use super::child_impl::OfProxy;
 use crate::children::{HeartbeatDriver, KillReason, LifecycleDriver};
 use actix::prelude::*;
 use quackd_protocol::network::{
-    Answer, DenyReason, FromProxy, LOG_CREDITS, LogEntry, MAX_LOG_ENTRIES, PROXY_PROTOCOL, ToProxy,
-    Verdict,
+    FromProxy, LOG_CREDITS, LogEntry, MAX_LOG_ENTRIES, PROXY_PROTOCOL, ToProxy, Verdict,
 };
 use quackd_supervision::{Cause, Hello as HelloMeans};
 use std::sync::Arc;
@@ -28,7 +27,6 @@ impl NetworkActor {
             }
             _ if !self.child.is_ready() => self.proxy_broke("the first frame was no hello", ctx),
             FromProxy::CannotStart { .. } => self.proxy_broke("it has started already", ctx),
-            FromProxy::Ask { id, host, port } => self.asked(id, &host, port, ctx),
             FromProxy::Log { entries, dropped } => self.logged(entries, dropped, ctx),
             FromProxy::Forwarded { id, result } => self.forwarded(id, result, ctx),
             FromProxy::Pong { seq } => {
@@ -58,14 +56,6 @@ impl NetworkActor {
         self.open_known(ctx);
         // They may have changed since the first frame.
         self.send_rules(ctx);
-    }
-
-    /// Answers a question about a host.
-    fn asked(&mut self, id: u64, _host: &str, _port: u16, ctx: &mut Context<Self>) {
-        let answer = Answer::Denied(DenyReason::NoAnswerer);
-        if self.child.try_send(&ToProxy::Answer { id, answer }).is_err() {
-            self.proxy_broke("it does not read", ctx);
-        }
     }
 
     fn logged(&mut self, entries: Vec<LogEntry>, dropped: u64, ctx: &mut Context<Self>) {

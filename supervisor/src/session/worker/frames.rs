@@ -13,7 +13,6 @@ use quackd_protocol::limits::{
     CREDIT_INTERVAL, MAX_PATH_BYTES, MAX_SHOWN_JSON_BYTES, MAX_WEB_SEARCHES_PER_SESSION,
     UPDATE_CREDITS,
 };
-use quackd_protocol::network::{Answer, DenyReason};
 use quackd_protocol::output::OutputPiece;
 use quackd_protocol::policy::WebSearchRule;
 use quackd_protocol::tiers::Tier;
@@ -65,12 +64,6 @@ impl SessionActor {
             }
             FromWorker::WebSearch { call_id, search } => self.search_web(call_id, search, ctx),
             FromWorker::Jobs { running } => self.on_jobs(running, ctx),
-            FromWorker::Ask { call_id, .. } => {
-                let answer = Answer::Denied(DenyReason::NoAnswerer);
-                if self.worker.child.try_send(&ToWorker::Answer { call_id, answer }).is_err() {
-                    tracing::warn!(session = %self.session, "cannot answer the worker");
-                }
-            }
             // Every frame is a reply, costs a credit, belongs to a call, or is one of a limited number of warnings. A
             // worker cannot flood the supervisor with other frames.
             FromWorker::Pong { seq } => {

@@ -118,7 +118,6 @@ impl SessionActor {
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
                 ports: transparent_ports(&self.worker.rules),
-                caches: None,
                 cgroup: cgroup_for_worker,
             },
         }));

@@ -1,0 +1,140 @@
+//! Answers of the user that are kept: adds and removes grants of a session, of its workspace or of all sessions.
+
+use super::Registry;
+use crate::clock::now_text;
+use crate::errors::MethodError;
+use quackd_policy::hosts::Rule;
+use quackd_protocol::approval::{ApprovalKind, Decision, Grant};
+use quackd_protocol::client::PolicyScope;
+use quackd_protocol::limits::MAX_GRANTS;
+use quackd_protocol::metadata::Session;
+use quackd_protocol::policy::{NetworkMode, PolicyPatch};
+use quackd_protocol::state::DaemonState;
+use std::sync::Arc;
+
+/// Change of grants.
+#[derive(Debug)]
+pub(crate) enum GrantChange {
+    /// Allow these rules of hosts, and turn the network from off to hosts.
+    Allow { scope: PolicyScope, rules: Vec<String>, client: String },
+    /// Remove the grants with these ids, and the rules with these texts, from grants and policies.
+    Revoke { ids_or_rules: Vec<String> },
+}
+
+impl Registry {
+    /// Applies a change in memory. Returns whether anything changed.
+    pub(super) fn change_grants(
+        &mut self,
+        session: &Session,
+        change: GrantChange,
+    ) -> Result<bool, MethodError> {
+        match change {
+            GrantChange::Allow { scope, rules, client } => {
+                self.allow(session, scope, &rules, &client)
+            }
+            GrantChange::Revoke { ids_or_rules } => self.revoke(session, &ids_or_rules),
+        }
+    }
+
+    fn allow(
+        &mut self,
+        session: &Session,
+        scope: PolicyScope,
+        rules: &[String],
+        client: &str,
+    ) -> Result<bool, MethodError> {
+        quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
+        let is_off = self.policy_of(session).policy.network_mode() == NetworkMode::Off;
+        let state = Arc::make_mut(&mut self.state);
+        let mut number = last_number(state);
+        let (grants, policy) = of_scope(state, session, scope);
+        for rule in rules {
+            // Checked above.
+            let Ok(parsed) = rule.parse::<Rule>() else { continue };
+            let text = parsed.to_string();
+            let (target, decision) = match text.strip_prefix('!') {
+                Some(target) => (target.to_owned(), Decision::Deny),
+                None => (text, Decision::Allow),
+            };
+            let is_same = |grant: &Grant| grant.target == target && grant.decision == decision;
+            if grants.iter().any(is_same) {
+                continue;
+            }
+            if MAX_GRANTS <= grants.len() {
+                return Err(MethodError::TooManyGrants);
+            }
+            number += 1;
+            let (at, client) = (now_text(), Some(client.to_owned()));
+            let kind = ApprovalKind::Network;
+            grants.push(Grant { id: format!("g{number}"), kind, target, decision, at, client });
+        }
+        if is_off {
+            let patch = match policy {
+                Some(patch) => patch,
+                None => &mut state.sessions.entry(session.id.clone()).or_default().policy,
+            };
+            patch.network = Some(NetworkMode::Hosts);
+        }
+        Ok(true)
+    }
+
+    fn revoke(&mut self, session: &Session, ids_or_rules: &[String]) -> Result<bool, MethodError> {
+        let state = Arc::make_mut(&mut self.state);
+        for wanted in ids_or_rules {
+            let parsed = wanted.parse::<Rule>().map(|rule| rule.to_string());
+            let rule = parsed.as_deref().unwrap_or(wanted);
+            let mut found = false;
+            for scope in [PolicyScope::Session, PolicyScope::Workspace, PolicyScope::Always] {
+                let (grants, policy) = of_scope(state, session, scope);
+                let before = grants.len();
+                grants.retain(|grant| grant.id != *wanted && rule_of(grant) != rule);
+                found |= grants.len() != before;
+                if let Some(hosts) = policy.and_then(|policy| policy.hosts.as_mut()) {
+                    let before = hosts.len();
+                    hosts.retain(|host| {
+                        host.parse::<Rule>().map_or(true, |host| host.to_string() != rule)
+                    });
+                    found |= hosts.len() != before;
+                }
+            }
+            if !found {
+                return Err(MethodError::NoSuchRule(wanted.chars().take(100).collect()));
+            }
+        }
+        Ok(true)
+    }
+}
+
+/// The rule of a grant, as the user writes it.
+fn rule_of(grant: &Grant) -> String {
+    let mark = if grant.decision == Decision::Deny { "!" } else { "" };
+    format!("{mark}{}", grant.target)
+}
+
+/// Grants and policy of a scope. The policy of all sessions is in the configuration.
+fn of_scope<'a>(
+    state: &'a mut DaemonState,
+    session: &Session,
+    scope: PolicyScope,
+) -> (&'a mut Vec<Grant>, Option<&'a mut PolicyPatch>) {
+    match scope {
+        PolicyScope::Session => {
+            let of = state.sessions.entry(session.id.clone()).or_default();
+            (&mut of.grants, Some(&mut of.policy))
+        }
+        PolicyScope::Workspace => {
+            let of = state.workspaces.entry(session.workspace_id.clone()).or_default();
+            (&mut of.grants, Some(&mut of.policy))
+        }
+        PolicyScope::Always => (&mut state.grants, None),
+    }
+}
+
+/// The largest number of a grant in the daemon.
+fn last_number(state: &DaemonState) -> u64 {
+    let of_sessions = state.sessions.values().flat_map(|one| &one.grants);
+    let of_workspaces = state.workspaces.values().flat_map(|one| &one.grants);
+    let all = of_sessions.chain(of_workspaces).chain(&state.grants);
+    let numbers = all.filter_map(|grant| grant.id.strip_prefix('g')?.parse().ok());
+    numbers.max().unwrap_or(0)
+}
