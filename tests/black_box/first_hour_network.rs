@@ -6,12 +6,18 @@ use crate::harness::{Daemon, Session, skipped, untested};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// The end of the line of a refused command.
+/// The end of the line of a refused command without a host.
 const OFF: &str =
     "(workspace-write, network off). A person can allow it: quack sandbox set --network on]";
 
+/// The end of the line of a refused command that names these hosts.
+fn off(hosts: &str) -> String {
+    let named = hosts.split(" and ").next().unwrap().replace(", ", " ");
+    format!("(workspace-write, network off). A person can allow it: quack sandbox allow {named}]")
+}
+
 fn refused(hosts: &str) -> String {
-    format!("[Sandbox: the network ({hosts}) was denied {OFF}")
+    format!("[Sandbox: the network ({hosts}) was denied {}", off(hosts))
 }
 
 /// Returns true if workers have namespaces here. Tier D cannot provide the sockets that answer.
@@ -24,7 +30,7 @@ fn has_namespaces(session: &Session<'_>) -> bool {
     has
 }
 
-fn has(session: &Session<'_>, program: &str) -> bool {
+pub(crate) fn has(session: &Session<'_>, program: &str) -> bool {
     let has = session.bash(&format!("command -v {program}")).ends_with("[Exit code: 0]");
     if !has {
         skipped(&format!("no {program}"));
@@ -33,7 +39,7 @@ fn has(session: &Session<'_>, program: &str) -> bool {
 }
 
 /// Runs a test in one session with namespaces. Its commands find the toolchains of the user who runs the test.
-fn in_session(test: impl FnOnce(&Daemon, &Session<'_>)) {
+pub(crate) fn in_session(test: impl FnOnce(&Daemon, &Session<'_>)) {
     let mut daemon = Daemon::absent();
     let home = std::env::var("HOME").unwrap_or_default();
     let rustup = std::env::var("RUSTUP_HOME").unwrap_or_else(|_| format!("{home}/.rustup"));
@@ -188,7 +194,8 @@ fn commands_side_by_side_are_told_that_it_may_have_been_another() {
         let gate = daemon.gated("gate", "(: < /dev/tcp/job.example/80) 2>/dev/null; true");
         session.call("bash", json!({"command": gate, "background": true}));
         let line = |host: &str| {
-            format!("[Sandbox: the network ({host}) was denied to a command of this session {OFF}")
+            let end = off(host);
+            format!("[Sandbox: the network ({host}) was denied to a command of this session {end}")
         };
         let text = session.bash("(: < /dev/tcp/call.example/80) 2>/dev/null; true");
         assert!(text.ends_with(&format!("{}\n[Exit code: 0]", line("call.example"))), "{text}");

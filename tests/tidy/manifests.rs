@@ -10,6 +10,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-supervision", 0, &[]),
     ("quackd-home", 0, &[]),
     ("quackd-policy", 1, &["quackd-protocol"]),
+    ("quackd-network", 2, &["quackd-policy"]),
     ("quackd-config", 2, &["quackd-protocol", "quackd-policy"]),
     ("quackd-schema", 1, &["quackd-protocol"]),
     ("quackd-search", 1, &[]),
@@ -61,6 +62,18 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
             "quackd-agent",
         ],
     ),
+    (
+        "quackd-network-worker",
+        3,
+        &[
+            "quackd-ipc",
+            "quackd-network",
+            "quackd-policy",
+            "quackd-process",
+            "quackd-protocol",
+            "quackd-sandbox",
+        ],
+    ),
     ("quackd", 4, &["*"]),
     ("quackd-fuzz", 5, &["*"]),
 ];
@@ -83,10 +96,10 @@ const ACTORS: &[&str] = &["quackd-supervisor", "quackd-session-worker"];
 const NIX: &[&str] =
     &["quackd-process", "quackd-sandbox", "quackd-supervisor", "quackd-environment-worker"];
 
-/// Network crates, and the only packages that may use them: for outgoing connections, for remote control, and for agents
-/// on this machine.
+/// Network crates, and the only packages that may use them: for outgoing connections, for remote control, for agents on
+/// this machine, and to read the first message of TLS.
 const INTERNET: &[&str] = &["reqwest", "hyper", "hyper-util", "rustls", "tokio-tungstenite"];
-const NETWORKED: &[&str] = &["quackd-egress", "quackd-mcp", "quackd-remote"];
+const NETWORKED: &[&str] = &["quackd-egress", "quackd-mcp", "quackd-network", "quackd-remote"];
 
 /// A manifest's dependencies of the given kinds, including those for one target only.
 fn dependencies<'a>(manifest: &'a Table, kinds: &[&str]) -> Vec<(&'a str, &'a Value)> {
@@ -191,7 +204,7 @@ mod tests {
         let expected = [
             "quackd-store may not use quackd-tools",
             "quackd-home may not use actix-rt: it has no actors",
-            "quackd-ipc may not use reqwest: only [\"quackd-egress\", \"quackd-mcp\", \"quackd-remote\"] may",
+            "quackd-ipc may not use reqwest: only [\"quackd-egress\", \"quackd-mcp\", \"quackd-network\", \"quackd-remote\"] may",
             "quackd-utils is not in the table of layers",
             "quackd-egress may not use nix: rustix has the call",
             "quackd-supervisor must never link quackd-tools",

@@ -164,7 +164,7 @@ static KEYS: &[Key] = &[
     },
     Key {
         name: "sandbox.hosts",
-        description: "Rules of the hosts that commands may reach if the network is `hosts`, such as `example.com`, `*.example.com:443`, `!ads.example.com` or `@npm`.",
+        description: "Rules of the hosts that commands may reach if the network is `hosts`, such as `example.com`, `*.example.com:443`, `!ads.example.com` or `@github`.",
         kind: ValueKind::Words {
             field: field!(sandbox.hosts),
             values: "an array of rules",

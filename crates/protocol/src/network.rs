@@ -128,7 +128,7 @@ pub struct Rules {
 pub struct RuleText {
     /// The rule, such as `!*.example.com:443`. Never a preset.
     pub rule: String,
-    /// Where it comes from, for display: `session`, `workspace, @npm`, `grant g3`.
+    /// Where it comes from, for display: `session`, `workspace, @github`, `grant g3`.
     pub origin: String,
 }
 

@@ -4,7 +4,6 @@
 use crate::approval::Grant;
 use crate::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
 use crate::{SessionId, WorkspaceId};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -27,9 +26,6 @@ pub struct DaemonState {
     /// Answers of the user that hold for all sessions. At most [`crate::limits::MAX_GRANTS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
-    /// Hosts of the derived presets, by the preset's name, as they were when a rule named it last.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub presets: BTreeMap<String, DerivedPreset>,
     /// Keys of a newer program.
     #[serde(flatten)]
     pub other: Map<String, Value>,
@@ -42,7 +38,6 @@ impl Default for DaemonState {
             sessions: BTreeMap::new(),
             workspaces: BTreeMap::new(),
             grants: Vec::new(),
-            presets: BTreeMap::new(),
             other: Map::new(),
         }
     }
@@ -129,20 +124,6 @@ impl SessionState {
             Self { safe_mode: self.safe_mode, policy: self.policy.clone(), ..Self::default() };
         (!limits.is_default()).then_some(limits)
     }
-}
-
-/// Hosts that a tool of the user is configured to use.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct DerivedPreset {
-    /// Rules of the hosts.
-    pub hosts: Vec<String>,
-    /// Where each host was found, for display: `npm config get registry`, `~/.cargo/config.toml`.
-    pub found: Vec<String>,
-    /// Variables that lead a command's tool to the same servers as the user's, without credentials.
-    pub env: Vec<(String, String)>,
-    /// When the tool was asked, ISO 8601 UTC.
-    pub at: String,
 }
 
 /// Serializes a policy in the file: as the name of a profile if it sets nothing else, otherwise as an object.

@@ -4,8 +4,7 @@
 //! externally tagged, so that a raw JSON value can be embedded without being parsed. A reader skips an unknown variant
 //! with a warning, because a worker could run another version.
 //!
-//! Order: the supervisor writes [`ToWorker::Start`] first. The worker reads it in stage 0, confines itself and answers
-//! [`FromWorker::Hello`] before anything else.
+//! Order: the supervisor writes [`ToWorker::Start`]. The worker confines itself and answers [`FromWorker::Hello`].
 
 use crate::denial::Denial;
 use crate::output::OutputPiece;
@@ -134,8 +133,7 @@ pub struct SandboxStart {
     pub home: String,
     /// The daemon's state directory. Only the run directory in it is visible.
     pub state_dir: String,
-    /// Ports of the rules, for programs that do not use the HTTP proxy. Used if the policy names hosts.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    /// Ports of allowed hosts for programs that use no proxy.
     pub ports: Vec<u16>,
     /// The control group for the session's commands, as `quackd-process` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -194,7 +192,7 @@ pub struct ToolCall {
     /// True if the client requested the command's whole output while it runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream: bool,
-    /// True if the client of a streamed call requested the rows of a search while they are found.
+    /// The same for the rows of a search.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream_rows: bool,
 }

@@ -114,7 +114,7 @@ pub(crate) enum MethodError {
     NoSuchRule(String),
     #[error("Too many grants: revoke some first")]
     TooManyGrants,
-    #[error("Name at least one rule, such as example.com or @npm")]
+    #[error("Name at least one rule, such as example.com or @github")]
     NoRules,
     #[error("Not a host or host:port: {0}")]
     NotAHost(String),

@@ -4,9 +4,9 @@
 use super::Caller;
 use super::find::label;
 use crate::errors::MethodError;
-use crate::registry::{FoundPolicy, TakeSnapshot};
+use crate::registry::FoundPolicy;
 use crate::session::FoundSession;
-use quackd_policy::hosts::presets::{self, PRESETS, PresetHosts};
+use quackd_policy::hosts::presets::{self, PRESETS};
 use quackd_policy::hosts::{Decision, Host, HostRules, OriginRule, is_refused, local_refusal};
 use quackd_protocol::client::{
     HostExplained, HostVerdict, NetworkData, PresetInfo, PresetsData, SandboxParams,
@@ -39,24 +39,18 @@ pub(super) async fn requests(
 }
 
 /// The presets with these names, or all.
-pub(super) async fn presets(
-    asked: &SandboxParams,
-    caller: &Caller,
-) -> Result<PresetsData, MethodError> {
+pub(super) fn presets(asked: &SandboxParams) -> Result<PresetsData, MethodError> {
     let wanted = asked.rules.as_deref().unwrap_or_default();
     let wanted: Vec<&str> = wanted.iter().map(|name| name.trim_start_matches('@')).collect();
     if let Some(unknown) = wanted.iter().find(|name| presets::find(name).is_none()) {
         let error = quackd_policy::PolicyError::UnknownPreset((*unknown).to_owned());
         return Err(MethodError::Policy(error));
     }
-    let derived = caller.registry.send(TakeSnapshot).await?.presets();
     let shown = PRESETS.iter().filter(|preset| wanted.is_empty() || wanted.contains(&preset.name));
     let presets = shown.map(|preset| PresetInfo {
         name: preset.name.to_owned(),
         about: preset.about.to_owned(),
-        derived: matches!(preset.hosts, PresetHosts::Derived),
-        hosts: presets::expand(preset.name, &derived),
-        found: derived.get(preset.name).map(|found| found.found.clone()).unwrap_or_default(),
+        hosts: presets::expand(preset.name).into_iter().map(str::to_owned).collect(),
     });
     Ok(PresetsData { presets: presets.collect() })
 }

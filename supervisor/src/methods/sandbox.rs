@@ -80,9 +80,7 @@ pub(super) async fn sandbox(
     let change = match asked.action.as_deref() {
         None | Some("show") => None,
         Some("denials") => return denials(&asked, caller).await,
-        Some("presets") => {
-            return hosts::presets(&asked, caller).await.map(SandboxReply::Presets);
-        }
+        Some("presets") => return hosts::presets(&asked).map(SandboxReply::Presets),
         Some("network") => {
             let of = session_and_policy(&asked, caller).await?;
             return hosts::requests(&asked, of, caller).await.map(SandboxReply::Network);

@@ -23,8 +23,9 @@ pub(super) fn rules_of(
         match rule.parse() {
             Ok(Rule::Preset { denies, name }) => {
                 let mark = if denies { "!" } else { "" };
-                rules.extend(presets::expand(&name, &state.presets).into_iter().map(|host| {
-                    RuleText { rule: format!("{mark}{host}"), origin: format!("{origin}, @{name}") }
+                rules.extend(presets::expand(&name).into_iter().map(|host| RuleText {
+                    rule: format!("{mark}{host}"),
+                    origin: format!("{origin}, @{name}"),
                 }));
             }
             _ => rules.push(RuleText { rule: rule.clone(), origin: origin.to_owned() }),
@@ -34,12 +35,12 @@ pub(super) fn rules_of(
     let of_workspace = state.workspaces.get(workspace).map(|state| &state.grants);
     let grants = [of_session, of_workspace, Some(&state.grants)];
     for grant in grants.into_iter().flatten().flatten() {
-        rules.extend(rules_of_grant(grant, state));
+        rules.extend(rules_of_grant(grant));
     }
     Rules { rules }
 }
 
-fn rules_of_grant(grant: &Grant, state: &DaemonState) -> Vec<RuleText> {
+fn rules_of_grant(grant: &Grant) -> Vec<RuleText> {
     if grant.kind != ApprovalKind::Network {
         return Vec::new();
     }
@@ -50,7 +51,7 @@ fn rules_of_grant(grant: &Grant, state: &DaemonState) -> Vec<RuleText> {
     };
     match grant.target.parse() {
         Ok(Rule::Preset { name, .. }) => {
-            let hosts = presets::expand(&name, &state.presets);
+            let hosts = presets::expand(&name);
             hosts.iter().map(|host| text(host, &format!(", @{name}"))).collect()
         }
         _ => vec![text(&grant.target, "")],
@@ -71,14 +72,12 @@ fn origin(rule: &String, layers: &PolicyLayers) -> &'static str {
 mod tests {
     use super::*;
     use quackd_protocol::policy::PolicyPatch;
-    use quackd_protocol::state::{DerivedPreset, SessionState};
+    use quackd_protocol::state::SessionState;
 
     #[test]
     fn presets_and_grants_become_rules_with_their_origin() {
         let (session, workspace) = (SessionId::from("s"), WorkspaceId::from("w"));
         let mut state = DaemonState::default();
-        let npm = DerivedPreset { hosts: vec!["npm.example".into()], ..DerivedPreset::default() };
-        state.presets.insert("npm".into(), npm);
         let grant = |id: &str, decision, target: &str| Grant {
             id: id.into(),
             kind: ApprovalKind::Network,
@@ -92,8 +91,8 @@ mod tests {
             grant("g2", Decision::Deny, "bad.example"),
         ];
         state.sessions.insert(session.clone(), SessionState { grants, ..SessionState::default() });
-        state.grants.push(grant("g3", Decision::Allow, "@npm"));
-        let hosts = vec!["a.example".to_owned(), "!@npm".to_owned()];
+        state.grants.push(grant("g3", Decision::Allow, "@openrouter"));
+        let hosts = vec!["a.example".to_owned(), "!@openrouter".to_owned()];
         let layer = PolicyPatch { hosts: Some(hosts.clone()), ..PolicyPatch::default() };
         let layers = PolicyLayers { workspace: layer, ..PolicyLayers::default() };
         let policy = Policy { hosts: Some(hosts), ..Policy::default() };
@@ -105,10 +104,10 @@ mod tests {
             shown,
             [
                 ("a.example", "workspace"),
-                ("!npm.example", "workspace, @npm"),
+                ("!openrouter.ai", "workspace, @openrouter"),
                 ("g.example:22", "grant g1"),
                 ("!bad.example", "grant g2"),
-                ("npm.example", "grant g3, @npm"),
+                ("openrouter.ai", "grant g3, @openrouter"),
             ]
         );
         assert_eq!(of(&Policy::default()), Rules::default());

@@ -18,8 +18,8 @@ use quackd_protocol::client::{
 };
 use quackd_protocol::metadata::{Metadata, Session, Shared};
 
-use quackd_protocol::state::{DaemonState, DerivedPreset};
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use quackd_protocol::state::DaemonState;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -177,11 +177,6 @@ impl RegistrySnapshot {
         let found = self.metadata.sessions.iter().find(|known| known.id == *session);
         let found = found.ok_or_else(|| MethodError::SessionNotFound(session.0.clone()))?;
         Ok(policy_of(&self.state, settings, found))
-    }
-
-    /// Hosts of the derived presets.
-    pub(crate) fn presets(&self) -> BTreeMap<String, DerivedPreset> {
-        self.state.presets.clone()
     }
 
     /// Label of a session. Empty if the session was deleted.

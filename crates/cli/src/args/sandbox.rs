@@ -9,7 +9,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack sandbox show\n  quack sandbox set read-only --session review\n  \
-    quack sandbox set --network hosts --allow @npm\n  quack sandbox network\n  quack sandbox set --writable ~/.cache/app --workspace\n  \
+    quack sandbox set --network hosts --allow @github\n  quack sandbox network\n  quack sandbox set --writable ~/.cache/app --workspace\n  \
     quack sandbox set --reset\n  quack sandbox denials\n  quack sandbox explain ~/.ssh\n  \
     quack sandbox audit"
 )]
@@ -39,11 +39,11 @@ pub(crate) enum SandboxVerb {
 /// this machine, @PRESET, or one of these after ! to deny it.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack sandbox allow @npm\n  quack sandbox allow example.com '*.example.org:443'\n  \
+    after_help = "Examples:\n  quack sandbox allow @github\n  quack sandbox allow example.com '*.example.org:443'\n  \
     quack sandbox allow git.example.com:22 --workspace\n  quack sandbox allow '!ads.example.com' --always"
 )]
 pub(crate) struct SandboxAllowArgs {
-    /// Rules, such as example.com, example.com:22, *.example.com, 10.0.0.7:5432, machine:5432 or @npm
+    /// Rules, such as example.com, example.com:22, *.example.com, 10.0.0.7:5432, machine:5432 or @github
     #[arg(value_name = "RULE", required = true)]
     pub(crate) rules: Vec<String>,
     /// For all sessions of the workspace
@@ -89,12 +89,9 @@ pub(crate) struct SandboxNetworkArgs {
     pub(crate) which: SessionArgs,
 }
 
-/// List the presets of hosts, such as @npm, with their hosts
-///
-/// Hosts of package registries are those that your own tools are configured to use. The daemon asks the tools when a
-/// rule names the preset.
+/// List the presets of hosts, such as @github, with their hosts
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack sandbox presets\n  quack sandbox presets npm github")]
+#[command(after_help = "Examples:\n  quack sandbox presets\n  quack sandbox presets github")]
 pub(crate) struct SandboxPresetsArgs {
     /// Names of presets [default: all]
     #[arg(value_name = "NAME")]
@@ -167,7 +164,7 @@ pub(crate) struct SandboxSetArgs {
     /// Network of commands: off, hosts (those that rules name) or on
     #[arg(long, value_name = "MODE")]
     pub(crate) network: Option<NetworkMode>,
-    /// Allow this host, such as example.com, *.example.com:443 or @npm; repeatable. Replaces the list of the scope, and
+    /// Allow this host, such as example.com, *.example.com:443 or @github; repeatable. Replaces the list of the scope, and
     /// sets the network to hosts
     #[arg(long = "allow", value_name = "RULE")]
     pub(crate) hosts: Vec<String>,

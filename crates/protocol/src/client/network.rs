@@ -118,13 +118,8 @@ pub struct PresetInfo {
     pub name: String,
     /// Purpose.
     pub about: String,
-    /// True if the hosts come from the configuration of the user's tool.
-    pub derived: bool,
     /// Rules of the hosts.
     pub hosts: Vec<String>,
-    /// Where derived hosts were found.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub found: Vec<String>,
 }
 
 /// `quack.forward` parameters.

@@ -159,12 +159,6 @@ fn preset(preset: &PresetInfo) -> String {
     for host in &preset.hosts {
         text.push_str(&format!("  {}\n", plain(host)));
     }
-    for found in &preset.found {
-        text.push_str(&format!("  {DIM}found in {}{DIM:#}\n", plain(found)));
-    }
-    if preset.derived && preset.hosts.is_empty() {
-        text.push_str("  no host was found: the tool is missing or has no configuration\n");
-    }
     text
 }
 

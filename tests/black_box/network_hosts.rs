@@ -1,0 +1,443 @@
+//! The network by host: allowed hosts are reached by every way that programs take, all others are refused at once, and
+//! rules change while commands run. The hosts are servers of this machine, which only rules for `machine` allow.
+
+use crate::first_hour_network::{has, in_session};
+use crate::harness::{Daemon, Session};
+use serde_json::{Value, json};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+
+/// The name of this machine inside of a session.
+const MACHINE: &str = "host.quackd.internal";
+
+/// A server of this machine that answers each connection with one line.
+struct Server {
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(mut stream) = stream else { return };
+                std::thread::spawn(move || {
+                    let mut head = [0; 4096];
+                    let n = stream.read(&mut head).unwrap_or(0);
+                    let is_http = head[..n].starts_with(b"GET ");
+                    let answer: &[u8] = if is_http {
+                        b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\nserved\n"
+                    } else {
+                        b"served\n"
+                    };
+                    drop(stream.write_all(answer));
+                    // Until the client closes.
+                    while matches!(stream.read(&mut head), Ok(1..)) {}
+                });
+            }
+        });
+        Self { port }
+    }
+}
+
+#[track_caller]
+fn sandbox(daemon: &Daemon, repo: &Path, args: &[&str]) -> String {
+    let at = repo.to_string_lossy().into_owned();
+    daemon.quack(&[&["sandbox"], args, &["-C", &at]].concat()).ok()
+}
+
+fn repo_of(session: &Session<'_>) -> std::path::PathBuf {
+    session.bash("pwd").lines().next().unwrap().into()
+}
+
+/// A line that a session sees of a server by this route.
+fn by_connect(port: u16) -> String {
+    format!(
+        "exec 3<>/dev/tcp/127.0.0.1/61080; printf 'CONNECT {MACHINE}:{port} HTTP/1.1\\r\\n\\r\\n' >&3; \
+         read -r status <&3; read -r empty <&3; echo \"$status\"; echo hello >&3; head -1 <&3"
+    )
+}
+
+fn directly(port: u16) -> String {
+    format!("exec 3<>/dev/tcp/{MACHINE}/{port} && echo hello >&3 && head -1 <&3")
+}
+
+fn denied(host: &str, rule: &str) -> String {
+    format!(
+        "[Sandbox: the network ({host}) was denied (workspace-write, network hosts). A person can allow it: quack sandbox \
+         allow {rule}]"
+    )
+}
+
+#[test]
+fn an_allowed_host_is_reached_with_and_without_a_proxy_and_all_others_are_not() {
+    in_session(|daemon, session| {
+        let (server, other) = (Server::start(), Server::start());
+        let repo = repo_of(session);
+        let rule = format!("machine:{}", server.port);
+        sandbox(daemon, &repo, &["set", "--allow", &rule]);
+        let text = session.bash(&by_connect(server.port));
+        assert_eq!(text, "HTTP/1.1 200 Connection established\r\nserved\n\n[Exit code: 0]");
+        assert_eq!(session.bash(&directly(server.port)), "served\n\n[Exit code: 0]");
+        if has(session, "curl") {
+            let url = format!("http://{MACHINE}:{}/", server.port);
+            for options in ["", "--noproxy '*'", "--proxytunnel", "-x socks5h://127.0.0.1:61080"] {
+                let text = session.bash(&format!("curl -sS {options} {url}"));
+                assert_eq!(text, "served\n\n[Exit code: 0]", "{options}");
+            }
+        }
+        let refused = format!("{MACHINE}:{}", other.port);
+        let line = denied(&refused, &refused);
+        let text = session.bash(&by_connect(other.port));
+        let status = format!("HTTP/1.1 403 quackd: {refused} is not allowed\r\n");
+        assert!(text.starts_with(&status), "{text}");
+        assert!(text.ends_with(&format!("{line}\n[Exit code: 0]")), "{text}");
+        // The exit code and the output of the command do not matter.
+        for (end, code) in [("; exit 3", 3), (" | tail -1", 0), (" > /dev/null; true", 0)] {
+            let text = session.bash(&format!("({}){end}", by_connect(other.port)));
+            assert!(text.ends_with(&format!("{line}\n[Exit code: {code}]")), "{end}: {text}");
+            assert_eq!(text.matches("[Sandbox: ").count(), 1, "{text}");
+        }
+        let text = session.bash("(: < /dev/tcp/other.example/443) 2>/dev/null; true");
+        assert!(text.contains(&denied("other.example", "other.example")), "{text}");
+        assert_eq!(session.bash("true"), "\n[Exit code: 0]", "the next call is not affected");
+    });
+}
+
+#[test]
+fn rules_change_while_commands_run_without_a_new_worker() {
+    in_session(|daemon, session| {
+        let server = Server::start();
+        let repo = repo_of(session);
+        sandbox(daemon, &repo, &["set", "--network", "hosts"]);
+        let port = server.port;
+        let rule = format!("machine:{port}");
+        assert!(session.bash(&by_connect(port)).starts_with("HTTP/1.1 403 "));
+        let pid = session.worker()["pid"].clone();
+        let shown = sandbox(daemon, &repo, &["allow", &rule]);
+        assert!(shown.contains(&format!("granted        {rule}  g1 for this session")), "{shown}");
+        assert!(session.bash(&by_connect(port)).contains("served"));
+        // A connection ends when its rule is removed.
+        let hold = format!("{}; cat <&3; echo ended", by_connect(port));
+        session.call("bash", json!({"command": hold, "background": true}));
+        let wait = |ms: u64| session.call("job_output", json!({"job": "job-1", "wait_ms": ms}));
+        while !wait(100).contains("served") {}
+        sandbox(daemon, &repo, &["revoke", "g1"]);
+        while !wait(20_000).contains("ended") {}
+        assert!(session.bash(&by_connect(port)).starts_with("HTTP/1.1 403 "));
+        assert_eq!(session.worker()["pid"], pid, "the worker was not replaced");
+        let refused = daemon.quack(&["sandbox", "revoke", "g1", "-C", &repo.to_string_lossy()]);
+        assert!(refused.stderr().contains("No rule and no grant: g1"), "{refused:?}");
+        sandbox(daemon, &repo, &["allow", &rule, "--always"]);
+        sandbox(daemon, &repo, &["allow", &format!("!{rule}"), "--workspace"]);
+        assert!(session.bash(&by_connect(port)).contains("a rule denies it"));
+    });
+}
+
+#[test]
+fn sessions_have_their_own_rules_and_requests_are_counted_and_told() {
+    in_session(|daemon, session| {
+        let server = Server::start();
+        let repo = repo_of(session);
+        let rule = format!("machine:{}", server.port);
+        sandbox(daemon, &repo, &["set", "--allow", &rule]);
+        let other_repo = daemon.repo("b");
+        let wire = daemon.wire();
+        let other = wire.attach(other_repo.path());
+        sandbox(daemon, other_repo.path(), &["set", "--network", "hosts"]);
+        let follower = daemon.wire();
+        follower.request("follow", json!({"sessionId": other.id}));
+        assert!(session.bash(&by_connect(server.port)).contains("served"));
+        assert!(other.bash(&by_connect(server.port)).starts_with("HTTP/1.1 403 "));
+        let event = follower.events_until("network_denied").pop().unwrap();
+        assert_eq!(event["data"]["host"], MACHINE);
+        assert_eq!(event["data"]["why"], "not-listed");
+        let asked = |session: &Session<'_>| {
+            let params = json!({"action": "network", "sessionId": session.id});
+            wire.request("quack.sandbox", params)
+        };
+        // The report of the proxy follows the answer to the command.
+        let mine = loop {
+            let mine = asked(session);
+            if mine["last"] != 0 {
+                break mine;
+            }
+        };
+        assert_eq!((&mine["mode"], &mine["hosts"][0]["allowed"]), (&json!("hosts"), &json!(1)));
+        assert_eq!(mine["requests"][0]["path"], "connect");
+        assert!(mine["requests"][0]["rule"].as_str().unwrap().contains(&rule), "{mine}");
+        assert_eq!(asked(&other)["hosts"][0]["denied"], 1);
+        let metrics = wire.request("quack.metrics", json!({}))["text"].to_string();
+        assert!(
+            metrics.contains("quackd_network_requests_total{outcome=\\\"denied\\\"} 1"),
+            "{metrics}"
+        );
+        assert!(!metrics.contains(MACHINE), "no names in metrics");
+    });
+}
+
+#[test]
+fn a_proxy_that_dies_is_replaced_and_costs_its_connections_only() {
+    in_session(|daemon, session| {
+        let server = Server::start();
+        let repo = repo_of(session);
+        sandbox(daemon, &repo, &["set", "--allow", &format!("machine:{}", server.port)]);
+        assert!(session.bash(&by_connect(server.port)).contains("served"));
+        let worker = session.worker()["pid"].clone();
+        let proxy = proxy_of(daemon);
+        assert!(
+            session
+                .bash(&format!("kill -9 {proxy} 2>&1; ls /proc | grep -c '^{proxy}$'"))
+                .contains("0\n")
+        );
+        let hold = format!("{}; cat <&3; echo ended", by_connect(server.port));
+        session.call("bash", json!({"command": hold, "background": true}));
+        let wait = |ms: u64| session.call("job_output", json!({"job": "job-1", "wait_ms": ms}));
+        while !wait(100).contains("served") {}
+        nix::sys::signal::kill(
+            nix::unistd::Pid::from_raw(proxy),
+            nix::sys::signal::Signal::SIGKILL,
+        )
+        .unwrap();
+        while !wait(20_000).contains("ended") {}
+        assert!(
+            session.bash(&by_connect(server.port)).contains("served"),
+            "the next proxy serves the same sockets"
+        );
+        assert_ne!(proxy_of(daemon), proxy);
+        assert_eq!(session.worker()["pid"], worker);
+    });
+}
+
+/// Process id of the only proxy of this daemon.
+fn proxy_of(daemon: &Daemon) -> i32 {
+    let children =
+        std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid())).unwrap();
+    let is_proxy = |pid: &&str| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm"))
+            .is_ok_and(|name| name == "quack-proxy\n")
+    };
+    children.split_whitespace().find(is_proxy).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_server_of_a_session_is_forwarded_until_the_forward_or_the_session_ends() {
+    in_session(|daemon, session| {
+        if !has(session, "/usr/bin/python3") {
+            return;
+        }
+        let wire = daemon.wire();
+        let serve = "echo from the session > page; exec /usr/bin/python3 -u -m http.server 8000 --bind 127.0.0.1";
+        session.call("bash", json!({"command": serve, "background": true}));
+        session.bash("until (: < /dev/tcp/127.0.0.1/8000) 2>/dev/null; do :; done");
+        let open = json!({"sessionId": session.id, "port": 8000, "local": 0});
+        let opened = wire.request("quack.forward", open.clone());
+        let address = opened["listen"].as_str().unwrap().to_owned();
+        let get = || -> Option<String> {
+            let mut stream = TcpStream::connect(&address).ok()?;
+            stream.write_all(b"GET /page HTTP/1.0\r\n\r\n").ok()?;
+            let mut text = String::new();
+            stream.read_to_string(&mut text).ok()?;
+            Some(text)
+        };
+        // The network is off: a forward reaches in, and nothing reaches out.
+        assert!(get().unwrap().ends_with("from the session\n"));
+        let listed = daemon.quack(&["forward", "--list"]).ok();
+        assert!(listed.contains("8000") && listed.contains(&address), "{listed}");
+        assert!(wire.refused("quack.forward", open).contains("is already at 127.0.0.1:"));
+        let taken = json!({"sessionId": session.id, "port": 8001, "local": address.rsplit_once(':').unwrap().1.parse::<u16>().unwrap()});
+        assert!(wire.refused("quack.forward", taken).contains("is in use on this machine"));
+        wire.request(
+            "quack.forward",
+            json!({"sessionId": session.id, "port": 8000, "close": true}),
+        );
+        assert_eq!(get(), None, "the forward is closed");
+        let again = wire
+            .request("quack.forward", json!({"sessionId": session.id, "port": 8000, "local": 0}));
+        assert!(again["listen"].is_string());
+        wire.request("quack.session_delete", json!({"sessionId": session.id, "force": true}));
+        assert_eq!(wire.request("quack.forward", json!({"list": true}))["forwards"], json!([]));
+    });
+}
+
+#[test]
+fn rules_are_checked_explained_and_kept_over_a_restart() {
+    in_session(|daemon, session| {
+        let repo = repo_of(session);
+        let wire = daemon.wire();
+        let ask = |params: Value| {
+            let mut params = params;
+            params["sessionId"] = session.id.clone().into();
+            wire.reply("quack.sandbox", params)
+        };
+        for (rule, expected) in [
+            ("*.com", "covers names of unrelated owners"),
+            ("a b", "has a character that no host name has"),
+            ("@nothing", "preset is called @nothing"),
+            ("2130706433", "is a number but no usual address"),
+            ("machine", "name the ports"),
+        ] {
+            let reply = ask(json!({"action": "allow", "rules": [rule]}));
+            assert!(reply["error"].to_string().contains(expected), "{rule}: {reply}");
+        }
+        let many: Vec<String> = (0..257).map(|n| format!("h{n}.example")).collect();
+        assert_eq!(ask(json!({"action": "set", "network": "hosts", "hosts": many}))["ok"], false);
+        assert_eq!(ask(json!({"action": "allow", "rules": []}))["ok"], false);
+        let full = json!({"action": "set", "profile": "full-access", "network": "hosts"});
+        assert!(ask(full)["error"].to_string().contains("a list of hosts needs confinement"));
+        let set =
+            ask(json!({"action": "set", "network": "hosts", "hosts": ["Example.ORG", "@github"]}));
+        let policy = &set["data"]["policy"];
+        assert_eq!(
+            (&policy["network"], &policy["hosts"][0]),
+            (&json!(false), &json!("Example.ORG"))
+        );
+        let explained = |host: &str| sandbox(daemon, &repo, &["explain", host]);
+        assert!(
+            explained("example.org")
+                .starts_with("example.org:443 is allowed by example.org (session), unless")
+        );
+        assert!(explained("api.github.com").contains("(session, @github)"));
+        let text = explained("example.org:22");
+        assert!(
+            text.contains("no rule names it")
+                && text.contains("quack sandbox allow example.org:22"),
+            "{text}"
+        );
+        assert!(sandbox(daemon, &repo, &["presets", "github"]).contains("codeload.github.com"));
+        sandbox(daemon, &repo, &["allow", "kept.example"]);
+        let restarted = daemon.quack(&["restart", "--force"]);
+        assert_eq!(restarted.code(), Some(0), "{restarted:?}");
+        assert!(sandbox(daemon, &repo, &["show"]).contains("granted        kept.example"));
+    });
+}
+
+/// Requests that try to get past the rules, from inside. Prints one line for each that succeeded.
+const ATTACKS: &str = r#"
+import socket, struct, sys
+allowed, port, secret = "host.quackd.internal", int(sys.argv[1]), int(sys.argv[2])
+
+def talk(data, reads=4096, then=b""):
+    s = socket.create_connection(("127.0.0.1", 61080), 10)
+    s.settimeout(10)
+    try:
+        s.sendall(data)
+        first = s.recv(reads)
+        if then:
+            s.sendall(then)
+            first += s.recv(reads)
+        return first
+    except OSError as error:
+        return repr(error).encode()
+    finally:
+        s.close()
+
+def check(name, answer):
+    if b"served" in answer or b"200 Connection" in answer or answer[:2] == b"\x05\x00" and len(answer) > 2 and answer[3:4] == b"\x00":
+        print("passed:", name, answer[:60])
+
+forms = ["127.0.0.1", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]",
+         "169.254.169.254", "localhost.", "LOCALHOST", "host.quackd.internal@127.0.0.1", "127.0.0.1.", "1.0.0.127.in-addr.arpa"]
+for form in forms:
+    check("connect " + form, talk(f"CONNECT {form}:{secret} HTTP/1.1\r\n\r\n".encode()))
+    check("absolute " + form, talk(f"GET http://{form}:{secret}/ HTTP/1.1\r\nHost: {form}:{secret}\r\n\r\n".encode()))
+    name = form.strip("[]").encode()
+    check("socks " + form, talk(b"\x05\x01\x00", then=b"\x05\x01\x00\x03" + bytes([len(name)]) + name + struct.pack(">H", secret)))
+check("socks v4", talk(b"\x05\x01\x00", then=b"\x05\x01\x00\x01\x7f\x00\x00\x01" + struct.pack(">H", secret)))
+check("socks udp", talk(b"\x05\x01\x00", then=b"\x05\x03\x00\x01\x7f\x00\x00\x01" + struct.pack(">H", secret)))
+check("socks bind", talk(b"\x05\x01\x00", then=b"\x05\x02\x00\x01\x7f\x00\x00\x01" + struct.pack(">H", secret)))
+for evil in ["%s:%d\r\nX: " % (allowed, secret), "%s\x00.example:%d" % (allowed, secret), "%s.evil.example:%d" % (allowed, secret),
+             "evil%s:%d" % (allowed, secret), "a" * 70000 + ":1", "%s:%d:%d" % (allowed, port, secret), "%s:%d" % (allowed, port + 65536)]:
+    check("connect " + repr(evil[:40]), talk(b"CONNECT " + evil.encode() + b" HTTP/1.1\r\n\r\n"))
+url = f"http://{allowed}:{port}/"
+for fields in [f"Host: {allowed}:{secret}", f"Host: {allowed}:{port}\r\nHost: {allowed}:{secret}", "Host: 127.0.0.1",
+               f"Host: {allowed}:{port}\r\nContent-Length: 3\r\nTransfer-Encoding: chunked", f"Host: {allowed}:{port}\r\nUpgrade: h2c",
+               f"Host: {allowed}:{port}\r\nContent-Length: 0\r\nContent-Length: 5"]:
+    check("fields " + repr(fields), talk(f"GET {url} HTTP/1.1\r\n{fields}\r\n\r\n".encode()))
+for host in ["127.0.0.1", "10.0.0.1", "192.0.2.1", "::1"]:
+    try:
+        s = socket.create_connection((host, secret), 3)
+        print("passed: raw", host)
+    except OSError:
+        pass
+# Queries with data get no answer, and none leaves the machine.
+for n in range(2000):
+    try:
+        socket.getaddrinfo(f"data{n}.tunnel.example", 443)
+        print("passed: name", n)
+    except OSError:
+        pass
+held = []
+for n in range(1500):
+    try:
+        s = socket.create_connection(("127.0.0.1", 61080), 1)
+        s.send(b"C")
+        held.append(s)
+    except OSError:
+        break
+for s in held:
+    s.close()
+print("done", len(held) > 500)
+"#;
+
+#[test]
+fn attacks_on_the_proxy_reach_nothing_and_leave_it_working() {
+    in_session(|daemon, session| {
+        if !has(session, "/usr/bin/python3") {
+            return;
+        }
+        let (server, secret) = (Server::start(), Server::start());
+        let repo = repo_of(session);
+        sandbox(daemon, &repo, &["set", "--allow", &format!("machine:{}", server.port)]);
+        std::fs::write(repo.join("attack.py"), ATTACKS).unwrap();
+        let command = format!("/usr/bin/python3 attack.py {} {}", server.port, secret.port);
+        let text = session.call("bash", json!({"command": command, "timeout_ms": 300_000}));
+        assert!(text.starts_with("done True\n"), "{text}");
+        let proxy = proxy_of(daemon);
+        assert!(session.bash(&by_connect(server.port)).contains("served"));
+        assert_eq!(proxy_of(daemon), proxy, "the proxy did not die");
+        assert_eq!(session.worker()["restarts"], 0);
+    });
+}
+
+#[test]
+fn a_tunnel_on_the_port_of_tls_carries_tls_to_its_own_host_only() {
+    in_session(|daemon, session| {
+        let repo = repo_of(session);
+        // The addresses are of this machine, so nothing leaves it: the hello is read before a byte is passed on.
+        let Ok(listener) = TcpListener::bind("127.0.0.1:443") else {
+            return crate::harness::untested("port 443 cannot be bound here");
+        };
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                drop(stream.write_all(b"reached"));
+                let mut sink = Vec::new();
+                drop(stream.read_to_end(&mut sink));
+            }
+        });
+        sandbox(daemon, &repo, &["set", "--allow", "machine:443"]);
+        let connect = format!(
+            "exec 3<>/dev/tcp/127.0.0.1/61080; printf 'CONNECT {MACHINE}:443 HTTP/1.1\\r\\n\\r\\n' >&3; read -r a <&3; read -r b <&3"
+        );
+        let text = session.bash(&format!("{connect}; printf 'SSH-2.0-x\\r\\n' >&3; cat <&3"));
+        assert!(!text.contains("reached"), "{text}");
+        assert!(
+            text.contains("the name in the connection differs from the requested host"),
+            "{text}"
+        );
+        if has(session, "openssl") {
+            let hello = |name: &str| {
+                session.bash(&format!(
+                    "timeout 20 openssl s_client -connect {MACHINE}:443 -servername {name} -msg </dev/null 2>&1 | head -c 400; true"
+                ))
+            };
+            assert!(hello("other.example").contains("differs from the requested host"));
+            assert!(!hello(MACHINE).contains("[Sandbox: "), "the hello was passed on");
+        }
+        sandbox(daemon, &repo, &["set", "--allow", "machine:443/raw"]);
+        let text = session.bash(&format!("{connect}; printf 'SSH-2.0-x\\r\\n' >&3; head -c 7 <&3"));
+        assert!(text.starts_with("reached"), "{text}");
+    });
+}
