@@ -256,6 +256,7 @@ fn no_verb_panics_when_nobody_reads_what_it_prints() {
         &["ps"],
         &["ps", "--watch=1"],
         &["sandbox", "show"],
+        &["forward", "--list"],
         &["mcp", "install", "cursor", "--print"],
         &["remote", "status"],
         &["pin", "duck-1"],

@@ -376,7 +376,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 21, "{seen:?}");
+        assert_eq!(seen.len(), 25, "{seen:?}");
     }
 
     #[test]

@@ -151,6 +151,15 @@ pub(crate) fn table<const N: usize>(
     text
 }
 
+/// Returns the mode of a worker's network.
+pub(crate) fn network(is_on: bool, has_hosts: bool) -> &'static str {
+    match (is_on, has_hosts) {
+        (true, _) => "on",
+        (false, true) => "hosts",
+        (false, false) => "off",
+    }
+}
+
 /// Formats a size, such as `12.3 MB`. Units are powers of 1024.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [(u64, &str); 3] = [(1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB")];

@@ -186,7 +186,8 @@ impl Gateway {
         let session = self.session(&link, None, context).await.ok()?;
         let params = json!({"sessionId": session, "action": "show"});
         let shown = link.client.request_raw("quack.sandbox", params, REPLY_TIMEOUT).await.ok()?;
-        shown.pointer("/policy/network")?.as_bool()
+        let is_on = shown.pointer("/policy/network")?.as_bool()?;
+        Some(is_on || shown.pointer("/policy/hosts").is_some())
     }
 
     /// Remembers the file of a long output, which is offered as a resource from now on.

@@ -86,6 +86,12 @@ impl Host {
     }
 }
 
+/// Returns true if the name is a registered domain or below one, by the list of public suffixes.
+#[must_use]
+pub fn is_registered(name: &str) -> bool {
+    psl::domain(name.as_bytes()).is_some_and(|domain| domain.suffix().is_known())
+}
+
 fn check_name(name: &str) -> Result<(), HostError> {
     if name.len() > MAX_NAME
         || name.split('.').any(|label| label.is_empty() || label.len() > MAX_LABEL)

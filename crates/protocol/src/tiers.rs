@@ -70,6 +70,24 @@ where
     Ok(T::deserialize(value).ok())
 }
 
+/// Layers of confinement that work on this system for this user, found by attempts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Probe {
+    /// `None` if all needed kinds of namespaces can be created and a new `/proc` can be mounted in them. Otherwise the
+    /// failed step and its reason.
+    pub namespaces_fail: Option<String>,
+    /// Version of Landlock, 0 without.
+    pub landlock_abi: i32,
+    /// True if seccomp can filter system calls.
+    pub seccomp: bool,
+    /// True if package caches can be writable through a private layer.
+    pub overlay: bool,
+    /// True for user 0.
+    pub is_root: bool,
+    /// True on macOS with its sandbox program.
+    pub seatbelt: bool,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

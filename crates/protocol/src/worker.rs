@@ -9,7 +9,7 @@
 use crate::denial::Denial;
 use crate::output::OutputPiece;
 use crate::policy::{Policy, Profile};
-use crate::tiers::{Tier, known};
+use crate::tiers::{Probe, Tier, known};
 use crate::{CallId, SessionId};
 use schemars::JsonSchema;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
@@ -140,24 +140,6 @@ pub struct SandboxStart {
     pub cgroup: Option<Value>,
 }
 
-/// Layers of confinement that work on this system for this user, found by attempts.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Probe {
-    /// `None` if all needed kinds of namespaces can be created and a new `/proc` can be mounted in them. Otherwise the
-    /// failed step and its reason.
-    pub namespaces_fail: Option<String>,
-    /// Version of Landlock, 0 without.
-    pub landlock_abi: i32,
-    /// True if seccomp can filter system calls.
-    pub seccomp: bool,
-    /// True if package caches can be writable through a private layer.
-    pub overlay: bool,
-    /// True for user 0.
-    pub is_root: bool,
-    /// True on macOS with its sandbox program.
-    pub seatbelt: bool,
-}
-
 /// Resource limits of one session's commands. An absent limit is not enforced.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -283,6 +265,9 @@ pub struct SandboxReport {
     /// Whether the worker may use the machine's network.
     #[serde(default)]
     pub network: bool,
+    /// Whether commands reach the hosts of rules only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hosts: bool,
     /// Parts that could not be confined as intended, each a sentence for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub notes: Vec<String>,
@@ -296,6 +281,7 @@ impl SandboxReport {
             tier: Some(Tier::Unconfined),
             policy: Some(Profile::FullAccess),
             network: true,
+            hosts: false,
             notes: Vec::new(),
         }
     }

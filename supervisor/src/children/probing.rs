@@ -7,7 +7,7 @@
 use crate::children::spawner::{SpawnRequestError, Spawner};
 use crate::children::{Deaths, OneShot, reap_or_kill, stderr_tail};
 use quackd_process::Exit;
-use quackd_protocol::worker::Probe;
+use quackd_protocol::tiers::Probe;
 use quackd_supervision::SYSTEM_PROBE;
 use std::io;
 use std::rc::Rc;

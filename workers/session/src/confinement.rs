@@ -106,6 +106,7 @@ fn unconfined(
             tier: Some(Tier::Unconfined),
             policy: Some(start.sandbox.policy.profile),
             network: true,
+            hosts: false,
             notes,
         },
         is_confined: false,
@@ -424,7 +425,13 @@ const PLACEHOLDERS: &str = "placeholders";
 
 fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
     let policy = &start.sandbox.policy;
-    SandboxReport { tier: None, policy: Some(policy.profile), network: policy.network, notes }
+    SandboxReport {
+        tier: None,
+        policy: Some(policy.profile),
+        network: policy.network,
+        hosts: policy.hosts.is_some(),
+        notes,
+    }
 }
 
 /// Returns the limits. Limits processes if no control group counts them: in a new user namespace the kernel counts

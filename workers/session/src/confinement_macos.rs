@@ -45,6 +45,7 @@ pub(crate) fn enter(
             tier: Some(if is_confined { Tier::M } else { Tier::Unconfined }),
             policy: Some(policy.profile),
             network: policy.network || !is_confined,
+            hosts: false,
             notes: Vec::new(),
         },
         is_confined,

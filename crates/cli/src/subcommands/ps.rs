@@ -177,8 +177,9 @@ fn session_line(worker: &WorkerInfo, home_dir: Option<&str>) -> String {
         line.push_str("  ");
         line.push_str(word);
     }
-    if worker.network == Some(true) {
-        line.push_str("  network on");
+    if worker.network == Some(true) || worker.hosts {
+        let network = display::network(worker.network == Some(true), worker.hosts);
+        line.push_str(&format!("  network {network}"));
     }
     line
 }

@@ -227,7 +227,7 @@ fn lines(data: &SandboxData) -> String {
         Some(report) => {
             let confinement = report.tier.map_or(tiers::UNKNOWN, Tier::in_words);
             let policy = report.policy.map_or("unknown", Profile::name);
-            let network = on_off(report.network);
+            let network = display::network(report.network, report.hosts);
             row("in force", &format!("{confinement}, {policy}, network {network}"));
         }
     }
@@ -250,10 +250,6 @@ fn lines(data: &SandboxData) -> String {
         }
     }
     text
-}
-
-fn on_off(is_on: bool) -> &'static str {
-    if is_on { "on" } else { "off" }
 }
 
 fn is_web_said(layers: &PolicyLayers) -> bool {

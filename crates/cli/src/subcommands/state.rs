@@ -50,7 +50,7 @@ fn lines(data: &StateData, label: &str) -> String {
         row(name, value.unwrap_or("-"));
     }
     if let Some(network) = worker.network {
-        row("network", if network { "on" } else { "off" });
+        row("network", display::network(network, worker.hosts));
     }
     row("restarts", &worker.restarts.to_string());
     row("safe mode", if data.safe_mode { "on" } else { "off" });

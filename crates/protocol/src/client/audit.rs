@@ -215,6 +215,9 @@ pub struct ExplainReport {
     pub profile: Option<Profile>,
     /// Whether the session may use the machine's network.
     pub network: bool,
+    /// True if commands reach the hosts that rules name, and no others.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hosts: bool,
     /// The tier in force.
     #[serde(deserialize_with = "known")]
     #[schemars(with = "String")]

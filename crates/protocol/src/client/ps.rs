@@ -163,6 +163,9 @@ pub struct WorkerInfo {
     /// True if commands reach the machine's network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
+    /// True if commands reach the hosts that rules name, and no others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hosts: bool,
     /// Cause of the last crash.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_death: Option<String>,

@@ -171,6 +171,9 @@ pub struct WorkerState {
     /// True if commands reach the machine's network; absent without a worker.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<bool>,
+    /// True if commands reach the hosts that rules name, and no others.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hosts: bool,
 }
 
 /// `quack.session_new` parameters: one more session for a directory.

@@ -67,7 +67,7 @@ mod toolchains;
 
 pub use limits::ConfinementLimits;
 pub use private_network::{DenySockets, PrivateNetwork};
-pub use quackd_protocol::worker::Probe;
+pub use quackd_protocol::tiers::Probe;
 pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, TierError, choose};
 
 #[cfg(target_os = "linux")]

@@ -10,7 +10,7 @@ use super::mounts::new_file_system;
 use super::spawn;
 use super::sys::{self, MountAttributes};
 use nix::libc;
-use quackd_protocol::worker::Probe;
+use quackd_protocol::tiers::Probe;
 use rustix::fs::CWD;
 use rustix::mount::{MountPropagationFlags, mount_change};
 use rustix::pipe::{PipeFlags, pipe_with};

@@ -1,7 +1,7 @@
 //! The choice of a worker's tier. Pure: [`Probe`] contains the abilities of the system.
 
+use quackd_protocol::tiers::Probe;
 use quackd_protocol::tiers::Tier;
-use quackd_protocol::worker::Probe;
 
 /// Minimum Landlock version for a second layer inside namespaces: all file rights up to truncate.
 pub const LANDLOCK_WITH_NAMESPACES: i32 = 3;

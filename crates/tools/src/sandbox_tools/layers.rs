@@ -97,6 +97,11 @@ fn network(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
             "on: everything that you can reach",
             Some("quack sandbox set --network off"),
         ),
+        (false, _) if policy.hosts.is_some() => layer(
+            "network",
+            "hosts: those that rules allow, through a proxy; quack sandbox explain HOST names the rule",
+            Some("quack sandbox allow HOST"),
+        ),
         (false, Some(Tier::D)) => layer(
             "network",
             "off: no socket can be made but connected pairs",
@@ -132,7 +137,11 @@ pub(super) fn text(report: &ExplainReport) -> String {
 
 /// Returns the policy in force, on one line.
 pub(super) fn head(report: &ExplainReport) -> String {
-    let network = if report.network { "on" } else { "off" };
+    let network = match (report.network, report.hosts) {
+        (true, _) => "on",
+        (false, true) => "hosts",
+        (false, false) => "off",
+    };
     let profile = report.profile.map_or("unknown", Profile::name);
     let confinement = report.tier.map_or(tiers::UNKNOWN, Tier::in_words);
     format!("{profile}, network {network}, {confinement}")

