@@ -263,7 +263,7 @@ fn a_server_of_a_session_is_forwarded_until_the_forward_or_the_session_ends() {
 }
 
 #[test]
-fn rules_are_checked_explained_and_kept_over_a_restart() {
+fn rules_are_checked_and_explained() {
     in_session(|daemon, session| {
         let repo = repo_of(session);
         let wire = daemon.wire();
@@ -307,11 +307,27 @@ fn rules_are_checked_explained_and_kept_over_a_restart() {
             "{text}"
         );
         assert!(sandbox(daemon, &repo, &["presets", "github"]).contains("codeload.github.com"));
-        sandbox(daemon, &repo, &["allow", "kept.example"]);
-        let restarted = daemon.quack(&["restart", "--force"]);
-        assert_eq!(restarted.code(), Some(0), "{restarted:?}");
-        assert!(sandbox(daemon, &repo, &["show"]).contains("granted        kept.example"));
     });
+}
+
+#[test]
+fn what_was_allowed_is_kept_over_a_restart() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    sandbox(&daemon, repo.path(), &["allow", "kept.example", "!bad.example", "--always"]);
+    daemon.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(daemon.wait(), Some(0));
+    daemon.boot();
+    let shown = sandbox(&daemon, repo.path(), &["show"]);
+    for line in
+        ["network        hosts", "granted        kept.example", "granted        !bad.example"]
+    {
+        assert!(shown.contains(line), "{shown}");
+    }
+    assert!(
+        sandbox(&daemon, repo.path(), &["explain", "bad.example"])
+            .contains("is denied by !bad.example")
+    );
 }
 
 /// Requests that try to get past the rules, from inside. Prints one line for each that succeeded.

@@ -117,22 +117,7 @@ pub(super) async fn sandbox(
                 patch: asked.patch.clone(),
             }))
         }
-        Some(action @ ("allow" | "revoke")) => {
-            let rules = asked.rules.clone().filter(|rules| !rules.is_empty());
-            let rules = rules.ok_or(MethodError::NoRules)?;
-            if MAX_HOST_RULES < rules.len() {
-                let error = PolicyError::TooManyRules(rules.len());
-                return Err(MethodError::Policy(error));
-            }
-            Some(SessionChange::Grants(match action {
-                "allow" => GrantChange::Allow {
-                    scope: asked.scope.unwrap_or_default(),
-                    rules,
-                    client: caller.client.shown_name(),
-                },
-                _ => GrantChange::Revoke { ids_or_rules: rules },
-            }))
-        }
+        Some(action @ ("allow" | "revoke")) => Some(grants(action, &asked, caller)?),
         Some(other) => {
             return Err(MethodError::SandboxAction(other.chars().take(100).collect()));
         }
@@ -150,6 +135,26 @@ pub(super) async fn sandbox(
         session.handle.send(TellSession::EndJobs).await?;
     }
     Ok(SandboxReply::Policy(Box::new(in_force(session, found, caller).await?)))
+}
+
+/// The change of grants that a request means.
+fn grants(
+    action: &str,
+    asked: &SandboxParams,
+    caller: &Caller,
+) -> Result<SessionChange, MethodError> {
+    let rules = asked.rules.clone().filter(|rules| !rules.is_empty());
+    let rules = rules.ok_or(MethodError::NoRules)?;
+    if MAX_HOST_RULES < rules.len() {
+        return Err(MethodError::Policy(PolicyError::TooManyRules(rules.len())));
+    }
+    Ok(SessionChange::Grants(match action {
+        "allow" => {
+            let (scope, client) = (asked.scope.unwrap_or_default(), caller.client.shown_name());
+            GrantChange::Allow { scope, rules, client }
+        }
+        _ => GrantChange::Revoke { ids_or_rules: rules },
+    }))
 }
 
 /// The policy of the next worker, and that of the running one.

@@ -198,22 +198,14 @@ fn lines(data: &SandboxData) -> String {
     };
     let network = if has_all { NetworkMode::On } else { policy.network_mode() };
     row("network", &format!("{network}  {DIM}{of_network}{DIM:#}"));
-    for rule in policy.hosts.iter().flatten() {
-        let origin = origin(|patch| patch.hosts.is_some());
-        row("host", &format!("{}  {DIM}{origin}{DIM:#}", plain(rule)));
+    for (name, value) in host_rows(data) {
+        row(name, &value);
     }
     let of_web = match origin(|patch| patch.web_search.is_some()) {
         _ if layers.safe_mode && !is_web_said(layers) => "safe mode",
         origin => origin,
     };
     row("web search", &format!("{web_search}  {DIM}{of_web}{DIM:#}"));
-    for ScopedGrant { scope, grant } in &data.grants {
-        let mark = if grant.decision == Decision::Deny { "!" } else { "" };
-        let client = grant.client.as_deref().unwrap_or_default();
-        let target = format!("{mark}{}", plain(&grant.target));
-        let when = format!("{} {}", scope.in_words(), plain(client));
-        row("granted", &format!("{target}  {DIM}{} {}{DIM:#}", plain(&grant.id), when.trim()));
-    }
     for path in writable_roots {
         let origin = origin(|patch| patch.writable_roots.is_some());
         row("writable", &format!("{}  {DIM}{origin}{DIM:#}", plain(&path.to_string_lossy())));
@@ -250,6 +242,29 @@ fn lines(data: &SandboxData) -> String {
         }
     }
     text
+}
+
+/// Rows of the rules for hosts and of what was granted.
+fn host_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
+    let SandboxData { policy, layers, grants, .. } = data;
+    let mut rows = Vec::new();
+    for rule in policy.hosts.iter().flatten() {
+        let has = |patch: &PolicyPatch| patch.hosts.as_ref().is_some_and(|all| all.contains(rule));
+        let origin = match () {
+            () if has(&layers.session) => "set for the session",
+            () if has(&layers.workspace) => "set for the workspace",
+            () => "configuration",
+        };
+        rows.push(("host", format!("{}  {DIM}{origin}{DIM:#}", plain(rule))));
+    }
+    for ScopedGrant { scope, grant } in grants {
+        let mark = if grant.decision == Decision::Deny { "!" } else { "" };
+        let client = grant.client.as_deref().map(|client| format!(" by {}", plain(client)));
+        let (target, id) = (plain(&grant.target), plain(&grant.id));
+        let (when, client) = (scope.in_words(), client.unwrap_or_default());
+        rows.push(("granted", format!("{mark}{target}  {DIM}{id} {when}{client}{DIM:#}")));
+    }
+    rows
 }
 
 fn is_web_said(layers: &PolicyLayers) -> bool {
