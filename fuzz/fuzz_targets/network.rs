@@ -1,4 +1,4 @@
-//! What the network proxy reads from commands. No parser panics, lengths stay inside the input, a piece more changes no
+//! Parsers of the network proxy. No parser panics, lengths stay inside the input, a piece more changes no
 //! complete message, and texts of rules and hosts are stable.
 
 #![no_main]

@@ -19,7 +19,7 @@ pub struct Head {
     pub host: Host,
     /// The port.
     pub port: u16,
-    /// What to do.
+    /// Kind of the request.
     pub kind: Kind,
     /// Length of the head in bytes.
     pub length: usize,

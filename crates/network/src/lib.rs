@@ -1,4 +1,4 @@
-//! What the network proxy of a session reads from commands, which are hostile: parsers with bounds, without I/O.
+//! Parsers for the bytes that the network proxy of a session reads from commands, which are hostile. Bounded, without I/O.
 //!
 //! - [`http`]: the head of a request to an HTTP proxy, and of a request to a server;
 //! - [`socks`]: the two messages of SOCKS5;

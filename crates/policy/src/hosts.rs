@@ -34,7 +34,7 @@ pub enum Host {
     Address(IpAddr),
 }
 
-/// The text is no host.
+/// Reason why a text is not a host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HostError {
@@ -124,7 +124,7 @@ pub struct HostRules {
 pub struct OriginRule {
     /// The rule.
     pub rule: HostRule,
-    /// Where it comes from, for display.
+    /// Origin, for display.
     pub origin: String,
 }
 
@@ -134,7 +134,7 @@ impl fmt::Display for OriginRule {
     }
 }
 
-/// What the rules say about a host and port.
+/// Decision of the rules about a host and port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision<'a> {
     /// This rule allows it.
@@ -164,7 +164,7 @@ impl HostRules {
         Ok(all)
     }
 
-    /// Returns what the rules say. A rule that denies wins. Port 0 stands for any port that a rule allows, for a query of
+    /// Returns the decision of the rules. A rule that denies wins. Port 0 stands for any port that a rule allows, for a query of
     /// the resolver: then only a rule that denies all ports denies.
     #[must_use]
     pub fn decide(&self, host: &Host, port: u16) -> Decision<'_> {

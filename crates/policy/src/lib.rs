@@ -105,7 +105,7 @@ fn merge(below: PolicyPatch, above: PolicyPatch) -> PolicyPatch {
     }
 }
 
-/// A layer that allows any host replaces what weaker layers allow. What any layer denies stays denied.
+/// A layer that allows any host replaces what weaker layers allow. Each layer can deny, and no layer can undo it.
 fn merge_hosts(below: Option<Vec<String>>, above: Option<Vec<String>>) -> Option<Vec<String>> {
     let (Some(mut below), Some(above)) = (below.clone(), above.clone()) else {
         return above.or(below);

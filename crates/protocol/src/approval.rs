@@ -4,7 +4,7 @@ use crate::network::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a grant is about.
+/// Subject of a grant.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
@@ -30,7 +30,7 @@ pub enum Decision {
 pub struct Grant {
     /// Unique in the daemon: `g1`, `g2`.
     pub id: String,
-    /// What it is about.
+    /// Subject of the grant.
     pub kind: ApprovalKind,
     /// A rule for a host, such as `registry.example.org:443`.
     pub target: String,

@@ -128,7 +128,7 @@ pub struct Rules {
 pub struct RuleText {
     /// The rule, such as `!*.example.com:443`. Never a preset.
     pub rule: String,
-    /// Where it comes from, for display: `session`, `workspace, @github`, `grant g3`.
+    /// Origin for display: `session`, `workspace, @github`, `grant g3`.
     pub origin: String,
 }
 
@@ -140,7 +140,7 @@ pub enum FromProxy {
     Hello {
         /// [`PROXY_PROTOCOL`] of the proxy.
         proto: u32,
-        /// Parts of its own confinement that this system does not have.
+        /// Parts of its confinement that this system does not have.
         notes: Vec<String>,
     },
     /// Sent instead of [`FromProxy::Hello`].
@@ -190,9 +190,9 @@ pub struct LogEntry {
     pub host: String,
     /// The port. 0 for a query of the resolver.
     pub port: u16,
-    /// How the request arrived.
+    /// Route of the request.
     pub path: RequestPath,
-    /// What became of it.
+    /// Outcome of the request.
     #[serde(flatten)]
     pub verdict: Verdict,
     /// The rule that decided, as the user wrote it, with its origin.
@@ -209,7 +209,7 @@ pub struct LogEntry {
     pub took_ms: u64,
 }
 
-/// How a request arrived at the proxy.
+/// Route of a request to the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RequestPath {
@@ -225,7 +225,7 @@ pub enum RequestPath {
     Dns,
 }
 
-/// What became of a request.
+/// Outcome of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "verdict", content = "why", rename_all = "kebab-case")]
 pub enum Verdict {

@@ -281,7 +281,7 @@ pub enum UnknownName {
         given: String,
     },
     /// No mode of the network has this name.
-    #[error("{given:?} is no mode of the network: off, hosts or on")]
+    #[error("{given:?} is not a mode of the network: off, hosts or on")]
     Network {
         /// The given text, cut to 64 characters.
         given: String,

@@ -174,7 +174,7 @@ pub struct ToolCall {
     /// True if the client requested the command's whole output while it runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream: bool,
-    /// The same for the rows of a search.
+    /// True if the client also requested the rows of a search.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream_rows: bool,
 }

@@ -107,7 +107,7 @@ impl Attempts {
     }
 
     /// Sets the function that reads the reports that have arrived. It is called before the attempts of a command are
-    /// looked at.
+    /// read.
     pub fn read_first(&self, read: ReadReports) {
         // Set once, at the start.
         self.read.set(read).ok();

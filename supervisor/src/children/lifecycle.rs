@@ -158,7 +158,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
         true
     }
 
-    /// Starts the process, with `start` as its first frame and `descriptors` beside it.
+    /// Starts the process, with `start` as its first frame and these descriptors.
     fn launch(
         &mut self,
         k: K,

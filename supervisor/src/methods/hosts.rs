@@ -55,7 +55,7 @@ pub(super) fn presets(asked: &SandboxParams) -> Result<PresetsData, MethodError>
     Ok(PresetsData { presets: presets.collect() })
 }
 
-/// What the rules say about one host.
+/// Explains the rules for one host.
 pub(super) fn explain(
     host: &str,
     (session, found): (FoundSession, FoundPolicy),

@@ -1,4 +1,4 @@
-//! What is known about the network of each session: requests of commands for hosts, and forwarded ports. Written by the
+//! The network of each session: requests of commands for hosts, and forwarded ports. Written by the
 //! owner of the session's proxy, read by methods.
 
 use crate::clock::now_text;

@@ -42,7 +42,7 @@ pub(crate) struct ChangeSession {
 #[derive(Debug)]
 pub(crate) enum SessionChange {
     Policy(PolicyChange),
-    /// What the user allowed.
+    /// Grants of the user.
     Grants(GrantChange),
     /// Exempt the session's processes from eviction, or not.
     Pinned(bool),

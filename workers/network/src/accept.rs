@@ -33,7 +33,7 @@ const TLS: u16 = 443;
 /// Longest message of SOCKS5, in bytes.
 const MAX_SOCKS: usize = 512;
 
-/// Which requests arrive at a listener.
+/// Kind of a listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Door {
     /// Of programs that use a proxy.
@@ -154,8 +154,8 @@ fn forwarded(
     upgrades: bool,
 ) -> Option<(Vec<u8>, Upstream)> {
     if upgrades {
-        head.extend(rest);
-        return Some((head, Upstream::All));
+        // A client sends nothing else before the answer.
+        return rest.is_empty().then_some((head, Upstream::IfSwitched));
     }
     let mut reader = BodyReader::new(body);
     let of_body = reader.take(&rest).ok()?;
@@ -163,7 +163,7 @@ fn forwarded(
     Some((head, Upstream::Rest(reader)))
 }
 
-/// Passes a tunnel on after a look at its first bytes: port 443 is for TLS, port 80 for HTTP, to the requested host.
+/// Checks the first bytes of a tunnel and passes it on: port 443 is for TLS, port 80 for HTTP, to the requested host.
 async fn tunnel(
     (mut client, server): (TcpStream, TcpStream),
     rest: Vec<u8>,

@@ -61,9 +61,9 @@ fn is_own_address(address: IpAddr) -> bool {
     UdpSocket::bind((address, 0)).is_ok()
 }
 
-/// Addresses of a name, those of IPv6 and IPv4 in turn. A name with a dot at its end is not searched in local domains.
+/// Addresses of a name, those of IPv6 and IPv4 in turn.
 async fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
-    let wanted = format!("{name}.");
+    let wanted = name.to_owned();
     let looking = tokio::task::spawn_blocking(move || {
         (wanted.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>)
     });

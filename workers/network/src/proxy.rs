@@ -122,7 +122,7 @@ impl Proxy {
         matches!(self.rules().decide(host, 0), Decision::Allowed(_))
     }
 
-    /// What the rules say.
+    /// Decides by the rules.
     pub(crate) fn decide(&self, host: &Host, port: u16) -> Result<Admitted, DenyReason> {
         match self.rules().decide(host, port) {
             Decision::Allowed(by) => Ok(Admitted { raw: by.rule.raw, rule: Some(by.to_string()) }),

@@ -23,7 +23,10 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 
 /// Sizes of a buffer: at first, so that idle connections are small, and after a read that filled it.
 const SMALL: usize = 8 * 1024;
-const LARGE: usize = 256 * 1024;
+const LARGE: usize = 128 * 1024;
+
+/// Start of the answer of a server that switches to another protocol.
+const SWITCHED: &[u8] = b"HTTP/1.1 101";
 
 /// Bytes of a connection so far.
 #[derive(Debug)]
@@ -33,10 +36,12 @@ struct Counts {
     last: Cell<Instant>,
 }
 
-/// What the command may send.
+/// Bytes that the command may send.
 pub(crate) enum Upstream {
     /// Everything.
     All,
+    /// Everything once the server has switched to another protocol, and nothing before.
+    IfSwitched,
     /// The rest of the body of one request.
     Rest(BodyReader),
 }
@@ -98,13 +103,30 @@ async fn copy_both(
     upstream: Upstream,
     counts: &Counts,
 ) -> io::Result<()> {
-    let (from_client, to_client) = client.split();
-    let (from_server, mut to_server) = server.split();
+    let (from_client, mut to_client) = client.split();
+    let (mut from_server, mut to_server) = server.split();
+    if matches!(upstream, Upstream::IfSwitched) {
+        to_server.write_all(&first).await?;
+        let mut answer = vec![0; SMALL];
+        let n = from_server.read(&mut answer).await?;
+        let answer = answer.get(..n).unwrap_or_default();
+        to_client.write_all(answer).await?;
+        counts.sent.set(length(&first));
+        counts.received.set(length(answer));
+        let down = pump(from_server, to_client, &counts.received, counts);
+        // Without a switch, what the client sends next would be a request that was not checked.
+        if !answer.starts_with(SWITCHED) {
+            return down.await;
+        }
+        let up = pump(from_client, to_server, &counts.sent, counts);
+        let (up, down) = tokio::join!(up, down);
+        return up.and(down);
+    }
     let up = async {
         to_server.write_all(&first).await?;
         counts.sent.set(counts.sent.get() + length(&first));
         match upstream {
-            Upstream::All => pump(from_client, to_server, &counts.sent, counts).await,
+            Upstream::All | Upstream::IfSwitched => pump(from_client, to_server, &counts.sent, counts).await,
             // The server learns the end of the body by its length, and closes the connection after its answer.
             Upstream::Rest(body) => send_rest(body, from_client, to_server, counts).await,
         }

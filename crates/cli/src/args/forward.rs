@@ -32,10 +32,10 @@ fn ports(text: &str) -> Result<(u16, Option<u16>), String> {
         Some((port, local)) => (port, Some(local)),
         None => (text, None),
     };
-    let number = |text: &str| text.parse::<u16>().map_err(|_error| format!("{text:?} is no port"));
+    let number = |text: &str| text.parse::<u16>().map_err(|_error| format!("{text:?} is not a port"));
     let port = number(port)?;
     if port == 0 {
-        return Err("0 is no port of a session".to_owned());
+        return Err("0 is not a port of a session".to_owned());
     }
     Ok((port, local.map(number).transpose()?))
 }

@@ -63,7 +63,7 @@ pub fn is_refused(address: IpAddr) -> bool {
     }
 }
 
-/// Returns what a refused address is, for the user, after "it resolves to 10.0.0.7,".
+/// Returns the kind of a refused address, for the user, after "it resolves to 10.0.0.7,".
 #[must_use]
 pub fn local_refusal(address: IpAddr) -> &'static str {
     match address.to_canonical() {

@@ -7,11 +7,11 @@ pub struct Preset {
     pub name: &'static str,
     /// Purpose, for display.
     pub about: &'static str,
-    /// Where its hosts come from.
+    /// Source of its hosts.
     pub hosts: PresetHosts,
 }
 
-/// Where the hosts of a preset come from.
+/// Source of a preset's hosts.
 #[derive(Debug, Clone, Copy)]
 pub enum PresetHosts {
     /// These rules.

@@ -69,7 +69,7 @@ pub enum Ports {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuleError {
-    /// The target is no host.
+    /// The target is not a host.
     #[error("rule {rule:?}: the host {why}")]
     Host {
         /// The rule.
@@ -77,7 +77,7 @@ pub enum RuleError {
         /// The problem.
         why: HostError,
     },
-    /// The part after the colon is no list of ports.
+    /// The part after the colon is not a list of ports.
     #[error(
         "rule {0:?}: the ports are numbers from 1 to 65535 with commas between them, at most 16, or *"
     )]

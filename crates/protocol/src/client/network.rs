@@ -76,12 +76,12 @@ pub struct HostExplained {
     pub port: u16,
     /// Network of the session.
     pub mode: NetworkMode,
-    /// What happens to a connection.
+    /// Verdict about a connection.
     pub verdict: HostVerdict,
     /// The rule that decides.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Where the rule comes from: `session`, `workspace`, `configuration`, `grant g3`.
+    /// Origin of the rule: `session`, `workspace`, `configuration`, `grant g3`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<String>,
     /// All of this in words.
@@ -91,7 +91,7 @@ pub struct HostExplained {
     pub change: Option<String>,
 }
 
-/// What happens to a connection of a command.
+/// Verdict about a connection of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum HostVerdict {
@@ -132,7 +132,7 @@ pub struct ForwardParams {
     /// Port in the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Port of this machine. The same as `port` if absent, 0 for any.
+    /// Port of this machine; `port` if absent, 0 for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<u16>,
     /// True to close the forward of `port`.

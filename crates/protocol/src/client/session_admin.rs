@@ -306,7 +306,7 @@ pub struct SandboxData {
     pub policy: Policy,
     /// The layers of the policy.
     pub layers: PolicyLayers,
-    /// What the user allowed or denied for more than one request.
+    /// Grants and denials of the user beyond the policy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<ScopedGrant>,
     /// Policy and confinement of the running worker. Null without a worker.

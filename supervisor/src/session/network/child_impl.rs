@@ -14,7 +14,7 @@ use quackd_supervision::{Cause, Exit, Load, NETWORK_PROXY};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Selects the proxy of its owner.
+/// Selects the proxy of a [`NetworkActor`].
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OfProxy;
 

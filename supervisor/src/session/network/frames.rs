@@ -11,7 +11,7 @@ use quackd_supervision::{Cause, Hello as HelloMeans};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pause before a proxy may report again. It merges its reports meanwhile.
+/// Pause before a proxy may report again. Until then it merges its reports.
 const LOG_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Longest reason and host from a proxy, in characters.

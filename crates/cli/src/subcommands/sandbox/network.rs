@@ -200,7 +200,7 @@ pub(super) fn is_host(text: &str) -> bool {
     match Host::read(text) {
         _ if has_port => true,
         Ok(Host::Address(_)) => true,
-        // The name of a file with an extension would also be a host; a registered domain is none of those.
+        // The name of a file with an extension would also be a host; a registered domain could not.
         Ok(Host::Name(name)) => is_registered(&name) || name == "localhost",
         Err(_) => false,
     }
