@@ -31,7 +31,7 @@ if via.username:
     login = "Proxy-Authorization: Basic " + base64.b64encode(pair.encode()).decode() + "\r\n"
 def tunnel(first):
     if sys.argv[1] == "direct":
-        s = socket.create_connection(("plain.test.example", 9000), 10)
+        s = socket.create_connection(("93.184.216.34", 9000), 10)  # without the resolver, as behind a proxy
     else:
         s = socket.create_connection((via.hostname, via.port), 10)
         s.sendall(f"CONNECT plain.test.example:9000 HTTP/1.1\r\nHost: plain.test.example:9000\r\n{login}\r\n".encode())
@@ -83,7 +83,9 @@ def side(name, do, start, root, servers):
     for tool in ("npm", "pip", "cargo"):
         text = do(root / name / tool, script(CHECKS[tool][2], servers))
         took = next((line for line in text.splitlines() if line.startswith("took ")), "no result: " + text.strip()[-300:])
-        print(f"{name} {tool}, host not allowed: {took}", flush=True)
+        # The last words of the tool show whether the refusal or something else ended it.
+        words = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("took ")][-3:]
+        print(f"{name} {tool}, host not allowed: {took} ({' | '.join(words)[-240:]})", flush=True)
 
 
 def prepare(root, name, servers):
