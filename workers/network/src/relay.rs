@@ -126,7 +126,9 @@ async fn copy_both(
         to_server.write_all(&first).await?;
         counts.sent.set(counts.sent.get() + length(&first));
         match upstream {
-            Upstream::All | Upstream::IfSwitched => pump(from_client, to_server, &counts.sent, counts).await,
+            Upstream::All | Upstream::IfSwitched => {
+                pump(from_client, to_server, &counts.sent, counts).await
+            }
             // The server learns the end of the body by its length, and closes the connection after its answer.
             Upstream::Rest(body) => send_rest(body, from_client, to_server, counts).await,
         }

@@ -32,7 +32,8 @@ fn ports(text: &str) -> Result<(u16, Option<u16>), String> {
         Some((port, local)) => (port, Some(local)),
         None => (text, None),
     };
-    let number = |text: &str| text.parse::<u16>().map_err(|_error| format!("{text:?} is not a port"));
+    let number =
+        |text: &str| text.parse::<u16>().map_err(|_error| format!("{text:?} is not a port"));
     let port = number(port)?;
     if port == 0 {
         return Err("0 is not a port of a session".to_owned());

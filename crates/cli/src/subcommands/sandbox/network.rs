@@ -186,6 +186,10 @@ pub(super) async fn explain_host(
     Ok(ExitCode::Ok)
 }
 
+/// Last labels of names that no registry gives away.
+const LOCAL_SUFFIXES: [&str; 8] =
+    ["corp", "example", "home", "internal", "lan", "local", "localhost", "test"];
+
 /// Returns true if the argument of `explain` is a host and no path.
 pub(super) fn is_host(text: &str) -> bool {
     use quackd_policy::hosts::{Host, is_registered};
@@ -201,7 +205,10 @@ pub(super) fn is_host(text: &str) -> bool {
         _ if has_port => true,
         Ok(Host::Address(_)) => true,
         // The name of a file with an extension would also be a host; a registered domain could not.
-        Ok(Host::Name(name)) => is_registered(&name) || name == "localhost",
+        Ok(Host::Name(name)) => {
+            let last = name.rsplit('.').next().unwrap_or_default();
+            is_registered(&name) || LOCAL_SUFFIXES.contains(&last)
+        }
         Err(_) => false,
     }
 }
