@@ -344,6 +344,7 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
         ("quack.sandbox", set, "Only local clients may change what a session may do"),
         ("attach", unsafe_again, "Only local clients may change what a session may do"),
         ("quack.gc", json!({"olderThanS": 1}), "Only local clients may delete files"),
+        ("quack.forward", json!({"port": 3000}), "Only local clients may forward ports"),
         (
             "remote_configure",
             json!({"rotateToken": true, "includeToken": true}),

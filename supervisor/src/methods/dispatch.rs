@@ -344,7 +344,14 @@ mod tests {
     fn what_methods_refuse_themselves_is_what_the_tests_of_the_whole_daemon_ask_for() {
         let parts = METHODS.iter().filter(|method| matches!(method.remote, Remote::Part));
         let parts: Vec<_> = parts.map(|method| method.schema.name).collect();
-        let asked = ["attach", "quack.sandbox", "quack.gc", "quack.restart", "remote_status"];
+        let asked = [
+            "attach",
+            "quack.sandbox",
+            "quack.gc",
+            "quack.restart",
+            "quack.forward",
+            "remote_status",
+        ];
         assert_eq!(parts, asked, "a new one needs a refusal there first");
     }
 
