@@ -9,7 +9,7 @@
 //!    starts, watches and reaps child processes. [`health`] records what `doctor` reports. [`remote`] is the
 //!    configuration of remote control.
 //! 4. [`pool`] has the published state of all sessions, and limits live processes, running commands and disk space.
-//!    [`voice`] tracks voice clients.
+//!    [`voice`] tracks voice clients. [`approvals`] asks the user about denied operations.
 //! 5. [`session`] runs one session in one actor: its worker, its pending calls and its Pi.
 //! 6. [`registry`] owns workspaces and sessions, and saves them.
 //! 7. [`retention`] deletes expired files and sessions without a directory.
@@ -22,6 +22,7 @@
 //!
 //! This library does not link `quackd-tools`, `quackd-search` or the agent.
 
+mod approvals;
 mod children;
 mod clients;
 mod clock;

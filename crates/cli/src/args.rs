@@ -1,5 +1,6 @@
 //! The command line as types. `main` parses it once and passes each subcommand its arguments.
 
+pub(crate) mod approvals;
 pub(crate) mod daemon;
 pub(crate) mod forward;
 pub(crate) mod gc;
@@ -171,6 +172,9 @@ pub(crate) enum Verb {
     Metrics(top::MetricsArgs),
     Sandbox(sandbox::SandboxArgs),
     Forward(forward::ForwardArgs),
+    Approvals(approvals::ApprovalsArgs),
+    Allow(approvals::AllowArgs),
+    Deny(approvals::DenyArgs),
     Mcp(Box<mcp::McpArgs>),
     Remote(remote::RemoteArgs),
     Abort(sessions::AbortArgs),

@@ -144,6 +144,12 @@ impl CliOutput {
         unless_gone(written.await.map_err(io::Error::other)?)
     }
 
+    /// Prints a question and its prompt to stderr, without a line end after the prompt.
+    pub(crate) fn question(self, lines: &[String]) {
+        let shown: Vec<_> = lines.iter().map(|line| clean(line)).collect();
+        self.to_stderr(&shown.join("\n"));
+    }
+
     /// Prints a warning to stderr. The subcommand continues.
     pub(crate) fn warning(self, text: &str) {
         self.to_stderr(&format!("{YELLOW}warning:{YELLOW:#} {}\n", clean(&without_numbers(text))));

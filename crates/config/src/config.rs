@@ -2,11 +2,13 @@
 //! supervisor at its start, and by `quack config`.
 
 use crate::{ConfigError, Entry, Origin, Setting, document, file, keys};
+use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_COMMANDS, MAX_JOBS, MAX_PIS, MAX_PROCESSES,
     MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_UNDO_BYTES, MAX_WORKERS, MIN_FREE_BYTES,
     OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
 };
+use quackd_protocol::network::MAX_CONNECTION_WAIT;
 use quackd_protocol::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
 use quackd_protocol::tiers::Tier;
 use std::path::{Path, PathBuf};
@@ -33,6 +35,8 @@ pub struct Config {
     pub log: LogSettings,
     /// `[metrics]`
     pub metrics: MetricsSettings,
+    /// `[remote]`
+    pub remote: RemoteSettings,
     /// `[web_search]`
     pub web_search: WebSearchSettings,
 }
@@ -76,11 +80,21 @@ pub struct SandboxSettings {
     pub writable: Setting<Vec<String>>,
     /// Hidden files and directories.
     pub hidden: Setting<Vec<String>>,
+    /// Names of the kinds of operations about which the user is asked.
+    pub ask: Setting<Vec<String>>,
+    /// Time for an answer of the user, 5 to 600 s.
+    pub ask_wait: Setting<Duration>,
     /// The highest tier that is tried. `None` for the best that the system supports.
     pub tier: Setting<Option<Tier>>,
 }
 
 impl SandboxSettings {
+    /// Whether the user is asked about denied operations of this kind.
+    #[must_use]
+    pub fn asks_about(&self, kind: ApprovalKind) -> bool {
+        self.ask.value.iter().any(|name| name == kind.name())
+    }
+
     /// Returns these settings as the lowest layer of every session's policy.
     #[must_use]
     pub fn patch(&self) -> PolicyPatch {
@@ -197,6 +211,36 @@ pub struct MetricsSettings {
     pub listen: Setting<String>,
 }
 
+/// Rights of remote clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemoteSettings {
+    /// Answers about permissions that remote clients may give.
+    pub approvals: Setting<RemoteApprovals>,
+}
+
+/// Answers about permissions that remote clients may give.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RemoteApprovals {
+    /// None.
+    Off,
+    /// Denials, and permission for the waiting operation.
+    Once,
+    /// Also permission for the session.
+    Session,
+}
+
+impl RemoteApprovals {
+    pub(crate) const ALL: [Self; 3] = [Self::Off, Self::Once, Self::Session];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Off => "off",
+            Self::Once => "once",
+            Self::Session => "session",
+        }
+    }
+}
+
 /// Web searches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebSearchSettings {
@@ -225,6 +269,8 @@ impl Default for Config {
                 web_search: Setting::default_of(WebSearchRule::default()),
                 writable: Setting::default_of(Vec::new()),
                 hidden: Setting::default_of(Vec::new()),
+                ask: Setting::default_of(ApprovalKind::ALL.map(|kind| kind.name().into()).into()),
+                ask_wait: Setting::default_of(MAX_CONNECTION_WAIT),
                 tier: Setting::default_of(None),
             },
             limits: LimitSettings {
@@ -256,6 +302,7 @@ impl Default for Config {
             },
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
             metrics: MetricsSettings { listen: Setting::default_of(String::new()) },
+            remote: RemoteSettings { approvals: Setting::default_of(RemoteApprovals::Off) },
             web_search: WebSearchSettings {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),
             },

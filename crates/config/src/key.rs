@@ -3,7 +3,7 @@
 
 use crate::validate;
 use crate::value_kind::{ChoiceAccessor, FieldAccessor, ValueKind};
-use crate::{Config, PiStart, Setting};
+use crate::{Config, PiStart, RemoteApprovals, Setting};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 use quackd_protocol::tiers::Tier;
@@ -198,6 +198,20 @@ static KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "sandbox.ask",
+        description: "Denied operations about which the user is asked while a client that can answer is connected. An empty array asks about none.",
+        kind: ValueKind::Words {
+            field: field!(sandbox.ask),
+            values: "an array of network, write, command, safe_mode",
+            check: validate::approval_kind,
+        },
+    },
+    Key {
+        name: "sandbox.ask_wait_s",
+        description: "Seconds in which the user can answer. A connection waits at most 30 s, a call at most until 2 s before its deadline.",
+        kind: ValueKind::Time { field: field!(sandbox.ask_wait), unit_s: 1, min: 5, max: 600 },
+    },
+    Key {
         name: "sandbox.tier",
         description: "Highest tier of confinement: `auto` for the best that the system supports, or a lower tier.",
         kind: ValueKind::Choice {
@@ -355,6 +369,14 @@ static KEYS: &[Key] = &[
             values: "an address of this machine only, and a port",
             variable: None,
             check: validate::loopback,
+        },
+    },
+    Key {
+        name: "remote.approvals",
+        description: "Answers about permissions that remote clients may give: `off` for none, `once` for the waiting operation, `session` also for the session.",
+        kind: ValueKind::Choice {
+            field: choice!(remote.approvals, RemoteApprovals::ALL, RemoteApprovals::word),
+            variable: None,
         },
     },
     Key {

@@ -22,8 +22,8 @@ mod value_kind;
 
 pub use config::{
     Config, EnvironmentSettings, KeepSettings, LimitSettings, LogSettings, MetricsSettings,
-    PiSettings, PiStart, SandboxSettings, ToolSettings, WebSearchSettings, WorkerSettings,
-    load_blocking,
+    PiSettings, PiStart, RemoteApprovals, RemoteSettings, SandboxSettings, ToolSettings,
+    WebSearchSettings, WorkerSettings, load_blocking,
 };
 pub use entry::Entry;
 pub use error::ConfigError;

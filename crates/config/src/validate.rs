@@ -4,6 +4,7 @@
 use crate::error::excerpt;
 use quackd_policy::hosts::Rule;
 use quackd_policy::{MAX_ROOTS, path_problem};
+use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::MAX_HOST_RULES;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -127,6 +128,15 @@ pub(crate) fn host_rule(index: usize, rule: &str) -> Result<(), String> {
         return Err(format!("must have at most {MAX_HOST_RULES} rules"));
     }
     rule.parse::<Rule>().map(drop).map_err(|error| format!("must have usable rules, but {error}"))
+}
+
+/// Checks the name of a kind of operation.
+pub(crate) fn approval_kind(_: usize, name: &str) -> Result<(), String> {
+    let names = ApprovalKind::ALL.map(ApprovalKind::name);
+    if names.contains(&name) {
+        return Ok(());
+    }
+    Err(format!("must have only {}, not `{}`", names.join(", "), excerpt(name)))
 }
 
 /// Checks one word of an argument list. The first word is the program.

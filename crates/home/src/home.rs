@@ -223,6 +223,18 @@ impl Home {
         self.dir.join("interrupted.json")
     }
 
+    /// Path of the record of the user's answers to questions about permissions.
+    #[must_use]
+    pub fn approvals_file(&self) -> PathBuf {
+        self.dir.join("approvals.jsonl")
+    }
+
+    /// Path of the record of requests of commands for hosts.
+    #[must_use]
+    pub fn network_file(&self) -> PathBuf {
+        self.dir.join("network.jsonl")
+    }
+
     /// Path of the record of what `quack mcp install` changed in the files of other programs.
     #[must_use]
     pub fn mcp_install(&self) -> PathBuf {

@@ -132,6 +132,7 @@ mod tests {
             arguments: "{}".into(),
             deadline_ms: 30_000,
             safe_mode: false,
+            approved: false,
             stream: false,
             stream_rows: false,
         });

@@ -28,7 +28,7 @@ pub(crate) async fn pass_on(
         return;
     }
     let Some(questions) = link.take_questions() else { return };
-    let follow = json!({"sessionId": session});
+    let follow = json!({"sessionId": session, "answers": true});
     if link.client.request_raw("follow", follow, REPLY_TIMEOUT).await.is_ok() {
         let session = session.to_owned();
         tokio::spawn(answer_all(questions, Arc::downgrade(link), session, context.peer.clone()));

@@ -19,6 +19,9 @@ mod remote;
 mod session_admin;
 mod voice;
 
+pub use crate::approval::{
+    AnswerData, AnswerParams, ApprovalsData, ApprovalsParams, PendingApproval, RecentApproval,
+};
 pub use audit::{
     AuditChange, AuditCommand, AuditFile, AuditPlanted, AuditReport, AuditRepository, ExplainLayer,
     ExplainPath, ExplainReport, PathAccess, PlantedKind, RepositoryKind, RepositoryState,

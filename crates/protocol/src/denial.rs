@@ -3,6 +3,7 @@
 //! Contains the type, its bounds and its one line. `crates/tools` creates denials, and the supervisor counts and lists
 //! them. They come from an untrusted worker and are for display only.
 
+use crate::approval::AnswerScope;
 use crate::network::DenyReason;
 use crate::policy::{Policy, Profile};
 use schemars::JsonSchema;
@@ -97,6 +98,10 @@ pub struct RefusedHost {
     pub why: Option<DenyReason>,
     /// The address to which the name led, with [`DenyReason::PrivateAddress`].
     pub address: Option<String>,
+    /// Seconds that the connection waited for an answer, with [`DenyReason::Timeout`].
+    pub waited_s: u64,
+    /// Scope of the user's answer, if the user was asked and allowed it. Then nothing was refused.
+    pub approved: Option<AnswerScope>,
 }
 
 impl fmt::Display for RefusedHost {
@@ -132,19 +137,27 @@ fn in_rule(host: &str) -> String {
 /// line for each reason. `is_shared` means that other commands of the session ran at the same time.
 #[must_use]
 pub fn explain_network(hosts: &[RefusedHost], is_shared: bool, policy: &Policy) -> String {
-    let mut reasons: Vec<Option<DenyReason>> = Vec::new();
+    // One line for each reason, and for each scope of the user's answers.
+    let mut reasons: Vec<(Option<DenyReason>, Option<AnswerScope>)> = Vec::new();
     for host in hosts {
-        let reason = host.why;
+        let reason = (host.why, host.approved);
         if !reasons.contains(&reason) {
             reasons.push(reason);
         }
     }
     if reasons.is_empty() {
-        reasons.push(None);
+        reasons.push((None, None));
     }
-    let lines = reasons.into_iter().take(MAX_REASONS).map(|reason| {
-        let those: Vec<_> = hosts.iter().filter(|host| host.why == reason).cloned().collect();
-        explain_reason(&those, reason, is_shared, policy)
+    let lines = reasons.into_iter().take(MAX_REASONS).map(|(why, approved)| {
+        let is_meant = |host: &&RefusedHost| host.why == why && host.approved == approved;
+        let those: Vec<_> = hosts.iter().filter(is_meant).cloned().collect();
+        match approved {
+            Some(scope) => {
+                let (named, scope) = (named(&those), scope.in_words());
+                format!("[Sandbox: the network{named} was allowed by the user {scope}]")
+            }
+            None => explain_reason(&those, why, is_shared, policy),
+        }
     });
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -152,19 +165,23 @@ pub fn explain_network(hosts: &[RefusedHost], is_shared: bool, policy: &Policy) 
 /// Most lines about the network of one command.
 const MAX_REASONS: usize = 4;
 
+/// The first hosts in parentheses, after a space. Empty without hosts.
+fn named(hosts: &[RefusedHost]) -> String {
+    let texts: Vec<String> = hosts.iter().take(MAX_NAMED_HOSTS).map(ToString::to_string).collect();
+    match (texts.join(", "), hosts.len().saturating_sub(MAX_NAMED_HOSTS)) {
+        (named, _) if named.is_empty() => String::new(),
+        (named, 0) => format!(" ({named})"),
+        (named, more) => format!(" ({named} and {more} more)"),
+    }
+}
+
 fn explain_reason(
     hosts: &[RefusedHost],
     reason: Option<DenyReason>,
     is_shared: bool,
     policy: &Policy,
 ) -> String {
-    let texts: Vec<String> = hosts.iter().take(MAX_NAMED_HOSTS).map(ToString::to_string).collect();
-    let more = hosts.len().saturating_sub(MAX_NAMED_HOSTS);
-    let named = match (texts.join(", "), more) {
-        (named, _) if named.is_empty() => String::new(),
-        (named, 0) => format!(" ({named})"),
-        (named, more) => format!(" ({named} and {more} more)"),
-    };
+    let named = named(hosts);
     let whom = if is_shared { " to a command of this session" } else { "" };
     let why = match reason {
         Some(DenyReason::PrivateAddress) => {
@@ -181,6 +198,18 @@ fn explain_reason(
         }
         Some(DenyReason::Syntax) => ": the request is malformed".to_owned(),
         Some(DenyReason::TooMany) => ": too many connections".to_owned(),
+        Some(DenyReason::DeniedByUser) => {
+            return format!("[Sandbox: the network{named} was denied{whom} by the user]");
+        }
+        Some(DenyReason::Timeout) => {
+            let waited_s = hosts.iter().map(|host| host.waited_s).max().unwrap_or(0);
+            return format!(
+                "[Sandbox: the network{named} was denied{whom}: no answer within {waited_s} s. To allow the next \
+                 attempt: quack allow]"
+            );
+        }
+        Some(DenyReason::TooManyAsks) => ": too many open requests".to_owned(),
+        Some(DenyReason::NoAnswerer) => ": no client can answer".to_owned(),
         Some(DenyReason::NotListed) | None => String::new(),
     };
     let (profile, network) = (policy.profile, policy.network_mode());
@@ -213,7 +242,7 @@ fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, profile: Profile) -
     rules.dedup();
     match rules.is_empty() {
         true => format!(". {}", DenialKind::Network.allowed_by(profile)),
-        false => format!(". A person can allow it: quack sandbox allow {}", rules.join(" ")),
+        false => format!(". To allow it: quack sandbox allow {}", rules.join(" ")),
     }
 }
 
@@ -252,18 +281,16 @@ impl DenialKind {
     /// Returns a sentence on how the user can allow the operation.
     fn allowed_by(self, profile: Profile) -> &'static str {
         match (self, profile) {
-            (Self::Write, Profile::ReadOnly) => {
-                "A person can allow it: quack sandbox set workspace-write"
-            }
-            (Self::Write, _) => "A person can allow it: quack sandbox set --writable DIR",
+            (Self::Write, Profile::ReadOnly) => "To allow it: quack sandbox set workspace-write",
+            (Self::Write, _) => "To allow it: quack sandbox set --writable DIR",
             (Self::Protected, _) => {
                 "Later programs of yours would run what stands there; a person can write it by hand"
             }
-            (Self::Read, _) => "A person can allow it: quack sandbox set --writable DIR",
-            (Self::Network, _) => "A person can allow it: quack sandbox set --network on",
+            (Self::Read, _) => "To allow it: quack sandbox set --writable DIR",
+            (Self::Network, _) => "To allow it: quack sandbox set --network on",
             (Self::SystemCall, _) => "Only quack sandbox set full-access allows it",
             (Self::Unconfined, _) => {
-                "A person can allow it: quack sandbox set full-access, without any confinement"
+                "To allow it: quack sandbox set full-access, without any confinement"
             }
         }
     }
@@ -280,7 +307,7 @@ mod tests {
         assert_eq!(
             write.explain(&policy),
             "[Sandbox: writing /etc/hosts\u{fffd}[Exit code: 0] was probably denied \
-             (workspace-write, network off). A person can allow it: quack sandbox set --writable DIR]"
+             (workspace-write, network off). To allow it: quack sandbox set --writable DIR]"
         );
         let network = Denial::new(DenialKind::Network, None, false);
         assert_eq!(
@@ -307,7 +334,7 @@ mod tests {
     }
 
     fn refused(host: &str, port: u16, why: Option<DenyReason>) -> RefusedHost {
-        RefusedHost { host: host.to_owned(), port, why, address: None }
+        RefusedHost { host: host.to_owned(), port, why, ..RefusedHost::default() }
     }
 
     #[test]
@@ -315,7 +342,7 @@ mod tests {
         let policy = Policy::default();
         let hosts: Vec<_> = (1..=7).map(|n| refused(&format!("h{n}.example"), 0, None)).collect();
         let line = |hosts: &[RefusedHost], is_shared| explain_network(hosts, is_shared, &policy);
-        let off = "(workspace-write, network off). A person can allow it:";
+        let off = "(workspace-write, network off). To allow it:";
         assert_eq!(
             line(&[], false),
             format!("[Sandbox: the network was denied {off} quack sandbox set --network on]")
@@ -342,7 +369,7 @@ mod tests {
         assert_eq!(
             line(std::slice::from_ref(&npm)),
             format!(
-                "[Sandbox: the network (registry.example.org:443) was denied {end}. A person can allow it: quack sandbox \
+                "[Sandbox: the network (registry.example.org:443) was denied {end}. To allow it: quack sandbox \
                  allow registry.example.org]"
             )
         );
@@ -355,7 +382,7 @@ mod tests {
             line(&[private]),
             format!(
                 "[Sandbox: the network (db.example:443) was denied: it leads to 10.0.0.7, an address of this machine or a \
-                 local network {end}. A person can allow it: quack sandbox allow 10.0.0.7:443]"
+                 local network {end}. To allow it: quack sandbox allow 10.0.0.7:443]"
             )
         );
         let denied = refused("bad.example", 443, rule);
@@ -365,6 +392,26 @@ mod tests {
                 "[Sandbox: the network (bad.example:443) was denied: a rule denies it {end}. To see the rule: quack \
                  sandbox explain bad.example]"
             )
+        );
+    }
+
+    #[test]
+    fn answers_of_the_user_are_named() {
+        let policy = Policy { hosts: Some(Vec::new()), ..Policy::default() };
+        let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy);
+        let allowed =
+            RefusedHost { approved: Some(AnswerScope::Session), ..refused("a.example", 443, None) };
+        let denied = refused("b.example", 443, Some(DenyReason::DeniedByUser));
+        let late =
+            RefusedHost { waited_s: 30, ..refused("c.example", 443, Some(DenyReason::Timeout)) };
+        assert_eq!(
+            line(&[allowed, denied, late]).lines().collect::<Vec<_>>(),
+            [
+                "[Sandbox: the network (a.example:443) was allowed by the user for this session]",
+                "[Sandbox: the network (b.example:443) was denied by the user]",
+                "[Sandbox: the network (c.example:443) was denied: no answer within 30 s. To allow the next attempt: \
+                 quack allow]",
+            ]
         );
     }
 

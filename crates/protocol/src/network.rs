@@ -8,9 +8,11 @@
 //! The supervisor treats both a worker and a proxy as hostile: the proxy parses bytes of commands and of the network.
 
 use crate::SessionId;
+use crate::approval::AnswerScope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::time::Duration;
 
 /// Version of these frames.
 pub const PROXY_PROTOCOL: u32 = 1;
@@ -41,11 +43,29 @@ pub const MAX_LOG_ENTRIES: usize = 64;
 pub const LOG_CREDITS: u32 = 8;
 
 /// Tags of [`ToProxy`].
-pub const TO_PROXY_TAGS: &[&str] =
-    &["start", "rules", "forward", "close_forward", "log_taken", "ping", "shutdown"];
+pub const TO_PROXY_TAGS: &[&str] = &[
+    "start",
+    "rules",
+    "answered",
+    "allow_once",
+    "forward",
+    "close_forward",
+    "log_taken",
+    "ping",
+    "shutdown",
+];
 
 /// Tags of [`FromProxy`].
-pub const FROM_PROXY_TAGS: &[&str] = &["hello", "cannot_start", "log", "forwarded", "pong"];
+pub const FROM_PROXY_TAGS: &[&str] = &["hello", "cannot_start", "ask", "log", "forwarded", "pong"];
+
+/// Most unanswered [`FromProxy::Ask`] frames of one proxy.
+pub const MAX_PROXY_ASKS: usize = 32;
+
+/// Longest time that a connection waits for an answer of the user. Programs give up after 10 to 60 s.
+pub const MAX_CONNECTION_WAIT: Duration = Duration::from_secs(30);
+
+/// Time in which a host that the user allowed once may be connected to.
+pub const ALLOWED_ONCE: Duration = Duration::from_secs(60);
 
 /// Supervisor to proxy.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,6 +76,20 @@ pub enum ToProxy {
     Start(Box<ProxyStart>),
     /// Replaces all rules. Connections that the new rules do not allow are closed within 1 s.
     Rules(Rules),
+    /// Answer to [`FromProxy::Ask`].
+    Answered {
+        /// Id of the question.
+        id: u64,
+        /// The scope with which the user allowed it, or the reason of the refusal.
+        result: Result<AnswerScope, DenyReason>,
+    },
+    /// Allow connections to this host and port for [`ALLOWED_ONCE`].
+    AllowOnce {
+        /// Name or address.
+        host: String,
+        /// The port.
+        port: u16,
+    },
     /// Listen on 127.0.0.1 of this machine and pass connections on to a port of the session. Answered by
     /// [`FromProxy::Forwarded`].
     Forward {
@@ -121,6 +155,10 @@ pub enum SocketKind {
 pub struct Rules {
     /// The rules.
     pub rules: Vec<RuleText>,
+    /// True if a client can answer a question about a host that no rule names: the proxy then sends
+    /// [`FromProxy::Ask`] before it refuses a connection.
+    #[serde(default)]
+    pub asks: bool,
 }
 
 /// One rule with its origin.
@@ -147,6 +185,16 @@ pub enum FromProxy {
     CannotStart {
         /// One line.
         reason: String,
+    },
+    /// A command connects to a host that no rule names. The connection waits. At most [`MAX_PROXY_ASKS`] questions are
+    /// open, each for another host and port. Answered by [`ToProxy::Answered`].
+    Ask {
+        /// Chosen by the proxy.
+        id: u64,
+        /// Name or address, as the rules see it.
+        host: String,
+        /// The port.
+        port: u16,
     },
     /// Finished and refused requests. Costs one of [`LOG_CREDITS`].
     Log {
@@ -253,6 +301,14 @@ pub enum DenyReason {
     Syntax,
     /// Too many connections.
     TooMany,
+    /// No rule names it, and no client that can answer is connected.
+    NoAnswerer,
+    /// The user denied it.
+    DeniedByUser,
+    /// The user was asked and did not answer in time.
+    Timeout,
+    /// Too many questions are open.
+    TooManyAsks,
 }
 
 impl DenyReason {
@@ -266,6 +322,10 @@ impl DenyReason {
             Self::NameMismatch => "name-mismatch",
             Self::Syntax => "syntax",
             Self::TooMany => "too-many",
+            Self::NoAnswerer => "no-answerer",
+            Self::DeniedByUser => "denied-by-user",
+            Self::Timeout => "timeout",
+            Self::TooManyAsks => "too-many-asks",
         }
     }
 }
@@ -349,6 +409,18 @@ pub enum ToWorkerPacket {
         /// The address, with [`DenyReason::PrivateAddress`].
         #[serde(default, skip_serializing_if = "Option::is_none")]
         address: Option<String>,
+        /// Seconds that the request waited for an answer of the user.
+        #[serde(default)]
+        waited_s: u64,
+    },
+    /// The user was asked about a connection and allowed it.
+    Approved {
+        /// Name or address.
+        host: String,
+        /// The port.
+        port: u16,
+        /// Scope of the answer.
+        scope: AnswerScope,
     },
     /// Connect to a server on the loopback of the worker's network namespace.
     Connect {

@@ -6,6 +6,7 @@
 //!
 //! Order: the supervisor writes [`ToWorker::Start`]. The worker confines itself and answers [`FromWorker::Hello`].
 
+use crate::approval::ApprovalKind;
 use crate::denial::Denial;
 use crate::output::OutputPiece;
 use crate::policy::{Policy, Profile};
@@ -171,6 +172,9 @@ pub struct ToolCall {
     pub deadline_ms: u64,
     /// True if the call may only use tools that change nothing.
     pub safe_mode: bool,
+    /// True if the user allowed the command of this call, which safe mode would refuse.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub approved: bool,
     /// True if the client requested the command's whole output while it runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream: bool,
@@ -355,6 +359,9 @@ pub struct ToolReport {
     /// worker.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_run: bool,
+    /// The user may allow this kind of call: `command` or `safe_mode`. The call was refused before its tool started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub may_ask: Option<ApprovalKind>,
     /// Reason and advice in plain words, for a failure whose text is fixed; at most [`MAX_HINT_BYTES`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,

@@ -3,6 +3,7 @@
 //! Holds the hosts that the worker's or the session's proxy refused, and the kernel's counters of packets without a
 //! route. Written by the worker. Read by `bash` and by jobs when a command exits.
 
+use quackd_protocol::approval::AnswerScope;
 use quackd_protocol::denial::RefusedHost;
 use quackd_protocol::network::DenyReason;
 use std::collections::VecDeque;
@@ -70,6 +71,10 @@ pub struct RefusedRequest {
     pub why: Option<DenyReason>,
     /// The address to which a name led.
     pub address: Option<String>,
+    /// Seconds that the request waited for the user's answer.
+    pub waited_s: u64,
+    /// Scope of the user's answer, if the user allowed it. Then it was not refused.
+    pub approved: Option<AnswerScope>,
 }
 
 /// Run time of one command.
@@ -98,11 +103,11 @@ impl Attempts {
         self.state.send_modify(|state| state.record(host));
     }
 
-    /// Records a request that the session's proxy refused.
+    /// Records a request that the session's proxy refused, or that the user allowed when asked.
     pub fn refused(&self, host: &str, request: RefusedRequest) {
-        let RefusedRequest { port, why, address } = request;
+        let RefusedRequest { port, why, address, waited_s, approved } = request;
         let address = address.as_deref().map(plain);
-        let host = RefusedHost { host: plain(host), port, why, address };
+        let host = RefusedHost { host: plain(host), port, why, address, waited_s, approved };
         self.state.send_modify(|state| state.record(Some(host)));
     }
 

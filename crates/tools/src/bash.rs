@@ -10,6 +10,7 @@ use crate::live::LiveText;
 use crate::upstreams::Upstreams;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
 use quackd_process::{Command, LaunchError, Live, SpillTarget};
+use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits;
 use quackd_sandbox::Root;
 use std::ffi::OsString;
@@ -98,14 +99,17 @@ async fn command_line(
     let mut env = toolbox.env.clone();
     let (limits, group) = (toolbox.limits.clone(), toolbox.group.clone());
     let spawn_thread = toolbox.spawn_thread.clone();
-    if !(toolbox.safe_mode || call.safe_mode) {
+    // A command that the user has allowed runs as it would without safe mode, within the session's confinement.
+    if !(toolbox.safe_mode || call.safe_mode) || call.approved {
         let (program, args) = shell(&line);
         let (program, args) = toolbox.confined(program, args);
         env.extend(upstreams);
         return Ok(CommandLine { line, program, args, cwd, env, limits, group, spawn_thread });
     }
-    let (program, args) = safe_mode::parse(&line)
-        .map_err(|error| Output::error(error).with_hint(Some(safe_mode::safe_mode_rule())))?;
+    let (program, args) = safe_mode::parse(&line).map_err(|error| {
+        let refused = Output::error(error).with_hint(Some(safe_mode::safe_mode_rule()));
+        refused.may_ask(ApprovalKind::Command)
+    })?;
     let (path, workspace) = (toolbox.variable("PATH").map(str::to_owned), cwd.clone());
     // The launcher would report a missing program in other words, so check for it first.
     let wanted = toolbox.must_keep_from_writing().then(|| program.clone());

@@ -74,6 +74,8 @@ pub struct Call {
     pub deadline: Duration,
     /// Allow only calls that change nothing, regardless of the session's policy.
     pub safe_mode: bool,
+    /// Whether the user allowed a command that safe mode would refuse.
+    pub approved: bool,
     /// Token that cancels the call.
     pub cancel: CancellationToken,
     /// Receiver of the call's output while it runs.
@@ -158,6 +160,7 @@ async fn in_workspace(
         "edit_file" => edit_file::edit_file(toolbox, call, root, arguments, bounds).await,
         "web_search" => web_search::web_search(toolbox, call, arguments, bounds).await,
         tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, bounds).await,
+        tools::REQUEST_PERMISSION => Output::error("request_permission is answered by the daemon"),
         tools::EXPLAIN => sandbox_tools::quack_explain(toolbox, root, arguments, bounds).await,
         unknown => Output::error(format!("Unknown tool '{unknown}'")),
     }

@@ -2,6 +2,7 @@
 
 use crate::Update;
 use crate::call_limits::{CallLimits, StopCause, seconds};
+use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_SHOWN_BYTES};
 use quackd_protocol::plain::without_numbers;
 use quackd_protocol::worker::ToolReport;
@@ -89,6 +90,12 @@ impl Output {
     /// Adds reason and advice in plain words.
     pub(crate) fn with_hint(mut self, hint: Option<String>) -> Self {
         self.report.hint = hint;
+        self
+    }
+
+    /// Marks a refusal that the user may take back.
+    pub(crate) fn may_ask(mut self, kind: ApprovalKind) -> Self {
+        self.report.may_ask = Some(kind);
         self
     }
 

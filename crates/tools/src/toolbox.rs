@@ -10,6 +10,7 @@ use crate::upstreams::Upstreams;
 use crate::watched_names::WatchedFiles;
 use crate::{Attempts, Call, Confinement, Jobs, Output, Web};
 use quackd_process::{Group, Limits, SpawnThread};
+use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::{SandboxReport, ToolReport};
 use quackd_sandbox::Root;
@@ -230,7 +231,8 @@ impl Toolbox {
     /// Returns the refusal of a call that may not change files, regardless of its arguments.
     pub(crate) fn refuse_change(&self, call: &Call, tool: &str) -> Option<Output> {
         if self.safe_mode || call.safe_mode {
-            return Some(Output::error(format_args!("{tool} is disabled in safe mode")));
+            let refused = Output::error(format_args!("{tool} is disabled in safe mode"));
+            return Some(refused.may_ask(ApprovalKind::SafeMode));
         }
         self.confinement.refuse_unconfined(tool)
     }

@@ -114,7 +114,7 @@ fn answer(outcome: WebOutcome, search: &WebSearch) -> Output {
                 "is off in this session"
             };
             Output::error(format_args!(
-                "web_search {why}: a query leaves the machine. Nothing was sent. A person can allow it with \
+                "web_search {why}: a query leaves the machine. Nothing was sent. To allow it with \
                  `quack sandbox set --web-search on`"
             ))
         }

@@ -53,6 +53,7 @@ mod tests {
                 arguments: arguments.to_string(),
                 deadline: Duration::from_secs(600),
                 safe_mode: false,
+                approved: false,
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,

@@ -58,6 +58,7 @@ mod tests {
                 arguments: arguments.to_string(),
                 deadline: Duration::from_secs(30),
                 safe_mode,
+                approved: false,
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,
@@ -122,7 +123,7 @@ mod tests {
             assert_eq!(
                 output.text,
                 "Error: Files cannot be written in the profile read-only\n\
-                 [Sandbox: writing f was denied (read-only, network off). A person can allow it: \
+                 [Sandbox: writing f was denied (read-only, network off). To allow it: \
                  quack sandbox set workspace-write]"
             );
             assert!(output.report.is_error);

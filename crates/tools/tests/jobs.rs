@@ -54,6 +54,7 @@ mod tests {
                 arguments: arguments.to_string(),
                 deadline: Duration::from_secs(30),
                 safe_mode: false,
+                approved: false,
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,

@@ -61,6 +61,7 @@ mod tests {
                 arguments: arguments.into(),
                 deadline: Duration::from_secs(30),
                 safe_mode: false,
+                approved: false,
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,

@@ -40,13 +40,15 @@ pub(crate) struct ConnectionOrigin {
     /// Data of the first event for a remote client.
     pub(crate) remote_ready: Option<RemoteReady>,
     pub(crate) immediate: Option<ImmediateWriter>,
+    /// Process of a local client.
+    pub(crate) pid: Option<u32>,
 }
 
 impl ConnectionOrigin {
     /// The Unix socket.
-    pub(crate) fn socket(writing: &WritingHalf) -> Self {
+    pub(crate) fn socket(writing: &WritingHalf, pid: Option<u32>) -> Self {
         let immediate = Some(writing.immediate());
-        Self { transport: Transport::Socket, remote_ready: None, immediate }
+        Self { transport: Transport::Socket, remote_ready: None, immediate, pid }
     }
 }
 
@@ -89,6 +91,7 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
             return;
         }
     };
+    client.pid.set(origin.pid);
     if let Some(RemoteReady { websocket_url }) = &origin.remote_ready {
         let client_id = client.id.as_str();
         let data = RemoteReadyData { kind: "remote_ready", client_id, websocket_url };

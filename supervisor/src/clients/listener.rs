@@ -78,10 +78,11 @@ pub(crate) async fn accept_clients(
             continue;
         };
         let (services, registry) = (Rc::clone(&services), registry.clone());
+        let pid = stream.peer_cred().ok().and_then(|peer| u32::try_from(peer.pid()?).ok());
         actix::spawn(async move {
             match halves::split(stream) {
                 Ok((reading, writing)) => {
-                    let origin = ConnectionOrigin::socket(&writing);
+                    let origin = ConnectionOrigin::socket(&writing, pid);
                     connection::serve(reading, writing, origin, services, registry).await;
                 }
                 Err(error) => tracing::warn!(%error, "cannot serve a client"),

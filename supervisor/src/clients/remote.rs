@@ -34,6 +34,7 @@ async fn hand_in(mut asked: mpsc::Receiver<Ask>, services: Rc<Services>, registr
                 let origin = ConnectionOrigin {
                     transport: Transport::RemoteWs,
                     remote_ready: Some(RemoteReady { websocket_url: url }),
+                    pid: None,
                     immediate: None,
                 };
                 // The listener limits their number.

@@ -2,6 +2,7 @@
 //!
 //! The protocol specification fixes the texts that clients depend on. The other texts may change.
 
+mod approval;
 mod call;
 mod forward;
 mod pi;
@@ -14,6 +15,7 @@ pub(crate) use pi::PiError;
 use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
 use quackd_policy::PolicyError;
+use quackd_protocol::approval::RecentApproval;
 use quackd_protocol::client::{ErrorCode, VoiceState};
 use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MAX_NAME_CHARS, MIN_REMOTE_TOKEN_BYTES};
 use quackd_remote::gate::MAX_TOKEN_BYTES;
@@ -128,6 +130,20 @@ pub(crate) enum MethodError {
     NoWorkerToForward(String),
     #[error("{}", forward::text(*port, *local, *refusal))]
     Forward { port: u16, local: u16, refusal: ForwardRefusal },
+    #[error("No question to the user has this id: {0}; quack approvals lists them")]
+    NoSuchRequest(String),
+    #[error("No question to the user is open")]
+    NoRequest,
+    #[error("Several questions are open, name one: {0}")]
+    SeveralRequests(String),
+    #[error("UI request {} was answered already ({})", .0.id, approval::closed(.0))]
+    RequestClosed(Box<RecentApproval>),
+    #[error("The answer is not an option of the question: {0}")]
+    NoOption(String),
+    #[error("The question does not offer this scope: {0}")]
+    NotOffered(&'static str),
+    #[error("Remote clients may not give this answer; remote.approvals in quackd.toml allows it")]
+    RemoteAnswer,
     #[error("Path is too long")]
     LongTarget,
     #[error("Unknown action of quack.sandbox: {0}")]

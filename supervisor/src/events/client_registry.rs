@@ -4,6 +4,7 @@
 //! actor: every function runs on the actors' thread. Bounded by the connections that the listeners accept.
 
 use super::Follower;
+use super::answerers::Answerer;
 use super::claims::Claims;
 use super::named_calls::NamedCalls;
 use crate::clock::now_text;
@@ -56,6 +57,10 @@ pub(crate) struct Client {
     /// The last `quack.hello` of the client.
     hello: RefCell<Option<Arc<HelloParams>>>,
     pub(crate) claims: Claims,
+    /// Present while the client watches questions about permissions.
+    pub(crate) watches_approvals: RefCell<Option<Answerer>>,
+    /// Process of a local client, for display.
+    pub(crate) pid: Cell<Option<u32>>,
     /// ISO 8601 UTC.
     pub(crate) connected_at: String,
     /// Tool calls since the client named itself, and those of them without a reply.
@@ -67,9 +72,16 @@ impl Client {
     /// Name for display: that of the client's `quack.hello`.
     pub(crate) fn shown_name(&self) -> String {
         let hello = self.hello.borrow();
-        hello
-            .as_ref()
-            .map_or_else(|| "a local client".to_owned(), |hello| hello.client.name.clone())
+        let name = match (hello.as_ref(), self.transport) {
+            (Some(hello), _) => hello.client.name.clone(),
+            (None, Transport::Socket) => "a local client".to_owned(),
+            (None, _) => "a remote client".to_owned(),
+        };
+        match self.pid.get() {
+            Some(pid) if hello.is_none() => format!("process {pid}"),
+            Some(pid) => format!("{name} (process {pid})"),
+            None => name,
+        }
     }
 
     /// Creates a client with a new id.
@@ -88,6 +100,8 @@ impl Client {
             named_calls: NamedCalls::default(),
             hello: RefCell::default(),
             claims: Claims::default(),
+            watches_approvals: RefCell::default(),
+            pid: Cell::default(),
             connected_at: now_text(),
             calls: Cell::default(),
             calls_running: Cell::default(),
@@ -175,6 +189,20 @@ impl Clients {
     /// Sessions that connected clients have claimed.
     pub(crate) fn claimed(&self) -> HashSet<SessionId> {
         self.connected.borrow().values().flat_map(|client| client.claims.all()).collect()
+    }
+
+    /// Sends an event to the clients that watch questions about permissions of a session. A client that does not read is
+    /// disconnected.
+    pub(crate) fn push_to_watchers(&self, session: &SessionId, line: &Bytes) {
+        for client in self.connected.borrow().values() {
+            let watches = client.watches_approvals.borrow();
+            if watches.as_ref().is_some_and(|watching| watching.is_for(session))
+                && let Some(outbox) = &client.outbox
+            {
+                // A closed outbox means that the client is gone.
+                outbox.push(line.clone()).ok();
+            }
+        }
     }
 
     /// Sends an event to one client without waiting; see [`ClientOutbox::push`].

@@ -1,6 +1,7 @@
 //! A client that follows a session: its position in the session's events, and the task that copies events to its
 //! outbox.
 
+use super::answerers::Answerer;
 use super::ring::{Overrun, Ring};
 use super::{Events, SessionFeed};
 use crate::wire::client_outbox::ClientOutbox;
@@ -23,6 +24,8 @@ pub(crate) struct Follower {
     /// Number of the next event to send.
     next: u64,
     task: Option<JoinHandle<()>>,
+    /// Present if the client answers questions about permissions.
+    answerer: Option<Answerer>,
 }
 
 /// Start of a following.
@@ -62,7 +65,14 @@ impl Events {
         let replayed = seq.saturating_add(1).saturating_sub(next);
         let session = session.clone();
         FollowStarted {
-            following: Follower { feed, session, first: Vec::new(), next, task: None },
+            following: Follower {
+                feed,
+                session,
+                first: Vec::new(),
+                next,
+                task: None,
+                answerer: None,
+            },
             seq,
             resync,
             replayed,
@@ -74,6 +84,11 @@ impl Follower {
     /// Number of the first event to send.
     pub(crate) fn next(&self) -> u64 {
         self.next
+    }
+
+    /// Counts the client as one that answers questions about permissions.
+    pub(crate) fn answers(&mut self, answerer: Answerer) {
+        self.answerer = Some(answerer);
     }
 
     /// Sets the events that are sent before all others. Call it before [`Follower::start`].

@@ -8,6 +8,7 @@
 //! follower whose position was dropped from the ring is disconnected. The rings bound the memory, regardless of the
 //! number and speed of followers.
 
+pub(crate) mod answerers;
 mod claims;
 pub(crate) mod client_registry;
 mod death;
@@ -20,6 +21,7 @@ pub(crate) use follower::{FollowStarted, Follower};
 pub(crate) use tool_events::{CallPreview, shown_arguments};
 
 use crate::wire;
+use answerers::Answerers;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::EventLine;
 use quackd_protocol::limits::{RING_KEPT_FOR, RINGS_BYTES};
@@ -36,6 +38,8 @@ use tokio::sync::watch;
 pub(crate) struct Events {
     /// Identifies this run of the daemon. Event numbers of other runs are not valid.
     epoch: String,
+    /// Clients that can answer questions about permissions.
+    pub(crate) answerers: Rc<Answerers>,
     feeds: RefCell<HashMap<SessionId, Rc<SessionFeed>>>,
     /// Bytes in all rings.
     bytes: Cell<usize>,
@@ -78,7 +82,13 @@ impl SessionFeed {
 impl Events {
     /// Starts without events. `epoch` must differ from run to run.
     pub(crate) fn new(epoch: String) -> Self {
-        Self { epoch, feeds: RefCell::default(), bytes: Cell::new(0), published: Cell::new(0) }
+        Self {
+            epoch,
+            answerers: Rc::default(),
+            feeds: RefCell::default(),
+            bytes: Cell::new(0),
+            published: Cell::new(0),
+        }
     }
 
     /// Id of this run of the daemon.

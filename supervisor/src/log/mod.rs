@@ -7,6 +7,7 @@
 //! [`LOG_FILE_BYTES`]: quackd_protocol::limits::LOG_FILE_BYTES
 
 mod dedup;
+pub(crate) mod journal;
 mod rotating;
 
 use dedup::RepeatFilter;

@@ -21,6 +21,8 @@ const FILE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 pub(super) struct RotatingFile {
     path: PathBuf,
     max_bytes: u64,
+    /// Number of older files.
+    n_older: usize,
     /// `None` if it could not be opened. The next line tries again.
     file: Option<File>,
     /// Size of the file.
@@ -33,9 +35,19 @@ impl RotatingFile {
     /// Opens nothing yet. `failed` counts the dropped lines.
     pub(super) fn new(path: &Path, failed: Arc<AtomicU64>) -> Self {
         let max_bytes = LOG_FILE_BYTES as u64;
+        Self::with_limits(path, (max_bytes, LOG_FILES_KEPT), failed)
+    }
+
+    /// Like [`Self::new`], with the maximum size of a file in bytes and the number of older files.
+    pub(super) fn with_limits(
+        path: &Path,
+        (max_bytes, n_older): (u64, usize),
+        failed: Arc<AtomicU64>,
+    ) -> Self {
         Self {
             path: path.to_owned(),
             max_bytes,
+            n_older,
             file: None,
             bytes: 0,
             looked: Instant::now(),
@@ -85,7 +97,7 @@ impl RotatingFile {
 
     /// Renames each file to the next number. The last file is replaced and thus deleted.
     fn rotate(&mut self) -> io::Result<()> {
-        for n in (1..=LOG_FILES_KEPT).rev() {
+        for n in (1..=self.n_older).rev() {
             let from = if n == 1 { self.path.clone() } else { older(&self.path, n - 1) };
             #[expect(clippy::disallowed_methods, reason = "a log need not survive a power cut")]
             match std::fs::rename(from, older(&self.path, n)) {

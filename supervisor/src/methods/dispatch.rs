@@ -347,6 +347,9 @@ mod tests {
         let asked = [
             "attach",
             "quack.sandbox",
+            "extension_ui_response",
+            "quack.approvals",
+            "quack.answer",
             "quack.gc",
             "quack.restart",
             "quack.forward",

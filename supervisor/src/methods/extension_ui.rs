@@ -1,17 +1,23 @@
-//! `extension_ui_response`: the user's answer to a question from Pi. Only the first answer counts.
+//! `extension_ui_response`: the user's answer to a question from Pi or about a permission. Only the first answer counts.
 
 use super::Caller;
+use super::approvals::by_option;
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::pi::AnswerDialog;
 use crate::wire::{js_string, reference, truthy};
+use quackd_protocol::approval::REQUEST_PREFIX;
 use quackd_protocol::client::{UiResponseData, UiResponseParams};
 use quackd_protocol::pi::UiAnswer;
 
 pub(super) async fn extension_ui_response(
-    UiResponseParams { id, session_id, value, confirmed, cancelled }: UiResponseParams,
+    asked: UiResponseParams,
     caller: &Caller,
 ) -> Result<UiResponseData, MethodError> {
+    if let Some(id) = asked.id.as_str().filter(|id| id.starts_with(REQUEST_PREFIX)) {
+        return by_option(&id.to_owned(), asked, caller).await;
+    }
+    let UiResponseParams { id, session_id, value, confirmed, cancelled } = asked;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionForAnswer)?;
     if !truthy(&id) {

@@ -1,8 +1,7 @@
 //! `follow` and `unfollow`: the events of a session, from now on or from a given number on.
 
-use super::Caller;
 use super::state::{ask_pi, is_running, shown, worker_state};
-use super::{NoData, NoParams};
+use super::{Caller, NoData, NoParams, approvals as methods};
 use crate::errors::MethodError;
 use crate::events::FollowStarted;
 use crate::registry::{FindSession, Purpose};
@@ -15,7 +14,7 @@ use std::time::Duration;
 const HISTORY_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) async fn follow(
-    FollowParams { session_id, since_seq, epoch }: FollowParams,
+    FollowParams { session_id, since_seq, epoch, answers }: FollowParams,
     caller: &Caller,
 ) -> Result<FollowDataOf<Box<RawValue>>, MethodError> {
     // Must come before the first await: up to here requests run in the order of their arrival.
@@ -38,7 +37,13 @@ pub(super) async fn follow(
     let FollowStarted { mut following, seq, resync, replayed } =
         events.follow(&found.session_id, since_seq, epoch.as_deref());
     let session = caller.services.sessions.table.snapshot(&found.session_id);
-    following.send_first(session.pi.dialogs_before(following.next()));
+    let approvals = &caller.services.sessions.approvals;
+    let mut open = session.pi.dialogs_before(following.next());
+    open.extend(approvals.announced_before(&found.session_id, following.next()));
+    following.send_first(open);
+    if answers == Some(true) && methods::may_answer(caller) {
+        following.answers(events.answerers.add(Some(found.session_id.clone())));
+    }
     caller.client.set_following(turn, Some(following));
     Ok(FollowDataOf {
         session_name: found.session_name,

@@ -156,6 +156,16 @@ fn network(text: &mut PrometheusText, counted: &Metrics) {
     ] {
         text.sample(NAME, &[("outcome", outcome)], n);
     }
+    const ASKED: &str = "quackd_approvals_total";
+    text.family(ASKED, MetricType::Counter, "Questions to the user, by event.");
+    for (event, n) in [
+        ("asked", counted.approvals_asked.get()),
+        ("allowed", counted.approvals_allowed.get()),
+        ("denied", counted.approvals_denied.get()),
+        ("expired", counted.approvals_expired.get()),
+    ] {
+        text.sample(ASKED, &[("event", event)], n);
+    }
     for (name, help, n) in [
         (
             "quackd_network_sent_bytes_total",

@@ -8,6 +8,7 @@
 //! configured, and stopping the daemon, requires a local client.
 
 mod abort;
+mod approvals;
 mod attach;
 mod claim;
 mod config;
@@ -23,6 +24,7 @@ mod gc;
 mod hosts;
 mod kill;
 mod metrics;
+mod permission;
 mod pin;
 mod ping;
 mod ps;
@@ -125,9 +127,17 @@ methods! {
     // Remote: sends a prompt to a session.
     "say": Concurrent, All, say::say, needs ["message"];
 
-    /// Answers a question of Pi.
-    // Remote: like say: Pi asks all followers.
-    "extension_ui_response": Concurrent, All, extension_ui::extension_ui_response, needs ["id"];
+    /// Answers a question of Pi, or one about a permission.
+    // Remote: like say: Pi asks all followers. Permissions only as far as `remote.approvals` allows.
+    "extension_ui_response": Concurrent, Part, extension_ui::extension_ui_response, needs ["id"];
+
+    /// Lists the questions to the user about denied operations.
+    // Remote: reads; watching needs `remote.approvals`.
+    "quack.approvals": Concurrent, Part, approvals::approvals;
+
+    /// Answers a question about a denied operation.
+    // Remote: would let the token widen its own rights, so only as far as `remote.approvals` allows.
+    "quack.answer": Concurrent, Part, approvals::answer, needs ["decision"];
 
     /// Sends the events of a session to this client.
     // Remote: reads.

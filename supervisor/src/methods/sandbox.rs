@@ -244,6 +244,7 @@ async fn ask_worker(
         caller: None,
         arguments,
         safe_mode: session.safe_mode,
+        approved: false,
         deadline: DEFAULT_TOOL_DEADLINE,
         background: false,
         stream: None,

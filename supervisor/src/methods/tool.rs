@@ -5,6 +5,7 @@
 
 use super::Caller;
 use super::attach::{named, resolve};
+use super::permission::{self, After, EndedCall};
 use super::streaming::NamedCall;
 use crate::errors::{CallError, MethodError};
 use crate::registry::{FindSession, Purpose};
@@ -26,6 +27,9 @@ use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
+
+/// Name of the tool that runs commands.
+const BASH: &str = "bash";
 
 /// Maximum edit distance at which an unknown parameter name is matched to a known one.
 const MAX_DISTANCE: usize = 3;
@@ -215,31 +219,29 @@ async fn run_tool(
     };
     let default = default_deadline(&caller.services.daemon.config.tools.default_timeout, &wanted);
     let gives_up = wanted.gives_up;
-    let (stream, printed) = named.as_ref().and_then(NamedCall::channel).unzip();
+    let safe_mode = session.safe_mode || wanted.safe_mode;
+    let is_bash = tool == BASH;
     let call = CallTool {
         deadline: deadline(&wanted, &of_bash, default),
         background: of_bash.background,
-        safe_mode: session.safe_mode || wanted.safe_mode,
+        approved: safe_mode
+            && is_bash
+            && permission::is_allowed_command(&session, &wanted.arguments, caller).await,
+        safe_mode,
         tool: wanted.tool,
         client_id: wanted.client_id,
         caller: caller.client.hello(),
         arguments: wanted.arguments,
-        stream_rows: wanted.stream_rows && stream.is_some(),
-        stream,
+        stream_rows: wanted.stream_rows,
+        stream: None,
         cancel: named.as_ref().map(NamedCall::token),
     };
-    let mut done = match (refusal, gives_up) {
-        (Some(refusal), _) => Err(refusal),
-        (None, None) => {
-            let calling = worker::call(&session.handle, call);
-            match (&named, printed) {
-                (Some(named), Some(printed)) => {
-                    named.stream_while(calling, printed, &session).await
-                }
-                _ => calling.await,
-            }
-        }
-        (None, Some(_)) => in_time(worker::call(&session.handle, call)).await,
+    if tool == tools::REQUEST_PERMISSION && refusal.is_none() {
+        return ask_permission(&session, &call, caller).await;
+    }
+    let mut done = match refusal {
+        Some(refusal) => Err(refusal),
+        None => make_and_ask(&session, call, (gives_up, named.as_ref()), caller).await,
     };
     let closing = match (&mut done, &named) {
         (Ok(CallDone { streamed: Some((output, closing)), .. }), Some(named)) => {
@@ -261,6 +263,82 @@ async fn run_tool(
             ToolData { text, info, data: None, closing: None }
         }
     }
+}
+
+/// Makes a call. If it was refused and a client can answer, asks the user before the reply.
+async fn make_and_ask(
+    session: &FoundSession,
+    call: CallTool,
+    (gives_up, named): (Option<Duration>, Option<&NamedCall<'_>>),
+    caller: &Caller,
+) -> CallResult {
+    let started = Instant::now();
+    if gives_up.is_some() || !caller.services.sessions.approvals.can_answer(&session.session_id) {
+        return make(session, call, (gives_up, named)).await;
+    }
+    let mut done = make(session, call.clone(), (gives_up, named)).await?;
+    let ended = EndedCall {
+        session,
+        tool: &call.tool,
+        arguments: &call.arguments,
+        id: call.client_id.as_deref(),
+        left: call.deadline.saturating_sub(started.elapsed()),
+        cancel: call.cancel.clone(),
+    };
+    match permission::after_call(ended, &done, caller).await {
+        After::Unchanged => Ok(done),
+        After::Line(line) => {
+            done.text = permission::with_line(&done.text, &line);
+            if let Some((_, closing)) = &mut done.streamed {
+                *closing = closing.as_ref().map(|text| permission::with_line(text, &line));
+            }
+            Ok(done)
+        }
+        After::RunAgain => {
+            let deadline = call.deadline.saturating_sub(started.elapsed()).max(MIN_TOOL_DEADLINE);
+            let again = CallTool { approved: true, deadline, ..call };
+            make(session, again, (gives_up, named)).await
+        }
+    }
+}
+
+/// Makes a call, and sends its output to the client while it runs.
+async fn make(
+    session: &FoundSession,
+    mut call: CallTool,
+    (gives_up, named): (Option<Duration>, Option<&NamedCall<'_>>),
+) -> CallResult {
+    let (stream, printed) = named.and_then(NamedCall::channel).unzip();
+    call.stream_rows &= stream.is_some();
+    call.stream = stream;
+    let calling = worker::call(&session.handle, call);
+    match (gives_up, named, printed) {
+        (Some(_), ..) => in_time(calling).await,
+        (None, Some(named), Some(printed)) => named.stream_while(calling, printed, session).await,
+        _ => calling.await,
+    }
+}
+
+/// Answers the tool by which an agent asks the user before it tries.
+async fn ask_permission(session: &FoundSession, call: &CallTool, caller: &Caller) -> ToolData {
+    let started = Instant::now();
+    let asked = EndedCall {
+        session,
+        tool: &call.tool,
+        arguments: &call.arguments,
+        id: call.client_id.as_deref(),
+        left: call.deadline,
+        cancel: call.cancel.clone(),
+    };
+    let (text, is_allowed) = permission::request(asked, caller).await;
+    let text = to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
+    let info = ToolInfo {
+        session_id: session.session_id.0.clone(),
+        is_error: !is_allowed,
+        duration_ms: u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+        ..ToolInfo::default()
+    };
+    ToolData { text, info, data: None, closing: None }
 }
 
 /// Replies shortly before a caller with a known timeout gives up. The worker still ends the call, and followers receive

@@ -38,6 +38,11 @@ pub(crate) struct Metrics {
     /// Bytes from commands to hosts, and back.
     pub(crate) network_sent: Counter,
     pub(crate) network_received: Counter,
+    /// Questions to the user about denied operations, and their ends.
+    pub(crate) approvals_asked: Counter,
+    pub(crate) approvals_allowed: Counter,
+    pub(crate) approvals_denied: Counter,
+    pub(crate) approvals_expired: Counter,
     /// Replies to clients that had disconnected.
     pub(crate) unread_answers: Counter,
     /// Durations of calls.

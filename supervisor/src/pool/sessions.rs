@@ -127,6 +127,13 @@ impl<H> SessionTable<H> {
         self.left.notify_waiters();
     }
 
+    /// Publishes the number of open questions to the user.
+    pub(crate) fn publish_asked(&self, session: &SessionId, n_asked: usize) {
+        let Some(entry) = self.get(session) else { return };
+        let mut snapshot = entry.snapshot.borrow_mut();
+        Rc::make_mut(&mut snapshot).change(|snapshot| snapshot.n_asked = n_asked);
+    }
+
     /// Publishes a change of the state of one process of a session.
     pub(crate) fn publish(
         &self,

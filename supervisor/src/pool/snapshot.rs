@@ -22,6 +22,8 @@ pub(crate) struct SessionSnapshot {
     pub(crate) pi: PiSnapshot,
     /// When the status last changed. `None` if nothing has run yet.
     pub(super) since: Option<Instant>,
+    /// Open questions to the user about denied operations.
+    pub(super) n_asked: usize,
 }
 
 /// A session's worker, its calls and its jobs.
@@ -96,6 +98,8 @@ pub(crate) struct CallSnapshot {
     pub(crate) is_sent: bool,
     pub(crate) since: Instant,
     pub(crate) deadline: Duration,
+    /// Id and command for questions to the user. `None` if no client could answer when the call arrived.
+    pub(crate) told: Option<Rc<(String, String)>>,
 }
 
 /// A background job.
@@ -200,11 +204,18 @@ impl SessionSnapshot {
     pub(crate) fn status(&self, pinned: bool, now: Instant) -> StatusInfo {
         let dominant = self.dominant();
         StatusInfo {
-            status: dominant.status(),
+            status: self.word(),
             status_since: self.since.map(|since| ago(now.saturating_duration_since(since))),
-            status_why: dominant.why(pinned, now),
+            status_why: match self.n_asked {
+                0 => dominant.why(pinned, now),
+                _ => "it waits for your answer: quack approvals".to_owned(),
+            },
             pinned,
         }
+    }
+
+    fn word(&self) -> SessionStatus {
+        if self.n_asked == 0 { self.dominant().status() } else { SessionStatus::Waiting }
     }
 
     /// The more important activity of the two processes. It decides the status.
@@ -215,9 +226,9 @@ impl SessionSnapshot {
 
     /// Changes the state, and notes when the status changes with it.
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Self)) {
-        let before = self.dominant().status();
+        let before = self.word();
         change(self);
-        if self.since.is_none() || self.dominant().status() != before {
+        if self.since.is_none() || self.word() != before {
             self.since = Some(Instant::now());
         }
     }

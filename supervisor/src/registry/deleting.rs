@@ -137,6 +137,7 @@ pub(super) async fn clear_away(
         services.pi_failure.forget(&session.id);
     }
     voice.session_deleted(&session.id);
+    services.approvals.end_session(&session.id);
     const NAME: &str = "session_deleted";
     services.events.publish(&session.id, NAME, || json!({ "type": NAME }));
     services.events.forget(&session.id);

@@ -17,6 +17,14 @@ use std::sync::Arc;
 pub(crate) enum GrantChange {
     /// Allow these rules of hosts, and turn the network from off to hosts.
     Allow { scope: PolicyScope, rules: Vec<String>, client: String },
+    /// Keep an answer of the user.
+    Answer {
+        kind: ApprovalKind,
+        target: String,
+        decision: Decision,
+        scope: PolicyScope,
+        client: String,
+    },
     /// Remove the grants with these ids, and the rules with these texts, from grants and policies.
     Revoke { ids_or_rules: Vec<String> },
 }
@@ -31,6 +39,13 @@ impl Registry {
         match change {
             GrantChange::Allow { scope, rules, client } => {
                 self.allow(session, scope, &rules, &client)
+            }
+            GrantChange::Answer { kind, target, decision, scope, client } => {
+                let state = Arc::make_mut(&mut self.state);
+                let mut number = last_number(state);
+                let (grants, _) = of_scope(state, session, scope);
+                let grant = Wanted { kind, target, decision, client: &client };
+                add(grants, grant, &mut number)
             }
             GrantChange::Revoke { ids_or_rules } => self.revoke(session, &ids_or_rules),
         }
@@ -56,17 +71,8 @@ impl Registry {
                 Some(target) => (target.to_owned(), Decision::Deny),
                 None => (text, Decision::Allow),
             };
-            let is_same = |grant: &Grant| grant.target == target && grant.decision == decision;
-            if grants.iter().any(is_same) {
-                continue;
-            }
-            if MAX_GRANTS <= grants.len() {
-                return Err(MethodError::TooManyGrants);
-            }
-            number += 1;
-            let (at, client) = (now_text(), Some(client.to_owned()));
             let kind = ApprovalKind::Network;
-            grants.push(Grant { id: format!("g{number}"), kind, target, decision, at, client });
+            add(grants, Wanted { kind, target, decision, client }, &mut number)?;
         }
         if is_off {
             let patch = match policy {
@@ -103,6 +109,35 @@ impl Registry {
         }
         Ok(true)
     }
+}
+
+/// A new grant without its id.
+struct Wanted<'a> {
+    kind: ApprovalKind,
+    target: String,
+    decision: Decision,
+    client: &'a str,
+}
+
+/// Adds a grant unless an equal one exists. It replaces the opposite decision about the same target. Returns whether
+/// anything changed.
+fn add(
+    grants: &mut Vec<Grant>,
+    Wanted { kind, target, decision, client }: Wanted<'_>,
+    number: &mut u64,
+) -> Result<bool, MethodError> {
+    let is_about = |grant: &Grant| grant.kind == kind && grant.target == target;
+    if grants.iter().any(|grant| is_about(grant) && grant.decision == decision) {
+        return Ok(false);
+    }
+    grants.retain(|grant| !is_about(grant));
+    if MAX_GRANTS <= grants.len() {
+        return Err(MethodError::TooManyGrants);
+    }
+    *number += 1;
+    let (at, client) = (now_text(), Some(client.to_owned()));
+    grants.push(Grant { id: format!("g{number}"), kind, target, decision, at, client });
+    Ok(true)
 }
 
 /// The rule of a grant, as the user writes it.

@@ -37,7 +37,7 @@ pub(super) fn rules_of(
     for grant in grants.into_iter().flatten().flatten() {
         rules.extend(rules_of_grant(grant));
     }
-    Rules { rules }
+    Rules { rules, asks: false }
 }
 
 fn rules_of_grant(grant: &Grant) -> Vec<RuleText> {

@@ -11,13 +11,15 @@ use crate::errors::MethodError;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
 use quackd_config::SandboxSettings;
-use quackd_protocol::approval::ScopedGrant;
+use quackd_policy::MAX_ROOTS;
+use quackd_protocol::approval::{ApprovalKind, Decision, ScopedGrant};
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::{Session, Shared};
 use quackd_protocol::network::{Rules, Scope};
 use quackd_protocol::policy::{Policy, PolicyPatch};
 use quackd_protocol::state::{DaemonState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Change of the policy of a session or of its workspace.
@@ -46,6 +48,8 @@ pub(crate) enum SessionChange {
     Grants(GrantChange),
     /// Exempt the session's processes from eviction, or not.
     Pinned(bool),
+    /// Begin or end safe mode.
+    SafeMode(bool),
 }
 
 /// Policy of a session.
@@ -91,6 +95,7 @@ impl Registry {
                     change,
                     GrantChange::Revoke { .. }
                         | GrantChange::Allow { scope: PolicyScope::Always, .. }
+                        | GrantChange::Answer { scope: PolicyScope::Always, .. }
                 );
                 let changed = self
                     .change_grants(&session, change)
@@ -99,6 +104,11 @@ impl Registry {
                 // In force before the save, like a policy.
                 let workspace = Some(&session.workspace_id).filter(|_| !is_for_all);
                 self.tell_policies(workspace);
+                return Ok((self.policy_of(&session), self.keep(changed, ctx)));
+            }
+            SessionChange::SafeMode(is_safe) => {
+                let changed = self.change_state(&session.id, |state| state.safe_mode = is_safe);
+                self.tell_policy(&session.id);
                 return Ok((self.policy_of(&session), self.keep(changed, ctx)));
             }
             SessionChange::Pinned(pinned) => {
@@ -203,9 +213,19 @@ pub(super) fn policy_of(
         session: own.policy,
         safe_mode: own.safe_mode,
     };
-    let policy = quackd_policy::resolve_layers(layers.clone());
-    let rules = rules_of(&policy, &layers, (state, &session.id, &session.workspace_id));
+    let mut policy = quackd_policy::resolve_layers(layers.clone());
     let grants = grants_of(state, session);
+    for ScopedGrant { grant, .. } in &grants {
+        let directory = PathBuf::from(&grant.target);
+        let is_new = grant.kind == ApprovalKind::Write
+            && grant.decision == Decision::Allow
+            && policy.writable_roots.len() < MAX_ROOTS
+            && !policy.writable_roots.contains(&directory);
+        if is_new {
+            policy.writable_roots.push(directory);
+        }
+    }
+    let rules = rules_of(&policy, &layers, (state, &session.id, &session.workspace_id));
     FoundPolicy { policy, layers, rules, grants }
 }
 

@@ -1,5 +1,6 @@
 //! Builds the objects that the actors' thread shares, from those that the main thread prepared.
 
+use crate::approvals::Approvals;
 use crate::children::ChildServices;
 use crate::children::login_env::{CapturedEnv, LoginEnv, LoginEnvInputs};
 use crate::children::probing::Probing;
@@ -17,6 +18,7 @@ use crate::health::executable::Executable;
 use crate::health::loop_monitor::LoopMonitor;
 use crate::health::service_manager::ServiceManager;
 use crate::log::LogControl;
+use crate::log::journal::Journal;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::MetricsEndpoint;
 use crate::pool::Pool;
@@ -89,6 +91,13 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     let cache = (parts.login, parts.home.login_environment());
     let children =
         children(&parts.config, &parts.home, (parts.spawner, parts.cgroups), cache, &metrics);
+    let approvals = Approvals::new(
+        Rc::clone(&events),
+        Rc::clone(&clients),
+        Journal::of_approvals(parts.home.approvals_file()),
+        Arc::clone(&metrics),
+    );
+    let network_journal = Journal::of_network(parts.home.network_file());
     let daemon = Rc::new(DaemonInfo {
         home: parts.home,
         user_home: user_home(),
@@ -104,11 +113,19 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         children,
         pool,
         events: Rc::clone(&events),
+        approvals,
+        network_journal,
         table: SessionTable::new(max_workers, max_pis),
         pi_failure: LastFailure::default(),
         egress: parts.egress,
         metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
+    });
+    let weak = Rc::downgrade(&sessions);
+    sessions.approvals.on_change(move |session, n_asked| {
+        if let Some(sessions) = weak.upgrade() {
+            sessions.table.publish_asked(session, n_asked);
+        }
     });
     let (health, loop_monitor) = (Rc::new(parts.health), Rc::new(LoopMonitor::new()));
     let retention =

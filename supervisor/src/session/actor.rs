@@ -103,6 +103,10 @@ pub(crate) enum TellSession {
     SetPolicy(Policy, Arc<Rules>),
     /// Reply with the owner of the worker's network, which is started if necessary. No reply without a worker.
     OpenNetwork(oneshot::Sender<Addr<NetworkActor>>),
+    /// Allow connections to this host and port for a while.
+    AllowOnce(String),
+    /// Does nothing: earlier requests have been handled when it is answered.
+    Settle,
     /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
     EndJobs,
     /// The client that claimed the session has disconnected. End the background jobs, after the running calls.
@@ -140,6 +144,8 @@ impl Handler<TellSession> for SessionActor {
                     reply.send(network).ok();
                 }
             }
+            TellSession::AllowOnce(target) => self.allow_once(target),
+            TellSession::Settle => {}
             TellSession::EndJobs => self.end_jobs(ctx),
             TellSession::ClientLeft => self.client_left(ctx),
             TellSession::OutputTaken(call) => self.output_taken(call, ctx),

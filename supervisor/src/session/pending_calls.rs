@@ -51,6 +51,9 @@ struct PendingCall {
     slot: Option<CommandSlot>,
     arguments: String,
     safe_mode: bool,
+    approved: bool,
+    /// Id and command for questions to the user.
+    told: Option<Rc<(String, String)>>,
     /// False: the next worker may get the call. True: no other worker gets it, unless its worker reports that the call
     /// was not run.
     is_sent: bool,
@@ -105,6 +108,10 @@ pub(crate) struct NewCall {
     pub(crate) shown: CallPreview,
     pub(crate) arguments: String,
     pub(crate) safe_mode: bool,
+    /// Whether the user allowed a command that safe mode does not run.
+    pub(crate) approved: bool,
+    /// Id and command for questions to the user. `None` if no client can answer.
+    pub(crate) told: Option<Rc<(String, String)>>,
     pub(crate) deadline: Duration,
     pub(crate) stream: Option<mpsc::Sender<Printed>>,
     pub(crate) stream_rows: bool,
@@ -141,7 +148,8 @@ impl PendingCalls {
         due: Instant,
     ) -> oneshot::Receiver<CallResult> {
         let (answer, answered) = oneshot::channel();
-        let NewCall { shown, arguments, safe_mode, deadline, stream, stream_rows } = new;
+        let NewCall { shown, arguments, safe_mode, approved, told, deadline, stream, stream_rows } =
+            new;
         let call = PendingCall {
             label: shown.tool.chars().take(MAX_SHOWN_TOOL).collect::<String>().into(),
             shown,
@@ -151,6 +159,8 @@ impl PendingCalls {
             slot: None,
             arguments,
             safe_mode,
+            approved,
+            told,
             is_sent: false,
             was_returned: false,
             since: now,
@@ -204,6 +214,7 @@ impl PendingCalls {
             arguments,
             deadline_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
             safe_mode: call.safe_mode,
+            approved: call.approved,
             stream: call.stream.is_some(),
             stream_rows: call.stream_rows,
         };
@@ -380,6 +391,7 @@ impl PendingCalls {
             is_sent: call.is_sent,
             since: call.since,
             deadline: call.deadline,
+            told: call.told.clone(),
         };
         self.calls.iter().map(|(number, call)| row((number, call))).collect()
     }
@@ -450,6 +462,8 @@ mod tests {
             shown: CallPreview { id: "c".into(), tool: tool.into(), arguments: None, caller: None },
             arguments: "{}".into(),
             safe_mode: false,
+            approved: false,
+            told: None,
             deadline: Duration::from_secs(30),
             stream: None,
             stream_rows: false,

@@ -1,8 +1,10 @@
 //! Services that the workers and Pis of all sessions share.
 
+use crate::approvals::Approvals;
 use crate::children::ChildServices;
 use crate::daemon_info::DaemonInfo;
 use crate::events::Events;
+use crate::log::journal::Journal;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::session::SessionTable;
@@ -20,6 +22,9 @@ pub(crate) struct SessionServices {
     pub(crate) children: ChildServices,
     pub(crate) pool: Pool,
     pub(crate) events: Rc<Events>,
+    pub(crate) approvals: Rc<Approvals>,
+    /// Requests of commands for hosts.
+    pub(crate) network_journal: Journal,
     pub(crate) table: SessionTable,
     pub(crate) pi_failure: LastFailure,
     /// Web searches, with their API key.

@@ -102,17 +102,9 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
     if is_own_loopback(&request.host) {
         return to_own_server(client, proxy, bytes, head).await;
     }
-    let admitted = if slot.count_for(&request.host) {
-        proxy.decide(&request.host, request.port)
-    } else {
-        Err(DenyReason::TooMany)
-    };
-    let admitted = match admitted {
+    let admitted = match proxy.admit(&request, &mut slot).await {
         Ok(admitted) => admitted,
-        Err(why) => {
-            proxy.refuse(&request, why, None);
-            return refuse(client, &request, why).await;
-        }
+        Err(why) => return refuse(client, &request, why).await,
     };
     let server = match dial(proxy, &request).await {
         Ok(server) => server,
@@ -140,7 +132,7 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
         }
         Kind::Forward { head, body, upgrades } => {
             let (first, upstream) = forwarded(head, rest, body, upgrades)?;
-            relay::run(proxy, (&request, admitted.rule), (client, server), (first, upstream)).await;
+            relay::run(proxy, (&request, admitted), (client, server), (first, upstream)).await;
         }
     }
     Some(())
@@ -183,7 +175,7 @@ async fn tunnel(
         },
         _ => (rest, Upstream::All),
     };
-    relay::run(proxy, (request, admitted.rule), (client, server), (first, upstream)).await;
+    relay::run(proxy, (request, admitted), (client, server), (first, upstream)).await;
 }
 
 /// Reads a request to a server from a tunnel.
@@ -263,8 +255,7 @@ async fn refuse(client: TcpStream, request: &Request, why: DenyReason) -> Option
         _ => format!("403 quackd: {host}:{port} is not allowed"),
     };
     let rule = if matches!(*port, HTTP | TLS) { host } else { format!("{host}:{port}") };
-    let body =
-        format!("quackd: denied ({why}). A person can allow it: quack sandbox allow {rule}\n");
+    let body = format!("quackd: denied ({why}). To allow it: quack sandbox allow {rule}\n");
     answer(client, &status, &format!("Quackd-Denied: {why}\r\n"), &body).await
 }
 
@@ -346,14 +337,7 @@ async fn open(
     proxy: &Proxy,
     slot: &mut Slot,
 ) -> Result<(TcpStream, Admitted), Reply> {
-    let admitted = match slot.count_for(&request.host) {
-        true => proxy.decide(&request.host, request.port),
-        false => Err(DenyReason::TooMany),
-    };
-    let admitted = admitted.map_err(|why| {
-        proxy.refuse(request, why, None);
-        Reply::NotAllowed
-    })?;
+    let admitted = proxy.admit(request, slot).await.map_err(|_recorded| Reply::NotAllowed)?;
     match dial(proxy, request).await {
         Ok(server) => Ok((server, admitted)),
         Err(DialError::Private(address)) => {

@@ -9,12 +9,14 @@ use crate::resolver;
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::link::adopt;
+use quackd_policy::hosts::Host;
 use quackd_protocol::network::{FromProxy, PROXY_PROTOCOL, SocketKind, TO_PROXY_TAGS, ToProxy};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::mpsc;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::Framed;
 
@@ -28,6 +30,7 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
         open(*kind, socket, &proxy)?;
     }
     let mut forwards = Forwards::default();
+    let mut questions = proxy.asks.take_unsent();
     send(&mut channel, &FromProxy::Hello { proto: PROXY_PROTOCOL, notes }).await?;
     loop {
         tokio::select! {
@@ -41,11 +44,16 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
                     return Ok(());
                 }
             }
+            Some(question) = next(&mut questions) => send(&mut channel, &question).await?,
             (entries, dropped) = proxy.log.next() => {
                 send(&mut channel, &FromProxy::Log { entries, dropped }).await?;
             }
         }
     }
+}
+
+async fn next(questions: &mut Option<mpsc::Receiver<FromProxy>>) -> Option<FromProxy> {
+    questions.as_mut()?.recv().await
 }
 
 type Channel = Framed<tokio::net::UnixStream, tokio_util::codec::LengthDelimitedCodec>;
@@ -93,6 +101,16 @@ fn handle(
     let reply = match frame {
         ToProxy::Rules(rules) => {
             proxy.set_rules(&rules).map_err(io::Error::other)?;
+            None
+        }
+        ToProxy::Answered { id, result } => {
+            proxy.asks.answered(id, result);
+            None
+        }
+        ToProxy::AllowOnce { host, port } => {
+            if let Ok(host) = Host::read(&host) {
+                proxy.asks.allow_once(host, port);
+            }
             None
         }
         ToProxy::Forward { id, port, local } => {

@@ -5,6 +5,7 @@
 //!
 //! In reading order:
 //! - [`proxy`]: the rules, and the decision about each request;
+//! - [`asks`]: questions to the user about hosts that no rule names;
 //! - [`accept`]: connections to the HTTP and SOCKS proxy, and to synthetic addresses;
 //! - [`dial`]: names outside, the address filter, and the connection to the host;
 //! - [`relay`]: copies bytes, and checks the server name of TLS;
@@ -18,6 +19,7 @@
 #![cfg(target_os = "linux")]
 
 mod accept;
+mod asks;
 mod channel;
 mod dial;
 mod forward;

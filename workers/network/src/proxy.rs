@@ -1,17 +1,18 @@
 //! The rules of the session, and the decision about each request.
 
+use crate::asks::Asks;
 use crate::log::Log;
 use crate::pair::Pair;
 use quackd_network::synthetic::SyntheticAddresses;
-use quackd_policy::hosts::{Decision, Host, HostRules, RuleError};
+use quackd_policy::hosts::{Decision, Host, HostRules, RuleError, is_refused};
 use quackd_protocol::network::{
-    DenyReason, FailReason, LogEntry, RequestPath, Rules, ToWorkerPacket, Verdict,
+    DenyReason, FailReason, LogEntry, MACHINE_HOST, RequestPath, Rules, ToWorkerPacket, Verdict,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 /// Most connections at the same time.
@@ -35,11 +36,16 @@ pub(crate) struct Admitted {
     pub(crate) raw: bool,
     /// The rule, for the log.
     pub(crate) rule: Option<String>,
+    /// True if the user allowed it once. Then only a rule that denies it ends the connection.
+    pub(crate) is_once: bool,
 }
 
 /// State of the proxy. On one thread.
 pub(crate) struct Proxy {
     rules: RefCell<Rc<HostRules>>,
+    /// True if a client can answer questions.
+    can_ask: Cell<bool>,
+    pub(crate) asks: Asks,
     /// Counts changes of the rules.
     pub(crate) version: watch::Sender<u64>,
     pub(crate) addresses: RefCell<SyntheticAddresses>,
@@ -87,6 +93,8 @@ impl Proxy {
     pub(crate) fn new(rules: &Rules, pair: Pair) -> Result<Self, RuleError> {
         Ok(Self {
             rules: RefCell::new(Rc::new(HostRules::parse(&rules.rules)?)),
+            can_ask: Cell::new(rules.asks),
+            asks: Asks::default(),
             version: watch::Sender::new(0),
             addresses: RefCell::default(),
             log: Log::default(),
@@ -99,6 +107,7 @@ impl Proxy {
     /// Replaces the rules. Running connections look at them again.
     pub(crate) fn set_rules(&self, rules: &Rules) -> Result<(), RuleError> {
         *self.rules.borrow_mut() = Rc::new(HostRules::parse(&rules.rules)?);
+        self.can_ask.set(rules.asks);
         self.version.send_modify(|version| *version += 1);
         Ok(())
     }
@@ -117,25 +126,90 @@ impl Proxy {
         Some(Slot { proxy: Rc::clone(self), host: None })
     }
 
-    /// Whether a query for the name gets an address.
+    /// Whether a query for the name gets an address: a rule or an answer of the user could allow a connection.
     pub(crate) fn knows_name(&self, host: &Host) -> bool {
-        matches!(self.rules().decide(host, 0), Decision::Allowed(_))
+        match self.decide(host, 0) {
+            Ok(_) => true,
+            Err(DenyReason::NotListed) => self.may_ask(host),
+            Err(_) => false,
+        }
     }
 
-    /// Decides by the rules.
+    /// Decides by the rules, and by what the user allowed once.
     pub(crate) fn decide(&self, host: &Host, port: u16) -> Result<Admitted, DenyReason> {
         match self.rules().decide(host, port) {
-            Decision::Allowed(by) => Ok(Admitted { raw: by.rule.raw, rule: Some(by.to_string()) }),
+            Decision::Allowed(by) => {
+                Ok(Admitted { raw: by.rule.raw, rule: Some(by.to_string()), is_once: false })
+            }
             Decision::Denied(_) => Err(DenyReason::DenyRule),
+            Decision::NotListed if self.asks.is_allowed_once(host, port) => {
+                Ok(Admitted { raw: false, rule: Some("allowed once".to_owned()), is_once: true })
+            }
             Decision::NotListed => Err(DenyReason::NotListed),
         }
     }
 
+    /// Decides about a connection. Asks the user if no rule names the host and a client can answer. Records a refusal.
+    pub(crate) async fn admit(
+        &self,
+        request: &Request,
+        slot: &mut Slot,
+    ) -> Result<Admitted, DenyReason> {
+        let Request { host, port, .. } = request;
+        let decided = match slot.count_for(host) {
+            true => self.decide(host, *port),
+            false => Err(DenyReason::TooMany),
+        };
+        let (why, waited) = match decided {
+            Err(DenyReason::NotListed) if self.may_ask(host) => {
+                let asked = Instant::now();
+                match self.asks.ask(host, *port).await {
+                    Ok(scope) => {
+                        let host = host.to_string();
+                        self.pair.tell(&ToWorkerPacket::Approved { host, port: *port, scope });
+                        // The rule of the answer has arrived before it.
+                        match self.decide(&request.host, *port) {
+                            Ok(admitted) => return Ok(admitted),
+                            Err(why) => (why, Duration::ZERO),
+                        }
+                    }
+                    Err(why) => (why, asked.elapsed()),
+                }
+            }
+            Ok(admitted) => return Ok(admitted),
+            Err(why) => (why, Duration::ZERO),
+        };
+        self.record_refusal(request, why, None, seconds(waited));
+        Err(why)
+    }
+
+    /// Whether the user may be asked about a host: never about addresses of this machine and of local networks.
+    fn may_ask(&self, host: &Host) -> bool {
+        let is_local = match host {
+            Host::Address(address) => is_refused(*address),
+            Host::Name(name) => {
+                name == MACHINE_HOST || name == "localhost" || name.ends_with(".localhost")
+            }
+        };
+        self.can_ask.get() && !is_local
+    }
+
     /// Records a refused request: first for the worker, so that it knows it when the command ends.
     pub(crate) fn refuse(&self, request: &Request, why: DenyReason, address: Option<IpAddr>) {
+        self.record_refusal(request, why, address, 0);
+    }
+
+    fn record_refusal(
+        &self,
+        request: &Request,
+        why: DenyReason,
+        address: Option<IpAddr>,
+        waited_s: u64,
+    ) {
         let address = address.map(|address| address.to_string());
         let host = request.host.to_string();
-        self.pair.tell(&ToWorkerPacket::Refused { host, port: request.port, why, address });
+        let packet = ToWorkerPacket::Refused { host, port: request.port, why, address, waited_s };
+        self.pair.tell(&packet);
         let rule = match self.rules().decide(&request.host, request.port) {
             Decision::Denied(by) => Some(by.to_string()),
             _ => None,
@@ -166,6 +240,11 @@ impl Proxy {
             took_ms: u64::try_from(traffic.took.as_millis()).unwrap_or(u64::MAX),
         });
     }
+}
+
+/// Rounds to whole seconds.
+fn seconds(time: Duration) -> u64 {
+    time.saturating_add(Duration::from_millis(500)).as_secs()
 }
 
 /// Bytes and duration of a connection.

@@ -1,10 +1,10 @@
 //! Copies bytes between a command and a host, counts them, and ends when a rule is removed or nothing happens for long.
 
-use crate::proxy::{Proxy, Request, Traffic};
+use crate::proxy::{Admitted, Proxy, Request, Traffic};
 use quackd_network::hello::{self, Hello, MAX_HELLO};
 use quackd_network::http::{BadChunks, Body, Chunks};
 use quackd_policy::hosts::Host;
-use quackd_protocol::network::{FailReason, Verdict};
+use quackd_protocol::network::{DenyReason, FailReason, Verdict};
 use std::cell::Cell;
 use std::io;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub(crate) enum Upstream {
 /// host first.
 pub(crate) async fn run(
     proxy: &Proxy,
-    (request, rule): (&Request, Option<String>),
+    (request, admitted): (&Request, Admitted),
     (client, server): (TcpStream, TcpStream),
     (first, upstream): (Vec<u8>, Upstream),
 ) {
@@ -65,7 +65,7 @@ pub(crate) async fn run(
                 Err(_) if counts.sent.get() != 0 && counts.received.get() != 0 => Verdict::Allowed,
                 Err(_) => Verdict::Failed(FailReason::Broken),
             },
-            () = until_revoked(proxy, request) => Verdict::Failed(FailReason::RuleRemoved),
+            () = until_revoked(proxy, request, admitted.is_once) => Verdict::Failed(FailReason::RuleRemoved),
             () = until_idle(&counts) => Verdict::Failed(FailReason::Broken),
         }
     };
@@ -74,14 +74,20 @@ pub(crate) async fn run(
         received: counts.received.get(),
         took: started.elapsed(),
     };
-    proxy.report(request, ended, rule, traffic);
+    proxy.report(request, ended, admitted.rule, traffic);
 }
 
-/// Ends when the rules no longer allow the request.
-pub(crate) async fn until_revoked(proxy: &Proxy, request: &Request) {
+/// Ends when the rules no longer allow the request. What the user allowed once ends only if a rule denies it.
+async fn until_revoked(proxy: &Proxy, request: &Request, is_once: bool) {
     let mut version = proxy.version.subscribe();
-    while version.changed().await.is_ok() {
-        if proxy.decide(&request.host, request.port).is_err() {
+    loop {
+        // The rules may have changed while the host was dialed.
+        match proxy.decide(&request.host, request.port) {
+            Ok(_) => {}
+            Err(DenyReason::NotListed) if is_once => {}
+            Err(_) => return,
+        }
+        if version.changed().await.is_err() {
             return;
         }
     }

@@ -113,7 +113,7 @@ async fn answer(mut client: TcpStream, attempts: &Attempts) -> io::Result<()> {
     if near.is_empty() {
         attempts.record(Some(&request.host));
         let body = format!(
-            "quackd: {} was not asked: the network of this session is off. A person can allow it: \
+            "quackd: {} was not asked: the network of this session is off. To allow it: \
              quack sandbox set --network on\n",
             one_line(&request.host)
         );

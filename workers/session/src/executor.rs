@@ -224,6 +224,7 @@ impl ToolExecutor {
                     arguments: call.arguments,
                     deadline: Duration::from_millis(call.deadline_ms),
                     safe_mode: call.safe_mode,
+                    approved: call.approved,
                     cancel,
                     watch: Some(watch),
                     flow: stream.as_ref().map(Streaming::flow),

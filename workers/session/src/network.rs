@@ -131,8 +131,16 @@ impl ProxyLink {
 
     fn handle(&self, packet: &[u8], attempts: &Attempts) {
         match serde_json::from_slice(packet) {
-            Ok(ToWorkerPacket::Refused { host, port, why, address }) => {
-                attempts.refused(&host, RefusedRequest { port, why: Some(why), address });
+            Ok(ToWorkerPacket::Refused { host, port, why, address, waited_s }) => {
+                let why = Some(why);
+                let request =
+                    RefusedRequest { port, why, address, waited_s, ..RefusedRequest::default() };
+                attempts.refused(&host, request);
+            }
+            Ok(ToWorkerPacket::Approved { host, port, scope }) => {
+                let approved = Some(scope);
+                let request = RefusedRequest { port, approved, ..RefusedRequest::default() };
+                attempts.refused(&host, request);
             }
             Ok(ToWorkerPacket::Connect { id, port }) => {
                 if self.connecting.try_send((id, port)).is_err() {

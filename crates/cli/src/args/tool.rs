@@ -57,6 +57,9 @@ pub(crate) struct ToolArgs {
     /// Deadline, such as 500ms, 10s, 2m or 10 (seconds); configured in tools.default_timeout_s [default: 2m]
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub(crate) timeout: Option<Duration>,
+    /// Do not ask at this terminal about operations that the sandbox denies
+    #[arg(long)]
+    pub(crate) no_ask: bool,
     /// Accepted for old scripts; has no effect
     #[arg(long, hide = true)]
     pub(crate) force: bool,

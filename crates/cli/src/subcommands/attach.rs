@@ -62,7 +62,12 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     }
     let session = attached.session.id.0.clone();
     let label = session_ref::label(&daemon.client, &session).await?;
-    let mut watch = FollowConnection::begin(Arc::new(daemon.client), session, None).await?;
+    let mut watch = FollowConnection::begin(
+        Arc::new(daemon.client),
+        session,
+        (None, session_view::is_person(output)),
+    )
+    .await?;
     if output.is_json() {
         output.first_line(&document(&attached, watch.followed().is_running))?;
     } else {

@@ -3,6 +3,7 @@
 
 pub(crate) mod abort;
 pub(crate) mod activate;
+pub(crate) mod approvals;
 pub(crate) mod attach;
 pub(crate) mod completions;
 pub(crate) mod config;
@@ -73,6 +74,9 @@ pub(crate) async fn run(
         Some(Verb::Remote(args)) => remote::run(args, output).await,
         Some(Verb::Abort(args)) => abort::run(args, output).await,
         Some(Verb::Forward(args)) => forward::run(args, output).await,
+        Some(Verb::Approvals(args)) => Box::pin(approvals::run(args, output)).await,
+        Some(Verb::Allow(args)) => approvals::allow(args, output).await,
+        Some(Verb::Deny(args)) => approvals::deny(args, output).await,
         Some(Verb::Pin(args)) => pin::run(args.session, true, output).await,
         Some(Verb::Unpin(args)) => pin::run(args.session, false, output).await,
         Some(Verb::Doctor(args)) => doctor::run(args, output).await,

@@ -1,6 +1,6 @@
 //! `quack say`: sends a prompt to a session's Pi and shows its turn.
 
-use super::follow::session_view::{InputMode, Interrupts, SessionView};
+use super::follow::session_view::{InputMode, Interrupts, SessionView, is_person};
 use super::follow::{self, follow_connection::FollowConnection};
 use crate::args::say::SayArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
@@ -43,7 +43,8 @@ async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(String, Foll
         None => attached(&wanted, &client).await?,
     };
     session_ref::tell(&found, output);
-    let watch = FollowConnection::begin(client, found.session_id.0, None).await?;
+    let watch =
+        FollowConnection::begin(client, found.session_id.0, (None, is_person(output))).await?;
     Ok((message, watch))
 }
 

@@ -6,6 +6,7 @@ mod print;
 
 use self::call::Ended;
 use self::print::Printer;
+use crate::approval_prompt::{Prompter, is_possible};
 use crate::args::tool::ToolArgs;
 use crate::connect::{self, patience, start_and_connect};
 use crate::display;
@@ -25,6 +26,7 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::io::Read;
 use std::time::Duration;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Default deadline of a call. It is longer than a voice agent's, because users at a terminal run builds and tests.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -56,8 +58,15 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
     // Wait for the longest deadline, because the daemon's configuration may set the default.
     let patience = patience(args.timeout.unwrap_or(MAX_TOOL_DEADLINE));
     let mut printer = Printer::new(args.raw, output);
+    let may_ask = !args.no_ask && !args.raw && is_possible(output);
+    let asking = may_ask.then(|| {
+        let prompter = Prompter::new(params.session_id.clone(), false);
+        // Without a connection for questions, the call runs as without a terminal.
+        AbortOnDropHandle::new(tokio::spawn(async move { drop(prompter.run(output).await) }))
+    });
     let ended =
         call::make(&client, params, patience, &mut printer, &mut interrupts, output).await?;
+    drop(asking);
     match ended {
         Ended::Answered(result) => answered(args, &result, &printer, output),
         Ended::Unread(result) if args.raw => Ok(exit::of_raw(&result)),

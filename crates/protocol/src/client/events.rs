@@ -24,6 +24,9 @@ pub struct FollowParams {
     /// The run of the daemon that `since_seq` belongs to, from an earlier reply of `follow`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epoch: Option<String>,
+    /// True if this client answers questions about permissions. Without such a client nothing is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answers: Option<bool>,
 }
 
 /// `follow` data. Pi's state is forwarded unchanged.

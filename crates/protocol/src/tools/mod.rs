@@ -179,6 +179,9 @@ pub const AUDIT: &str = "quack_audit";
 /// Internal tool like [`AUDIT`]. Its parameter is `path`.
 pub const EXPLAIN: &str = "quack_explain";
 
+/// Tool that asks the user for a permission. The supervisor answers it, in no worker.
+pub const REQUEST_PERMISSION: &str = "request_permission";
+
 /// Returns true for an internal tool, which only the supervisor can call.
 #[must_use]
 pub fn is_internal(tool: &str) -> bool {

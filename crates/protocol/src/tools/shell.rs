@@ -5,7 +5,7 @@ use crate::limits::{MAX_JOB_TIME, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use std::time::Duration;
 
 /// The tools of this file, in the order of the documentation.
-pub(super) const TOOLS: &[Tool] = &[BASH, JOBS, JOB_OUTPUT, JOB_KILL];
+pub(super) const TOOLS: &[Tool] = &[BASH, JOBS, JOB_OUTPUT, JOB_KILL, REQUEST];
 
 const fn ms(time: Duration) -> u64 {
     time.as_secs() * 1000 + time.subsec_millis() as u64
@@ -38,6 +38,21 @@ const _: () = assert!(ms(MAX_TOOL_DEADLINE) == 600_000 && ms(MAX_JOB_TIME) == 86
 const JOB: Parameter = Parameter::new("job", Kind::TextOrWhole, "The job: job-1, or 1.")
     .also(&["job_id", "jobId", "id"])
     .required();
+
+const REQUEST: Tool = Tool {
+    name: super::REQUEST_PERMISSION,
+    about: "Ask the user to allow a host or a directory before you use it. Waits for the answer. Example: \
+            {\"kind\":\"network\",\"target\":\"registry.example.org:443\",\"reason\":\"download the dependencies\"}.",
+    main: None,
+    is_strict: false,
+    reads_only: true,
+    offer: Offer::Work,
+    parameters: &[
+        Parameter::new("kind", Kind::Choice(&["network", "write"]), "What to allow.").required(),
+        text("target", "A host with its port, or an existing directory.").required(),
+        text("reason", "Why you need it, in a few words. The user sees it."),
+    ],
+};
 
 const JOBS: Tool = Tool {
     name: "jobs",

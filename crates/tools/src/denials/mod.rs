@@ -118,7 +118,8 @@ impl DenialDetector {
         if hosts.is_empty() {
             denials.push(new(None));
         }
-        let named = hosts.iter().take(MAX_NAMED_HOSTS).map(ToString::to_string);
+        let denied = hosts.iter().filter(|host| host.approved.is_none());
+        let named = denied.take(MAX_NAMED_HOSTS).map(ToString::to_string);
         denials.extend(named.map(|host| new(Some(&host))));
         denials.truncate(MAX_LISTED);
         let line = line.into_iter().chain([network]).collect::<Vec<_>>().join("\n");

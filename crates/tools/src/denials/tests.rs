@@ -313,7 +313,7 @@ fn trying(hosts: &[Option<&str>]) -> DenialDetector {
 async fn a_recorded_attempt_is_certain_whatever_the_command_printed_and_exited_with() {
     let line = |what: &str, allow: &str| {
         format!(
-            "[Sandbox: the network{what} was denied (workspace-write, network off). A person can allow it: \
+            "[Sandbox: the network{what} was denied (workspace-write, network off). To allow it: \
              quack sandbox {allow}]"
         )
     };

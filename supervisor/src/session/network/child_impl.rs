@@ -55,8 +55,10 @@ impl ChildActor<OfProxy> for NetworkActor {
 
     fn start(&mut self, _: OfProxy, ctx: &mut Context<Self>) {
         let Some(link) = &self.link else { return self.not_started(OfProxy, ctx) };
-        let frame = self.start_frame(link);
-        match link.duplicates() {
+        let (descriptors, sockets) = (link.duplicates(), link.kinds().to_vec());
+        self.asking = 0;
+        let frame = self.start_frame(sockets);
+        match descriptors {
             Ok(descriptors) => self.launch(OfProxy, (&frame, &descriptors), None, ctx),
             Err(error) => {
                 self.spawn_failed(OfProxy, &SpawnRequestError::Channel(error), ctx);

@@ -27,6 +27,7 @@ impl NetworkActor {
             }
             _ if !self.child.is_ready() => self.proxy_broke("the first frame was no hello", ctx),
             FromProxy::CannotStart { .. } => self.proxy_broke("it has started already", ctx),
+            FromProxy::Ask { id, host, port } => self.asked(id, &host, port, ctx),
             FromProxy::Log { entries, dropped } => self.logged(entries, dropped, ctx),
             FromProxy::Forwarded { id, result } => self.forwarded(id, result, ctx),
             FromProxy::Pong { seq } => {
@@ -79,6 +80,7 @@ impl NetworkActor {
             metrics.network_sent.add(entry.sent);
             metrics.network_received.add(entry.received);
         }
+        entries.iter().for_each(|entry| self.services.network_journal.add(&entry));
         for denied in self.network.add(entries, dropped) {
             self.services.events.publish(&self.session, "network_denied", || denied);
         }

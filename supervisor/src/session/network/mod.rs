@@ -11,6 +11,7 @@
 mod child_impl;
 mod frames;
 mod link;
+mod questions;
 
 pub(crate) use link::{NetworkLink, worker_pair};
 
@@ -24,7 +25,9 @@ use child_impl::OfProxy;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::ForwardInfo;
 use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
-use quackd_protocol::network::{ForwardError, PROXY_PROTOCOL, ProxyStart, Rules, ToProxy};
+use quackd_protocol::network::{
+    ForwardError, PROXY_PROTOCOL, ProxyStart, Rules, SocketKind, ToProxy,
+};
 use quackd_supervision::{Demander, NETWORK_PROXY};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -38,6 +41,8 @@ const FORWARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Owner of one worker's proxy.
 pub(crate) struct NetworkActor {
     session: SessionId,
+    /// Name of the session, for questions.
+    name: String,
     services: Rc<SessionServices>,
     child: Child,
     /// The worker's sockets. `None` once the worker has exited or the proxy has failed for good.
@@ -51,6 +56,10 @@ pub(crate) struct NetworkActor {
     last_forward: u64,
     /// Reports that the proxy may still send.
     log_credits: u32,
+    /// Whether the proxy may ask the user, as it was told last.
+    may_ask: bool,
+    /// Questions of the proxy without an answer.
+    asking: usize,
 }
 
 /// A forward that was requested and not yet opened.
@@ -70,6 +79,8 @@ pub(crate) enum TellNetwork {
     Forward { port: u16, local: u16, reply: oneshot::Sender<Result<u16, ForwardRefusal>> },
     /// Close a forward.
     Close { port: u16 },
+    /// Allow connections to this host and port for a while.
+    AllowOnce { target: String },
     /// The worker has exited.
     End,
 }
@@ -77,7 +88,7 @@ pub(crate) enum TellNetwork {
 impl NetworkActor {
     /// Starts the actor and its proxy. Opens the session's forwards again.
     pub(crate) fn start_for(
-        session: SessionId,
+        (session, name): (SessionId, String),
         services: Rc<SessionServices>,
         link: NetworkLink,
         rules: Arc<Rules>,
@@ -87,6 +98,7 @@ impl NetworkActor {
         let actor = Self {
             child: Child::new(NETWORK_PROXY, label),
             session,
+            name,
             services,
             link: Some(link),
             rules,
@@ -95,16 +107,18 @@ impl NetworkActor {
             open: HashMap::new(),
             last_forward: 0,
             log_credits: 0,
+            may_ask: false,
+            asking: 0,
         };
         actor.start()
     }
 
-    fn start_frame(&self, link: &NetworkLink) -> ToProxy {
+    fn start_frame(&mut self, sockets: Vec<SocketKind>) -> ToProxy {
         ToProxy::Start(Box::new(ProxyStart {
             proto: PROXY_PROTOCOL,
             session_id: self.session.clone(),
-            sockets: link.kinds().to_vec(),
-            rules: Rules::clone(&self.rules),
+            sockets,
+            rules: self.rules_now(),
             upstream: None,
         }))
     }
@@ -119,7 +133,7 @@ impl NetworkActor {
 
     /// Sends the rules. A proxy that does not take them is replaced: it would go on with the old ones.
     fn send_rules(&mut self, ctx: &mut Context<Self>) {
-        let frame = ToProxy::Rules(Rules::clone(&self.rules));
+        let frame = ToProxy::Rules(self.rules_now());
         if self.child.process.is_some() && self.child.try_send(&frame).is_err() {
             self.proxy_broke("it does not read", ctx);
         }
@@ -223,6 +237,7 @@ impl Actor for NetworkActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.demand(OfProxy, Demander::Call, ctx);
+        self.watch_answerers(ctx);
     }
 }
 
@@ -234,6 +249,7 @@ impl Handler<TellNetwork> for NetworkActor {
             TellNetwork::Rules(rules) => self.set_rules(rules, ctx),
             TellNetwork::Forward { port, local, reply } => self.forward((port, local), reply, ctx),
             TellNetwork::Close { port } => self.close_forward(port),
+            TellNetwork::AllowOnce { target } => self.allow_once(&target, ctx),
             TellNetwork::End => {
                 self.link = None;
                 self.child.ending = Some(DrainReason::Deleted);

@@ -16,6 +16,7 @@ use quackd_protocol::limits::{
     COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
 };
 use quackd_protocol::output::OutputPiece;
+use quackd_protocol::tools::main_parameter;
 use quackd_protocol::worker::{ToWorker, ToolReport, ToolUpdate};
 use quackd_supervision::{Cause, Demand, Demander, State};
 use serde_json::value::RawValue;
@@ -27,7 +28,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Run one tool in this session's worker. Exactly one result arrives on the channel, shortly after the deadline at the
 /// latest. [`call`] waits for it.
-#[derive(Debug, Message)]
+#[derive(Debug, Clone, Message)]
 #[rtype(result = "Result<oneshot::Receiver<CallResult>, CallError>")]
 pub(crate) struct CallTool {
     pub(crate) tool: String,
@@ -38,6 +39,8 @@ pub(crate) struct CallTool {
     /// JSON text.
     pub(crate) arguments: String,
     pub(crate) safe_mode: bool,
+    /// Whether the user allowed a command that safe mode does not run.
+    pub(crate) approved: bool,
     pub(crate) deadline: Duration,
     /// Whether it starts a background job.
     pub(crate) background: bool,
@@ -62,6 +65,28 @@ pub(crate) struct CallDone {
     pub(crate) streamed: Option<(Vec<OutputPiece>, Option<Box<RawValue>>)>,
     pub(crate) report: ToolReport,
     pub(crate) data: Option<Box<RawValue>>,
+}
+
+/// Longest command in a question to the user, in characters.
+const MAX_TOLD_COMMAND: usize = 120;
+
+/// Returns the command of a call for a question to the user, or the tool's name.
+fn command_of(tool: &str, arguments: &str) -> String {
+    let command = (tool == "bash").then(|| command_text(arguments)).flatten();
+    let text = command.as_deref().unwrap_or(tool);
+    let cut: String = text.chars().take(MAX_TOLD_COMMAND).collect();
+    if cut.len() < text.len() { format!("{cut}…") } else { cut }
+}
+
+/// Returns the command of a call of `bash`. `None` if the arguments have none.
+pub(crate) fn command_text(arguments: &str) -> Option<String> {
+    let value: serde_json::Value = match arguments.trim_start().starts_with(['{', '"']) {
+        true => serde_json::from_str(arguments).ok()?,
+        false => return Some(arguments.to_owned()),
+    };
+    let named = |name: &str| value.get(name).and_then(serde_json::Value::as_str);
+    let main = main_parameter("bash").unwrap_or("command");
+    value.as_str().or_else(|| named(main)).map(str::to_owned)
 }
 
 /// Runs a call and returns its result.
@@ -107,6 +132,7 @@ impl SessionActor {
             caller,
             arguments,
             safe_mode,
+            approved,
             deadline,
             background,
             stream,
@@ -128,8 +154,14 @@ impl SessionActor {
             caller,
         };
         events.tool_started(&self.session, &shown);
+        // Only questions to the user use it.
+        let told = events
+            .answerers
+            .has(&self.session)
+            .then(|| Rc::new((shown.id.clone(), command_of(&shown.tool, &arguments))));
         let due = now + WORKER_READY_WAIT.min(deadline);
-        let new = NewCall { shown, arguments, safe_mode, deadline, stream, stream_rows };
+        let new =
+            NewCall { shown, arguments, safe_mode, approved, told, deadline, stream, stream_rows };
         let answered = self.worker.calls.insert(number, new, now, due);
         self.arm_call_timer(due, ctx);
         if let Some(cancel) = cancel {

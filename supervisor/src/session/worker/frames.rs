@@ -311,6 +311,8 @@ mod tests {
             shown,
             arguments: String::new(),
             safe_mode: false,
+            approved: false,
+            told: None,
             deadline: limit,
             stream: None,
             stream_rows: false,

@@ -16,7 +16,7 @@ mod lifecycle;
 mod network;
 mod policy;
 
-pub(crate) use calls::{CallDone, CallTool, call};
+pub(crate) use calls::{CallDone, CallTool, call, command_text};
 
 use crate::children::{Child, DrainReason, LifecycleDriver};
 use crate::pool::snapshot::Denials;

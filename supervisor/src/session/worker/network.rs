@@ -52,7 +52,12 @@ impl SessionActor {
     fn start_network(&mut self, link: NetworkLink) -> Addr<NetworkActor> {
         let services = Rc::clone(&self.services);
         let rules = Arc::clone(&self.worker.rules);
-        let network = NetworkActor::start_for(self.session.clone(), services, link, rules);
+        let network = NetworkActor::start_for(
+            (self.session.clone(), self.name.clone()),
+            services,
+            link,
+            rules,
+        );
         self.worker.network = Some(network.clone());
         network
     }
@@ -68,6 +73,11 @@ impl SessionActor {
         self.worker.pair = None;
         self.tell_network(TellNetwork::End);
         self.worker.network = None;
+    }
+
+    /// Allows connections to a host and port for a while.
+    pub(crate) fn allow_once(&self, target: String) {
+        self.tell_network(TellNetwork::AllowOnce { target });
     }
 
     #[expect(

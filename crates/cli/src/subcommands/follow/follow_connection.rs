@@ -30,24 +30,27 @@ pub(crate) struct FollowConnection {
     followed: FollowData,
     /// Number of the last event that was processed or may be skipped.
     seq: u64,
+    answers: bool,
 }
 
 impl FollowConnection {
-    /// Follows a session, from event `since` on if given.
+    /// Follows a session, from event `since` on if given. `answers`: the user answers questions about permissions.
     ///
     /// # Errors
     /// Those of the request.
     pub(crate) async fn begin(
         client: Arc<Client>,
         session: String,
-        since: Option<u64>,
+        (since, answers): (Option<u64>, bool),
     ) -> Result<Self, ClientError> {
         let session_id = Value::from(session);
-        let params = FollowParams { session_id, since_seq: since, epoch: None };
+        let answers_now = answers.then_some(true);
+        let params =
+            FollowParams { session_id, since_seq: since, epoch: None, answers: answers_now };
         // Subscribe before the request, because the first events may precede its reply.
         let events = client.events().await?;
         let followed = client.request("follow", params, REPLY_TIMEOUT).await?;
-        Ok(Self::of(client, events, followed, since))
+        Ok(Self { answers, ..Self::of(client, events, followed, since) })
     }
 
     /// Waits briefly for a worker that is starting, so that its confinement is known.
@@ -91,7 +94,7 @@ impl FollowConnection {
 
     fn of(client: Arc<Client>, events: Events, followed: FollowData, since: Option<u64>) -> Self {
         let seq = since.filter(|_| !followed.resync).unwrap_or(followed.seq);
-        Self { client, events, followed, seq }
+        Self { client, events, followed, seq, answers: false }
     }
 
     /// Waits for the next event of the session; `None` if the connection has ended. Cancel-safe.
@@ -137,6 +140,7 @@ impl FollowConnection {
                 session_id: Value::from(self.session()),
                 since_seq: Some(self.seq),
                 epoch: Some(self.followed.epoch.clone()),
+                answers: self.answers.then_some(true),
             };
             let attempt = async {
                 let client = Client::connect(&socket, CONNECT_TIMEOUT).await?;
@@ -146,7 +150,7 @@ impl FollowConnection {
                 Ok(watch) if only_same && watch.followed.epoch != self.followed.epoch => {
                     return Err(gone());
                 }
-                Ok(watch) => return Ok(watch),
+                Ok(watch) => return Ok(Self { answers: self.answers, ..watch }),
                 Err(error) => error,
             };
             let is_gone =

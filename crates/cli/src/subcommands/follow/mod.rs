@@ -8,16 +8,16 @@
 
 pub(crate) mod follow_connection;
 mod history;
-mod question_queue;
+pub(crate) mod question_queue;
 mod requests;
 mod screen;
 pub(crate) mod session_view;
-mod stdin_lines;
+pub(crate) mod stdin_lines;
 mod turn_filter;
 mod turn_tracker;
 
 use self::follow_connection::FollowConnection;
-use self::session_view::{InputMode, Interrupts, SessionView};
+use self::session_view::{InputMode, Interrupts, SessionView, is_person};
 use crate::args::DisplayArgs;
 use crate::args::sessions::FollowArgs;
 use crate::connect::start_and_connect;
@@ -56,7 +56,8 @@ async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionVie
     session_ref::tell_if_elsewhere(&found, output);
     let session = found.session_id.0;
     let client = Arc::new(daemon.client);
-    let mut watch = FollowConnection::begin(client, session, args.since).await?;
+    let mut watch =
+        FollowConnection::begin(client, session, (args.since, is_person(output))).await?;
     if !output.is_json() {
         watch.settle().await;
         let home_dir = std::env::var("HOME").ok();

@@ -3,6 +3,7 @@
 
 use super::stdin_lines::StdinLine;
 use crate::sanitize::one_line;
+use quackd_protocol::approval::DENY_OPTION;
 use quackd_protocol::client::UiResponseParams;
 use serde_json::Value;
 use std::collections::VecDeque;
@@ -19,10 +20,12 @@ const MAX_ANSWER: usize = 1024 * 1024;
 
 /// Question of Pi.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Question {
+pub(crate) struct Question {
     id: String,
     title: String,
     kind: QuestionKind,
+    /// Answer to an empty line: a question about a permission has one.
+    default: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +38,7 @@ enum QuestionKind {
 
 /// Meaning of a typed line.
 #[derive(Debug)]
-pub(super) enum InputResult {
+pub(crate) enum InputResult {
     /// No question is open.
     Nothing,
     /// The answer continues on the next line.
@@ -48,13 +51,13 @@ pub(super) enum InputResult {
 
 /// Queue of unanswered questions.
 #[derive(Debug, Default)]
-pub(super) struct QuestionQueue {
+pub(crate) struct QuestionQueue {
     waiting: VecDeque<Question>,
 }
 
 impl Question {
     /// Parses the data of an `extension_ui_request`. `None` if it needs no answer.
-    pub(super) fn read(data: &Value) -> Option<Self> {
+    pub(crate) fn read(data: &Value) -> Option<Self> {
         let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
         let id = Some(text("id")).filter(|id| !id.is_empty())?;
         let kind = match text("method") {
@@ -75,16 +78,22 @@ impl Question {
             .filter(|text| !text.trim().is_empty())
             .map(|text| one_line(text, MAX_TEXT))
             .collect();
-        Some(Self { id: id.to_owned(), title: title.join(" "), kind })
+        let default = data.get("permission").map(|_| DENY_OPTION.to_owned());
+        Some(Self { id: id.to_owned(), title: title.join(" "), kind, default })
+    }
+
+    /// Whether the question is about a permission.
+    pub(crate) fn is_about_permission(&self) -> bool {
+        self.default.is_some()
     }
 
     /// Whether the question has this id.
-    pub(super) fn is(&self, id: &str) -> bool {
+    pub(crate) fn is(&self, id: &str) -> bool {
         self.id == id
     }
 
     /// Returns the question as lines, without its prompt.
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines = vec![self.title.clone()];
         match &self.kind {
             QuestionKind::Confirm => {}
@@ -118,9 +127,10 @@ impl Question {
     }
 
     /// Returns the prompt before the cursor.
-    pub(super) fn prompt(&self) -> &'static str {
+    pub(crate) fn prompt(&self) -> &'static str {
         match self.kind {
             QuestionKind::Confirm => "[y/n, Ctrl-D cancels] ",
+            QuestionKind::Select(_) if self.default.is_some() => "[number, Enter denies] ",
             QuestionKind::Select(_) => "[number, Ctrl-D cancels] ",
             QuestionKind::Input { .. } => "[text, Ctrl-D cancels] ",
             QuestionKind::Editor { .. } => ". ",
@@ -140,9 +150,10 @@ impl Question {
             }
             QuestionKind::Select(options) => {
                 let number = line.trim().parse::<usize>().ok();
+                let by_default = self.default.as_ref().filter(|_| line.trim().is_empty());
                 let by_number = number.and_then(|n| options.get(n.checked_sub(1)?));
                 let by_name = || options.iter().find(|option| option.trim() == line.trim());
-                match by_number.or_else(by_name) {
+                match by_default.or(by_number).or_else(by_name) {
                     Some(option) => option.clone(),
                     None => return InputResult::Again("answer with one of these numbers"),
                 }
@@ -175,7 +186,7 @@ impl Question {
 
 impl QuestionQueue {
     /// Adds a question. A repeated question replaces the earlier one. Returns true if it is the current question.
-    pub(super) fn open(&mut self, question: Question) -> bool {
+    pub(crate) fn open(&mut self, question: Question) -> bool {
         let was_asked = self.waiting.front().is_some_and(|asked| asked.id == question.id);
         self.waiting.retain(|known| known.id != question.id);
         if was_asked {
@@ -189,12 +200,12 @@ impl QuestionQueue {
     }
 
     /// Returns the current question.
-    pub(super) fn current(&self) -> Option<&Question> {
+    pub(crate) fn current(&self) -> Option<&Question> {
         self.waiting.front()
     }
 
     /// Handles a typed line. A complete answer removes its question.
-    pub(super) fn take(&mut self, typed: &StdinLine) -> InputResult {
+    pub(crate) fn take(&mut self, typed: &StdinLine) -> InputResult {
         let Some(question) = self.waiting.front_mut() else { return InputResult::Nothing };
         let means = match typed {
             StdinLine::Line(line) => question.take(line),
@@ -210,14 +221,14 @@ impl QuestionQueue {
     }
 
     /// Removes a question that was answered or canceled. Returns true if it was still queued here.
-    pub(super) fn close(&mut self, id: &str) -> bool {
+    pub(crate) fn close(&mut self, id: &str) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|question| question.id != id);
         self.waiting.len() < before
     }
 
     /// Removes all questions after a lost connection. The daemon sends the open ones again.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.waiting.clear();
     }
 }
@@ -259,6 +270,8 @@ mod tests {
     fn what_is_typed_is_the_answer_or_the_question_is_asked_again() {
         let select = json!({"method": "select", "options": ["a", "b c", 7]});
         let editor = json!({"method": "editor", "prefill": "old\ntext"});
+        let permission =
+            json!({"method": "select", "options": ["Deny", "Allow once"], "permission": {}});
         for (question, lines, expected) in [
             (json!({"method": "confirm"}), &["YES"][..], json!({"id": "q1", "confirmed": true})),
             (json!({"method": "confirm"}), &["n"], json!({"id": "q1", "confirmed": false})),
@@ -269,6 +282,8 @@ mod tests {
             (select.clone(), &["b c "], json!({"id": "q1", "value": "b c"})),
             (select.clone(), &["3"], json!("answer with one of these numbers")),
             (select, &["0", "x", "1"], json!({"id": "q1", "value": "a"})),
+            (permission.clone(), &[""], json!({"id": "q1", "value": "Deny"})),
+            (permission, &["2"], json!({"id": "q1", "value": "Allow once"})),
             (json!({"method": "input"}), &[""], json!({"id": "q1", "value": ""})),
             (editor.clone(), &["."], json!({"id": "q1", "value": "old\ntext"})),
             (editor.clone(), &["", " x", "."], json!({"id": "q1", "value": "\n x"})),

@@ -13,6 +13,7 @@ use super::screen::Screen;
 use super::stdin_lines::{self, StdinLine};
 use super::turn_filter::TurnFilter;
 use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
+use crate::approval_prompt::SETTLE;
 use crate::exit::ExitCode;
 pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
@@ -75,6 +76,8 @@ pub(crate) struct SessionView {
     filter: Option<TurnFilter>,
     is_at_work: bool,
     is_thinking: bool,
+    /// When the current question appeared.
+    asked: Instant,
 }
 
 /// Input of the event loop.
@@ -117,6 +120,7 @@ impl SessionView {
             tracker: None,
             filter: None,
             is_thinking: false,
+            asked: Instant::now(),
         }
     }
 
@@ -354,11 +358,18 @@ impl SessionView {
         self.screen.question(&question.lines());
         self.typed.get_or_insert_with(stdin_lines::read);
         self.is_thinking = false;
+        self.asked = Instant::now();
     }
 
     fn was_typed(&mut self, typed: &StdinLine) -> Option<ExitCode> {
         if matches!(typed, StdinLine::Line(_)) {
             self.screen.footer_ended();
+        }
+        let current = self.questions.as_ref().and_then(QuestionQueue::current);
+        if current.is_some_and(Question::is_about_permission) && self.asked.elapsed() < SETTLE {
+            // Typed before the user can have read the question.
+            self.ask();
+            return None;
         }
         let means =
             self.questions.as_mut().map_or(InputResult::Nothing, |questions| questions.take(typed));

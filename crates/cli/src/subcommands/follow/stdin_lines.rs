@@ -18,7 +18,7 @@ const MAX_ENDS: u32 = 3;
 
 /// Typed input.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum StdinLine {
+pub(crate) enum StdinLine {
     /// A line, without its end.
     Line(String),
     /// Ctrl-D on an empty line.
@@ -26,7 +26,7 @@ pub(super) enum StdinLine {
 }
 
 /// Starts the reading thread. The channel closes when the terminal is gone.
-pub(super) fn read() -> mpsc::Receiver<StdinLine> {
+pub(crate) fn read() -> mpsc::Receiver<StdinLine> {
     let (sender, typed) = mpsc::channel(WAITING);
     let reading = std::thread::Builder::new().name("typed".to_owned());
     // Without a thread, only typing does not work.
@@ -49,7 +49,7 @@ pub(super) fn read() -> mpsc::Receiver<StdinLine> {
 }
 
 /// Discards typed but unread input. It was typed before the question appeared, so it does not answer it.
-pub(super) fn forget() {
+pub(crate) fn forget() {
     // Ignore the failure if the terminal is gone.
     let _is_kept = tcflush(io::stdin(), QueueSelector::IFlush);
 }

@@ -1,0 +1,56 @@
+//! Arguments of `quack approvals`, `quack allow` and `quack deny`.
+
+use clap::Args;
+
+/// List the questions about denied operations, and the last answers
+///
+/// A command that connects to a host without a rule, writes outside of the writable directories or needs more than safe
+/// mode waits for your answer while a client that can answer is connected.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack approvals\n  quack approvals --watch --notify    ask in this terminal and on the desktop\n  \
+    quack approvals --json"
+)]
+pub(crate) struct ApprovalsArgs {
+    /// Show questions as they come until Ctrl-C, and answer them here if this is a terminal
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Also show each question as a notification of the desktop
+    #[arg(long, requires = "watch")]
+    pub(crate) notify: bool,
+}
+
+/// Allow the operation of a question
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack allow                      the only open question, once\n  \
+    quack allow quack-3f-7 --session\n  quack allow --workspace"
+)]
+pub(crate) struct AllowArgs {
+    /// Id of the question [default: the only open one, else the last that expired]
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// For the session
+    #[arg(long, group = "scope")]
+    pub(crate) session: bool,
+    /// For all sessions of the workspace
+    #[arg(long, group = "scope")]
+    pub(crate) workspace: bool,
+    /// For all sessions
+    #[arg(long, group = "scope")]
+    pub(crate) always: bool,
+}
+
+/// Deny the operation of a question
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack deny\n  quack deny quack-3f-7 --session    do not ask again in this session"
+)]
+pub(crate) struct DenyArgs {
+    /// Id of the question [default: the only open one]
+    #[arg(value_name = "ID")]
+    pub(crate) id: Option<String>,
+    /// For the session
+    #[arg(long)]
+    pub(crate) session: bool,
+}

@@ -1,0 +1,449 @@
+//! Questions to the user about denied operations.
+//!
+//! Requests come from proxies ([`crate::session`]) and from calls ([`crate::methods`]). A question goes to the followers
+//! of its session as an `extension_ui_request`, and to the clients that watch questions. The first answer counts.
+//! Nothing is asked without a client that can answer. Saving an answer is the job of the method that receives it: it
+//! takes the question, and closes it when the answer is in force.
+//!
+//! Not an actor: every function runs on the actors' thread.
+
+mod table;
+
+pub(crate) use table::Subject;
+
+use crate::clock::now_text;
+use crate::events::Events;
+use crate::events::client_registry::Clients;
+use crate::log::journal::Journal;
+use crate::metrics::Metrics;
+use crate::wire;
+use bytes::Bytes;
+use quackd_protocol::SessionId;
+use quackd_protocol::approval::{
+    AnswerScope, ApprovalClosed, ApprovalRequest, DENY_OPTION, Decision, Permission,
+    REQUEST_PREFIX, RecentApproval,
+};
+use quackd_protocol::client::{EventLine, ToldLine};
+use std::cell::{OnceCell, RefCell};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use table::{NotAsked, Open, Table};
+use tokio::sync::oneshot;
+
+/// Most operations that wait for one question.
+const MAX_WAITERS: usize = 64;
+
+/// Result of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// The user allowed it.
+    Allowed(AnswerScope),
+    /// The user denied it.
+    Denied,
+    /// The user did not answer in time.
+    TimedOut,
+    /// Too many questions.
+    TooMany,
+    /// No client can answer.
+    NoAnswerer,
+    /// The session or the daemon has ended.
+    Ended,
+}
+
+/// The reason why a question was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CloseReason {
+    /// A client answered.
+    Answered,
+    /// The user did not answer in time.
+    TimedOut,
+    /// The session or the daemon has ended.
+    Ended,
+}
+
+impl CloseReason {
+    /// Name on the wire.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Answered => "answered",
+            Self::TimedOut => "timeout",
+            Self::Ended => "ended",
+        }
+    }
+}
+
+/// A request to ask the user.
+#[derive(Debug)]
+pub(crate) struct Question {
+    pub(crate) subject: Subject,
+    /// The question, such as `Allow network access?`.
+    pub(crate) title: &'static str,
+    /// The operation and its target, one line.
+    pub(crate) message: String,
+    /// A preset that has the host.
+    pub(crate) preset: Option<String>,
+    /// The call that caused it, if it is known.
+    pub(crate) tool_call_id: Option<String>,
+    /// Whether the target was inferred from a program's output.
+    pub(crate) likely: bool,
+}
+
+/// An open question with its waiting operations.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) request: ApprovalRequest,
+    pub(crate) at: String,
+    /// Number of the event that announced it, and the event.
+    seq: u64,
+    line: Bytes,
+    waiters: Vec<oneshot::Sender<Outcome>>,
+}
+
+/// An open question.
+pub(crate) type OpenQuestion = Open<Waiting>;
+
+/// An answer that is being saved.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    pub(crate) subject: Subject,
+    pub(crate) request: ApprovalRequest,
+    /// True if the question has expired: no operation waits.
+    pub(crate) is_late: bool,
+    open: Option<OpenQuestion>,
+}
+
+/// Reason why an answer does not count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// No such question.
+    Unknown,
+    /// The question is closed.
+    Closed(Box<RecentApproval>),
+    /// No question is open, and none has expired lately.
+    NoneOpen,
+    /// Several questions are open; these are their ids.
+    Several(Vec<String>),
+}
+
+/// Receives the number of a session's open questions.
+type Publish = Box<dyn Fn(&SessionId, usize)>;
+
+/// See [`Approvals::on_change`].
+#[derive(Default)]
+struct OnChange(OnceCell<Publish>);
+
+impl fmt::Debug for OnChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnChange")
+    }
+}
+
+/// All questions. One instance per daemon.
+#[derive(Debug)]
+pub(crate) struct Approvals {
+    events: Rc<Events>,
+    clients: Rc<Clients>,
+    journal: Journal,
+    metrics: Arc<Metrics>,
+    /// Distinguishes the ids of this run of the daemon.
+    epoch: String,
+    on_change: OnChange,
+    table: RefCell<Table<Waiting, ApprovalRequest>>,
+}
+
+impl Approvals {
+    /// Starts without questions.
+    pub(crate) fn new(
+        events: Rc<Events>,
+        clients: Rc<Clients>,
+        journal: Journal,
+        metrics: Arc<Metrics>,
+    ) -> Rc<Self> {
+        let id = quackd_home::new_id().unwrap_or_else(|_| std::process::id().to_string());
+        let epoch = id.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+        let (on_change, table) = (OnChange::default(), RefCell::default());
+        Rc::new(Self { events, clients, journal, metrics, epoch, on_change, table })
+    }
+
+    /// Sets the function that receives the number of a session's open questions after each change.
+    pub(crate) fn on_change(&self, publish: impl Fn(&SessionId, usize) + 'static) {
+        // Set once, at the start.
+        drop(self.on_change.0.set(Box::new(publish)));
+    }
+
+    fn changed(&self, session: &SessionId) {
+        if let Some(publish) = self.on_change.0.get() {
+            let table = self.table.borrow();
+            let open = table.pending().iter().filter(|open| open.subject.session == *session);
+            publish(session, open.count());
+        }
+    }
+
+    /// Whether a client can answer for the session.
+    pub(crate) fn can_answer(&self, session: &SessionId) -> bool {
+        self.events.answerers.has(session)
+    }
+
+    /// Asks the user, unless an equal question is open. The receiver gets the outcome, after `wait` at the latest.
+    pub(crate) fn ask(
+        self: &Rc<Self>,
+        question: Question,
+        wait: Duration,
+    ) -> oneshot::Receiver<Outcome> {
+        let (waiter, outcome) = oneshot::channel();
+        let now = Instant::now();
+        if let Some(open) = self.table.borrow_mut().same(&question.subject) {
+            open.with.waiters.retain(|waiter| !waiter.is_closed());
+            let is_full = MAX_WAITERS <= open.with.waiters.len();
+            if is_full {
+                refuse(waiter, Outcome::TooMany);
+            } else {
+                open.with.waiters.push(waiter);
+            }
+            return outcome;
+        }
+        let admitted = self.table.borrow_mut().admit(&question.subject, now);
+        match admitted {
+            Err(NotAsked::Denied) => refuse(waiter, Outcome::Denied),
+            Err(NotAsked::TooMany) => refuse(waiter, Outcome::TooMany),
+            Ok(()) if !self.can_answer(&question.subject.session) => {
+                refuse(waiter, Outcome::NoAnswerer);
+            }
+            Ok(()) => self.open(question, waiter, (now, wait)),
+        }
+        outcome
+    }
+
+    fn open(
+        self: &Rc<Self>,
+        question: Question,
+        waiter: oneshot::Sender<Outcome>,
+        (now, wait): (Instant, Duration),
+    ) {
+        let Question { subject, title, message, preset, tool_call_id, likely } = question;
+        let number = self.table.borrow_mut().next_number();
+        let id = format!("{REQUEST_PREFIX}{}-{number}", self.epoch);
+        let scopes = subject.kind.scopes(likely).to_vec();
+        let allow = scopes.iter().map(|scope| scope.option().to_owned());
+        let request = ApprovalRequest {
+            kind: ApprovalRequest::NAME.to_owned(),
+            id: id.clone(),
+            method: "select".to_owned(),
+            title: title.to_owned(),
+            message,
+            options: std::iter::once(DENY_OPTION.to_owned()).chain(allow).collect(),
+            timeout: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+            permission: Permission {
+                kind: subject.kind,
+                target: subject.target.clone(),
+                preset,
+                tool_call_id,
+                likely,
+                scopes,
+            },
+        };
+        let session = subject.session.clone();
+        let seq = self.events.publish(&session, ApprovalRequest::NAME, || &request);
+        let (data, turn) = (&request, None);
+        let line =
+            EventLine { event: ApprovalRequest::NAME, session_id: &session, data, seq, turn };
+        let line = wire::event(&line);
+        self.tell_watchers(&session, ApprovalRequest::NAME, &request);
+        let with = Waiting { request, at: now_text(), seq, line, waiters: vec![waiter] };
+        let (asked, until) = (now, now + wait);
+        self.table.borrow_mut().open(Open { id: id.clone(), subject, asked, until, with });
+        self.metrics.approvals_asked.add(1);
+        self.changed(&session);
+        let approvals = Rc::clone(self);
+        actix::spawn(async move {
+            tokio::time::sleep(wait).await;
+            approvals.close(&id, CloseReason::TimedOut);
+        });
+    }
+
+    /// Closes a question without an answer.
+    fn close(&self, id: &str, reason: CloseReason) {
+        let Some(open) = self.table.borrow_mut().take(id) else { return };
+        let outcome = match reason {
+            CloseReason::TimedOut => Outcome::TimedOut,
+            CloseReason::Answered | CloseReason::Ended => Outcome::Ended,
+        };
+        self.end(open, reason, None, outcome);
+    }
+
+    /// Closes the questions of a session that has ended.
+    pub(crate) fn end_session(&self, session: &SessionId) {
+        let ids = self.table.borrow().of_session(session);
+        ids.iter().for_each(|id| self.close(id, CloseReason::Ended));
+        self.table.borrow_mut().forget(session);
+    }
+
+    /// Starts to answer a question: the one with this id; without an id the only open one, or if none is open the one that
+    /// expired last. Another answer to it is then refused.
+    pub(crate) fn take(&self, id: Option<&str>) -> Result<Answering, NoAnswer> {
+        let mut table = self.table.borrow_mut();
+        let id = match (id, table.pending()) {
+            (Some(id), _) => Some(id.to_owned()),
+            (None, []) => None,
+            (None, [only]) => Some(only.id.clone()),
+            (None, several) => {
+                return Err(NoAnswer::Several(
+                    several.iter().map(|open| open.id.clone()).collect(),
+                ));
+            }
+        };
+        if let Some(open) = id.as_deref().and_then(|id| table.take(id)) {
+            let (subject, request) = (open.subject.clone(), open.with.request.clone());
+            return Ok(Answering { subject, request, is_late: false, open: Some(open) });
+        }
+        let now = Instant::now();
+        let Some(closed) = table.closed(id.as_deref(), now) else {
+            return Err(if id.is_some() { NoAnswer::Unknown } else { NoAnswer::NoneOpen });
+        };
+        match closed.late(now) {
+            Some((subject, request)) => {
+                Ok(Answering { subject, request, is_late: true, open: None })
+            }
+            None => Err(NoAnswer::Closed(Box::new(closed.record.clone()))),
+        }
+    }
+
+    /// Opens a question again whose answer was refused.
+    pub(crate) fn put_back(&self, answering: Answering) {
+        if let Some(open) = answering.open {
+            let (id, is_over) = (open.id.clone(), open.until <= Instant::now());
+            self.table.borrow_mut().reopen(open);
+            if is_over {
+                self.close(&id, CloseReason::TimedOut);
+            }
+        }
+    }
+
+    /// Finishes an answer that is in force. The waiting operations get it.
+    pub(crate) fn answered(
+        &self,
+        answering: Answering,
+        (decision, scope): (Decision, AnswerScope),
+        by: String,
+    ) {
+        let Answering { subject, request, open, .. } = answering;
+        match decision {
+            Decision::Allow => self.metrics.approvals_allowed.add(1),
+            Decision::Deny => self.metrics.approvals_denied.add(1),
+        }
+        if decision == Decision::Allow {
+            self.table.borrow_mut().pardon(&subject);
+        }
+        let answer = Some((decision, scope, by));
+        match open {
+            Some(open) => {
+                let outcome = match decision {
+                    Decision::Allow => Outcome::Allowed(scope),
+                    Decision::Deny => Outcome::Denied,
+                };
+                self.end(open, CloseReason::Answered, answer, outcome);
+            }
+            None => self.note((subject, request), CloseReason::Answered, answer, Duration::ZERO),
+        }
+    }
+
+    fn end(
+        &self,
+        open: OpenQuestion,
+        reason: CloseReason,
+        answer: Option<(Decision, AnswerScope, String)>,
+        outcome: Outcome,
+    ) {
+        let Open { id, subject, asked, with: Waiting { request, waiters, .. }, .. } = open;
+        let closed = ApprovalClosed {
+            kind: ApprovalClosed::NAME.to_owned(),
+            id,
+            reason: reason.name().to_owned(),
+            decision: answer.as_ref().map(|(decision, ..)| *decision),
+            scope: answer.as_ref().map(|(_, scope, _)| *scope),
+            by: answer.as_ref().map(|(.., by)| by.clone()),
+        };
+        self.events.publish(&subject.session, ApprovalClosed::NAME, || &closed);
+        self.tell_watchers(&subject.session, ApprovalClosed::NAME, &closed);
+        if reason == CloseReason::TimedOut {
+            self.metrics.approvals_expired.add(1);
+        }
+        self.changed(&subject.session);
+        self.note((subject, request), reason, answer, asked.elapsed());
+        waiters.into_iter().for_each(|waiter| refuse(waiter, outcome));
+    }
+
+    fn note(
+        &self,
+        (subject, request): (Subject, ApprovalRequest),
+        reason: CloseReason,
+        answer: Option<(Decision, AnswerScope, String)>,
+        waited: Duration,
+    ) {
+        let record = RecentApproval {
+            at: now_text(),
+            id: request.id.clone(),
+            session_id: subject.session.clone(),
+            kind: subject.kind,
+            target: subject.target.clone(),
+            reason: reason.name().to_owned(),
+            decision: answer.as_ref().map(|(decision, ..)| *decision),
+            scope: answer.as_ref().map(|(_, scope, _)| *scope),
+            by: answer.map(|(.., by)| by),
+            waited_ms: u64::try_from(waited.as_millis()).unwrap_or(u64::MAX),
+        };
+        self.journal.add(&record);
+        self.table.borrow_mut().note(subject, record, request, Instant::now());
+    }
+
+    fn tell_watchers<D: serde::Serialize>(&self, session: &SessionId, event: &str, data: &D) {
+        let line = wire::direct_event(&ToldLine { event, session_id: session, data });
+        self.clients.push_to_watchers(session, &line);
+    }
+
+    /// The announcements of open questions that a follower of the session does not get if it starts with event `next`.
+    pub(crate) fn announced_before(&self, session: &SessionId, next: u64) -> Vec<Bytes> {
+        let table = self.table.borrow();
+        let of = table.pending().iter().filter(|open| open.subject.session == *session);
+        of.filter(|open| open.with.seq < next).map(|open| open.with.line.clone()).collect()
+    }
+
+    /// Calls `show` with the open questions, oldest first.
+    pub(crate) fn with_pending<T>(&self, show: impl FnOnce(&[OpenQuestion]) -> T) -> T {
+        show(self.table.borrow().pending())
+    }
+
+    /// The last closed questions, oldest first.
+    pub(crate) fn recent(&self) -> Vec<RecentApproval> {
+        self.table.borrow().recent().map(|closed| closed.record.clone()).collect()
+    }
+}
+
+/// Longest text of a question, in bytes.
+const MAX_MESSAGE_BYTES: usize = 256;
+
+/// Returns one line without control characters and characters that change the direction of a text, cut to
+/// [`MAX_MESSAGE_BYTES`].
+pub(crate) fn for_display(text: &str) -> String {
+    let mut line = String::new();
+    for c in text.chars() {
+        let c = if c.is_control() || is_invisible(c) { '\u{fffd}' } else { c };
+        if MAX_MESSAGE_BYTES < line.len() + c.len_utf8() {
+            break;
+        }
+        line.push(c);
+    }
+    line
+}
+
+/// Whether a character is invisible or changes the direction of the text.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+fn refuse(waiter: oneshot::Sender<Outcome>, outcome: Outcome) {
+    // The operation may have ended.
+    waiter.send(outcome).ok();
+}

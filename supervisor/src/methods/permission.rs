@@ -1,0 +1,370 @@
+//! Questions to the user about a call that was refused, before its client gets the reply: a command that safe mode does not
+//! run, a tool that safe mode disables, and a directory that a command could not write. And the tool
+//! `request_permission`, by which an agent asks before it tries.
+
+use super::Caller;
+use crate::approvals::{Outcome, Question, Subject, for_display};
+use crate::registry::{FoundPolicy, TakeSnapshot};
+use crate::session::FoundSession;
+use crate::session::worker::{CallDone, command_text};
+use crate::workspaces;
+use quackd_policy::hosts::{Host, HostRule, HostTarget, Rule, is_refused};
+use quackd_protocol::approval::{ApprovalKind, Decision};
+use quackd_protocol::denial::DenialKind;
+use quackd_protocol::policy::NetworkMode;
+use serde::Deserialize;
+use serde_json::value::{RawValue, to_raw_value};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Time before the deadline of a call at which it no longer waits for the user.
+const BEFORE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Shortest time for an answer. With less time left, nothing is asked.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
+/// Time for the lookup of a directory.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
+
+/// Longest command that the user is asked about, in bytes. The question must show the whole command.
+const MAX_COMMAND: usize = 200;
+
+/// Longest reason of an agent in a question, in bytes.
+const MAX_REASON: usize = 120;
+
+/// A call that has ended, as far as questions need it.
+#[derive(Debug)]
+pub(super) struct EndedCall<'a> {
+    pub(super) session: &'a FoundSession,
+    pub(super) tool: &'a str,
+    pub(super) arguments: &'a str,
+    /// The client's id of the call.
+    pub(super) id: Option<&'a str>,
+    /// Time until the deadline.
+    pub(super) left: Duration,
+    pub(super) cancel: Option<CancellationToken>,
+}
+
+/// Result of a question about a call.
+#[derive(Debug)]
+pub(super) enum After {
+    /// Nothing was asked.
+    Unchanged,
+    /// Add this line to the text.
+    Line(String),
+    /// Run the call again, without the list of safe mode.
+    RunAgain,
+}
+
+/// Asks the user about a call that was refused, if a client can answer.
+pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Caller) -> After {
+    let services = &caller.services.sessions;
+    if !done.report.is_error || !services.approvals.can_answer(&call.session.session_id) {
+        return After::Unchanged;
+    }
+    let found = match done.report.may_ask {
+        Some(ApprovalKind::Command) => command(&call),
+        Some(ApprovalKind::SafeMode) if call.session.safe_mode => {
+            let message = format!("{} changes files, and the session is in safe mode", call.tool);
+            Some((ApprovalKind::SafeMode, call.tool.to_owned(), message))
+        }
+        Some(_) => None,
+        None => directory(&call, done, caller).await,
+    };
+    let Some((kind, target, message)) = found else { return After::Unchanged };
+    if !caller.services.daemon.config.sandbox.asks_about(kind) {
+        return After::Unchanged;
+    }
+    let likely = kind == ApprovalKind::Write;
+    let outcome = ask(&call, (kind, target.clone(), message, likely), caller).await;
+    match (kind, outcome) {
+        (_, None | Some(Outcome::NoAnswerer | Outcome::Ended)) => After::Unchanged,
+        (ApprovalKind::Command, Some(Outcome::Allowed(_))) => After::RunAgain,
+        (kind, Some(outcome)) => After::Line(line(kind, &target, outcome, waited(&call, caller))),
+    }
+}
+
+/// The question about a command that safe mode does not run.
+fn command(call: &EndedCall<'_>) -> Option<(ApprovalKind, String, String)> {
+    let command = command_text(call.arguments)?;
+    // The user must see all of it.
+    if MAX_COMMAND < command.len() || for_display(&command) != command {
+        return None;
+    }
+    let message = format!("in safe mode, run: {command}");
+    Some((ApprovalKind::Command, command, message))
+}
+
+/// The question about a directory that a command could not write.
+async fn directory(
+    call: &EndedCall<'_>,
+    done: &CallDone,
+    caller: &Caller,
+) -> Option<(ApprovalKind, String, String)> {
+    let denials = done.report.denials.iter();
+    let mut targets = denials.filter(|denial| denial.kind == DenialKind::Write);
+    let path = PathBuf::from(targets.find_map(|denial| denial.target.clone())?);
+    let directory = writable(path, call.session, caller).await?;
+    let command = command_text(call.arguments).unwrap_or_else(|| call.tool.to_owned());
+    let message = format!("write in {directory}, for: {command}");
+    Some((ApprovalKind::Write, directory, message))
+}
+
+/// The existing directory of a path, if `quack sandbox set --writable` would accept it.
+async fn writable(path: PathBuf, session: &FoundSession, caller: &Caller) -> Option<String> {
+    let policy = policy(session, caller).await?.policy;
+    if !path.is_absolute() || !policy.may_write() {
+        return None;
+    }
+    let home = caller.services.daemon.user_home.clone();
+    let look = move || writable_blocking(&path, &home);
+    let directory = caller.services.sessions.look(LOOKUP_LIMIT, look).await.ok()??;
+    let mut wanted = policy.clone();
+    wanted.writable_roots.push(directory.clone());
+    let daemon = &caller.services.daemon;
+    quackd_policy::validate(&wanted, &daemon.user_home, daemon.home.dir()).ok()?;
+    let is_known = policy.writable_roots.iter().any(|root| directory.starts_with(root))
+        || directory.starts_with(&session.workspace_path);
+    let text = directory.to_str()?.to_owned();
+    (!is_known && for_display(&text) == text).then_some(text)
+}
+
+fn writable_blocking(path: &Path, home: &Path) -> Option<PathBuf> {
+    let directory = if path.is_dir() { path } else { path.parent()? };
+    let directory = directory.canonicalize().ok().filter(|it| it.is_dir())?;
+    workspaces::check_blocking(&directory, home).ok()?;
+    Some(directory)
+}
+
+async fn policy(session: &FoundSession, caller: &Caller) -> Option<FoundPolicy> {
+    let settings = &caller.services.daemon.config.sandbox;
+    let snapshot = caller.registry.send(TakeSnapshot).await.ok()?;
+    snapshot.policy(settings, &session.session_id).ok()
+}
+
+/// Time that a question about the call may wait.
+fn waited(call: &EndedCall<'_>, caller: &Caller) -> Duration {
+    let wait = caller.services.daemon.config.sandbox.ask_wait.value;
+    wait.min(call.left.saturating_sub(BEFORE_DEADLINE))
+}
+
+async fn ask(
+    call: &EndedCall<'_>,
+    (kind, target, message, likely): (ApprovalKind, String, String, bool),
+    caller: &Caller,
+) -> Option<Outcome> {
+    let wait = waited(call, caller);
+    if wait < SHORTEST_WAIT {
+        return None;
+    }
+    let id = call.id.map(|id| format!("call {}, ", for_display(id))).unwrap_or_default();
+    let message = format!("{message} ({id}session {})", call.session.session_name);
+    let question = Question {
+        subject: Subject { session: call.session.session_id.clone(), kind, target },
+        title: match kind {
+            ApprovalKind::Network => "Allow network access?",
+            ApprovalKind::Write => "Allow writing?",
+            ApprovalKind::Command => "Allow the command?",
+            ApprovalKind::SafeMode => "End safe mode?",
+        },
+        message: for_display(&message),
+        preset: None,
+        tool_call_id: call.id.map(for_display),
+        likely,
+    };
+    let outcome = caller.services.sessions.approvals.ask(question, wait);
+    let cancelled = async {
+        match &call.cancel {
+            Some(cancel) => cancel.cancelled().await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        outcome = outcome => outcome.ok(),
+        () = cancelled => None,
+    }
+}
+
+/// The line at the end of the text.
+fn line(kind: ApprovalKind, target: &str, outcome: Outcome, wait: Duration) -> String {
+    let what = match kind {
+        ApprovalKind::Network => format!("the network ({target})"),
+        ApprovalKind::Write => format!("writing {target}"),
+        ApprovalKind::Command => format!("the command {target:?}"),
+        ApprovalKind::SafeMode => format!("{target} in safe mode"),
+    };
+    let what = for_display(&what);
+    match outcome {
+        Outcome::Allowed(scope) => {
+            let scope = scope.in_words();
+            format!("[Sandbox: {what} was allowed by the user {scope}; call again]")
+        }
+        Outcome::Denied => format!("[Sandbox: {what} was denied by the user]"),
+        Outcome::TimedOut => format!(
+            "[Sandbox: {what} was denied: no answer within {} s. To allow the next attempt: quack allow]",
+            wait.as_secs()
+        ),
+        Outcome::TooMany => format!("[Sandbox: {what} was denied: too many open requests]"),
+        Outcome::NoAnswerer | Outcome::Ended => {
+            format!("[Sandbox: {what} was denied: no client can answer]")
+        }
+    }
+}
+
+/// Adds a line to a text, before its last line with the exit code. Both are JSON strings.
+pub(super) fn with_line(text: &RawValue, line: &str) -> Box<RawValue> {
+    const EXIT: &str = "\n[Exit code: ";
+    let Ok(mut plain) = serde_json::from_str::<String>(text.get()) else { return text.to_owned() };
+    let end =
+        plain.rfind(EXIT).filter(|at| !plain.get(at + 1..).unwrap_or_default().contains('\n'));
+    plain.insert_str(end.unwrap_or(plain.len()), &format!("\n{line}"));
+    to_raw_value(&plain).unwrap_or_else(|_| text.to_owned())
+}
+
+/// Arguments of `request_permission`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Requested {
+    kind: String,
+    target: String,
+    reason: String,
+}
+
+/// The tool `request_permission`: returns its text, and whether the operation is allowed now.
+pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bool) {
+    let (kind, target, reason) = match requested(&call, caller).await {
+        Ok(requested) => requested,
+        Err(text) => return (text, false),
+    };
+    let what = match kind {
+        ApprovalKind::Write => format!("write in {target}"),
+        _ => format!("connect to {target}"),
+    };
+    let reason: String = for_display(&reason).chars().take(MAX_REASON).collect();
+    let message = match reason.is_empty() {
+        true => what,
+        false => format!("{what}; the agent says: \"{reason}\""),
+    };
+    let is_asked = caller.services.daemon.config.sandbox.asks_about(kind);
+    let outcome = match is_asked {
+        true => ask(&call, (kind, target.clone(), message, false), caller).await,
+        false => Some(Outcome::NoAnswerer),
+    };
+    let outcome = outcome.unwrap_or(Outcome::Ended);
+    let line = line(kind, &target, outcome, waited(&call, caller));
+    match outcome {
+        Outcome::Allowed(_) => (line.replace("; call again]", "]"), true),
+        Outcome::NoAnswerer => {
+            let option = if kind == ApprovalKind::Write { "set --writable" } else { "allow" };
+            (format!("Error: {line}\nTo allow it: quack sandbox {option} {target}"), false)
+        }
+        _ => (format!("Error: {line}"), false),
+    }
+}
+
+/// Checks the arguments. The error is the text for the agent.
+async fn requested(
+    call: &EndedCall<'_>,
+    caller: &Caller,
+) -> Result<(ApprovalKind, String, String), String> {
+    let Requested { kind, target, reason } =
+        serde_json::from_str(call.arguments).unwrap_or_default();
+    let policy = policy(call.session, caller).await;
+    let policy = policy.ok_or("Error: the session has no policy")?;
+    match kind.as_str() {
+        "network" => {
+            if policy.policy.network_mode() != NetworkMode::Hosts {
+                let mode = policy.policy.network_mode();
+                return Err(format!(
+                    "Error: the network is {mode}; the user is asked only if it is hosts"
+                ));
+            }
+            let (host, port) = target.rsplit_once(':').unwrap_or((&target, "443"));
+            let rule = match (Host::read(host), port.parse::<u16>()) {
+                (Ok(host), Ok(port)) if port != 0 => format!("{}:{port}", in_rule(&host)),
+                _ => {
+                    return Err(format!(
+                        "Error: not a host or host:port: {}",
+                        for_display(&target)
+                    ));
+                }
+            };
+            let is_local = match rule.parse() {
+                Ok(Rule::Host(HostRule { target: HostTarget::Name(_), .. })) => false,
+                _ => Host::read(host).is_ok_and(
+                    |host| matches!(host, Host::Address(address) if is_refused(address)),
+                ),
+            };
+            if is_local {
+                return Err(format!(
+                    "Error: {rule} is an address of a local network; only the user can allow it: quack sandbox allow {rule}"
+                ));
+            }
+            Ok((ApprovalKind::Network, rule, reason))
+        }
+        "write" => match writable(PathBuf::from(&target), call.session, caller).await {
+            Some(directory) => Ok((ApprovalKind::Write, directory, reason)),
+            None => Err(format!(
+                "Error: {} is not an existing directory that can be made writable",
+                for_display(&target)
+            )),
+        },
+        _ => Err("Error: kind must be network or write".to_owned()),
+    }
+}
+
+fn in_rule(host: &Host) -> String {
+    match host {
+        Host::Address(address) if address.is_ipv6() => format!("[{address}]"),
+        host => host.to_string(),
+    }
+}
+
+/// Whether the user has allowed this command for the session.
+pub(super) async fn is_allowed_command(
+    session: &FoundSession,
+    arguments: &str,
+    caller: &Caller,
+) -> bool {
+    let Some(command) = command_text(arguments) else { return false };
+    let Some(policy) = policy(session, caller).await else { return false };
+    policy.grants.iter().any(|scoped| {
+        let grant = &scoped.grant;
+        grant.kind == ApprovalKind::Command
+            && grant.decision == Decision::Allow
+            && grant.target == command
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_protocol::approval::AnswerScope;
+
+    #[test]
+    fn a_line_is_added_before_the_exit_code_and_the_text_stays_json() {
+        let with = |text: &str| {
+            let text = to_raw_value(text).unwrap();
+            serde_json::from_str::<String>(with_line(&text, "[x]").get()).unwrap()
+        };
+        assert_eq!(with("out\n\n[Exit code: 1]"), "out\n\n[x]\n[Exit code: 1]");
+        assert_eq!(with("a\\n[Exit code: 1]\nb"), "a\\n[Exit code: 1]\nb\n[x]");
+        assert_eq!(with("Error: no"), "Error: no\n[x]");
+    }
+
+    #[test]
+    fn every_outcome_has_its_line() {
+        let line =
+            |outcome| line(ApprovalKind::Write, "/srv/out", outcome, Duration::from_secs(28));
+        assert_eq!(
+            line(Outcome::Allowed(AnswerScope::Session)),
+            "[Sandbox: writing /srv/out was allowed by the user for this session; call again]"
+        );
+        assert_eq!(line(Outcome::Denied), "[Sandbox: writing /srv/out was denied by the user]");
+        assert_eq!(
+            line(Outcome::TimedOut),
+            "[Sandbox: writing /srv/out was denied: no answer within 28 s. To allow the next attempt: quack allow]"
+        );
+    }
+}

@@ -1,0 +1,123 @@
+//! Questions of the proxy to the user, about hosts that no rule names.
+
+use super::NetworkActor;
+use crate::approvals::{Outcome, Question, Subject, for_display};
+use actix::prelude::*;
+use quackd_policy::hosts::Host;
+use quackd_protocol::approval::ApprovalKind;
+use quackd_protocol::network::{DenyReason, MAX_PROXY_ASKS, Rules, ToProxy};
+use std::time::{Duration, Instant};
+
+/// Time before the end of the last running call at which no connection waits for the user.
+const BEFORE_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Shortest time for an answer.
+const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
+impl NetworkActor {
+    /// The rules, with whether the proxy may ask the user.
+    pub(super) fn rules_now(&mut self) -> Rules {
+        self.may_ask = self.services.daemon.config.sandbox.asks_about(ApprovalKind::Network)
+            && self.services.approvals.can_answer(&self.session);
+        Rules { asks: self.may_ask, ..Rules::clone(&self.rules) }
+    }
+
+    /// Sends the rules when the first client that can answer comes, and when the last one leaves.
+    pub(super) fn watch_answerers(&self, ctx: &mut Context<Self>) {
+        let mut changes = self.services.events.answerers.changes();
+        let changed = async move { changes.changed().await };
+        ctx.spawn(changed.into_actor(self).map(|changed, actor, ctx| {
+            // The sender lives as long as the daemon.
+            if changed.is_ok() {
+                let before = actor.may_ask;
+                if actor.rules_now().asks != before {
+                    actor.send_rules(ctx);
+                }
+                actor.watch_answerers(ctx);
+            }
+        }));
+    }
+
+    /// Handles a question of the proxy, which is hostile.
+    pub(super) fn asked(&mut self, id: u64, host: &str, port: u16, ctx: &mut Context<Self>) {
+        let host = match Host::read(host) {
+            Ok(host) if port != 0 && self.asking < MAX_PROXY_ASKS => host,
+            _ => return self.proxy_broke("a question that it may not ask", ctx),
+        };
+        self.asking += 1;
+        let target = match &host {
+            Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
+            host => format!("{host}:{port}"),
+        };
+        let (running, tool_call_id, left) = self.running_call();
+        let call = tool_call_id.as_ref().map(|id| format!("call {id}, ")).unwrap_or_default();
+        let message = format!("{running} ({call}session {}) connects to {target}", self.name);
+        let message = for_display(&message);
+        let subject =
+            Subject { session: self.session.clone(), kind: ApprovalKind::Network, target };
+        let question = Question {
+            subject,
+            title: "Allow network access?",
+            message,
+            preset: None,
+            tool_call_id,
+            likely: false,
+        };
+        let wait = self.services.daemon.config.sandbox.ask_wait.value;
+        let wait = left.map_or(wait, |left| wait.min(left)).max(SHORTEST_WAIT);
+        let outcome = self.services.approvals.ask(question, wait);
+        let generation = self.child.generation;
+        ctx.spawn(outcome.into_actor(self).map(move |outcome, actor, ctx| {
+            actor.asking = actor.asking.saturating_sub(1);
+            if actor.child.current(generation).is_none() {
+                return;
+            }
+            let result = match outcome.unwrap_or(Outcome::Ended) {
+                Outcome::Allowed(scope) => Ok(scope),
+                Outcome::Denied => Err(DenyReason::DeniedByUser),
+                Outcome::TimedOut => Err(DenyReason::Timeout),
+                Outcome::TooMany => Err(DenyReason::TooManyAsks),
+                Outcome::NoAnswerer | Outcome::Ended => Err(DenyReason::NoAnswerer),
+            };
+            actor.tell_proxy(&ToProxy::Answered { id, result }, ctx);
+        }));
+    }
+
+    /// Allows connections to a host for a while, after the question about it has expired.
+    pub(super) fn allow_once(&mut self, target: &str, ctx: &mut Context<Self>) {
+        let Some((host, port)) = target.rsplit_once(':') else { return };
+        let Ok(port) = port.parse() else { return };
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        self.tell_proxy(&ToProxy::AllowOnce { host, port }, ctx);
+    }
+
+    fn tell_proxy(&mut self, frame: &ToProxy, ctx: &mut Context<Self>) {
+        if self.child.try_send(frame).is_err() {
+            self.proxy_broke("it does not read", ctx);
+        }
+    }
+
+    /// What the connection probably belongs to: its name, the id of the only running call, and the time until nothing may
+    /// wait for the user.
+    fn running_call(&self) -> (String, Option<String>, Option<Duration>) {
+        let snapshot = self.services.table.snapshot(&self.session);
+        let (calls, jobs) = (&snapshot.worker.calls, &snapshot.worker.jobs);
+        let now = Instant::now();
+        let left = |since: Instant, deadline: Duration| {
+            (since + deadline).saturating_duration_since(now).saturating_sub(BEFORE_DEADLINE)
+        };
+        let longest = calls.iter().map(|call| left(call.since, call.deadline)).max();
+        let told = calls.first().and_then(|call| call.told.as_deref());
+        match (calls.len(), jobs.len()) {
+            (1, 0) => match told {
+                Some((id, command)) => (command.clone(), Some(id.clone()), longest),
+                None => ("a command".to_owned(), None, longest),
+            },
+            (0, 1) => {
+                (jobs.first().map_or_else(String::new, |job| job.info.command.clone()), None, None)
+            }
+            (_, 0) => ("one of several commands".to_owned(), None, longest),
+            _ => ("a command".to_owned(), None, None),
+        }
+    }
+}
