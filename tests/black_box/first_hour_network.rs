@@ -20,7 +20,7 @@ fn refused(hosts: &str) -> String {
 }
 
 /// Returns true if workers have namespaces here. Tier D cannot provide the sockets that answer.
-fn has_namespaces(session: &Session<'_>) -> bool {
+pub(crate) fn has_namespaces(session: &Session<'_>) -> bool {
     session.bash("true");
     let has = ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap());
     if !has {

@@ -15,6 +15,7 @@
 
 mod harness;
 
+mod approvals;
 mod attack;
 mod claims;
 mod cli;

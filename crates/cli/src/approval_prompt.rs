@@ -103,15 +103,21 @@ impl Prompter {
         }
     }
 
-    /// Shows the current question.
+    /// Asks the current question.
     fn ask(&mut self, output: CliOutput) {
+        if self.questions.current().is_some() {
+            stdin_lines::forget();
+            self.show(output);
+            self.asked = Instant::now();
+            self.typed.get_or_insert_with(stdin_lines::read);
+        }
+    }
+
+    fn show(&self, output: CliOutput) {
         let Some(question) = self.questions.current() else { return };
         let mut lines = question.lines();
         lines.push(question.prompt().to_owned());
-        stdin_lines::forget();
         output.question(&lines);
-        self.asked = Instant::now();
-        self.typed.get_or_insert_with(stdin_lines::read);
     }
 
     async fn typed(&mut self, line: &StdinLine, client: &Client, output: CliOutput) {
@@ -119,7 +125,8 @@ impl Prompter {
             return;
         }
         if self.asked.elapsed() < SETTLE {
-            return self.ask(output);
+            // Typed before the user can have read the question.
+            return self.show(output);
         }
         match self.questions.take(line) {
             InputResult::Answer(answer) => {

@@ -362,6 +362,9 @@ pub struct ToolReport {
     /// The user may allow this kind of call: `command` or `safe_mode`. The call was refused before its tool started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub may_ask: Option<ApprovalKind>,
+    /// Absolute path that a failed command probably wanted to write, in a directory that the worker does not show.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
     /// Reason and advice in plain words, for a failure whose text is fixed; at most [`MAX_HINT_BYTES`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,

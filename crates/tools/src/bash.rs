@@ -69,12 +69,13 @@ pub(crate) async fn bash(
     match finished {
         Ok(finished) => {
             let processes = toolbox.limits.processes;
-            let Found { denials, line } = finder.find(&finished).await;
+            let Found { denials, line, missing } = finder.find(&finished).await;
             let told = finder.look_at_watched().await;
             let denied = told.after(line);
             let ending = CommandSummary { finished, limit, processes, denials, denied };
             let mut output = Output { update, ..bash_text::compose(ending) };
             output.report.audit = told.list;
+            output.report.missing = missing;
             output
         }
         Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, StopCause::Aborted),

@@ -186,6 +186,12 @@ impl Approvals {
         self.events.answerers.has(session)
     }
 
+    /// Whether a request about the session can have another outcome than [`Outcome::NoAnswerer`]: a client can answer, or
+    /// the user has answered an expired question lately.
+    pub(crate) fn may_ask(&self, session: &SessionId) -> bool {
+        self.can_answer(session) || self.table.borrow().has_late_answers(session)
+    }
+
     /// Asks the user, unless an equal question is open. The receiver gets the outcome, after `wait` at the latest.
     pub(crate) fn ask(
         self: &Rc<Self>,
@@ -198,18 +204,22 @@ impl Approvals {
             open.with.waiters.retain(|waiter| !waiter.is_closed());
             let is_full = MAX_WAITERS <= open.with.waiters.len();
             if is_full {
-                refuse(waiter, Outcome::TooMany);
+                reply(waiter, Outcome::TooMany);
             } else {
                 open.with.waiters.push(waiter);
             }
             return outcome;
         }
+        if self.table.borrow_mut().take_late_answer(&question.subject, now) {
+            reply(waiter, Outcome::Allowed(AnswerScope::Once));
+            return outcome;
+        }
         let admitted = self.table.borrow_mut().admit(&question.subject, now);
         match admitted {
-            Err(NotAsked::Denied) => refuse(waiter, Outcome::Denied),
-            Err(NotAsked::TooMany) => refuse(waiter, Outcome::TooMany),
+            Err(NotAsked::Denied) => reply(waiter, Outcome::Denied),
+            Err(NotAsked::TooMany) => reply(waiter, Outcome::TooMany),
             Ok(()) if !self.can_answer(&question.subject.session) => {
-                refuse(waiter, Outcome::NoAnswerer);
+                reply(waiter, Outcome::NoAnswerer);
             }
             Ok(()) => self.open(question, waiter, (now, wait)),
         }
@@ -345,7 +355,12 @@ impl Approvals {
                 };
                 self.end(open, CloseReason::Answered, answer, outcome);
             }
-            None => self.note((subject, request), CloseReason::Answered, answer, Duration::ZERO),
+            None => {
+                if (decision, scope) == (Decision::Allow, AnswerScope::Once) {
+                    self.table.borrow_mut().answer_late(subject.clone(), Instant::now());
+                }
+                self.note((subject, request), CloseReason::Answered, answer, Duration::ZERO);
+            }
         }
     }
 
@@ -372,7 +387,7 @@ impl Approvals {
         }
         self.changed(&subject.session);
         self.note((subject, request), reason, answer, asked.elapsed());
-        waiters.into_iter().for_each(|waiter| refuse(waiter, outcome));
+        waiters.into_iter().for_each(|waiter| reply(waiter, outcome));
     }
 
     fn note(
@@ -443,7 +458,7 @@ fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }
 
-fn refuse(waiter: oneshot::Sender<Outcome>, outcome: Outcome) {
+fn reply(waiter: oneshot::Sender<Outcome>, outcome: Outcome) {
     // The operation may have ended.
     waiter.send(outcome).ok();
 }

@@ -66,6 +66,8 @@ pub(crate) struct Table<Q, L> {
     /// Times of the last questions of each session.
     asked: HashMap<SessionId, VecDeque<Instant>>,
     denied: HashMap<SessionId, VecDeque<Denied>>,
+    /// Operations that the user allowed once after their question had expired.
+    late: Vec<(Subject, Instant)>,
 }
 
 /// Denials of one target.
@@ -86,6 +88,7 @@ impl<Q, L> Default for Table<Q, L> {
             closed: VecDeque::new(),
             asked: HashMap::new(),
             denied: HashMap::new(),
+            late: Vec::new(),
         }
     }
 }
@@ -111,6 +114,26 @@ impl<Q, L: Clone> Table<Q, L> {
             || MAX_APPROVALS_PER_SESSION <= of_session
             || MAX_APPROVALS_PER_MINUTE <= asked.len();
         if is_full { Err(NotAsked::TooMany) } else { Ok(()) }
+    }
+
+    /// Allows the next attempt of an operation.
+    pub(crate) fn answer_late(&mut self, subject: Subject, now: Instant) {
+        if self.late.len() == MAX_APPROVALS {
+            self.late.remove(0);
+        }
+        self.late.push((subject, now));
+    }
+
+    /// Whether the user has allowed this attempt. It is then used up.
+    pub(crate) fn take_late_answer(&mut self, subject: &Subject, now: Instant) -> bool {
+        self.late.retain(|(_, at)| now.duration_since(*at) < LATE_ANSWER);
+        let found = self.late.iter().position(|(late, _)| late == subject);
+        found.map(|at| self.late.remove(at)).is_some()
+    }
+
+    /// Whether an attempt of the session was allowed.
+    pub(crate) fn has_late_answers(&self, session: &SessionId) -> bool {
+        self.late.iter().any(|(subject, _)| subject.session == *session)
     }
 
     /// Number for the id of the next question.
@@ -178,6 +201,7 @@ impl<Q, L: Clone> Table<Q, L> {
     pub(crate) fn forget(&mut self, session: &SessionId) {
         self.asked.remove(session);
         self.denied.remove(session);
+        self.late.retain(|(subject, _)| subject.session != *session);
     }
 
     /// Forgets that the user denied an operation, because the user has allowed it since.
@@ -330,5 +354,12 @@ mod tests {
         assert_eq!(late(&table, Some(&id), now).as_deref(), Some("a"));
         assert_eq!(late(&table, Some(&other), now), None);
         assert_eq!(late(&table, None, now + LATE_ANSWER), None);
+        let a = subject("s", "a");
+        table.answer_late(a.clone(), now);
+        assert!(table.has_late_answers(&a.session));
+        assert!(!table.take_late_answer(&subject("s", "b"), now));
+        assert!(table.take_late_answer(&a, now) && !table.take_late_answer(&a, now));
+        table.answer_late(a.clone(), now);
+        assert!(!table.take_late_answer(&a, now + LATE_ANSWER));
     }
 }

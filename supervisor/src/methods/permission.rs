@@ -59,8 +59,7 @@ pub(super) enum After {
 
 /// Asks the user about a call that was refused, if a client can answer.
 pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Caller) -> After {
-    let services = &caller.services.sessions;
-    if !done.report.is_error || !services.approvals.can_answer(&call.session.session_id) {
+    if !done.report.is_error {
         return After::Unchanged;
     }
     let found = match done.report.may_ask {
@@ -104,8 +103,9 @@ async fn directory(
 ) -> Option<(ApprovalKind, String, String)> {
     let denials = done.report.denials.iter();
     let mut targets = denials.filter(|denial| denial.kind == DenialKind::Write);
-    let path = PathBuf::from(targets.find_map(|denial| denial.target.clone())?);
-    let directory = writable(path, call.session, caller).await?;
+    let denied = targets.find_map(|denial| denial.target.clone());
+    let path = denied.or_else(|| done.report.missing.clone())?;
+    let directory = writable(PathBuf::from(path), call.session, caller).await?;
     let command = command_text(call.arguments).unwrap_or_else(|| call.tool.to_owned());
     let message = format!("write in {directory}, for: {command}");
     Some((ApprovalKind::Write, directory, message))

@@ -273,7 +273,7 @@ async fn make_and_ask(
     caller: &Caller,
 ) -> CallResult {
     let started = Instant::now();
-    if gives_up.is_some() || !caller.services.sessions.approvals.can_answer(&session.session_id) {
+    if gives_up.is_some() || !caller.services.sessions.approvals.may_ask(&session.session_id) {
         return make(session, call, (gives_up, named)).await;
     }
     let mut done = make(session, call.clone(), (gives_up, named)).await?;

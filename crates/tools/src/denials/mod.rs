@@ -17,7 +17,9 @@ use crate::watched_names::{ReportedChanges, WatchedFiles};
 use memchr::memmem;
 use phrases::{DenialCause, Hit};
 use quackd_process::{Captured, Exit, Finished};
-use quackd_protocol::denial::{Denial, DenialKind, MAX_NAMED_HOSTS, RefusedHost, explain_network};
+use quackd_protocol::denial::{
+    Denial, DenialKind, MAX_NAMED_HOSTS, MAX_TARGET_BYTES, RefusedHost, explain_network,
+};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::MAX_LISTED;
 use quackd_sandbox::protected_name;
@@ -52,6 +54,8 @@ pub(crate) struct Found {
     pub(crate) denials: Vec<Denial>,
     /// Explanation for the answer text.
     pub(crate) line: Option<String>,
+    /// Absolute path outside of the workspace whose directory does not exist in the worker's view. The user may have it.
+    pub(crate) missing: Option<String>,
 }
 
 impl DenialDetector {
@@ -105,7 +109,7 @@ impl DenialDetector {
     /// Adds the recorded attempts. If an attempt has no host, the command's output may name it.
     fn add_network(
         &self,
-        Found { mut denials, line }: Found,
+        Found { mut denials, line, missing }: Found,
         from_output: Vec<Denial>,
         Refused { mut hosts, is_shared }: Refused,
     ) -> Found {
@@ -123,7 +127,7 @@ impl DenialDetector {
         denials.extend(named.map(|host| new(Some(&host))));
         denials.truncate(MAX_LISTED);
         let line = line.into_iter().chain([network]).collect::<Vec<_>>().join("\n");
-        Found { denials, line: Some(line) }
+        Found { denials, line: Some(line), missing }
     }
 
     /// Finds the likely denials in a command's output. If attempts were recorded, network denials are returned
@@ -147,7 +151,8 @@ impl DenialDetector {
             let is_recorded = |denial: &Denial| has_attempts && denial.kind == DenialKind::Network;
             let (network, denials): (Vec<_>, Vec<_>) = all.into_iter().partition(is_recorded);
             let line = finder.explain_blocking(&denials, &text);
-            (Found { denials, line }, network)
+            let missing = if has_failed { finder.missing_blocking(&text) } else { None };
+            (Found { denials, line, missing }, network)
         });
         tokio::time::timeout(PATIENCE, finding).await.ok()?.ok()
     }
@@ -195,6 +200,19 @@ impl DenialDetector {
             }
         }
         found
+    }
+
+    /// The first path outside of the workspace whose directory is missing, and that no program only wanted to read.
+    fn missing_blocking(&self, text: &str) -> Option<String> {
+        let hits = phrases::hits(text).into_iter();
+        let missing = hits.filter(|hit| hit.cause == DenialCause::Missing && !hit.is_reading());
+        missing.filter_map(|hit| self.name(&hit)).find(|name| {
+            let path = Path::new(name);
+            name.len() <= MAX_TARGET_BYTES
+                && path.is_absolute()
+                && !path.starts_with(&self.workspace)
+                && path.parent().is_some_and(|above| !above.exists())
+        })
     }
 
     /// Whether git could not write a settings file that is mounted read-only.
@@ -246,6 +264,7 @@ impl DenialDetector {
                 Some(denial(DenialKind::Protected, Some(&name)))
             }
             DenialCause::SystemCall => Some(denial(DenialKind::SystemCall, None)),
+            DenialCause::Missing => None,
         }
     }
 

@@ -30,6 +30,8 @@ pub(super) enum DenialCause {
     Network,
     /// A system call that the filter refuses, reported in a separate text.
     SystemCall,
+    /// ENOENT: perhaps a directory that the worker does not show.
+    Missing,
 }
 
 /// In lower case, as Node and Go write system errors.
@@ -53,6 +55,7 @@ const PHRASES: &[(&str, DenialCause)] = &[
     ("eai_again", DenialCause::Network),
     ("getaddrinfo enotfound", DenialCause::Network),
     ("enetunreach", DenialCause::Network),
+    ("no such file or directory", DenialCause::Missing),
     ("bad system call", DenialCause::SystemCall),
     // sudo.
     ("\"no new privileges\" flag is set", DenialCause::SystemCall),

@@ -319,16 +319,18 @@ async fn a_recorded_attempt_is_certain_whatever_the_command_printed_and_exited_w
     };
     for code in [0, 6] {
         let tried = trying(&[Some("a.example"), Some("b.example")]);
-        let Found { denials, line: told } = tried.find(&finished(Exit::Code(code), "")).await;
+        let Found { denials, line: told, .. } = tried.find(&finished(Exit::Code(code), "")).await;
         assert_eq!(told.unwrap(), line(" (a.example, b.example)", "allow a.example b.example"));
         let new = |host| Denial::new(DenialKind::Network, Some(host), false);
         assert_eq!(denials, [new("a.example"), new("b.example")]);
     }
     let text = "connect: Network is unreachable\ntouch: cannot touch '/etc/q': Read-only file system\n\
                 ssh: connect to host 192.0.2.1 port 22: Network is unreachable\n";
-    let Found { denials, line: told } = trying(&[None]).find(&finished(Exit::Code(0), text)).await;
+    let Found { denials, line: told, .. } =
+        trying(&[None]).find(&finished(Exit::Code(0), text)).await;
     assert_eq!((told.unwrap(), denials.len()), (line(" (192.0.2.1)", "allow 192.0.2.1"), 1));
-    let Found { denials, line: told } = trying(&[None]).find(&finished(Exit::Code(1), text)).await;
+    let Found { denials, line: told, .. } =
+        trying(&[None]).find(&finished(Exit::Code(1), text)).await;
     let told = told.unwrap();
     assert!(told.starts_with("[Sandbox: writing /etc/q was probably denied "), "{told}");
     assert!(told.ends_with(&format!("]\n{}", line(" (192.0.2.1)", "allow 192.0.2.1"))), "{told}");

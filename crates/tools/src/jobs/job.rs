@@ -134,7 +134,7 @@ impl BackgroundJob {
             never = self.collect() => match never {},
         };
         self.take();
-        let Found { denials, line } = match &finished {
+        let Found { denials, line, .. } = match &finished {
             Ok(finished) => finder.find(finished).await,
             Err(_) => Found::default(),
         };

@@ -368,7 +368,6 @@ impl SessionView {
         let current = self.questions.as_ref().and_then(QuestionQueue::current);
         if current.is_some_and(Question::is_about_permission) && self.asked.elapsed() < SETTLE {
             // Typed before the user can have read the question.
-            self.ask();
             return None;
         }
         let means =
