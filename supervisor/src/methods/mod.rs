@@ -25,6 +25,7 @@ mod kill;
 mod metrics;
 mod pin;
 mod ping;
+mod presets;
 mod ps;
 mod remote;
 mod sandbox;
