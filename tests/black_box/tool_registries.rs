@@ -296,5 +296,5 @@ fn a_preset_without_an_answer_is_refused_with_the_reason() {
         }
     }
     let unknown = sandbox(&world, &repo, &["allow", "@no-such"]);
-    assert!(unknown.stderr().contains("no preset is called @no-such"), "{unknown:?}");
+    assert!(unknown.stderr().contains("No preset is called @no-such"), "{unknown:?}");
 }

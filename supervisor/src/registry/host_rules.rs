@@ -74,7 +74,7 @@ fn origin(rule: &String, layers: &PolicyLayers) -> &'static str {
 mod tests {
     use super::*;
     use quackd_protocol::policy::PolicyPatch;
-    use quackd_protocol::state::SessionState;
+    use quackd_protocol::state::{FoundHost, SessionState};
 
     #[test]
     fn presets_and_grants_become_rules_with_their_origin() {
@@ -94,7 +94,10 @@ mod tests {
         ];
         state.sessions.insert(session.clone(), SessionState { grants, ..SessionState::default() });
         state.grants.push(grant("g3", Decision::Allow, "@openrouter"));
-        let hosts = vec!["a.example".to_owned(), "!@openrouter".to_owned()];
+        let found = FoundHost { rule: "npm.test.example:8443".into(), source: String::new() };
+        let found = FoundPreset { at: String::new(), hosts: vec![found] };
+        state.presets.insert("npm".to_owned(), found);
+        let hosts = ["a.example", "!@openrouter", "@registries"].map(str::to_owned).to_vec();
         let layer = PolicyPatch { hosts: Some(hosts.clone()), ..PolicyPatch::default() };
         let layers = PolicyLayers { workspace: layer, ..PolicyLayers::default() };
         let policy = Policy { hosts: Some(hosts), ..Policy::default() };
@@ -107,6 +110,7 @@ mod tests {
             [
                 ("a.example", "workspace"),
                 ("!openrouter.ai", "workspace, @openrouter"),
+                ("npm.test.example:8443", "workspace, @registries"),
                 ("g.example:22", "grant g1"),
                 ("!bad.example", "grant g2"),
                 ("openrouter.ai", "grant g3, @openrouter"),

@@ -135,3 +135,27 @@ impl RegistrySnapshot {
         &self.state.presets
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_protocol::state::FoundHost;
+
+    #[test]
+    fn presets_without_hosts_are_told_from_the_others() {
+        let names = [(ToolKind::Npm, "npm"), (ToolKind::Go, "go"), (ToolKind::Rust, "rust")].into();
+        let host = FoundHost { rule: "a.test.example".into(), source: String::new() };
+        let answer = |tool, hosts| ToolAnswer { tool, hosts, problems: vec!["why".into()] };
+        let answers = vec![
+            answer(ToolKind::Npm, vec![host]),
+            answer(ToolKind::Go, Vec::new()),
+            answer(ToolKind::System, Vec::new()),
+        ];
+        let (problems, found) = sorted(&names, Ok(answers));
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["npm"]);
+        assert_eq!(problems.without_hosts, ["go", "rust"]);
+        assert_eq!(problems.texts.keys().copied().collect::<Vec<_>>(), ["go", "npm"]);
+        let (problems, found) = sorted(&names, Err(AskError::Busy));
+        assert_eq!((problems.texts.len(), found.len()), (3, 0));
+    }
+}

@@ -44,7 +44,7 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
     // A rule with a preset may ask the user's tools.
     let data: SandboxData = ask(params, WORKER_TIMEOUT, output).await?;
     for note in &data.notes {
-        output.note(&plain(note));
+        output.warning(&plain(note));
     }
     if output.is_json() {
         output.document(&data)?;
