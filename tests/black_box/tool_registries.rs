@@ -6,6 +6,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Stdio;
 
 /// An npm with this registry. Like the real one it prefers the `.npmrc` of its working directory.
 const NPM: &str = "[ -e .npmrc ] && echo '{\"registry\": \"https://evil.test.example/\"}' && exit\n\
@@ -126,10 +127,9 @@ fn a_program_in_a_workspace_is_never_asked() {
     let problem = npm["problems"][0].as_str().unwrap();
     assert!(problem.ends_with("is in a directory that a session may write"), "{problem}");
     assert_eq!(npm["hosts"].as_array().unwrap().len(), 2, "the earlier hosts stay");
-    // So does a file of the user.
-    tool(&world.home().join("other"), "npm", NPM);
+    // A link in the place of the user's file also leads into it.
     std::fs::remove_file(world.home().join("tools/npm")).unwrap();
-    std::fs::rename(world.home().join("other/npm"), world.home().join("tools/npm")).unwrap();
+    tool(&world.home().join("tools"), "npm", NPM);
     repo.write("dotfiles/npmrc", "registry=https://evil.test.example/\n");
     std::os::unix::fs::symlink(repo.path().join("dotfiles/npmrc"), world.home().join(".npmrc"))
         .unwrap();
@@ -194,6 +194,47 @@ fn a_preset_of_the_configuration_is_resolved_when_the_daemon_starts() {
         text.contains("is allowed by").then_some(text)
     });
     assert!(text.contains("(configuration, @npm)"), "{text}");
+}
+
+#[test]
+fn a_daemon_of_a_service_manager_finds_the_tools_of_the_login_shell() {
+    let mut world = world("");
+    let config = "[sandbox]\nnetwork = \"hosts\"\nhosts = [\"@npm\"]\n";
+    std::fs::write(world.app().join("quackd.toml"), config).unwrap();
+    tool(&world.home().join("tools"), "npm", NPM);
+    for name in [".bash_profile", ".zprofile", ".profile"] {
+        write(&world, name, "PATH=\"$HOME/tools:$PATH\"; export PATH\n");
+    }
+    let home = format!("HOME={}", world.home().display());
+    let app = format!("RUBBER_DUCK_APP_SUPPORT={}", world.app().display());
+    let quack = env!("CARGO_BIN_EXE_quack");
+    world.boot_with("/usr/bin/env", &["-i", "PATH=/usr/bin:/bin", &home, &app, quack, "daemon"]);
+    let repo = world.repo("a");
+    wait_for("the answer of npm", || {
+        explained(&world, &repo, "npm.test.example").contains("is allowed by").then_some(())
+    });
+}
+
+#[test]
+fn a_daemon_that_stops_does_not_wait_for_a_tool() {
+    let mut world = world("");
+    let script = "setsid sleep 1000 & echo $! >>~/pids; echo $$ >>~/pids; sleep 1000\n";
+    tool(&world.home().join("tools"), "npm", script);
+    boot(&mut world, "");
+    let repo = world.repo("a");
+    let at = repo.path().to_string_lossy().into_owned();
+    let mut asking = world.command(&["sandbox", "allow", "@npm", "-C", &at]);
+    let mut asking = asking.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let processes = wait_for("npm to run", || {
+        let text = std::fs::read_to_string(world.home().join("pids")).ok()?;
+        let found: Vec<_> =
+            text.lines().filter_map(|pid| Process::find(pid.parse().ok()?)).collect();
+        (found.len() == 2).then_some(found)
+    });
+    world.signal(Signal::SIGTERM);
+    assert_eq!(world.wait(), Some(0));
+    assert!(!processes.iter().any(is_alive), "{processes:?}");
+    assert_eq!(asking.wait().unwrap().code(), Some(1));
 }
 
 #[test]

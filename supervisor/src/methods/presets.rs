@@ -29,7 +29,7 @@ pub(super) async fn list(
     let parts: Vec<_> = wanted.iter().flat_map(|name| presets::parts(name)).collect();
     let problems = match caller.client.transport {
         Transport::Socket => ask(&parts, caller).await?,
-        // What a rule allows is for local clients to change.
+        // Only local clients may change the hosts that a rule allows.
         _ => Problems::default(),
     };
     let snapshot = caller.registry.send(TakeSnapshot).await?;

@@ -39,7 +39,7 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
     match asking.stdout("python3", &ARGS).await {
         Ok(text) => of_config(&text, &mut findings),
         Err(Problem::Failed { .. }) => {
-            findings.problem("python3 has no pip that lists its configuration")
+            findings.problem("python3 has no pip that lists its configuration");
         }
         Err(problem) => findings.problem(problem),
     }
