@@ -253,6 +253,10 @@ fn every_tool_is_asked_in_its_own_way() {
         ".cargo/registry/index/other.test.example-0f/config.json",
         "{\"dl\":\"https://no.test.example\"}",
     );
+    for (dir, dl) in [("own.test.example-1a", "own-dl"), ("own.test.example-x-1a", "no")] {
+        let config = format!("{{\"dl\":\"https://{dl}.test.example/\"}}");
+        write(&world, &format!(".cargo/registry/index/{dir}/config.json"), &config);
+    }
     write(
         &world,
         ".cargo/config.toml",
@@ -281,7 +285,10 @@ fn every_tool_is_asked_in_its_own_way() {
     );
     boot(&mut world, "");
     for (name, expected) in [
-        ("crates", &["own.test.example", "index.test.example", "dl.test.example"][..]),
+        (
+            "crates",
+            &["own.test.example", "own-dl.test.example", "index.test.example", "dl.test.example"][..],
+        ),
         ("pypi", &["pip.test.example", "files.test.example", "uv.test.example"]),
         ("go", &["go.test.example", "sum.test.example"]),
         ("rust", &["rust.test.example"]),

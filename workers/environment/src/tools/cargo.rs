@@ -9,6 +9,7 @@ use super::asking::{Asking, Problem};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
@@ -36,10 +37,10 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
     }
     let replaced = of_config(&config, &mut findings);
     for host in findings.hosts.clone() {
-        let prefix = format!("{}-", host.rule.split(':').next().unwrap_or_default());
-        let dirs = index_dirs(&home);
-        for dir in dirs.iter().filter(|dir| dir.starts_with(&prefix)) {
-            download_host(asking, &home, dir, &mut findings);
+        let name = host.rule.split(':').next();
+        let is_of_host = |dir: &String| dir.rsplit_once('-').map(|(host, _hash)| host) == name;
+        for dir in index_dirs(&home).into_iter().filter(is_of_host) {
+            download_host(asking, &home, &dir, &mut findings);
         }
     }
     if !replaced && let Some(dir) = findings.or_problem(default_index(asking).await) {
@@ -58,9 +59,10 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
 /// The user's configuration. Empty without one.
 fn config(asking: &Asking, home: &Path) -> Result<Table, Problem> {
     for name in ["config", "config.toml"] {
-        if let Some(text) = asking.read(&home.join(name))? {
-            let unusable = |_| Problem::Unreadable(home.join(name).display().to_string());
-            return text.parse().map_err(unusable);
+        let path = home.join(name);
+        if let Some(text) = asking.read(&path)? {
+            let source = io::ErrorKind::InvalidData;
+            return text.parse().map_err(|_| Problem::File { path, source: source.into() });
         }
     }
     Ok(Table::new())

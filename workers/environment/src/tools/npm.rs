@@ -43,7 +43,7 @@ mod tests {
     fn the_registry_and_those_of_scopes_are_found() {
         let mut findings = Findings::default();
         let text = r#"{"registry": "https://me:pw@npm.test.example/r/", "@duck:registry": "http://d.test.example:4873/",
-            "replace-registry-host": "npmjs", "cache": "https://no.test.example/", "@x:registry": 7}"#;
+            "replace-registry-host": "never", "cache": "https://no.test.example/", "@x:registry": 7}"#;
         of_config(text, &mut findings);
         let hosts: Vec<_> = findings.hosts.iter().map(|host| host.rule.as_str()).collect();
         assert_eq!(hosts, ["d.test.example:4873", "npm.test.example"]);
