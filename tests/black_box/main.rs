@@ -72,6 +72,7 @@ mod soak;
 mod streamed_searches;
 mod supervision;
 mod switching;
+mod tool_registries;
 mod tool_tables;
 mod tools;
 mod top_verb;

@@ -373,6 +373,13 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
     ] {
         phone.request(method, params);
     }
+    // A remote client sees the known hosts, and no program is run for it.
+    let presets = json!({"action": "presets", "rules": ["registries"]});
+    assert_eq!(phone.request("quack.sandbox", presets)["presets"][0]["hosts"], json!([]));
+    let tree = wire.request("quack.tree", json!({}));
+    let children = tree["children"].as_array().unwrap();
+    let asker = children.iter().find(|child| child["spec"]["name"] == "tool-registries").unwrap();
+    assert_eq!(asker["errand"]["runs"], 0, "{asker}");
     let state = wire.request("get_state", json!({"sessionId": session.id}));
     assert_eq!(state["safeMode"], true, "{state}");
     let policy = wire.request("quack.sandbox", json!({"sessionId": session.id}));

@@ -28,6 +28,7 @@ mod flow;
 mod handle;
 mod harden;
 mod limits;
+mod links;
 mod live_output;
 mod monitor;
 mod oom;
@@ -66,6 +67,7 @@ pub use flow::{Flow, FlowPiece, StreamName};
 pub use handle::ProcessHandle;
 pub use harden::{Role, harden, restore_after_fork, set_process_name};
 pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};
+pub use links::held_on_the_way_blocking;
 pub use live_output::{LIVE_BYTES, Live, Piece};
 #[cfg(target_os = "linux")]
 pub use monitor::{ForkSide, split_off_monitor_by};

@@ -4,7 +4,10 @@
 //! A separate process runs the user's login shell and reports the resulting environment. It gets one frame and sends
 //! one frame, with lengths as in [`crate::worker`]. Only names that the supervisor requested cross the wire: keys that
 //! a profile exports never reach the supervisor.
+//!
+//! The same program, in another process, asks the user's package managers for the hosts of their registries.
 
+use crate::state::FoundHost;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -14,6 +17,17 @@ pub const CAPTURE_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Timeout after which the supervisor kills the capturing process: the shell's timeout plus time to kill the shell.
 pub const CAPTURE_LIMIT: Duration = Duration::from_secs(12);
+
+/// Timeout for all programs of one [`ToolsRequest`], after which they are killed.
+pub const TOOLS_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Most hosts in one [`ToolAnswer`].
+pub const MAX_TOOL_HOSTS: usize = 32;
+
+/// Most [`ToolAnswer::problems`], and the length of each in characters.
+pub const MAX_TOOL_PROBLEMS: usize = 8;
+/// See [`MAX_TOOL_PROBLEMS`].
+pub const MAX_PROBLEM_CHARS: usize = 200;
 
 /// Largest environment that is read from a shell, in bytes. The kernel's own limit is 2 MiB by default,
 /// with the arguments.
@@ -31,10 +45,10 @@ pub const MAX_VALUE_BYTES: usize = 64 * 1024;
 pub const MAX_LOGIN_BYTES: usize = 128 * 1024;
 
 /// Tags of [`ToEnvironmentWorker`].
-pub const TO_ENVIRONMENT_WORKER_TAGS: &[&str] = &["capture"];
+pub const TO_ENVIRONMENT_WORKER_TAGS: &[&str] = &["capture", "ask_tools"];
 
 /// Tags of [`FromEnvironmentWorker`].
-pub const FROM_ENVIRONMENT_WORKER_TAGS: &[&str] = &["captured", "failed"];
+pub const FROM_ENVIRONMENT_WORKER_TAGS: &[&str] = &["captured", "tools", "failed"];
 
 /// Supervisor to the capturing process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,6 +56,53 @@ pub const FROM_ENVIRONMENT_WORKER_TAGS: &[&str] = &["captured", "failed"];
 pub enum ToEnvironmentWorker {
     /// Run the login shell. First and only frame; answered by exactly one [`FromEnvironmentWorker`].
     Capture(CaptureRequest),
+    /// Ask the user's tools for the hosts of their registries. First and only frame; answered by exactly one
+    /// [`FromEnvironmentWorker`].
+    AskTools(ToolsRequest),
+}
+
+/// Question to the user's tools.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolsRequest {
+    /// Absolute path of an existing private directory for temporary files.
+    pub run_dir: String,
+    /// Environment of the tools: that of commands, without what leads into an untrusted directory.
+    pub env: Vec<(String, String)>,
+    /// Kinds of tools to ask.
+    pub tools: Vec<ToolKind>,
+    /// Directories that sessions may write. No program and no configuration in them is used.
+    pub untrusted: Vec<String>,
+}
+
+/// Kind of tools that use the same hosts. Each has a preset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    /// cargo.
+    Crates,
+    /// npm and the programs that read its configuration.
+    Npm,
+    /// pip and uv.
+    Pypi,
+    /// go.
+    Go,
+    /// The package manager of the system: apt.
+    System,
+    /// rustup.
+    Rust,
+    /// Releases of Node.js.
+    Node,
+}
+
+/// Answer of one kind of tools. The supervisor checks it again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolAnswer {
+    /// Kind of the tools.
+    pub tool: ToolKind,
+    /// Hosts, at most [`MAX_TOOL_HOSTS`].
+    pub hosts: Vec<FoundHost>,
+    /// Sources without a usable answer, one line each.
+    pub problems: Vec<String>,
 }
 
 /// Request to the capturing process.
@@ -66,6 +127,8 @@ pub struct CaptureRequest {
 pub enum FromEnvironmentWorker {
     /// The shell reported its environment.
     Captured(LoginEnvironment),
+    /// Answers of the tools, one for each requested kind.
+    Tools(Vec<ToolAnswer>),
     /// The capture failed.
     Failed {
         /// Reason, in one line.

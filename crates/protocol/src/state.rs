@@ -4,6 +4,7 @@
 use crate::approval::Grant;
 use crate::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
 use crate::{SessionId, WorkspaceId};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -26,9 +27,31 @@ pub struct DaemonState {
     /// Answers of the user that hold for all sessions. At most [`crate::limits::MAX_GRANTS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
+    /// Hosts that the user's tools reported, by preset without `@`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub presets: BTreeMap<String, FoundPreset>,
     /// Keys of a newer program.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// Hosts of a preset that the user's tools reported.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FoundPreset {
+    /// When the tools answered, ISO 8601 UTC.
+    pub at: String,
+    /// The hosts. At most [`crate::environment::MAX_TOOL_HOSTS`].
+    pub hosts: Vec<FoundHost>,
+}
+
+/// A host that a tool of the user is configured to use.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FoundHost {
+    /// The host as a rule: `registry.test.example:8443`.
+    pub rule: String,
+    /// Source of the host: a file, or a command line.
+    pub source: String,
 }
 
 impl Default for DaemonState {
@@ -38,6 +61,7 @@ impl Default for DaemonState {
             sessions: BTreeMap::new(),
             workspaces: BTreeMap::new(),
             grants: Vec::new(),
+            presets: BTreeMap::new(),
             other: Map::new(),
         }
     }

@@ -5,7 +5,9 @@ use crate::duplicates::{Duplicate, Duplicates};
 use quackd_protocol::approval::Grant;
 use quackd_protocol::limits::{MAX_METADATA_BYTES, MAX_STATE_BYTES};
 use quackd_protocol::metadata::{METADATA_VERSION, Metadata};
-use quackd_protocol::state::{DaemonState, STATE_VERSION, SessionState, WorkspaceState};
+use quackd_protocol::state::{
+    DaemonState, FoundPreset, STATE_VERSION, SessionState, WorkspaceState,
+};
 use quackd_protocol::{SessionId, WorkspaceId};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
@@ -74,11 +76,19 @@ impl DurableDocument for StateFile {
     const MAX_BYTES: u64 = MAX_STATE_BYTES;
 
     fn from_json(bytes: &[u8]) -> serde_json::Result<(Self, Vec<Duplicate>)> {
-        let File { version, sessions, workspaces, grants, mut metadata, is_settled, other } =
-            serde_json::from_slice(bytes)?;
+        let File {
+            version,
+            sessions,
+            workspaces,
+            grants,
+            presets,
+            mut metadata,
+            is_settled,
+            other,
+        } = serde_json::from_slice(bytes)?;
         let Entries { sessions, mut duplicates } = sessions;
         duplicates.extend(metadata.iter_mut().flat_map(remove_duplicates));
-        let state = DaemonState { version, sessions, workspaces, grants, other };
+        let state = DaemonState { version, sessions, workspaces, grants, presets, other };
         Ok((Self { state, metadata, is_settled }, duplicates))
     }
 }
@@ -93,6 +103,8 @@ struct File {
     workspaces: BTreeMap<WorkspaceId, WorkspaceState>,
     #[serde(default)]
     grants: Vec<Grant>,
+    #[serde(default)]
+    presets: BTreeMap<String, FoundPreset>,
     #[serde(default)]
     metadata: Option<Metadata>,
     #[serde(default, rename = "settled")]

@@ -5,7 +5,9 @@ mod tests {
     use proptest::prelude::*;
     use quackd_protocol::metadata::{Metadata, Session, Workspace};
     use quackd_protocol::policy::{NetworkMode, PolicyPatch};
-    use quackd_protocol::state::{DaemonState, SessionState, WorkspaceState};
+    use quackd_protocol::state::{
+        DaemonState, FoundHost, FoundPreset, SessionState, WorkspaceState,
+    };
     use quackd_store::{Origin, Paths, Snapshot, StateFile, load_blocking, open_blocking};
     use serde_json::{Map, Value};
 
@@ -98,16 +100,27 @@ mod tests {
     }
 
     prop_compose! {
+        fn found_preset()(
+            at in any::<String>(),
+            hosts in prop::collection::vec(any::<(String, String)>(), 0..3),
+        ) -> FoundPreset {
+            let hosts = hosts.into_iter().map(|(rule, source)| FoundHost { rule, source });
+            FoundPreset { at, hosts: hosts.collect() }
+        }
+    }
+
+    prop_compose! {
         fn state()(
             sessions in prop::collection::btree_map(any::<String>(), entry(), 0..4),
             workspaces in prop::collection::btree_map(any::<String>(), entry(), 0..4),
+            presets in prop::collection::btree_map("[a-z]{1,8}", found_preset(), 0..3),
             other in other(),
         ) -> DaemonState {
             let workspace = |entry: SessionState| WorkspaceState { policy: entry.policy, grants: entry.grants, other: entry.other };
             let workspaces = workspaces.into_iter().map(|(id, entry)| (id.as_str().into(), workspace(entry)));
             let workspaces = workspaces.collect();
             let sessions = sessions.into_iter().map(|(id, entry)| (id.as_str().into(), entry));
-            DaemonState { sessions: sessions.collect(), workspaces, other, ..DaemonState::default() }
+            DaemonState { sessions: sessions.collect(), workspaces, presets, other, ..DaemonState::default() }
         }
     }
 

@@ -19,7 +19,7 @@ pub use heartbeat::{Action, Heartbeat, HeartbeatSpec};
 pub use spec::{
     ACTORS_THREAD, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD,
     NETWORK_PROXY, PI_WORKER, REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER,
-    STORE_THREAD, SYSTEM_PROBE, TREE, WORKER_HEARTBEAT,
+    STORE_THREAD, SYSTEM_PROBE, TOOL_REGISTRIES, TREE, WORKER_HEARTBEAT,
 };
 pub use vocabulary::{AfterExit, Demand, Demander, Hello, Load, Order, State};
 pub use window::RestartWindow;

@@ -159,6 +159,15 @@ pub const ENVIRONMENT_WORKER: ChildSpec = ChildSpec {
     ..ONE_SHOT
 };
 
+/// The process that asks the user's tools for the hosts of their registries. Its timeout is the tools' 10 s plus time
+/// to kill them.
+pub const TOOL_REGISTRIES: ChildSpec = ChildSpec {
+    name: "tool-registries",
+    about: "asks the user's tools for their registries",
+    start: Duration::from_secs(14),
+    ..ONE_SHOT
+};
+
 /// The process that removes files from repositories if a killed monitor could not. There may be many
 /// repositories on slow disks. The next run removes the rest.
 pub const REPOSITORY_CLEANER: ChildSpec = ChildSpec {
@@ -213,7 +222,7 @@ pub const METRICS_THREAD: ChildSpec =
     ChildSpec { name: "metrics", about: "serves metrics to Prometheus", ..THREAD };
 
 /// All kinds of children, in start order. They stop in reverse order.
-pub const TREE: [&ChildSpec; 11] = [
+pub const TREE: [&ChildSpec; 12] = [
     &STORE_THREAD,
     &EGRESS_THREAD,
     &ACTORS_THREAD,
@@ -221,6 +230,7 @@ pub const TREE: [&ChildSpec; 11] = [
     &METRICS_THREAD,
     &SYSTEM_PROBE,
     &ENVIRONMENT_WORKER,
+    &TOOL_REGISTRIES,
     &REPOSITORY_CLEANER,
     &SESSION_WORKER,
     &NETWORK_PROXY,

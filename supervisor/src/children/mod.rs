@@ -21,6 +21,7 @@ mod process;
 pub(crate) mod repo_cleanup;
 mod snapshot;
 pub(crate) mod spawner;
+pub(crate) mod tool_registries;
 mod worker_source;
 
 pub(crate) use cgroup::{create_cgroup, group_name};
@@ -51,6 +52,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
+use tool_registries::ToolRegistries;
 
 /// A timer that fires later than this means that the daemon was suspended. The awaited event may already be queued.
 pub(crate) const STALL_THRESHOLD: Duration = Duration::from_secs(2);
@@ -67,6 +69,7 @@ pub(crate) struct ChildServices {
     /// Parent of the sessions' control groups; `None` if the system offers none.
     pub(crate) cgroups: Option<Arc<CgroupBase>>,
     pub(crate) repo_cleanup: Rc<RepoCleanup>,
+    pub(crate) tool_registries: Rc<ToolRegistries>,
     pub(crate) deaths: Rc<Deaths>,
     pub(crate) metrics: Arc<Metrics>,
 }

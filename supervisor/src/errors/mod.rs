@@ -116,6 +116,8 @@ pub(crate) enum MethodError {
     NoSuchRule(String),
     #[error("Too many grants: revoke some first")]
     TooManyGrants,
+    #[error("@{0} has no hosts: {1}; name the host, as in quack sandbox allow registry.example")]
+    NoPresetHosts(&'static str, String),
     #[error("Name at least one rule, such as example.com or @github")]
     NoRules,
     #[error("Not a host or host:port: {0}")]

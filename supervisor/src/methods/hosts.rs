@@ -1,17 +1,17 @@
-//! The parts of `quack.sandbox` for the network by host: requests of commands, presets, and what the rules say about one
-//! host.
+//! The parts of `quack.sandbox` for the network by host: requests of commands, and what the rules say about one host.
 
 use super::Caller;
 use super::find::label;
 use crate::errors::MethodError;
 use crate::registry::FoundPolicy;
 use crate::session::FoundSession;
-use quackd_policy::hosts::presets::{self, PRESETS};
+use quackd_policy::hosts::presets::{self, PRESETS, PresetHosts};
 use quackd_policy::hosts::{Decision, Host, HostRules, OriginRule, is_refused, local_refusal};
-use quackd_protocol::client::{
-    HostExplained, HostVerdict, NetworkData, PresetInfo, PresetsData, SandboxParams,
-};
+use quackd_protocol::client::{HostExplained, HostVerdict, NetworkData, SandboxParams};
+use quackd_protocol::network::RuleText;
 use quackd_protocol::policy::NetworkMode;
+use quackd_protocol::state::FoundPreset;
+use std::collections::BTreeMap;
 
 /// Port of a host without one.
 const USUAL_PORT: u16 = 443;
@@ -38,27 +38,11 @@ pub(super) async fn requests(
     })
 }
 
-/// The presets with these names, or all.
-pub(super) fn presets(asked: &SandboxParams) -> Result<PresetsData, MethodError> {
-    let wanted = asked.rules.as_deref().unwrap_or_default();
-    let wanted: Vec<&str> = wanted.iter().map(|name| name.trim_start_matches('@')).collect();
-    if let Some(unknown) = wanted.iter().find(|name| presets::find(name).is_none()) {
-        let error = quackd_policy::PolicyError::UnknownPreset((*unknown).to_owned());
-        return Err(MethodError::Policy(error));
-    }
-    let shown = PRESETS.iter().filter(|preset| wanted.is_empty() || wanted.contains(&preset.name));
-    let presets = shown.map(|preset| PresetInfo {
-        name: preset.name.to_owned(),
-        about: preset.about.to_owned(),
-        hosts: presets::expand(preset.name).into_iter().map(str::to_owned).collect(),
-    });
-    Ok(PresetsData { presets: presets.collect() })
-}
-
 /// Explains the rules for one host.
 pub(super) fn explain(
     host: &str,
     (session, found): (FoundSession, FoundPolicy),
+    known: &BTreeMap<String, FoundPreset>,
 ) -> Result<HostExplained, MethodError> {
     let not_a_host = || MethodError::NotAHost(host.chars().take(100).collect());
     let (name, port) = split_port(host).ok_or_else(not_a_host)?;
@@ -104,12 +88,30 @@ pub(super) fn explain(
                     explained(HostVerdict::Denied, text, change, Some(by))
                 }
                 Decision::NotListed => {
-                    let text = format!("{target} is denied: no rule names it");
+                    let preset = preset_of((&host, port), known);
+                    let preset = preset.map(|name| format!("; it is a host of @{name}"));
+                    let preset = preset.unwrap_or_default();
+                    let text = format!("{target} is denied: no rule names it{preset}");
                     explained(HostVerdict::Denied, text, allow, None)
                 }
             }
         }
     })
+}
+
+/// The derived preset that allows a host.
+fn preset_of(
+    (host, port): (&Host, u16),
+    known: &BTreeMap<String, FoundPreset>,
+) -> Option<&'static str> {
+    let allows = |preset: &&presets::Preset| {
+        let rules = presets::expand(preset.name, known).into_iter();
+        let text = |rule: &str| RuleText { rule: rule.to_owned(), origin: String::new() };
+        let rules = HostRules::parse(&rules.map(text).collect::<Vec<_>>()).unwrap_or_default();
+        matches!(rules.decide(host, port), Decision::Allowed(_))
+    };
+    let derived = PRESETS.iter().filter(|preset| matches!(preset.hosts, PresetHosts::Derived(_)));
+    derived.into_iter().find(allows).map(|preset| preset.name)
 }
 
 /// The end of the text for a name: it does not lead everywhere.

@@ -27,6 +27,7 @@ mod metrics;
 mod permission;
 mod pin;
 mod ping;
+mod presets;
 mod ps;
 mod remote;
 mod sandbox;

@@ -5,6 +5,7 @@ use super::Caller;
 use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
 use super::find::label;
 use super::hosts;
+use super::presets;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::{
@@ -80,7 +81,7 @@ pub(super) async fn sandbox(
     let change = match asked.action.as_deref() {
         None | Some("show") => None,
         Some("denials") => return denials(&asked, caller).await,
-        Some("presets") => return hosts::presets(&asked).map(SandboxReply::Presets),
+        Some("presets") => return presets::list(&asked, caller).await.map(SandboxReply::Presets),
         Some("network") => {
             let of = session_and_policy(&asked, caller).await?;
             return hosts::requests(&asked, of, caller).await.map(SandboxReply::Network);
@@ -88,7 +89,8 @@ pub(super) async fn sandbox(
         Some("explain") if asked.host.is_some() => {
             let of = session_and_policy(&asked, caller).await?;
             let host = asked.host.as_deref().unwrap_or_default();
-            return hosts::explain(host, of).map(SandboxReply::Host);
+            let snapshot = caller.registry.send(TakeSnapshot).await?;
+            return hosts::explain(host, of, snapshot.presets()).map(SandboxReply::Host);
         }
         Some("audit") => return ask_worker(AUDIT, String::from("{}"), &asked, caller).await,
         Some("explain") => {
@@ -124,6 +126,10 @@ pub(super) async fn sandbox(
     };
     let ends_jobs = change.is_some() && asked.end_jobs == Some(true);
     let session = session(&asked, caller).await?;
+    // Rules that cannot be used are refused before any tool is asked.
+    let rules = asked_rules(&asked);
+    quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
+    let notes = presets::resolve(rules, caller).await?;
     let found = match change {
         None => policy(caller, &session.session_id).await?,
         Some(change) => {
@@ -134,7 +140,18 @@ pub(super) async fn sandbox(
     if ends_jobs {
         session.handle.send(TellSession::EndJobs).await?;
     }
-    Ok(SandboxReply::Policy(Box::new(in_force(session, found, caller).await?)))
+    let data = in_force(session, found, caller).await?;
+    Ok(SandboxReply::Policy(Box::new(SandboxData { notes, ..data })))
+}
+
+/// The rules that a request sets or allows.
+fn asked_rules(asked: &SandboxParams) -> &[String] {
+    let rules = match asked.action.as_deref() {
+        Some("set") => asked.patch.hosts.as_deref(),
+        Some("allow") => asked.rules.as_deref(),
+        _ => None,
+    };
+    rules.unwrap_or_default()
 }
 
 /// The change of grants that a request means.
@@ -184,6 +201,7 @@ async fn in_force(
         calls_running: calls,
         jobs_running: jobs.len(),
         jobs,
+        notes: Vec::new(),
     })
 }
 

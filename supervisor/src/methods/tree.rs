@@ -10,7 +10,8 @@ use quackd_protocol::client::{
 };
 use quackd_supervision::{
     CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD, PI_WORKER,
-    REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, SYSTEM_PROBE, TREE,
+    REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, SYSTEM_PROBE, TOOL_REGISTRIES,
+    TREE,
 };
 
 pub(super) async fn tree(_: NoParams, caller: &Caller) -> Result<TreeData, MethodError> {
@@ -47,6 +48,9 @@ fn one_shot(spec: &ChildSpec, services: &Services) -> Option<quackd_protocol::cl
     }
     if spec.name == SYSTEM_PROBE.name {
         return Some(services.sessions.children.probing.one_shot().describe());
+    }
+    if spec.name == TOOL_REGISTRIES.name {
+        return Some(services.sessions.children.tool_registries.one_shot().describe());
     }
     (spec.name == REPOSITORY_CLEANER.name)
         .then(|| services.sessions.children.repo_cleanup.process().describe())

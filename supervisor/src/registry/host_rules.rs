@@ -8,7 +8,8 @@ use quackd_protocol::approval::{ApprovalKind, Decision, Grant};
 use quackd_protocol::client::PolicyLayers;
 use quackd_protocol::network::{RuleText, Rules};
 use quackd_protocol::policy::Policy;
-use quackd_protocol::state::DaemonState;
+use quackd_protocol::state::{DaemonState, FoundPreset};
+use std::collections::BTreeMap;
 
 /// Returns the rules. Empty if the policy names no hosts.
 pub(super) fn rules_of(
@@ -18,12 +19,13 @@ pub(super) fn rules_of(
 ) -> Rules {
     let Some(hosts) = &policy.hosts else { return Rules::default() };
     let mut rules = Vec::new();
+    let found = &state.presets;
     for rule in hosts {
         let origin = origin(rule, layers);
         match rule.parse() {
             Ok(Rule::Preset { denies, name }) => {
                 let mark = if denies { "!" } else { "" };
-                rules.extend(presets::expand(&name).into_iter().map(|host| RuleText {
+                rules.extend(presets::expand(&name, found).into_iter().map(|host| RuleText {
                     rule: format!("{mark}{host}"),
                     origin: format!("{origin}, @{name}"),
                 }));
@@ -35,12 +37,12 @@ pub(super) fn rules_of(
     let of_workspace = state.workspaces.get(workspace).map(|state| &state.grants);
     let grants = [of_session, of_workspace, Some(&state.grants)];
     for grant in grants.into_iter().flatten().flatten() {
-        rules.extend(rules_of_grant(grant));
+        rules.extend(rules_of_grant(grant, found));
     }
     Rules { rules, asks: false }
 }
 
-fn rules_of_grant(grant: &Grant) -> Vec<RuleText> {
+fn rules_of_grant(grant: &Grant, found: &BTreeMap<String, FoundPreset>) -> Vec<RuleText> {
     if grant.kind != ApprovalKind::Network {
         return Vec::new();
     }
@@ -51,7 +53,7 @@ fn rules_of_grant(grant: &Grant) -> Vec<RuleText> {
     };
     match grant.target.parse() {
         Ok(Rule::Preset { name, .. }) => {
-            let hosts = presets::expand(&name);
+            let hosts = presets::expand(&name, found);
             hosts.iter().map(|host| text(host, &format!(", @{name}"))).collect()
         }
         _ => vec![text(&grant.target, "")],
@@ -72,7 +74,7 @@ fn origin(rule: &String, layers: &PolicyLayers) -> &'static str {
 mod tests {
     use super::*;
     use quackd_protocol::policy::PolicyPatch;
-    use quackd_protocol::state::SessionState;
+    use quackd_protocol::state::{FoundHost, SessionState};
 
     #[test]
     fn presets_and_grants_become_rules_with_their_origin() {
@@ -92,7 +94,10 @@ mod tests {
         ];
         state.sessions.insert(session.clone(), SessionState { grants, ..SessionState::default() });
         state.grants.push(grant("g3", Decision::Allow, "@openrouter"));
-        let hosts = vec!["a.example".to_owned(), "!@openrouter".to_owned()];
+        let found = FoundHost { rule: "npm.test.example:8443".into(), source: String::new() };
+        let found = FoundPreset { at: String::new(), hosts: vec![found] };
+        state.presets.insert("npm".to_owned(), found);
+        let hosts = ["a.example", "!@openrouter", "@registries"].map(str::to_owned).to_vec();
         let layer = PolicyPatch { hosts: Some(hosts.clone()), ..PolicyPatch::default() };
         let layers = PolicyLayers { workspace: layer, ..PolicyLayers::default() };
         let policy = Policy { hosts: Some(hosts), ..Policy::default() };
@@ -105,6 +110,7 @@ mod tests {
             [
                 ("a.example", "workspace"),
                 ("!openrouter.ai", "workspace, @openrouter"),
+                ("npm.test.example:8443", "workspace, @registries"),
                 ("g.example:22", "grant g1"),
                 ("!bad.example", "grant g2"),
                 ("openrouter.ai", "grant g3, @openrouter"),

@@ -24,6 +24,7 @@ mod persistence;
 mod pi_updates;
 mod pins;
 mod policies;
+mod presets;
 pub(crate) mod shutdown_record;
 mod snapshot;
 pub(crate) mod tombstones;
@@ -35,6 +36,7 @@ pub(crate) use lookups::{FindSession, Purpose};
 pub(crate) use mutations::{Activate, Open, OpenSession};
 pub(crate) use persistence::Saving;
 pub(crate) use policies::{ChangeSession, FoundPolicy, PolicyChange, SessionChange};
+pub(crate) use presets::{Problems, ask_tools};
 pub(crate) use snapshot::{RegistrySnapshot, TakeSnapshot};
 
 use crate::children::DrainReason;
@@ -188,6 +190,7 @@ impl Actor for Registry {
         ctx.set_mailbox_capacity(MAILBOX);
         self.listen(ctx);
         self.tell_pins();
+        self.ask_for_configuration(ctx);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Messages of the sessions' actors: crashes, and what Pi reports of itself that the metadata keeps.
+//! Reports of child processes: crashes, Pi's own state that the metadata keeps, and hosts of the user's tools.
 
 use super::Registry;
 use crate::session::owner::{OwnerReply, PiReport, TellOwner};
@@ -18,6 +18,10 @@ impl Handler<TellOwner> for Registry {
                 OwnerReply::Done
             }
             TellOwner::PiReport(report) => OwnerReply::Name(self.pi_report(report, ctx)),
+            TellOwner::KeepHosts(found) => {
+                self.keep_hosts(found, ctx);
+                OwnerReply::Done
+            }
             TellOwner::ListWritable => {
                 let settings = &self.services.daemon.config.sandbox;
                 OwnerReply::Writable(self.snapshot().writable(settings))

@@ -6,6 +6,7 @@ use crate::children::login_env::{CapturedEnv, LoginEnv, LoginEnvInputs};
 use crate::children::probing::Probing;
 use crate::children::repo_cleanup::RepoCleanup;
 use crate::children::spawner::Spawner;
+use crate::children::tool_registries::ToolRegistries;
 use crate::children::{Deaths, OneShot};
 use crate::clock::now_text;
 use crate::daemon_info::ConfigFile;
@@ -41,7 +42,7 @@ use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
 use quackd_process::CgroupBase;
 use quackd_protocol::client::InterruptedSession;
-use quackd_supervision::REPOSITORY_CLEANER;
+use quackd_supervision::{REPOSITORY_CLEANER, TOOL_REGISTRIES};
 use std::cell::RefCell;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -180,9 +181,12 @@ fn children(
     });
     let has_launcher = !config.worker.launcher.value.is_empty();
     let cleaner = OneShot::new(&REPOSITORY_CLEANER, Rc::clone(&deaths));
+    let asker = OneShot::new(&TOOL_REGISTRIES, Rc::clone(&deaths));
+    let run_dir = home.run_dir();
     ChildServices {
         probing: Probing::new(has_launcher, Rc::clone(&deaths)),
         repo_cleanup: RepoCleanup::new(home, spawner.clone(), cleaner),
+        tool_registries: ToolRegistries::new(run_dir, spawner.clone(), Rc::clone(&login), asker),
         spawner,
         login,
         cgroups,

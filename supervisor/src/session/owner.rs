@@ -4,6 +4,8 @@ use actix::WeakRecipient;
 use actix::dev::ToEnvelope;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
+use quackd_protocol::state::FoundPreset;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// Report or question of a session's actor.
@@ -14,6 +16,8 @@ pub(crate) enum TellOwner {
     Crashed(SessionId),
     /// Pi reported its state.
     PiReport(PiReport),
+    /// The user's tools reported hosts of derived presets, by preset. Sent by the request that asked the tools.
+    KeepHosts(BTreeMap<String, FoundPreset>),
     /// Lists every directory that a command of any session may write.
     ListWritable,
 }

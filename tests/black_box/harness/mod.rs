@@ -12,7 +12,7 @@ mod screen;
 mod terminal;
 mod wire;
 
-pub(crate) use daemon::{Daemon, Repo};
+pub(crate) use daemon::{Cli, Daemon, Repo};
 pub(crate) use fake_exa::{Answer, FakeExa, answer};
 pub(crate) use processes::{Process, descendants_of, is_alive};
 pub(crate) use running::Running;

@@ -1,4 +1,5 @@
-//! The environment worker: reads the environment of the user's login shell once, and exits.
+//! The environment worker: reads the environment of the user's login shell once, or asks the user's tools for the
+//! hosts of their registries, and exits.
 //!
 //! A daemon that launchd or systemd started has `PATH=/usr/bin:/bin` and does not have the user's toolchains in it.
 //! The login shell does, but its start files are programs that may print, hang, fork and exec. So the shell runs
@@ -9,7 +10,8 @@
 //! - [`shell`]: chooses the shell and its arguments;
 //! - [`capture`]: runs it with a deadline and takes its answer;
 //! - [`pipe`]: transports the answer, separate from the output of the start files;
-//! - [`variables`]: selects the requested variables.
+//! - [`variables`]: selects the requested variables;
+//! - [`tools`]: asks the tools.
 //!
 //! The process has every secret of the user's profile in memory for a short time. It writes none of it to disk, and
 //! sends only the requested variables.
@@ -17,6 +19,7 @@
 mod capture;
 mod pipe;
 mod shell;
+mod tools;
 mod variables;
 
 use capture::capture_until;
@@ -30,7 +33,7 @@ use quackd_process::{
     split_off_patient_monitor,
 };
 use quackd_protocol::environment::{
-    CaptureRequest, FromEnvironmentWorker, TO_ENVIRONMENT_WORKER_TAGS, ToEnvironmentWorker,
+    FromEnvironmentWorker, TO_ENVIRONMENT_WORKER_TAGS, ToEnvironmentWorker, ToolsRequest,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::io;
@@ -39,7 +42,7 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 use tokio::time::timeout;
-use tokio_util::codec::Framed;
+use tokio_util::codec::{Framed, LengthDelimitedCodec};
 use tokio_util::sync::CancellationToken;
 
 /// Timeout for the request. The supervisor writes it before it starts this process.
@@ -49,30 +52,34 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(10);
 /// Together with the monitor's own limit it stays below 2 s, after which no process of quackd may be left.
 const MONITOR_PATIENCE: Duration = Duration::from_millis(1250);
 
-/// Runs as the environment worker. Called by `quack login-environment` before any other code in the process.
+/// Control channel to the supervisor.
+type Channel = Framed<tokio::net::UnixStream, LengthDelimitedCodec>;
+
+/// Runs as the environment worker. Called by `quack login-environment` and `quack tool-registries` before any other
+/// code in the process. `name` is the name of the process.
 ///
 /// In the first process that enters (the supervisor's direct child) this never returns: that process becomes the
 /// monitor.
 #[must_use]
-pub fn main() -> ExitCode {
+pub fn main(name: &str) -> ExitCode {
     std::panic::set_hook(Box::new(|info| {
         complain(&format!("panic: {info}").replace('\n', " "));
         std::process::abort();
     }));
-    let served = enter().and_then(serve);
+    let served = enter(name).and_then(serve);
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("cannot capture the login environment: {error}"));
+            complain(&format!("cannot ask the user's programs: {error}"));
             ExitCode::from(EXIT_TERMINAL)
         }
     }
 }
 
 /// Runs the single-threaded part of the start, as in a session's worker.
-fn enter() -> io::Result<OwnedFd> {
+fn enter(name: &str) -> io::Result<OwnedFd> {
     split_off_patient_monitor(MONITOR_PATIENCE)?;
-    set_process_name("quack-login-env");
+    set_process_name(name);
     harden(Role::Worker)?;
     // Without it the login shell has the supervisor's OOM score.
     drop(rank_above_parent());
@@ -93,7 +100,10 @@ fn serve(control: OwnedFd) -> io::Result<()> {
 async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
     let mut channel = Framed::new(link::adopt(control)?, frames::codec());
     let first = timeout(REQUEST_DEADLINE, channel.next()).await?;
-    let request = read(&first.ok_or(io::ErrorKind::UnexpectedEof)??)?;
+    let request = match read(&first.ok_or(io::ErrorKind::UnexpectedEof)??)? {
+        ToEnvironmentWorker::Capture(request) => request,
+        ToEnvironmentWorker::AskTools(request) => return answer_tools(channel, request).await,
+    };
     let abandon = CancellationToken::new();
     let mut capturing = pin!(capture_until(&request, account, &abandon));
     let (captured, leaving) = tokio::select! {
@@ -116,9 +126,26 @@ async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
     sent
 }
 
-fn read(body: &tokio_util::bytes::BytesMut) -> io::Result<CaptureRequest> {
+/// Asks the tools, and writes the answer unless the supervisor has exited.
+async fn answer_tools(mut channel: Channel, request: ToolsRequest) -> io::Result<()> {
+    let abandon = CancellationToken::new();
+    let mut asking = pin!(tools::ask(request, &abandon));
+    let answers = tokio::select! {
+        answers = &mut asking => answers,
+        // The supervisor sends nothing more, so this means that the channel is closed.
+        _ = channel.next() => {
+            abandon.cancel();
+            asking.await;
+            return Ok(());
+        }
+    };
+    let frame = frames::encode(&FromEnvironmentWorker::Tools(answers));
+    channel.send(frame.map_err(io::Error::other)?).await
+}
+
+fn read(body: &tokio_util::bytes::BytesMut) -> io::Result<ToEnvironmentWorker> {
     match frames::decode(body, TO_ENVIRONMENT_WORKER_TAGS).map_err(io::Error::other)? {
-        frames::Decoded::Known(ToEnvironmentWorker::Capture(request)) => Ok(request),
+        frames::Decoded::Known(request) => Ok(request),
         frames::Decoded::Unknown(tag) => Err(io::Error::other(format!("a `{tag}` frame"))),
     }
 }

@@ -90,8 +90,10 @@ pub(crate) struct SandboxNetworkArgs {
 }
 
 /// List the presets of hosts, such as @github, with their hosts
+///
+/// A name asks your own tools again for the hosts of presets such as @npm.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack sandbox presets\n  quack sandbox presets github")]
+#[command(after_help = "Examples:\n  quack sandbox presets\n  quack sandbox presets npm")]
 pub(crate) struct SandboxPresetsArgs {
     /// Names of presets [default: all]
     #[arg(value_name = "NAME")]

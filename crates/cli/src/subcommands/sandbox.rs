@@ -24,7 +24,8 @@ use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Timeout for a worker's reply. The worker may check every file of a workspace and has 30 s.
+/// Timeout for a worker's reply, and for a reply that needs the user's tools. The worker may check every file of a
+/// workspace and has 30 s, and the tools have 35 s.
 const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Runs the subcommand.
@@ -40,7 +41,11 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
         SandboxVerb::Allow(args) => (Wanted::of(&args.which)?, allow(args)),
         SandboxVerb::Revoke(args) => (Wanted::of(&args.which)?, revoke(args)),
     };
-    let data: SandboxData = ask(params, REPLY_TIMEOUT, output).await?;
+    // A rule with a preset may ask the user's tools.
+    let data: SandboxData = ask(params, WORKER_TIMEOUT, output).await?;
+    for note in &data.notes {
+        output.warning(&plain(note));
+    }
     if output.is_json() {
         output.document(&data)?;
     } else {

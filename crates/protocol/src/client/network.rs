@@ -3,6 +3,7 @@
 use crate::SessionId;
 use crate::network::LogEntry;
 use crate::policy::NetworkMode;
+use crate::state::FoundHost;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -120,6 +121,23 @@ pub struct PresetInfo {
     pub about: String,
     /// Rules of the hosts.
     pub hosts: Vec<String>,
+    /// True if the hosts are those that the user's tools are configured to use.
+    pub derived: bool,
+    /// Derived: source of each host. Empty before the tools were asked.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub found: Vec<FoundHost>,
+    /// Derived: when the tools reported the hosts, ISO 8601 UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found_at: Option<String>,
+    /// Derived: sources without a usable answer, if the tools were asked for this reply.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub problems: Vec<String>,
+    /// Not derived: date of the last test with the real program. Absent if it was never tested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tested: Option<String>,
+    /// Warning for the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 /// `quack.forward` parameters.

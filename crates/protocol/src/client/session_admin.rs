@@ -322,6 +322,9 @@ pub struct SandboxData {
     /// The background jobs of `jobsRunning`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<RunningJob>,
+    /// `set` and `allow`: answers of the user's tools that are missing, one line each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// `quack.session_delete` parameters.

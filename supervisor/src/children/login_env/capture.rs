@@ -1,4 +1,4 @@
-//! One capture: starts the process that runs the login shell, and reads its reply.
+//! One request to the process that runs the login shell or the user's tools: starts it, and reads its reply.
 //!
 //! Like a worker, the process is not trusted: its reply may be wrong, missing or too large.
 
@@ -7,8 +7,7 @@ use crate::children::{OneShot, reap_or_kill, stderr_tail};
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_protocol::environment::{
-    CaptureRequest, FROM_ENVIRONMENT_WORKER_TAGS, FromEnvironmentWorker, LoginEnvironment,
-    ToEnvironmentWorker,
+    FROM_ENVIRONMENT_WORKER_TAGS, FromEnvironmentWorker, LoginEnvironment, ToEnvironmentWorker,
 };
 use std::io;
 use std::time::Duration;
@@ -27,7 +26,7 @@ const STOP_LIMIT: Duration = Duration::from_millis(2500);
 /// Maximum length of an error text from the process, in characters.
 const MAX_TEXT: usize = 1024;
 
-/// The reason why a capture failed, for the log and for display.
+/// The reason why a request failed, for the log and for display.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CaptureError {
     #[error("cannot make a control channel: {0}")]
@@ -46,7 +45,7 @@ pub(crate) enum CaptureError {
     Malformed(String),
 }
 
-/// Cancels the captures when the daemon shuts down.
+/// Cancels the requests when the daemon shuts down.
 #[derive(Debug, Default)]
 pub(crate) struct Stopping {
     begun: CancellationToken,
@@ -54,7 +53,7 @@ pub(crate) struct Stopping {
 }
 
 impl Stopping {
-    /// Cancels the running capture.
+    /// Cancels the running requests.
     pub(crate) fn begin(&self) {
         self.begun.cancel();
         self.processes.close();
@@ -63,19 +62,27 @@ impl Stopping {
     /// Waits until the processes have exited, for at most [`STOP_LIMIT`].
     pub(crate) async fn end(&self) {
         if timeout(STOP_LIMIT, self.processes.wait()).await.is_err() {
-            tracing::warn!("login shell did not exit in time");
+            tracing::warn!("programs of the user did not exit in time");
         }
     }
 }
 
-/// Captures the login environment. Returns when the time limit of the process is over at the latest. The process is
-/// then killed and reaped in the background.
-pub(crate) async fn capture(
+/// Returns the login environment of a reply.
+pub(super) fn captured(reply: FromEnvironmentWorker) -> Result<LoginEnvironment, CaptureError> {
+    match reply {
+        FromEnvironmentWorker::Captured(environment) => Ok(environment),
+        _ => Err(CaptureError::Malformed("another frame".to_owned())),
+    }
+}
+
+/// Sends a request to a new process and returns the reply. Returns when the time limit of the process is over at the
+/// latest. The process is then killed and reaped in the background.
+pub(crate) async fn ask(
     one_shot: &OneShot,
     spawner: &Spawner,
-    request: CaptureRequest,
+    request: ToEnvironmentWorker,
     stopping: &Stopping,
-) -> Result<LoginEnvironment, CaptureError> {
+) -> Result<FromEnvironmentWorker, CaptureError> {
     let (channel, far_end) = quackd_ipc::link::pair().map_err(CaptureError::Channel)?;
     let spec = one_shot.spec();
     if stopping.begun.is_cancelled() {
@@ -110,10 +117,10 @@ pub(crate) async fn capture(
 /// Sends the request and reads the reply.
 async fn exchange(
     channel: impl AsyncRead + AsyncWrite + Unpin,
-    request: CaptureRequest,
-) -> Result<LoginEnvironment, CaptureError> {
+    request: ToEnvironmentWorker,
+) -> Result<FromEnvironmentWorker, CaptureError> {
     let mut channel = Framed::new(channel, frames::codec());
-    let request = frames::encode(&ToEnvironmentWorker::Capture(request));
+    let request = frames::encode(&request);
     let request = request.map_err(|error| CaptureError::Channel(io::Error::other(error)))?;
     channel.send(request).await.map_err(|_broken| CaptureError::Ended(String::new()))?;
     let malformed = |error: &dyn ToString| CaptureError::Malformed(one_line(&error.to_string()));
@@ -125,10 +132,10 @@ async fn exchange(
         None | Some(Err(_)) => return Err(CaptureError::Ended(String::new())),
     };
     match frames::decode(&body, FROM_ENVIRONMENT_WORKER_TAGS) {
-        Ok(Decoded::Known(FromEnvironmentWorker::Captured(environment))) => Ok(environment),
         Ok(Decoded::Known(FromEnvironmentWorker::Failed { text })) => {
             Err(CaptureError::Failed(one_line(&text)))
         }
+        Ok(Decoded::Known(reply)) => Ok(reply),
         Ok(Decoded::Unknown(tag)) => Err(malformed(&format!("a `{tag}` frame"))),
         Err(error) => Err(malformed(&error)),
     }
@@ -142,6 +149,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_protocol::environment::CaptureRequest;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     fn request() -> CaptureRequest {
@@ -163,13 +171,13 @@ mod tests {
             let mut body = vec![0; usize::try_from(u32::from_be_bytes(length)).unwrap()];
             theirs.read_exact(&mut body).await.unwrap();
             let body: ToEnvironmentWorker = serde_json::from_slice(&body).unwrap();
-            let ToEnvironmentWorker::Capture(asked) = body;
-            assert_eq!(asked, request());
+            assert!(matches!(body, ToEnvironmentWorker::Capture(asked) if asked == request()));
             // The reader stops at a refused frame, so this write may fail.
             theirs.write_all(bytes).await.ok();
             drop(theirs);
         };
-        tokio::join!(exchange(ours, request()), other).0
+        let request = ToEnvironmentWorker::Capture(request());
+        tokio::join!(exchange(ours, request), other).0.and_then(captured)
     }
 
     fn frame(body: &str) -> Vec<u8> {
@@ -198,6 +206,7 @@ mod tests {
             (frame(&long), "x x "),
             (frame(r#"{"dance":{}}"#), "an answer that cannot be used: a `dance` frame"),
             (frame(r#"{"captured":{}}"#), "an answer that cannot be used: "),
+            (frame(r#"{"tools":[]}"#), "an answer that cannot be used: another frame"),
             (frame("noise"), "an answer that cannot be used: "),
             (vec![255; 5000], "an answer that cannot be used: "),
             (frame("{}").split_at(5).0.to_vec(), "the process ended without an answer ()"),

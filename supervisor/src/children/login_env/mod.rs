@@ -20,15 +20,17 @@ mod cache;
 mod capture;
 
 pub(crate) use cache::{CapturedEnv, load_cached_blocking};
+pub(crate) use capture::{CaptureError, ask};
 
 use crate::children::command_env::{self, EnvAllowList, Variables};
 use crate::children::pi_env as for_pi;
 use crate::children::spawner::Spawner;
 use crate::children::{Deaths, OneShot};
 use crate::clock::now_text;
-use capture::{CaptureError, Stopping};
+use capture::{Stopping, captured};
 use quackd_protocol::environment::{
     CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment, LoginSource, LoginState,
+    ToEnvironmentWorker,
 };
 use quackd_supervision::ENVIRONMENT_WORKER;
 use std::cell::{Cell, RefCell};
@@ -192,6 +194,12 @@ impl LoginEnv {
     /// Returns the login shell's variables for Pi. Waits at most for `limit` until this daemon has captured them,
     /// because the cache contains no keys.
     pub(crate) async fn env_for_pi(&self, limit: Duration) -> Variables {
+        self.captured(limit).await;
+        self.known.borrow().for_pi.clone()
+    }
+
+    /// Waits at most for `limit` until this daemon has captured the environment.
+    pub(crate) async fn captured(&self, limit: Duration) {
         let is_known = matches!(self.known.borrow().source, LoginSource::Fresh | LoginSource::Off);
         if !is_known && !limit.is_zero() {
             self.skip_delay.notify_one();
@@ -200,7 +208,6 @@ impl LoginEnv {
             // After a timeout, the variables known so far are used.
             timeout_at(Instant::now() + limit, asked).await.ok();
         }
-        self.known.borrow().for_pi.clone()
     }
 
     /// Captures the environment again, or waits for the running capture, and returns the result. Does nothing if
@@ -264,8 +271,9 @@ impl LoginEnv {
             // `notify_one` before the wait also ends it.
             timeout_at(Instant::now() + delay, login.skip_delay.notified()).await.ok();
             let (one_shot, spawner) = (&login.one_shot, &login.spawner);
-            let answer =
-                capture::capture(one_shot, spawner, login.request(), &login.stopping).await;
+            let request = ToEnvironmentWorker::Capture(login.request());
+            let answer = ask(one_shot, spawner, request, &login.stopping).await;
+            let answer = answer.and_then(captured);
             if let Some(captured) = login.settle(answer) {
                 login.phase.send_replace(Phase::Saving);
                 login.save(captured).await;

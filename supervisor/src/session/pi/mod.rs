@@ -16,7 +16,7 @@ mod health;
 mod history;
 mod lifecycle;
 mod locate;
-mod outside;
+pub(crate) mod outside;
 mod prompts;
 mod requests;
 mod turns;

@@ -1,13 +1,13 @@
 //! Keeps Pi's start files out of reach of commands. Pi runs unconfined with the user's keys, so no program,
 //! search path or variable of Pi may lead into a directory that a session's commands write.
 //!
-//! Called while a Pi is prepared, on the blocking pool.
+//! Called on the blocking pool: while a Pi is prepared, and before the user's tools are asked for their registries.
 
 use crate::children::command_env::Variables;
 use crate::errors::PiError;
+use quackd_process::held_on_the_way_blocking;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
-use std::ffi::OsString;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -67,9 +67,6 @@ const LOADERS: [&str; 11] = [
     "RUBYLIB",
 ];
 
-/// Symbolic links followed on one path, as in Linux (`path_resolution(7)`).
-const MAX_LINKS: usize = 40;
-
 /// Directories that commands of sessions may write, canonical. In order, so that a lookup takes no longer with a thousand
 /// sessions than with one.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -125,31 +122,8 @@ impl Writable {
     /// Returns the writable directory that `path` is in or leads through. Every symbolic link on the way counts: a
     /// link inside a workspace can be changed, whatever it names now. Reads the file system.
     pub(crate) fn holds_blocking(&self, path: &Path) -> Option<&Path> {
-        let mut pending = Vec::new();
-        push_reversed(&mut pending, path);
-        let (mut at, mut n_links) = (PathBuf::from("/"), 0);
-        while let Some(name) = pending.pop() {
-            if name == ".." {
-                at.pop();
-                continue;
-            }
-            at.push(&name);
-            // The directories above were looked up in earlier rounds.
-            if let Some(found) = self.0.get(&at) {
-                return Some(found);
-            }
-            let Ok(target) = fs::read_link(&at) else { continue };
-            n_links += 1;
-            if MAX_LINKS < n_links {
-                return None;
-            }
-            at.pop();
-            if target.is_absolute() {
-                at = PathBuf::from("/");
-            }
-            push_reversed(&mut pending, &target);
-        }
-        None
+        let held = held_on_the_way_blocking(path, |at| self.0.contains(at))?;
+        self.0.get(&held).map(PathBuf::as_path)
     }
 
     /// Removes variables and `PATH` entries that lead into a writable directory, such as `NODE_OPTIONS`,
@@ -323,14 +297,6 @@ fn has_relative_option(value: &str) -> bool {
         }
     }
     false
-}
-
-fn push_reversed(pending: &mut Vec<OsString>, path: &Path) {
-    pending.extend(path.components().rev().filter_map(|component| match component {
-        Component::Normal(name) => Some(name.to_owned()),
-        Component::ParentDir => Some(OsString::from("..")),
-        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
-    }));
 }
 
 /// Finds the project settings that a Pi in `workspace` would load: `.pi` in it or in a parent below `home`. A name

@@ -1,7 +1,7 @@
 //! `quack sandbox network`, `presets` and `explain HOST`: requests of commands for hosts, lists of hosts, and the verdict
 //! about one host.
 
-use super::ask;
+use super::{WORKER_TIMEOUT, ask};
 use crate::args::sandbox::{SandboxNetworkArgs, SandboxPresetsArgs};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display::{bytes, plain, table};
@@ -15,6 +15,7 @@ use quackd_protocol::client::{
     SandboxParams,
 };
 use quackd_protocol::network::Verdict;
+use quackd_protocol::state::FoundHost;
 use std::time::Duration;
 
 /// Time between two requests of `--follow`.
@@ -145,7 +146,8 @@ pub(super) async fn presets(
         rules: Some(args.names),
         ..SandboxParams::default()
     };
-    let data: PresetsData = daemon.client.request("quack.sandbox", params, REPLY_TIMEOUT).await?;
+    // A preset may ask the user's tools.
+    let data: PresetsData = daemon.client.request("quack.sandbox", params, WORKER_TIMEOUT).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -155,10 +157,27 @@ pub(super) async fn presets(
 }
 
 fn preset(preset: &PresetInfo) -> String {
-    let mut text = format!("{BOLD}@{}{BOLD:#}  {}\n", plain(&preset.name), plain(&preset.about));
-    for host in &preset.hosts {
-        text.push_str(&format!("  {}\n", plain(host)));
+    let tested = match &preset.tested {
+        _ if preset.derived => String::new(),
+        Some(date) => format!("  {DIM}tested {}{DIM:#}", plain(date)),
+        None => format!("  {DIM}not tested with the real program{DIM:#}"),
+    };
+    let (name, about) = (plain(&preset.name), plain(&preset.about));
+    let mut text = format!("{BOLD}@{name}{BOLD:#}  {about}{tested}\n");
+    let mut line = |line: String| text.push_str(&format!("  {line}\n"));
+    if preset.derived {
+        for FoundHost { rule, source } in &preset.found {
+            line(format!("{}  {DIM}{}{DIM:#}", plain(rule), plain(source)));
+        }
+        match &preset.found_at {
+            Some(at) => line(format!("found {}", plain(at))),
+            None => line(format!("no hosts yet: quack sandbox presets {name} asks your tools")),
+        }
+    } else {
+        preset.hosts.iter().for_each(|host| line(plain(host)));
     }
+    preset.problems.iter().for_each(|problem| line(format!("note: {}", plain(problem))));
+    preset.warning.iter().for_each(|warning| line(format!("warning: {}", plain(warning))));
     text
 }
 
