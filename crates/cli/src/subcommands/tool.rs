@@ -222,7 +222,7 @@ fn job_hint(job: &str, session: &str) -> String {
     let (job, session) = (display::name(job), display::name(session));
     format!(
         "`quack tool job_output {job} --session {session}` shows its output, `quack tool job_kill {job} --session \
-         {session}` ends it"
+         {session}` ends it, `quack forward {session} PORT` makes a port of it reachable here"
     )
 }
 
