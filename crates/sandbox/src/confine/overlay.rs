@@ -1,59 +1,221 @@
-//! Mounts package caches: the user's files with a private layer for changes on top. Called by `mounts`.
+//! Mounts package caches: the user's files with a layer for changes on top. The layer is in the workspace's directory if
+//! this worker owns that directory, and otherwise in memory. Stage 0 opens the directory; `mounts` mounts the caches.
 
 use super::error::{ConfineError, StepContext};
 use super::mounts::{clone_tree, new_file_system};
 use super::new_root::{MountTargetKind, NewRoot};
 use super::sys::{self, MountAttributes};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW,
+    flock, fstat, futimens, mkdirat, openat, openat2, statat, unlinkat,
+};
 use rustix::io::Errno;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
-/// Mounts `from` at `at` with a private layer in `store`. Mounts it read-only if the kernel refuses the overlay, and
-/// does nothing if the directory no longer exists.
-pub(crate) fn mount(
-    root: &NewRoot,
-    store: &NewRoot,
-    from: &Path,
-    at: &Path,
-    number: usize,
-) -> Result<(), ConfineError> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let lower = match openat2(CWD, from, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        Ok(lower) => lower,
-        Err(_gone) => return Ok(()),
-    };
-    match layered(store, &lower, number) {
-        Ok(tree) => root.place(&tree, at, MountTargetKind::Directory),
-        Err(_refused) => {
-            let tree = clone_tree(&lower, "").step_on("show a cache", from)?;
-            sys::set_attributes(&tree, MountAttributes::READ_ONLY, true)
-                .step_on("limit a mount", at)?;
-            root.place(&tree, at, MountTargetKind::Directory)
+/// Maximum length of a file name in bytes.
+const MAX_NAME: usize = 255;
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Directory with the package caches of one workspace, locked. The monitor keeps it until its worker has exited: two
+/// overlays must not share a layer.
+#[derive(Debug)]
+pub struct CacheDirectory {
+    lock: OwnedFd,
+}
+
+/// Reason why a worker does not keep package caches.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheDirectoryError {
+    /// Another worker has the lock.
+    #[error("another worker of this workspace keeps them")]
+    InUse,
+    /// Garbage collection deleted the directory, or a system call failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl CacheDirectory {
+    /// Opens and locks the directory. Does not wait for the lock.
+    ///
+    /// # Errors
+    /// The directory is in use, was deleted, or is on a file system without locks.
+    pub fn open_blocking(path: &Path) -> Result<Self, CacheDirectoryError> {
+        let open = || openat(CWD, path, OFlags::RDONLY | DIRECTORY, Mode::empty());
+        let lock = open().map_err(io::Error::from)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(CacheDirectoryError::InUse),
+            locked => locked.map_err(io::Error::from)?,
+        }
+        // Garbage collection renames the directory while it has the lock.
+        let found = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
+        let own = fstat(&lock).map_err(io::Error::from)?;
+        if (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino) {
+            return Err(io::Error::from(io::ErrorKind::NotFound).into());
+        }
+        Ok(Self { lock })
+    }
+
+    /// Returns a second handle, without the lock.
+    ///
+    /// # Errors
+    /// The error of the system call.
+    pub fn handle(&self) -> io::Result<OwnedFd> {
+        Ok(openat(&self.lock, ".", OFlags::PATH | DIRECTORY, Mode::empty())?)
+    }
+
+    /// Records the end of the use and releases the lock.
+    pub fn release_blocking(self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        // Without the time, garbage collection deletes these caches earlier.
+        futimens(&self.lock, &Timestamps { last_access: now, last_modification: now }).ok();
+    }
+}
+
+/// Layers of one worker's package caches.
+pub(crate) struct Layers<'a> {
+    /// Private file system in memory.
+    store: &'a NewRoot,
+    /// Directory of the workspace, if this worker owns it.
+    kept: Option<&'a OwnedFd>,
+    /// First reason why changes of a cache are not kept.
+    pub(crate) failed: Option<String>,
+}
+
+impl<'a> Layers<'a> {
+    pub(crate) fn new(store: &'a NewRoot, kept: Option<&'a OwnedFd>) -> Self {
+        Self { store, kept, failed: None }
+    }
+
+    /// Mounts `from` at `at` with a layer, in memory if `is_kept` is false or the file system of the workspace's
+    /// directory cannot hold it. Mounts it read-only if the kernel refuses overlays, and does nothing if the directory
+    /// no longer exists.
+    pub(crate) fn mount(
+        &mut self,
+        root: &NewRoot,
+        (from, at): (&Path, &Path),
+        number: usize,
+        is_kept: bool,
+    ) -> Result<(), ConfineError> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let lower = match openat2(CWD, from, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+            Ok(lower) => lower,
+            Err(_gone) => return Ok(()),
+        };
+        let kept = self.kept.filter(|_| is_kept).map(|kept| kept_layer(kept, &lower, at));
+        let tree = match kept {
+            Some(Ok(tree)) => Ok(tree),
+            Some(Err(error)) => {
+                self.failed.get_or_insert_with(|| error.to_string());
+                layer_in_memory(self.store, &lower, number)
+            }
+            None => layer_in_memory(self.store, &lower, number),
+        };
+        let tree = match tree {
+            Ok(tree) => tree,
+            Err(_refused) => {
+                let tree = clone_tree(&lower, "").step_on("show a cache", from)?;
+                sys::set_attributes(&tree, MountAttributes::READ_ONLY, true)
+                    .step_on("limit a mount", at)?;
+                tree
+            }
+        };
+        root.place(&tree, at, MountTargetKind::Directory)
+    }
+
+    /// Mounts a writable directory of the workspace at `at`, where the user has no cache. Without it, the files of the
+    /// cache are in memory.
+    pub(crate) fn mount_own(&mut self, root: &NewRoot, at: &Path) -> Result<(), ConfineError> {
+        match self.kept.map(|kept| own_directory(kept, at)) {
+            Some(Ok(tree)) => root.place(&tree, at, MountTargetKind::Directory),
+            Some(Err(error)) => {
+                self.failed.get_or_insert_with(|| error.to_string());
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 }
 
+/// Creates an overlay with the layer in the workspace's directory. `volatile` omits the flushes of the layer's whole
+/// file system, which the kernel does when a worker ends.
+fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, at: &Path) -> Result<OwnedFd, ConfineError> {
+    let cache = directory(kept, &name_of(at)?)?;
+    let (upper, work) = (directory(&cache, "upper")?, directory(&cache, "work")?);
+    // Every volatile mount leaves this mark, and the kernel refuses a layer that has it.
+    for (mark, flags) in [
+        ("work/incompat/volatile/dirty", AtFlags::empty()),
+        ("work/incompat/volatile", AtFlags::REMOVEDIR),
+    ] {
+        match unlinkat(&work, mark, flags) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno).step_on("prepare a layer", at),
+        }
+    }
+    overlay(lower, &upper, &work, &[("volatile", "")])
+}
+
+/// Returns a directory of the workspace for a cache that the user does not have. It is never a layer of an overlay,
+/// because commands can set the attributes in which an overlay keeps its metadata.
+fn own_directory(kept: &OwnedFd, at: &Path) -> Result<OwnedFd, ConfineError> {
+    let own = directory(&directory(kept, &name_of(at)?)?, "own")?;
+    let tree = clone_tree(&own, "").step_on("show a cache", at)?;
+    sys::set_attributes(&tree, MountAttributes::WRITABLE, true).step_on("limit a mount", at)?;
+    Ok(tree)
+}
+
+/// Returns the name of a cache in the workspace's directory: its path, with escaped slashes.
+fn name_of(at: &Path) -> Result<String, ConfineError> {
+    let path = at.to_str().map(|path| path.trim_start_matches('/'));
+    let name = path.map(|path| path.replace('%', "%25").replace('/', "%2F"));
+    let name = name.filter(|name| name.len() <= MAX_NAME);
+    name.ok_or_else(|| ConfineError::new("name a layer", "the path of the cache is too long"))
+}
+
+fn layer_in_memory(
+    store: &NewRoot,
+    lower: &OwnedFd,
+    number: usize,
+) -> Result<OwnedFd, ConfineError> {
+    let upper = directory(store.handle(), &format!("{number}u"))?;
+    let work = directory(store.handle(), &format!("{number}w"))?;
+    overlay(lower, &upper, &work, &[])
+}
+
 /// Creates the overlay as a detached mount. Names the directories by their descriptors: a user's path may contain
 /// characters that have a meaning in overlay options.
-fn layered(store: &NewRoot, lower: &OwnedFd, number: usize) -> Result<OwnedFd, ConfineError> {
-    let upper = directory(store, &format!("{number}u"))?;
-    let work = directory(store, &format!("{number}w"))?;
+fn overlay(
+    lower: &OwnedFd,
+    upper: &OwnedFd,
+    work: &OwnedFd,
+    more: &[(&str, &str)],
+) -> Result<OwnedFd, ConfineError> {
     let name = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let options = [
-        ("lowerdir", &*name(lower)),
-        ("upperdir", &*name(&upper)),
-        ("workdir", &*name(&work)),
+    let (lower, upper, work) = (name(lower), name(upper), name(work));
+    let mut options = vec![
+        ("lowerdir", &*lower),
+        ("upperdir", &*upper),
+        ("workdir", &*work),
         // The overlay keeps its metadata in attributes that an ordinary user may write.
         ("userxattr", ""),
+        // With an index, the kernel refuses a layer whose user's directory was replaced.
+        ("index", "off"),
     ];
+    options.extend(more);
     new_file_system("overlay", &options, MountAttributes::WRITABLE)
 }
 
-fn directory(store: &NewRoot, name: &str) -> Result<OwnedFd, ConfineError> {
+/// Opens a directory. Creates it if it is missing.
+fn directory(above: impl AsFd, name: &str) -> Result<OwnedFd, ConfineError> {
     let make = || {
-        mkdirat(store.handle(), name, Mode::RWXU)?;
-        openat(store.handle(), name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        match mkdirat(&above, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        openat(&above, name, OFlags::PATH | DIRECTORY, Mode::empty())
     };
     let made: Result<_, Errno> = make();
     made.step("make a layer")
@@ -65,8 +227,8 @@ pub(crate) fn works() -> bool {
     let try_it = || {
         let store = new_file_system("tmpfs", &size, MountAttributes::WRITABLE)?;
         let store = NewRoot::attach(store, CWD, "/usr")?;
-        let lower = directory(&store, "lower")?;
-        layered(&store, &lower, 0)
+        let lower = directory(store.handle(), "lower")?;
+        layer_in_memory(&store, &lower, 0)
     };
     let tried: Result<OwnedFd, ConfineError> = try_it();
     tried.is_ok()

@@ -26,6 +26,7 @@ fn facts() -> HostFacts {
             is_directory: true,
         }],
         caches: vec!["/home/u/.cargo/registry".into()],
+        missing_caches: vec!["/home/u/.npm/_cacache".into()],
         private: vec!["/srv/tools/cargo".into()],
         resolver: Some("/run/systemd/resolve/stub-resolv.conf".into()),
         identity: git::Identity { name: Some("n".into()), email: None },
@@ -182,7 +183,7 @@ fn places_that_hold_too_much_are_no_workspaces() {
         assert!(MountPlan::new(&Policy::default(), &facts).is_ok(), "{workspace}");
     }
     let full = Policy { profile: Profile::FullAccess, ..Policy::default() };
-    assert_eq!(MountPlan::new(&full, &facts()), Err(PlanError::FullAccess));
+    assert_eq!(MountPlan::new(&full, &facts()).unwrap_err(), PlanError::FullAccess);
 }
 
 #[test]
