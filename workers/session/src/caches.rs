@@ -2,8 +2,7 @@
 //! process splits.
 
 use quackd_protocol::worker::Start;
-use quackd_sandbox::confine::{CacheDirectory, CacheDirectoryError, HostFacts, MountPlan};
-use std::io;
+use quackd_sandbox::confine::{CacheDirectory, HostFacts, MountPlan};
 use std::path::Path;
 
 /// Locks the directory for this worker and adds it to the plan. `None` and a note if another worker has it, or if it
@@ -15,21 +14,11 @@ pub(crate) fn keep(
     notes: &mut Vec<String>,
 ) -> Option<CacheDirectory> {
     let path = start.sandbox.caches.as_deref().filter(|_| start.sandbox.policy.may_write())?;
-    let open = || -> Result<_, CacheDirectoryError> {
-        let directory = CacheDirectory::open_blocking(Path::new(path))?;
-        let handle: io::Result<_> = directory.handle();
-        Ok((directory, handle?))
-    };
-    match open() {
-        Ok((directory, handle)) => {
-            plan.keep_caches(handle, &facts.missing_caches);
-            Some(directory)
-        }
-        Err(error) => {
-            notes.push(note(&error));
-            None
-        }
-    }
+    let opened = CacheDirectory::open_blocking(Path::new(path)).and_then(|directory| {
+        plan.keep_caches(&directory, &facts.missing_caches)?;
+        Ok(directory)
+    });
+    opened.map_err(|error| notes.push(note(&error))).ok()
 }
 
 /// Note for a worker with package caches in memory.

@@ -2,7 +2,7 @@
 //! this worker owns that directory, and otherwise in memory. Stage 0 opens the directory; `mounts` mounts the caches.
 
 use super::error::{ConfineError, StepContext};
-use super::mounts::{clone_tree, new_file_system};
+use super::mounts::{DirectoryId, clone_tree, new_file_system};
 use super::new_root::{MountTargetKind, NewRoot};
 use super::sys::{self, MountAttributes};
 use rustix::fs::{
@@ -12,7 +12,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Maximum length of a file name in bytes.
 const MAX_NAME: usize = 255;
@@ -23,6 +23,7 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags
 /// overlays must not share a layer.
 #[derive(Debug)]
 pub struct CacheDirectory {
+    path: PathBuf,
     lock: OwnedFd,
 }
 
@@ -56,15 +57,13 @@ impl CacheDirectory {
         if (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino) {
             return Err(io::Error::from(io::ErrorKind::NotFound).into());
         }
-        Ok(Self { lock })
+        Ok(Self { path: path.to_owned(), lock })
     }
 
-    /// Returns a second handle, without the lock.
-    ///
-    /// # Errors
-    /// The error of the system call.
-    pub fn handle(&self) -> io::Result<OwnedFd> {
-        Ok(openat(&self.lock, ".", OFlags::PATH | DIRECTORY, Mode::empty())?)
+    /// Returns the path and the identity. Process 1 opens the directory again: the kernel mounts only directories that
+    /// were opened in the same mount namespace.
+    pub(crate) fn place(&self) -> io::Result<(PathBuf, DirectoryId)> {
+        Ok((self.path.clone(), DirectoryId::of(&self.lock)?))
     }
 
     /// Records the end of the use and releases the lock.
@@ -80,14 +79,24 @@ pub(crate) struct Layers<'a> {
     /// Private file system in memory.
     store: &'a NewRoot,
     /// Directory of the workspace, if this worker owns it.
-    kept: Option<&'a OwnedFd>,
+    kept: Option<OwnedFd>,
     /// First reason why changes of a cache are not kept.
     pub(crate) failed: Option<String>,
 }
 
 impl<'a> Layers<'a> {
-    pub(crate) fn new(store: &'a NewRoot, kept: Option<&'a OwnedFd>) -> Self {
-        Self { store, kept, failed: None }
+    /// Opens the directory of the workspace.
+    pub(crate) fn open(store: &'a NewRoot, kept: Option<&(PathBuf, DirectoryId)>) -> Self {
+        let open = |(path, expected): &(PathBuf, DirectoryId)| {
+            let kept = openat(CWD, path, OFlags::PATH | DIRECTORY, Mode::empty())?;
+            let is_same = DirectoryId::of(&kept)? == *expected;
+            is_same.then_some(kept).ok_or_else(|| io::Error::other("it was replaced"))
+        };
+        match kept.map(open) {
+            None => Self { store, kept: None, failed: None },
+            Some(Ok(kept)) => Self { store, kept: Some(kept), failed: None },
+            Some(Err(error)) => Self { store, kept: None, failed: Some(error.to_string()) },
+        }
     }
 
     /// Mounts `from` at `at` with a layer, in memory if `is_kept` is false or the file system of the workspace's
@@ -105,7 +114,7 @@ impl<'a> Layers<'a> {
             Ok(lower) => lower,
             Err(_gone) => return Ok(()),
         };
-        let kept = self.kept.filter(|_| is_kept).map(|kept| kept_layer(kept, &lower, at));
+        let kept = self.kept.as_ref().filter(|_| is_kept).map(|it| kept_layer(it, &lower, at));
         let tree = match kept {
             Some(Ok(tree)) => Ok(tree),
             Some(Err(error)) => {
@@ -129,7 +138,7 @@ impl<'a> Layers<'a> {
     /// Mounts a writable directory of the workspace at `at`, where the user has no cache. Without it, the files of the
     /// cache are in memory.
     pub(crate) fn mount_own(&mut self, root: &NewRoot, at: &Path) -> Result<(), ConfineError> {
-        match self.kept.map(|kept| own_directory(kept, at)) {
+        match self.kept.as_ref().map(|kept| own_directory(kept, at)) {
             Some(Ok(tree)) => root.place(&tree, at, MountTargetKind::Directory),
             Some(Err(error)) => {
                 self.failed.get_or_insert_with(|| error.to_string());

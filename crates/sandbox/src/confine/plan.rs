@@ -7,6 +7,7 @@ use super::git;
 use super::host_facts::{HostFacts, SessionDirs, SystemDirectory};
 use super::limits::ConfinementLimits;
 use super::mounts::DirectoryId;
+use super::overlay::CacheDirectory;
 use super::private_network::RESOLVER_FILE;
 use super::toolchains::is_toolchain;
 use quackd_protocol::places::refusal;
@@ -14,7 +15,7 @@ use quackd_protocol::policy::{Policy, Profile};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of overlays for package caches. Each is a separate file system.
@@ -89,7 +90,7 @@ pub struct Pin {
 }
 
 /// Mounts, pins and limits of one worker.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MountPlan {
     /// Mounts by path. The order puts a directory before its content.
     pub mounts: BTreeMap<PathBuf, Mount>,
@@ -104,7 +105,7 @@ pub struct MountPlan {
     /// True to keep the machine's network.
     pub network: bool,
     /// Directory that keeps the changes of package caches. They stay in memory without it.
-    pub caches: Option<OwnedFd>,
+    pub(crate) caches: Option<(PathBuf, DirectoryId)>,
     /// Ports of allowed hosts for programs that use no proxy, if the policy names hosts.
     pub hosts: Option<Vec<u16>>,
     /// Limits of processes and files. None by default.
@@ -212,7 +213,15 @@ impl MountPlan {
 
     /// Keeps the changes of package caches in `directory`. Each missing cache becomes a directory there, except in the
     /// user's directories: its mount point would be created in them.
-    pub fn keep_caches(&mut self, directory: OwnedFd, missing: &[PathBuf]) {
+    ///
+    /// # Errors
+    /// fstat fails.
+    pub fn keep_caches(
+        &mut self,
+        directory: &CacheDirectory,
+        missing: &[PathBuf],
+    ) -> io::Result<()> {
+        self.caches = Some(directory.place()?);
         for cache in missing {
             let nearest = cache.ancestors().find_map(|at| self.mounts.get(at));
             let is_private = matches!(nearest, Some(Mount::Private { .. } | Mount::Way));
@@ -221,7 +230,7 @@ impl MountPlan {
                 self.add(cache, Mount::Kept);
             }
         }
-        self.caches = Some(directory);
+        Ok(())
     }
 
     /// Returns true if a mount is inside the directory `at`. Then a kept layer would contain mount points, which
