@@ -16,6 +16,8 @@
 mod harness;
 
 mod attack;
+#[cfg(target_os = "linux")]
+mod caches;
 mod claims;
 mod cli;
 mod clients;
