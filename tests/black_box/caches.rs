@@ -1,4 +1,5 @@
-//! Package caches: what a session downloads stays for its workspace, and only there. The user's caches never change.
+//! Package caches: downloads of a session stay for its workspace, and only there. The user's caches
+//! never change.
 
 use crate::harness::{Daemon, Session, untested, wait_for};
 use nix::sys::signal::{Signal, kill};
