@@ -118,8 +118,10 @@ impl HostFacts {
         shown.retain(|one| !is_in_shown(&one.at));
         private.retain(|at| !is_in_shown(at) && !all.contains(at));
         let known = CACHES.iter().map(|cache| home.join(cache));
-        let (existing, missing_caches) = known.partition::<Vec<_>, _>(|cache| is_directory(cache));
+        let (existing, mut missing_caches) =
+            known.partition::<Vec<_>, _>(|cache| is_directory(cache));
         caches.extend(existing);
+        missing_caches.retain(|cache| !exists(cache));
         caches.sort_unstable();
         caches.dedup();
         let mut secrets: Vec<PathBuf> =

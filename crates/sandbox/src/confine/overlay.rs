@@ -80,6 +80,9 @@ pub(crate) struct Layers<'a> {
     store: &'a NewRoot,
     /// Directory of the workspace, if this worker owns it.
     kept: Option<OwnedFd>,
+    /// Overlays with a kept layer, by their directory on the host. They are mounted in `store`, which commands cannot
+    /// reach.
+    overlays: Vec<(PathBuf, NewRoot)>,
     /// First reason why changes of a cache are not kept.
     pub(crate) failed: Option<String>,
 }
@@ -92,11 +95,12 @@ impl<'a> Layers<'a> {
             let is_same = DirectoryId::of(&kept)? == *expected;
             is_same.then_some(kept).ok_or_else(|| io::Error::other("it was replaced"))
         };
-        match kept.map(open) {
-            None => Self { store, kept: None, failed: None },
-            Some(Ok(kept)) => Self { store, kept: Some(kept), failed: None },
-            Some(Err(error)) => Self { store, kept: None, failed: Some(error.to_string()) },
-        }
+        let (kept, failed) = match kept.map(open) {
+            None => (None, None),
+            Some(Ok(kept)) => (Some(kept), None),
+            Some(Err(error)) => (None, Some(error.to_string())),
+        };
+        Self { store, kept, overlays: Vec::new(), failed }
     }
 
     /// Mounts `from` at `at` with a layer, in memory if `is_kept` is false or the file system of the workspace's
@@ -109,21 +113,11 @@ impl<'a> Layers<'a> {
         number: usize,
         is_kept: bool,
     ) -> Result<(), ConfineError> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let lower = match openat2(CWD, from, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-            Ok(lower) => lower,
-            Err(_gone) => return Ok(()),
-        };
-        let kept = self.kept.as_ref().filter(|_| is_kept).map(|it| kept_layer(it, &lower, at));
-        let tree = match kept {
-            Some(Ok(tree)) => Ok(tree),
-            Some(Err(error)) => {
-                self.failed.get_or_insert_with(|| error.to_string());
-                layer_in_memory(self.store, &lower, number)
-            }
-            None => layer_in_memory(self.store, &lower, number),
-        };
-        let tree = match tree {
+        let Ok(lower) = open_lower(from) else { return Ok(()) };
+        if is_kept && let Some(tree) = self.kept(from) {
+            return root.place(&tree, at, MountTargetKind::Directory);
+        }
+        let tree = match layer_in_memory(self.store, &lower, number) {
             Ok(tree) => tree,
             Err(_refused) => {
                 let tree = clone_tree(&lower, "").step_on("show a cache", from)?;
@@ -135,25 +129,79 @@ impl<'a> Layers<'a> {
         root.place(&tree, at, MountTargetKind::Directory)
     }
 
-    /// Mounts a writable directory of the workspace at `at`, where the user has no cache. Without it, the files of the
-    /// cache are in memory.
+    /// Mounts a kept directory at `at`, where the user has no cache. Without it, the files of the cache are in memory.
     pub(crate) fn mount_own(&mut self, root: &NewRoot, at: &Path) -> Result<(), ConfineError> {
-        match self.kept.as_ref().map(|kept| own_directory(kept, at)) {
-            Some(Ok(tree)) => root.place(&tree, at, MountTargetKind::Directory),
-            Some(Err(error)) => {
-                self.failed.get_or_insert_with(|| error.to_string());
-                Ok(())
-            }
+        match self.kept(at) {
+            Some(tree) => root.place(&tree, at, MountTargetKind::Directory),
             None => Ok(()),
+        }
+    }
+
+    /// Returns a cache with a kept layer. `None` if this worker keeps no caches, or if it cannot keep this one.
+    fn kept(&mut self, cache: &Path) -> Option<OwnedFd> {
+        let kept = self.kept.as_ref()?;
+        match kept_tree((self.store, kept), &mut self.overlays, cache) {
+            Ok(tree) => Some(tree),
+            Err(error) => {
+                self.failed.get_or_insert_with(|| error.to_string());
+                None
+            }
         }
     }
 }
 
-/// Creates an overlay with the layer in the workspace's directory. `volatile` omits the flushes of the layer's whole
-/// file system, which the kernel does when a worker ends.
-fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, at: &Path) -> Result<OwnedFd, ConfineError> {
-    let cache = directory(kept, &name_of(at)?)?;
-    let (upper, work) = (directory(&cache, "upper")?, directory(&cache, "work")?);
+/// Returns a cache with a layer in the workspace's directory. One overlay of the directory above serves all caches in
+/// it, because a mount on a disk costs 0.5 ms.
+fn kept_tree(
+    (store, kept): (&NewRoot, &OwnedFd),
+    overlays: &mut Vec<(PathBuf, NewRoot)>,
+    cache: &Path,
+) -> Result<OwnedFd, ConfineError> {
+    let (Some(above), Some(name)) = (cache.parent(), cache.file_name()) else {
+        return Err(ConfineError::new("keep a cache", "the root is no cache"));
+    };
+    let Ok(lower) = open_lower(above) else { return own_directory(kept, cache) };
+    let part = |overlay: &NewRoot| {
+        let part = overlay.make(Path::new(name), MountTargetKind::Directory)?;
+        clone_tree(&part, "").step_on("show a cache", cache)
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = openat2(&lower, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
+    // An overlay does not contain mounts inside its directories.
+    if !matches!(found, Err(Errno::XDEV)) {
+        if let Some((_, overlay)) = overlays.iter().find(|(of, _)| of == above) {
+            return part(overlay);
+        }
+        match kept_layer(kept, &lower, &name_of(above)?) {
+            Ok(overlay) => {
+                let place = format!("layers{}", overlays.len());
+                let overlay = NewRoot::attach_beneath(store, overlay, &place)?;
+                let part = part(&overlay);
+                overlays.push((above.to_owned(), overlay));
+                return part;
+            }
+            // The directory above contains the state directory with the layer.
+            Err(error) if error.source.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match open_lower(cache) {
+        // No name of another layer ends in this way.
+        Ok(lower) => kept_layer(kept, &lower, &format!("{}%", name_of(cache)?)),
+        Err(_missing) => own_directory(kept, cache),
+    }
+}
+
+fn open_lower(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+/// Creates an overlay with the layer `name` in the workspace's directory. `volatile` omits the flushes of the layer's
+/// whole file system, which the kernel does when a worker ends.
+fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, name: &str) -> Result<OwnedFd, ConfineError> {
+    let layer = directory(kept, name)?;
+    let (upper, work) = (directory(&layer, "upper")?, directory(&layer, "work")?);
     // Every volatile mount leaves this mark, and the kernel refuses a layer that has it.
     for (mark, flags) in [
         ("work/incompat/volatile/dirty", AtFlags::empty()),
@@ -161,7 +209,7 @@ fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, at: &Path) -> Result<OwnedFd, Con
     ] {
         match unlinkat(&work, mark, flags) {
             Ok(()) | Err(Errno::NOENT) => {}
-            Err(errno) => return Err(errno).step_on("prepare a layer", at),
+            Err(errno) => return Err(errno).step_on("prepare a layer", Path::new(name)),
         }
     }
     overlay(lower, &upper, &work, &[("volatile", "")])
@@ -176,7 +224,7 @@ fn own_directory(kept: &OwnedFd, at: &Path) -> Result<OwnedFd, ConfineError> {
     Ok(tree)
 }
 
-/// Returns the name of a cache in the workspace's directory: its path, with escaped slashes.
+/// Returns the name of a layer in the workspace's directory: the path on the host, with escaped slashes.
 fn name_of(at: &Path) -> Result<String, ConfineError> {
     let path = at.to_str().map(|path| path.trim_start_matches('/'));
     let name = path.map(|path| path.replace('%', "%25").replace('/', "%2F"));
