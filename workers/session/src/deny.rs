@@ -45,8 +45,12 @@ const MAX_QUERY: usize = 1024;
 
 /// Variables that end retries, which fail like the first attempt, and npm's search for a newer npm, which would make
 /// each npm command an attempt to use the network.
-const NO_RETRIES: [(&str, &str); 3] =
-    [("CARGO_NET_RETRY", "0"), ("PIP_RETRIES", "0"), ("npm_config_update_notifier", "false")];
+const NO_RETRIES: [(&str, &str); 4] = [
+    ("CARGO_NET_RETRY", "0"),
+    ("PIP_RETRIES", "0"),
+    ("UV_HTTP_RETRIES", "0"),
+    ("npm_config_update_notifier", "false"),
+];
 
 /// Starts both services, and returns a note for each that could not be bound.
 pub(crate) fn start(sockets: DenySockets, attempts: &Arc<Attempts>) -> Vec<String> {
