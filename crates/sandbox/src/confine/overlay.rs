@@ -83,6 +83,8 @@ pub(crate) struct Layers<'a> {
     /// Overlays with a kept layer, by their directory on the host. They are mounted in `store`, which commands cannot
     /// reach.
     overlays: Vec<(PathBuf, NewRoot)>,
+    /// Directories for caches that the user does not have, mounted in `store` at the first use.
+    own: Option<NewRoot>,
     /// First reason why changes of a cache are not kept.
     pub(crate) failed: Option<String>,
 }
@@ -100,7 +102,7 @@ impl<'a> Layers<'a> {
             Some(Ok(kept)) => (Some(kept), None),
             Some(Err(error)) => (None, Some(error.to_string())),
         };
-        Self { store, kept, overlays: Vec::new(), failed }
+        Self { store, kept, overlays: Vec::new(), own: None, failed }
     }
 
     /// Mounts `from` at `at` with a layer, in memory if `is_kept` is false or the file system of the workspace's
@@ -139,57 +141,71 @@ impl<'a> Layers<'a> {
 
     /// Returns a cache with a kept layer. `None` if this worker keeps no caches, or if it cannot keep this one.
     fn kept(&mut self, cache: &Path) -> Option<OwnedFd> {
-        let kept = self.kept.as_ref()?;
-        match kept_tree((self.store, kept), &mut self.overlays, cache) {
-            Ok(tree) => Some(tree),
-            Err(error) => {
-                self.failed.get_or_insert_with(|| error.to_string());
-                None
+        let kept = self.kept.take()?;
+        let tree = self.kept_tree(&kept, cache);
+        self.kept = Some(kept);
+        if let Err(error) = &tree {
+            self.failed.get_or_insert_with(|| error.to_string());
+        }
+        tree.ok()
+    }
+
+    /// Returns a cache with a layer in the workspace's directory. One overlay of the directory above serves all caches
+    /// in it, because a mount on a disk costs 0.5 ms.
+    fn kept_tree(&mut self, kept: &OwnedFd, cache: &Path) -> Result<OwnedFd, ConfineError> {
+        let (Some(above), Some(name)) = (cache.parent(), cache.file_name()) else {
+            return Err(ConfineError::new("keep a cache", "the root is no cache"));
+        };
+        let Ok(lower) = open_lower(above) else { return self.own_directory(kept, cache) };
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let found = openat2(&lower, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
+        // An overlay does not contain mounts inside its directories.
+        if !matches!(found, Err(Errno::XDEV)) {
+            if let Some((_, overlay)) = self.overlays.iter().find(|(of, _)| of == above) {
+                return part_of(overlay, Path::new(name));
+            }
+            match kept_layer(kept, &lower, &name_of(above)?) {
+                Ok(overlay) => {
+                    let place = format!("layers{}", self.overlays.len());
+                    let overlay = NewRoot::attach_beneath(self.store, overlay, &place)?;
+                    let part = part_of(&overlay, Path::new(name));
+                    self.overlays.push((above.to_owned(), overlay));
+                    return part;
+                }
+                // The directory above contains the state directory with the layer.
+                Err(error) if error.source.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
+                Err(error) => return Err(error),
             }
         }
+        match open_lower(cache) {
+            // No name of another layer ends in this way.
+            Ok(lower) => kept_layer(kept, &lower, &format!("{}%", name_of(cache)?)),
+            Err(_missing) => self.own_directory(kept, cache),
+        }
+    }
+
+    /// Returns a directory of the workspace for a cache that the user does not have. It is never a layer of an
+    /// overlay, because commands can set the attributes in which an overlay keeps its metadata.
+    fn own_directory(&mut self, kept: &OwnedFd, cache: &Path) -> Result<OwnedFd, ConfineError> {
+        let own = match self.own.take() {
+            Some(own) => own,
+            None => {
+                let own = clone_tree(directory(kept, "own")?, "").step("open kept caches")?;
+                sys::set_attributes(&own, MountAttributes::WRITABLE, true)
+                    .step("limit kept caches")?;
+                NewRoot::attach_beneath(self.store, own, "own")?
+            }
+        };
+        let part = name_of(cache).and_then(|name| part_of(&own, Path::new(&name)));
+        self.own = Some(own);
+        part
     }
 }
 
-/// Returns a cache with a layer in the workspace's directory. One overlay of the directory above serves all caches in
-/// it, because a mount on a disk costs 0.5 ms.
-fn kept_tree(
-    (store, kept): (&NewRoot, &OwnedFd),
-    overlays: &mut Vec<(PathBuf, NewRoot)>,
-    cache: &Path,
-) -> Result<OwnedFd, ConfineError> {
-    let (Some(above), Some(name)) = (cache.parent(), cache.file_name()) else {
-        return Err(ConfineError::new("keep a cache", "the root is no cache"));
-    };
-    let Ok(lower) = open_lower(above) else { return own_directory(kept, cache) };
-    let part = |overlay: &NewRoot| {
-        let part = overlay.make(Path::new(name), MountTargetKind::Directory)?;
-        clone_tree(&part, "").step_on("show a cache", cache)
-    };
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let found = openat2(&lower, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
-    // An overlay does not contain mounts inside its directories.
-    if !matches!(found, Err(Errno::XDEV)) {
-        if let Some((_, overlay)) = overlays.iter().find(|(of, _)| of == above) {
-            return part(overlay);
-        }
-        match kept_layer(kept, &lower, &name_of(above)?) {
-            Ok(overlay) => {
-                let place = format!("layers{}", overlays.len());
-                let overlay = NewRoot::attach_beneath(store, overlay, &place)?;
-                let part = part(&overlay);
-                overlays.push((above.to_owned(), overlay));
-                return part;
-            }
-            // The directory above contains the state directory with the layer.
-            Err(error) if error.source.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    match open_lower(cache) {
-        // No name of another layer ends in this way.
-        Ok(lower) => kept_layer(kept, &lower, &format!("{}%", name_of(cache)?)),
-        Err(_missing) => own_directory(kept, cache),
-    }
+/// Returns a directory of a mounted tree as a separate mount. Creates it if it is missing.
+fn part_of(tree: &NewRoot, name: &Path) -> Result<OwnedFd, ConfineError> {
+    let part = tree.make(name, MountTargetKind::Directory)?;
+    clone_tree(&part, "").step_on("show a cache", name)
 }
 
 fn open_lower(path: &Path) -> Result<OwnedFd, Errno> {
@@ -213,15 +229,6 @@ fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, name: &str) -> Result<OwnedFd, Co
         }
     }
     overlay(lower, &upper, &work, &[("volatile", "")])
-}
-
-/// Returns a directory of the workspace for a cache that the user does not have. It is never a layer of an overlay,
-/// because commands can set the attributes in which an overlay keeps its metadata.
-fn own_directory(kept: &OwnedFd, at: &Path) -> Result<OwnedFd, ConfineError> {
-    let own = directory(&directory(kept, &name_of(at)?)?, "own")?;
-    let tree = clone_tree(&own, "").step_on("show a cache", at)?;
-    sys::set_attributes(&tree, MountAttributes::WRITABLE, true).step_on("limit a mount", at)?;
-    Ok(tree)
 }
 
 /// Returns the name of a layer in the workspace's directory: the path on the host, with escaped slashes.
