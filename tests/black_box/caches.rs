@@ -329,7 +329,7 @@ fn gc_deletes_the_least_recently_used_caches_and_none_in_use() {
     used_before(c, 2);
     let deleted = daemon.quack(&["gc"]).ok();
     assert!(deleted.contains("Deleted 1 directory of package caches"), "{deleted}");
-    assert_eq!(layers(&daemon), [b.clone()]);
+    assert_eq!(layers(&daemon), std::slice::from_ref(b));
     users_cache_is_unchanged(&daemon);
 }
 
