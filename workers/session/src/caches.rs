@@ -2,7 +2,7 @@
 //! process splits.
 
 use quackd_protocol::worker::Start;
-use quackd_sandbox::confine::{CacheDirectory, HostFacts, MountPlan};
+use quackd_sandbox::confine::{CacheDirectory, HostFacts, MountPlan, git};
 use std::path::Path;
 
 /// Locks the directory for this worker and adds it to the plan. `None` and a note if another worker has it, or if it
@@ -19,6 +19,17 @@ pub(crate) fn keep(
         Ok(directory)
     });
     opened.map_err(|error| notes.push(note(&error))).ok()
+}
+
+/// Returns the last steps of the monitor: removes placeholders and releases the caches.
+pub(crate) fn at_the_end(
+    placeholders: Option<git::Placeholders>,
+    kept: Option<CacheDirectory>,
+) -> impl FnOnce() {
+    move || {
+        placeholders.into_iter().for_each(git::Placeholders::clean_own_blocking);
+        kept.into_iter().for_each(CacheDirectory::release_blocking);
+    }
 }
 
 /// Note for a worker with package caches in memory.

@@ -405,7 +405,9 @@ impl Mount {
     fn is_writable(&self) -> bool {
         match self {
             Self::Bind { writable, .. } | Self::Workspace { writable } => *writable,
-            Self::Private { .. } | Self::Layer { .. } | Self::Kept => true,
+            Self::Private { .. } | Self::Layer { .. } => true,
+            // The rule of the private directory above applies.
+            Self::Kept => false,
             Self::Link { .. } | Self::File { .. } | Self::Over { .. } | Self::Empty | Self::Way => {
                 false
             }
