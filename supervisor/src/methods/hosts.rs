@@ -16,6 +16,9 @@ use quackd_protocol::policy::NetworkMode;
 /// Port of a host without one.
 const USUAL_PORT: u16 = 443;
 
+/// Most unreadable rules in one answer.
+const MAX_UNREADABLE: usize = 8;
+
 /// Requests of a session's commands.
 pub(super) async fn requests(
     asked: &SandboxParams,
@@ -91,8 +94,7 @@ pub(super) fn explain(
             explained(HostVerdict::Allowed, text, change, None)
         }
         NetworkMode::Hosts => {
-            // Rules that cannot be parsed were refused when they were set.
-            let rules = HostRules::parse(&found.rules.rules).unwrap_or_default();
+            let rules = HostRules::parse(&found.rules.rules);
             match rules.decide(&host, port) {
                 Decision::Allowed(by) => {
                     let text = format!("{target} is allowed by {by}{}", but_private(&host));
@@ -104,7 +106,10 @@ pub(super) fn explain(
                     explained(HostVerdict::Denied, text, change, Some(by))
                 }
                 Decision::NotListed => {
-                    let text = format!("{target} is denied: no rule names it");
+                    let mut text = format!("{target} is denied: no rule names it");
+                    for error in rules.unreadable().iter().take(MAX_UNREADABLE) {
+                        text.push_str(&format!("\nnot in force: {error}"));
+                    }
                     explained(HostVerdict::Denied, text, allow, None)
                 }
             }
