@@ -72,6 +72,9 @@ pub(crate) async fn run(
     (first, upstream): (Vec<u8>, Upstream),
 ) {
     let started = Instant::now();
+    // A program must not take half of an answer for all of it: until the end was copied, closing resets, also if this
+    // process is killed.
+    reset_on_close([&client, &server], true);
     let counts =
         Counts { sent: Cell::new(0), received: Cell::new(0), last: Cell::new(Instant::now()) };
     let ends = (server.local_addr(), server.peer_addr());
@@ -92,11 +95,10 @@ pub(crate) async fn run(
             () = until_idle(&counts, IDLE) => (Verdict::Failed(FailReason::Broken), false),
         }
     };
-    if !is_whole {
-        // A program must not take half of an answer for all of it.
-        reset(client);
-        reset(server);
+    if is_whole {
+        reset_on_close([&client, &server], false);
     }
+    drop((client, server));
     let traffic = Traffic {
         sent: counts.sent.get(),
         received: counts.received.get(),
@@ -107,9 +109,15 @@ pub(crate) async fn run(
 
 /// Resets a connection, so that the program sees an error and no end of the data.
 pub(crate) fn reset(stream: TcpStream) {
-    // If this fails, the connection ends in the usual way.
-    rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).ok();
+    reset_on_close([&stream], true);
     drop(stream);
+}
+
+fn reset_on_close<const N: usize>(streams: [&TcpStream; N], resets: bool) {
+    for stream in streams {
+        // If this fails, the connection ends in the usual way.
+        rustix::net::sockopt::set_socket_linger(stream, resets.then_some(Duration::ZERO)).ok();
+    }
 }
 
 type Ends = (io::Result<SocketAddr>, io::Result<SocketAddr>);
