@@ -135,13 +135,8 @@ fn read(bytes: &[u8], target_of: impl Fn(&str, &str) -> Option<Target>) -> Read 
     if version == 0 && facts.body == Body::Chunked {
         return Read::Malformed;
     }
-    let named = match (&host, facts.host.is_some_and(|text| authority_has_port(text)) || port != 80)
-    {
-        (Host::Address(IpAddr::V6(address)), false) => format!("[{address}]"),
-        (Host::Address(IpAddr::V6(address)), true) => format!("[{address}]:{port}"),
-        (host, false) => host.to_string(),
-        (host, true) => format!("{host}:{port}"),
-    };
+    let has_port = port != 80 || facts.host.is_some_and(has_port);
+    let named = host_field(&host, has_port.then_some(port));
     let connection = if facts.upgrades { "Upgrade" } else { "close" };
     // The fields that decide about host and length are written again, as this proxy has understood them.
     let mut head = format!(
@@ -206,8 +201,16 @@ impl<'a> Facts<'a> {
     }
 }
 
-fn authority_has_port(text: &str) -> bool {
-    text.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
+fn has_port(authority: &str) -> bool {
+    authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
+}
+
+fn host_field(host: &Host, port: Option<u16>) -> String {
+    let host = match host {
+        Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
+        host => host.to_string(),
+    };
+    port.map_or_else(|| host.clone(), |port| format!("{host}:{port}"))
 }
 
 /// Splits `host:port` of an address of http.

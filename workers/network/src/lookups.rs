@@ -16,7 +16,7 @@ pub(crate) const MAX_LOOKUPS: usize = 8;
 /// Time for resolving a name.
 const LOOKUP_TIME: Duration = Duration::from_secs(5);
 
-/// Most addresses of one name that are looked at.
+/// Most addresses of one name that are checked.
 const MAX_FOUND: usize = 32;
 
 type Found = watch::Sender<Option<Vec<IpAddr>>>;

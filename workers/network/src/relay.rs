@@ -133,7 +133,7 @@ async fn until_revoked(proxy: &Proxy, request: &Request, admitted: &Admitted, en
     }
 }
 
-/// Whether the rules still allow the host, the address that was dialled, and traffic that is not read. What the user
+/// Whether the rules still allow the host, the dialled address, and traffic that is not read. A connection that the user
 /// allowed once ends only if a rule denies it.
 fn is_allowed(proxy: &Proxy, request: &Request, admitted: &Admitted, ends: &Ends) -> bool {
     let is_raw_now = match proxy.decide(&request.host, request.port) {
@@ -212,7 +212,7 @@ async fn copy_both(
             if is_switched {
                 return both(pump(from_client, to_server, &counts.sent, counts), down).await;
             }
-            // What the client sends next would be a request that was not checked.
+            // The next bytes of the client would be a request that was not checked.
             tokio::select! {
                 biased;
                 down = down => down.map_err(PumpError::into_io),

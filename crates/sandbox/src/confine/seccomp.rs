@@ -28,7 +28,7 @@ pub(crate) enum Sockets {
     Internet,
 }
 
-/// Bits of the type of a socket that are no flags (`SOCK_TYPE_MASK`).
+/// Bits of the type of a socket, without its flags (`SOCK_TYPE_MASK`).
 const SOCKET_TYPE: u64 = 0xf;
 
 /// First system call number of the x32 ABI.

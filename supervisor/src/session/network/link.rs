@@ -39,7 +39,7 @@ fn close_blocking(pair: &OwnedFd, mut sockets: Vec<OwnedFd>) {
     let mut packet = vec![0; MAX_PACKET_BYTES];
     for _ in 0..MAX_UNREAD {
         for socket in sockets.drain(..) {
-            // This fails for a descriptor that is no socket.
+            // This fails for other descriptors than sockets.
             sockopt::set_socket_linger(&socket, None).ok();
         }
         let read = receive_with_descriptors(pair, &mut packet, MAX_DESCRIPTORS, &mut sockets);
@@ -174,7 +174,7 @@ mod tests {
         let (done, closed) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
             drop(NetworkLink::without_sockets(ours));
-            drop(done.send(()));
+            done.send(()).ok();
         });
         closed.recv_timeout(std::time::Duration::from_secs(45)).unwrap();
     }
