@@ -16,6 +16,8 @@ const CRATES: &str = ".cargo/registry/cache";
 fn world(config: &str) -> Daemon {
     let daemon = Daemon::absent();
     fs::create_dir(daemon.app()).unwrap();
+    // With the network off, a cache that the user does not have is no directory.
+    let config = format!("[sandbox]\nnetwork = \"hosts\"\n{config}");
     fs::write(daemon.app().join("quackd.toml"), config).unwrap();
     fs::create_dir_all(daemon.home().join(CRATES)).unwrap();
     fs::write(daemon.home().join(CRATES).join("a.crate"), "the user's").unwrap();
@@ -141,6 +143,26 @@ fn downloads_stay_for_later_workers_sessions_and_daemons_of_the_workspace() {
     for dir in [&daemon.app().join("caches"), layer] {
         assert_eq!(fs::metadata(dir).unwrap().permissions().mode() & 0o777, 0o700);
     }
+}
+
+#[test]
+fn without_a_network_caches_that_nobody_has_cost_nothing() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    assert_eq!(session.bash("ls -A ~ | head"), "\n[Exit code: 0]");
+    let set = |network: &str| {
+        let set = json!({"sessionId": session.id, "action": "set", "network": network});
+        wire.request("quack.sandbox", set);
+    };
+    set("hosts");
+    assert_eq!(session.bash("echo kept > ~/.npm/_cacache/x"), "\n[Exit code: 0]");
+    set("off");
+    assert_eq!(session.bash("cat ~/.npm/_cacache/x"), "kept\n\n[Exit code: 0]");
 }
 
 #[test]

@@ -273,7 +273,7 @@ fn variables_are_set_without_a_network_only_and_never_over_those_of_the_user() {
     assert_eq!(
         text,
         format!(
-            "CARGO_NET_RETRY=0\nHTTP_PROXY={proxy}\nNODE_USE_ENV_PROXY=1\nNO_PROXY={near}\nPIP_RETRIES=4\n\
+            "CARGO_NET_RETRY=0\nHTTP_PROXY={proxy}\nNODE_USE_ENV_PROXY=1\nNO_PROXY={near}\nPIP_RETRIES=4\nUV_HTTP_RETRIES=0\n\
              http_proxy={proxy}\nhttps_proxy=http://user.example:1\nno_proxy={near}\n\n[Exit code: 0]"
         )
     );

@@ -21,6 +21,7 @@ mod tests {
             tool: "web_search".into(),
             arguments: arguments.into(),
             deadline: Duration::from_secs(30),
+            approved: false,
             safe_mode: true,
             cancel: CancellationToken::new(),
             watch: None,
