@@ -251,7 +251,7 @@ fn a_poisoned_crate_reaches_neither_the_user_nor_another_workspace() {
 
 #[test]
 fn a_session_that_may_not_write_does_not_get_the_kept_caches() {
-    let daemon = started("[sandbox]\nprofile = \"read-only\"\n");
+    let daemon = started("profile = \"read-only\"\n");
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
     if !has_namespaces(&session) {
