@@ -111,6 +111,13 @@ async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lookups::Lookups;
+    use crate::pair::Pair;
+    use quackd_protocol::network::{RequestPath, RuleText, Rules};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::sync::Arc;
+
+    const MIXED: &[&str] = &["::ffff:10.0.0.1", "fd00:ec2::254", "169.254.169.254", "127.0.0.1"];
 
     #[test]
     fn only_an_address_that_the_kernel_does_not_have_is_foreign() {
@@ -128,5 +135,43 @@ mod tests {
         assert!(is_own(&Ok(())));
         assert!(is_own_address("127.0.0.1".parse().unwrap()));
         assert!(!is_own_address("192.0.2.1".parse().unwrap()));
+    }
+
+    /// Dials `a.example`, which has these addresses, by these rules.
+    async fn dialled(
+        addresses: &'static [&str],
+        (texts, port): (&[&str], u16),
+    ) -> Result<SocketAddr, DialError> {
+        let rule = |rule: &&str| RuleText { rule: format!("{rule}:{port}"), origin: String::new() };
+        let rules = Rules { rules: texts.iter().map(rule).collect(), asks: false };
+        let flags = SocketFlags::CLOEXEC;
+        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let mut proxy = Proxy::new(&rules, Pair::new(pair.0).unwrap());
+        proxy.lookups = Lookups::by(Arc::new(|_| {
+            addresses.iter().map(|address| address.parse().unwrap()).collect()
+        }));
+        let host = Host::read("a.example").unwrap();
+        let request = Request { host, port, path: RequestPath::Connect };
+        dial(&proxy, &request).await.map(|stream| stream.peer_addr().unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_name_leads_only_to_addresses_that_a_rule_names_or_that_are_public() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let local = listener.local_addr().unwrap();
+        let test = async {
+            let own = "127.0.0.1".parse().unwrap();
+            let named = (&["a.example", "127.0.0.1"][..], local.port());
+            assert_eq!(dialled(MIXED, named).await, Ok(local), "only the named one was tried");
+            for rules in [&["a.example"][..], &["a.example", "127.0.0.0/8", "0.0.0.0/0"]] {
+                let refused = dialled(&["127.0.0.1"], (rules, local.port())).await;
+                assert_eq!(refused, Err(DialError::Private(own)));
+            }
+            let refused = dialled(MIXED, (&["a.example"], local.port())).await;
+            assert_eq!(refused, Err(DialError::Private("10.0.0.1".parse().unwrap())));
+            let none = dialled(&[], (&["a.example"], local.port())).await;
+            assert_eq!(none, Err(DialError::Failed(FailReason::Unresolved)));
+        };
+        tokio::task::LocalSet::new().run_until(test).await;
     }
 }

@@ -39,7 +39,8 @@ impl Lookups {
         }))
     }
 
-    fn by(resolver: Arc<Resolver>) -> Rc<Self> {
+    /// Lookups by this function, which may block.
+    pub(crate) fn by(resolver: Arc<Resolver>) -> Rc<Self> {
         let threads = Semaphore::new(MAX_LOOKUPS);
         Rc::new(Self { open: RefCell::default(), threads, resolver })
     }

@@ -460,6 +460,12 @@ mod tests {
         (command, far, (client, server))
     }
 
+    /// Runs a test, which must end.
+    async fn ends(test: impl Future<Output = ()>) {
+        let patience = Duration::from_secs(45);
+        timeout(patience, LocalSet::new().run_until(test)).await.expect("the connection has ended");
+    }
+
     async fn is_reset(stream: &mut TcpStream) -> bool {
         let error = stream.read(&mut [0; 64]).await.err();
         error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
@@ -480,7 +486,7 @@ mod tests {
             let (log, _) = proxy.log.next().await;
             assert_eq!(log[0].verdict, Verdict::Failed(FailReason::RuleRemoved));
         };
-        LocalSet::new().run_until(test).await;
+        ends(test).await;
     }
 
     #[tokio::test]
@@ -509,7 +515,7 @@ mod tests {
                 let start = (b"x".to_vec(), Upstream::All);
                 tokio::join!(run(&proxy, (&request, admitted), streams, start), changing);
             };
-            LocalSet::new().run_until(test).await;
+            ends(test).await;
         }
     }
 
@@ -536,7 +542,7 @@ mod tests {
                 let start = (Vec::new(), Upstream::Rest(BodyReader::new(Body::Length(0))));
                 tokio::join!(run(&proxy, (&request, admitted), streams, start), serving);
             };
-            LocalSet::new().run_until(test).await;
+            ends(test).await;
         }
     }
 
@@ -557,7 +563,7 @@ mod tests {
                 let start = (b"x".to_vec(), upstream);
                 tokio::join!(run(&proxy, (&request, admitted), streams, start), leaving);
             };
-            LocalSet::new().run_until(test).await;
+            ends(test).await;
         }
     }
 
@@ -581,7 +587,7 @@ mod tests {
             let start = (Vec::new(), Upstream::IfSwitched);
             tokio::join!(run(&proxy, (&request, admitted), streams, start), talking);
         };
-        LocalSet::new().run_until(test).await;
+        ends(test).await;
     }
 
     #[tokio::test]
