@@ -3,7 +3,6 @@
 //! The first argument selects the role: `quack daemon` is the supervisor, `quack worker` is the worker of one session.
 //! Every other subcommand is a short-lived client of the daemon.
 
-mod approval_prompt;
 mod args;
 mod complete;
 mod connect;

@@ -1,7 +1,6 @@
 //! Approvals: questions to the user about denied operations, the answers, and the grants that answers leave behind.
 
 use crate::SessionId;
-use crate::network::Scope;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +105,32 @@ pub const DENY_OPTION: &str = "Deny";
 
 /// Start of the ids of quackd's questions. Ids of Pi's questions do not begin with it.
 pub const REQUEST_PREFIX: &str = "quack-";
+
+/// For whom a grant holds.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// For the session.
+    Session,
+    /// For all sessions of the workspace.
+    Workspace,
+    /// For all sessions.
+    Always,
+}
+
+impl Scope {
+    /// Returns the scope as the end of a sentence: `for this session`.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Session => "for this session",
+            Self::Workspace => "in this workspace",
+            Self::Always => "always",
+        }
+    }
+}
 
 /// A decision of the user that holds beyond the policy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -362,32 +362,6 @@ pub enum FailReason {
     RuleRemoved,
 }
 
-/// For whom a grant holds.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "lowercase")]
-pub enum Scope {
-    /// For the session.
-    Session,
-    /// For all sessions of the workspace.
-    Workspace,
-    /// For all sessions.
-    Always,
-}
-
-impl Scope {
-    /// Returns the scope as the end of a sentence: `for this session`.
-    #[must_use]
-    pub fn in_words(self) -> &'static str {
-        match self {
-            Self::Session => "for this session",
-            Self::Workspace => "in this workspace",
-            Self::Always => "always",
-        }
-    }
-}
-
 /// Packet from a worker. The first one goes to the supervisor, the others to the proxy.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

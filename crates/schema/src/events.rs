@@ -45,6 +45,7 @@ pub(super) fn events(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
         data,
     }));
     all.extend(made_here(generator));
+    all.extend(network(generator));
     all.extend(told(generator));
     for event in &mut all {
         // Only `voice_say` has data without its name.
@@ -115,21 +116,6 @@ fn made_here(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
             ),
         ),
         followed(
-            "network_denied",
-            "A command was refused a host. Once in 5 s for each host and port.",
-            inline::<LogEntry>(generator),
-        ),
-        followed(
-            "forward_opened",
-            "A port of the session is reachable on this machine.",
-            inline::<ForwardInfo>(generator),
-        ),
-        followed(
-            "forward_closed",
-            "A port of the session is no longer reachable on this machine.",
-            inline::<ForwardInfo>(generator),
-        ),
-        followed(
             "extension_error",
             "A worker or Pi has crashed (`event` is `process_death`), or an extension of Pi has failed.",
             error,
@@ -143,6 +129,26 @@ fn made_here(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
             "session_deleted",
             "The session was deleted. This is its last event.",
             open(json!({}), &[]),
+        ),
+    ]
+}
+
+fn network(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
+    vec![
+        followed(
+            "network_denied",
+            "A command was refused a host. Once in 5 s for each host and port.",
+            inline::<LogEntry>(generator),
+        ),
+        followed(
+            "forward_opened",
+            "A port of the session is reachable on this machine.",
+            inline::<ForwardInfo>(generator),
+        ),
+        followed(
+            "forward_closed",
+            "A port of the session is no longer reachable on this machine.",
+            inline::<ForwardInfo>(generator),
         ),
     ]
 }

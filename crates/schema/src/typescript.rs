@@ -15,7 +15,7 @@ pub(super) fn declarations(document: &Value) -> String {
     for (name, schema) in defs.into_iter().flatten() {
         text.push('\n');
         comment(&mut text, schema, 0);
-        let has_alternatives = schema.get("anyOf").or(schema.get("oneOf")).is_some();
+        let has_alternatives = schema.get("anyOf").or_else(|| schema.get("oneOf")).is_some();
         let is_object = schema.get("properties").is_some() && !has_alternatives;
         // Writing to a String cannot fail.
         let _cannot_fail = match is_object {

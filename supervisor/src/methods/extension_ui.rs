@@ -14,8 +14,9 @@ pub(super) async fn extension_ui_response(
     asked: UiResponseParams,
     caller: &Caller,
 ) -> Result<UiResponseData, MethodError> {
-    if let Some(id) = asked.id.as_str().filter(|id| id.starts_with(REQUEST_PREFIX)) {
-        return by_option(&id.to_owned(), asked, caller).await;
+    let own = asked.id.as_str().filter(|id| id.starts_with(REQUEST_PREFIX)).map(str::to_owned);
+    if let Some(id) = own {
+        return by_option(&id, asked, caller).await;
     }
     let UiResponseParams { id, session_id, value, confirmed, cancelled } = asked;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };

@@ -24,11 +24,8 @@ pub(super) fn rules_of(
         let origin = origin(rule, layers);
         match rule.parse() {
             Ok(Rule::Preset { denies, name }) => {
-                let mark = if denies { "!" } else { "" };
-                rules.extend(presets::expand(&name, found).into_iter().map(|host| RuleText {
-                    rule: format!("{mark}{host}"),
-                    origin: format!("{origin}, @{name}"),
-                }));
+                let text = |rule| RuleText { rule, origin: format!("{origin}, @{name}") };
+                rules.extend(of_preset(denies, &name, found).into_iter().map(text));
             }
             _ => rules.push(RuleText { rule: rule.clone(), origin: origin.to_owned() }),
         }
@@ -47,16 +44,28 @@ fn rules_of_grant(grant: &Grant, found: &BTreeMap<String, FoundPreset>) -> Vec<R
         return Vec::new();
     }
     let mark = if grant.decision == Decision::Deny { "!" } else { "" };
-    let text = |rule: &str, preset: &str| RuleText {
-        rule: format!("{mark}{rule}"),
-        origin: format!("grant {}{preset}", grant.id),
-    };
     match grant.target.parse() {
         Ok(Rule::Preset { name, .. }) => {
-            let hosts = presets::expand(&name, found);
-            hosts.iter().map(|host| text(host, &format!(", @{name}"))).collect()
+            let origin = format!("grant {}, @{name}", grant.id);
+            let rules = of_preset(grant.decision == Decision::Deny, &name, found).into_iter();
+            rules.map(|rule| RuleText { rule, origin: origin.clone() }).collect()
         }
-        _ => vec![text(&grant.target, "")],
+        _ => vec![RuleText {
+            rule: format!("{mark}{}", grant.target),
+            origin: format!("grant {}", grant.id),
+        }],
+    }
+}
+
+/// Returns the rules of a preset. A denied preset without hosts stays as it is: nothing can apply it, and the proxy then
+/// denies all hosts.
+fn of_preset(denies: bool, name: &str, found: &BTreeMap<String, FoundPreset>) -> Vec<String> {
+    let mark = if denies { "!" } else { "" };
+    let hosts: Vec<_> =
+        presets::expand(name, found).into_iter().map(|host| format!("{mark}{host}")).collect();
+    match denies && hosts.is_empty() {
+        true => vec![format!("!@{name}")],
+        false => hosts,
     }
 }
 
@@ -117,5 +126,7 @@ mod tests {
             ]
         );
         assert_eq!(of(&Policy::default()), Rules::default());
+        assert_eq!(of_preset(true, "gone", &BTreeMap::new()), ["!@gone"], "it denies all hosts");
+        assert!(of_preset(false, "gone", &BTreeMap::new()).is_empty());
     }
 }

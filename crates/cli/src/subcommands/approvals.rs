@@ -1,12 +1,11 @@
 //! `quack approvals`, `quack allow` and `quack deny`: questions to the user about denied operations.
 
-use crate::approval_prompt::{Prompter, is_possible};
 use crate::args::approvals::{AllowArgs, ApprovalsArgs, DenyArgs};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display::{name, plain};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::run_program;
+use crate::subcommands::approval_prompt::{Prompter, is_possible, notify};
 use crate::subcommands::follow::session_view::Interrupts;
 use crate::time_format::local;
 use jiff::tz::TimeZone;
@@ -117,19 +116,6 @@ fn show(request: &ApprovalRequest, notifies: bool, output: CliOutput) -> anyhow:
         output.text(&format!("{BOLD}{id}{BOLD:#}  {title} {message}\n"))?;
     }
     Ok(())
-}
-
-/// Shows a question as a notification of the desktop. Without the program, nothing is shown.
-pub(crate) fn notify(request: &ApprovalRequest) {
-    let (title, message) = (plain(&request.title), plain(&request.message));
-    const SCRIPT: &str =
-        "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run";
-    let words: &[&str] = match cfg!(target_os = "macos") {
-        true => &["osascript", "-e", SCRIPT, &title, &message],
-        false => &["notify-send", "--app-name=quackd", "--", &title, &message],
-    };
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
-    drop(tokio::spawn(async move { drop(run_program::ask(&words).await) }));
 }
 
 /// Allows the operation of a question.

@@ -3,6 +3,7 @@
 
 pub(crate) mod abort;
 pub(crate) mod activate;
+mod approval_prompt;
 pub(crate) mod approvals;
 pub(crate) mod attach;
 pub(crate) mod completions;

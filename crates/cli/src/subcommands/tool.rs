@@ -6,7 +6,6 @@ mod print;
 
 use self::call::Ended;
 use self::print::Printer;
-use crate::approval_prompt::{Prompter, is_possible};
 use crate::args::tool::ToolArgs;
 use crate::connect::{self, patience, start_and_connect};
 use crate::display;
@@ -14,6 +13,7 @@ use crate::exit::{self, CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_hint;
 use crate::session_ref::{self, Missing, Wanted};
+use crate::subcommands::approval_prompt::{Prompter, is_possible};
 use crate::subcommands::follow::session_view::Interrupts;
 use crate::suggest::nearest;
 use crate::tool_output::call_id;

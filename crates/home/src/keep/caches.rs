@@ -263,13 +263,13 @@ mod tests {
         symlink(outside.path(), links.join("x/upper/link")).unwrap();
         fs::hard_link(links.join("x/upper/file"), links.join("x/upper/other")).unwrap();
         // A second name and a link cost nothing.
-        assert_eq!(left(&home, &rules(64 * 1024), None, &[links.clone()]), [0]);
+        assert_eq!(left(&home, &rules(64 * 1024), None, std::slice::from_ref(&links)), [0]);
         let deep = caches(&home, "/deep", 1, 1);
         fs::create_dir_all(deep.join("x/upper").join("d/".repeat(2 * MAX_DEPTH))).unwrap();
         let locked = caches(&home, "/locked", 1, 1);
         let secret = locked.join("x/upper/secret");
         fs::create_dir_all(secret.join("deeper")).unwrap();
-        fs::set_permissions(&secret, fs::Permissions::from_mode(0)).unwrap();
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o0)).unwrap();
         let is_root = rustix::process::geteuid().is_root();
         let expected: &[usize] = if is_root { &[0, 2] } else { &[0] };
         let paths = [links, deep, locked];

@@ -7,6 +7,10 @@ use quackd_protocol::approval::DENY_OPTION;
 use quackd_protocol::client::UiResponseParams;
 use serde_json::Value;
 use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Time after a question appears in which typed lines do not count: they were meant for something else.
+pub(crate) const SETTLE: Duration = Duration::from_millis(400);
 
 /// Maximum number of queued questions. The daemon also keeps all of them for later followers.
 const MAX_WAITING: usize = 64;

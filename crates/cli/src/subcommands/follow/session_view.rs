@@ -7,13 +7,12 @@
 
 use super::follow_connection::FollowConnection;
 use super::history;
-use super::question_queue::{InputResult, Question, QuestionQueue};
+use super::question_queue::{InputResult, Question, QuestionQueue, SETTLE};
 use super::requests::{self, RequestResult};
 use super::screen::Screen;
 use super::stdin_lines::{self, StdinLine};
 use super::turn_filter::TurnFilter;
 use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
-use crate::approval_prompt::SETTLE;
 use crate::exit::ExitCode;
 pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};

@@ -4,9 +4,10 @@
 //! Has its own connection, which watches the questions. Prints on stderr and reads lines from stdin.
 
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::display::plain;
 use crate::output::CliOutput;
-use crate::subcommands::approvals::notify;
-use crate::subcommands::follow::question_queue::{InputResult, Question, QuestionQueue};
+use crate::run_program;
+use crate::subcommands::follow::question_queue::{InputResult, Question, QuestionQueue, SETTLE};
 use crate::subcommands::follow::stdin_lines::{self, StdinLine};
 use quackd_client::{Client, Event, Events};
 use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest};
@@ -15,11 +16,8 @@ use quackd_protocol::client::{
 };
 use serde_json::Value;
 use std::io::{self, IsTerminal};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::mpsc;
-
-/// Time after a question appears in which typed lines do not count: they were meant for something else.
-pub(crate) const SETTLE: Duration = Duration::from_millis(400);
 
 /// Whether the user can be asked here.
 pub(crate) fn is_possible(output: CliOutput) -> bool {
@@ -158,4 +156,17 @@ async fn next(from: &mut Option<mpsc::Receiver<StdinLine>>) -> Option<StdinLine>
         Some(from) => from.recv().await,
         None => std::future::pending().await,
     }
+}
+
+/// Shows a question as a notification of the desktop. Without the program, nothing is shown.
+pub(crate) fn notify(request: &ApprovalRequest) {
+    let (title, message) = (plain(&request.title), plain(&request.message));
+    const SCRIPT: &str =
+        "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run";
+    let words: &[&str] = match cfg!(target_os = "macos") {
+        true => &["osascript", "-e", SCRIPT, &title, &message],
+        false => &["notify-send", "--app-name=quackd", "--", &title, &message],
+    };
+    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    drop(tokio::spawn(async move { drop(run_program::ask(&words).await) }));
 }
