@@ -114,14 +114,17 @@ fn a_host_is_asked_about_and_the_first_answer_counts() {
             let text = session.bash(&connect("a.example:443"));
             text.starts_with("HTTP/1.1 403 ").then_some(())
         });
-        let record = std::fs::read_to_string(daemon.app().join("approvals.jsonl")).unwrap();
-        let record: Value = serde_json::from_str(record.lines().next().unwrap()).unwrap();
-        assert_eq!(
-            (&record["target"], &record["scope"]),
-            (&json!("a.example:443"), &json!("session"))
-        );
-        assert!(record["by"].as_str().unwrap().starts_with("process "), "{record}");
+        check_record(daemon);
     });
+}
+
+/// The first record of the questions names the answer and the client.
+#[track_caller]
+fn check_record(daemon: &Daemon) {
+    let record = std::fs::read_to_string(daemon.app().join("approvals.jsonl")).unwrap();
+    let record: Value = serde_json::from_str(record.lines().next().unwrap()).unwrap();
+    assert_eq!((&record["target"], &record["scope"]), (&json!("a.example:443"), &json!("session")));
+    assert!(record["by"].as_str().unwrap().starts_with("process "), "{record}");
 }
 
 #[test]
