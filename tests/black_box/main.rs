@@ -17,6 +17,8 @@ mod harness;
 
 mod approvals;
 mod attack;
+#[cfg(target_os = "linux")]
+mod caches;
 mod claims;
 mod cli;
 mod clients;

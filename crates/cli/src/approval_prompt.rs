@@ -8,9 +8,11 @@ use crate::output::CliOutput;
 use crate::subcommands::approvals::notify;
 use crate::subcommands::follow::question_queue::{InputResult, Question, QuestionQueue};
 use crate::subcommands::follow::stdin_lines::{self, StdinLine};
-use quackd_client::{Client, Event};
+use quackd_client::{Client, Event, Events};
 use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest};
-use quackd_protocol::client::{ApprovalsData, ApprovalsParams, UiResponseData, UiResponseParams};
+use quackd_protocol::client::{
+    ApprovalsData, ApprovalsParams, PendingApproval, UiResponseData, UiResponseParams,
+};
 use serde_json::Value;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -27,43 +29,47 @@ pub(crate) fn is_possible(output: CliOutput) -> bool {
 /// Asks questions.
 #[derive(Debug)]
 pub(crate) struct Prompter {
-    /// Only the questions of this session.
-    session: Option<String>,
+    client: Client,
+    events: Events,
     notifies: bool,
     questions: QuestionQueue,
     asked: Instant,
     typed: Option<mpsc::Receiver<StdinLine>>,
+    /// Questions that were open at the start.
+    open: Vec<PendingApproval>,
 }
 
 impl Prompter {
-    /// Creates a prompter for the questions of a session, or of all.
-    pub(crate) fn new(session: Option<String>, notifies: bool) -> Self {
-        let (questions, asked) = (QuestionQueue::default(), Instant::now());
-        Self { session, notifies, questions, asked, typed: None }
-    }
-
-    /// Asks until the connection to the daemon ends. Cancel-safe.
+    /// Starts to watch the questions of a session, or of all. From here on this client counts as one that can answer.
     ///
     /// # Errors
     /// Those of the connection.
-    pub(crate) async fn run(mut self, output: CliOutput) -> anyhow::Result<()> {
-        let daemon = start_and_connect(output).await?;
-        let mut events = daemon.client.events().await?;
-        let params = ApprovalsParams { watch: Some(true), session_id: self.session.clone() };
-        let data: ApprovalsData =
-            daemon.client.request("quack.approvals", params, REPLY_TIMEOUT).await?;
-        for open in data.pending {
-            self.open(&serde_json::to_value(&open.request)?, output);
+    pub(crate) async fn start(
+        session_id: Option<String>,
+        notifies: bool,
+        output: CliOutput,
+    ) -> anyhow::Result<Self> {
+        let client = start_and_connect(output).await?.client;
+        let events = client.events().await?;
+        let params = ApprovalsParams { watch: Some(true), session_id };
+        let data: ApprovalsData = client.request("quack.approvals", params, REPLY_TIMEOUT).await?;
+        let (questions, asked, typed) = (QuestionQueue::default(), Instant::now(), None);
+        Ok(Self { client, events, notifies, questions, asked, typed, open: data.pending })
+    }
+
+    /// Asks until the connection to the daemon ends. Cancel-safe.
+    pub(crate) async fn run(mut self, output: CliOutput) {
+        for open in std::mem::take(&mut self.open) {
+            let request = serde_json::to_value(&open.request);
+            self.open(&request.unwrap_or(Value::Null), output);
         }
         loop {
             tokio::select! {
-                event = events.recv() => match event {
+                event = self.events.recv() => match event {
                     Some(event) => self.event(&event, output),
-                    None => return Ok(()),
+                    None => return,
                 },
-                Some(line) = next(&mut self.typed) => {
-                    self.typed(&line, &daemon.client, output).await;
-                }
+                Some(line) = next(&mut self.typed) => self.typed(&line, output).await,
             }
         }
     }
@@ -120,7 +126,7 @@ impl Prompter {
         output.question(&lines);
     }
 
-    async fn typed(&mut self, line: &StdinLine, client: &Client, output: CliOutput) {
+    async fn typed(&mut self, line: &StdinLine, output: CliOutput) {
         if self.questions.current().is_none() {
             return;
         }
@@ -132,7 +138,7 @@ impl Prompter {
             InputResult::Answer(answer) => {
                 let answer = UiResponseParams::clone(&answer);
                 let sent: Result<UiResponseData, _> =
-                    client.request("extension_ui_response", answer, REPLY_TIMEOUT).await;
+                    self.client.request("extension_ui_response", answer, REPLY_TIMEOUT).await;
                 if let Err(error) = sent {
                     output.warning(&error.to_string());
                 }

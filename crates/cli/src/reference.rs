@@ -48,6 +48,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("run/<session>/bash-<n>.log", "Long outputs of commands."),
     ("run/<session>/job-<n>.log", "Outputs of background jobs."),
     ("run/<session>/journal/<undo id>/", "Originals of replaced files, for `quack undo`."),
+    ("caches/<id>/", "Package caches of a workspace: what its sessions downloaded."),
     ("pi-sessions/", "Conversations of Pi."),
 ];
 

@@ -4,9 +4,9 @@
 use crate::{ConfigError, Entry, Origin, Setting, document, file, keys};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
-    DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_COMMANDS, MAX_JOBS, MAX_PIS, MAX_PROCESSES,
-    MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_UNDO_BYTES, MAX_WORKERS, MIN_FREE_BYTES,
-    OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
+    DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS, MAX_PIS,
+    MAX_PROCESSES, MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_UNDO_BYTES, MAX_WORKERS,
+    MIN_FREE_BYTES, OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
 };
 use quackd_protocol::network::MAX_CONNECTION_WAIT;
 use quackd_protocol::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
@@ -145,6 +145,8 @@ pub struct KeepSettings {
     pub undo: Setting<Duration>,
     /// Total size of the originals of all sessions, in MiB.
     pub undo_mb: Setting<usize>,
+    /// Total size of the package caches of all workspaces, in MiB; 0 for none.
+    pub caches_mb: Setting<usize>,
     /// Free space required on the disk of the state directory, in MiB; 0 for none.
     pub min_free_mb: Setting<usize>,
 }
@@ -287,6 +289,7 @@ impl Default for Config {
                 outputs: Setting::default_of(OUTPUTS_KEPT),
                 undo: Setting::default_of(UNDO_KEPT),
                 undo_mb: Setting::default_of(mebibytes(MAX_UNDO_BYTES)),
+                caches_mb: Setting::default_of(mebibytes(MAX_CACHES_BYTES)),
                 min_free_mb: Setting::default_of(mebibytes(MIN_FREE_BYTES)),
             },
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },

@@ -275,6 +275,11 @@ static KEYS: &[Key] = &[
         kind: ValueKind::Count { field: field!(keep.undo_mb), min: 256, max: 1_048_576 },
     },
     Key {
+        name: "keep.caches_mb",
+        description: "Total size of the package caches of all workspaces, in MiB. The least recently used are deleted first; 0 for none, so that downloads end with the worker.",
+        kind: ValueKind::Count { field: field!(keep.caches_mb), min: 0, max: 1_048_576 },
+    },
+    Key {
         name: "keep.min_free_mb",
         description: "MiB of free disk space, or a tenth of a smaller disk. With less, long outputs are not written to files, and the log contains only warnings and errors; 0 for never.",
         kind: ValueKind::Count { field: field!(keep.min_free_mb), min: 0, max: 1_048_576 },

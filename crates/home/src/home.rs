@@ -4,9 +4,12 @@
 //! paths from the environment.
 
 use crate::HomeError;
+use crate::ids::workspace_id;
 use crate::keep;
 use crate::locate::{Platform, locate_blocking};
-use crate::ownership::{OwnershipCheck, RETIRED, RUN_FLAGS, check_run, is_retired_run, mark_run};
+use crate::ownership::{
+    OwnershipCheck, RETIRED, RUN_FLAGS, check_run, is_marked, is_retired_run, mark_caches, mark_run,
+};
 use crate::private_dir::{FinalLink, own_dir_blocking, private_dir_blocking, restrict_blocking};
 use crate::socket::{Around, SocketPath, temp_dir};
 use rustix::fs::{CWD, Mode, OFlags, openat};
@@ -14,6 +17,7 @@ use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Maximum length of a session id as a file name, in bytes. Our ids have 22 and upstream's 36. File systems
 /// allow 255, and file names add a suffix to the id.
@@ -176,6 +180,29 @@ impl Home {
         Ok(dir)
     }
 
+    /// Creates the directory with the package caches of the workspace at this path, private, and records its use.
+    ///
+    /// # Errors
+    /// [`HomeError::ForeignRun`] if quackd did not create `caches`, and as [`Home::prepare_blocking`]. Call the latter
+    /// first.
+    pub fn prepare_caches_blocking(&self, workspace: &str) -> Result<PathBuf, HomeError> {
+        let path = self.caches_dir();
+        let caches = own_dir_blocking(&path, FinalLink::Refuse)?;
+        mark_caches(&caches, &path)?;
+        restrict_blocking(&caches, &path)?;
+        let path = path.join(workspace_id(workspace));
+        let own = own_dir_blocking(&path, FinalLink::Refuse)?;
+        restrict_blocking(&own, &path)?;
+        own.set_modified(SystemTime::now()).map_err(|e| HomeError::io("touch", &path, e))?;
+        Ok(path)
+    }
+
+    /// Returns true if `caches` exists and quackd created it.
+    #[must_use]
+    pub fn owns_caches_blocking(&self) -> bool {
+        openat(CWD, self.caches_dir(), RUN_FLAGS, Mode::empty()).is_ok_and(is_marked)
+    }
+
     /// Creates Pi's conversation directory if it is missing, private. Upstream uses the same path.
     ///
     /// # Errors
@@ -293,6 +320,12 @@ impl Home {
     #[must_use]
     pub fn run_dir(&self) -> PathBuf {
         self.dir.join("run")
+    }
+
+    /// Directory of the package caches of workspaces.
+    #[must_use]
+    pub fn caches_dir(&self) -> PathBuf {
+        self.dir.join("caches")
     }
 
     /// Private run directory of one session, for spill files and journals.
@@ -428,6 +461,7 @@ mod tests {
             (home.daemon_config(), "/s/config.json"),
             (home.remote_token(), "/s/remote-auth-token"),
             (home.run_dir(), "/s/run"),
+            (home.caches_dir(), "/s/caches"),
             (home.session_run_dir("a-B_9").unwrap(), "/s/run/a-B_9"),
             (home.app_history("a-B_9").unwrap(), "/s/sessions/a-B_9.jsonl"),
         ];

@@ -34,6 +34,8 @@ pub(crate) const MARK: &CStr = c".quackd";
 const MARK_TEXT: &[u8] =
     b"quackd made this directory, and deletes it with everything in it at each start.\n";
 
+const CACHES_TEXT: &[u8] = b"Package caches of quackd's workspaces. `quack gc` deletes them.\n";
+
 /// Prefix of the names of retired run directories.
 pub(crate) const RETIRED: &str = "run.old-";
 
@@ -171,11 +173,7 @@ pub(crate) const RUN_FLAGS: OFlags =
 /// [`HomeError::ForeignRun`], or [`HomeError::Io`].
 pub(crate) fn check_run(above: impl AsFd, run: impl AsFd, path: &Path) -> Result<(), HomeError> {
     let run = run.as_fd();
-    let is_marked = || {
-        let found = statat(run, MARK, AtFlags::SYMLINK_NOFOLLOW);
-        found.is_ok_and(|found| is(&found, FileType::RegularFile))
-    };
-    if is_marked() {
+    if is_marked(run) {
         return Ok(());
     }
     let is_used = has_marker_file(above);
@@ -187,10 +185,16 @@ pub(crate) fn check_run(above: impl AsFd, run: impl AsFd, path: &Path) -> Result
     });
     match strange {
         Ok(None) => Ok(()),
-        Ok(Some(_)) if is_marked() => Ok(()),
+        Ok(Some(_)) if is_marked(run) => Ok(()),
         Ok(Some(found)) => Err(HomeError::ForeignRun { path: path.to_owned(), found }),
         Err(errno) => Err(HomeError::io("inspect", path, errno)),
     }
+}
+
+/// Returns true if a directory has quackd's marker file.
+pub(crate) fn is_marked(dir: impl AsFd) -> bool {
+    let found = statat(dir, MARK, AtFlags::SYMLINK_NOFOLLOW);
+    found.is_ok_and(|found| is(&found, FileType::RegularFile))
 }
 
 /// Returns true for the name of a retired run directory.
@@ -216,10 +220,31 @@ pub(crate) fn is_retired_run(state: impl AsFd, name: &str) -> bool {
 /// # Errors
 /// [`HomeError::Io`].
 pub(crate) fn mark_run(run: impl AsFd, path: &Path) -> Result<(), HomeError> {
+    mark(run, path, MARK_TEXT)
+}
+
+/// Creates the marker file in a directory for package caches, if it has one or is empty.
+///
+/// # Errors
+/// [`HomeError::ForeignRun`] for a directory with files and without the marker file, or [`HomeError::Io`].
+pub(crate) fn mark_caches(caches: impl AsFd, path: &Path) -> Result<(), HomeError> {
+    if is_marked(&caches) {
+        return Ok(());
+    }
+    match unknown_names(&caches, |_| false) {
+        Ok(None) => mark(caches, path, CACHES_TEXT),
+        // Another thread may have created the marker.
+        Ok(Some(_)) if is_marked(&caches) => Ok(()),
+        Ok(Some(found)) => Err(HomeError::ForeignRun { path: path.to_owned(), found }),
+        Err(errno) => Err(HomeError::io("inspect", path, errno)),
+    }
+}
+
+fn mark(run: impl AsFd, path: &Path, text: &[u8]) -> Result<(), HomeError> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     match openat(run, MARK, flags, Mode::RUSR | Mode::WUSR) {
         // The existence of the file is sufficient. It is empty on a full disk.
-        Ok(mark) => drop(File::from(mark).write_all(MARK_TEXT)),
+        Ok(mark) => drop(File::from(mark).write_all(text)),
         Err(Errno::EXIST) => {}
         Err(errno) => return Err(HomeError::io("mark", path, errno)),
     }

@@ -327,6 +327,9 @@ pub const UNDO_KEPT: Duration = OUTPUTS_KEPT;
 /// their full quota.
 pub const MAX_UNDO_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 
+/// Default of `keep.caches_mb`, in bytes: total size of the package caches of all workspaces.
+pub const MAX_CACHES_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+
 /// Free space required on the disk of the state directory, in bytes, and at most a tenth of the disk. With less,
 /// optional files are not written. Hundreds of saves of the metadata fit.
 pub const MIN_FREE_BYTES: u64 = 200 * 1024 * 1024;

@@ -134,6 +134,9 @@ pub struct SandboxStart {
     pub home: String,
     /// The daemon's state directory. Only the run directory in it is visible.
     pub state_dir: String,
+    /// Directory that keeps the package caches of the workspace. It already exists. Without it they are in memory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub caches: Option<String>,
     /// Ports of allowed hosts for programs that use no proxy.
     pub ports: Vec<u16>,
     /// The control group for the session's commands, as `quackd-process` describes it.

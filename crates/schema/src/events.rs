@@ -3,10 +3,12 @@
 
 use super::document::never_null;
 use super::pi::{self, open};
+use quackd_protocol::approval::Permission;
 use quackd_protocol::client::{
-    ErrorCode, ProcessDeath, ToolExecutionEnd, ToolExecutionStart, ToolExecutionUpdate,
-    VoiceSayEvent, VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
+    ErrorCode, ForwardInfo, ProcessDeath, ToolExecutionEnd, ToolExecutionStart,
+    ToolExecutionUpdate, VoiceSayEvent, VoiceSessionChanged, VoiceStartEvent, VoiceStopEvent,
 };
+use quackd_protocol::network::LogEntry;
 use quackd_protocol::output::ToolOutput;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Value, json};
@@ -72,6 +74,7 @@ fn tools(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
 
 fn made_here(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     let text = |about: &str| json!({"type": "string", "description": about});
+    let permission = inline::<Permission>(generator);
     let mut error = inline::<ProcessDeath<'static>>(generator);
     // Pi reports errors of its extensions under this name too, without the facts about a dead process.
     if let Some(error) = error.as_object_mut() {
@@ -80,7 +83,7 @@ fn made_here(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
     vec![
         followed(
             "extension_ui_request",
-            "A question or notification of Pi. `setStatus` with a message that starts with `voice:` is the state of \
+            "A question or notification of Pi, or, with `permission`, a question of quackd about a denied operation. `setStatus` with a message that starts with `voice:` is the state of \
              the session's voice client.",
             open(
                 json!({
@@ -92,17 +95,39 @@ fn made_here(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
                     "placeholder": text("Of `input`."),
                     "prefill": text("Of `editor`: the initial text."),
                     "timeout": {"type": "number", "description": "Milliseconds until the question is cancelled."},
+                    "permission": permission,
                 }),
                 &["id", "method"],
             ),
         ),
         followed(
             "extension_ui_closed",
-            "A question of Pi no longer needs an answer.",
+            "A question no longer needs an answer.",
             open(
-                json!({"id": text("The question."), "reason": {"type": "string", "enum": ["answered", "timeout", "ended"]}}),
+                json!({
+                    "id": text("The question."),
+                    "reason": {"type": "string", "enum": ["answered", "timeout", "ended"]},
+                    "decision": {"type": "string", "enum": ["allow", "deny"], "description": "The answer about a permission."},
+                    "scope": {"type": "string", "enum": ["once", "session", "workspace", "always"]},
+                    "by": text("The client that answered, for display."),
+                }),
                 &["id", "reason"],
             ),
+        ),
+        followed(
+            "network_denied",
+            "A command was refused a host. Once in 5 s for each host and port.",
+            inline::<LogEntry>(generator),
+        ),
+        followed(
+            "forward_opened",
+            "A port of the session is reachable on this machine.",
+            inline::<ForwardInfo>(generator),
+        ),
+        followed(
+            "forward_closed",
+            "A port of the session is no longer reachable on this machine.",
+            inline::<ForwardInfo>(generator),
         ),
         followed(
             "extension_error",

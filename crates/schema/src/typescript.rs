@@ -15,7 +15,8 @@ pub(super) fn declarations(document: &Value) -> String {
     for (name, schema) in defs.into_iter().flatten() {
         text.push('\n');
         comment(&mut text, schema, 0);
-        let is_object = schema.get("properties").is_some() && schema.get("anyOf").is_none();
+        let has_alternatives = schema.get("anyOf").or(schema.get("oneOf")).is_some();
+        let is_object = schema.get("properties").is_some() && !has_alternatives;
         // Writing to a String cannot fail.
         let _cannot_fail = match is_object {
             true => writeln!(text, "export interface {name} {}", ts(schema, 0)),
@@ -41,7 +42,12 @@ fn ts(schema: &Value, depth: usize) -> String {
     }
     for (keyword, between) in [("anyOf", " | "), ("oneOf", " | "), ("allOf", " & ")] {
         if let Some(all) = schema.get(keyword).and_then(Value::as_array) {
-            return joined(all, between, depth);
+            let all = joined(all, between, depth);
+            // An enum that is flattened into an object.
+            return match schema.contains_key("properties") {
+                true => format!("{} & ({all})", braces(schema, depth)),
+                false => all,
+            };
         }
     }
     match schema.get("type") {

@@ -131,6 +131,23 @@ impl Events {
         self.publish_in_turn(session, None, event, data)
     }
 
+    /// Like [`Self::publish`]. Adds the event's name to the data, as `type`.
+    pub(crate) fn publish_typed<D: Serialize>(
+        &self,
+        session: &SessionId,
+        event: &str,
+        data: impl FnOnce() -> D,
+    ) -> u64 {
+        #[derive(Serialize)]
+        struct Typed<'a, D> {
+            #[serde(rename = "type")]
+            kind: &'a str,
+            #[serde(flatten)]
+            data: D,
+        }
+        self.publish(session, event, || Typed { kind: event, data: data() })
+    }
+
     /// Like [`Self::publish`], for an event of this turn of the session's Pi.
     pub(crate) fn publish_in_turn<D: Serialize>(
         &self,

@@ -72,12 +72,12 @@ async fn close(found: &FoundSession, port: u16, caller: &Caller) -> Result<(), M
     if let Some(network) = network(found).await? {
         network.send(TellNetwork::Close { port }).await?;
     }
-    known.forwards.borrow_mut().retain(|forward| forward.port != port);
-    caller.services.sessions.events.publish(
-        &found.session_id,
-        "forward_closed",
-        || serde_json::json!({ "port": port }),
-    );
+    let mut forwards = known.forwards.borrow_mut();
+    let closed = forwards.iter().position(|forward| forward.port == port);
+    if let Some(closed) = closed.map(|at| forwards.remove(at)) {
+        let events = &caller.services.sessions.events;
+        events.publish_typed(&found.session_id, "forward_closed", || closed);
+    }
     Ok(())
 }
 

@@ -15,7 +15,9 @@ use crate::session::pending_calls::{CallResult, tool_info};
 use crate::session::worker::{self, CallDone, CallTool};
 use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
-use quackd_protocol::client::{ToolData, ToolInfo, ToolParams, VoiceToolCallParams, VoiceToolData};
+use quackd_protocol::client::{
+    ForwardInfo, ToolData, ToolInfo, ToolParams, VoiceToolCallParams, VoiceToolData,
+};
 use quackd_protocol::limits::{
     LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE,
     MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
@@ -253,6 +255,11 @@ async fn run_tool(
         }
         _ => None,
     };
+    if let Ok(done) = &mut done
+        && let Some(line) = forwards_line(&tool, of_bash.background, &session, caller)
+    {
+        done.text = permission::with_line(&done.text, &line);
+    }
     let info = ToolInfo {
         unknown_tool: tools::find(&tool).is_none(),
         ..tool_info(&session.session_id, &done, started.elapsed())
@@ -266,6 +273,23 @@ async fn run_tool(
             ToolData { text, info, data: None, closing: None }
         }
     }
+}
+
+/// The line about forwarded ports for the answers of the job tools. `None` without forwards.
+fn forwards_line(
+    tool: &str,
+    is_job: bool,
+    session: &FoundSession,
+    caller: &Caller,
+) -> Option<String> {
+    if !is_job && !matches!(tool, "jobs" | "job_output") {
+        return None;
+    }
+    let network = caller.services.sessions.pool.networks.get(&session.session_id)?;
+    let forwards = network.forwards.borrow();
+    let shown = |it: &ForwardInfo| format!("port {} is 127.0.0.1:{}", it.port, it.local);
+    let shown: Vec<_> = forwards.iter().map(shown).collect();
+    (!shown.is_empty()).then(|| format!("[Forwarded to this machine: {}]", shown.join(", ")))
 }
 
 /// Makes a call. If it was refused and a client can answer, asks the user before the reply.

@@ -142,6 +142,8 @@ impl RegistrySnapshot {
             let workspace = catalog::workspace_of(&self.metadata, session);
             known.workspaces.extend(workspace.map(|workspace| workspace.path.clone()));
         }
+        let all = self.metadata.workspaces.iter().map(|workspace| workspace.path.clone());
+        known.all_workspaces = all.collect();
         for entry in services.table.all() {
             let (id, worker) = (&entry.id.0, &entry.snapshot().worker);
             if !worker.running().is_none() {

@@ -95,6 +95,7 @@ impl Retention {
             outputs: older.unwrap_or(keep.outputs.value),
             undo: older.unwrap_or(keep.undo.value),
             undo_max_bytes: mebibytes(keep.undo_mb.value),
+            caches_max_bytes: mebibytes(keep.caches_mb.value),
             quarantined: Some(older.unwrap_or(GC_KEPT_ASIDE)),
             histories: None,
         }
@@ -191,6 +192,7 @@ mod tests {
             outputs: 7 * day,
             undo: 2 * day,
             undo_max_bytes: 1,
+            caches_max_bytes: 1,
             quarantined: None,
             histories: None,
         };

@@ -5,7 +5,9 @@
 //! 1 of new namespaces. In tier D the worker confines itself. If no tier works, the worker starts unconfined and its
 //! tools refuse every operation that could do harm, unless the user has allowed `full-access`.
 
+use crate::caches;
 use crate::confinement_result::ConfinementResult;
+use crate::network::host_ports;
 use crate::read_only::{private_directory, private_of_safe_mode};
 use crate::start_error::WorkerStartError;
 use crate::wrapper::ReadOnlyWrapper;
@@ -13,15 +15,14 @@ use quackd_process::{
     ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
     split_off_monitor_of,
 };
-use quackd_protocol::network::{MAX_TRANSPARENT_PORTS, USUAL_PORTS};
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
-    self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
-    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, git,
+    self, CacheDirectory, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts,
+    Init, LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, git,
 };
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -178,6 +179,7 @@ impl ConfinementInputs {
         let known = Some(Known::from(&found));
         plan.limits = limits(start, group);
         plan.hosts = host_ports(start);
+        let kept = caches::keep(start, &facts, &mut plan, &mut notes);
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
         let placeholders = policy.may_write().then(|| {
             let mut trees = vec![Tree { handle: &workspace, path: &facts.places.workspace, found }];
@@ -201,9 +203,11 @@ impl ConfinementInputs {
         plan.pin(above);
         notes.truncate(MAX_NOTES);
         let extra = beyond_the_plan(group, &exe)?;
-        // The placeholders in the repositories stay until the monitor calls this.
-        let at_the_end =
-            move || placeholders.into_iter().for_each(git::Placeholders::clean_own_blocking);
+        // The placeholders in the repositories and the lock of the caches stay until the monitor calls this.
+        let at_the_end = move || {
+            placeholders.into_iter().for_each(git::Placeholders::clean_own_blocking);
+            kept.into_iter().for_each(CacheDirectory::release_blocking);
+        };
         let split = || -> io::Result<ForkSide<Init, _>> {
             Ok(match confine::split(workspace.as_fd(), plan.network).map_err(io::Error::other)? {
                 Side::Init(init) => ForkSide::Child(init),
@@ -220,8 +224,9 @@ impl ConfinementInputs {
         let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
         let pins: Vec<PathBuf> =
             plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect();
-        let ConfinedProcess { host_pid, oom_score, private_network } =
+        let ConfinedProcess { host_pid, oom_score, private_network, caches_in_memory } =
             init.enter(&plan, extra).map_err(confining)?;
+        notes.extend(caches_in_memory.map(|why| caches::note(&why)));
         let filter = confine::CommandFilter::new(&plan.git_mounts).map_err(confining)?;
         let (spawn_thread, note) = launching(oom_score.and_then(OomScore::from_file), Some(filter));
         notes.extend(note);
@@ -469,13 +474,6 @@ fn notes_of(troubles: &[git::ProtectionGap]) -> Vec<String> {
     let note =
         |trouble: &git::ProtectionGap| format!("{} {}", trouble.path.display(), trouble.what);
     troubles.iter().take(MAX_NOTES).map(note).collect()
-}
-
-/// Ports with a listener for programs that use no proxy. `None` unless the policy names hosts.
-fn host_ports(start: &Start) -> Option<Vec<u16>> {
-    let has_hosts = start.sandbox.policy.network_mode() == NetworkMode::Hosts;
-    let more = start.sandbox.ports.iter().copied().filter(|port| !USUAL_PORTS.contains(port));
-    has_hosts.then(|| USUAL_PORTS.into_iter().chain(more).take(MAX_TRANSPARENT_PORTS).collect())
 }
 
 /// Error of a policy with hosts in a tier that cannot enforce them.

@@ -3,6 +3,7 @@
 //! In reading order:
 //! - [`stage0`]: single-threaded start: the first frame, the monitor process, limits.
 //! - [`confinement`]: which tier, and entering it.
+//! - [`caches`]: the directory that keeps package caches.
 //! - [`link`]: frames in, frames out.
 //! - [`executor`]: admits calls, keeps their cancel handles and answers each exactly once.
 //! - [`updates`]: the output of running calls, for the clients that follow the session.
@@ -14,6 +15,8 @@
 //! The worker reads no configuration, no environment and no file of the supervisor. It has no secrets. It never links
 //! `quackd-store`: it cannot write metadata.
 
+#[cfg(target_os = "linux")]
+mod caches;
 #[cfg_attr(not(target_os = "linux"), path = "confinement_macos.rs")]
 mod confinement;
 mod confinement_result;

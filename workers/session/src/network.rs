@@ -9,6 +9,11 @@ use crate::start_error::WorkerStartError;
 use quackd_ipc::descriptors::send_with_descriptors;
 use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, SocketKind, ToWorkerPacket};
 use quackd_protocol::policy::{NetworkMode, Policy};
+#[cfg(target_os = "linux")]
+use quackd_protocol::{
+    network::{MAX_TRANSPARENT_PORTS, USUAL_PORTS},
+    worker::Start,
+};
 use quackd_tools::{Attempts, RefusedRequest};
 use rustix::net::{RecvFlags, recv};
 use std::io;
@@ -30,6 +35,14 @@ const MAX_CONNECTING: usize = 64;
 
 /// Most packets that are read at once.
 const MAX_BATCH: usize = 1024;
+
+/// Ports with a listener for programs that use no proxy. `None` unless the policy names hosts.
+#[cfg(target_os = "linux")]
+pub(crate) fn host_ports(start: &Start) -> Option<Vec<u16>> {
+    let has_hosts = start.sandbox.policy.network_mode() == NetworkMode::Hosts;
+    let more = start.sandbox.ports.iter().copied().filter(|port| !USUAL_PORTS.contains(port));
+    has_hosts.then(|| USUAL_PORTS.into_iter().chain(more).take(MAX_TRANSPARENT_PORTS).collect())
+}
 
 /// Passes the sockets of the network namespace to the supervisor. Called in stage 0, before the hello.
 pub(crate) fn hand_over(

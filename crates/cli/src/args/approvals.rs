@@ -23,8 +23,7 @@ pub(crate) struct ApprovalsArgs {
 /// Allow the operation of a question
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack allow                      the only open question, once\n  \
-    quack allow quack-3f-7 --session\n  quack allow --workspace"
+    after_help = "Examples:\n  quack allow\n  quack allow quack-3f-7 --session\n  quack allow --workspace"
 )]
 pub(crate) struct AllowArgs {
     /// Id of the question [default: the only open one, else the last that expired]

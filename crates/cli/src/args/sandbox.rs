@@ -61,12 +61,15 @@ pub(crate) struct SandboxAllowArgs {
 /// Connections that no other rule allows are closed.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack sandbox revoke example.com\n  quack sandbox revoke g3 g4"
+    after_help = "Examples:\n  quack sandbox revoke example.com\n  quack sandbox revoke g3 g4\n  quack sandbox revoke --all"
 )]
 pub(crate) struct SandboxRevokeArgs {
     /// Rules as quack sandbox show lists them, or ids of grants
-    #[arg(value_name = "RULE|ID", required = true)]
+    #[arg(value_name = "RULE|ID", required_unless_present = "all")]
     pub(crate) rules: Vec<String>,
+    /// All grants that hold for the session, those of its workspace and of all sessions included
+    #[arg(long, conflicts_with = "rules")]
+    pub(crate) all: bool,
     #[command(flatten)]
     pub(crate) which: SessionArgs,
 }

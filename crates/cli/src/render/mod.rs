@@ -153,6 +153,8 @@ impl Renderer {
             "auto_retry_end" => mark("retry", &retried(data), page),
             "session_deleted" => mark("session", "deleted", page),
             "extension_ui_request" => self.ui_request(data),
+            "network_denied" => mark("network", &denied(data), page),
+            "forward_opened" | "forward_closed" => mark("forward", &forward(name, data), page),
             "extension_ui_closed" => match event::text(data, "reason") {
                 "timeout" => mark("ui", "timed out", page),
                 "ended" => {}
@@ -218,6 +220,31 @@ fn extension_error(data: &Value, page: &mut LineBuffer) {
     let last_words: Vec<&str> = event::text(data, "stderrTail").lines().collect();
     for line in last_words.iter().skip(last_words.len().saturating_sub(LAST_WORDS)) {
         dim(&format!("  {}", one_line(line, MAX_LINE)), page);
+    }
+}
+
+/// A refused host, with the command that allows it if no rule names it.
+fn denied(data: &Value) -> String {
+    let (host, why) = (one_line(event::text(data, "host"), MAX_LINE), event::text(data, "why"));
+    let port = data.get("port").and_then(Value::as_u64).unwrap_or(0);
+    let target = match port {
+        0 => host.clone(),
+        port if host.contains(':') => format!("[{host}]:{port}"),
+        port => format!("{host}:{port}"),
+    };
+    let rule = if matches!(port, 0 | 80 | 443) { &host } else { &target };
+    match why {
+        "not-listed" => format!("{target} was denied; to allow it: quack sandbox allow {rule}"),
+        why => format!("{target} was denied: {}", one_line(why, MAX_LINE)),
+    }
+}
+
+fn forward(name: &str, data: &Value) -> String {
+    let number = |key| data.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let (port, local) = (number("port"), number("local"));
+    match name {
+        "forward_opened" => format!("port {port} is 127.0.0.1:{local} on this machine"),
+        _ => format!("port {port} is closed"),
     }
 }
 

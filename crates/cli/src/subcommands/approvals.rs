@@ -76,11 +76,12 @@ async fn watch(
 ) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::catch_with_hangup()?;
     if is_possible(output) {
-        let asking = Prompter::new(None, notifies).run(output);
-        return tokio::select! {
-            () = interrupts.next() => Ok(ExitCode::Ok),
-            ended = asking => ended.map(|()| ExitCode::Ok),
-        };
+        let asking = Prompter::start(None, notifies, output).await?;
+        output.note("waiting for questions; Ctrl-C ends this");
+        tokio::select! {
+            () = interrupts.next() => return Ok(ExitCode::Ok),
+            () = asking.run(output) => anyhow::bail!("the daemon has closed the connection"),
+        }
     }
     let mut events = client.events().await?;
     let params = ApprovalsParams { watch: Some(true), session_id: None };

@@ -103,7 +103,8 @@ fn alone_blocking(
         is_served: false,
         outputs: older.unwrap_or(keep.outputs.value),
         undo: older.unwrap_or(keep.undo.value),
-        undo_max_bytes: u64::try_from(keep.undo_mb.value).unwrap_or(u64::MAX).saturating_mul(MIB),
+        undo_max_bytes: mebibytes(keep.undo_mb.value),
+        caches_max_bytes: mebibytes(keep.caches_mb.value),
         quarantined: Some(older.unwrap_or(GC_KEPT_ASIDE)),
         histories: histories.then(|| older.unwrap_or(GC_KEPT_ASIDE)),
     };
@@ -113,6 +114,10 @@ fn alone_blocking(
         false => remove_blocking(&home, &found.items),
     };
     Ok(GcData { kept_sessions: lost, ..answer(dry_run, tally, &found) })
+}
+
+fn mebibytes(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX).saturating_mul(MIB)
 }
 
 /// Takes the instance lock, which prevents a daemon from starting.
@@ -191,11 +196,13 @@ fn lost_blocking(metadata: &Metadata) -> Vec<PrunedSession> {
 fn known(metadata: &Metadata) -> Known {
     let pi_file =
         |file: &str| Path::new(file).file_name().map(|name| name.to_string_lossy().into_owned());
+    let workspaces: HashSet<_> = metadata.workspaces.iter().map(|it| it.path.clone()).collect();
     Known {
         sessions: metadata.sessions.iter().map(|session| session.id.0.clone()).collect(),
         pi_files: metadata.sessions.iter().filter_map(|it| pi_file(&it.pi_session_file)).collect(),
         // Keep workspaces without a session too, because their use is unknown.
-        workspaces: metadata.workspaces.iter().map(|workspace| workspace.path.clone()).collect(),
+        workspaces: workspaces.clone(),
+        all_workspaces: workspaces,
         ..Known::default()
     }
 }
@@ -306,6 +313,7 @@ fn about(kind: &str, n: usize) -> String {
             ("session without a directory to work in", "sessions without a directory to work in")
         }
         "histories" => ("history of no session", "histories of no session"),
+        "caches" => ("directory of package caches", "directories of package caches"),
         // A kind of a newer daemon.
         other => return format!("{n} of {}", display::plain(other)),
     };

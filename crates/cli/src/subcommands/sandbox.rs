@@ -12,7 +12,7 @@ use crate::display::{self, count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref::{self, Missing, Wanted};
-use quackd_protocol::approval::{Decision, ScopedGrant};
+use quackd_protocol::approval::{ApprovalKind, Decision, ScopedGrant};
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainReport, PolicyLayers, PolicyScope, RunningJob, SandboxData,
     SandboxParams, TimedDenial, WorkerSaid,
@@ -39,19 +39,40 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
         SandboxVerb::Show(args) => (Wanted::of(&args.which)?, SandboxParams::default()),
         SandboxVerb::Set(args) => (Wanted::of(&args.which)?, change(args)?),
         SandboxVerb::Allow(args) => (Wanted::of(&args.which)?, allow(args)),
+        SandboxVerb::Revoke(args) if args.all => return revoke_all(args, output).await,
         SandboxVerb::Revoke(args) => (Wanted::of(&args.which)?, revoke(args)),
     };
     // A rule with a preset may ask the user's tools.
     let data: SandboxData = ask(params, WORKER_TIMEOUT, output).await?;
+    show_policy(&data, output)
+}
+
+fn show_policy(data: &SandboxData, output: CliOutput) -> anyhow::Result<ExitCode> {
     for note in &data.notes {
         output.warning(&plain(note));
     }
     if output.is_json() {
-        output.document(&data)?;
+        output.document(data)?;
     } else {
-        output.text(&lines(&data))?;
+        output.text(&lines(data))?;
     }
     Ok(ExitCode::Ok)
+}
+
+/// Removes every grant that holds for the session.
+async fn revoke_all(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let shown: SandboxData =
+        ask((Wanted::of(&args.which)?, SandboxParams::default()), REPLY_TIMEOUT, output).await?;
+    let ids: Vec<String> = shown.grants.iter().map(|scoped| scoped.grant.id.clone()).collect();
+    if ids.is_empty() {
+        output.note("nothing was granted");
+        return show_policy(&shown, output);
+    }
+    let params = revoke(SandboxRevokeArgs { rules: ids, ..args });
+    // The session of the ids, also if another one is active by now.
+    let which = SessionArgs { session: Some(shown.session_id.0), dir: None };
+    let data: SandboxData = ask((Wanted::of(&which)?, params), REPLY_TIMEOUT, output).await?;
+    show_policy(&data, output)
 }
 
 async fn denials(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -265,7 +286,13 @@ fn host_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
     for ScopedGrant { scope, grant } in grants {
         let mark = if grant.decision == Decision::Deny { "!" } else { "" };
         let client = grant.client.as_deref().map(|client| format!(" by {}", plain(client)));
-        let (target, id) = (plain(&grant.target), plain(&grant.id));
+        let what = match grant.kind {
+            ApprovalKind::Network => "",
+            ApprovalKind::Write => "writing ",
+            ApprovalKind::Command => "the command ",
+            ApprovalKind::SafeMode => "safe mode ",
+        };
+        let (target, id) = (format!("{what}{}", plain(&grant.target)), plain(&grant.id));
         let (when, client) = (scope.in_words(), client.unwrap_or_default());
         rows.push(("granted", format!("{mark}{target}  {DIM}{id} {when}{client}{DIM:#}")));
     }

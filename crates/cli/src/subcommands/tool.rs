@@ -59,11 +59,11 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
     let patience = patience(args.timeout.unwrap_or(MAX_TOOL_DEADLINE));
     let mut printer = Printer::new(args.raw, output);
     let may_ask = !args.no_ask && !args.raw && is_possible(output);
-    let asking = may_ask.then(|| {
-        let prompter = Prompter::new(params.session_id.clone(), false);
-        // Without a connection for questions, the call runs as without a terminal.
-        AbortOnDropHandle::new(tokio::spawn(async move { drop(prompter.run(output).await) }))
-    });
+    let asking = match may_ask {
+        true => Prompter::start(params.session_id.clone(), false, output).await.ok(),
+        false => None,
+    };
+    let asking = asking.map(|it| AbortOnDropHandle::new(tokio::spawn(it.run(output))));
     let ended =
         call::make(&client, params, patience, &mut printer, &mut interrupts, output).await?;
     drop(asking);
@@ -222,7 +222,7 @@ fn job_hint(job: &str, session: &str) -> String {
     let (job, session) = (display::name(job), display::name(session));
     format!(
         "`quack tool job_output {job} --session {session}` shows its output, `quack tool job_kill {job} --session \
-         {session}` ends it"
+         {session}` ends it, `quack forward {session} PORT` makes a port of it reachable here"
     )
 }
 

@@ -1,7 +1,7 @@
 //! Finds garbage. Deletes nothing. Called by the users of [`super`].
 
 use super::removal::{open_dir, open_state};
-use super::{Found, Item, Kind, Known, Rules, histories};
+use super::{Found, Item, Kind, Known, Rules, caches, histories};
 use crate::Home;
 use crate::ownership::is_retired_run;
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
@@ -23,7 +23,7 @@ const MAX_DEPTH: usize = 16;
 const MIN_AGE: Duration = Duration::from_secs(60);
 
 /// Minimum age of files of an unknown session. The session may be in creation, or its deletion may be undone.
-const ORPHAN_MIN_AGE: Duration = Duration::from_secs(60 * 60);
+pub(super) const ORPHAN_MIN_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Files that are replaced atomically. An interrupted save leaves their name with a suffix of [`UNFINISHED`],
 /// and the quarantine appends `.corrupt-<n>`.
@@ -59,6 +59,7 @@ pub fn find_blocking(home: &Home, rules: &Rules, known: Option<&Known>) -> io::R
         scan.histories(&state, known, older);
     }
     scan.surplus_of_undo();
+    scan.items.extend(caches::find(&state, rules.caches_max_bytes, known, scan.now));
     let GarbageScan { mut items, left, .. } = scan;
     items.sort_by_key(|item| (item.kind, std::cmp::Reverse(item.age)));
     let is_cut = left == 0 || MAX_ITEMS < items.len();
@@ -273,22 +274,26 @@ impl GarbageScan<'_> {
     }
 
     fn age(&self, entry: &DirEntry) -> Duration {
-        #[expect(clippy::useless_conversion, reason = "the type of this field differs by system")]
-        let seconds = u64::try_from(i64::from(entry.stat.st_mtime)).unwrap_or(0);
-        let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        // A modification time in the future counts as new.
-        self.now.duration_since(changed).unwrap_or_default()
+        age(&entry.stat, self.now)
     }
 }
 
-fn item(kind: Kind, at: &[CString], name: &CStr, bytes: u64, age: Duration) -> Item {
+pub(super) fn age(stat: &Stat, now: SystemTime) -> Duration {
+    #[expect(clippy::useless_conversion, reason = "the type of this field differs by system")]
+    let seconds = u64::try_from(i64::from(stat.st_mtime)).unwrap_or(0);
+    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+    // A modification time in the future counts as new.
+    now.duration_since(changed).unwrap_or_default()
+}
+
+pub(super) fn item(kind: Kind, at: &[CString], name: &CStr, bytes: u64, age: Duration) -> Item {
     let parts: Vec<_> =
         at.iter().map(CString::as_c_str).chain([name]).map(CStr::to_string_lossy).collect();
     Item { kind, path: parts.join("/"), bytes, age, dirs: at.to_vec(), name: name.to_owned() }
 }
 
 /// Disk usage in bytes. Less than the file size if the file has holes.
-fn bytes(stat: &Stat) -> u64 {
+pub(super) fn bytes(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
 }
 

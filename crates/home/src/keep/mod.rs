@@ -7,6 +7,7 @@
 //! that were opened without following links. The age of a file is the time since its last change. A clock
 //! step makes files expire early or late, and has no other effect.
 
+mod caches;
 mod find;
 mod histories;
 mod removal;
@@ -38,11 +39,13 @@ pub enum Kind {
     Quarantined,
     /// Histories of sessions that do not exist. Deleted only if configured.
     Histories,
+    /// Package caches of workspaces.
+    Caches,
 }
 
 impl Kind {
     /// All kinds, in display order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Leftovers,
         Self::Runs,
         Self::Temporary,
@@ -51,6 +54,7 @@ impl Kind {
         Self::Unfinished,
         Self::Quarantined,
         Self::Histories,
+        Self::Caches,
     ];
 
     /// Name in requests and replies.
@@ -65,6 +69,7 @@ impl Kind {
             Self::Unfinished => "unfinished",
             Self::Quarantined => "quarantined",
             Self::Histories => "histories",
+            Self::Caches => "caches",
         }
     }
 }
@@ -80,6 +85,8 @@ pub struct Rules {
     pub undo: Duration,
     /// Maximum total size of originals, in bytes. Above it, the oldest are deleted.
     pub undo_max_bytes: u64,
+    /// Maximum total size of package caches, in bytes. Above it, the least recently used are deleted.
+    pub caches_max_bytes: u64,
     /// Maximum age of quarantined files; `None` keeps them.
     pub quarantined: Option<Duration>,
     /// Maximum age of histories of deleted sessions; `None` keeps them.
@@ -99,6 +106,8 @@ pub struct Known {
     pub pi_files: HashSet<String>,
     /// Paths of the sessions' workspaces.
     pub workspaces: HashSet<String>,
+    /// Paths of all workspaces, also of those without sessions.
+    pub all_workspaces: HashSet<String>,
 }
 
 /// One deletable file or directory.

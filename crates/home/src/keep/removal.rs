@@ -2,7 +2,7 @@
 //! session's run directory.
 
 use super::trees::remove_entry;
-use super::{Item, Kind};
+use super::{Item, Kind, caches};
 use crate::Home;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
@@ -106,7 +106,10 @@ fn remove(state: &Path, item: &Item) -> io::Result<()> {
             opened => opened?,
         };
     }
-    Ok(remove_entry(dir.as_fd(), &item.name)?)
+    match item.kind {
+        Kind::Caches => Ok(caches::remove(&dir, &item.name)?),
+        _ => Ok(remove_entry(dir.as_fd(), &item.name)?),
+    }
 }
 
 /// Deletes the file or directory `path` recursively, at any depth. A missing path counts as deleted. Makes

@@ -25,6 +25,7 @@ fn rules() -> Rules {
         outputs: days(7),
         undo: days(7),
         undo_max_bytes: u64::MAX,
+        caches_max_bytes: u64::MAX,
         quarantined: None,
         histories: None,
     }

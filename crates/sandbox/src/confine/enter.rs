@@ -29,6 +29,8 @@ pub struct ConfinedProcess {
     pub oom_score: io::Result<OwnedFd>,
     /// Present if the worker has a separate network namespace.
     pub private_network: Option<PrivateNetwork>,
+    /// Reason if the plan keeps package caches and some are in memory.
+    pub caches_in_memory: Option<String>,
 }
 
 impl Init {
@@ -66,7 +68,7 @@ impl Init {
         let outside = openat(CWD, "/proc", flags, Mode::empty()).step("hold the host's /proc")?;
         let private_network =
             (!self.network).then(|| PrivateNetwork::open(&outside, plan.hosts.as_deref()));
-        mounts::build(plan, self.workspace)?;
+        let caches_in_memory = mounts::build(plan, self.workspace)?;
         privilege::apply_limits(&plan.limits)?;
         privilege::drop_capabilities()?;
         privilege::forbid_new_rights()?;
@@ -84,7 +86,8 @@ impl Init {
         match sys::fork_once().step("start the worker")? {
             ForkResult::Child => {
                 drop(self.status);
-                Ok(ConfinedProcess { private_network, ..become_worker(outside)? })
+                let worker = become_worker(outside)?;
+                Ok(ConfinedProcess { private_network, caches_in_memory, ..worker })
             }
             ForkResult::Parent { child } => {
                 drop(outside);
@@ -108,7 +111,7 @@ fn become_worker(outside: OwnedFd) -> Result<ConfinedProcess, ConfineError> {
     let number = readlinkat(&outside, "self", Vec::new()).step("read the host's number")?;
     let host_pid = number.to_str().ok().and_then(|number| number.parse().ok());
     let oom_score = privilege::as_own_process(|| open_oom_score(&outside))?;
-    Ok(ConfinedProcess { host_pid, oom_score, private_network: None })
+    Ok(ConfinedProcess { host_pid, oom_score, private_network: None, caches_in_memory: None })
 }
 
 /// Returns the Landlock rules of a plan. They allow reading everything, because hidden files are not mounted, and
@@ -156,5 +159,5 @@ pub fn enter_alone(
         // Landlock controls content and names, but not attributes.
         seccomp::apply(&seccomp::build_for_attributes()?)?;
     }
-    Ok(ConfinedProcess { host_pid: None, oom_score, private_network: None })
+    Ok(ConfinedProcess { host_pid: None, oom_score, private_network: None, caches_in_memory: None })
 }

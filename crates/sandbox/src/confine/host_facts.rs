@@ -76,6 +76,8 @@ pub struct HostFacts {
     pub shown: Vec<ReadOnlyBind>,
     /// Existing package caches.
     pub caches: Vec<PathBuf>,
+    /// Known package caches in the home that do not exist.
+    pub missing_caches: Vec<PathBuf>,
     /// Directories of toolchains outside the home. Each is a private directory with the visible parts mounted inside,
     /// because the toolchain's programs write locks and settings there.
     pub private: Vec<PathBuf>,
@@ -115,7 +117,11 @@ impl HostFacts {
         let is_in_shown = |at: &Path| all.iter().any(|one| at != one && at.starts_with(one));
         shown.retain(|one| !is_in_shown(&one.at));
         private.retain(|at| !is_in_shown(at) && !all.contains(at));
-        caches.extend(CACHES.iter().map(|cache| home.join(cache)).filter(|c| is_directory(c)));
+        let known = CACHES.iter().map(|cache| home.join(cache));
+        let (existing, mut missing_caches) =
+            known.partition::<Vec<_>, _>(|cache| is_directory(cache));
+        caches.extend(existing);
+        missing_caches.retain(|cache| !exists(cache));
         caches.sort_unstable();
         caches.dedup();
         let mut secrets: Vec<PathBuf> =
@@ -129,6 +135,7 @@ impl HostFacts {
             secrets,
             shown,
             caches,
+            missing_caches,
             private,
             resolver: fs::canonicalize("/etc/resolv.conf").ok(),
             identity: git::Identity::of_home_blocking(&home),

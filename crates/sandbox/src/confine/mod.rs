@@ -83,6 +83,8 @@ pub use landlock::{FileRights, FileRule};
 #[cfg(target_os = "linux")]
 pub use landlock_only::rules_alone_blocking;
 #[cfg(target_os = "linux")]
+pub use overlay::{CacheDirectory, CacheDirectoryError};
+#[cfg(target_os = "linux")]
 pub use pin_check::first_unpinned_blocking;
 #[cfg(target_os = "linux")]
 pub use plan::{Mount, MountPlan, Pin, PlanError};

@@ -7,7 +7,7 @@
 use super::error::{ConfineError, StepContext};
 use super::kernel_files;
 use super::new_root::{MountTargetKind, NewRoot};
-use super::overlay;
+use super::overlay::Layers;
 use super::plan::{Mount, MountPlan, Pin};
 use super::sys::{self, MountAttributes};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
@@ -57,7 +57,12 @@ struct Source<'p> {
 /// Builds the planned tree and makes it the root. Afterwards the working directory is the workspace. Before, the
 /// working directory must be the workspace with the identity `expected`: a process keeps its working directory in a
 /// new mount namespace without resolving its name again.
-pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<(), ConfineError> {
+///
+/// Returns the reason if the plan keeps package caches and some are in memory.
+pub(crate) fn build(
+    plan: &MountPlan,
+    expected: DirectoryId,
+) -> Result<Option<String>, ConfineError> {
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", flags).step("make mounts private")?;
     let sources = open_sources(plan, expected)?;
@@ -71,6 +76,7 @@ pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<(), Confi
     kernel_files::mount_proc(&root, &empty)?;
     kernel_files::mount_dev(&root, &store)?;
     let mut ways = Vec::new();
+    let mut layers = Layers::open(&store, plan.caches.as_ref());
     for (number, (at, mount)) in plan.mounts.iter().enumerate() {
         match mount {
             Mount::Bind { .. } | Mount::Workspace { .. } => {
@@ -87,7 +93,11 @@ pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<(), Confi
                 root.place(&directory, at, MountTargetKind::Directory)?;
                 ways.push((at, directory));
             }
-            Mount::Layer { from } => overlay::mount(&root, &store, from, at, number)?,
+            Mount::Layer { from } => {
+                let is_kept = !plan.has_mounts_inside(at);
+                layers.mount(&root, (from, at), number, is_kept)?;
+            }
+            Mount::Kept => layers.mount_own(&root, at)?,
             Mount::Link { to } => root.link(at, to)?,
             Mount::File { content } => root.file(at, content)?,
             Mount::Over { content } => cover(&root, &store, number, at, content)?,
@@ -101,7 +111,9 @@ pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<(), Confi
     for (at, way) in ways {
         sys::set_attributes(&way, MountAttributes::READ_ONLY, false).step_on("close", at)?;
     }
-    enter(root, &plan.workspace)
+    let failed = layers.failed;
+    enter(root, &plan.workspace)?;
+    Ok(failed)
 }
 
 fn open_sources<'p>(

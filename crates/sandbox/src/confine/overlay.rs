@@ -1,59 +1,278 @@
-//! Mounts package caches: the user's files with a private layer for changes on top. Called by `mounts`.
+//! Mounts package caches: the user's files with a layer for changes on top. The layer is in the workspace's directory if
+//! this worker owns that directory, and otherwise in memory. Stage 0 opens the directory; `mounts` mounts the caches.
 
 use super::error::{ConfineError, StepContext};
-use super::mounts::{clone_tree, new_file_system};
+use super::mounts::{DirectoryId, clone_tree, new_file_system};
 use super::new_root::{MountTargetKind, NewRoot};
 use super::sys::{self, MountAttributes};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
+use rustix::fs::{
+    AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW,
+    flock, fstat, futimens, mkdirat, openat, openat2, statat, unlinkat,
+};
 use rustix::io::Errno;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
 
-/// Mounts `from` at `at` with a private layer in `store`. Mounts it read-only if the kernel refuses the overlay, and
-/// does nothing if the directory no longer exists.
-pub(crate) fn mount(
-    root: &NewRoot,
-    store: &NewRoot,
-    from: &Path,
-    at: &Path,
-    number: usize,
-) -> Result<(), ConfineError> {
-    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let lower = match openat2(CWD, from, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        Ok(lower) => lower,
-        Err(_gone) => return Ok(()),
-    };
-    match layered(store, &lower, number) {
-        Ok(tree) => root.place(&tree, at, MountTargetKind::Directory),
-        Err(_refused) => {
-            let tree = clone_tree(&lower, "").step_on("show a cache", from)?;
-            sys::set_attributes(&tree, MountAttributes::READ_ONLY, true)
-                .step_on("limit a mount", at)?;
-            root.place(&tree, at, MountTargetKind::Directory)
+/// Maximum length of a file name in bytes.
+const MAX_NAME: usize = 255;
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// Directory with the package caches of one workspace, locked. The monitor keeps it until its worker has exited: two
+/// overlays must not share a layer.
+#[derive(Debug)]
+pub struct CacheDirectory {
+    path: PathBuf,
+    lock: OwnedFd,
+}
+
+/// Reason why a worker does not keep package caches.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CacheDirectoryError {
+    /// Another worker has the lock.
+    #[error("another worker of this workspace keeps them")]
+    InUse,
+    /// Garbage collection deleted the directory, or a system call failed.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl CacheDirectory {
+    /// Opens and locks the directory. Does not wait for the lock.
+    ///
+    /// # Errors
+    /// The directory is in use, was deleted, or is on a file system without locks.
+    pub fn open_blocking(path: &Path) -> Result<Self, CacheDirectoryError> {
+        let open = || openat(CWD, path, OFlags::RDONLY | DIRECTORY, Mode::empty());
+        let lock = open().map_err(io::Error::from)?;
+        match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Err(CacheDirectoryError::InUse),
+            locked => locked.map_err(io::Error::from)?,
+        }
+        // Garbage collection renames the directory while it has the lock.
+        let found = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).map_err(io::Error::from)?;
+        let own = fstat(&lock).map_err(io::Error::from)?;
+        if (found.st_dev, found.st_ino) != (own.st_dev, own.st_ino) {
+            return Err(io::Error::from(io::ErrorKind::NotFound).into());
+        }
+        Ok(Self { path: path.to_owned(), lock })
+    }
+
+    /// Returns the path and the identity. Process 1 opens the directory again: the kernel mounts only directories that
+    /// were opened in the same mount namespace.
+    pub(crate) fn place(&self) -> io::Result<(PathBuf, DirectoryId)> {
+        Ok((self.path.clone(), DirectoryId::of(&self.lock)?))
+    }
+
+    /// Records the end of the use and releases the lock.
+    pub fn release_blocking(self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        // Without the time, garbage collection deletes these caches earlier.
+        futimens(&self.lock, &Timestamps { last_access: now, last_modification: now }).ok();
+    }
+}
+
+/// Layers of one worker's package caches.
+pub(crate) struct Layers<'a> {
+    /// Private file system in memory.
+    store: &'a NewRoot,
+    /// Directory of the workspace, if this worker owns it.
+    kept: Option<OwnedFd>,
+    /// Overlays with a kept layer, by their directory on the host. They are mounted in `store`, which commands cannot
+    /// reach.
+    overlays: Vec<(PathBuf, NewRoot)>,
+    /// First reason why changes of a cache are not kept.
+    pub(crate) failed: Option<String>,
+}
+
+impl<'a> Layers<'a> {
+    /// Opens the directory of the workspace.
+    pub(crate) fn open(store: &'a NewRoot, kept: Option<&(PathBuf, DirectoryId)>) -> Self {
+        let open = |(path, expected): &(PathBuf, DirectoryId)| {
+            let kept = openat(CWD, path, OFlags::PATH | DIRECTORY, Mode::empty())?;
+            let is_same = DirectoryId::of(&kept)? == *expected;
+            is_same.then_some(kept).ok_or_else(|| io::Error::other("it was replaced"))
+        };
+        let (kept, failed) = match kept.map(open) {
+            None => (None, None),
+            Some(Ok(kept)) => (Some(kept), None),
+            Some(Err(error)) => (None, Some(error.to_string())),
+        };
+        Self { store, kept, overlays: Vec::new(), failed }
+    }
+
+    /// Mounts `from` at `at` with a layer, in memory if `is_kept` is false or the file system of the workspace's
+    /// directory cannot hold it. Mounts it read-only if the kernel refuses overlays, and does nothing if the directory
+    /// no longer exists.
+    pub(crate) fn mount(
+        &mut self,
+        root: &NewRoot,
+        (from, at): (&Path, &Path),
+        number: usize,
+        is_kept: bool,
+    ) -> Result<(), ConfineError> {
+        let Ok(lower) = open_lower(from) else { return Ok(()) };
+        if is_kept && let Some(tree) = self.kept(from) {
+            return root.place(&tree, at, MountTargetKind::Directory);
+        }
+        let tree = match layer_in_memory(self.store, &lower, number) {
+            Ok(tree) => tree,
+            Err(_refused) => {
+                let tree = clone_tree(&lower, "").step_on("show a cache", from)?;
+                sys::set_attributes(&tree, MountAttributes::READ_ONLY, true)
+                    .step_on("limit a mount", at)?;
+                tree
+            }
+        };
+        root.place(&tree, at, MountTargetKind::Directory)
+    }
+
+    /// Mounts a kept directory at `at`, where the user has no cache. Without it, the files of the cache are in memory.
+    pub(crate) fn mount_own(&mut self, root: &NewRoot, at: &Path) -> Result<(), ConfineError> {
+        match self.kept(at) {
+            Some(tree) => root.place(&tree, at, MountTargetKind::Directory),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns a cache with a kept layer. `None` if this worker keeps no caches, or if it cannot keep this one.
+    fn kept(&mut self, cache: &Path) -> Option<OwnedFd> {
+        let kept = self.kept.as_ref()?;
+        match kept_tree((self.store, kept), &mut self.overlays, cache) {
+            Ok(tree) => Some(tree),
+            Err(error) => {
+                self.failed.get_or_insert_with(|| error.to_string());
+                None
+            }
         }
     }
 }
 
+/// Returns a cache with a layer in the workspace's directory. One overlay of the directory above serves all caches in
+/// it, because a mount on a disk costs 0.5 ms.
+fn kept_tree(
+    (store, kept): (&NewRoot, &OwnedFd),
+    overlays: &mut Vec<(PathBuf, NewRoot)>,
+    cache: &Path,
+) -> Result<OwnedFd, ConfineError> {
+    let (Some(above), Some(name)) = (cache.parent(), cache.file_name()) else {
+        return Err(ConfineError::new("keep a cache", "the root is no cache"));
+    };
+    let Ok(lower) = open_lower(above) else { return own_directory(kept, cache) };
+    let part = |overlay: &NewRoot| {
+        let part = overlay.make(Path::new(name), MountTargetKind::Directory)?;
+        clone_tree(&part, "").step_on("show a cache", cache)
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = openat2(&lower, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
+    // An overlay does not contain mounts inside its directories.
+    if !matches!(found, Err(Errno::XDEV)) {
+        if let Some((_, overlay)) = overlays.iter().find(|(of, _)| of == above) {
+            return part(overlay);
+        }
+        match kept_layer(kept, &lower, &name_of(above)?) {
+            Ok(overlay) => {
+                let place = format!("layers{}", overlays.len());
+                let overlay = NewRoot::attach_beneath(store, overlay, &place)?;
+                let part = part(&overlay);
+                overlays.push((above.to_owned(), overlay));
+                return part;
+            }
+            // The directory above contains the state directory with the layer.
+            Err(error) if error.source.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match open_lower(cache) {
+        // No name of another layer ends in this way.
+        Ok(lower) => kept_layer(kept, &lower, &format!("{}%", name_of(cache)?)),
+        Err(_missing) => own_directory(kept, cache),
+    }
+}
+
+fn open_lower(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+/// Creates an overlay with the layer `name` in the workspace's directory. `volatile` omits the flushes of the layer's
+/// whole file system, which the kernel does when a worker ends.
+fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, name: &str) -> Result<OwnedFd, ConfineError> {
+    let layer = directory(kept, name)?;
+    let (upper, work) = (directory(&layer, "upper")?, directory(&layer, "work")?);
+    // Every volatile mount leaves this mark, and the kernel refuses a layer that has it.
+    for (mark, flags) in [
+        ("work/incompat/volatile/dirty", AtFlags::empty()),
+        ("work/incompat/volatile", AtFlags::REMOVEDIR),
+    ] {
+        match unlinkat(&work, mark, flags) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno).step_on("prepare a layer", Path::new(name)),
+        }
+    }
+    overlay(lower, &upper, &work, &[("volatile", "")])
+}
+
+/// Returns a directory of the workspace for a cache that the user does not have. It is never a layer of an overlay,
+/// because commands can set the attributes in which an overlay keeps its metadata.
+fn own_directory(kept: &OwnedFd, at: &Path) -> Result<OwnedFd, ConfineError> {
+    let own = directory(&directory(kept, &name_of(at)?)?, "own")?;
+    let tree = clone_tree(&own, "").step_on("show a cache", at)?;
+    sys::set_attributes(&tree, MountAttributes::WRITABLE, true).step_on("limit a mount", at)?;
+    Ok(tree)
+}
+
+/// Returns the name of a layer in the workspace's directory: the path on the host, with escaped slashes.
+fn name_of(at: &Path) -> Result<String, ConfineError> {
+    let path = at.to_str().map(|path| path.trim_start_matches('/'));
+    let name = path.map(|path| path.replace('%', "%25").replace('/', "%2F"));
+    let name = name.filter(|name| name.len() <= MAX_NAME);
+    name.ok_or_else(|| ConfineError::new("name a layer", "the path of the cache is too long"))
+}
+
+fn layer_in_memory(
+    store: &NewRoot,
+    lower: &OwnedFd,
+    number: usize,
+) -> Result<OwnedFd, ConfineError> {
+    let upper = directory(store.handle(), &format!("{number}u"))?;
+    let work = directory(store.handle(), &format!("{number}w"))?;
+    overlay(lower, &upper, &work, &[])
+}
+
 /// Creates the overlay as a detached mount. Names the directories by their descriptors: a user's path may contain
 /// characters that have a meaning in overlay options.
-fn layered(store: &NewRoot, lower: &OwnedFd, number: usize) -> Result<OwnedFd, ConfineError> {
-    let upper = directory(store, &format!("{number}u"))?;
-    let work = directory(store, &format!("{number}w"))?;
+fn overlay(
+    lower: &OwnedFd,
+    upper: &OwnedFd,
+    work: &OwnedFd,
+    more: &[(&str, &str)],
+) -> Result<OwnedFd, ConfineError> {
     let name = |fd: &OwnedFd| format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let options = [
-        ("lowerdir", &*name(lower)),
-        ("upperdir", &*name(&upper)),
-        ("workdir", &*name(&work)),
+    let (lower, upper, work) = (name(lower), name(upper), name(work));
+    let mut options = vec![
+        ("lowerdir", &*lower),
+        ("upperdir", &*upper),
+        ("workdir", &*work),
         // The overlay keeps its metadata in attributes that an ordinary user may write.
         ("userxattr", ""),
+        // With an index, the kernel refuses a layer whose user's directory was replaced.
+        ("index", "off"),
     ];
+    options.extend(more);
     new_file_system("overlay", &options, MountAttributes::WRITABLE)
 }
 
-fn directory(store: &NewRoot, name: &str) -> Result<OwnedFd, ConfineError> {
+/// Opens a directory. Creates it if it is missing.
+fn directory(above: impl AsFd, name: &str) -> Result<OwnedFd, ConfineError> {
     let make = || {
-        mkdirat(store.handle(), name, Mode::RWXU)?;
-        openat(store.handle(), name, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        match mkdirat(&above, name, Mode::RWXU) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(errno) => return Err(errno),
+        }
+        openat(&above, name, OFlags::PATH | DIRECTORY, Mode::empty())
     };
     let made: Result<_, Errno> = make();
     made.step("make a layer")
@@ -65,8 +284,8 @@ pub(crate) fn works() -> bool {
     let try_it = || {
         let store = new_file_system("tmpfs", &size, MountAttributes::WRITABLE)?;
         let store = NewRoot::attach(store, CWD, "/usr")?;
-        let lower = directory(&store, "lower")?;
-        layered(&store, &lower, 0)
+        let lower = directory(store.handle(), "lower")?;
+        layer_in_memory(&store, &lower, 0)
     };
     let tried: Result<OwnedFd, ConfineError> = try_it();
     tried.is_ok()

@@ -7,12 +7,14 @@ use super::git;
 use super::host_facts::{HostFacts, SessionDirs, SystemDirectory};
 use super::limits::ConfinementLimits;
 use super::mounts::DirectoryId;
+use super::overlay::CacheDirectory;
 use super::private_network::RESOLVER_FILE;
 use super::toolchains::is_toolchain;
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{Policy, Profile};
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::Bound;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +23,7 @@ const MAX_CACHES: usize = 16;
 
 /// Directories in the state directory that belong to the daemon, Pi and the app. The user owns everything else there:
 /// tests of clients create all their files, also workspaces, in one temporary directory.
-const KEPT: [&str; 4] = ["pi-sessions", "placeholders", "run", "sessions"];
+const KEPT: [&str; 5] = ["caches", "pi-sessions", "placeholders", "run", "sessions"];
 
 /// Prefix of the names of run directories that were moved aside.
 const KEPT_ASIDE: &str = "run.old-";
@@ -52,11 +54,13 @@ pub enum Mount {
     },
     /// Read-only directory inside a private one. It contains only the mount points below it.
     Way,
-    /// Overlay of a host directory with a private layer for changes. Read-only if the kernel refuses overlays.
+    /// Overlay of a host directory with a layer for changes. Read-only if the kernel refuses overlays.
     Layer {
         /// Path on the host.
         from: PathBuf,
     },
+    /// Directory in [`MountPlan::caches`], for a package cache that the user does not have.
+    Kept,
     /// Symbolic link.
     Link {
         /// Target of the link, as written.
@@ -100,6 +104,8 @@ pub struct MountPlan {
     pub home: PathBuf,
     /// True to keep the machine's network.
     pub network: bool,
+    /// Directory that keeps the changes of package caches. They stay in memory without it.
+    pub(crate) caches: Option<(PathBuf, DirectoryId)>,
     /// Ports of allowed hosts for programs that use no proxy, if the policy names hosts.
     pub hosts: Option<Vec<u16>>,
     /// Limits of processes and files. None by default.
@@ -152,6 +158,7 @@ impl MountPlan {
             workspace: facts.places.workspace.clone(),
             home: home_inside(&facts.places.home),
             network: policy.network,
+            caches: None,
             hosts: None,
             limits: ConfinementLimits::default(),
             uid: facts.uid,
@@ -202,6 +209,35 @@ impl MountPlan {
         self.pins.extend(pins);
         self.pins.sort_unstable_by(|a, b| a.at.cmp(&b.at).then(b.read_only.cmp(&a.read_only)));
         self.pins.dedup_by(|later, earlier| later.at == earlier.at);
+    }
+
+    /// Keeps the changes of package caches in `directory`. Each missing cache becomes a directory there, except in the
+    /// user's directories: its mount point would be created in them.
+    ///
+    /// # Errors
+    /// fstat fails.
+    pub fn keep_caches(
+        &mut self,
+        directory: &CacheDirectory,
+        missing: &[PathBuf],
+    ) -> io::Result<()> {
+        self.caches = Some(directory.place()?);
+        for cache in missing {
+            let nearest = cache.ancestors().find_map(|at| self.mounts.get(at));
+            let is_private = matches!(nearest, Some(Mount::Private { .. } | Mount::Way));
+            let is_hidden = self.hidden.iter().any(|hidden| cache.starts_with(hidden));
+            if is_private && !is_hidden && !self.has_mounts_inside(cache) {
+                self.add(cache, Mount::Kept);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if a mount is inside the directory `at`. Then a kept layer would contain mount points, which
+    /// commands could replace by links for the next worker.
+    pub(crate) fn has_mounts_inside(&self, at: &Path) -> bool {
+        let mut after = self.mounts.range::<Path, _>((Bound::Excluded(at), Bound::Unbounded));
+        after.next().is_some_and(|(next, _)| next.starts_with(at))
     }
 
     /// Requires that the mount of `path` shows this open directory. Otherwise the worker does not start.
@@ -354,7 +390,7 @@ impl Mount {
     fn is_writable(&self) -> bool {
         match self {
             Self::Bind { writable, .. } | Self::Workspace { writable } => *writable,
-            Self::Private { .. } | Self::Layer { .. } => true,
+            Self::Private { .. } | Self::Layer { .. } | Self::Kept => true,
             Self::Link { .. } | Self::File { .. } | Self::Over { .. } | Self::Empty | Self::Way => {
                 false
             }

@@ -146,8 +146,7 @@ pub(crate) const VARIABLES: &[Variable] = &[
     ),
 ];
 
-/// Package caches. Commands read the user's files, and their changes go to a private layer that is deleted with the
-/// worker.
+/// Package caches. Commands read the user's files, and their changes go to a layer of the workspace, or of the worker.
 pub(crate) const CACHES: &[&str] = &[
     ".cargo/registry",
     ".cargo/git",
@@ -159,6 +158,7 @@ pub(crate) const CACHES: &[&str] = &[
     ".cache/yarn",
     ".yarn/berry/cache",
     ".cache/pnpm",
+    ".local/share/pnpm/store",
     ".cache/node",
     ".cache/node-gyp",
     ".cache/deno",

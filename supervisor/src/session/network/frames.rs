@@ -82,7 +82,7 @@ impl NetworkActor {
         }
         entries.iter().for_each(|entry| self.services.network_journal.add(&entry));
         for denied in self.network.add(entries, dropped) {
-            self.services.events.publish(&self.session, "network_denied", || denied);
+            self.services.events.publish_typed(&self.session, "network_denied", || denied);
         }
     }
 

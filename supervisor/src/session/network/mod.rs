@@ -204,7 +204,9 @@ impl NetworkActor {
                 self.open.insert(port, id);
                 if !forwards.iter().any(|forward| forward.port == port) {
                     let info = ForwardInfo { port, local, since: now_text() };
-                    self.services.events.publish(&self.session, "forward_opened", || info.clone());
+                    self.services
+                        .events
+                        .publish_typed(&self.session, "forward_opened", || info.clone());
                     forwards.push(info);
                 }
             }

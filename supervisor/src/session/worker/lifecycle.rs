@@ -13,6 +13,7 @@ use crate::session::services::SessionServices;
 use crate::workspaces;
 use actix::prelude::*;
 use quackd_config::LimitSettings;
+use quackd_home::Home;
 use quackd_policy::hosts::HostRules;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
@@ -22,7 +23,7 @@ use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Probe;
 use quackd_protocol::worker::{CommandLimits, FRAME_PROTOCOL, SandboxStart, Start, ToWorker};
 use quackd_supervision::{Cause, Exit, Load, SESSION_WORKER};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -67,11 +68,18 @@ impl SessionActor {
 
     fn start_process(&mut self, env: Variables, probe: Option<Probe>, ctx: &mut Context<Self>) {
         let workspace = PathBuf::from(&self.workspace);
-        let making = make_place(Rc::clone(&self.services), self.session.clone(), workspace);
+        let keeps_caches = cfg!(target_os = "linux")
+            && self.worker.policy.profile != Profile::FullAccess
+            && self.worker.policy.may_write()
+            && self.services.daemon.config.keep.caches_mb.value != 0;
+        let making =
+            make_place(Rc::clone(&self.services), self.session.clone(), workspace, keeps_caches);
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
             match (made, handle.worker.child.ending) {
-                (Ok(cgroup), None) => handle.spawn_process((env, probe), cgroup, ctx),
-                (Ok(cgroup), Some(_)) => {
+                (Ok((cgroup, caches)), None) => {
+                    handle.spawn_process((env, probe, caches), cgroup, ctx);
+                }
+                (Ok((cgroup, _)), Some(_)) => {
                     handle.worker.child.cgroup = cgroup;
                     handle.spawn_failed(OfWorker, &SpawnRequestError::Unavailable, ctx);
                 }
@@ -89,7 +97,7 @@ impl SessionActor {
 
     fn spawn_process(
         &mut self,
-        (env, probe): (Variables, Option<Probe>),
+        (env, probe, caches): (Variables, Option<Probe>, Option<String>),
         cgroup: Option<SessionPaths>,
         ctx: &mut Context<Self>,
     ) {
@@ -116,6 +124,7 @@ impl SessionActor {
                 tier: services.daemon.config.sandbox.tier.value,
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
+                caches,
                 ports: transparent_ports(&self.worker.rules),
                 cgroup: cgroup_for_worker,
             },
@@ -236,12 +245,14 @@ fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {
     }
 }
 
-/// Creates the worker's run directory and, if available, a control group for its commands.
+/// Creates the worker's run directory and, if available, a control group for its commands and the directory of its
+/// package caches.
 async fn make_place(
     services: Rc<SessionServices>,
     session: SessionId,
     workspace: PathBuf,
-) -> Result<Option<SessionPaths>, SpawnRequestError> {
+    keeps_caches: bool,
+) -> Result<(Option<SessionPaths>, Option<String>), SpawnRequestError> {
     let (home, user_home) = (services.daemon.home.clone(), services.daemon.user_home.clone());
     let cgroups = services.children.cgroups.clone();
     let processes =
@@ -252,8 +263,20 @@ async fn make_place(
         workspaces::check_blocking(&workspace, &user_home).map_err(SpawnRequestError::NoPlace)?;
         let made = home.prepare_session_run_dir_blocking(session.as_str());
         drop(made.map_err(SpawnRequestError::RunDir)?);
-        Ok(create_cgroup(cgroups, &group_name("", &session), processes))
+        let caches = keeps_caches.then(|| make_caches(&home, &workspace)).flatten();
+        Ok((create_cgroup(cgroups, &group_name("", &session), processes), caches))
     };
     let made = services.look(RUN_DIR_LIMIT, make).await;
     made.unwrap_or(Err(SpawnRequestError::Unavailable))
+}
+
+/// Creates the directory of the workspace's package caches. Without it, they are in the worker's memory.
+fn make_caches(home: &Home, workspace: &Path) -> Option<String> {
+    match home.prepare_caches_blocking(workspace.to_str()?) {
+        Ok(path) => Some(path.display().to_string()),
+        Err(error) => {
+            tracing::warn!(workspace = %workspace.display(), %error, "package caches not kept");
+            None
+        }
+    }
 }

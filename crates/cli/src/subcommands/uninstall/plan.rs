@@ -29,7 +29,7 @@ const FILES: [&str; 10] = [
     "quackd.lock",
 ];
 
-const DIRECTORIES: [&str; 3] = ["run", "placeholders", "pi-sessions"];
+const DIRECTORIES: [&str; 4] = ["run", "placeholders", "pi-sessions", "caches"];
 
 /// Path that is kept.
 #[derive(Debug, PartialEq, Eq)]
@@ -134,6 +134,7 @@ impl UninstallPlan {
                 let why = "lists repositories that must still be cleaned: start the daemon once and stop it";
                 self.kept.push(KeptPath { path, why });
             } else if (name == "run" && home.check_run_blocking().is_err())
+                || (name == "caches" && !home.owns_caches_blocking())
                 || (name.starts_with("run.old-") && !home.is_retired_blocking(&name))
             {
                 self.kept.push(KeptPath { path, why: "not made by quackd" });

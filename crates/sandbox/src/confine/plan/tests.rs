@@ -1,6 +1,7 @@
 //! Tests of the visible and hidden paths of a plan. They need no privileges.
 
 use super::super::host_facts::ReadOnlyBind;
+use super::super::overlay::CacheDirectoryError;
 use super::*;
 
 fn facts() -> HostFacts {
@@ -26,6 +27,7 @@ fn facts() -> HostFacts {
             is_directory: true,
         }],
         caches: vec!["/home/u/.cargo/registry".into()],
+        missing_caches: vec!["/home/u/.npm/_cacache".into()],
         private: vec!["/srv/tools/cargo".into()],
         resolver: Some("/run/systemd/resolve/stub-resolv.conf".into()),
         identity: git::Identity { name: Some("n".into()), email: None },
@@ -235,4 +237,33 @@ fn what_only_leads_to_the_workspace_is_read_only_and_what_programs_write_is_not(
         ["/home/u/a", "/home/u/a/b", "/tmp/t"]
     );
     assert_eq!(ways("/home/u/a/root/b/ws", &["/home/u/a/root"]), ["/home/u/a"]);
+}
+
+#[test]
+fn kept_caches_get_no_mount_point_in_a_directory_of_the_user() {
+    let state = tempfile::tempdir().unwrap();
+    let directory = CacheDirectory::open_blocking(state.path()).unwrap();
+    let missing = [
+        "/home/u/.npm/_cacache",
+        "/home/u/.pyenv/cache",
+        "/home/u/own/cache",
+        "/home/u/work",
+        "/home/u/secret/cache",
+        "/elsewhere",
+    ];
+    let policy = Policy {
+        writable_roots: vec!["/home/u/own".into()],
+        hidden: vec!["/home/u/secret".into()],
+        ..Policy::default()
+    };
+    let mut plan = plan(&policy);
+    plan.keep_caches(&directory, &missing.map(PathBuf::from)).unwrap();
+    let kept = plan.mounts.iter().filter(|(_, mount)| **mount == Mount::Kept).map(|(at, _)| at);
+    assert_eq!(kept.collect::<Vec<_>>(), [Path::new("/home/u/.npm/_cacache")]);
+    assert!(plan.writable().any(|at| at == Path::new("/home/u/.npm/_cacache")));
+    // Only one worker has the directory, and the next one when that is gone.
+    let again = CacheDirectory::open_blocking(state.path());
+    assert!(matches!(again, Err(CacheDirectoryError::InUse)));
+    directory.release_blocking();
+    assert!(CacheDirectory::open_blocking(state.path()).is_ok());
 }

@@ -1,0 +1,27 @@
+//! Opens the directory that keeps the package caches of the workspace. Called by [`crate::confinement`] before the
+//! process splits.
+
+use quackd_protocol::worker::Start;
+use quackd_sandbox::confine::{CacheDirectory, HostFacts, MountPlan};
+use std::path::Path;
+
+/// Locks the directory for this worker and adds it to the plan. `None` and a note if another worker has it, or if it
+/// cannot be used. A session that may not write the workspace does not get it.
+pub(crate) fn keep(
+    start: &Start,
+    facts: &HostFacts,
+    plan: &mut MountPlan,
+    notes: &mut Vec<String>,
+) -> Option<CacheDirectory> {
+    let path = start.sandbox.caches.as_deref().filter(|_| start.sandbox.policy.may_write())?;
+    let opened = CacheDirectory::open_blocking(Path::new(path)).and_then(|directory| {
+        plan.keep_caches(&directory, &facts.missing_caches)?;
+        Ok(directory)
+    });
+    opened.map_err(|error| notes.push(note(&error))).ok()
+}
+
+/// Note for a worker with package caches in memory.
+pub(crate) fn note(why: &dyn std::fmt::Display) -> String {
+    format!("downloads to package caches are lost when the worker ends: {why}")
+}
