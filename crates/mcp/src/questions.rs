@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -170,6 +171,8 @@ pub(crate) struct Questions {
 struct Open {
     asked: Asked,
     is_taken: bool,
+    /// When the daemon closes it, if it does.
+    until: Option<Instant>,
 }
 
 /// A question that somebody passes on to the agent.
@@ -187,8 +190,9 @@ impl Questions {
         if MAX_OPEN <= open.len() {
             open.remove(0).asked.closed.cancel();
         }
+        let until = question.timeout.map(|ms| Instant::now() + Duration::from_millis(ms));
         let asked = Asked { question: Arc::new(question), closed: CancellationToken::new() };
-        open.push(Open { asked, is_taken: false });
+        open.push(Open { asked, is_taken: false, until });
         drop(open);
         self.changed.notify_waiters();
     }
@@ -221,6 +225,9 @@ impl Questions {
 
     fn take_now(&self, is_wanted: impl Fn(&Question) -> bool) -> Vec<Asked> {
         let mut open = lock(&self.open);
+        // After its call, this client does not get the end of a question.
+        let now = Instant::now();
+        open.retain(|open| open.is_taken || open.until.is_none_or(|until| now < until));
         let wanted = |open: &&mut Open| !open.is_taken && is_wanted(&open.asked.question);
         let take = |open: &mut Open| {
             open.is_taken = true;
@@ -309,7 +316,7 @@ mod tests {
     fn permission(id: &str) -> Question {
         let options = ["Deny", "Allow once"];
         question(json!({"id": id, "method": "select", "title": "Allow network access?",
-            "message": "curl connects to a:443", "options": options, "timeout": 1000,
+            "message": "curl connects to a:443", "options": options, "timeout": 28000,
             "permission": {"toolCallId": "c"}}))
     }
 
@@ -392,6 +399,10 @@ mod tests {
         questions.closed(&a.question.id);
         assert!(a.closed.is_cancelled());
         questions.put_back(&a.question);
+        assert!(questions.take(|_| true).now_or_never().is_none());
+        let mut expired = permission("late");
+        expired.timeout = Some(0);
+        questions.opened(expired);
         assert!(questions.take(|_| true).now_or_never().is_none());
         for n in 0..=MAX_OPEN {
             questions.opened(permission(&n.to_string()));

@@ -6,7 +6,7 @@ use crate::first_hour_network::has_namespaces;
 use crate::harness::{Daemon, Repo, wait_for};
 use serde_json::{Value, json};
 
-fn with_hosts(test: impl FnOnce(&Daemon, &Repo)) {
+pub(super) fn with_hosts(test: impl FnOnce(&Daemon, &Repo)) {
     let mut daemon = Daemon::absent();
     std::fs::create_dir_all(daemon.app()).expect("the state directory");
     let settings = "[sandbox]\nnetwork = \"hosts\"\n";
@@ -25,11 +25,11 @@ fn asking(daemon: &Daemon, repo: &Repo, arguments: &[&str]) -> Agent {
     agent
 }
 
-fn bash(host: &str) -> Value {
+pub(super) fn bash(host: &str) -> Value {
     json!({"name": "bash", "arguments": {"command": format!("echo ran >> ran; {}", connect(host))}})
 }
 
-fn accept(option: &str) -> Value {
+pub(super) fn accept(option: &str) -> Value {
     json!({"action": "accept", "content": {"value": option}})
 }
 
@@ -68,7 +68,7 @@ impl Agent {
 
 /// The parameters of the next call with answers to all questions of a result.
 #[track_caller]
-fn answered(call: &Value, result: &Value, answer: Option<Value>) -> Value {
+pub(super) fn answered(call: &Value, result: &Value, answer: Option<Value>) -> Value {
     assert_eq!(result["resultType"], "input_required", "{result}");
     let questions = result["inputRequests"].as_object().expect("questions");
     let mut call = call.clone();
@@ -104,7 +104,10 @@ fn an_older_agent_shows_the_question_and_the_call_goes_on_with_the_answer() {
         let text = agent.text_of(call);
         // The name does not exist, but the connection was allowed.
         assert!(text.starts_with("HTTP/1.1 502 "), "{text}");
-        assert!(text.contains("(a.example:443) was allowed by the user for this session]"), "{text}");
+        assert!(
+            text.contains("(a.example:443) was allowed by the user for this session]"),
+            "{text}"
+        );
 
         for (host, reaction) in [
             ("b.example:443", json!({"action": "decline"})),
@@ -126,15 +129,15 @@ fn an_agent_without_forms_is_not_asked_and_nothing_waits() {
     with_hosts(|daemon, repo| {
         let mut agent = Agent::start(daemon, repo, &[]);
         let call = agent.begin("tools/call", bash("a.example:443"));
-        let text = agent.text_of(call);
-        assert!(text.contains("To allow it: quack sandbox allow a.example]"), "{text}");
+        let told = agent.text_of(call);
+        assert!(told.contains("To allow it: quack sandbox allow a.example]"), "{told}");
         agent.leave();
         // A new agent whose user can open pages only, and a new one without elicitation.
         let mut agent = Agent::spawn(command(daemon, repo.path(), &[]));
         for capabilities in [json!({}), json!({"elicitation": {"url": {}}})] {
             let answer = agent.request("tools/call", current(bash("a.example:443"), capabilities));
-            let text = text(&answer["result"]).to_owned();
-            assert!(text.contains("To allow it: quack sandbox allow a.example]"), "{text}");
+            let told = text(&answer["result"]);
+            assert!(told.contains("To allow it: quack sandbox allow a.example]"), "{told}");
         }
         agent.leave();
         let data = daemon.wire().request("quack.approvals", json!({}));
@@ -190,7 +193,10 @@ fn another_client_may_answer_first_and_the_dialog_ends() {
         assert_eq!(ended["params"]["requestId"], asked["id"]);
         agent.react(&asked, json!({"action": "decline"}));
         let text = agent.text_of(call);
-        assert!(text.contains("(a.example:443) was allowed by the user for this session]"), "{text}");
+        assert!(
+            text.contains("(a.example:443) was allowed by the user for this session]"),
+            "{text}"
+        );
         let call = agent.begin("tools/call", bash("a.example:443"));
         assert!(agent.text_of(call).starts_with("HTTP/1.1 502 "));
         agent.leave();
@@ -210,7 +216,10 @@ fn an_agent_that_refuses_a_question_is_not_asked_again() {
         assert!(agent.text_of(call).contains("was denied by the user]"));
         wait_for("the next connection to be refused at once", || {
             let call = agent.begin("tools/call", bash("b.example:443"));
-            agent.text_of(call).contains("To allow it: quack sandbox allow b.example]").then_some(())
+            agent
+                .text_of(call)
+                .contains("To allow it: quack sandbox allow b.example]")
+                .then_some(())
         });
         agent.leave();
     });
@@ -244,7 +253,10 @@ fn a_call_of_the_current_revision_returns_the_question_and_goes_on() {
         assert_eq!(done["resultType"], "complete", "{done}");
         let told = text(&done);
         assert!(told.starts_with("HTTP/1.1 502 "), "{told}");
-        assert!(told.contains("(a.example:443) was allowed by the user for this session]"), "{told}");
+        assert!(
+            told.contains("(a.example:443) was allowed by the user for this session]"),
+            "{told}"
+        );
         agent.refused_now(next);
         assert_eq!((lines(repo, "ran"), lines(repo, "other")), (1, 0));
 
@@ -256,10 +268,6 @@ fn a_call_of_the_current_revision_returns_the_question_and_goes_on() {
             let done = agent.call_now(answered(&bash(host), &asked, Some(answer)));
             assert!(text(&done).contains(&format!("({host}) was denied by the user]")), "{done}");
         }
-        // A question between calls is asked of nobody.
-        let mut job = bash("d.example:443");
-        job["arguments"]["background"] = json!(true);
-        agent.call_now(job);
         agent.leave();
     });
 }
@@ -275,16 +283,27 @@ fn a_call_of_the_current_revision_ends_without_the_agent_and_keeps_its_result() 
         // The late answer counts for nothing.
         let done = agent.call_now(answered(&call, &asked, Some(json!({"action": "decline"}))));
         let told = text(&done);
-        assert!(told.contains("(a.example:443) was allowed by the user for this session]"), "{told}");
+        assert!(
+            told.contains("(a.example:443) was allowed by the user for this session]"),
+            "{told}"
+        );
 
-        // Two calls, each with its question.
-        let hosts = ["b.example:443", "c.example:443"];
-        let capabilities = || json!({"elicitation": {}});
-        let begun = hosts.map(|host| agent.begin("tools/call", current(bash(host), capabilities())));
-        let asked = begun.map(|id| agent.answer(id)["result"].clone());
-        for (host, asked) in hosts.iter().zip(&asked).rev() {
-            let done = agent.call_now(answered(&bash(host), asked, Some(accept("Allow once"))));
-            assert!(text(&done).starts_with("HTTP/1.1 502 "), "{done}");
+        // Two calls. The proxy cannot tell which of them connects, so one may return the question of the other.
+        let now = |params: Value| current(params, json!({"elicitation": {}}));
+        let mut running: Vec<_> = ["b.example:443", "c.example:443"]
+            .map(|host| (agent.begin("tools/call", now(bash(host))), bash(host)))
+            .into();
+        while !running.is_empty() {
+            let answer = agent.message(|message| message["id"].is_u64());
+            let at = running.iter().position(|(id, _)| answer["id"] == *id).expect("a call");
+            let (_, call) = running.remove(at);
+            let result = &answer["result"];
+            if result["resultType"] == "complete" {
+                assert!(text(result).starts_with("HTTP/1.1 502 "), "{result}");
+            } else {
+                let next = now(answered(&call, result, Some(accept("Allow once"))));
+                running.push((agent.begin("tools/call", next), call));
+            }
         }
         // The agent leaves with a question open.
         agent.call_now(bash("e.example:443"));
