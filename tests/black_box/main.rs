@@ -56,6 +56,7 @@ mod methods;
 mod metrics_endpoint;
 mod metrics_verb;
 mod nemesis;
+mod network_attacks;
 mod network_hosts;
 mod ordinary_work;
 mod pi;

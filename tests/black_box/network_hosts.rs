@@ -9,15 +9,15 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 /// The name of this machine inside of a session.
-const MACHINE: &str = "host.quackd.internal";
+pub(crate) const MACHINE: &str = "host.quackd.internal";
 
 /// A server of this machine that answers each connection with one line.
-struct Server {
-    port: u16,
+pub(crate) struct Server {
+    pub(crate) port: u16,
 }
 
 impl Server {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         std::thread::spawn(move || {
@@ -43,17 +43,17 @@ impl Server {
 }
 
 #[track_caller]
-fn sandbox(daemon: &Daemon, repo: &Path, args: &[&str]) -> String {
+pub(crate) fn sandbox(daemon: &Daemon, repo: &Path, args: &[&str]) -> String {
     let at = repo.to_string_lossy().into_owned();
     daemon.quack(&[&["sandbox"], args, &["-C", &at]].concat()).ok()
 }
 
-fn repo_of(session: &Session<'_>) -> std::path::PathBuf {
+pub(crate) fn repo_of(session: &Session<'_>) -> std::path::PathBuf {
     session.bash("pwd").lines().next().unwrap().into()
 }
 
 /// A line that a session sees of a server by this route.
-fn by_connect(port: u16) -> String {
+pub(crate) fn by_connect(port: u16) -> String {
     format!(
         "exec 3<>/dev/tcp/127.0.0.1/61080; printf 'CONNECT {MACHINE}:{port} HTTP/1.1\\r\\n\\r\\n' >&3; \
          read -r status <&3; read -r empty <&3; echo \"$status\"; echo hello >&3; head -1 <&3"
@@ -212,7 +212,7 @@ fn a_proxy_that_dies_is_replaced_and_costs_its_connections_only() {
 }
 
 /// Process id of the only proxy of this daemon.
-fn proxy_of(daemon: &Daemon) -> i32 {
+pub(crate) fn proxy_of(daemon: &Daemon) -> i32 {
     let children =
         std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid())).unwrap();
     let is_proxy = |pid: &&str| {
@@ -371,7 +371,7 @@ for evil in ["%s:%d\r\nX: " % (allowed, secret), "%s\x00.example:%d" % (allowed,
     check("connect " + repr(evil[:40]), talk(b"CONNECT " + evil.encode() + b" HTTP/1.1\r\n\r\n"))
 url = f"http://{allowed}:{port}/"
 for fields in [f"Host: {allowed}:{secret}", f"Host: {allowed}:{port}\r\nHost: {allowed}:{secret}", "Host: 127.0.0.1",
-               f"Host: {allowed}:{port}\r\nContent-Length: 3\r\nTransfer-Encoding: chunked", f"Host: {allowed}:{port}\r\nUpgrade: h2c",
+               f"Host: {allowed}:{port}\r\nContent-Length: 3\r\nTransfer-Encoding: chunked",
                f"Host: {allowed}:{port}\r\nContent-Length: 0\r\nContent-Length: 5"]:
     check("fields " + repr(fields), talk(f"GET {url} HTTP/1.1\r\n{fields}\r\n\r\n".encode()))
 for host in ["127.0.0.1", "10.0.0.1", "192.0.2.1", "::1"]:
@@ -420,21 +420,36 @@ fn attacks_on_the_proxy_reach_nothing_and_leave_it_working() {
     });
 }
 
+/// Starts a server on port 443 of this machine that sends `reached` at once. False if it cannot. One for all tests.
+pub(crate) fn serves_tls_port() -> bool {
+    static SERVES: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    let serves = *SERVES.get_or_init(|| {
+        let Ok(listener) = TcpListener::bind("127.0.0.1:443") else { return false };
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    drop(stream.write_all(b"reached"));
+                    let mut sink = Vec::new();
+                    drop(stream.read_to_end(&mut sink));
+                });
+            }
+        });
+        true
+    });
+    if !serves {
+        crate::harness::untested("port 443 cannot be bound here");
+    }
+    serves
+}
+
 #[test]
 fn a_tunnel_on_the_port_of_tls_carries_tls_to_its_own_host_only() {
     in_session(|daemon, session| {
         let repo = repo_of(session);
         // The addresses are of this machine, so nothing leaves it: the hello is read before a byte is passed on.
-        let Ok(listener) = TcpListener::bind("127.0.0.1:443") else {
-            return crate::harness::untested("port 443 cannot be bound here");
-        };
-        std::thread::spawn(move || {
-            for mut stream in listener.incoming().flatten() {
-                drop(stream.write_all(b"reached"));
-                let mut sink = Vec::new();
-                drop(stream.read_to_end(&mut sink));
-            }
-        });
+        if !serves_tls_port() {
+            return;
+        }
         sandbox(daemon, &repo, &["set", "--allow", "machine:443"]);
         let connect = format!(
             "exec 3<>/dev/tcp/127.0.0.1/61080; printf 'CONNECT {MACHINE}:443 HTTP/1.1\\r\\n\\r\\n' >&3; read -r a <&3; read -r b <&3"

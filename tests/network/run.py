@@ -4,7 +4,7 @@
 Usage: run.py [--quack PATH | --direct] [NAMES…]
 
 Without names all checks run. `--direct` runs the programs in the test network without quackd, which tests the registries
-themselves. Each check prints one line. The exit code is 1 if one failed. A program that is missing is a printed skip.
+themselves. Each check prints one line. The last line counts them. The exit code is 1 if one failed. A program that is missing is a printed skip.
 """
 
 import argparse
@@ -72,19 +72,21 @@ CHECKS = {
     "fetch": ("node", ["plain"], "node -e " + shlex.quote(FETCH + ".then(console.log)"), LIMIT_S),
     "node-https": ("node", ["plain"], "node -e " + shlex.quote(HTTPS), LIMIT_S),
     "java": ("java", ["plain"], "java -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit -cp . Get",
-             LIMIT_S),
+             3.0),
     "websocket": ("python3", ["ws"], "python3 socket_client.py", LIMIT_S),
 }
 
 
 class Report:
-    failed = 0
+    passed = failed = skipped = 0
 
     def line(self, good, name, text=""):
         self.failed += not good
+        self.passed += good
         print(f"{'ok' if good else 'FAILED'} {name}{': ' + text if text else ''}", flush=True)
 
     def skip(self, name, why):
+        self.skipped += 1
         print(f"skipped {name}: {why}", flush=True)
 
 
@@ -198,11 +200,31 @@ def forward(report, quack, root):
     (at / "page.txt").write_text("quack\n")
     quack.call(at, "sandbox", "set", "--allow", "other.test.example")
     started = quack.bash(at, "python3 -m http.server 3000 --bind 127.0.0.1", background=True)
-    session = re.search(r"--session ([^\s`]+)", started)
-    time.sleep(1)
-    said = quack.call(at, "forward", session[1] if session else "?", "3000:3999")
-    page = subprocess.run(["curl", "-sS", "--max-time", "5", "http://127.0.0.1:3999/page.txt"], capture_output=True, text=True)
-    report.line(page.stdout == "quack\n", "forward", (started + said + page.stderr).strip()[-300:])
+    said = quack.call(at, "forward", "forward", "3000:3999")
+    retry = ("--retry", "20", "--retry-connrefused", "--retry-all-errors", "--retry-delay", "1")
+    page = subprocess.run(["curl", "-sS", *retry, "http://127.0.0.1:3999/page.txt"], capture_output=True, text=True)
+    job = quack.call(at, "tool", "job_output", "job-1")
+    good = page.stdout == "quack\n" and "port 3000 is 127.0.0.1:3999" in job
+    report.line(good, "forward", (started + said + page.stderr + job).strip()[-300:])
+
+
+def caches(report, quack, servers, root):
+    """A second build after a restart downloads nothing. Neither the user nor another workspace has the download."""
+    at, other = root / "caches", root / "other"
+    workspace(at, servers)
+    workspace(other, servers)
+    build = script("unset CARGO_HOME; rm -rf app/target; " + CARGO, servers)
+    quack.call(at, "sandbox", "set", "--allow", "index.test.example", "--allow", "files.test.example")
+    first = quack.bash(at, build)
+    quack.call(at, "stop", "--yes")
+    quack.call(at, "sandbox", "set", "--network", "off")
+    again = quack.bash(at, script("unset CARGO_HOME; rm -rf app/target; cd app && cargo -q build", servers))
+    elsewhere = quack.bash(other, build)
+    codes = [parts(text)[1] for text in (first, again, elsewhere)]
+    home = Path(quack.env["HOME"])
+    kept = list(home.glob(".cargo/registry/**/*ducktest*"))
+    good = codes[:2] == [0, 0] and codes[2] not in (0, None) and not kept and not DENIED.search(again)
+    report.line(good, "caches", f"codes {codes}, in the user's home {kept}" + ("" if good else "\n" + (first + again + elsewhere)[-2000:]))
 
 
 def main():
@@ -211,7 +233,7 @@ def main():
     options.add_argument("--direct", action="store_true")
     options.add_argument("names", nargs="*", metavar="NAMES")
     chosen = options.parse_args()
-    known = [*CHECKS, "forward"]
+    known = [*CHECKS, "forward", "caches"]
     if unknown := set(chosen.names) - set(known):
         options.error(f"no check {', '.join(sorted(unknown))}: choose from {', '.join(known)}")
     if not chosen.direct and not chosen.quack.is_file():
@@ -230,6 +252,8 @@ def main():
         for name in chosen.names or known:
             if name == "forward":
                 report.skip(name, "--direct has no sessions") if quack is None else forward(report, quack, root)
+            elif name == "caches":
+                report.skip(name, "--direct has no sessions") if quack is None else caches(report, quack, servers, root)
             elif name == "ssh" and no_ssh:
                 report.skip(name, no_ssh)
             elif not shutil.which(CHECKS[name][0]):
@@ -241,6 +265,7 @@ def main():
                     report.line(False, name, str(error)[-1500:])
         if quack:
             quack.call(root, "stop")
+    print(f"{report.passed} passed, {report.failed} failed, {report.skipped} skipped")
     return 1 if report.failed else 0
 
 

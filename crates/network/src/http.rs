@@ -5,9 +5,24 @@
 
 use httparse::{EMPTY_HEADER, Request, Status};
 use quackd_policy::hosts::Host;
+use std::net::IpAddr;
 
 /// Longest head, in bytes.
 pub const MAX_HEAD: usize = 16 * 1024;
+
+/// Fields that are not forwarded as they are. A server may ignore `Upgrade`, so a protocol that this proxy does not read is
+/// left out: the server answers in HTTP.
+const REWRITTEN: [&str; 9] = [
+    "connection",
+    "keep-alive",
+    "te",
+    "trailer",
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "upgrade",
+    "http2-settings",
+];
 
 /// Most fields of a head.
 const MAX_FIELDS: usize = 100;
@@ -116,15 +131,24 @@ fn read(bytes: &[u8], target_of: impl Fn(&str, &str) -> Option<Target>) -> Read 
         Some(Some(_)) => return Read::Mismatch(host, port),
         None | Some(None) => return Read::Malformed,
     }
+    // A server of version 1.0 would not see the end of the body.
+    if version == 0 && facts.body == Body::Chunked {
+        return Read::Malformed;
+    }
+    let has_port = port != 80 || facts.host.is_some_and(has_port);
+    let named = host_field(&host, has_port.then_some(port));
     let connection = if facts.upgrades { "Upgrade" } else { "close" };
-    let mut head =
-        format!("{method} {path} HTTP/1.{version}\r\nConnection: {connection}\r\n").into_bytes();
+    // The fields that decide about host and length are written again, as this proxy has understood them.
+    let mut head = format!(
+        "{method} {path} HTTP/1.{version}\r\nHost: {named}\r\nConnection: {connection}\r\n{}",
+        facts.length_field()
+    )
+    .into_bytes();
     for field in request.headers.iter() {
         let name = field.name.to_ascii_lowercase();
+        let is_kept = !REWRITTEN.contains(&name.as_str()) || (name == "upgrade" && facts.upgrades);
         // One request for each connection: the next one may be for another host.
-        if !["connection", "keep-alive", "te", "trailer"].contains(&name.as_str())
-            && !name.starts_with("proxy-")
-        {
+        if is_kept && !name.starts_with("proxy-") {
             head.extend([field.name.as_bytes(), b": ", field.value, b"\r\n"].concat());
         }
     }
@@ -137,6 +161,8 @@ fn read(bytes: &[u8], target_of: impl Fn(&str, &str) -> Option<Target>) -> Read 
 struct Facts<'a> {
     host: Option<&'a str>,
     body: Body,
+    /// True if the head has a length of the body. A body of 0 bytes may have none.
+    has_length: bool,
     upgrades: bool,
 }
 
@@ -147,11 +173,10 @@ impl<'a> Facts<'a> {
             let mut found = fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
             let first = found.next().map(|field| std::str::from_utf8(field.value));
             let first = first.transpose().ok()?;
-            found.next().is_none().then_some(first.map(str::trim))
+            found.next().is_none().then_some(first)
         };
         let host = one("host")?;
         let (length, encoding) = (one("content-length")?, one("transfer-encoding")?);
-        let upgrade = one("upgrade")?;
         let body = match (length, encoding) {
             (None, None) => Body::Length(0),
             (Some(length), None) => {
@@ -161,14 +186,31 @@ impl<'a> Facts<'a> {
             (None, Some(encoding)) if encoding.eq_ignore_ascii_case("chunked") => Body::Chunked,
             _ => return None,
         };
-        let upgrades = match upgrade {
-            None => false,
-            Some(protocol) if protocol.eq_ignore_ascii_case("websocket") => true,
-            // Also `h2c`, whose requests this proxy would not see.
-            Some(_) => return None,
-        };
-        Some(Self { host, body, upgrades })
+        let is_web_socket =
+            |protocol: Option<&str>| protocol.is_some_and(|p| p.eq_ignore_ascii_case("websocket"));
+        let upgrades = one("upgrade").is_some_and(is_web_socket);
+        Some(Self { host, body, has_length: length.is_some(), upgrades })
     }
+
+    fn length_field(&self) -> String {
+        match self.body {
+            Body::Chunked => "Transfer-Encoding: chunked\r\n".to_owned(),
+            Body::Length(length) if self.has_length => format!("Content-Length: {length}\r\n"),
+            Body::Length(_) => String::new(),
+        }
+    }
+}
+
+fn has_port(authority: &str) -> bool {
+    authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'))
+}
+
+fn host_field(host: &Host, port: Option<u16>) -> String {
+    let host = match host {
+        Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
+        host => host.to_string(),
+    };
+    port.map_or_else(|| host.clone(), |port| format!("{host}:{port}"))
 }
 
 /// Splits `host:port` of an address of http.
@@ -329,7 +371,7 @@ mod tests {
     fn a_request_is_forwarded_for_its_own_host_only() {
         let head = "POST http://a.example?q#f HTTP/1.1\r\nHost: A.example:80\r\nProxy-Authorization: x\r\n\
                     Connection: keep-alive\r\nContent-Length: 4\r\n\r\nbody";
-        let expected = "POST /?q HTTP/1.1\r\nConnection: close\r\nHost: A.example:80\r\nContent-Length: 4\r\n\r\n";
+        let expected = "POST /?q HTTP/1.1\r\nHost: a.example:80\r\nConnection: close\r\nContent-Length: 4\r\n\r\n";
         let answer = (named("a.example"), 80, expected.to_owned(), Body::Length(4), false);
         assert_eq!(forwarded(head), answer);
         let socket = "GET http://a.example:8080/ HTTP/1.1\r\nHost: a.example:8080\r\nUpgrade: websocket\r\n\r\n";
@@ -346,7 +388,8 @@ mod tests {
             ),
             ("Host: a.example\r\nTransfer-Encoding: gzip, chunked\r\n", Read::Malformed),
             ("Host: a.example\r\nContent-Length: +1\r\n", Read::Malformed),
-            ("Host: a.example\r\nUpgrade: h2c\r\n", Read::Malformed),
+            ("Host: a.example\r\nContent-Length: 5\u{a0}\r\n", Read::Malformed),
+            ("Host: a.example\r\nTransfer-Encoding: chunked\u{a0}\r\n", Read::Malformed),
             ("Host: a.example\r\nX: a\r\n b\r\n", Read::Malformed),
             ("Host : a.example\r\n", Read::Malformed),
         ] {
@@ -365,6 +408,27 @@ mod tests {
         let endless = format!("GET http://a.example/ HTTP/1.1\r\nX: {}", "x".repeat(MAX_HEAD));
         assert_eq!(proxy_request(endless.as_bytes()), Read::Malformed);
         assert_eq!(proxy_request(b"GET http://a.ex"), Read::Incomplete);
+    }
+
+    #[test]
+    fn only_an_upgrade_to_web_sockets_is_passed_on() {
+        for upgrade in ["h2c", "h2c, websocket", "TLS/1.0", "h2c\r\nUpgrade: websocket"] {
+            let text = format!(
+                "GET http://a.example/ HTTP/1.1\r\nHost: a.example\r\nConnection: Upgrade, HTTP2-Settings\r\n\
+                 Upgrade: {upgrade}\r\nHTTP2-Settings: AAMAAABk\r\nX: y\r\n\r\n"
+            );
+            let expected = "GET / HTTP/1.1\r\nHost: a.example\r\nConnection: close\r\nX: y\r\n\r\n";
+            let answer = (named("a.example"), 80, expected.to_owned(), Body::Length(0), false);
+            assert_eq!(forwarded(&text), answer, "{upgrade}");
+        }
+    }
+
+    #[test]
+    fn a_request_of_version_1_0_gets_a_host_and_has_no_chunks() {
+        let (_, _, head, ..) = forwarded("GET http://A.example./ HTTP/1.0\r\n\r\n");
+        assert_eq!(head, "GET / HTTP/1.0\r\nHost: a.example\r\nConnection: close\r\n\r\n");
+        let chunks = "POST http://a.example/ HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n";
+        assert_eq!(proxy_request(chunks.as_bytes()), Read::Malformed);
     }
 
     #[test]

@@ -7,6 +7,9 @@ use std::net::Ipv4Addr;
 /// Most names with an address. The name that was used longest ago loses its address.
 const MAX_NAMES: u32 = 4096;
 
+/// Addresses of the range.
+const NUMBERS: u32 = 0x2_0000 - 2;
+
 /// The address before the first one.
 const BASE: u32 = 0xc612_0000;
 
@@ -18,9 +21,19 @@ pub struct SyntheticAddresses {
     /// Numbers by the time of their last use.
     by_use: BTreeMap<u64, u32>,
     uses: u64,
+    /// The number before the first one.
+    start: u32,
 }
 
 impl SyntheticAddresses {
+    /// Starts at a place in the range that depends on `seed`. A random one makes it unlikely that a name which a program
+    /// remembers from an earlier proxy has another name's address.
+    #[must_use]
+    pub fn starting_at(seed: u64) -> Self {
+        let start = u32::try_from(seed % u64::from(NUMBERS - MAX_NAMES)).unwrap_or_default();
+        Self { start, ..Self::default() }
+    }
+
     /// Returns true if the address is in the range.
     #[must_use]
     pub fn is_one(address: Ipv4Addr) -> bool {
@@ -50,7 +63,7 @@ impl SyntheticAddresses {
     fn free_number(&mut self) -> u32 {
         let count = u32::try_from(self.numbers.len()).unwrap_or(MAX_NAMES);
         if count < MAX_NAMES {
-            return count + 1;
+            return self.start + count + 1;
         }
         let oldest = self.by_use.pop_first().map_or(1, |(_, number)| number);
         if let Some((name, _)) = self.numbers.remove(&oldest) {
@@ -71,6 +84,22 @@ impl SyntheticAddresses {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn another_start_gives_other_addresses_of_the_range() {
+        for seed in [0, 1, 7_000_000, u64::MAX] {
+            let mut all = SyntheticAddresses::starting_at(seed);
+            for n in 0..5000 {
+                let address = all.of(&format!("{n}.example"));
+                assert!(SyntheticAddresses::is_one(address), "{address}");
+                assert_eq!(all.name(address), Some(format!("{n}.example")));
+            }
+        }
+        assert_ne!(
+            SyntheticAddresses::starting_at(9).of("a"),
+            SyntheticAddresses::default().of("a")
+        );
+    }
 
     #[test]
     fn a_name_keeps_its_address_until_many_others_were_used_later() {

@@ -117,6 +117,7 @@ impl fmt::Display for Host {
 pub struct HostRules {
     deny: Vec<OriginRule>,
     allow: Vec<OriginRule>,
+    unreadable: Vec<RuleError>,
 }
 
 /// A rule and where it comes from.
@@ -146,25 +147,42 @@ pub enum Decision<'a> {
 }
 
 impl HostRules {
-    /// Parses rules. Presets must have been replaced by their hosts.
-    ///
-    /// # Errors
-    /// The first rule that cannot be parsed.
-    pub fn parse(rules: &[RuleText]) -> Result<Self, RuleError> {
+    /// Parses rules. Presets must have been replaced by their hosts. Rules were checked when they were set, but another
+    /// version of this program may have read them differently. An unreadable rule that allows is skipped. An unreadable rule
+    /// that denies makes all hosts denied.
+    #[must_use]
+    pub fn parse(rules: &[RuleText]) -> Self {
         let mut all = Self::default();
-        for RuleText { rule, origin } in rules {
-            match rule.parse()? {
-                Rule::Preset { .. } => return Err(RuleError::Preset(rule.clone())),
-                Rule::Host(rule) => {
+        for RuleText { rule: text, origin } in rules {
+            let read = match text.parse() {
+                Ok(Rule::Host(rule)) => Ok(rule),
+                Ok(Rule::Preset { .. }) => Err(RuleError::Preset(text.clone())),
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(rule) => {
                     let list = if rule.denies { &mut all.deny } else { &mut all.allow };
                     list.push(OriginRule { rule, origin: origin.clone() });
                 }
+                Err(error) => {
+                    if text.starts_with('!') {
+                        let origin = format!("{origin}, instead of the unreadable rule {text}");
+                        all.deny.push(OriginRule { rule: HostRule::deny_all(), origin });
+                    }
+                    all.unreadable.push(error);
+                }
             }
         }
-        Ok(all)
+        all
     }
 
-    /// Returns the decision of the rules. A rule that denies wins. Port 0 stands for any port that a rule allows, for a query of
+    /// Errors of the rules that could not be parsed.
+    #[must_use]
+    pub fn unreadable(&self) -> &[RuleError] {
+        &self.unreadable
+    }
+
+    /// Returns the decision of the rules. A rule that denies wins. Of those that allow, one with `/raw` wins. Port 0 stands for any port that a rule allows, for a query of
     /// the resolver: then only a rule that denies all ports denies.
     #[must_use]
     pub fn decide(&self, host: &Host, port: u16) -> Decision<'_> {
@@ -179,12 +197,15 @@ impl HostRules {
             0 => one.rule.target.covers(host),
             port => one.rule.covers(host, port),
         };
-        self.allow.iter().find(allows).map_or(Decision::NotListed, Decision::Allowed)
+        let mut allowing = self.allow.iter().filter(allows);
+        let first = allowing.next();
+        let raw = first.into_iter().chain(allowing).find(|one| one.rule.raw);
+        raw.or(first).map_or(Decision::NotListed, Decision::Allowed)
     }
 
-    /// Returns why a connection to `address` is refused that `host` led to, or `None` if it may be dialled. Addresses of
-    /// this machine and of local networks need a rule that names the address; a rule for a name never allows one.
-    /// `is_own` tells whether an address belongs to this machine.
+    /// Returns true if `address` must not be dialled, whatever name led to it. Addresses of this machine and of local
+    /// networks need a rule that names the address or a local network around it. Addresses of this machine and of metadata
+    /// services need a rule with exactly the address. `is_own` tells whether an address belongs to this machine.
     #[must_use]
     pub fn refuses_address(
         &self,
@@ -193,12 +214,20 @@ impl HostRules {
         is_own: impl Fn(IpAddr) -> bool,
     ) -> bool {
         let address = address.to_canonical();
-        let as_host = Host::Address(address);
-        if self.deny.iter().any(|one| one.rule.covers(&as_host, port)) {
+        let (as_host, in_v4) = (Host::Address(address), Host::Address(address::in_v4(address)));
+        let denies =
+            |one: &OriginRule| one.rule.covers(&as_host, port) || one.rule.covers(&in_v4, port);
+        if self.deny.iter().any(denies) {
             return true;
         }
-        let is_named = self.allow.iter().any(|one| one.rule.covers(&as_host, port));
-        !is_named && (is_refused(address) || is_own(address))
+        let is_own = is_own(address);
+        let is_named = |one: &OriginRule| match &one.rule.target {
+            HostTarget::Addresses(net) if one.rule.covers(&as_host, port) => {
+                address::names_refused(net, address, is_own)
+            }
+            _ => false,
+        };
+        (is_own || is_refused(address)) && !self.allow.iter().any(is_named)
     }
 
     /// Returns true if a rule allows to connect to this port on the loopback of this machine as [`MACHINE_HOST`].
@@ -230,7 +259,7 @@ mod tests {
             .iter()
             .map(|rule| RuleText { rule: (*rule).to_owned(), origin: "session".into() })
             .collect();
-        HostRules::parse(&texts).unwrap()
+        HostRules::parse(&texts)
     }
 
     fn host(text: &str) -> Host {
@@ -336,10 +365,65 @@ mod tests {
     }
 
     #[test]
+    fn a_wide_network_opens_no_service_of_this_machine_and_no_metadata() {
+        let own: IpAddr = "10.0.0.5".parse().unwrap();
+        let refused = |texts: &[&str], address: &str| {
+            let is_own = |address| address == own;
+            rules(texts).refuses_address(address.parse().unwrap(), 80, is_own)
+        };
+        let metadata = ["169.254.169.254", "fd00:ec2::254", "168.63.129.16", "100.100.100.200"];
+        let wide =
+            ["0.0.0.0/0:*", "[::/0]:*", "169.254.0.0/16", "[fd00:ec2::/32]", "168.63.0.0/16"];
+        for address in
+            metadata.iter().chain(&["127.0.0.1", "::1", "10.0.0.5", "10.0.0.7", "192.168.1.1"])
+        {
+            assert!(refused(&wide, address), "{address}");
+            assert!(refused(&["100.64.0.0/10", "127.0.0.0/8", "[64:ff9b::/96]"], address));
+            let exact =
+                if address.contains(':') { format!("[{address}]") } else { (*address).to_owned() };
+            assert!(!refused(&[&exact], address), "{address}");
+        }
+        assert!(refused(&["[64:ff9b::/96]"], "64:ff9b::a9fe:a9fe"));
+        assert!(refused(&["10.0.0.0/8"], "10.0.0.5"), "an own address");
+        for (net, address) in
+            [("10.0.0.0/8", "10.0.0.7"), ("[fd00::/8]", "fd00::7"), ("[200::/7]", "200::1")]
+        {
+            assert!(!refused(&[net], address), "{net}");
+        }
+        assert!(!refused(&["0.0.0.0/0"], "1.1.1.1"));
+        assert!(refused(&["!1.2.3.4", "a.example"], "64:ff9b::102:304"));
+        assert!(refused(&["a.example"], "200:1234::1"));
+    }
+
+    #[test]
+    fn an_unreadable_rule_that_allows_is_skipped_and_one_that_denies_denies_all() {
+        let allow = rules(&["*.com", "@gone", "a.example", "!*.com"]);
+        assert_eq!(allow.unreadable().len(), 2);
+        assert_eq!(decided(&allow, "a.example", 443), "allowed");
+        assert_eq!(decided(&allow, "x.com", 443), "denied");
+        let deny = rules(&["a.example", "!@gone"]);
+        for (host, port) in [("a.example", 443), ("a.example", 0), (MACHINE_HOST, 1)] {
+            assert_eq!(decided(&deny, host, port), "denied", "{host}");
+        }
+        let Decision::Denied(by) = deny.decide(&host("a.example"), 443) else { panic!() };
+        assert_eq!(by.to_string(), "!* (session, instead of the unreadable rule !@gone)");
+    }
+
+    #[test]
+    fn a_raw_rule_is_found_behind_a_wider_one() {
+        let rules = rules(&["*.github.com", "ssh.github.com:443/raw"]);
+        for (name, raw) in [("ssh.github.com", true), ("api.github.com", false)] {
+            let Decision::Allowed(by) = rules.decide(&host(name), 443) else { panic!("{name}") };
+            assert_eq!(by.rule.raw, raw, "{name}");
+        }
+    }
+
+    #[test]
     fn services_of_this_machine_have_their_own_target() {
         let rules = rules(&["machine:5432"]);
         assert!(rules.allows_machine(5432) && !rules.allows_machine(5433));
         assert_eq!(decided(&rules, MACHINE_HOST, 5432), "allowed");
         assert_eq!(decided(&rules, "127.0.0.1", 5432), "not listed");
+        assert_eq!(decided(&self::rules(&["*.quackd.internal:*"]), MACHINE_HOST, 1), "not listed");
     }
 }

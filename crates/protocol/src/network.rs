@@ -39,8 +39,8 @@ pub const USUAL_PORTS: [u16; 3] = [22, 80, 443];
 pub const MAX_LOG_ENTRIES: usize = 64;
 
 /// Unacknowledged [`FromProxy::Log`] frames that a proxy may send. Without credit it merges and drops entries, and
-/// counts them.
-pub const LOG_CREDITS: u32 = 8;
+/// counts them. The supervisor returns credits every 250 ms, so one proxy reports at most 512 entries per second.
+pub const LOG_CREDITS: u32 = 2;
 
 /// Tags of [`ToProxy`].
 pub const TO_PROXY_TAGS: &[&str] = &[
@@ -246,15 +246,27 @@ pub struct LogEntry {
     /// The rule that decided, as the user wrote it, with its origin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
+    /// Number of equal requests that this entry stands for.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub count: u32,
     /// Bytes from the session.
     #[serde(default)]
     pub sent: u64,
     /// Bytes to the session.
     #[serde(default)]
     pub received: u64,
-    /// Duration in milliseconds.
+    /// Duration in milliseconds, of the longest if there are several.
     #[serde(default)]
     pub took_ms: u64,
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_one(count: &u32) -> bool {
+    *count == 1
 }
 
 /// Route of a request to the proxy.

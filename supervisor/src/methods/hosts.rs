@@ -16,6 +16,9 @@ use std::collections::BTreeMap;
 /// Port of a host without one.
 const USUAL_PORT: u16 = 443;
 
+/// Most unreadable rules in one answer.
+const MAX_UNREADABLE: usize = 8;
+
 /// Requests of a session's commands.
 pub(super) async fn requests(
     asked: &SandboxParams,
@@ -75,8 +78,7 @@ pub(super) fn explain(
             explained(HostVerdict::Allowed, text, change, None)
         }
         NetworkMode::Hosts => {
-            // Rules that cannot be parsed were refused when they were set.
-            let rules = HostRules::parse(&found.rules.rules).unwrap_or_default();
+            let rules = HostRules::parse(&found.rules.rules);
             match rules.decide(&host, port) {
                 Decision::Allowed(by) => {
                     let text = format!("{target} is allowed by {by}{}", but_private(&host));
@@ -91,7 +93,10 @@ pub(super) fn explain(
                     let preset = preset_of((&host, port), known);
                     let preset = preset.map(|name| format!("; it is a host of @{name}"));
                     let preset = preset.unwrap_or_default();
-                    let text = format!("{target} is denied: no rule names it{preset}");
+                    let mut text = format!("{target} is denied: no rule names it{preset}");
+                    for error in rules.unreadable().iter().take(MAX_UNREADABLE) {
+                        text.push_str(&format!("\nnot in force: {error}"));
+                    }
                     explained(HostVerdict::Denied, text, allow, None)
                 }
             }
@@ -107,7 +112,7 @@ fn preset_of(
     let allows = |preset: &&presets::Preset| {
         let rules = presets::expand(preset.name, known).into_iter();
         let text = |rule: &str| RuleText { rule: rule.to_owned(), origin: String::new() };
-        let rules = HostRules::parse(&rules.map(text).collect::<Vec<_>>()).unwrap_or_default();
+        let rules = HostRules::parse(&rules.map(text).collect::<Vec<_>>());
         matches!(rules.decide(host, port), Decision::Allowed(_))
     };
     let derived = PRESETS.iter().filter(|preset| matches!(preset.hosts, PresetHosts::Derived(_)));

@@ -20,6 +20,11 @@ const OTHER_HOSTS: &str = "(other hosts)";
 /// Time in which an equal denial causes no second event.
 const SAME_DENIAL: Duration = Duration::from_secs(5);
 
+/// Most events of one session in 1 s. More would push its other events out of the ring. The list of requests has all
+/// denials.
+const MAX_EVENTS: usize = 20;
+const EVENTS_TIME: Duration = Duration::from_secs(1);
+
 /// Longest host from a proxy, in bytes.
 const MAX_HOST_BYTES: usize = 256;
 
@@ -43,6 +48,8 @@ struct NetworkLog {
     dropped: u64,
     /// Denials with an event, and its time.
     told: VecDeque<(String, u16, Instant)>,
+    /// Start of the current second of events, and their number.
+    events: Option<(Instant, usize)>,
 }
 
 impl SessionNetworks {
@@ -76,10 +83,14 @@ impl SessionNetwork {
     /// Adds the report of a proxy, which is hostile: cuts texts. Returns the denials that clients have not heard of in the
     /// last seconds.
     pub(crate) fn add(&self, entries: Vec<LogEntry>, dropped: u64) -> Vec<LogEntry> {
+        self.add_at(Instant::now(), entries, dropped)
+    }
+
+    fn add_at(&self, now: Instant, entries: Vec<LogEntry>, dropped: u64) -> Vec<LogEntry> {
         let mut log = self.log.borrow_mut();
         log.dropped = log.dropped.saturating_add(dropped);
         let at = now_text();
-        entries.into_iter().filter_map(|entry| log.add(cut(entry), &at)).collect()
+        entries.into_iter().filter_map(|entry| log.add(cut(entry), &at, now)).collect()
     }
 
     /// Requests after the number `after`, the totals of all hosts, and the number of lost entries.
@@ -91,7 +102,7 @@ impl SessionNetwork {
 }
 
 impl NetworkLog {
-    fn add(&mut self, entry: LogEntry, at: &str) -> Option<LogEntry> {
+    fn add(&mut self, entry: LogEntry, at: &str, now: Instant) -> Option<LogEntry> {
         self.last += 1;
         self.count(&entry, at);
         if self.requests.len() == MAX_NETWORK_LOG {
@@ -99,7 +110,7 @@ impl NetworkLog {
         }
         let request = NetworkRequest { number: self.last, at: at.to_owned(), entry: entry.clone() };
         self.requests.push_back(request);
-        let is_news = matches!(entry.verdict, Verdict::Denied(_)) && self.is_news(&entry);
+        let is_news = matches!(entry.verdict, Verdict::Denied(_)) && self.is_news(&entry, now);
         is_news.then_some(entry)
     }
 
@@ -114,15 +125,20 @@ impl NetworkLog {
             Verdict::Denied(_) => &mut totals.denied,
             Verdict::Failed(_) => &mut totals.failed,
         };
-        *counter = counter.saturating_add(1);
+        *counter = counter.saturating_add(entry.count.into());
         totals.sent = totals.sent.saturating_add(entry.sent);
         totals.received = totals.received.saturating_add(entry.received);
     }
 
-    fn is_news(&mut self, entry: &LogEntry) -> bool {
-        let now = Instant::now();
+    fn is_news(&mut self, entry: &LogEntry, now: Instant) -> bool {
         while self.told.front().is_some_and(|(_, _, at)| SAME_DENIAL < now.duration_since(*at)) {
             self.told.pop_front();
+        }
+        let (since, n) = self.events.unwrap_or((now, 0));
+        let is_over = EVENTS_TIME <= now.duration_since(since);
+        let (since, n) = if is_over { (now, 0) } else { (since, n) };
+        if n == MAX_EVENTS {
+            return false;
         }
         let is_told =
             self.told.iter().any(|(host, port, _)| *host == entry.host && *port == entry.port);
@@ -131,6 +147,7 @@ impl NetworkLog {
                 self.told.pop_front();
             }
             self.told.push_back((entry.host.clone(), entry.port, now));
+            self.events = Some((since, n + 1));
         }
         !is_told
     }
@@ -155,6 +172,7 @@ mod tests {
             path: RequestPath::Connect,
             verdict: Verdict::Denied(DenyReason::NotListed),
             rule: None,
+            count: 1,
             sent: 1,
             received: 2,
             took_ms: 3,
@@ -165,13 +183,16 @@ mod tests {
     fn a_flood_of_hosts_stays_bounded_and_is_told_once() {
         let network = SessionNetwork::default();
         let hosts = (0..2000).map(|n| denied(&format!("h{n}\u{1b}[31m")));
-        assert_eq!(network.add(hosts.collect(), 0).len(), 2000);
-        assert!(network.add(vec![denied("h1999[31m")], 5).is_empty());
+        let start = Instant::now();
+        assert_eq!(network.add_at(start, hosts.collect(), 0).len(), MAX_EVENTS);
+        let later = start + EVENTS_TIME;
+        assert!(network.add_at(later, vec![denied("h1[31m")], 5).is_empty(), "told before");
+        assert_eq!(network.add_at(later, vec![LogEntry { count: 7, ..denied("new") }], 0).len(), 1);
         let (requests, hosts, last, dropped) = network.report(1990);
-        assert_eq!((requests.len(), last, dropped), (11, 2001, 5));
+        assert_eq!((requests.len(), last, dropped), (12, 2002, 5));
         assert_eq!(hosts.len(), MAX_HOSTS + 1);
         let denials: u64 = hosts.iter().map(|host| host.denied).sum();
-        assert_eq!(denials, 2001);
+        assert_eq!(denials, 2008);
         let (all, ..) = network.report(0);
         assert_eq!(all.len(), MAX_NETWORK_LOG);
         assert!(all.iter().all(|request| !request.entry.host.contains('\u{1b}')));

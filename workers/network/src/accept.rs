@@ -2,7 +2,7 @@
 
 use crate::dial::{DialError, dial};
 use crate::proxy::{Admitted, Proxy, Request, Slot};
-use crate::relay::{self, BodyReader, Upstream, tls_hello};
+use crate::relay::{self, BodyReader, First, HTTP, TLS, Upstream, reset, tls_hello};
 use quackd_network::http::{self, Head, Kind, MAX_HEAD, Read};
 use quackd_network::socks::{self, GREETING_REPLY, Message, Reply};
 use quackd_network::synthetic::SyntheticAddresses;
@@ -25,10 +25,6 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// of the answer.
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 const MAX_DRAINED: u64 = 1024 * 1024;
-
-/// Ports whose traffic is read.
-const HTTP: u16 = 80;
-const TLS: u16 = 443;
 
 /// Longest message of SOCKS5, in bytes.
 const MAX_SOCKS: usize = 512;
@@ -80,7 +76,7 @@ async fn by_proxy(client: TcpStream, proxy: &Proxy, slot: Slot) {
 async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option<()> {
     let mut bytes = Vec::new();
     let reading = read_head(&mut client, &mut bytes, http::proxy_request);
-    let head = match timeout(HEAD_TIME, reading).await.ok()? {
+    let head = match timeout(HEAD_TIME, reading).await.ok()?? {
         Read::Complete(head) => head,
         Read::Mismatch(host, port) => {
             let request = Request { host, port, path: RequestPath::Http };
@@ -163,19 +159,31 @@ async fn tunnel(
     admitted: Admitted,
     proxy: &Proxy,
 ) {
-    let (first, upstream) = match request.port {
-        _ if admitted.raw => (rest, Upstream::All),
-        TLS => match tls_hello(&mut client, rest, &request.host).await {
-            Some(hello) => (hello, Upstream::All),
-            None => return proxy.refuse(request, DenyReason::NameMismatch, None),
+    let first = match request.port {
+        TLS if !admitted.raw => match tls_hello(&mut client, rest, &request.host).await {
+            First::Complete(hello) => First::Complete((hello, Upstream::All)),
+            First::Other => First::Other,
+            First::Gone => First::Gone,
         },
-        HTTP => match http_request(&mut client, rest, request).await {
-            Some(start) => start,
-            None => return proxy.refuse(request, DenyReason::NameMismatch, None),
-        },
-        _ => (rest, Upstream::All),
+        HTTP if !admitted.raw => http_request(&mut client, rest, request).await,
+        _ => First::Complete((rest, Upstream::All)),
     };
-    relay::run(proxy, (request, admitted), (client, server), (first, upstream)).await;
+    match first {
+        First::Complete(start) => {
+            relay::run(proxy, (request, admitted), (client, server), start).await;
+        }
+        First::Other => {
+            proxy.refuse(request, DenyReason::NameMismatch, None);
+            if request.port == HTTP {
+                // A client that is gone needs no answer.
+                let _answered = refuse(client, request, DenyReason::NameMismatch).await;
+            } else {
+                reset(client);
+            }
+        }
+        // A scan of ports, or a program that connected in advance.
+        First::Gone => proxy.fail(request, FailReason::Broken, admitted.rule),
+    }
 }
 
 /// Reads a request to a server from a tunnel.
@@ -183,32 +191,39 @@ async fn http_request(
     client: &mut TcpStream,
     mut bytes: Vec<u8>,
     request: &Request,
-) -> Option<(Vec<u8>, Upstream)> {
+) -> First<(Vec<u8>, Upstream)> {
     let parse = |bytes: &[u8]| http::server_request(bytes, &request.host, request.port);
     let reading = read_head(client, &mut bytes, parse);
-    let Read::Complete(head) = timeout(HEAD_TIME, reading).await.ok()? else { return None };
+    let head = match timeout(HEAD_TIME, reading).await {
+        Ok(Some(Read::Complete(head))) => head,
+        Ok(Some(_)) => return First::Other,
+        Ok(None) | Err(_) => return First::Gone,
+    };
     let rest = bytes.split_off(head.length);
     match head.kind {
-        Kind::Forward { head, body, upgrades } => forwarded(head, rest, body, upgrades),
-        Kind::Connect => None,
+        Kind::Forward { head, body, upgrades } => {
+            forwarded(head, rest, body, upgrades).map_or(First::Other, First::Complete)
+        }
+        Kind::Connect => First::Other,
     }
 }
 
+/// Reads a head. `None` if the client closes the connection before its end.
 async fn read_head(
     client: &mut TcpStream,
     bytes: &mut Vec<u8>,
     parse: impl Fn(&[u8]) -> Read,
-) -> Read {
+) -> Option<Read> {
     loop {
         if !bytes.is_empty() {
             match parse(bytes) {
                 Read::Incomplete if bytes.len() < MAX_HEAD => {}
-                Read::Incomplete => return Read::Malformed,
-                other => return other,
+                Read::Incomplete => return Some(Read::Malformed),
+                other => return Some(other),
             }
         }
         match client.read_buf(bytes).await {
-            Ok(0) | Err(_) => return Read::Malformed,
+            Ok(0) | Err(_) => return None,
             Ok(_) => {}
         }
     }
@@ -255,7 +270,12 @@ async fn refuse(client: TcpStream, request: &Request, why: DenyReason) -> Option
         _ => format!("403 quackd: {host}:{port} is not allowed"),
     };
     let rule = if matches!(*port, HTTP | TLS) { host } else { format!("{host}:{port}") };
-    let body = format!("quackd: denied ({why}). To allow it: quack sandbox allow {rule}\n");
+    let body = match why {
+        DenyReason::NotListed | DenyReason::NoAnswerer => {
+            format!("quackd: denied ({why}). To allow it: quack sandbox allow {rule}\n")
+        }
+        _ => format!("quackd: denied ({why}). More: quack sandbox explain {rule}\n"),
+    };
     answer(client, &status, &format!("Quackd-Denied: {why}\r\n"), &body).await
 }
 
@@ -368,11 +388,4 @@ async fn by_address(client: TcpStream, port: u16, proxy: &Proxy, mut slot: Slot)
         }
         Err(_) => reset(client),
     }
-}
-
-/// Resets a connection, so that the program sees an error and no end of the data.
-fn reset(client: TcpStream) {
-    // If this fails, the connection ends in the usual way.
-    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).ok();
-    drop(client);
 }

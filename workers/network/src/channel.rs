@@ -24,8 +24,7 @@ use tokio_util::codec::Framed;
 pub(crate) async fn serve(started: Started) -> io::Result<()> {
     let Started { control, settings, pair, sockets, notes } = started;
     let mut channel = Framed::new(adopt(control)?, frames::codec());
-    let proxy = Proxy::new(&settings.rules, Pair::new(pair)?);
-    let proxy = Rc::new(proxy.map_err(io::Error::other)?);
+    let proxy = Rc::new(Proxy::new(&settings.rules, Pair::new(pair)?));
     for (kind, socket) in settings.sockets.iter().zip(sockets) {
         open(*kind, socket, &proxy)?;
     }
@@ -100,7 +99,7 @@ fn handle(
     };
     let reply = match frame {
         ToProxy::Rules(rules) => {
-            proxy.set_rules(&rules).map_err(io::Error::other)?;
+            proxy.set_rules(&rules);
             None
         }
         ToProxy::Answered { id, result } => {

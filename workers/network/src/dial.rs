@@ -4,17 +4,13 @@
 use crate::proxy::{Proxy, Request};
 use quackd_policy::hosts::Host;
 use quackd_protocol::network::{FailReason, MACHINE_HOST};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use rustix::io::Errno;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-
-/// Most names that are resolved at the same time.
-pub(crate) const MAX_LOOKUPS: usize = 4;
-
-/// Time for resolving a name.
-const LOOKUP_TIME: Duration = Duration::from_secs(5);
 
 /// Time for connecting.
 const DIAL_TIME: Duration = Duration::from_secs(10);
@@ -40,7 +36,10 @@ pub(crate) async fn dial(proxy: &Proxy, request: &Request) -> Result<TcpStream, 
         Host::Name(name) if name == MACHINE_HOST => {
             return connect(vec![(Ipv4Addr::LOCALHOST, port).into()]).await;
         }
-        Host::Name(name) => resolve(name, port).await?,
+        Host::Name(name) => {
+            let found = mixed(proxy.lookups.find(name).await);
+            found.into_iter().map(|address| SocketAddr::from((address, port))).collect()
+        }
         Host::Address(address) => vec![SocketAddr::from((*address, port))],
     };
     let rules = proxy.rules();
@@ -56,27 +55,26 @@ pub(crate) async fn dial(proxy: &Proxy, request: &Request) -> Result<TcpStream, 
     }
 }
 
-/// Whether an address belongs to this machine: only such a one can be bound.
+/// Whether an address belongs to this machine: only such a one can be bound. An address that cannot be checked, for
+/// example without free descriptors, is taken for one.
 fn is_own_address(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
+    is_own(&UdpSocket::bind((address, 0)).map(drop))
 }
 
-/// Addresses of a name, those of IPv6 and IPv4 in turn.
-async fn resolve(name: &str, port: u16) -> Result<Vec<SocketAddr>, DialError> {
-    let wanted = name.to_owned();
-    let looking = tokio::task::spawn_blocking(move || {
-        (wanted.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>)
-    });
-    let found = timeout(LOOKUP_TIME, looking).await;
-    let Ok(Ok(Ok(found))) = found else {
-        return Err(DialError::Failed(FailReason::Unresolved));
-    };
-    let (six, four): (Vec<_>, Vec<_>) = found.into_iter().partition(SocketAddr::is_ipv6);
+fn is_own(bound: &io::Result<()>) -> bool {
+    let error = bound.as_ref().err().and_then(Errno::from_io_error);
+    // No connection is possible to an address of a family that the kernel does not have.
+    !matches!(error, Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
+}
+
+/// Addresses of IPv6 and IPv4 in turn.
+fn mixed(found: Vec<IpAddr>) -> Vec<IpAddr> {
+    let (six, four): (Vec<_>, Vec<_>) = found.into_iter().partition(IpAddr::is_ipv6);
     let (mut six, mut four) = (six.into_iter(), four.into_iter());
     let mut mixed = Vec::new();
     loop {
         match (six.next(), four.next()) {
-            (None, None) => return Ok(mixed),
+            (None, None) => return mixed,
             (a, b) => mixed.extend(a.into_iter().chain(b)),
         }
     }
@@ -108,4 +106,27 @@ async fn connect(addresses: Vec<SocketAddr>) -> Result<TcpStream, DialError> {
     // Without it small messages of a tunnel wait for each other.
     stream.set_nodelay(true).ok();
     Ok(stream)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_address_that_the_kernel_does_not_have_is_foreign() {
+        for (errno, own) in [
+            (Errno::ADDRNOTAVAIL, false),
+            (Errno::AFNOSUPPORT, false),
+            (Errno::MFILE, true),
+            (Errno::NFILE, true),
+            (Errno::NOBUFS, true),
+            (Errno::NOMEM, true),
+            (Errno::ACCESS, true),
+        ] {
+            assert_eq!(is_own(&Err(errno.into())), own, "{errno}");
+        }
+        assert!(is_own(&Ok(())));
+        assert!(is_own_address("127.0.0.1".parse().unwrap()));
+        assert!(!is_own_address("192.0.2.1".parse().unwrap()));
+    }
 }

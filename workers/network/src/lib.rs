@@ -7,7 +7,7 @@
 //! - [`proxy`]: the rules, and the decision about each request;
 //! - [`asks`]: questions to the user about hosts that no rule names;
 //! - [`accept`]: connections to the HTTP and SOCKS proxy, and to synthetic addresses;
-//! - [`dial`]: names outside, the address filter, and the connection to the host;
+//! - [`lookups`] and [`dial`]: names outside, the address filter, and the connection to the host;
 //! - [`relay`]: copies bytes, and checks the server name of TLS;
 //! - [`resolver`]: answers to queries for names;
 //! - [`pair`] and [`forward`]: notes to the worker, and forwarded ports;
@@ -24,6 +24,7 @@ mod channel;
 mod dial;
 mod forward;
 mod log;
+mod lookups;
 mod pair;
 mod proxy;
 mod relay;
@@ -119,8 +120,9 @@ fn serve(started: Started) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         // They resolve names. A thread that hangs in a resolver keeps its place.
-        .max_blocking_threads(dial::MAX_LOOKUPS)
-        .thread_stack_size(256 * 1024)
+        .max_blocking_threads(lookups::MAX_LOOKUPS)
+        // Modules of the resolver may need as much as in other programs.
+        .thread_stack_size(1024 * 1024)
         .build()?;
     let local = tokio::task::LocalSet::new();
     let ended = local.block_on(&runtime, channel::serve(started));

@@ -120,3 +120,66 @@ fn is_connection(socket: &OwnedFd) -> bool {
         && sockopt::socket_type(socket) == Ok(SocketType::STREAM)
         && sockopt::socket_acceptconn(socket) == Ok(false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{SocketFlags, socketpair};
+    use std::os::fd::{AsFd, BorrowedFd};
+    use tokio::task::LocalSet;
+
+    #[tokio::test]
+    async fn forged_packets_connect_nothing_and_a_true_one_still_does() {
+        let test = async {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let (ours, worker) =
+                socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            let pair = Pair::new(ours).unwrap();
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+            let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let udp = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            let file = std::fs::File::open("/dev/null").unwrap();
+            let mut buffer = [0; MAX_PACKET_BYTES];
+            let send = async |bytes: &[u8], sockets: &[BorrowedFd<'_>]| {
+                // The proxy reads while the buffer is full.
+                while let Err(error) = send_with_descriptors(&worker, bytes, sockets) {
+                    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+                    tokio::task::yield_now().await;
+                }
+            };
+            let connected =
+                |id: u64| serde_json::to_vec(&FromWorkerPacket::Connected { id }).unwrap();
+            for (socket, is_taken) in [
+                (file.as_fd(), false),
+                (listener.as_fd(), false),
+                (udp.as_fd(), false),
+                (worker.as_fd(), false),
+                (stream.as_fd(), true),
+            ] {
+                let answering = async {
+                    let mut none = Vec::new();
+                    let id = loop {
+                        match receive_with_descriptors(&worker, &mut buffer, 0, &mut none) {
+                            Ok(n) => match serde_json::from_slice(&buffer[..n]).unwrap() {
+                                ToWorkerPacket::Connect { id, port: 3000 } => break id,
+                                other => panic!("{other:?}"),
+                            },
+                            Err(_empty) => tokio::task::yield_now().await,
+                        }
+                    };
+                    for n in 0..1000 {
+                        send(b"{", &[]).await;
+                        send(&connected(id + 1 + n), &[stream.as_fd(), file.as_fd()]).await;
+                    }
+                    let sockets = FromWorkerPacket::Sockets(Vec::new());
+                    send(&serde_json::to_vec(&sockets).unwrap(), &[stream.as_fd()]).await;
+                    send(&[b'x'; MAX_PACKET_BYTES], &[]).await;
+                    send(&connected(id), &[socket]).await;
+                };
+                let (connection, ()) = tokio::join!(pair.connect(3000), answering);
+                assert_eq!(connection.is_some(), is_taken, "{socket:?}");
+            }
+        };
+        LocalSet::new().run_until(test).await;
+    }
+}

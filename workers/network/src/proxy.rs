@@ -2,9 +2,10 @@
 
 use crate::asks::Asks;
 use crate::log::Log;
+use crate::lookups::Lookups;
 use crate::pair::Pair;
 use quackd_network::synthetic::SyntheticAddresses;
-use quackd_policy::hosts::{Decision, Host, HostRules, RuleError, is_refused};
+use quackd_policy::hosts::{Decision, Host, HostRules, is_refused};
 use quackd_protocol::network::{
     DenyReason, FailReason, LogEntry, MACHINE_HOST, RequestPath, Rules, ToWorkerPacket, Verdict,
 };
@@ -51,6 +52,7 @@ pub(crate) struct Proxy {
     pub(crate) addresses: RefCell<SyntheticAddresses>,
     pub(crate) log: Log,
     pub(crate) pair: Pair,
+    pub(crate) lookups: Rc<Lookups>,
     connections: Cell<usize>,
     by_host: RefCell<HashMap<Host, usize>>,
 }
@@ -90,26 +92,26 @@ impl Slot {
 }
 
 impl Proxy {
-    pub(crate) fn new(rules: &Rules, pair: Pair) -> Result<Self, RuleError> {
-        Ok(Self {
-            rules: RefCell::new(Rc::new(HostRules::parse(&rules.rules)?)),
+    pub(crate) fn new(rules: &Rules, pair: Pair) -> Self {
+        Self {
+            rules: RefCell::new(Rc::new(HostRules::parse(&rules.rules))),
             can_ask: Cell::new(rules.asks),
             asks: Asks::default(),
             version: watch::Sender::new(0),
-            addresses: RefCell::default(),
+            addresses: RefCell::new(SyntheticAddresses::starting_at(random())),
             log: Log::default(),
             pair,
+            lookups: Lookups::by_system(),
             connections: Cell::new(0),
             by_host: RefCell::default(),
-        })
+        }
     }
 
     /// Replaces the rules. Running connections look at them again.
-    pub(crate) fn set_rules(&self, rules: &Rules) -> Result<(), RuleError> {
-        *self.rules.borrow_mut() = Rc::new(HostRules::parse(&rules.rules)?);
+    pub(crate) fn set_rules(&self, rules: &Rules) {
+        *self.rules.borrow_mut() = Rc::new(HostRules::parse(&rules.rules));
         self.can_ask.set(rules.asks);
         self.version.send_modify(|version| *version += 1);
-        Ok(())
     }
 
     /// The rules in force.
@@ -235,11 +237,18 @@ impl Proxy {
             path: request.path,
             verdict,
             rule,
+            count: 1,
             sent: traffic.sent,
             received: traffic.received,
             took_ms: u64::try_from(traffic.took.as_millis()).unwrap_or(u64::MAX),
         });
     }
+}
+
+/// A number that differs between processes.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(())
 }
 
 /// Rounds to whole seconds.

@@ -4,9 +4,10 @@ use crate::proxy::{Admitted, Proxy, Request, Traffic};
 use quackd_network::hello::{self, Hello, MAX_HELLO};
 use quackd_network::http::{BadChunks, Body, Chunks};
 use quackd_policy::hosts::Host;
-use quackd_protocol::network::{DenyReason, FailReason, Verdict};
+use quackd_protocol::network::{DenyReason, FailReason, MACHINE_HOST, Verdict};
 use std::cell::Cell;
 use std::io;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -15,15 +16,22 @@ use tokio::time::{sleep, timeout};
 /// Time without a byte after which a connection is closed.
 const IDLE: Duration = Duration::from_secs(60 * 60);
 
-/// Interval of checks for idle connections.
-const IDLE_CHECK: Duration = Duration::from_secs(60);
+/// The same after the command has closed its side of a request, and after it has sent a second request, which this proxy
+/// does not pass on.
+const IDLE_CLOSED: Duration = Duration::from_secs(60);
+const IDLE_REUSED: Duration = Duration::from_secs(10);
 
 /// Time for the first message of TLS.
 const HELLO_TIME: Duration = Duration::from_secs(10);
 
-/// Sizes of a buffer: at first, so that idle connections are small, and after a read that filled it.
+/// Sizes of a buffer: at first, so that idle connections are small, and after a read that filled it. All connections of a
+/// session have at most 1,024 × 2 buffers.
 const SMALL: usize = 8 * 1024;
-const LARGE: usize = 128 * 1024;
+const LARGE: usize = 64 * 1024;
+
+/// Ports whose traffic is read.
+pub(crate) const HTTP: u16 = 80;
+pub(crate) const TLS: u16 = 443;
 
 /// Start of the answer of a server that switches to another protocol.
 const SWITCHED: &[u8] = b"HTTP/1.1 101";
@@ -46,29 +54,51 @@ pub(crate) enum Upstream {
     Rest(BodyReader),
 }
 
+/// Error of one direction.
+#[derive(Debug)]
+enum PumpError {
+    /// The input is broken.
+    Read(io::Error),
+    /// The output is broken.
+    Write(io::Error),
+}
+
 /// Copies in both directions until the end, and reports it. `first` was read from the command already, and goes to the
 /// host first.
 pub(crate) async fn run(
     proxy: &Proxy,
     (request, admitted): (&Request, Admitted),
-    (client, server): (TcpStream, TcpStream),
+    (mut client, mut server): (TcpStream, TcpStream),
     (first, upstream): (Vec<u8>, Upstream),
 ) {
     let started = Instant::now();
+    // A program must not take half of an answer for all of it: until the end was copied, closing resets, also if this
+    // process is killed.
+    reset_on_close([&client, &server], true);
     let counts =
         Counts { sent: Cell::new(0), received: Cell::new(0), last: Cell::new(Instant::now()) };
-    let ended = {
-        let copying = copy_both(client, server, first, upstream, &counts);
+    let ends = (server.local_addr(), server.peer_addr());
+    let (ended, is_whole) = {
+        let copying = copy_both(&mut client, &mut server, first, upstream, &counts);
         tokio::select! {
+            biased;
+            () = until_revoked(proxy, request, &admitted, ends) => {
+                (Verdict::Failed(FailReason::RuleRemoved), false)
+            }
             copied = copying => match copied {
-                Ok(()) => Verdict::Allowed,
-                Err(_) if counts.sent.get() != 0 && counts.received.get() != 0 => Verdict::Allowed,
-                Err(_) => Verdict::Failed(FailReason::Broken),
+                Ok(()) => (Verdict::Allowed, true),
+                Err(_) if counts.sent.get() != 0 && counts.received.get() != 0 => {
+                    (Verdict::Allowed, false)
+                }
+                Err(_) => (Verdict::Failed(FailReason::Broken), false),
             },
-            () = until_revoked(proxy, request, admitted.is_once) => Verdict::Failed(FailReason::RuleRemoved),
-            () = until_idle(&counts) => Verdict::Failed(FailReason::Broken),
+            () = until_idle(&counts, IDLE) => (Verdict::Failed(FailReason::Broken), false),
         }
     };
+    if is_whole {
+        reset_on_close([&client, &server], false);
+    }
+    drop((client, server));
     let traffic = Traffic {
         sent: counts.sent.get(),
         received: counts.received.get(),
@@ -77,71 +107,189 @@ pub(crate) async fn run(
     proxy.report(request, ended, admitted.rule, traffic);
 }
 
-/// Ends when the rules no longer allow the request. What the user allowed once ends only if a rule denies it.
-async fn until_revoked(proxy: &Proxy, request: &Request, is_once: bool) {
+/// Resets a connection, so that the program sees an error and no end of the data.
+pub(crate) fn reset(stream: TcpStream) {
+    reset_on_close([&stream], true);
+    drop(stream);
+}
+
+fn reset_on_close<const N: usize>(streams: [&TcpStream; N], resets: bool) {
+    for stream in streams {
+        // If this fails, the connection ends in the usual way.
+        rustix::net::sockopt::set_socket_linger(stream, resets.then_some(Duration::ZERO)).ok();
+    }
+}
+
+type Ends = (io::Result<SocketAddr>, io::Result<SocketAddr>);
+
+/// Ends when the rules no longer allow the connection.
+async fn until_revoked(proxy: &Proxy, request: &Request, admitted: &Admitted, ends: Ends) {
     let mut version = proxy.version.subscribe();
-    loop {
-        // The rules may have changed while the host was dialed.
-        match proxy.decide(&request.host, request.port) {
-            Ok(_) => {}
-            Err(DenyReason::NotListed) if is_once => {}
-            Err(_) => return,
-        }
+    // The rules may have changed while the host was dialed, so the first check comes before the first change.
+    while is_allowed(proxy, request, admitted, &ends) {
         if version.changed().await.is_err() {
             return;
         }
     }
 }
 
-async fn until_idle(counts: &Counts) {
+/// Whether the rules still allow the host, the dialled address, and traffic that is not read. A connection that the user
+/// allowed once ends only if a rule denies it.
+fn is_allowed(proxy: &Proxy, request: &Request, admitted: &Admitted, ends: &Ends) -> bool {
+    let is_raw_now = match proxy.decide(&request.host, request.port) {
+        Ok(now) => now.raw,
+        Err(DenyReason::NotListed) if admitted.is_once => admitted.raw,
+        Err(_) => return false,
+    };
+    if admitted.raw && !is_raw_now && matches!(request.port, HTTP | TLS) {
+        return false;
+    }
+    if matches!(&request.host, Host::Name(name) if name == MACHINE_HOST) {
+        return true;
+    }
+    let (Ok(local), Ok(peer)) = ends else { return false };
+    // The kernel connects this machine's addresses from themselves. One may have become its own since the lookup.
+    let is_own = |address| local.ip().to_canonical() == address;
+    !proxy.rules().refuses_address(peer.ip(), request.port, is_own)
+}
+
+async fn until_idle(counts: &Counts, limit: Duration) {
     loop {
-        sleep(IDLE_CHECK).await;
-        if IDLE < counts.last.get().elapsed() {
+        let left = limit.saturating_sub(counts.last.get().elapsed());
+        if left.is_zero() {
             return;
         }
+        sleep(left).await;
     }
 }
 
 async fn copy_both(
-    mut client: TcpStream,
-    mut server: TcpStream,
+    client: &mut TcpStream,
+    server: &mut TcpStream,
     first: Vec<u8>,
     upstream: Upstream,
     counts: &Counts,
 ) -> io::Result<()> {
-    let (from_client, mut to_client) = client.split();
+    let (mut from_client, mut to_client) = client.split();
     let (mut from_server, mut to_server) = server.split();
-    if matches!(upstream, Upstream::IfSwitched) {
-        to_server.write_all(&first).await?;
-        let mut answer = vec![0; SMALL];
-        let n = from_server.read(&mut answer).await?;
-        let answer = answer.get(..n).unwrap_or_default();
-        to_client.write_all(answer).await?;
-        counts.sent.set(length(&first));
-        counts.received.set(length(answer));
-        let down = pump(from_server, to_client, &counts.received, counts);
-        // Without a switch, what the client sends next would be a request that was not checked.
-        if !answer.starts_with(SWITCHED) {
-            return down.await;
+    let sent_first = async {
+        to_server.write_all(&first).await.map_err(PumpError::Write)?;
+        counts.add(&counts.sent, &first);
+        Ok(to_server)
+    };
+    match upstream {
+        Upstream::All => {
+            let up = async { pump(from_client, sent_first.await?, &counts.sent, counts).await };
+            both(up, pump(from_server, to_client, &counts.received, counts)).await
         }
-        let up = pump(from_client, to_server, &counts.sent, counts);
-        let (up, down) = tokio::join!(up, down);
-        return up.and(down);
-    }
-    let up = async {
-        to_server.write_all(&first).await?;
-        counts.sent.set(counts.sent.get() + length(&first));
-        match upstream {
-            Upstream::All | Upstream::IfSwitched => {
-                pump(from_client, to_server, &counts.sent, counts).await
+        // The server learns the end of the body by its length, and closes the connection after its answer.
+        Upstream::Rest(body) => {
+            let up = async {
+                let sent = match sent_first.await {
+                    Ok(to_server) => send_rest(body, &mut from_client, to_server, counts).await,
+                    Err(error) => Err(error),
+                };
+                match sent {
+                    Ok(()) | Err(PumpError::Write(_)) => watch(from_client, counts).await,
+                    Err(PumpError::Read(error)) => error,
+                }
+            };
+            let down = pump(from_server, to_client, &counts.received, counts);
+            tokio::select! {
+                biased;
+                down = down => down.map_err(PumpError::into_io),
+                error = up => Err(error),
             }
-            // The server learns the end of the body by its length, and closes the connection after its answer.
-            Upstream::Rest(body) => send_rest(body, from_client, to_server, counts).await,
+        }
+        Upstream::IfSwitched => {
+            let to_server = sent_first.await.map_err(PumpError::into_io)?;
+            let is_switched = tokio::select! {
+                biased;
+                answer = read_switch(&mut from_server, &mut to_client, counts) => answer?,
+                error = watch(&mut from_client, counts) => return Err(error),
+            };
+            let down = pump(from_server, to_client, &counts.received, counts);
+            if is_switched {
+                return both(pump(from_client, to_server, &counts.sent, counts), down).await;
+            }
+            // The next bytes of the client would be a request that was not checked.
+            tokio::select! {
+                biased;
+                down = down => down.map_err(PumpError::into_io),
+                error = watch(from_client, counts) => Err(error),
+            }
+        }
+    }
+}
+
+/// Runs both directions until both have ended, or one is broken.
+async fn both(
+    up: impl Future<Output = Result<(), PumpError>>,
+    down: impl Future<Output = Result<(), PumpError>>,
+) -> io::Result<()> {
+    let up = async {
+        match up.await {
+            Ok(()) => Ok(Ok(())),
+            // The server may have answered before it stopped reading.
+            Err(PumpError::Write(error)) => Ok(Err(error)),
+            Err(PumpError::Read(error)) => Err(error),
         }
     };
-    let down = pump(from_server, to_client, &counts.received, counts);
-    let (up, down) = tokio::join!(up, down);
-    up.and(down)
+    let down = async { down.await.map_err(PumpError::into_io) };
+    let (up, ()) = tokio::try_join!(up, down)?;
+    up
+}
+
+/// Passes on the first bytes of an answer. Returns whether the server switches to another protocol.
+async fn read_switch(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    counts: &Counts,
+) -> io::Result<bool> {
+    let mut answer = Vec::with_capacity(SMALL);
+    while answer.len() < SWITCHED.len() {
+        let before = answer.len();
+        if from.read_buf(&mut answer).await? == 0 {
+            break;
+        }
+        let part = answer.get(before..).unwrap_or_default();
+        to.write_all(part).await?;
+        counts.add(&counts.received, part);
+    }
+    Ok(answer.starts_with(SWITCHED))
+}
+
+/// Waits for the error of a client that may send nothing more. Does not return while the server answers.
+async fn watch(mut from: impl AsyncRead + Unpin, counts: &Counts) -> io::Error {
+    let mut ignored = [0; 1024];
+    let mut limit = IDLE;
+    loop {
+        let read = tokio::select! {
+            read = from.read(&mut ignored), if limit != IDLE_CLOSED => read,
+            () = until_idle(counts, limit) => return io::ErrorKind::TimedOut.into(),
+        };
+        match read {
+            Ok(0) => limit = IDLE_CLOSED,
+            // The start of another request. Some clients send it before they have read the answer.
+            Ok(_) => limit = IDLE_REUSED,
+            Err(error) => return error,
+        }
+    }
+}
+
+impl Counts {
+    fn add(&self, count: &Cell<u64>, bytes: &[u8]) {
+        count.set(count.get().saturating_add(length(bytes)));
+        self.last.set(Instant::now());
+    }
+}
+
+impl PumpError {
+    fn into_io(self) -> io::Error {
+        match self {
+            Self::Read(error) | Self::Write(error) => error,
+        }
+    }
 }
 
 /// Copies until the end of the input, and then closes the output.
@@ -150,21 +298,16 @@ async fn pump(
     mut to: impl AsyncWrite + Unpin,
     count: &Cell<u64>,
     counts: &Counts,
-) -> io::Result<()> {
+) -> Result<(), PumpError> {
     let mut buffer = vec![0; SMALL];
     loop {
-        let n = match from.read(&mut buffer).await {
-            Ok(0) => return to.shutdown().await,
-            Ok(n) => n,
-            Err(error) => {
-                // The other side learns that no more comes.
-                to.shutdown().await.ok();
-                return Err(error);
-            }
-        };
-        to.write_all(buffer.get(..n).unwrap_or_default()).await?;
-        count.set(count.get().saturating_add(length(buffer.get(..n).unwrap_or_default())));
-        counts.last.set(Instant::now());
+        let n = from.read(&mut buffer).await.map_err(PumpError::Read)?;
+        if n == 0 {
+            return to.shutdown().await.map_err(PumpError::Write);
+        }
+        let part = buffer.get(..n).unwrap_or_default();
+        to.write_all(part).await.map_err(PumpError::Write)?;
+        counts.add(count, part);
         if n == buffer.len() && n < LARGE {
             buffer = vec![0; LARGE];
         }
@@ -177,18 +320,18 @@ async fn send_rest(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     counts: &Counts,
-) -> io::Result<()> {
-    let mut buffer = vec![0; LARGE / 4];
+) -> Result<(), PumpError> {
+    let mut buffer = vec![0; LARGE / 2];
     while !left.is_done() {
-        let n = from.read(&mut buffer).await?;
+        let n = from.read(&mut buffer).await.map_err(PumpError::Read)?;
         if n == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+            return Err(PumpError::Read(io::ErrorKind::UnexpectedEof.into()));
         }
-        let of_body = left.take(buffer.get(..n).unwrap_or_default()).map_err(io::Error::other)?;
+        let of_body = left.take(buffer.get(..n).unwrap_or_default());
+        let of_body = of_body.map_err(|bad| PumpError::Read(io::Error::other(bad)))?;
         let part = buffer.get(..of_body).unwrap_or_default();
-        to.write_all(part).await?;
-        counts.sent.set(counts.sent.get().saturating_add(length(part)));
-        counts.last.set(Instant::now());
+        to.write_all(part).await.map_err(PumpError::Write)?;
+        counts.add(&counts.sent, part);
     }
     Ok(())
 }
@@ -233,30 +376,223 @@ fn length(bytes: &[u8]) -> u64 {
     u64::try_from(bytes.len()).unwrap_or(u64::MAX)
 }
 
-/// Reads the first message of TLS from a command. Returns the bytes if its server name is the host, or if the host is an
-/// address. `None` for other protocols and names.
+/// First bytes of a tunnel.
+pub(crate) enum First<T> {
+    /// They are for the requested host.
+    Complete(T),
+    /// They are for another host, or of another protocol.
+    Other,
+    /// The command closed the connection or sent nothing.
+    Gone,
+}
+
+/// Reads the first message of TLS from a command. Its server name must be the host, unless the host is an address.
 pub(crate) async fn tls_hello(
     client: &mut TcpStream,
     mut bytes: Vec<u8>,
     host: &Host,
-) -> Option<Vec<u8>> {
+) -> First<Vec<u8>> {
     let reading = async {
         loop {
             match hello::read(&bytes) {
-                Hello::Complete(name) => return Some((name, bytes)),
-                Hello::Other => return None,
-                Hello::Incomplete if MAX_HELLO <= bytes.len() => return None,
+                Hello::Complete(name) => return First::Complete((name, bytes)),
+                Hello::Other => return First::Other,
+                Hello::Incomplete if MAX_HELLO <= bytes.len() => return First::Other,
                 Hello::Incomplete => {}
             }
-            if client.read_buf(&mut bytes).await.ok()? == 0 {
-                return None;
+            match client.read_buf(&mut bytes).await {
+                Ok(0) | Err(_) => return First::Gone,
+                Ok(_) => {}
             }
         }
     };
-    let (name, bytes) = timeout(HELLO_TIME, reading).await.ok()??;
+    let (name, bytes) = match timeout(HELLO_TIME, reading).await {
+        Ok(First::Complete(read)) => read,
+        Ok(First::Other) => return First::Other,
+        Ok(First::Gone) | Err(_) => return First::Gone,
+    };
     let is_same = match host {
         Host::Address(_) => true,
         Host::Name(_) => name.is_some_and(|name| Host::read(&name).as_ref() == Ok(host)),
     };
-    is_same.then_some(bytes)
+    if is_same { First::Complete(bytes) } else { First::Other }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pair::Pair;
+    use quackd_protocol::network::{RequestPath, RuleText, Rules};
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    use std::os::fd::OwnedFd;
+    use std::rc::Rc;
+    use tokio::net::TcpListener;
+    use tokio::task::LocalSet;
+
+    fn rules(texts: &[&str]) -> Rules {
+        let rule = |rule: &&str| RuleText { rule: (*rule).to_owned(), origin: "session".into() };
+        Rules { rules: texts.iter().map(rule).collect(), asks: false }
+    }
+
+    /// A proxy, and the worker's end of its pair.
+    fn proxy(texts: &[&str]) -> (Rc<Proxy>, OwnedFd) {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .unwrap();
+        (Rc::new(Proxy::new(&rules(texts), Pair::new(ours).unwrap())), theirs)
+    }
+
+    async fn connected() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let connecting = TcpStream::connect(listener.local_addr().unwrap());
+        let (outer, inner) = tokio::join!(connecting, listener.accept());
+        (outer.unwrap(), inner.unwrap().0)
+    }
+
+    fn request(host: &str, port: u16) -> Request {
+        Request { host: Host::read(host).unwrap(), port, path: RequestPath::Connect }
+    }
+
+    /// A connection of a command, and its server: the command's end, the server's end, and both ends of the proxy.
+    async fn chain() -> (TcpStream, TcpStream, (TcpStream, TcpStream)) {
+        let (command, client) = connected().await;
+        let (server, far) = connected().await;
+        (command, far, (client, server))
+    }
+
+    async fn is_reset(stream: &mut TcpStream) -> bool {
+        let error = stream.read(&mut [0; 64]).await.err();
+        error.is_some_and(|error| error.kind() == io::ErrorKind::ConnectionReset)
+    }
+
+    #[tokio::test]
+    async fn a_rule_that_is_revoked_before_the_hello_closes_the_tunnel() {
+        let test = async {
+            let (proxy, _worker) = proxy(&["machine:443"]);
+            let request = request(MACHINE_HOST, 443);
+            let admitted = proxy.decide(&request.host, 443).unwrap();
+            let (mut command, mut far, streams) = chain().await;
+            // After the answer to CONNECT, and before the first bytes.
+            proxy.set_rules(&rules(&[]));
+            run(&proxy, (&request, admitted), streams, (b"hello".to_vec(), Upstream::All)).await;
+            assert!(is_reset(&mut far).await, "nothing was passed on");
+            assert!(is_reset(&mut command).await);
+            let (log, _) = proxy.log.next().await;
+            assert_eq!(log[0].verdict, Verdict::Failed(FailReason::RuleRemoved));
+        };
+        LocalSet::new().run_until(test).await;
+    }
+
+    #[tokio::test]
+    async fn a_removed_address_rule_and_a_removed_raw_close_what_they_allowed() {
+        let before = ["db.example:5432", "127.0.0.1:5432", "db.example:443/raw", "127.0.0.1:443"];
+        for (port, after) in [
+            (5432, &["db.example:5432"][..]),
+            (5432, &["db.example:5432", "127.0.0.1:5432", "!127.0.0.0/8"]),
+            (443, &["db.example:443", "127.0.0.1:443"]),
+        ] {
+            let test = async {
+                let (proxy, _worker) = proxy(&before);
+                let request = request("db.example", port);
+                let admitted = proxy.decide(&request.host, port).unwrap();
+                let (mut command, mut far, streams) = chain().await;
+                let changing = async {
+                    // The connection works until the change.
+                    let mut byte = [0];
+                    far.read_exact(&mut byte).await.unwrap();
+                    proxy.set_rules(&rules(&before));
+                    command.write_all(b"y").await.unwrap();
+                    far.read_exact(&mut byte).await.unwrap();
+                    proxy.set_rules(&rules(after));
+                    assert!(is_reset(&mut command).await, "{after:?}");
+                };
+                let start = (b"x".to_vec(), Upstream::All);
+                tokio::join!(run(&proxy, (&request, admitted), streams, start), changing);
+            };
+            LocalSet::new().run_until(test).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_broken_transfer_is_an_error_for_the_command_and_a_whole_one_is_not() {
+        for is_broken in [true, false] {
+            let test = async {
+                let (proxy, _worker) = proxy(&["machine:80"]);
+                let request = request(MACHINE_HOST, 80);
+                let admitted = proxy.decide(&request.host, 80).unwrap();
+                let (mut command, mut far, streams) = chain().await;
+                let serving = async {
+                    far.write_all(b"half").await.unwrap();
+                    let mut half = [0; 4];
+                    command.read_exact(&mut half).await.unwrap();
+                    if is_broken {
+                        reset(far);
+                        assert!(is_reset(&mut command).await);
+                    } else {
+                        drop(far);
+                        assert_eq!(command.read(&mut half).await.unwrap(), 0);
+                    }
+                };
+                let start = (Vec::new(), Upstream::Rest(BodyReader::new(Body::Length(0))));
+                tokio::join!(run(&proxy, (&request, admitted), streams, start), serving);
+            };
+            LocalSet::new().run_until(test).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_client_that_is_gone_after_its_request_ends_the_connection() {
+        for upstream in [Upstream::Rest(BodyReader::new(Body::Length(0))), Upstream::IfSwitched] {
+            let test = async {
+                let (proxy, _worker) = proxy(&["machine:80"]);
+                let request = request(MACHINE_HOST, 80);
+                let admitted = proxy.decide(&request.host, 80).unwrap();
+                let (command, mut far, streams) = chain().await;
+                let leaving = async {
+                    let mut byte = [0];
+                    far.read_exact(&mut byte).await.unwrap();
+                    reset(command);
+                    assert!(is_reset(&mut far).await);
+                };
+                let start = (b"x".to_vec(), upstream);
+                tokio::join!(run(&proxy, (&request, admitted), streams, start), leaving);
+            };
+            LocalSet::new().run_until(test).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_passes_before_a_switch_of_protocols_and_its_answer_may_come_in_pieces() {
+        let test = async {
+            let (proxy, _worker) = proxy(&["machine:80"]);
+            let request = request(MACHINE_HOST, 80);
+            let admitted = proxy.decide(&request.host, 80).unwrap();
+            let (mut command, mut far, streams) = chain().await;
+            let talking = async {
+                let mut bytes = [0; 12];
+                for part in [&b"HTT"[..], b"P/1.1 ", b"101"] {
+                    far.write_all(part).await.unwrap();
+                    command.read_exact(&mut bytes[..part.len()]).await.unwrap();
+                }
+                command.write_all(b"frame").await.unwrap();
+                far.read_exact(&mut bytes[..5]).await.unwrap();
+                drop((command, far));
+            };
+            let start = (Vec::new(), Upstream::IfSwitched);
+            tokio::join!(run(&proxy, (&request, admitted), streams, start), talking);
+        };
+        LocalSet::new().run_until(test).await;
+    }
+
+    #[tokio::test]
+    async fn closing_before_the_first_byte_is_no_mismatch() {
+        let (mut command, mut client) = connected().await;
+        let host = Host::read("a.example").unwrap();
+        command.write_all(b"\x16\x03").await.unwrap();
+        drop(command);
+        assert!(matches!(tls_hello(&mut client, Vec::new(), &host).await, First::Gone));
+        let (mut command, mut client) = connected().await;
+        command.write_all(b"SSH-2.0-x\r\n").await.unwrap();
+        assert!(matches!(tls_hello(&mut client, Vec::new(), &host).await, First::Other));
+    }
 }

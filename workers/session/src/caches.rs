@@ -1,8 +1,9 @@
 //! Opens the directory that keeps the package caches of the workspace. Called by [`crate::confinement`] before the
 //! process splits.
 
+use quackd_protocol::policy::NetworkMode;
 use quackd_protocol::worker::Start;
-use quackd_sandbox::confine::{CacheDirectory, HostFacts, MountPlan};
+use quackd_sandbox::confine::{CacheDirectory, HostFacts, MountPlan, git};
 use std::path::Path;
 
 /// Locks the directory for this worker and adds it to the plan. `None` and a note if another worker has it, or if it
@@ -13,12 +14,31 @@ pub(crate) fn keep(
     plan: &mut MountPlan,
     notes: &mut Vec<String>,
 ) -> Option<CacheDirectory> {
-    let path = start.sandbox.caches.as_deref().filter(|_| start.sandbox.policy.may_write())?;
-    let opened = CacheDirectory::open_blocking(Path::new(path)).and_then(|directory| {
-        plan.keep_caches(&directory, &facts.missing_caches)?;
+    let policy = &start.sandbox.policy;
+    let path = start.sandbox.caches.as_deref().filter(|_| policy.may_write()).map(Path::new)?;
+    // Without a network nothing is downloaded, so caches that neither the user nor the workspace has cost nothing.
+    let is_empty = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    let missing = match policy.network_mode() == NetworkMode::Off && is_empty() {
+        true if facts.caches.is_empty() => return None,
+        true => &[],
+        false => facts.missing_caches.as_slice(),
+    };
+    let opened = CacheDirectory::open_blocking(path).and_then(|directory| {
+        plan.keep_caches(&directory, missing)?;
         Ok(directory)
     });
     opened.map_err(|error| notes.push(note(&error))).ok()
+}
+
+/// Returns the last steps of the monitor: removes placeholders and releases the caches.
+pub(crate) fn at_the_end(
+    placeholders: Option<git::Placeholders>,
+    kept: Option<CacheDirectory>,
+) -> impl FnOnce() {
+    move || {
+        placeholders.into_iter().for_each(git::Placeholders::clean_own_blocking);
+        kept.into_iter().for_each(CacheDirectory::release_blocking);
+    }
 }
 
 /// Note for a worker with package caches in memory.

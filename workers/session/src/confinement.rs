@@ -21,8 +21,8 @@ use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
-    self, CacheDirectory, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts,
-    Init, LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, git,
+    self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
+    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, git,
 };
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -204,10 +204,7 @@ impl ConfinementInputs {
         notes.truncate(MAX_NOTES);
         let extra = beyond_the_plan(group, &exe)?;
         // The placeholders in the repositories and the lock of the caches stay until the monitor calls this.
-        let at_the_end = move || {
-            placeholders.into_iter().for_each(git::Placeholders::clean_own_blocking);
-            kept.into_iter().for_each(CacheDirectory::release_blocking);
-        };
+        let at_the_end = caches::at_the_end(placeholders, kept);
         let split = || -> io::Result<ForkSide<Init, _>> {
             Ok(match confine::split(workspace.as_fd(), plan.network).map_err(io::Error::other)? {
                 Side::Init(init) => ForkSide::Child(init),

@@ -43,10 +43,11 @@ const MAX_HOSTS_FILE: u64 = 1024 * 1024;
 /// Most bytes of a query for a name.
 const MAX_QUERY: usize = 1024;
 
-/// Variables that end retries, which fail like the first attempt, and npm's search for a newer npm, which would make
-/// each npm command an attempt to use the network.
-const NO_RETRIES: [(&str, &str); 3] =
-    [("CARGO_NET_RETRY", "0"), ("PIP_RETRIES", "0"), ("npm_config_update_notifier", "false")];
+/// Variables with the number of retries of programs. pip, cargo and uv also retry a refusal, for 8 to 11 s.
+const RETRIES: [&str; 3] = ["CARGO_NET_RETRY", "PIP_RETRIES", "UV_HTTP_RETRIES"];
+
+/// Variable that ends npm's search for a newer npm, which would make each npm command an attempt to use the network.
+const NO_NOTIFIER: (&str, &str) = ("npm_config_update_notifier", "false");
 
 /// Starts both services, and returns a note for each that could not be bound.
 pub(crate) fn start(sockets: DenySockets, attempts: &Arc<Attempts>) -> Vec<String> {
@@ -62,13 +63,16 @@ pub(crate) fn start(sockets: DenySockets, attempts: &Arc<Attempts>) -> Vec<Strin
     notes
 }
 
-/// Variables of commands without a network: no retries, and the proxy if it is served. Names that `given` has in any
+/// Variables of commands without a network, or with a network by host: retries, and the proxy if it is served. Names that `given` has in any
 /// case are left out: the user has listed them.
 pub(crate) fn variables(
     given: &[(String, String)],
-    has_proxy: bool,
+    (has_proxy, has_hosts): (bool, bool),
 ) -> Vec<(&'static str, String)> {
-    let mut all: Vec<_> = NO_RETRIES.map(|(name, value)| (name, value.to_owned())).into();
+    // With hosts, a retry helps if a connection to one of them breaks.
+    let retries = if has_hosts { "1" } else { "0" };
+    let mut all: Vec<_> = RETRIES.map(|name| (name, retries.to_owned())).into();
+    all.push((NO_NOTIFIER.0, NO_NOTIFIER.1.to_owned()));
     if has_proxy {
         let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
         let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"];
@@ -410,8 +414,12 @@ mod tests {
             ("PIP_RETRIES".to_owned(), "3".to_owned()),
         ];
         let names = |given: &[_], has_proxy| -> Vec<_> {
-            variables(given, has_proxy).into_iter().map(|(name, _)| name).collect()
+            variables(given, (has_proxy, false)).into_iter().map(|(name, _)| name).collect()
         };
+        for (has_hosts, retries) in [(false, "0"), (true, "1")] {
+            let cargo = variables(&[], (true, has_hosts)).swap_remove(0);
+            assert_eq!(cargo, ("CARGO_NET_RETRY", retries.to_owned()));
+        }
         assert_eq!(
             names(&[], false),
             ["CARGO_NET_RETRY", "PIP_RETRIES", "npm_config_update_notifier"]

@@ -20,6 +20,7 @@ use quackd_ipc::halves;
 use quackd_ipc::link::adopt;
 use quackd_process::sweep_strays_blocking;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
+use quackd_protocol::policy::NetworkMode;
 use quackd_protocol::worker::{
     FRAME_PROTOCOL, FromWorker, Hello, SandboxReport, ToWorker, ToolCall, ToolFinished, ToolReport,
 };
@@ -68,7 +69,8 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         let deny = confined.private_network.as_ref().and_then(|network| network.deny.as_ref());
         let has_proxy =
             deny.is_none_or(|sockets| sockets.proxy.is_ok()) && confined.private_network.is_some();
-        confined.env.extend(deny::variables(&start.env, has_proxy));
+        let has_hosts = start.sandbox.policy.network_mode() == NetworkMode::Hosts;
+        confined.env.extend(deny::variables(&start.env, (has_proxy, has_hosts)));
     }
     let env = environment(start.env, confined.env);
     let attempts = attempts(confined.private_network, &mut confined.report);

@@ -12,9 +12,9 @@ const fn v6(a: u16, b: u16, c: u16, length: u8) -> IpNet {
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0), length))
 }
 
-/// Networks that are refused, from the special-purpose registries of IANA, and the metadata service of one cloud that
-/// uses a public address.
-const REFUSED: [IpNet; 24] = [
+/// Networks of IPv4 that are refused, and those of IPv6 inside [`PUBLIC_V6`], from the special-purpose registries of
+/// IANA, and the metadata service of one cloud that uses a public address.
+const REFUSED: [IpNet; 18] = [
     v4(0, 0, 0, 0, 8),
     v4(10, 0, 0, 0, 8),
     v4(100, 64, 0, 0, 10),
@@ -29,38 +29,69 @@ const REFUSED: [IpNet; 24] = [
     v4(198, 51, 100, 0, 24),
     v4(203, 0, 113, 0, 24),
     v4(224, 0, 0, 0, 3),
-    v4(168, 63, 129, 16, 32),
-    v6(0x64, 0xff9b, 1, 48),
-    v6(0x100, 0, 0, 64),
     v6(0x2001, 0, 0, 23),
     v6(0x2001, 0xdb8, 0, 32),
     v6(0x2002, 0, 0, 16),
-    v6(0xfc00, 0, 0, 7),
-    v6(0xfe80, 0, 0, 9),
-    v6(0xff00, 0, 0, 8),
     v6(0x3fff, 0, 0, 20),
 ];
 
-/// Networks whose addresses contain one of IPv4 in their last four bytes.
-const EMBEDDING: [IpNet; 3] = [
-    v6(0, 0, 0, 96),
-    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0, 0, 0, 0, 0, 0xffff, 0, 0), 96)),
-    v6(0x64, 0xff9b, 0, 96),
+/// Addresses of IPv6 in public use. All others are refused: some sites use them, and some overlay networks.
+const PUBLIC_V6: IpNet = v6(0x2000, 0, 0, 3);
+
+/// Addresses of IPv6 that stand for one of IPv4 (RFC 6052).
+const NAT64: IpNet = v6(0x64, 0xff9b, 0, 96);
+
+/// This machine, and the metadata services of clouds, which give credentials to each program that asks. Only a rule that
+/// names exactly one address allows it.
+const SINGLE: [IpNet; 9] = [
+    v4(0, 0, 0, 0, 8),
+    v4(127, 0, 0, 0, 8),
+    v4(169, 254, 0, 0, 16),
+    v4(168, 63, 129, 16, 32),
+    v4(100, 100, 100, 200, 32),
+    v4(192, 0, 0, 192, 32),
+    v6(0, 0, 0, 127),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254), 128)),
+    IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128)),
 ];
 
 /// Returns true if no name may lead to this address. Addresses of this machine that are public are not known here.
 #[must_use]
 pub fn is_refused(address: IpAddr) -> bool {
-    if REFUSED.iter().any(|net| net.contains(&address)) {
+    match in_v4(address) {
+        address @ IpAddr::V4(_) => {
+            // One cloud's metadata service has a public address.
+            REFUSED.iter().chain(&SINGLE).any(|net| net.contains(&address))
+        }
+        address => {
+            !PUBLIC_V6.contains(&address) || REFUSED.iter().any(|net| net.contains(&address))
+        }
+    }
+}
+
+/// The address of IPv4 that an address of IPv6 stands for. Other addresses are returned as they are.
+pub(super) fn in_v4(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(long) if NAT64.contains(&IpAddr::V6(long)) => {
+            let [.., a, b, c, d] = long.octets();
+            Ipv4Addr::new(a, b, c, d).into()
+        }
+        address => address,
+    }
+}
+
+/// Returns true if a rule for the network `net` allows to connect to the refused `address` inside of it. A network that
+/// also has public addresses means these only.
+pub(super) fn names_refused(net: &IpNet, address: IpAddr, is_own: bool) -> bool {
+    if net.prefix_len() == net.max_prefix_len() {
         return true;
     }
-    match address {
-        IpAddr::V6(long) if EMBEDDING.iter().any(|net| net.contains(&address)) => {
-            let [.., a, b, c, d] = long.octets();
-            is_refused(Ipv4Addr::new(a, b, c, d).into())
-        }
-        _ => false,
-    }
+    let needs_exact = is_own || SINGLE.iter().any(|single| single.contains(&in_v4(address)));
+    let is_in_one = REFUSED.iter().any(|refused| refused.contains(net));
+    let overlaps = |other: &IpNet| other.contains(net) || net.contains(other);
+    let is_local =
+        is_in_one || (net.addr().is_ipv6() && !overlaps(&PUBLIC_V6) && !overlaps(&NAT64));
+    !needs_exact && is_local
 }
 
 /// Returns the kind of a refused address, for the user, after "it resolves to 10.0.0.7,".
@@ -112,6 +143,16 @@ mod tests {
             "fe80::1",
             "fec0::1",
             "ff02::1",
+            "200:1234::1",
+            "5f00::1",
+            "100:0:0:1::1",
+            "::ffff:0:7f00:1",
+            "400::1",
+            "1000::1",
+            "4000::1",
+            "64:ff9b::a9fe:a9fe",
+            "fd20:ce::254",
+            "100.100.100.200",
         ] {
             assert!(is_refused(address.parse().unwrap()), "{address}");
         }

@@ -151,7 +151,7 @@ pub fn is_usable(rule: &str) -> bool {
             let (address, is_one) = (net.addr(), net.prefix_len() == net.max_prefix_len());
             is_one && !address.is_loopback() && !address.is_unspecified()
         }
-        HostTarget::Below(_) | HostTarget::Machine => false,
+        HostTarget::Below(_) | HostTarget::Machine | HostTarget::All => false,
     }
 }
 

@@ -54,6 +54,8 @@ pub enum HostTarget {
     Addresses(IpNet),
     /// The loopback of this machine.
     Machine,
+    /// Every host. No rule of a user has this target: it replaces an unreadable rule that denies.
+    All,
 }
 
 /// Ports of a rule.
@@ -129,7 +131,7 @@ impl FromStr for Rule {
             None if denies => Ports::All,
             None => Ports::List(DEFAULT_PORTS.to_vec()),
         };
-        let target = HostTarget::parse(target, text)?;
+        let target = HostTarget::parse(target, text, denies)?;
         Ok(Self::Host(HostRule { denies, target, ports, raw }))
     }
 }
@@ -167,7 +169,7 @@ impl Ports {
 }
 
 impl HostTarget {
-    fn parse(text: &str, rule: &str) -> Result<Self, RuleError> {
+    fn parse(text: &str, rule: &str, denies: bool) -> Result<Self, RuleError> {
         let host_error = |why| RuleError::Host { rule: rule.to_owned(), why };
         if text == "machine" {
             return Ok(Self::Machine);
@@ -182,6 +184,7 @@ impl HostTarget {
             // The list of public suffixes has the private ones too, such as those of hosting services.
             return match psl::domain_str(&name) {
                 Some(_registered) => Ok(Self::Below(name)),
+                None if denies => Ok(Self::Below(name)),
                 None => Err(RuleError::TooWide(rule.to_owned())),
             };
         }
@@ -200,11 +203,15 @@ impl HostTarget {
     pub fn covers(&self, host: &Host) -> bool {
         match (self, host) {
             (Self::Name(name), Host::Name(host)) => name == host,
-            (Self::Below(name), Host::Name(host)) => host
-                .strip_suffix(name.as_str())
-                .is_some_and(|above| above.ends_with('.') && above.len() > 1),
+            (Self::Below(name), Host::Name(host)) => {
+                host != MACHINE_HOST
+                    && host
+                        .strip_suffix(name.as_str())
+                        .is_some_and(|above| above.ends_with('.') && above.len() > 1)
+            }
             (Self::Addresses(net), Host::Address(address)) => covers_address(net, *address),
             (Self::Machine, Host::Name(host)) => host == MACHINE_HOST,
+            (Self::All, _) => true,
             _ => false,
         }
     }
@@ -215,6 +222,11 @@ fn covers_address(net: &IpNet, address: IpAddr) -> bool {
 }
 
 impl HostRule {
+    /// The rule that denies all hosts.
+    pub(super) fn deny_all() -> Self {
+        Self { denies: true, target: HostTarget::All, ports: Ports::All, raw: false }
+    }
+
     /// Returns true if the rule names this host and port.
     #[must_use]
     pub fn covers(&self, host: &Host, port: u16) -> bool {
@@ -249,6 +261,7 @@ impl fmt::Display for HostRule {
             HostTarget::Addresses(net @ IpNet::V4(_)) => write!(f, "{net}")?,
             HostTarget::Addresses(net @ IpNet::V6(_)) => write!(f, "[{net}]")?,
             HostTarget::Machine => f.write_str("machine")?,
+            HostTarget::All => f.write_str("*")?,
         }
         let is_default = match (&self.ports, self.denies) {
             (Ports::All, denies) => denies,

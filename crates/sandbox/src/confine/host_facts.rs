@@ -10,6 +10,8 @@ use crate::names::follow_trusted_links;
 use quackd_protocol::places::refusal;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 use std::fs;
+use std::io::Read;
+use std::net::IpAddr;
 use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of directories of `PATH` that are used.
@@ -83,6 +85,8 @@ pub struct HostFacts {
     pub private: Vec<PathBuf>,
     /// Target of `/etc/resolv.conf`, without links.
     pub resolver: Option<PathBuf>,
+    /// Target of `/etc/hosts`, without links, and its lines about loopback addresses.
+    pub hosts_file: Option<(PathBuf, String)>,
     /// Name and email address of the user for git.
     pub identity: git::Identity,
 }
@@ -138,10 +142,45 @@ impl HostFacts {
             missing_caches,
             private,
             resolver: fs::canonicalize("/etc/resolv.conf").ok(),
+            hosts_file: hosts_file(),
             identity: git::Identity::of_home_blocking(&home),
             places,
         }
     }
+}
+
+/// Longest `/etc/hosts` that is read, in bytes.
+const MAX_HOSTS_FILE: u64 = 1024 * 1024;
+
+fn hosts_file() -> Option<(PathBuf, String)> {
+    let path = fs::canonicalize("/etc/hosts").ok()?;
+    let mut text = String::new();
+    fs::File::open(&path).ok()?.take(MAX_HOSTS_FILE).read_to_string(&mut text).ok()?;
+    let own = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    Some((path, near_hosts(&text, &own)))
+}
+
+/// Returns the lines about loopback addresses, and one for the machine's own name. Without a network, an address of
+/// another line could not be reached, while a name without an address is asked of the session's resolver.
+fn near_hosts(text: &str, own: &str) -> String {
+    let words = |line: &str| -> Vec<String> {
+        let line = line.split('#').next().unwrap_or_default();
+        line.split_whitespace().map(str::to_owned).collect()
+    };
+    let is_near = |line: &&str| {
+        let address = words(line).first().and_then(|word| word.parse::<IpAddr>().ok());
+        address.is_some_and(|address| address.is_loopback())
+    };
+    let mut near: Vec<String> = text.lines().filter(is_near).map(str::to_owned).collect();
+    let names: Vec<String> = near.iter().flat_map(|line| words(line)).collect();
+    if !names.iter().any(|name| name == "localhost") {
+        near.push("127.0.0.1 localhost".to_owned());
+    }
+    let is_name = |c: char| c.is_ascii_alphanumeric() || "-.".contains(c);
+    if !own.is_empty() && own.chars().all(is_name) && !names.iter().any(|name| name == own) {
+        near.push(format!("127.0.1.1 {own}"));
+    }
+    near.join("\n") + "\n"
 }
 
 fn exists(path: &Path) -> bool {
@@ -303,6 +342,16 @@ fn credentials_in(shown: &[ReadOnlyBind]) -> Vec<PathBuf> {
 mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
+
+    #[test]
+    fn only_names_of_this_machine_stay_in_the_file_of_host_names() {
+        let text = "127.0.0.1 localhost # all\n::1 ip6-localhost\n10.0.0.7 db.corp\n127.0.0.2 app.test\n\
+                    192.168.1.5 box\nffff garbage\n";
+        let near = "127.0.0.1 localhost # all\n::1 ip6-localhost\n127.0.0.2 app.test\n";
+        assert_eq!(near_hosts(text, "localhost"), near);
+        assert_eq!(near_hosts(text, "box"), format!("{near}127.0.1.1 box\n"));
+        assert_eq!(near_hosts("", "a b"), "127.0.0.1 localhost\n");
+    }
 
     #[test]
     fn a_link_of_path_is_followed_where_no_session_can_have_made_it() {

@@ -76,7 +76,7 @@ pub(crate) fn build(
     kernel_files::mount_proc(&root, &empty)?;
     kernel_files::mount_dev(&root, &store)?;
     let mut ways = Vec::new();
-    let mut layers = Layers::open(&store, plan.caches.as_ref());
+    let mut layers = Layers::open(&store, plan.caches.as_ref(), &plan.home);
     for (number, (at, mount)) in plan.mounts.iter().enumerate() {
         match mount {
             Mount::Bind { .. } | Mount::Workspace { .. } => {

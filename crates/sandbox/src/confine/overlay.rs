@@ -83,13 +83,18 @@ pub(crate) struct Layers<'a> {
     /// Overlays with a kept layer, by their directory on the host. They are mounted in `store`, which commands cannot
     /// reach.
     overlays: Vec<(PathBuf, NewRoot)>,
+    home: &'a Path,
     /// First reason why changes of a cache are not kept.
     pub(crate) failed: Option<String>,
 }
 
 impl<'a> Layers<'a> {
-    /// Opens the directory of the workspace.
-    pub(crate) fn open(store: &'a NewRoot, kept: Option<&(PathBuf, DirectoryId)>) -> Self {
+    /// Opens the directory of the workspace. `home` is the user's home.
+    pub(crate) fn open(
+        store: &'a NewRoot,
+        kept: Option<&(PathBuf, DirectoryId)>,
+        home: &'a Path,
+    ) -> Self {
         let open = |(path, expected): &(PathBuf, DirectoryId)| {
             let kept = openat(CWD, path, OFlags::PATH | DIRECTORY, Mode::empty())?;
             let is_same = DirectoryId::of(&kept)? == *expected;
@@ -100,7 +105,7 @@ impl<'a> Layers<'a> {
             Some(Ok(kept)) => (Some(kept), None),
             Some(Err(error)) => (None, Some(error.to_string())),
         };
-        Self { store, kept, overlays: Vec::new(), failed }
+        Self { store, kept, overlays: Vec::new(), home, failed }
     }
 
     /// Mounts `from` at `at` with a layer, in memory if `is_kept` is false or the file system of the workspace's
@@ -139,57 +144,55 @@ impl<'a> Layers<'a> {
 
     /// Returns a cache with a kept layer. `None` if this worker keeps no caches, or if it cannot keep this one.
     fn kept(&mut self, cache: &Path) -> Option<OwnedFd> {
-        let kept = self.kept.as_ref()?;
-        match kept_tree((self.store, kept), &mut self.overlays, cache) {
-            Ok(tree) => Some(tree),
-            Err(error) => {
-                self.failed.get_or_insert_with(|| error.to_string());
-                None
+        let kept = self.kept.take()?;
+        let tree = self.kept_tree(&kept, cache);
+        if let Err(error) = &tree {
+            self.failed.get_or_insert_with(|| error.to_string());
+        }
+        // If the first overlay fails, all others would fail too.
+        if tree.is_ok() || !self.overlays.is_empty() {
+            self.kept = Some(kept);
+        }
+        tree.ok()
+    }
+
+    /// Returns a cache with a layer in the workspace's directory. One overlay of the home serves all caches in it,
+    /// because a mount on a disk costs 0.5 ms. Creates a missing cache in the layer.
+    fn kept_tree(&mut self, kept: &OwnedFd, cache: &Path) -> Result<OwnedFd, ConfineError> {
+        let parent = cache.parent().unwrap_or(cache);
+        let above = if cache.starts_with(self.home) { self.home } else { parent };
+        let name = cache.strip_prefix(above).unwrap_or(cache);
+        let lower = open_lower(above).step_on("open", above)?;
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let found = openat2(&lower, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
+        // An overlay does not contain mounts inside its directories.
+        if !matches!(found, Err(Errno::XDEV)) {
+            if let Some((_, overlay)) = self.overlays.iter().find(|(of, _)| of == above) {
+                return part_of(overlay, name);
+            }
+            match kept_layer(kept, &lower, &name_of(above)?) {
+                Ok(overlay) => {
+                    let place = format!("layers{}", self.overlays.len());
+                    let overlay = NewRoot::attach_beneath(self.store, overlay, &place)?;
+                    let part = part_of(&overlay, name);
+                    self.overlays.push((above.to_owned(), overlay));
+                    return part;
+                }
+                // Before Linux 5.13, a layer must not be inside the directory that it changes.
+                Err(error) if error.source.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
+                Err(error) => return Err(error),
             }
         }
+        let lower = open_lower(cache).step_on("open", cache)?;
+        // No name of another layer ends in this way.
+        kept_layer(kept, &lower, &format!("{}%", name_of(cache)?))
     }
 }
 
-/// Returns a cache with a layer in the workspace's directory. One overlay of the directory above serves all caches in
-/// it, because a mount on a disk costs 0.5 ms.
-fn kept_tree(
-    (store, kept): (&NewRoot, &OwnedFd),
-    overlays: &mut Vec<(PathBuf, NewRoot)>,
-    cache: &Path,
-) -> Result<OwnedFd, ConfineError> {
-    let (Some(above), Some(name)) = (cache.parent(), cache.file_name()) else {
-        return Err(ConfineError::new("keep a cache", "the root is no cache"));
-    };
-    let Ok(lower) = open_lower(above) else { return own_directory(kept, cache) };
-    let part = |overlay: &NewRoot| {
-        let part = overlay.make(Path::new(name), MountTargetKind::Directory)?;
-        clone_tree(&part, "").step_on("show a cache", cache)
-    };
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let found = openat2(&lower, name, flags, Mode::empty(), ResolveFlags::NO_XDEV);
-    // An overlay does not contain mounts inside its directories.
-    if !matches!(found, Err(Errno::XDEV)) {
-        if let Some((_, overlay)) = overlays.iter().find(|(of, _)| of == above) {
-            return part(overlay);
-        }
-        match kept_layer(kept, &lower, &name_of(above)?) {
-            Ok(overlay) => {
-                let place = format!("layers{}", overlays.len());
-                let overlay = NewRoot::attach_beneath(store, overlay, &place)?;
-                let part = part(&overlay);
-                overlays.push((above.to_owned(), overlay));
-                return part;
-            }
-            // The directory above contains the state directory with the layer.
-            Err(error) if error.source.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    match open_lower(cache) {
-        // No name of another layer ends in this way.
-        Ok(lower) => kept_layer(kept, &lower, &format!("{}%", name_of(cache)?)),
-        Err(_missing) => own_directory(kept, cache),
-    }
+/// Returns a directory of a mounted tree as a separate mount. Creates it if it is missing.
+fn part_of(tree: &NewRoot, name: &Path) -> Result<OwnedFd, ConfineError> {
+    let part = tree.make(name, MountTargetKind::Directory)?;
+    clone_tree(&part, "").step_on("show a cache", name)
 }
 
 fn open_lower(path: &Path) -> Result<OwnedFd, Errno> {
@@ -213,15 +216,6 @@ fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, name: &str) -> Result<OwnedFd, Co
         }
     }
     overlay(lower, &upper, &work, &[("volatile", "")])
-}
-
-/// Returns a directory of the workspace for a cache that the user does not have. It is never a layer of an overlay,
-/// because commands can set the attributes in which an overlay keeps its metadata.
-fn own_directory(kept: &OwnedFd, at: &Path) -> Result<OwnedFd, ConfineError> {
-    let own = directory(&directory(kept, &name_of(at)?)?, "own")?;
-    let tree = clone_tree(&own, "").step_on("show a cache", at)?;
-    sys::set_attributes(&tree, MountAttributes::WRITABLE, true).step_on("limit a mount", at)?;
-    Ok(tree)
 }
 
 /// Returns the name of a layer in the workspace's directory: the path on the host, with escaped slashes.

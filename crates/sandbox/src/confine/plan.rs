@@ -12,6 +12,7 @@ use super::private_network::RESOLVER_FILE;
 use super::toolchains::is_toolchain;
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{Policy, Profile};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::Bound;
@@ -74,7 +75,7 @@ pub enum Mount {
     /// Small read-only file that covers the host's file at this path.
     Over {
         /// Content of the file.
-        content: &'static str,
+        content: Cow<'static, str>,
     },
     /// Empty read-only file or directory that covers the node at this path, if one exists.
     Empty,
@@ -167,6 +168,7 @@ impl MountPlan {
             hidden: policy.hidden.clone(),
         };
         plan.add_system(facts);
+        plan.add_hosts_file(facts);
         plan.add_home(facts, &policy.writable_roots);
         plan.add_session(policy, &facts.places);
         plan.hide(policy, facts);
@@ -294,10 +296,23 @@ impl MountPlan {
             match (self.network, self.shows(resolver)) {
                 (true, true) => {}
                 (true, false) => self.add(resolver, file(resolver)),
-                (false, true) => self.add(resolver, Mount::Over { content: RESOLVER_FILE }),
+                (false, true) => {
+                    self.add(resolver, Mount::Over { content: Cow::Borrowed(RESOLVER_FILE) });
+                }
                 (false, false) => {
                     self.add(resolver, Mount::File { content: RESOLVER_FILE.to_owned() });
                 }
+            }
+        }
+    }
+
+    /// Covers the file of host names, unless the machine's network is used.
+    fn add_hosts_file(&mut self, facts: &HostFacts) {
+        if let (false, Some((path, content))) = (self.network, &facts.hosts_file) {
+            let content = content.clone();
+            match self.shows(path) {
+                true => self.add(path, Mount::Over { content: content.into() }),
+                false => self.add(path, Mount::File { content }),
             }
         }
     }
@@ -390,7 +405,9 @@ impl Mount {
     fn is_writable(&self) -> bool {
         match self {
             Self::Bind { writable, .. } | Self::Workspace { writable } => *writable,
-            Self::Private { .. } | Self::Layer { .. } | Self::Kept => true,
+            Self::Private { .. } | Self::Layer { .. } => true,
+            // The rule of the private directory above applies.
+            Self::Kept => false,
             Self::Link { .. } | Self::File { .. } | Self::Over { .. } | Self::Empty | Self::Way => {
                 false
             }

@@ -21,12 +21,15 @@ use std::io;
 pub(crate) enum Sockets {
     /// Unix, Internet and routing sockets. A network namespace and the mounts decide which peers are reachable.
     Usual,
-    /// No Internet sockets and no Unix sockets except connected pairs. For tier D with the network off: there only
+    /// No Internet sockets and no Unix sockets except connected pairs of streams and packets. For tier D with the network off: there only
     /// this filter prevents a command from using the user's sockets.
     PairsOnly,
     /// Internet and routing sockets, and connected pairs of Unix sockets. For tier D with the network on.
     Internet,
 }
+
+/// Bits of the type of a socket, without its flags (`SOCK_TYPE_MASK`).
+const SOCKET_TYPE: u64 = 0xf;
 
 /// First system call number of the x32 ABI.
 const X32: u32 = 0x4000_0000;
@@ -165,6 +168,23 @@ const OF_A_PROCESS: &[(i64, u8)] = &[
     (libc::SYS_sched_setattr, 0),
 ];
 
+/// Calls that the network proxy does not need: programs, and signals to other processes.
+const NOT_FOR_PROXY: &[i64] = &[
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_send_signal,
+];
+
+#[cfg(target_arch = "x86_64")]
+const NOT_FOR_PROXY_HERE: &[i64] = &[libc::SYS_fork, libc::SYS_vfork];
+
+#[cfg(not(target_arch = "x86_64"))]
+const NOT_FOR_PROXY_HERE: &[i64] = &[];
+
 /// Builds the filter for this architecture.
 pub(crate) fn build(sockets: Sockets) -> Result<BpfProgram, ConfineError> {
     compile(rules(sockets).step("build the system call filter")?, libc::EPERM)
@@ -235,13 +255,22 @@ fn build_read_only(mut rules: SyscallRules) -> Result<BpfProgram, ConfineError> 
     compile(rules, libc::EROFS)
 }
 
-/// Builds the filter of the network proxy: Internet sockets, and no programs.
+/// Builds the filter of the network proxy: Internet sockets, no programs, no processes, and no signals to others.
 pub(crate) fn build_for_proxy() -> Result<BpfProgram, ConfineError> {
-    let mut rules = rules(Sockets::Internet).step("build the system call filter")?;
-    for call in [libc::SYS_execve, libc::SYS_execveat] {
-        rules.insert(call, Vec::new());
+    compile(proxy_rules().step("build the system call filter")?, libc::EPERM)
+}
+
+fn proxy_rules() -> io::Result<SyscallRules> {
+    let mut rules = rules(Sockets::Internet)?;
+    for call in NOT_FOR_PROXY.iter().chain(NOT_FOR_PROXY_HERE) {
+        rules.insert(*call, Vec::new());
     }
-    compile(rules, libc::EPERM)
+    let thread = number(libc::CLONE_THREAD);
+    let no_thread = rule(&[(0, SeccompCmpOp::MaskedEq(thread), 0)])?;
+    rules.entry(libc::SYS_clone).or_default().push(no_thread);
+    // A failed assertion of the C library ends the proxy with this call.
+    rules.insert(libc::SYS_tgkill, vec![none_of(0, &[std::process::id().into()])?]);
+    Ok(rules)
 }
 
 /// Compiles a filter that fails these calls with `errno`.
@@ -297,7 +326,13 @@ fn rules(sockets: Sockets) -> io::Result<SyscallRules> {
     rules.insert(libc::SYS_personality, vec![none_of(0, &PERSONALITIES)?]);
     rules.insert(libc::SYS_socket, socket(sockets)?);
     let unix = number(libc::AF_UNIX);
-    rules.insert(libc::SYS_socketpair, vec![none_of(0, &[unix])?]);
+    let mut pairs = vec![none_of(0, &[unix])?];
+    if sockets != Sockets::Usual {
+        // Each end of such a pair can send to any datagram socket with a name, such as the system's log.
+        let datagram = number(libc::SOCK_DGRAM);
+        pairs.push(rule(&[(1, SeccompCmpOp::MaskedEq(SOCKET_TYPE), datagram)])?);
+    }
+    rules.insert(libc::SYS_socketpair, pairs);
     // A lease on a file blocks other programs that open the file outside.
     rules.insert(libc::SYS_fcntl, vec![rule(&[(1, SeccompCmpOp::Eq, number(libc::F_SETLEASE))])?]);
     for (call, mode) in WITH_MODE.iter().chain(WITH_MODE_HERE) {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Pause before a proxy may report again. Until then it merges its reports.
-const LOG_INTERVAL: Duration = Duration::from_millis(20);
+const LOG_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Longest reason and host from a proxy, in characters.
 const MAX_TEXT: usize = 300;
@@ -72,11 +72,12 @@ impl NetworkActor {
         }
         let metrics = Arc::clone(&self.services.metrics);
         for entry in &entries {
-            match entry.verdict {
-                Verdict::Allowed => metrics.network_allowed.add(1),
-                Verdict::Denied(_) => metrics.network_denied.add(1),
-                Verdict::Failed(_) => metrics.network_failed.add(1),
-            }
+            let counter = match entry.verdict {
+                Verdict::Allowed => &metrics.network_allowed,
+                Verdict::Denied(_) => &metrics.network_denied,
+                Verdict::Failed(_) => &metrics.network_failed,
+            };
+            counter.add(entry.count.into());
             metrics.network_sent.add(entry.sent);
             metrics.network_received.add(entry.received);
         }

@@ -1,17 +1,52 @@
 //! The sockets of a worker's network namespace: receives them from the worker, which is hostile, and checks them.
 
-use quackd_ipc::descriptors::receive_with_descriptors;
+use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors};
 use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, MAX_PROXY_SOCKETS, SocketKind};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Most unread packets of a pair. The send buffer of a socket holds fewer.
+const MAX_UNREAD: usize = 4096;
 
 /// The supervisor's end of the pair to a worker, and the sockets that came from it.
 #[derive(Debug)]
 pub(crate) struct NetworkLink {
-    pair: OwnedFd,
+    pair: Arc<OwnedFd>,
     kinds: Vec<SocketKind>,
     sockets: Vec<OwnedFd>,
+}
+
+/// Closes the descriptors on another thread: closing one that the worker has prepared may wait.
+impl Drop for NetworkLink {
+    fn drop(&mut self) {
+        let (pair, sockets) = (Arc::clone(&self.pair), std::mem::take(&mut self.sockets));
+        let close = move || close_blocking(&pair, sockets);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(close)),
+            // The daemon has ended.
+            Err(_) => close(),
+        }
+    }
+}
+
+/// Closes a worker's sockets, and those that wait unread in its pair. A socket with `SO_LINGER` would wait in `close` until
+/// its peer has read everything.
+fn close_blocking(pair: &OwnedFd, mut sockets: Vec<OwnedFd>) {
+    // Nothing more can be sent then.
+    rustix::net::shutdown(pair, rustix::net::Shutdown::Both).ok();
+    let mut packet = vec![0; MAX_PACKET_BYTES];
+    for _ in 0..MAX_UNREAD {
+        for socket in sockets.drain(..) {
+            // This fails for other descriptors than sockets.
+            sockopt::set_socket_linger(&socket, None).ok();
+        }
+        let read = receive_with_descriptors(pair, &mut packet, MAX_DESCRIPTORS, &mut sockets);
+        if read.is_err_and(|error| error.kind() != io::ErrorKind::Interrupted) {
+            return;
+        }
+    }
 }
 
 /// Reason for refusing a worker's sockets.
@@ -32,19 +67,25 @@ pub(crate) fn worker_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 impl NetworkLink {
     /// A link without sockets, for forwards while the network is off.
     pub(crate) fn without_sockets(pair: OwnedFd) -> Self {
-        Self { pair, kinds: Vec::new(), sockets: Vec::new() }
+        Self { pair: Arc::new(pair), kinds: Vec::new(), sockets: Vec::new() }
     }
 
     /// Receives the sockets. The worker has sent them before its hello, so this does not wait.
-    pub(crate) fn receive(pair: OwnedFd) -> Result<Self, LinkError> {
-        let (mut packet, mut sockets) = (vec![0; MAX_PACKET_BYTES], Vec::new());
-        let n = receive_with_descriptors(&pair, &mut packet, MAX_PROXY_SOCKETS, &mut sockets)
+    pub(crate) fn receive(mut self) -> Result<Self, LinkError> {
+        let mut packet = vec![0; MAX_PACKET_BYTES];
+        let (pair, sockets) = (&self.pair, &mut self.sockets);
+        let n = receive_with_descriptors(pair, &mut packet, MAX_PROXY_SOCKETS, sockets)
             .map_err(LinkError::Receive)?;
         let packet = serde_json::from_slice(packet.get(..n).unwrap_or_default());
         let Ok(FromWorkerPacket::Sockets(kinds)) = packet else { return Err(LinkError::Unusable) };
-        let is_sound = kinds.len() == sockets.len()
-            && kinds.iter().zip(&sockets).all(|(kind, socket)| is_socket_of(*kind, socket));
-        if is_sound { Ok(Self { pair, kinds, sockets }) } else { Err(LinkError::Unusable) }
+        self.kinds = kinds;
+        let is_sound = self.kinds.len() == self.sockets.len()
+            && self
+                .kinds
+                .iter()
+                .zip(&self.sockets)
+                .all(|(kind, socket)| is_socket_of(*kind, socket));
+        if is_sound { Ok(self) } else { Err(LinkError::Unusable) }
     }
 
     /// Kinds of the sockets.
@@ -54,7 +95,7 @@ impl NetworkLink {
 
     /// Duplicates for a proxy: the pair, then the sockets.
     pub(crate) fn duplicates(&self) -> io::Result<Vec<OwnedFd>> {
-        let all = std::iter::once(&self.pair).chain(&self.sockets);
+        let all = std::iter::once(&*self.pair).chain(&self.sockets);
         all.map(|descriptor| descriptor.as_fd().try_clone_to_owned()).collect()
     }
 }
@@ -63,7 +104,9 @@ impl NetworkLink {
 fn is_socket_of(kind: SocketKind, socket: &OwnedFd) -> bool {
     let is_udp = kind == SocketKind::ResolverUdp;
     let wanted = if is_udp { SocketType::DGRAM } else { SocketType::STREAM };
-    sockopt::socket_domain(socket) == Ok(AddressFamily::INET)
+    // Port 0 means any port to the rules.
+    kind != SocketKind::Transparent(0)
+        && sockopt::socket_domain(socket) == Ok(AddressFamily::INET)
         && sockopt::socket_type(socket) == Ok(wanted)
         && (is_udp || sockopt::socket_acceptconn(socket) == Ok(true))
 }
@@ -82,7 +125,7 @@ mod tests {
         let (ours, theirs) = worker_pair().unwrap();
         let packet = serde_json::to_vec(&FromWorkerPacket::Sockets(kinds.to_vec())).unwrap();
         send_with_descriptors(&theirs, &packet, sockets).unwrap();
-        NetworkLink::receive(ours)
+        NetworkLink::without_sockets(ours).receive()
     }
 
     #[test]
@@ -104,11 +147,44 @@ mod tests {
     }
 
     #[test]
+    fn a_port_that_means_any_port_is_refused() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        for (port, is_taken) in [(0, false), (22, true)] {
+            let link = received(&[SocketKind::Transparent(port)], &[tcp.as_fd()]);
+            assert_eq!(link.is_ok(), is_taken, "{port}");
+        }
+    }
+
+    #[test]
+    fn closing_a_pair_does_not_wait_for_a_lingering_socket_in_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let full = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let unread = listener.accept().unwrap().0;
+        full.set_nonblocking(true).unwrap();
+        while std::io::Write::write(&mut &full, &[0; 65536]).is_ok() {}
+        let day = Some(std::time::Duration::from_secs(86_400));
+        sockopt::set_socket_linger(&full, day).unwrap();
+        let (ours, theirs) = worker_pair().unwrap();
+        // An empty packet is not the end.
+        send_with_descriptors(&theirs, b"", &[]).unwrap();
+        for socket in [full.as_fd(), unread.as_fd(), full.as_fd()] {
+            send_with_descriptors(&theirs, b"x", &[socket]).unwrap();
+        }
+        drop((full, unread, theirs, listener));
+        let (done, closed) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            drop(NetworkLink::without_sockets(ours));
+            done.send(()).ok();
+        });
+        closed.recv_timeout(std::time::Duration::from_secs(45)).unwrap();
+    }
+
+    #[test]
     fn a_silent_worker_and_garbage_are_errors() {
         let (ours, _theirs) = worker_pair().unwrap();
-        assert!(matches!(NetworkLink::receive(ours), Err(LinkError::Receive(_))));
+        assert!(matches!(NetworkLink::without_sockets(ours).receive(), Err(LinkError::Receive(_))));
         let (ours, theirs) = worker_pair().unwrap();
         send_with_descriptors(&theirs, b"{", &[]).unwrap();
-        assert!(matches!(NetworkLink::receive(ours), Err(LinkError::Unusable)));
+        assert!(matches!(NetworkLink::without_sockets(ours).receive(), Err(LinkError::Unusable)));
     }
 }

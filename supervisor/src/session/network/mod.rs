@@ -22,6 +22,7 @@ use crate::pool::network::SessionNetwork;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
 use child_impl::OfProxy;
+use quackd_policy::hosts::HostRules;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::ForwardInfo;
 use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
@@ -66,6 +67,8 @@ pub(crate) struct NetworkActor {
 #[derive(Debug)]
 struct Opening {
     port: u16,
+    /// The requested port of this machine. 0 for any.
+    local: u16,
     reply: Option<oneshot::Sender<Result<u16, ForwardRefusal>>>,
 }
 
@@ -113,6 +116,13 @@ impl NetworkActor {
         actor.start()
     }
 
+    /// Logs rules that are not in force.
+    fn warn_of_unreadable(&self) {
+        for error in HostRules::parse(&self.rules.rules).unreadable() {
+            tracing::warn!(session = %self.session, %error, "unreadable rule of hosts");
+        }
+    }
+
     fn start_frame(&mut self, sockets: Vec<SocketKind>) -> ToProxy {
         ToProxy::Start(Box::new(ProxyStart {
             proto: PROXY_PROTOCOL,
@@ -128,6 +138,7 @@ impl NetworkActor {
             return;
         }
         self.rules = rules;
+        self.warn_of_unreadable();
         self.send_rules(ctx);
     }
 
@@ -173,7 +184,7 @@ impl NetworkActor {
         self.last_forward += 1;
         let id = self.last_forward;
         let sent = self.child.try_send(&ToProxy::Forward { id, port, local });
-        let opening = Opening { port, reply };
+        let opening = Opening { port, local, reply };
         if sent.is_err() {
             return opening.end(Err(ForwardRefusal::Gone));
         }
@@ -198,6 +209,11 @@ impl NetworkActor {
             return self.proxy_broke("a forward that was not requested", ctx);
         };
         let port = opening.port;
+        // The user would open another program's port.
+        if result.is_ok_and(|bound| opening.local != 0 && bound != opening.local) {
+            opening.end(Err(ForwardRefusal::Gone));
+            return self.proxy_broke("a forward of another port", ctx);
+        }
         let mut forwards = self.network.forwards.borrow_mut();
         match result {
             Ok(local) => {
@@ -238,6 +254,7 @@ impl Actor for NetworkActor {
     type Context = Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
+        self.warn_of_unreadable();
         self.demand(OfProxy, Demander::Call, ctx);
         self.watch_answerers(ctx);
     }

@@ -228,9 +228,8 @@ impl SessionActor {
 
 /// Ports of the rules, for programs that use no proxy.
 fn transparent_ports(rules: &Rules) -> Vec<u16> {
-    // Rules that cannot be parsed were refused when they were set.
-    let ports = HostRules::parse(&rules.rules).map(|rules| rules.ports()).unwrap_or_default();
     let is_more = |port: &u16| !USUAL_PORTS.contains(port);
+    let ports = HostRules::parse(&rules.rules).ports();
     ports.into_iter().filter(is_more).take(MAX_TRANSPARENT_PORTS - USUAL_PORTS.len()).collect()
 }
 

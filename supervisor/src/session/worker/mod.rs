@@ -21,7 +21,7 @@ pub(crate) use calls::{CallDone, CallTool, call, command_text};
 use crate::children::{Child, DrainReason, LifecycleDriver};
 use crate::pool::snapshot::Denials;
 use crate::session::actor::SessionActor;
-use crate::session::network::NetworkActor;
+use crate::session::network::{NetworkActor, NetworkLink};
 use crate::session::pending_calls::PendingCalls;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
@@ -30,7 +30,6 @@ use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::worker::Hello;
 use quackd_supervision::SESSION_WORKER;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -49,7 +48,7 @@ pub(crate) struct WorkerPart {
     /// Rules of hosts, for the proxy.
     rules: Arc<Rules>,
     /// The supervisor's end of the pair to the running worker, until a proxy needs it.
-    pair: Option<OwnedFd>,
+    pair: Option<NetworkLink>,
     /// Owner of the running worker's proxy.
     network: Option<Addr<NetworkActor>>,
     /// Policy of the running worker.

@@ -15,7 +15,7 @@ impl SessionActor {
     pub(super) fn make_pair(&mut self) -> Vec<OwnedFd> {
         match worker_pair() {
             Ok((ours, theirs)) => {
-                self.worker.pair = Some(ours);
+                self.worker.pair = Some(NetworkLink::without_sockets(ours));
                 vec![theirs]
             }
             Err(error) => {
@@ -32,7 +32,7 @@ impl SessionActor {
             return;
         }
         let Some(pair) = self.worker.pair.take() else { return };
-        match NetworkLink::receive(pair) {
+        match pair.receive() {
             Ok(link) => drop(self.start_network(link)),
             Err(error) => self.worker_broke(&error.to_string(), ctx),
         }
@@ -46,7 +46,7 @@ impl SessionActor {
         // Before its hello, the worker's sockets may be in the pair.
         self.worker.hello.as_ref()?;
         let pair = self.worker.pair.take()?;
-        Some(self.start_network(NetworkLink::without_sockets(pair)))
+        Some(self.start_network(pair))
     }
 
     fn start_network(&mut self, link: NetworkLink) -> Addr<NetworkActor> {

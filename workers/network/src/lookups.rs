@@ -1,0 +1,128 @@
+//! Lookups of names by the system's resolver, with bounds.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::{IpAddr, ToSocketAddrs};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+
+/// Most names that are resolved at the same time, each by one thread. The system's resolver cannot be interrupted, so a
+/// name without an answer keeps its thread for 5 to 30 s.
+pub(crate) const MAX_LOOKUPS: usize = 8;
+
+/// Time for resolving a name.
+const LOOKUP_TIME: Duration = Duration::from_secs(5);
+
+/// Most addresses of one name that are checked.
+const MAX_FOUND: usize = 32;
+
+type Found = watch::Sender<Option<Vec<IpAddr>>>;
+type Resolver = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
+
+/// Lookups of names. Connections to one name share a lookup. A lookup that no connection waits for any more does not
+/// start.
+pub(crate) struct Lookups {
+    open: RefCell<HashMap<String, Rc<Found>>>,
+    threads: Semaphore,
+    resolver: Arc<Resolver>,
+}
+
+impl Lookups {
+    /// Lookups by the system's resolver.
+    pub(crate) fn by_system() -> Rc<Self> {
+        Self::by(Arc::new(|name| {
+            let found = (name, 0).to_socket_addrs();
+            found.map(|all| all.map(|one| one.ip()).take(MAX_FOUND).collect()).unwrap_or_default()
+        }))
+    }
+
+    fn by(resolver: Arc<Resolver>) -> Rc<Self> {
+        let threads = Semaphore::new(MAX_LOOKUPS);
+        Rc::new(Self { open: RefCell::default(), threads, resolver })
+    }
+
+    /// Returns the addresses of a name. Empty if the name does not exist or no resolver answers in time.
+    pub(crate) async fn find(self: &Rc<Self>, name: &str) -> Vec<IpAddr> {
+        let mut found = self.subscribe(name);
+        match timeout(LOOKUP_TIME, found.wait_for(Option::is_some)).await {
+            Ok(Ok(found)) => found.clone().unwrap_or_default(),
+            Ok(Err(_)) | Err(_) => Vec::new(),
+        }
+    }
+
+    fn subscribe(self: &Rc<Self>, name: &str) -> watch::Receiver<Option<Vec<IpAddr>>> {
+        let mut open = self.open.borrow_mut();
+        if let Some(same) = open.get(name) {
+            return same.subscribe();
+        }
+        let (sender, found) = watch::channel(None);
+        let sender = Rc::new(sender);
+        open.insert(name.to_owned(), Rc::clone(&sender));
+        tokio::task::spawn_local(Rc::clone(self).look(name.to_owned(), sender));
+        found
+    }
+
+    async fn look(self: Rc<Self>, name: String, sender: Rc<Found>) {
+        let thread = tokio::select! {
+            thread = self.threads.acquire() => thread.ok(),
+            () = sender.closed() => None,
+        };
+        let mut found = Vec::new();
+        if thread.is_some() {
+            let (resolver, name) = (Arc::clone(&self.resolver), name.clone());
+            let looking = tokio::task::spawn_blocking(move || resolver(&name));
+            found = looking.await.unwrap_or_default();
+        }
+        self.open.borrow_mut().remove(&name);
+        sender.send_replace(Some(found));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use tokio::task::LocalSet;
+
+    #[tokio::test]
+    async fn names_share_lookups_and_abandoned_lookups_do_not_start() {
+        let (calls, answer) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
+        let lookups = {
+            let (calls, answer) = (Arc::clone(&calls), Arc::clone(&answer));
+            Lookups::by(Arc::new(move |name| {
+                calls.fetch_add(1, Ordering::SeqCst);
+                while name.starts_with("silent") && !answer.load(Ordering::SeqCst) {
+                    std::thread::yield_now();
+                }
+                vec!["192.0.2.1".parse().unwrap()]
+            }))
+        };
+        let test = async {
+            let mut same: Vec<_> = (0..50).map(|_| lookups.subscribe("silent0")).collect();
+            let silent: Vec<_> =
+                (1..MAX_LOOKUPS).map(|n| lookups.subscribe(&format!("silent{n}"))).collect();
+            while calls.load(Ordering::SeqCst) < MAX_LOOKUPS {
+                tokio::task::yield_now().await;
+            }
+            // All threads are busy. 1,000 connections start lookups and give up.
+            drop((0..1000).map(|n| lookups.subscribe(&format!("late{n}"))).collect::<Vec<_>>());
+            while lookups.open.borrow().len() != MAX_LOOKUPS {
+                tokio::task::yield_now().await;
+            }
+            answer.store(true, Ordering::SeqCst);
+            for found in same.iter_mut().chain(&mut { silent }) {
+                assert_eq!(
+                    found.wait_for(Option::is_some).await.unwrap().as_ref().unwrap().len(),
+                    1
+                );
+            }
+            assert_eq!(lookups.find("next.example").await.len(), 1);
+            assert_eq!(calls.load(Ordering::SeqCst), MAX_LOOKUPS + 1);
+            assert!(lookups.open.borrow().is_empty());
+        };
+        LocalSet::new().run_until(test).await;
+    }
+}
