@@ -160,7 +160,7 @@ async fn in_workspace(
         "edit_file" => edit_file::edit_file(toolbox, call, root, arguments, bounds).await,
         "web_search" => web_search::web_search(toolbox, call, arguments, bounds).await,
         tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, bounds).await,
-        tools::REQUEST_PERMISSION => Output::error("request_permission is answered by the daemon"),
+        "request_permission" => Output::error("request_permission is answered by the daemon"),
         tools::EXPLAIN => sandbox_tools::quack_explain(toolbox, root, arguments, bounds).await,
         unknown => Output::error(format!("Unknown tool '{unknown}'")),
     }

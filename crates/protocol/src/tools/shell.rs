@@ -40,7 +40,7 @@ const JOB: Parameter = Parameter::new("job", Kind::TextOrWhole, "The job: job-1,
     .required();
 
 const REQUEST: Tool = Tool {
-    name: super::REQUEST_PERMISSION,
+    name: "request_permission",
     about: "Ask the user to allow a host, or to allow writing in a directory outside of the workspace. Use it when a line \
             [Sandbox: …] says that one was denied, or before a command that needs it. Waits for the answer. Example: \
             {\"kind\":\"network\",\"target\":\"registry.example.org:443\",\"reason\":\"download the dependencies\"}.",
