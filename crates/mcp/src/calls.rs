@@ -3,7 +3,7 @@
 use crate::daemon_link::{CallOutput, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT, RunningCall};
 use crate::elicitations;
 use crate::gateway::{Gateway, Scope};
-use crate::parked_calls::{StartedCall, Woken};
+use crate::parked_calls::StartedCall;
 use crate::questions::{self, Way};
 use crate::results::{self, Reply};
 use crate::tasks;
@@ -63,15 +63,15 @@ pub(crate) async fn call(
         }
         None => None,
     };
-    let outcome = match run(gateway, (&name, &arguments), parked, &context).await {
-        Ok(Outcome::Asks(call)) => gateway.parked.park(&name, arguments, *call).map(Err),
-        Ok(Outcome::Ended(reply)) => Ok(Ok(reply)),
-        Err(error) => Err(error),
-    };
-    let reply = match outcome {
-        Ok(Ok(reply)) => reply,
-        Ok(Err(question)) => return Ok(question.into()),
-        Err(error) => return Ok(results::failure(&failure_text(&name, &error), structured).into()),
+    let failed =
+        |error: &LinkError| Ok(results::failure(&failure_text(&name, error), structured).into());
+    let reply = match run(gateway, (&name, &arguments), parked, &context).await {
+        Ok(Outcome::Ended(reply)) => reply,
+        Ok(Outcome::Asks(call)) => {
+            let question = gateway.parked.park(&name, arguments, call);
+            return question.map(Into::into).or_else(|error| failed(&error));
+        }
+        Err(error) => return failed(&error),
     };
     if let Some(path) = &reply.info.full_output_path {
         gateway.remember_file(path, &reply.info.session_id);
@@ -82,11 +82,11 @@ pub(crate) async fn call(
     Ok(results::complete(&name, reply, structured).into())
 }
 
-/// What the agent gets for now.
+/// Outcome of a request.
 enum Outcome {
     Ended(Reply),
     /// The call waits for the user.
-    Asks(Box<StartedCall>),
+    Asks(StartedCall),
 }
 
 /// Runs a tool, or goes on with a parked call and the answers to its questions. Reports progress from the beginning,
@@ -123,18 +123,17 @@ async fn run_quietly(
     };
     loop {
         match call.wait(takes_questions, &context.ct).await {
-            Woken::Asks => return Ok(Outcome::Asks(Box::new(call))),
-            Woken::Ended(Ok(reply)) => return Ok(Outcome::Ended(reply)),
+            None => return Ok(Outcome::Asks(call)),
+            Some(Ok(reply)) => return Ok(Outcome::Ended(reply)),
             // Another client deleted the session, so nothing has run.
-            Woken::Ended(Err(ClientError::Refused {
-                code: Some(ErrorCode::SessionNotFound),
-                ..
-            })) if !is_retried => {
+            Some(Err(ClientError::Refused { code: Some(ErrorCode::SessionNotFound), .. }))
+                if !is_retried =>
+            {
                 is_retried = true;
                 call.link.forget_sessions();
                 call = start(gateway, tool, arguments, context, output).await?;
             }
-            Woken::Ended(Err(error)) => return Err(error.into()),
+            Some(Err(error)) => return Err(error.into()),
         }
     }
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use std::sync::{Arc, Weak};
 
 /// Reason for the end of a request to the agent.
-const ANSWERED: &str = "the question needs no answer any more";
+const ANSWERED: &str = "the question is closed";
 
 /// Starts to pass the questions of `session` to the agent. Those of a Pi are passed for the first session only, because a
 /// connection follows one.
@@ -43,7 +43,7 @@ async fn ask_all(link: Weak<DaemonLink>, questions: Arc<Questions>) {
     }
 }
 
-/// Asks the agent one question, until it answers or the question needs no answer.
+/// Asks the agent one question, until it answers or the question is closed.
 async fn ask(link: Weak<DaemonLink>, Asked { question, closed }: Asked) {
     let Some(form) = question.form() else { return };
     let session = question.session.as_str();

@@ -42,17 +42,13 @@ pub(crate) struct StartedCall {
     pub(crate) asked: Vec<Asked>,
 }
 
-/// Reason why a call waits no longer.
-#[derive(Debug)]
-pub(crate) enum Woken {
-    Ended(Result<Reply, ClientError>),
-    /// The user is asked: [`StartedCall::asked`].
-    Asks,
-}
-
 impl StartedCall {
-    /// Waits for the end of the call, or for a question about it if the agent takes questions.
-    pub(crate) async fn wait(&mut self, takes_questions: bool, agent: &CancellationToken) -> Woken {
+    /// Waits for the end of the call. `None` if the user is asked first ([`Self::asked`]) and the agent takes questions.
+    pub(crate) async fn wait(
+        &mut self,
+        takes_questions: bool,
+        agent: &CancellationToken,
+    ) -> Option<Result<Reply, ClientError>> {
         let (link, id, session) = (Arc::clone(&self.link), self.id.clone(), self.session.clone());
         let questions = async {
             match takes_questions {
@@ -70,15 +66,15 @@ impl StartedCall {
         };
         tokio::select! {
             biased;
-            reply = &mut self.reply => return Woken::Ended(ended(reply)),
+            reply = &mut self.reply => return Some(ended(reply)),
             asked = questions => {
                 self.asked = asked;
-                return Woken::Asks;
+                return None;
             }
             () = agent.cancelled() => {}
         }
         self.cancel.cancel();
-        Woken::Ended(ended((&mut self.reply).await))
+        Some(ended((&mut self.reply).await))
     }
 
     /// Answers the questions that the agent has. A question without an answer is asked again.
@@ -105,7 +101,7 @@ impl StartedCall {
         })
     }
 
-    /// Time after which the agent cannot ask for the result any more.
+    /// Time for which the result is kept.
     fn lifetime(&self) -> Duration {
         let timeouts = self.asked.iter().filter_map(|asked| asked.question.timeout);
         self.deadline + Duration::from_millis(timeouts.max().unwrap_or_default())

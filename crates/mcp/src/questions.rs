@@ -25,7 +25,7 @@ pub(crate) const ASKED: &str = ApprovalRequest::NAME;
 /// Name of the event of the end of a question.
 pub(crate) const CLOSED: &str = ApprovalClosed::NAME;
 
-/// How an agent gets questions.
+/// Form in which an agent gets questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     /// As requests of the server.
@@ -126,7 +126,7 @@ impl Question {
         Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
     }
 
-    /// Returns the parameters of `extension_ui_response` for the result of the form. What is no answer cancels, which
+    /// Returns the parameters of `extension_ui_response` for the result of the form. Any other result cancels, which
     /// denies a permission once.
     pub(crate) fn answer(&self, result: &ElicitResult) -> Map<String, Value> {
         let content =
@@ -175,11 +175,11 @@ struct Open {
     until: Option<Instant>,
 }
 
-/// A question that somebody passes on to the agent.
+/// A question for the agent.
 #[derive(Debug, Clone)]
 pub(crate) struct Asked {
     pub(crate) question: Arc<Question>,
-    /// Cancelled when the question needs no answer any more.
+    /// Cancelled when the question is closed.
     pub(crate) closed: CancellationToken,
 }
 
@@ -197,7 +197,7 @@ impl Questions {
         self.changed.notify_waiters();
     }
 
-    /// Removes a question that needs no answer any more.
+    /// Removes a closed question.
     pub(crate) fn closed(&self, id: &Value) {
         let mut open = lock(&self.open);
         if let Some(at) = open.iter().position(|open| open.asked.question.id == *id) {
@@ -210,7 +210,7 @@ impl Questions {
         lock(&self.open).drain(..).for_each(|open| open.asked.closed.cancel());
     }
 
-    /// Waits for questions that nobody has taken, and takes them. Cancel-safe.
+    /// Waits for questions without a taker, and takes them. Cancel-safe.
     pub(crate) async fn take(&self, is_wanted: impl Fn(&Question) -> bool) -> Vec<Asked> {
         loop {
             // Before the look, so that no question is missed.

@@ -15,7 +15,8 @@ pub(super) async fn extension_ui_response(
     caller: &Caller,
 ) -> Result<UiResponseData, MethodError> {
     if let Some(id) = asked.id.as_str().filter(|id| id.starts_with(REQUEST_PREFIX)) {
-        return by_option(&id.to_owned(), asked, caller).await;
+        let id = id.to_owned();
+        return by_option(&id, asked, caller).await;
     }
     let UiResponseParams { id, session_id, value, confirmed, cancelled } = asked;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
