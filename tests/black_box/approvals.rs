@@ -12,7 +12,7 @@ const REQUEST: &str = "extension_ui_request";
 const CLOSED: &str = "extension_ui_closed";
 
 /// A command that connects through the proxy. Its first line is the status.
-fn connect(host: &str) -> String {
+pub(crate) fn connect(host: &str) -> String {
     format!(
         "exec 3<>/dev/tcp/127.0.0.1/61080; printf 'CONNECT {host} HTTP/1.1\\r\\n\\r\\n' >&3; read -r status <&3; \
          echo \"$status\""

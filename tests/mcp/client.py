@@ -1,4 +1,5 @@
-"""The official SDK for Python as a client of `quack mcp`: every tool, progress, cancellation and both revisions.
+"""The official SDK for Python as a client of `quack mcp`: every tool, progress, cancellation, questions and
+both revisions.
 
 `client.py QUACK JOB_COMMAND COMMAND MARKER` prints a line of JSON for each check. Called by python.mjs.
 """
@@ -7,12 +8,14 @@ import json
 import os
 import re
 import sys
+import tempfile
 import traceback
 from pathlib import Path
 
 import anyio
 import jsonschema
 from mcp import Client, StdioServerParameters
+from mcp.types import ElicitResult
 
 QUACK, JOB, HANGING, MARKER = sys.argv[1:]
 PATIENCE = 60
@@ -97,12 +100,31 @@ async def legacy():
         return f"revision {client.protocol_version}"
 
 
+async def question(**mode):
+    seen = []
+
+    async def answer(_context, params):
+        seen.append(params.message)
+        return ElicitResult(action="accept", content={"value": "Allow for this session"})
+
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
+        async with Client(server(), elicitation_callback=answer, **mode) as client:
+            asked = {"kind": "write", "target": directory, "reason": "to test"}
+            result = await client.call_tool("request_permission", asked)
+            text = result.content[0].text
+            assert "was allowed by the user for this session" in text, result
+            assert len(seen) == 1 and directory in seen[0], seen
+            return f"revision {client.protocol_version}"
+
+
 async def main():
     async with Client(server("--tools", "all")) as client:
         await check("every tool", lambda: every_tool(client))
         await check("a cancelled command leaves no process", lambda: cancelled(client))
         await check("progress has the last line", lambda: progress(client))
     await check("an older revision", legacy)
+    await check("a question", question)
+    await check("a question in an older revision", lambda: question(mode="legacy"))
 
 
 anyio.run(main)

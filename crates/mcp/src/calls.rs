@@ -1,15 +1,20 @@
 //! One `tools/call`: one `quack.tool` request, with progress and cancellation.
 
 use crate::daemon_link::{CallOutput, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT, RunningCall};
+use crate::elicitations;
 use crate::gateway::{Gateway, Scope};
-use crate::questions;
+use crate::parked_calls::StartedCall;
+use crate::questions::{self, Way};
 use crate::results::{self, Reply};
 use crate::tasks;
 use crate::tool_list::{WORKSPACE, has_structured_content};
 use quackd_client::ClientError;
 use quackd_protocol::client::{ErrorCode, ToolParams};
+use quackd_protocol::limits::MAX_TOOL_DEADLINE;
 use quackd_protocol::output::{CancelData, CancelParams};
-use rmcp::model::{CallToolRequestParams, CallToolResponse, ErrorData, ProgressNotificationParam};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ErrorData, InputResponses, ProgressNotificationParam,
+};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value};
 use std::convert::Infallible;
@@ -17,6 +22,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Deadline of a call that names none: the one of `quack tool`, because agents run builds and tests.
 const DEFAULT_DEADLINE_MS: u64 = 120_000;
@@ -42,15 +49,29 @@ pub(crate) async fn call(
     params: CallToolRequestParams,
     context: RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let CallToolRequestParams { name, arguments, .. } = params;
+    let CallToolRequestParams { name, arguments, input_responses, request_state, .. } = params;
     if !gateway.options.selection.has(&name) {
         let name: String = name.chars().take(MAX_NAME_CHARS).collect();
         return Err(ErrorData::invalid_params(format!("Unknown tool: {name}"), None));
     }
     let structured = has_structured_content(context.client_info().as_ref());
-    let reply = match run(gateway, &name, arguments.unwrap_or_default(), &context).await {
-        Ok(reply) => reply,
-        Err(error) => return Ok(results::failure(&failure_text(&name, &error), structured).into()),
+    let arguments = arguments.unwrap_or_default();
+    let parked = match request_state {
+        Some(state) => {
+            let call = gateway.parked.take(&state, &name, &arguments)?;
+            Some((call, input_responses.unwrap_or_default()))
+        }
+        None => None,
+    };
+    let failed =
+        |error: &LinkError| Ok(results::failure(&failure_text(&name, error), structured).into());
+    let reply = match run(gateway, (&name, &arguments), parked, &context).await {
+        Ok(Outcome::Ended(reply)) => reply,
+        Ok(Outcome::Asks(call)) => {
+            let question = gateway.parked.park(&name, arguments, call);
+            return question.map(Into::into).or_else(|error| failed(&error));
+        }
+        Err(error) => return failed(&error),
     };
     if let Some(path) = &reply.info.full_output_path {
         gateway.remember_file(path, &reply.info.session_id);
@@ -61,27 +82,71 @@ pub(crate) async fn call(
     Ok(results::complete(&name, reply, structured).into())
 }
 
-/// Runs a tool and returns the daemon's reply. Reports progress from the beginning, because a call may wait for others.
+/// Outcome of a request.
+enum Outcome {
+    Ended(Reply),
+    /// The call waits for the user.
+    Asks(StartedCall),
+}
+
+/// Runs a tool, or goes on with a parked call and the answers to its questions. Reports progress from the beginning,
+/// because a call may wait for others.
 async fn run(
     gateway: &Gateway,
-    tool: &str,
-    arguments: Map<String, Value>,
+    call: (&str, &Map<String, Value>),
+    parked: Option<(StartedCall, InputResponses)>,
     context: &RequestContext<RoleServer>,
-) -> Result<Reply, LinkError> {
-    let output = Arc::new(CallOutput::default());
+) -> Result<Outcome, LinkError> {
+    let known = parked.as_ref().map(|(call, _)| Arc::clone(&call.output));
+    let output = known.unwrap_or_default();
     tokio::select! {
-        reply = run_quietly(gateway, tool, arguments, context, &output) => reply,
+        outcome = run_quietly(gateway, call, parked, context, &output) => outcome,
         never = report(context, &output) => match never {},
     }
 }
 
 async fn run_quietly(
     gateway: &Gateway,
-    tool: &str,
-    mut arguments: Map<String, Value>,
+    (tool, arguments): (&str, &Map<String, Value>),
+    parked: Option<(StartedCall, InputResponses)>,
     context: &RequestContext<RoleServer>,
     output: &Arc<CallOutput>,
-) -> Result<Reply, LinkError> {
+) -> Result<Outcome, LinkError> {
+    let takes_questions = questions::way(context) == Some(Way::Result);
+    let mut is_retried = parked.is_some() || matches!(gateway.options.scope, Scope::Session(_));
+    let mut call = match parked {
+        Some((mut call, answers)) => {
+            call.answer(answers).await;
+            call
+        }
+        None => start(gateway, tool, arguments, context, output).await?,
+    };
+    loop {
+        match call.wait(takes_questions, &context.ct).await {
+            None => return Ok(Outcome::Asks(call)),
+            Some(Ok(reply)) => return Ok(Outcome::Ended(reply)),
+            // Another client deleted the session, so nothing has run.
+            Some(Err(ClientError::Refused { code: Some(ErrorCode::SessionNotFound), .. }))
+                if !is_retried =>
+            {
+                is_retried = true;
+                call.link.forget_sessions();
+                call = start(gateway, tool, arguments, context, output).await?;
+            }
+            Some(Err(error)) => return Err(error.into()),
+        }
+    }
+}
+
+/// Starts a call in the agent's session.
+async fn start(
+    gateway: &Gateway,
+    tool: &str,
+    arguments: &Map<String, Value>,
+    context: &RequestContext<RoleServer>,
+    output: &Arc<CallOutput>,
+) -> Result<StartedCall, LinkError> {
+    let mut arguments = arguments.clone();
     let directory = match gateway.options.scope {
         Scope::Any(_) => arguments.remove(WORKSPACE),
         _ => None,
@@ -91,37 +156,50 @@ async fn run_quietly(
         Some(Value::String(path)) => Some(PathBuf::from(path)),
         Some(_) => return Err(LinkError::RelativeWorkspace),
     };
+    let slot = Arc::clone(&gateway.slots).acquire_owned();
     // The semaphore is never closed.
-    let _slot = until_cancelled(context, async { Ok(gateway.slots.acquire().await) }).await?;
+    let slot = until_cancelled(context, async { Ok(slot.await) }).await?;
     let link = until_cancelled(context, gateway.link(context.client_info())).await?;
-    let mut is_retried = false;
-    loop {
-        let finding = gateway.session(&link, directory.as_deref(), context);
-        let session = until_cancelled(context, finding).await?;
-        questions::pass_on(&link, &session, context).await;
-        let running = link.start_call(output);
-        let params = ToolParams {
-            tool: tool.to_owned(),
-            arguments: Value::Object(arguments.clone()),
-            session_id: Some(session),
-            safe_mode: gateway.options.safe.then_some(true),
-            default_timeout_ms: Some(DEFAULT_DEADLINE_MS),
-            call_id: Some(running.id.clone()),
-            // The daemon ends the call when this process dies.
-            stream: Some(true),
-            ..ToolParams::default()
-        };
-        match request(&link, params, &running, context).await {
-            // Another client deleted the session, so nothing has run.
-            Err(ClientError::Refused { code: Some(ErrorCode::SessionNotFound), .. })
-                if !is_retried && !matches!(gateway.options.scope, Scope::Session(_)) =>
-            {
-                is_retried = true;
-                link.forget_sessions();
-            }
-            other => return other.map_err(LinkError::from),
-        }
+    let finding = gateway.session(&link, directory.as_deref(), context);
+    let mut session = until_cancelled(context, finding).await?;
+    let way = questions::way(context);
+    if way.is_some() && matches!(gateway.options.scope, Scope::Session(_)) {
+        // Questions name their session by its id.
+        session = link.id_of(session).await;
     }
+    if way == Some(Way::Request) {
+        elicitations::pass_on(&link, &session, &context.peer).await;
+    }
+    let asked = arguments.get("timeout_ms").and_then(Value::as_u64).unwrap_or(DEFAULT_DEADLINE_MS);
+    let running = link.start_call(output);
+    let params = ToolParams {
+        tool: tool.to_owned(),
+        arguments: Value::Object(arguments),
+        session_id: Some(session.clone()),
+        safe_mode: gateway.options.safe.then_some(true),
+        default_timeout_ms: Some(DEFAULT_DEADLINE_MS),
+        call_id: Some(running.id.clone()),
+        // The daemon ends the call when this process dies.
+        stream: Some(true),
+        answers: (way == Some(Way::Result)).then_some(true),
+        ..ToolParams::default()
+    };
+    let (id, cancel) = (running.id.clone(), CancellationToken::new());
+    let (of_task, cancelled) = (Arc::clone(&link), cancel.clone());
+    let reply = tokio::spawn(async move {
+        let _slot = slot;
+        request(&of_task, params, &running, &cancelled).await
+    });
+    Ok(StartedCall {
+        id,
+        session,
+        link,
+        output: Arc::clone(output),
+        cancel,
+        reply: AbortOnDropHandle::new(reply),
+        deadline: Duration::from_millis(asked).min(MAX_TOOL_DEADLINE),
+        asked: Vec::new(),
+    })
 }
 
 /// Waits for a part of a call that runs nothing yet.
@@ -139,13 +217,13 @@ async fn request(
     link: &DaemonLink,
     params: ToolParams,
     running: &RunningCall,
-    context: &RequestContext<RoleServer>,
+    cancelled: &CancellationToken,
 ) -> Result<Reply, ClientError> {
     let calling = link.client.request::<_, Reply>("quack.tool", params, PATIENCE);
     tokio::pin!(calling);
     tokio::select! {
         reply = &mut calling => return reply,
-        () = context.ct.cancelled() => {}
+        () = cancelled.cancelled() => {}
     }
     let params = CancelParams { call_id: running.id.clone() };
     let cancelling = link.client.request::<_, CancelData>("quack.cancel", params, REPLY_TIMEOUT);

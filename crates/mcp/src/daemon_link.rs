@@ -1,9 +1,10 @@
 //! One connection to the daemon: says who the agent is, claims sessions, and distributes the output of running calls.
 
+use crate::questions::{self, Askers, Question, Questions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use quackd_client::{Client, ClientError, Events};
-use quackd_protocol::client::AttachData;
+use quackd_protocol::client::{AttachData, FindData};
 use quackd_protocol::limits::{
     DEADLINE_GRACE, DEADLINE_SLACK, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
 };
@@ -14,10 +15,11 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 /// Timeout of replies that need no worker.
@@ -40,12 +42,6 @@ const MAX_NAME_CHARS: usize = 64;
 
 /// Most bytes of the last line of output that are kept.
 const MAX_LINE_BYTES: usize = 1024;
-
-/// Name of the event of a question.
-const QUESTION: &str = "extension_ui_request";
-
-/// Questions that wait for the agent.
-const MAX_QUESTIONS: usize = 16;
 
 /// Workspaces in which one agent has a session.
 const MAX_WORKSPACES: usize = 64;
@@ -71,6 +67,8 @@ pub(crate) enum LinkError {
     Cancelled,
     #[error("the argument `workspace` must be an absolute path")]
     RelativeWorkspace,
+    #[error("no random numbers")]
+    NoRandom,
     #[error("{0}")]
     Client(ClientError),
 }
@@ -89,8 +87,11 @@ impl From<ClientError> for LinkError {
 pub(crate) struct DaemonLink {
     pub(crate) client: Client,
     running: Arc<RunningCalls>,
-    /// The questions of the followed session, until [`crate::questions`] takes them.
-    questions: Mutex<Option<mpsc::Receiver<Question>>>,
+    pub(crate) questions: Arc<Questions>,
+    pub(crate) askers: Askers,
+    has_asker: AtomicBool,
+    /// Cancelled when the connection has closed.
+    pub(crate) ended: CancellationToken,
     /// Sessions by directory.
     sessions: Mutex<HashMap<PathBuf, String>>,
     /// Sessions of the connection before, by directory.
@@ -117,12 +118,20 @@ impl DaemonLink {
         let hello = json!({"name": name, "version": told(&version), "door": "mcp"});
         client.request_raw("quack.hello", hello, REPLY_TIMEOUT).await?;
         let running = Arc::new(RunningCalls::default());
-        let (asked, questions) = mpsc::channel(MAX_QUESTIONS);
-        let reader = tokio::spawn(read(events, Arc::clone(&running), asked));
+        let (questions, ended) = (Arc::<Questions>::default(), CancellationToken::new());
+        let reading = read(events, Arc::clone(&running), Arc::clone(&questions));
+        let at_end = ended.clone().drop_guard();
+        let reader = tokio::spawn(async move {
+            let _at_end = at_end;
+            reading.await;
+        });
         Ok(Self {
             client,
             running,
-            questions: Mutex::new(Some(questions)),
+            questions,
+            askers: Askers::default(),
+            has_asker: AtomicBool::default(),
+            ended,
             sessions: Mutex::default(),
             preferred: before.map_or_else(HashMap::new, Self::all_sessions),
             keep_jobs,
@@ -131,9 +140,14 @@ impl DaemonLink {
         })
     }
 
-    /// Returns the questions of the followed session. `None` if they were taken.
-    pub(crate) fn take_questions(&self) -> Option<mpsc::Receiver<Question>> {
-        lock(&self.questions).take()
+    /// Returns true for the first caller.
+    pub(crate) fn is_first_asker(&self) -> bool {
+        !self.has_asker.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether a call with this id runs.
+    pub(crate) fn is_running(&self, id: &str) -> bool {
+        lock(&self.running.0).contains_key(id)
     }
 
     /// Returns true if the daemon has ended.
@@ -161,6 +175,14 @@ impl DaemonLink {
         Ok(claimed.session.id.0)
     }
 
+    /// Returns the id of a session. If the daemon does not find the session, returns the reference.
+    pub(crate) async fn id_of(&self, reference: String) -> String {
+        let params = json!({"sessionId": reference});
+        let found = self.client.request::<_, FindData>("quack.find", params, REPLY_TIMEOUT).await;
+        let found = found.ok().and_then(|found| found.session);
+        found.map_or(reference, |found| found.session_id.0)
+    }
+
     fn all_sessions(&self) -> HashMap<PathBuf, String> {
         let mut all = self.preferred.clone();
         all.extend(lock(&self.sessions).clone());
@@ -179,22 +201,6 @@ impl DaemonLink {
         lock(&self.running.0).insert(id.clone(), Arc::clone(output));
         RunningCall { id, all: Arc::clone(&self.running) }
     }
-}
-
-/// A question, as the event `extension_ui_request` has it.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Question {
-    pub(crate) id: Value,
-    pub(crate) method: String,
-    #[serde(default)]
-    pub(crate) title: String,
-    #[serde(default)]
-    pub(crate) message: String,
-    #[serde(default)]
-    pub(crate) options: Vec<String>,
-    #[serde(default)]
-    pub(crate) prefill: Option<String>,
 }
 
 /// Removes what the daemon would refuse in a name, such as characters that are not visible.
@@ -269,25 +275,39 @@ impl CallOutput {
     }
 }
 
-/// Distributes the output of running calls until the connection closes. Never waits for a call.
-async fn read(mut events: Events, running: Arc<RunningCalls>, asked: mpsc::Sender<Question>) {
+/// Distributes the output of running calls and the questions until the connection closes. Never waits for a call.
+async fn read(mut events: Events, running: Arc<RunningCalls>, questions: Arc<Questions>) {
     #[derive(Deserialize)]
     #[serde(rename_all = "camelCase")]
     struct Printed<'a> {
         tool_call_id: &'a str,
         bytes: &'a str,
     }
+    #[derive(Deserialize)]
+    struct Closed {
+        id: Value,
+    }
     while let Some(event) = events.recv().await {
         let text = event.data.as_deref().map(RawValue::get).unwrap_or_default();
-        if event.name == QUESTION {
-            if let Ok(question) = serde_json::from_str(text) {
-                // With a full queue, another client has to answer.
-                asked.try_send(question).ok();
+        match event.name.as_str() {
+            ToolOutput::NAME => {}
+            questions::ASKED => {
+                if let Ok(mut question) = serde_json::from_str::<Question>(text)
+                    // A follower gets a second copy, with a number.
+                    && (question.permission.is_none() || event.seq.is_none())
+                {
+                    question.session = event.session_id.unwrap_or_default();
+                    questions.opened(question);
+                }
+                continue;
             }
-            continue;
-        }
-        if event.name != ToolOutput::NAME {
-            continue;
+            questions::CLOSED => {
+                if let Ok(Closed { id }) = serde_json::from_str(text) {
+                    questions.closed(&id);
+                }
+                continue;
+            }
+            _ => continue,
         }
         let Ok(Printed { tool_call_id, bytes }) = serde_json::from_str(text) else { continue };
         let output = lock(&running.0).get(tool_call_id).cloned();
@@ -295,6 +315,7 @@ async fn read(mut events: Events, running: Arc<RunningCalls>, asked: mpsc::Sende
             output.add(&bytes);
         }
     }
+    questions.close_all();
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,6 +1,7 @@
 //! The gateway: from MCP requests to the daemon. One for each agent, shared by all its requests.
 
 use crate::daemon_link::{ConnectError, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT};
+use crate::parked_calls::ParkedCalls;
 use crate::results::Reply;
 use crate::tool_list::Selection;
 use futures_util::future::BoxFuture;
@@ -108,7 +109,8 @@ pub(crate) struct Gateway {
     connector: Connector,
     link: AsyncMutex<Option<Arc<DaemonLink>>>,
     /// Permits for calls.
-    pub(crate) slots: Semaphore,
+    pub(crate) slots: Arc<Semaphore>,
+    pub(crate) parked: ParkedCalls,
     pub(crate) tasks: TaskManager,
     pub(crate) tasks_started: AtomicUsize,
     /// Files of long outputs, with the id of their session.
@@ -117,10 +119,10 @@ pub(crate) struct Gateway {
 
 impl Gateway {
     fn new(options: ServeOptions, connector: Connector) -> Self {
-        let slots = Semaphore::new(MAX_CALLS);
+        let (slots, parked) = (Arc::new(Semaphore::new(MAX_CALLS)), ParkedCalls::default());
         let (link, files) = (AsyncMutex::default(), Mutex::default());
         let (tasks, tasks_started) = (TaskManager::new(), AtomicUsize::new(0));
-        Self { options, connector, link, slots, tasks, tasks_started, files }
+        Self { options, connector, link, slots, parked, tasks, tasks_started, files }
     }
 
     /// Returns the connection to the daemon. Connects if there is none or the daemon has ended.

@@ -19,9 +19,11 @@
 
 mod calls;
 mod daemon_link;
+mod elicitations;
 mod gateway;
 pub mod http;
 mod line_transport;
+mod parked_calls;
 mod questions;
 mod results;
 mod server;

@@ -1,119 +1,338 @@
-//! Questions of a session to its user, such as those of Pi, as elicitations.
+//! Questions to the user about a session: those about permissions, and those of its Pi. As forms for agents, and the
+//! answers.
 //!
-//! Only agents of revisions before 2026-07-28 get them: later ones take no requests from a server. The daemon repeats a
-//! question to other clients too, and the first answer counts.
+//! The daemon sends a question to other clients too, and the first answer counts. Agents of revisions before 2026-07-28
+//! get a question as a request ([`crate::elicitations`]), others as the result of a call ([`crate::parked_calls`]).
 
-use crate::daemon_link::{DaemonLink, Question, REPLY_TIMEOUT};
+use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest, DENY_OPTION};
+use quackd_protocol::limits::MAX_WATCHED_SESSIONS;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ProtocolVersion};
 use rmcp::service::{Peer, RequestContext, RoleServer};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use std::sync::{Arc, Weak};
-use tokio::sync::mpsc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
-/// Starts to pass the questions of `session` to the agent, if it takes them. Only the first session of a connection
-/// has its questions passed, because a connection follows one session.
-pub(crate) async fn pass_on(
-    link: &Arc<DaemonLink>,
-    session: &str,
-    context: &RequestContext<RoleServer>,
-) {
-    let takes_forms = context
-        .client_capabilities()
-        .and_then(|capabilities| capabilities.elicitation)
-        .is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none());
-    let is_old = context
-        .protocol_version()
-        .is_some_and(|version| version.as_str() < ProtocolVersion::V_2026_07_28.as_str());
-    if !takes_forms || !is_old {
-        return;
+/// Open questions of one connection to the daemon. Beyond that the oldest is dropped, and another client has to answer.
+const MAX_OPEN: usize = 64;
+
+/// Name of the event of a question.
+pub(crate) const ASKED: &str = ApprovalRequest::NAME;
+
+/// Name of the event of the end of a question.
+pub(crate) const CLOSED: &str = ApprovalClosed::NAME;
+
+/// Form in which an agent gets questions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Way {
+    /// As requests of the server.
+    Request,
+    /// As results of calls.
+    Result,
+}
+
+/// Returns how the agent gets questions. `None` if it cannot show forms.
+pub(crate) fn way(context: &RequestContext<RoleServer>) -> Option<Way> {
+    let elicitation = context.client_capabilities()?.elicitation?;
+    if elicitation.form.is_none() && elicitation.url.is_some() {
+        return None;
     }
-    let Some(questions) = link.take_questions() else { return };
-    let follow = json!({"sessionId": session, "answers": true});
-    if link.client.request_raw("follow", follow, REPLY_TIMEOUT).await.is_ok() {
-        let session = session.to_owned();
-        tokio::spawn(answer_all(questions, Arc::downgrade(link), session, context.peer.clone()));
+    let version = context.protocol_version()?;
+    match version.as_str() < ProtocolVersion::V_2026_07_28.as_str() {
+        true => Some(Way::Request),
+        false => Some(Way::Result),
     }
 }
 
-/// Asks the agent one question after the other, until the connection to the daemon closes.
-async fn answer_all(
-    mut questions: mpsc::Receiver<Question>,
-    link: Weak<DaemonLink>,
-    session: String,
-    peer: Peer<RoleServer>,
-) {
-    while let Some(question) = questions.recv().await {
-        let Some(form) = form(&question) else { continue };
-        let Ok(result) = peer.create_elicitation(form).await else { continue };
-        let Some(link) = link.upgrade() else { return };
-        let mut answer = answer(&question.method, &result);
-        answer.insert("id".to_owned(), question.id);
-        answer.insert("sessionId".to_owned(), session.clone().into());
-        // A refusal means that another client was first or the question has timed out.
-        link.client.request_raw("extension_ui_response", answer, REPLY_TIMEOUT).await.ok();
-    }
+/// A question, as the event [`ASKED`] has it.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Question {
+    /// Session of the event.
+    #[serde(skip)]
+    pub(crate) session: String,
+    pub(crate) id: Value,
+    pub(crate) method: String,
+    #[serde(default)]
+    pub(crate) title: String,
+    #[serde(default)]
+    pub(crate) message: String,
+    #[serde(default)]
+    pub(crate) options: Vec<String>,
+    #[serde(default)]
+    pub(crate) prefill: Option<String>,
+    /// Time for an answer, in milliseconds.
+    #[serde(default)]
+    pub(crate) timeout: Option<u64>,
+    /// Present for a question about a permission.
+    #[serde(default)]
+    pub(crate) permission: Option<OfPermission>,
 }
 
-/// Returns the form for a question. `None` for a message that needs no answer.
-fn form(question: &Question) -> Option<ElicitRequestParams> {
-    let (name, property) = match question.method.as_str() {
-        "confirm" => {
-            ("confirmed", json!({"type": "boolean", "title": question.title, "default": true}))
-        }
-        "select" => {
-            ("value", json!({"type": "string", "title": question.title, "enum": question.options}))
-        }
-        "input" | "editor" => {
-            let mut property = json!({"type": "string", "title": question.title});
-            if let (Some(text), Some(property)) = (&question.prefill, property.as_object_mut()) {
-                property.insert("default".to_owned(), text.as_str().into());
+/// The member `permission` of a question.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OfPermission {
+    #[serde(default)]
+    pub(crate) tool_call_id: Option<String>,
+}
+
+impl Question {
+    /// Returns the id as the name of an answer.
+    pub(crate) fn key(&self) -> String {
+        self.id.as_str().map_or_else(|| self.id.to_string(), ToOwned::to_owned)
+    }
+
+    /// Returns the id of the call that caused a question about a permission, if it is known.
+    pub(crate) fn call(&self) -> Option<&str> {
+        self.permission.as_ref()?.tool_call_id.as_deref()
+    }
+
+    /// Returns the form. `None` for a message that needs no answer.
+    pub(crate) fn form(&self) -> Option<ElicitRequestParams> {
+        let (name, property) = match self.method.as_str() {
+            "confirm" => {
+                ("confirmed", json!({"type": "boolean", "title": self.title, "default": true}))
             }
-            ("value", property)
-        }
-        _ => return None,
-    };
-    let properties = Map::from_iter([(name.to_owned(), property)]);
-    let schema = json!({"type": "object", "properties": properties, "required": [name]});
-    let parts = [question.title.as_str(), question.message.as_str()];
-    let message = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ");
-    let requested_schema = serde_json::from_value(schema).ok()?;
-    Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+            "select" => {
+                let mut property =
+                    json!({"type": "string", "title": self.title, "enum": self.options});
+                if self.permission.is_some() {
+                    set(&mut property, "default", DENY_OPTION);
+                }
+                ("value", property)
+            }
+            "input" | "editor" => {
+                let mut property = json!({"type": "string", "title": self.title});
+                if let Some(text) = &self.prefill {
+                    set(&mut property, "default", text);
+                }
+                ("value", property)
+            }
+            _ => return None,
+        };
+        let properties = Map::from_iter([(name.to_owned(), property)]);
+        let schema = json!({"type": "object", "properties": properties, "required": [name]});
+        // A title that is a question ends with its mark.
+        let between =
+            if self.title.ends_with('?') && self.permission.is_some() { " " } else { ": " };
+        let parts = [self.title.as_str(), self.message.as_str()];
+        let message = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
+        let message = message.join(between);
+        let requested_schema = serde_json::from_value(schema).ok()?;
+        Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+    }
+
+    /// Returns the parameters of `extension_ui_response` for the result of the form. Any other result cancels, which
+    /// denies a permission once.
+    pub(crate) fn answer(&self, result: &ElicitResult) -> Map<String, Value> {
+        let content =
+            |name: &str| result.content.as_ref().and_then(|content| content.get(name)).cloned();
+        let is_offered = |value: &Value| {
+            self.permission.is_none()
+                || self.options.iter().any(|option| Some(option.as_str()) == value.as_str())
+        };
+        let (name, value) = match (&result.action, self.method.as_str()) {
+            (ElicitationAction::Accept, "confirm") => {
+                ("confirmed", content("confirmed").unwrap_or(Value::Bool(true)))
+            }
+            (ElicitationAction::Decline, "confirm") => ("confirmed", Value::Bool(false)),
+            (ElicitationAction::Accept, _) => match content("value").filter(is_offered) {
+                Some(value) => ("value", value),
+                None => ("cancelled", Value::Bool(true)),
+            },
+            _ => ("cancelled", Value::Bool(true)),
+        };
+        Map::from_iter([
+            (name.to_owned(), value),
+            ("id".to_owned(), self.id.clone()),
+            ("sessionId".to_owned(), self.session.clone().into()),
+        ])
+    }
 }
 
-/// Returns the parameters of `extension_ui_response`.
-fn answer(method: &str, result: &ElicitResult) -> Map<String, Value> {
-    let content =
-        |name: &str| result.content.as_ref().and_then(|content| content.get(name)).cloned();
-    let (name, value) = match (&result.action, method) {
-        (ElicitationAction::Accept, "confirm") => {
-            ("confirmed", content("confirmed").unwrap_or(Value::Bool(true)))
+fn set(object: &mut Value, name: &str, text: &str) {
+    if let Some(object) = object.as_object_mut() {
+        object.insert(name.to_owned(), text.into());
+    }
+}
+
+/// The open questions of one connection to the daemon.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    open: Mutex<Vec<Open>>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Open {
+    asked: Asked,
+    is_taken: bool,
+    /// When the daemon closes it, if it does.
+    until: Option<Instant>,
+}
+
+/// A question for the agent.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) question: Arc<Question>,
+    /// Cancelled when the question is closed.
+    pub(crate) closed: CancellationToken,
+}
+
+impl Questions {
+    /// Adds a question.
+    pub(crate) fn opened(&self, question: Question) {
+        let mut open = lock(&self.open);
+        if MAX_OPEN <= open.len() {
+            open.remove(0).asked.closed.cancel();
         }
-        (ElicitationAction::Decline, "confirm") => ("confirmed", Value::Bool(false)),
-        (ElicitationAction::Accept, _) => match content("value") {
-            Some(value) => ("value", value),
-            None => ("cancelled", Value::Bool(true)),
-        },
-        _ => ("cancelled", Value::Bool(true)),
-    };
-    Map::from_iter([(name.to_owned(), value)])
+        let until = question.timeout.map(|ms| Instant::now() + Duration::from_millis(ms));
+        let asked = Asked { question: Arc::new(question), closed: CancellationToken::new() };
+        open.push(Open { asked, is_taken: false, until });
+        drop(open);
+        self.changed.notify_waiters();
+    }
+
+    /// Removes a closed question.
+    pub(crate) fn closed(&self, id: &Value) {
+        let mut open = lock(&self.open);
+        if let Some(at) = open.iter().position(|open| open.asked.question.id == *id) {
+            open.remove(at).asked.closed.cancel();
+        }
+    }
+
+    /// Removes all questions.
+    pub(crate) fn close_all(&self) {
+        lock(&self.open).drain(..).for_each(|open| open.asked.closed.cancel());
+    }
+
+    /// Waits for questions without a taker, and takes them. Cancel-safe.
+    pub(crate) async fn take(&self, is_wanted: impl Fn(&Question) -> bool) -> Vec<Asked> {
+        loop {
+            // Before the look, so that no question is missed.
+            let changed = self.changed.notified();
+            let taken = self.take_now(&is_wanted);
+            if !taken.is_empty() {
+                return taken;
+            }
+            changed.await;
+        }
+    }
+
+    fn take_now(&self, is_wanted: impl Fn(&Question) -> bool) -> Vec<Asked> {
+        let mut open = lock(&self.open);
+        // After its call, this client does not get the end of a question.
+        let now = Instant::now();
+        open.retain(|open| open.is_taken || open.until.is_none_or(|until| now < until));
+        let wanted = |open: &&mut Open| !open.is_taken && is_wanted(&open.asked.question);
+        let take = |open: &mut Open| {
+            open.is_taken = true;
+            open.asked.clone()
+        };
+        open.iter_mut().filter(wanted).map(take).collect()
+    }
+
+    /// Lets a question be taken again.
+    pub(crate) fn put_back(&self, question: &Question) {
+        let mut open = lock(&self.open);
+        let same = open.iter_mut().find(|open| open.asked.question.id == question.id);
+        if let Some(open) = same {
+            open.is_taken = false;
+        }
+        drop(open);
+        self.changed.notify_waiters();
+    }
+}
+
+/// The agents that get the questions of a session as requests.
+#[derive(Debug, Default)]
+pub(crate) struct Askers(Mutex<HashMap<String, Asker>>);
+
+#[derive(Debug)]
+enum Asker {
+    Agent(Peer<RoleServer>),
+    /// The agent refused a question, so it gets no more.
+    Refused,
+}
+
+impl Askers {
+    /// Sets the agent of a session. Returns true if the daemon must send the questions of the session from now on.
+    pub(crate) fn set(&self, session: &str, peer: &Peer<RoleServer>) -> bool {
+        let mut all = lock(&self.0);
+        match all.get_mut(session) {
+            Some(Asker::Refused) => return false,
+            Some(asker) => {
+                *asker = Asker::Agent(peer.clone());
+                return false;
+            }
+            None => {}
+        }
+        if MAX_WATCHED_SESSIONS <= all.len() {
+            // Sessions in use come again.
+            all.clear();
+        }
+        all.insert(session.to_owned(), Asker::Agent(peer.clone()));
+        true
+    }
+
+    /// Returns the agent of a session.
+    pub(crate) fn of(&self, session: &str) -> Option<Peer<RoleServer>> {
+        match lock(&self.0).get(session)? {
+            Asker::Agent(peer) => Some(peer.clone()),
+            Asker::Refused => None,
+        }
+    }
+
+    /// Removes the agent of a session.
+    pub(crate) fn remove(&self, session: &str) {
+        lock(&self.0).remove(session);
+    }
+
+    /// Gives the agent of a session no more questions.
+    pub(crate) fn refuse(&self, session: &str) {
+        lock(&self.0).insert(session.to_owned(), Asker::Refused);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
 
-    fn answered(method: &str, action: ElicitationAction, content: Option<Value>) -> Value {
+    fn question(question: Value) -> Question {
+        let mut question: Question = serde_json::from_value(question).unwrap();
+        question.session = "s".to_owned();
+        question
+    }
+
+    fn permission(id: &str) -> Question {
+        let options = ["Deny", "Allow once"];
+        question(json!({"id": id, "method": "select", "title": "Allow network access?",
+            "message": "curl connects to a:443", "options": options, "timeout": 28000,
+            "permission": {"toolCallId": "c"}}))
+    }
+
+    fn answered(question: &Question, action: ElicitationAction, content: Option<Value>) -> Value {
         let mut result = ElicitResult::new(action);
         result.content = content;
-        answer(method, &result).into()
+        let mut answer = question.answer(&result);
+        assert_eq!(answer.remove("sessionId"), Some("s".into()));
+        assert_eq!(answer.remove("id").as_ref(), Some(&question.id));
+        answer.into()
     }
 
     #[test]
     fn forms_ask_for_what_the_question_wants() {
-        let asked = |question: Value| {
-            let form = form(&serde_json::from_value(question).unwrap());
-            form.map(|form| serde_json::to_value(form).unwrap())
-        };
+        let asked =
+            |asked: Value| question(asked).form().map(|form| serde_json::to_value(form).unwrap());
         let confirm =
             asked(json!({"id": "1", "method": "confirm", "title": "Sure?", "message": "Really?"}));
         let confirm = confirm.unwrap();
@@ -123,21 +342,74 @@ mod tests {
             asked(json!({"id": 1, "method": "select", "title": "One", "options": ["a", "b"]}));
         let property = &select.unwrap()["requestedSchema"]["properties"]["value"];
         assert_eq!(property["enum"], json!(["a", "b"]));
+        assert_eq!(property.get("default"), None);
         let editor = asked(json!({"id": 1, "method": "editor", "title": "Text", "prefill": "x"}));
         assert_eq!(editor.unwrap()["requestedSchema"]["properties"]["value"]["default"], "x");
         assert_eq!(asked(json!({"id": 1, "method": "notify", "message": "hello"})), None);
+        let form = serde_json::to_value(permission("q").form().unwrap()).unwrap();
+        assert_eq!(form["message"], "Allow network access? curl connects to a:443");
+        let property = &form["requestedSchema"]["properties"]["value"];
+        assert_eq!(
+            (&property["enum"], &property["default"]),
+            (&json!(["Deny", "Allow once"]), &json!("Deny"))
+        );
     }
 
     #[test]
     fn every_reaction_is_an_answer() {
         use ElicitationAction::{Accept, Cancel, Decline};
+        let of = |method: &str| question(json!({"id": 7, "method": method}));
         let yes = json!({"confirmed": true});
-        assert_eq!(answered("confirm", Accept, Some(json!({"confirmed": true}))), yes);
-        assert_eq!(answered("confirm", Accept, None), yes);
-        assert_eq!(answered("confirm", Decline, None), json!({"confirmed": false}));
-        assert_eq!(answered("select", Accept, Some(json!({"value": "b"}))), json!({"value": "b"}));
+        let cancelled = json!({"cancelled": true});
+        assert_eq!(answered(&of("confirm"), Accept, Some(yes.clone())), yes);
+        assert_eq!(answered(&of("confirm"), Accept, None), yes);
+        assert_eq!(answered(&of("confirm"), Decline, None), json!({"confirmed": false}));
+        let value = |value: &str| json!({"value": value});
+        assert_eq!(answered(&of("select"), Accept, Some(value("b"))), value("b"));
         for (method, action) in [("confirm", Cancel), ("select", Decline), ("input", Accept)] {
-            assert_eq!(answered(method, action, None), json!({"cancelled": true}), "{method}");
+            assert_eq!(answered(&of(method), action, None), cancelled, "{method}");
         }
+        let asked = permission("q");
+        assert_eq!(answered(&asked, Accept, Some(value("Allow once"))), value("Allow once"));
+        for (action, content) in [
+            (Accept, Some(value("Always allow"))),
+            (Accept, None),
+            (Decline, Some(value("Allow once"))),
+            (Cancel, None),
+        ] {
+            assert_eq!(answered(&asked, action, content), cancelled);
+        }
+    }
+
+    #[test]
+    fn a_question_is_taken_once_and_closed_for_its_taker() {
+        let questions = Questions::default();
+        let keys = |taken: Vec<Asked>| taken.iter().map(|it| it.question.key()).collect::<Vec<_>>();
+        let mut waiting = Box::pin(questions.take(|question| question.key() != "b"));
+        assert!(waiting.as_mut().now_or_never().is_none());
+        questions.opened(permission("a"));
+        questions.opened(permission("b"));
+        let taken = waiting.now_or_never().unwrap();
+        let [a] = taken.as_slice() else { panic!("{taken:?}") };
+        assert_eq!(keys(questions.take(|_| true).now_or_never().unwrap()), ["b"]);
+        assert!(questions.take(|_| true).now_or_never().is_none());
+        questions.put_back(&a.question);
+        assert_eq!(keys(questions.take(|_| true).now_or_never().unwrap()), ["a"]);
+        assert!(!a.closed.is_cancelled());
+        questions.closed(&a.question.id);
+        assert!(a.closed.is_cancelled());
+        questions.put_back(&a.question);
+        assert!(questions.take(|_| true).now_or_never().is_none());
+        let mut expired = permission("late");
+        expired.timeout = Some(0);
+        questions.opened(expired);
+        assert!(questions.take(|_| true).now_or_never().is_none());
+        for n in 0..=MAX_OPEN {
+            questions.opened(permission(&n.to_string()));
+        }
+        let taken = questions.take(|_| true).now_or_never().unwrap();
+        assert_eq!(taken.len(), MAX_OPEN);
+        questions.close_all();
+        assert!(taken.iter().all(|asked| asked.closed.is_cancelled()));
     }
 }

@@ -252,10 +252,11 @@ impl ApprovalClosed {
 #[serde(rename_all = "camelCase", default)]
 pub struct ApprovalsParams {
     /// True: send this client the questions of all sessions as they are opened and closed, and count it as a client
-    /// that can answer. False ends that.
+    /// that can answer. False ends that, without `sessionId` for every session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watch: Option<bool>,
-    /// With `watch`: only the questions of this session.
+    /// With `watch`: only the questions of this session. A client may watch several, one request for each. Beyond 64
+    /// the oldest ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
 }

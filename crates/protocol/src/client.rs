@@ -314,6 +314,10 @@ pub struct ToolParams {
     /// True: send `tool_output` events with the command's output. The call is cancelled when its client disconnects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
+    /// True: this client can answer questions about permissions of the session while the call runs. It gets them as
+    /// events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answers: Option<bool>,
     /// True, with `stream`: `search` and `find` send their rows as `tool_output` events while they find them, without
     /// the limits of a page. The reply has no rows.
     #[serde(skip_serializing_if = "Option::is_none")]

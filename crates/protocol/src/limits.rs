@@ -440,6 +440,9 @@ pub const MAX_APPROVALS: usize = 32;
 /// Most questions to the user in one session within a minute.
 pub const MAX_APPROVALS_PER_MINUTE: usize = 12;
 
+/// Sessions whose questions one client watches, one by one.
+pub const MAX_WATCHED_SESSIONS: usize = 64;
+
 /// Closed questions that the daemon remembers.
 pub const RECENT_APPROVALS: usize = 64;
 

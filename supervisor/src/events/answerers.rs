@@ -1,9 +1,10 @@
 //! The clients that can answer questions about permissions. Without one, nothing is asked.
 
 use quackd_protocol::SessionId;
+use quackd_protocol::limits::MAX_WATCHED_SESSIONS;
 use std::cell::RefCell;
-use std::collections::HashMap;
-use std::rc::Rc;
+use std::collections::{HashMap, VecDeque};
+use std::rc::{Rc, Weak};
 use tokio::sync::watch;
 
 /// Counts the clients that can answer, by session. One instance per daemon.
@@ -49,6 +50,52 @@ impl Answerer {
     }
 }
 
+/// The sessions whose questions one client gets.
+#[derive(Debug, Default)]
+pub(crate) struct Watched {
+    /// Until the client ends it. The oldest is first.
+    kept: RefCell<VecDeque<Answerer>>,
+    /// While a call runs.
+    of_calls: RefCell<Vec<Weak<Answerer>>>,
+}
+
+impl Watched {
+    /// Adds a session, or all. With [`MAX_WATCHED_SESSIONS`] sessions it replaces the oldest.
+    pub(crate) fn keep(&self, answerer: Answerer) {
+        let mut kept = self.kept.borrow_mut();
+        kept.retain(|other| other.session != answerer.session);
+        if MAX_WATCHED_SESSIONS <= kept.len() {
+            kept.pop_front();
+        }
+        kept.push_back(answerer);
+    }
+
+    /// Removes a session, or all.
+    pub(crate) fn end(&self, session: Option<&SessionId>) {
+        let mut kept = self.kept.borrow_mut();
+        match session {
+            Some(session) => kept.retain(|other| other.session.as_ref() != Some(session)),
+            None => kept.clear(),
+        }
+    }
+
+    /// Adds a session until the result is dropped.
+    pub(crate) fn during_call(&self, answerer: Answerer) -> Rc<Answerer> {
+        let answerer = Rc::new(answerer);
+        let mut of_calls = self.of_calls.borrow_mut();
+        of_calls.retain(|other| other.strong_count() != 0);
+        of_calls.push(Rc::downgrade(&answerer));
+        answerer
+    }
+
+    /// Whether the client gets the questions of this session.
+    pub(crate) fn is_for(&self, session: &SessionId) -> bool {
+        let is_for = |answerer: &Answerer| answerer.is_for(session);
+        let of_call = |weak: &Weak<Answerer>| weak.upgrade().is_some_and(|it| is_for(&it));
+        self.kept.borrow().iter().any(is_for) || self.of_calls.borrow().iter().any(of_call)
+    }
+}
+
 impl Drop for Answerer {
     fn drop(&mut self) {
         let mut counts = self.all.counts.borrow_mut();
@@ -82,5 +129,24 @@ mod tests {
         assert!(answerers.has(&a) && answerers.has(&b) && all.is_for(&b));
         drop(all);
         assert!(!answerers.has(&b) && answerers.counts.borrow().is_empty());
+    }
+
+    #[test]
+    fn a_client_watches_several_sessions_and_those_of_its_running_calls() {
+        let (answerers, watched) = (Rc::<Answerers>::default(), Watched::default());
+        let session = |n: usize| SessionId::from(n.to_string().as_str());
+        for n in (0..=MAX_WATCHED_SESSIONS).chain([1]) {
+            watched.keep(answerers.add(Some(session(n))));
+        }
+        assert!(!watched.is_for(&session(0)) && !answerers.has(&session(0)));
+        assert!(watched.is_for(&session(1)) && watched.is_for(&session(2)));
+        let call = watched.during_call(answerers.add(Some(session(0))));
+        assert!(watched.is_for(&session(0)) && answerers.has(&session(0)));
+        watched.end(Some(&session(1)));
+        assert!(!watched.is_for(&session(1)) && watched.is_for(&session(2)));
+        watched.end(None);
+        assert!(!watched.is_for(&session(2)) && watched.is_for(&session(0)));
+        drop(call);
+        assert!(!watched.is_for(&session(0)) && answerers.counts.borrow().is_empty());
     }
 }

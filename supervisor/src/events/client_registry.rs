@@ -4,7 +4,7 @@
 //! actor: every function runs on the actors' thread. Bounded by the connections that the listeners accept.
 
 use super::Follower;
-use super::answerers::Answerer;
+use super::answerers::Watched;
 use super::claims::Claims;
 use super::named_calls::NamedCalls;
 use crate::clock::now_text;
@@ -57,8 +57,8 @@ pub(crate) struct Client {
     /// The last `quack.hello` of the client.
     hello: RefCell<Option<Arc<HelloParams>>>,
     pub(crate) claims: Claims,
-    /// Present while the client watches questions about permissions.
-    pub(crate) watches_approvals: RefCell<Option<Answerer>>,
+    /// Sessions whose questions about permissions the client gets.
+    pub(crate) watched: Watched,
     /// Process of a local client, for display.
     pub(crate) pid: Cell<Option<u32>>,
     /// ISO 8601 UTC.
@@ -100,7 +100,7 @@ impl Client {
             named_calls: NamedCalls::default(),
             hello: RefCell::default(),
             claims: Claims::default(),
-            watches_approvals: RefCell::default(),
+            watched: Watched::default(),
             pid: Cell::default(),
             connected_at: now_text(),
             calls: Cell::default(),
@@ -195,8 +195,7 @@ impl Clients {
     /// disconnected.
     pub(crate) fn push_to_watchers(&self, session: &SessionId, line: &Bytes) {
         for client in self.connected.borrow().values() {
-            let watches = client.watches_approvals.borrow();
-            if watches.as_ref().is_some_and(|watching| watching.is_for(session))
+            if client.watched.is_for(session)
                 && let Some(outbox) = &client.outbox
             {
                 // A closed outbox means that the client is gone.

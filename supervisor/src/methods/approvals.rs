@@ -6,6 +6,7 @@ use super::find::{id_of, label};
 use super::{Caller, own_reference};
 use crate::approvals::{Answering, NoAnswer, Subject};
 use crate::errors::MethodError;
+use crate::events::answerers::Answerer;
 use crate::events::client_registry::Transport;
 use crate::registry::{ChangeSession, FindSession, GrantChange, Purpose, SessionChange};
 use crate::session::actor::TellSession;
@@ -17,6 +18,7 @@ use quackd_protocol::client::{
     UiResponseData, UiResponseParams,
 };
 use serde_json::Value;
+use std::rc::Rc;
 use std::time::Instant;
 
 /// `quack.approvals`.
@@ -34,10 +36,9 @@ pub(super) async fn approvals(
         Some(true) => {
             // A remote client that may not answer gets no questions.
             remote_limit(caller)?;
-            let answerer = services.events.answerers.add(session.clone());
-            caller.client.watches_approvals.replace(Some(answerer));
+            caller.client.watched.keep(services.events.answerers.add(session.clone()));
         }
-        Some(false) => drop(caller.client.watches_approvals.take()),
+        Some(false) => caller.client.watched.end(session.as_ref()),
         None => {}
     }
     let is_meant = |id: &SessionId| session.as_ref().is_none_or(|session| session == id);
@@ -109,6 +110,14 @@ fn take(id: Option<&str>, caller: &Caller) -> Result<Answering, MethodError> {
 fn narrowest(answering: &Answering, decision: Decision) -> AnswerScope {
     let first = answering.request.permission.scopes.first().copied();
     first.filter(|_| decision == Decision::Allow).unwrap_or(AnswerScope::Once)
+}
+
+/// Lets the client answer questions about the session until the result is dropped.
+pub(super) fn during_call(session: &SessionId, caller: &Caller) -> Option<Rc<Answerer>> {
+    // A request without a connection only gets its reply.
+    let can_answer = caller.client.outbox.is_some() && may_answer(caller);
+    let answerers = &caller.services.sessions.events.answerers;
+    can_answer.then(|| caller.client.watched.during_call(answerers.add(Some(session.clone()))))
 }
 
 /// Whether the client may answer questions at all.

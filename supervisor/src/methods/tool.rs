@@ -4,6 +4,7 @@
 //! The tool's result is forwarded as the raw JSON string from the worker. It is not parsed here.
 
 use super::Caller;
+use super::approvals;
 use super::attach::{named, resolve};
 use super::permission::{self, After, EndedCall};
 use super::streaming::NamedCall;
@@ -86,6 +87,8 @@ pub(super) async fn quack_tool(
     // Register the name first: a `quack.cancel` that arrives before the session is found ends the call.
     let named = NamedCall::new(&asked, caller)?;
     let session = session_of_quack_tool(&asked, caller).await?;
+    let can_answer = asked.answers == Some(true);
+    let _answerer = can_answer.then(|| approvals::during_call(&session.session_id, caller));
     let arguments = match asked.arguments {
         Value::Null => "{}".to_owned(),
         // Otherwise the text would run as a command. As JSON it is either valid or refused.

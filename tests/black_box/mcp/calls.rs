@@ -36,6 +36,7 @@ fn an_agent_of_either_revision_lists_and_calls_tools() {
             "jobs",
             "job_output",
             "job_kill",
+            "request_permission",
             "search",
             "find",
             "replace",
@@ -134,7 +135,16 @@ fn annotations_match_what_the_sandbox_enforces() {
     let list = safe.request("tools/list", json!({}));
     assert_eq!(
         names(&list),
-        ["read_file", "bash", "jobs", "job_output", "job_kill", "search", "find"]
+        [
+            "read_file",
+            "bash",
+            "jobs",
+            "job_output",
+            "job_kill",
+            "request_permission",
+            "search",
+            "find"
+        ]
     );
     assert_eq!(annotations(&list, "bash")["readOnlyHint"], true);
     let denied = safe.call("bash", json!({"command": "touch made"}));

@@ -1,5 +1,6 @@
 //! `quack mcp --http`: the token, the headers, and the same handler.
 
+use super::questions::{accept, answered, bash, with_hosts};
 use super::{CURRENT, command, current, text};
 use crate::harness::{Daemon, Running, wait_for};
 use reqwest::blocking::{Client, Response};
@@ -148,4 +149,25 @@ fn only_this_machine_can_reach_it() {
         let refused = daemon.quack(&["mcp", "--http", address]);
         assert_eq!(refused.code(), Some(2), "{address}");
     }
+}
+
+#[test]
+fn a_question_is_a_result_and_another_agent_cannot_answer_it() {
+    with_hosts(|daemon, repo| {
+        let server = serve(daemon, repo.path());
+        let bearer = server.bearer();
+        let post = |params: &Value, name: &str| {
+            let mut params = current(params.clone(), json!({"elicitation": {}}));
+            params["_meta"]["io.modelcontextprotocol/clientInfo"]["name"] = json!(name);
+            message(server.post(&[("authorization", &bearer)], "tools/call", params))
+        };
+        let call = bash("a.example:443");
+        let asked = post(&call, "test-agent");
+        let next = answered(&call, &asked["result"], Some(accept("Allow once")));
+        let refused = post(&next, "other-agent");
+        assert_eq!(refused["error"]["code"], -32602, "{refused}");
+        let done = post(&next, "test-agent");
+        let told = text(&done["result"]);
+        assert!(told.contains("(a.example:443) was allowed by the user once]"), "{told}");
+    });
 }

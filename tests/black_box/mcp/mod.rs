@@ -3,6 +3,7 @@
 mod calls;
 mod hostile;
 mod http;
+mod questions;
 mod sessions;
 mod tasks;
 

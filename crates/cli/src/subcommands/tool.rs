@@ -116,6 +116,7 @@ async fn prepare(args: &ToolArgs, output: CliOutput) -> anyhow::Result<(Client, 
         default_timeout_ms: (!has_own).then(|| ms(DEFAULT_TIMEOUT)).transpose()?,
         call_id: Some(call_id()),
         stream: (is_command && !output.is_json()).then_some(true),
+        answers: None,
         stream_rows: None,
     };
     Ok((daemon.client, params))

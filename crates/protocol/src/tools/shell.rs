@@ -41,7 +41,8 @@ const JOB: Parameter = Parameter::new("job", Kind::TextOrWhole, "The job: job-1,
 
 const REQUEST: Tool = Tool {
     name: "request_permission",
-    about: "Ask the user to allow a host or a directory before you use it. Waits for the answer. Example: \
+    about: "Ask the user to allow a host, or to allow writing in a directory outside of the workspace. Use it when a line \
+            [Sandbox: …] says that one was denied, or before a command that needs it. Waits for the answer. Example: \
             {\"kind\":\"network\",\"target\":\"registry.example.org:443\",\"reason\":\"download the dependencies\"}.",
     main: None,
     is_strict: false,
