@@ -363,7 +363,9 @@ mod tests {
             let path = format!("{path} {}", command.get_name());
             for argument in command.get_arguments() {
                 let id = argument.get_id().as_str();
-                let is_session = id == "session" || argument.get_long() == Some("session");
+                // `quack allow --session` is a scope.
+                let is_session = argument.get_action().takes_values()
+                    && (id == "session" || argument.get_long() == Some("session"));
                 let name = argument.get_value_names().and_then(|names| names.first());
                 assert_eq!(is_session, name.is_some_and(|name| name == REF), "{path} {id}");
                 if is_session {
