@@ -92,6 +92,32 @@ pub fn is_registered(name: &str) -> bool {
     psl::domain(name.as_bytes()).is_some_and(|domain| domain.suffix().is_known())
 }
 
+/// Longest target of a question, in bytes. The user must see all of it.
+const MAX_ASKED: usize = 120;
+
+/// Returns the rule that an answer of the user about this host and port would add. `None` if the user is not asked: the
+/// rule would mean anything else than this host, such as this machine or a local network, or is too long to be shown.
+#[must_use]
+pub fn askable(host: &Host, port: u16) -> Option<String> {
+    let text = match host {
+        Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
+        host => format!("{host}:{port}"),
+    };
+    let Ok(Rule::Host(HostRule { denies: false, raw: false, target, .. })) = text.parse() else {
+        return None;
+    };
+    let is_same = match (target, host) {
+        (HostTarget::Name(name), Host::Name(asked)) => {
+            name == *asked && name != "localhost" && !name.ends_with(".localhost")
+        }
+        (HostTarget::Addresses(net), Host::Address(asked)) => {
+            net.addr() == *asked && net.prefix_len() == net.max_prefix_len() && !is_refused(*asked)
+        }
+        _ => false,
+    };
+    (is_same && text.len() <= MAX_ASKED).then_some(text)
+}
+
 fn check_name(name: &str) -> Result<(), HostError> {
     if name.len() > MAX_NAME
         || name.split('.').any(|label| label.is_empty() || label.len() > MAX_LABEL)
@@ -271,6 +297,30 @@ mod tests {
             Decision::Allowed(_) => "allowed",
             Decision::Denied(_) => "denied",
             Decision::NotListed => "not listed",
+        }
+    }
+
+    #[test]
+    fn the_user_is_asked_about_exactly_one_host_of_the_internet() {
+        let asked = |host: &str| askable(&Host::read(host).unwrap(), 443);
+        assert_eq!(asked("a.example").as_deref(), Some("a.example:443"));
+        assert_eq!(asked("192.0.1.1").as_deref(), Some("192.0.1.1:443"));
+        assert_eq!(asked("[2606:4700::1]").as_deref(), Some("[2606:4700::1]:443"));
+        let long = format!("{0}.{0}.{0}.example", "a".repeat(60));
+        for host in [
+            "machine",
+            "MACHINE.",
+            MACHINE_HOST,
+            "localhost",
+            "x.localhost",
+            "10.0.0.7",
+            "127.0.0.1",
+            "169.254.169.254",
+            "fd00::1",
+            "::1",
+            &long,
+        ] {
+            assert_eq!(asked(host), None, "{host}");
         }
     }
 

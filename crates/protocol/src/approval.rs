@@ -345,7 +345,8 @@ pub struct AnswerData {
     pub decision: Decision,
     /// Scope of the answer.
     pub scope: AnswerScope,
-    /// Reason why the answer counts once although a longer scope was requested.
+    /// Reason why the answer counts once although a longer scope was requested, or why it is not known whether the longer
+    /// scope is saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_saved: Option<String>,
 }

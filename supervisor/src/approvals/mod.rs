@@ -20,7 +20,7 @@ use crate::wire;
 use bytes::Bytes;
 use quackd_protocol::SessionId;
 use quackd_protocol::approval::{
-    AnswerScope, ApprovalClosed, ApprovalRequest, DENY_OPTION, Decision, Permission,
+    AnswerScope, ApprovalClosed, ApprovalKind, ApprovalRequest, DENY_OPTION, Decision, Permission,
     REQUEST_PREFIX, RecentApproval,
 };
 use quackd_protocol::client::{EventLine, ToldLine};
@@ -104,14 +104,21 @@ pub(crate) struct Waiting {
 /// An open question.
 pub(crate) type OpenQuestion = Open<Waiting>;
 
-/// An answer that is being saved.
+/// An answer that is being saved. Dropping it opens the question again: the answer was refused, or its client left.
 #[derive(Debug)]
 pub(crate) struct Answering {
     pub(crate) subject: Subject,
     pub(crate) request: ApprovalRequest,
-    /// True if the question has expired: no operation waits.
-    pub(crate) is_late: bool,
     open: Option<OpenQuestion>,
+    approvals: Rc<Approvals>,
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            self.approvals.reopen(open);
+        }
+    }
 }
 
 /// Reason why an answer does not count.
@@ -283,6 +290,13 @@ impl Approvals {
         self.end(open, reason, None, outcome);
     }
 
+    /// Closes all questions, because the daemon stops.
+    pub(crate) fn end_all(&self) {
+        let ids: Vec<_> =
+            self.table.borrow().pending().iter().map(|open| open.id.clone()).collect();
+        ids.iter().for_each(|id| self.close(id, CloseReason::Ended));
+    }
+
     /// Closes the questions of a session that has ended.
     pub(crate) fn end_session(&self, session: &SessionId) {
         let ids = self.table.borrow().of_session(session);
@@ -292,7 +306,7 @@ impl Approvals {
 
     /// Starts to answer a question: the one with this id; without an id the only open one, or if none is open the one that
     /// expired last. Another answer to it is then refused.
-    pub(crate) fn take(&self, id: Option<&str>) -> Result<Answering, NoAnswer> {
+    pub(crate) fn take(self: &Rc<Self>, id: Option<&str>) -> Result<Answering, NoAnswer> {
         let mut table = self.table.borrow_mut();
         let id = match (id, table.pending()) {
             (Some(id), _) => Some(id.to_owned()),
@@ -306,7 +320,8 @@ impl Approvals {
         };
         if let Some(open) = id.as_deref().and_then(|id| table.take(id)) {
             let (subject, request) = (open.subject.clone(), open.with.request.clone());
-            return Ok(Answering { subject, request, is_late: false, open: Some(open) });
+            let (open, approvals) = (Some(open), Rc::clone(self));
+            return Ok(Answering { subject, request, open, approvals });
         }
         let now = Instant::now();
         let Some(closed) = table.closed(id.as_deref(), now) else {
@@ -314,31 +329,30 @@ impl Approvals {
         };
         match closed.late(now) {
             Some((subject, request)) => {
-                Ok(Answering { subject, request, is_late: true, open: None })
+                let approvals = Rc::clone(self);
+                Ok(Answering { subject, request, open: None, approvals })
             }
             None => Err(NoAnswer::Closed(Box::new(closed.record.clone()))),
         }
     }
 
-    /// Opens a question again whose answer was refused.
-    pub(crate) fn put_back(&self, answering: Answering) {
-        if let Some(open) = answering.open {
-            let (id, is_over) = (open.id.clone(), open.until <= Instant::now());
-            self.table.borrow_mut().reopen(open);
-            if is_over {
-                self.close(&id, CloseReason::TimedOut);
-            }
+    fn reopen(&self, open: OpenQuestion) {
+        let (id, is_over) = (open.id.clone(), open.until <= Instant::now());
+        self.table.borrow_mut().reopen(open);
+        if is_over {
+            self.close(&id, CloseReason::TimedOut);
         }
     }
 
     /// Finishes an answer that is in force. The waiting operations get it.
     pub(crate) fn answered(
         &self,
-        answering: Answering,
+        mut answering: Answering,
         (decision, scope): (Decision, AnswerScope),
         by: String,
     ) {
-        let Answering { subject, request, open, .. } = answering;
+        let (subject, request) = (answering.subject.clone(), answering.request.clone());
+        let open = answering.open.take();
         match decision {
             Decision::Allow => self.metrics.approvals_allowed.add(1),
             Decision::Deny => self.metrics.approvals_denied.add(1),
@@ -356,7 +370,9 @@ impl Approvals {
                 self.end(open, CloseReason::Answered, answer, outcome);
             }
             None => {
-                if (decision, scope) == (Decision::Allow, AnswerScope::Once) {
+                // The proxy allows a host for a while.
+                let is_once = (decision, scope) == (Decision::Allow, AnswerScope::Once);
+                if is_once && subject.kind != ApprovalKind::Network {
                     self.table.borrow_mut().answer_late(subject.clone(), Instant::now());
                 }
                 self.note((subject, request), CloseReason::Answered, answer, Duration::ZERO);
@@ -439,13 +455,23 @@ impl Approvals {
 /// Longest text of a question, in bytes.
 const MAX_MESSAGE_BYTES: usize = 256;
 
-/// Returns one line without control characters and characters that change the direction of a text, cut to
-/// [`MAX_MESSAGE_BYTES`].
+/// Returns one line without control characters, invisible characters and those that change the direction of a text. Runs
+/// of blanks become one space. Cut to [`MAX_MESSAGE_BYTES`] with `…`.
 pub(crate) fn for_display(text: &str) -> String {
+    const MARK: char = '…';
     let mut line = String::new();
     for c in text.chars() {
-        let c = if c.is_control() || is_invisible(c) { '\u{fffd}' } else { c };
+        let c = match c {
+            c if c.is_whitespace() && !c.is_control() => ' ',
+            c if c.is_control() || is_invisible(c) => '\u{fffd}',
+            c => c,
+        };
+        if c == ' ' && line.ends_with(' ') {
+            continue;
+        }
         if MAX_MESSAGE_BYTES < line.len() + c.len_utf8() {
+            line.truncate(line.floor_char_boundary(MAX_MESSAGE_BYTES - MARK.len_utf8()));
+            line.push(MARK);
             break;
         }
         line.push(c);
@@ -455,10 +481,30 @@ pub(crate) fn for_display(text: &str) -> String {
 
 /// Whether a character is invisible or changes the direction of the text.
 fn is_invisible(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    matches!(
+        c,
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+            | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
+    )
 }
 
 fn reply(waiter: oneshot::Sender<Outcome>, outcome: Outcome) {
     // The operation may have ended.
     waiter.send(outcome).ok();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_one_line_and_are_cut_with_a_mark() {
+        assert_eq!(for_display("a\u{1b}[2J\nb"), "a\u{fffd}[2J\u{fffd}b");
+        assert_eq!(for_display("a \u{a0} \u{2028}b\u{202e}"), "a b\u{fffd}");
+        let long = for_display(&"ä".repeat(300));
+        assert!(long.len() <= MAX_MESSAGE_BYTES && long.ends_with("ä…"), "{long}");
+        assert_eq!(for_display("short"), "short");
+    }
 }

@@ -67,6 +67,7 @@ pub(super) async fn answer(
     AnswerParams { id, decision, scope }: AnswerParams,
     caller: &Caller,
 ) -> Result<AnswerData, MethodError> {
+    remote_limit(caller)?;
     let answering = take(id.as_deref(), caller)?;
     let scope = scope.unwrap_or_else(|| narrowest(&answering, decision));
     finish(answering, (decision, scope), caller).await
@@ -78,6 +79,7 @@ pub(super) async fn by_option(
     asked: UiResponseParams,
     caller: &Caller,
 ) -> Result<UiResponseData, MethodError> {
+    remote_limit(caller)?;
     let answering = take(Some(id), caller)?;
     let is_denial =
         asked.cancelled == Some(Value::Bool(true)) || asked.confirmed == Some(Value::Bool(false));
@@ -89,7 +91,6 @@ pub(super) async fn by_option(
     };
     let Some(answer) = answer else {
         let options = answering.request.options.join(", ");
-        caller.services.sessions.approvals.put_back(answering);
         return Err(MethodError::NoOption(options));
     };
     let AnswerData { session_id, .. } = finish(answering, answer, caller).await?;
@@ -155,22 +156,20 @@ async fn finish(
             _ => Ok(()),
         }
     });
-    if let Err(error) = checked {
-        approvals.put_back(answering);
-        return Err(error);
-    }
+    checked?;
     let by = caller.client.shown_name();
     let in_force = apply(&answering, (decision, scope), &by, caller).await;
     let (scope, not_saved) = match in_force {
         Ok(()) => (scope, None),
+        // The change is in force, and may still be saved.
+        Err(MethodError::Overloaded) => {
+            (scope, Some("the save takes too long; it may still succeed".to_owned()))
+        }
         // The answer counts for the waiting operation.
         Err(error) if answering.request.permission.scopes.contains(&AnswerScope::Once) => {
             (AnswerScope::Once, Some(error.to_string()))
         }
-        Err(error) => {
-            approvals.put_back(answering);
-            return Err(error);
-        }
+        Err(error) => return Err(error),
     };
     let Subject { session, kind, target } = answering.subject.clone();
     let id = answering.request.id.clone();
@@ -190,9 +189,8 @@ async fn apply(
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     let change = match (kind, decision, scope) {
         (ApprovalKind::Network, Decision::Allow, AnswerScope::Once) => {
-            if answering.is_late {
-                found.handle.send(TellSession::AllowOnce(target.clone())).await?;
-            }
+            // Also if nothing waits: the question has expired, or an agent asked before it tried.
+            found.handle.send(TellSession::AllowOnce(target.clone())).await?;
             return Ok(());
         }
         (_, _, AnswerScope::Once) => return Ok(()),

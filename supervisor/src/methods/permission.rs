@@ -8,7 +8,7 @@ use crate::registry::{FoundPolicy, TakeSnapshot};
 use crate::session::FoundSession;
 use crate::session::worker::{CallDone, command_text};
 use crate::workspaces;
-use quackd_policy::hosts::{Host, HostRule, HostTarget, Rule, is_refused};
+use quackd_policy::hosts::{Host, askable};
 use quackd_protocol::approval::{ApprovalKind, Decision};
 use quackd_protocol::denial::DenialKind;
 use quackd_protocol::policy::NetworkMode;
@@ -30,6 +30,9 @@ const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 /// Longest command that the user is asked about, in bytes. The question must show the whole command.
 const MAX_COMMAND: usize = 200;
 
+/// Longest directory that the user is asked about, in bytes.
+const MAX_DIRECTORY: usize = 150;
+
 /// Longest reason of an agent in a question, in bytes.
 const MAX_REASON: usize = 120;
 
@@ -41,9 +44,20 @@ pub(super) struct EndedCall<'a> {
     pub(super) arguments: &'a str,
     /// The client's id of the call.
     pub(super) id: Option<&'a str>,
+    /// Whether the client requested safe mode for the call.
+    pub(super) is_safe_call: bool,
+    /// Whether the user had allowed the command before.
+    pub(super) was_approved: bool,
     /// Time until the deadline.
     pub(super) left: Duration,
     pub(super) cancel: Option<CancellationToken>,
+}
+
+impl EndedCall<'_> {
+    /// Whether safe mode may have refused the command.
+    fn is_refusable(&self) -> bool {
+        self.tool == "bash" && !self.was_approved && (self.is_safe_call || self.session.safe_mode)
+    }
 }
 
 /// Result of a question about a call.
@@ -63,8 +77,9 @@ pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Ca
         return After::Unchanged;
     }
     let found = match done.report.may_ask {
-        Some(ApprovalKind::Command) => command(&call),
-        Some(ApprovalKind::SafeMode) if call.session.safe_mode => {
+        // The worker reports this, and is hostile: only such a call cannot have run.
+        Some(ApprovalKind::Command) if call.is_refusable() => command(&call),
+        Some(ApprovalKind::SafeMode) if call.session.safe_mode && !call.is_safe_call => {
             let message = format!("{} changes files, and the session is in safe mode", call.tool);
             Some((ApprovalKind::SafeMode, call.tool.to_owned(), message))
         }
@@ -88,7 +103,8 @@ pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Ca
 fn command(call: &EndedCall<'_>) -> Option<(ApprovalKind, String, String)> {
     let command = command_text(call.arguments)?;
     // The user must see all of it.
-    if MAX_COMMAND < command.len() || for_display(&command) != command {
+    let is_whole = for_display(&command) == command && command.trim() == command;
+    if MAX_COMMAND < command.len() || command.is_empty() || !is_whole {
         return None;
     }
     let message = format!("in safe mode, run: {command}");
@@ -127,7 +143,8 @@ async fn writable(path: PathBuf, session: &FoundSession, caller: &Caller) -> Opt
     let is_known = policy.writable_roots.iter().any(|root| directory.starts_with(root))
         || directory.starts_with(&session.workspace_path);
     let text = directory.to_str()?.to_owned();
-    (!is_known && for_display(&text) == text).then_some(text)
+    let is_shown = text.len() <= MAX_DIRECTORY && for_display(&text) == text;
+    (!is_known && is_shown).then_some(text)
 }
 
 fn writable_blocking(path: &Path, home: &Path) -> Option<PathBuf> {
@@ -181,7 +198,11 @@ async fn ask(
         }
     };
     tokio::select! {
-        outcome = outcome => outcome.ok(),
+        // An equal question of another call may wait longer.
+        outcome = tokio::time::timeout(wait, outcome) => match outcome {
+            Ok(outcome) => outcome.ok(),
+            Err(_late) => Some(Outcome::TimedOut),
+        },
         () = cancelled => None,
     }
 }
@@ -281,8 +302,8 @@ async fn requested(
                 ));
             }
             let (host, port) = target.rsplit_once(':').unwrap_or((&target, "443"));
-            let rule = match (Host::read(host), port.parse::<u16>()) {
-                (Ok(host), Ok(port)) if port != 0 => format!("{}:{port}", in_rule(&host)),
+            let (host, port) = match (Host::read(host), port.parse::<u16>()) {
+                (Ok(host), Ok(port)) if port != 0 => (host, port),
                 _ => {
                     return Err(format!(
                         "Error: not a host or host:port: {}",
@@ -290,17 +311,13 @@ async fn requested(
                     ));
                 }
             };
-            let is_local = match rule.parse() {
-                Ok(Rule::Host(HostRule { target: HostTarget::Name(_), .. })) => false,
-                _ => Host::read(host).is_ok_and(
-                    |host| matches!(host, Host::Address(address) if is_refused(address)),
-                ),
-            };
-            if is_local {
-                return Err(format!(
-                    "Error: {rule} is an address of a local network; only the user can allow it: quack sandbox allow {rule}"
-                ));
-            }
+            let rule = askable(&host, port).ok_or_else(|| {
+                let target = for_display(&target);
+                format!(
+                    "Error: {target} is this machine, a local network, or too long; only the user can allow it: quack \
+                     sandbox allow"
+                )
+            })?;
             Ok((ApprovalKind::Network, rule, reason))
         }
         "write" => match writable(PathBuf::from(&target), call.session, caller).await {
@@ -311,13 +328,6 @@ async fn requested(
             )),
         },
         _ => Err("Error: kind must be network or write".to_owned()),
-    }
-}
-
-fn in_rule(host: &Host) -> String {
-    match host {
-        Host::Address(address) if address.is_ipv6() => format!("[{address}]"),
-        host => host.to_string(),
     }
 }
 

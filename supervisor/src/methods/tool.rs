@@ -225,12 +225,11 @@ async fn run_tool(
     let default = default_deadline(&caller.services.daemon.config.tools.default_timeout, &wanted);
     let gives_up = wanted.gives_up;
     let safe_mode = session.safe_mode || wanted.safe_mode;
-    let is_bash = tool == BASH;
     let call = CallTool {
         deadline: deadline(&wanted, &of_bash, default),
         background: of_bash.background,
         approved: safe_mode
-            && is_bash
+            && tool == BASH
             && permission::is_allowed_command(&session, &wanted.arguments, caller).await,
         safe_mode,
         tool: wanted.tool,
@@ -244,9 +243,10 @@ async fn run_tool(
     if tool == tools::REQUEST_PERMISSION && refusal.is_none() {
         return ask_permission(&session, &call, caller).await;
     }
+    let how = (gives_up, named.as_ref(), wanted.safe_mode);
     let mut done = match refusal {
         Some(refusal) => Err(refusal),
-        None => make_and_ask(&session, call, (gives_up, named.as_ref()), caller).await,
+        None => make_and_ask(&session, call, how, caller).await,
     };
     let closing = match (&mut done, &named) {
         (Ok(CallDone { streamed: Some((output, closing)), .. }), Some(named)) => {
@@ -292,11 +292,12 @@ fn forwards_line(
     (!shown.is_empty()).then(|| format!("[Forwarded to this machine: {}]", shown.join(", ")))
 }
 
-/// Makes a call. If it was refused and a client can answer, asks the user before the reply.
+/// Makes a call. If it was refused and a client can answer, asks the user before the reply. `is_safe_call`: the client
+/// requested safe mode.
 async fn make_and_ask(
     session: &FoundSession,
     call: CallTool,
-    (gives_up, named): (Option<Duration>, Option<&NamedCall<'_>>),
+    (gives_up, named, is_safe_call): (Option<Duration>, Option<&NamedCall<'_>>, bool),
     caller: &Caller,
 ) -> CallResult {
     let started = Instant::now();
@@ -309,6 +310,8 @@ async fn make_and_ask(
         tool: &call.tool,
         arguments: &call.arguments,
         id: call.client_id.as_deref(),
+        is_safe_call,
+        was_approved: call.approved,
         left: call.deadline.saturating_sub(started.elapsed()),
         cancel: call.cancel.clone(),
     };
@@ -354,6 +357,8 @@ async fn ask_permission(session: &FoundSession, call: &CallTool, caller: &Caller
         tool: &call.tool,
         arguments: &call.arguments,
         id: call.client_id.as_deref(),
+        is_safe_call: false,
+        was_approved: false,
         left: call.deadline,
         cancel: call.cancel.clone(),
     };

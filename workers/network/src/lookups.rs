@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
@@ -19,6 +19,13 @@ const LOOKUP_TIME: Duration = Duration::from_secs(5);
 /// Most addresses of one name that are checked.
 const MAX_FOUND: usize = 32;
 
+/// Time for which the addresses of a name are used again. Each connection checks them anew. Programs open many
+/// connections to one host at a time.
+const REUSED_FOR: Duration = Duration::from_secs(2);
+
+/// Most names with addresses that are used again.
+const MAX_REUSED: usize = 64;
+
 type Found = watch::Sender<Option<Vec<IpAddr>>>;
 type Resolver = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 
@@ -26,6 +33,7 @@ type Resolver = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
 /// start.
 pub(crate) struct Lookups {
     open: RefCell<HashMap<String, Rc<Found>>>,
+    recent: RefCell<HashMap<String, (Instant, Vec<IpAddr>)>>,
     threads: Semaphore,
     resolver: Arc<Resolver>,
 }
@@ -42,11 +50,17 @@ impl Lookups {
     /// Lookups by this function, which may block.
     pub(crate) fn by(resolver: Arc<Resolver>) -> Rc<Self> {
         let threads = Semaphore::new(MAX_LOOKUPS);
-        Rc::new(Self { open: RefCell::default(), threads, resolver })
+        let (open, recent) = (RefCell::default(), RefCell::default());
+        Rc::new(Self { open, recent, threads, resolver })
     }
 
     /// Returns the addresses of a name. Empty if the name does not exist or no resolver answers in time.
     pub(crate) async fn find(self: &Rc<Self>, name: &str) -> Vec<IpAddr> {
+        if let Some((at, found)) = self.recent.borrow().get(name)
+            && at.elapsed() < REUSED_FOR
+        {
+            return found.clone();
+        }
         let mut found = self.subscribe(name);
         match timeout(LOOKUP_TIME, found.wait_for(Option::is_some)).await {
             Ok(Ok(found)) => found.clone().unwrap_or_default(),
@@ -78,6 +92,13 @@ impl Lookups {
             found = looking.await.unwrap_or_default();
         }
         self.open.borrow_mut().remove(&name);
+        if !found.is_empty() {
+            let mut recent = self.recent.borrow_mut();
+            recent.retain(|_, (at, _)| at.elapsed() < REUSED_FOR);
+            if recent.len() < MAX_REUSED {
+                recent.insert(name, (Instant::now(), found.clone()));
+            }
+        }
         sender.send_replace(Some(found));
     }
 }

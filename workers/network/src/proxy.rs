@@ -5,9 +5,9 @@ use crate::log::Log;
 use crate::lookups::Lookups;
 use crate::pair::Pair;
 use quackd_network::synthetic::SyntheticAddresses;
-use quackd_policy::hosts::{Decision, Host, HostRules, is_refused};
+use quackd_policy::hosts::{Decision, Host, HostRules, askable};
 use quackd_protocol::network::{
-    DenyReason, FailReason, LogEntry, MACHINE_HOST, RequestPath, Rules, ToWorkerPacket, Verdict,
+    DenyReason, FailReason, LogEntry, RequestPath, Rules, ToWorkerPacket, Verdict,
 };
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -132,7 +132,7 @@ impl Proxy {
     pub(crate) fn knows_name(&self, host: &Host) -> bool {
         match self.decide(host, 0) {
             Ok(_) => true,
-            Err(DenyReason::NotListed) => self.may_ask(host),
+            Err(DenyReason::NotListed) => self.may_ask(host, 0),
             Err(_) => false,
         }
     }
@@ -163,7 +163,7 @@ impl Proxy {
             false => Err(DenyReason::TooMany),
         };
         let (why, waited) = match decided {
-            Err(DenyReason::NotListed) if self.may_ask(host) => {
+            Err(DenyReason::NotListed) if self.may_ask(host, *port) => {
                 let asked = Instant::now();
                 match self.asks.ask(host, *port).await {
                     Ok(scope) => {
@@ -185,15 +185,9 @@ impl Proxy {
         Err(why)
     }
 
-    /// Whether the user may be asked about a host: never about addresses of this machine and of local networks.
-    fn may_ask(&self, host: &Host) -> bool {
-        let is_local = match host {
-            Host::Address(address) => is_refused(*address),
-            Host::Name(name) => {
-                name == MACHINE_HOST || name == "localhost" || name.ends_with(".localhost")
-            }
-        };
-        self.can_ask.get() && !is_local
+    /// Whether the user may be asked about a host. Any port stands for the others in a query for a name.
+    fn may_ask(&self, host: &Host, port: u16) -> bool {
+        self.can_ask.get() && askable(host, port.max(1)).is_some()
     }
 
     /// Records a refused request: first for the worker, so that it knows it when the command ends.

@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 
 /// Time without a byte after which a connection is closed.
@@ -25,9 +26,13 @@ const IDLE_REUSED: Duration = Duration::from_secs(10);
 const HELLO_TIME: Duration = Duration::from_secs(10);
 
 /// Sizes of a buffer: at first, so that idle connections are small, and after a read that filled it. All connections of a
-/// session have at most 1,024 × 2 buffers.
+/// session have at most 1,024 × 2 buffers, of which [`LARGE_LEFT`] are large.
 const SMALL: usize = 8 * 1024;
-const LARGE: usize = 64 * 1024;
+const MEDIUM: usize = 32 * 1024;
+const LARGE: usize = 256 * 1024;
+
+/// Large buffers that may still be made.
+static LARGE_LEFT: Semaphore = Semaphore::const_new(128);
 
 /// Ports whose traffic is read.
 pub(crate) const HTTP: u16 = 80;
@@ -300,6 +305,7 @@ async fn pump(
     counts: &Counts,
 ) -> Result<(), PumpError> {
     let mut buffer = vec![0; SMALL];
+    let mut permit = None;
     loop {
         let n = from.read(&mut buffer).await.map_err(PumpError::Read)?;
         if n == 0 {
@@ -308,8 +314,10 @@ async fn pump(
         let part = buffer.get(..n).unwrap_or_default();
         to.write_all(part).await.map_err(PumpError::Write)?;
         counts.add(count, part);
-        if n == buffer.len() && n < LARGE {
-            buffer = vec![0; LARGE];
+        if n == buffer.len() && permit.is_none() {
+            permit = LARGE_LEFT.try_acquire().ok();
+            let larger = if permit.is_some() { LARGE } else { MEDIUM };
+            buffer.resize(larger, 0);
         }
     }
 }
@@ -321,7 +329,7 @@ async fn send_rest(
     mut to: impl AsyncWrite + Unpin,
     counts: &Counts,
 ) -> Result<(), PumpError> {
-    let mut buffer = vec![0; LARGE / 2];
+    let mut buffer = vec![0; MEDIUM];
     while !left.is_done() {
         let n = from.read(&mut buffer).await.map_err(PumpError::Read)?;
         if n == 0 {

@@ -125,21 +125,37 @@ pub(crate) async fn allow(args: AllowArgs, output: CliOutput) -> anyhow::Result<
         () if args.workspace => Some(AnswerScope::Workspace),
         () => args.always.then_some(AnswerScope::Always),
     };
-    answer(AnswerParams { id: args.id, decision: Decision::Allow, scope }, output).await
+    answer(args.id, (Decision::Allow, scope), output).await
 }
 
 /// Denies the operation of a question.
 pub(crate) async fn deny(args: DenyArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let scope = args.session.then_some(AnswerScope::Session);
-    answer(AnswerParams { id: args.id, decision: Decision::Deny, scope }, output).await
+    answer(args.id, (Decision::Deny, scope), output).await
 }
 
-async fn answer(params: AnswerParams, output: CliOutput) -> anyhow::Result<ExitCode> {
+async fn answer(
+    id: Option<String>,
+    (decision, scope): (Decision, Option<AnswerScope>),
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
+    // The daemon's choice could be a question that has come in this moment.
+    let id = match id {
+        Some(id) => Some(id),
+        None => match only(&daemon.client, output).await? {
+            Choice::Id(id) => Some(id),
+            Choice::None => None,
+            Choice::Refused => return Ok(ExitCode::Failed),
+        },
+    };
+    let params = AnswerParams { id, decision, scope };
     let data: AnswerData = daemon.client.request("quack.answer", params, REPLY_TIMEOUT).await?;
-    if let Some(why) = &data.not_saved {
-        output
-            .warning(&format!("the answer counts once, because it was not saved: {}", plain(why)));
+    match &data.not_saved {
+        Some(why) if data.scope == AnswerScope::Once => output
+            .warning(&format!("the answer counts once, because it was not saved: {}", plain(why))),
+        Some(why) => output.warning(&plain(why)),
+        None => {}
     }
     if output.is_json() {
         output.document(&data)?;
@@ -151,4 +167,34 @@ async fn answer(params: AnswerParams, output: CliOutput) -> anyhow::Result<ExitC
         output.text(&format!("{decision}: {} {}\n", data.kind.name(), plain(&data.target)))?;
     }
     Ok(ExitCode::Ok)
+}
+
+/// The question that an answer without an id is for.
+enum Choice {
+    Id(String),
+    /// None, or several: the daemon's error says which.
+    None,
+    /// The user does not want to answer the question that has expired.
+    Refused,
+}
+
+/// Returns the only open question. Without one, asks at a terminal about the one that expired last.
+async fn only(client: &quackd_client::Client, output: CliOutput) -> anyhow::Result<Choice> {
+    let params = ApprovalsParams::default();
+    let data: ApprovalsData = client.request("quack.approvals", params, REPLY_TIMEOUT).await?;
+    match data.pending.as_slice() {
+        [] => {}
+        [open] => return Ok(Choice::Id(open.request.id.clone())),
+        _ => return Ok(Choice::None),
+    }
+    let expired = data.recent.iter().rev().find(|record| record.reason == "timeout");
+    let Some(expired) = expired else { return Ok(Choice::None) };
+    if CliOutput::can_ask() {
+        let (kind, target) = (expired.kind.name(), plain(&expired.target));
+        let question = format!("{} has expired: {kind} {target}. Answer it?", plain(&expired.id));
+        if !tokio::task::spawn_blocking(move || output.ask_blocking(&question)).await?? {
+            return Ok(Choice::Refused);
+        }
+    }
+    Ok(Choice::Id(expired.id.clone()))
 }

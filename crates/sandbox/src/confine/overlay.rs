@@ -254,6 +254,9 @@ fn overlay(
         ("userxattr", ""),
         // With an index, the kernel refuses a layer whose user's directory was replaced.
         ("index", "off"),
+        // The layer is the session's: attributes in it must not name other directories.
+        ("redirect_dir", "nofollow"),
+        ("metacopy", "off"),
     ];
     options.extend(more);
     new_file_system("overlay", &options, MountAttributes::WRITABLE)

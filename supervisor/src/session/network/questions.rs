@@ -3,7 +3,7 @@
 use super::NetworkActor;
 use crate::approvals::{Outcome, Question, Subject, for_display};
 use actix::prelude::*;
-use quackd_policy::hosts::Host;
+use quackd_policy::hosts::{Host, askable};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::network::{DenyReason, MAX_PROXY_ASKS, Rules, ToProxy};
 use std::time::{Duration, Instant};
@@ -44,23 +44,22 @@ impl NetworkActor {
             Ok(host) if port != 0 && self.asking < MAX_PROXY_ASKS => host,
             _ => return self.proxy_broke("a question that it may not ask", ctx),
         };
-        self.asking += 1;
-        let target = match &host {
-            Host::Address(address) if address.is_ipv6() => format!("[{address}]:{port}"),
-            host => format!("{host}:{port}"),
+        let Some(target) = askable(&host, port).filter(|_| self.may_ask) else {
+            // The last client that can answer may have just left.
+            let result = Err(DenyReason::NotListed);
+            return self.tell_proxy(&ToProxy::Answered { id, result }, ctx);
         };
+        self.asking += 1;
         let (running, tool_call_id, left) = self.running_call();
         let call = tool_call_id.as_ref().map(|id| format!("call {id}, ")).unwrap_or_default();
-        let message = format!("{running} ({call}session {}) connects to {target}", self.name);
-        let message = for_display(&message);
-        let subject =
-            Subject { session: self.session.clone(), kind: ApprovalKind::Network, target };
+        // The target comes first: the rest may be cut.
+        let message = format!("connects to {target}: {running} ({call}session {})", self.name);
         let question = Question {
-            subject,
+            subject: Subject { session: self.session.clone(), kind: ApprovalKind::Network, target },
             title: "Allow network access?",
-            message,
+            message: for_display(&message),
             preset: None,
-            tool_call_id,
+            tool_call_id: tool_call_id.as_deref().map(for_display),
             likely: false,
         };
         let wait = self.services.daemon.config.sandbox.ask_wait.value;
@@ -113,9 +112,7 @@ impl NetworkActor {
                 Some((id, command)) => (command.clone(), Some(id.clone()), longest),
                 None => ("a command".to_owned(), None, longest),
             },
-            (0, 1) => {
-                (jobs.first().map_or_else(String::new, |job| job.info.command.clone()), None, None)
-            }
+            (0, 1) => ("a background job".to_owned(), None, None),
             (_, 0) => ("one of several commands".to_owned(), None, longest),
             _ => ("a command".to_owned(), None, None),
         }

@@ -16,7 +16,7 @@ use quackd_protocol::limits::{
     COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
 };
 use quackd_protocol::output::OutputPiece;
-use quackd_protocol::tools::main_parameter;
+use quackd_protocol::tools::find;
 use quackd_protocol::worker::{ToWorker, ToolReport, ToolUpdate};
 use quackd_supervision::{Cause, Demand, Demander, State};
 use serde_json::value::RawValue;
@@ -67,26 +67,33 @@ pub(crate) struct CallDone {
     pub(crate) data: Option<Box<RawValue>>,
 }
 
-/// Longest command in a question to the user, in characters.
-const MAX_TOLD_COMMAND: usize = 120;
+/// Longest command in a question about a host, in bytes.
+const MAX_TOLD_COMMAND: usize = 100;
 
 /// Returns the command of a call for a question to the user, or the tool's name.
 fn command_of(tool: &str, arguments: &str) -> String {
     let command = (tool == "bash").then(|| command_text(arguments)).flatten();
     let text = command.as_deref().unwrap_or(tool);
-    let cut: String = text.chars().take(MAX_TOLD_COMMAND).collect();
-    if cut.len() < text.len() { format!("{cut}…") } else { cut }
+    match text.len() <= MAX_TOLD_COMMAND {
+        true => text.to_owned(),
+        false => {
+            let cut = text.floor_char_boundary(MAX_TOLD_COMMAND);
+            format!("{}…", text.get(..cut).unwrap_or_default())
+        }
+    }
 }
 
-/// Returns the command of a call of `bash`. `None` if the arguments have none.
+/// Returns the command of a call of `bash`, as the worker finds it. `None` if the arguments have none.
 pub(crate) fn command_text(arguments: &str) -> Option<String> {
     let value: serde_json::Value = match arguments.trim_start().starts_with(['{', '"']) {
         true => serde_json::from_str(arguments).ok()?,
         false => return Some(arguments.to_owned()),
     };
-    let named = |name: &str| value.get(name).and_then(serde_json::Value::as_str);
-    let main = main_parameter("bash").unwrap_or("command");
-    value.as_str().or_else(|| named(main)).map(str::to_owned)
+    let command = find("bash").and_then(|bash| bash.parameter(bash.main?))?;
+    let named = |name| value.get(name).and_then(serde_json::Value::as_str);
+    let mut named = command.names().filter_map(named);
+    let is_blank = |text: &str| text.trim().is_empty();
+    value.as_str().or_else(|| named.find(|text| !is_blank(text))).map(str::to_owned)
 }
 
 /// Runs a call and returns its result.
