@@ -351,6 +351,10 @@ fn a_directory_a_safe_command_and_safe_mode_are_asked_about() {
                 );
             }
         }
+        // The other name of the parameter, which the worker takes if the first is blank.
+        let call = run(json!({"command": " ", "cmd": "echo third"}), true);
+        assert_eq!(answer("Allow once")["permission"]["target"], "echo third");
+        assert_eq!(text(call.reply()), "third\n\n[Exit code: 0]");
         let call = run(json!({"command": "echo other"}), true);
         answer("Deny");
         let told = text(call.reply());
@@ -394,8 +398,23 @@ fn an_agent_can_ask_before_it_tries() {
             "[Sandbox: the network (g.example:443) was allowed by the user in this workspace]"
         );
         assert!(session.bash(&connect("g.example:443")).starts_with("HTTP/1.1 502 "));
+        // Once: the next connections, although nothing waited.
+        let call =
+            session.begin("request_permission", json!({"kind": "network", "target": "h.example"}));
+        let asked = question(&wire);
+        wire.request("extension_ui_response", json!({"id": asked["id"], "value": "Allow once"}));
+        assert!(call.text().ends_with("was allowed by the user once]"));
+        assert!(session.bash(&connect("h.example:443")).starts_with("HTTP/1.1 502 "));
+        // Rules for them would mean this machine.
+        let text = session.bash(&connect("machine:5432"));
+        assert!(text.starts_with("HTTP/1.1 403 "), "{text}");
         for (arguments, part) in [
             (json!({"kind": "network", "target": "10.0.0.7:443"}), "only the user can allow it"),
+            (json!({"kind": "network", "target": "machine:5432"}), "only the user can allow it"),
+            (
+                json!({"kind": "network", "target": "host.quackd.internal:5432"}),
+                "only the user can allow it",
+            ),
             (json!({"kind": "network", "target": "a b"}), "not a host"),
             (json!({"kind": "write", "target": "/etc"}), "cannot be made writable"),
             (json!({"kind": "write", "target": "/nowhere/at/all"}), "cannot be made writable"),

@@ -1,6 +1,7 @@
 //! Attacks of commands on the network by host. The targets are servers of this machine, which only rules for `machine`
 //! allow.
 
+use crate::approvals::connect;
 use crate::first_hour_network::{has, in_session};
 use crate::harness::{Daemon, Session};
 use crate::network_hosts::{
@@ -392,5 +393,59 @@ fn escape_sequences_in_names_reach_no_log_and_no_answer() {
         for text in [&text, &report, &shown, &daemon.log()] {
             assert!(!text.contains("pwned") && !text.contains('\u{1b}'), "{text}");
         }
+    });
+}
+
+const CORPUS: &str = r#"
+import json
+for line in open("corpus.jsonl"):
+    case = json.loads(line)
+    args = case["args"]
+    if "socks5_host" in args:
+        name = args["socks5_host"].encode()
+        answer = talk(b"\x05\x01\x00\x05\x01\x00\x03" + bytes([len(name)]) + name + struct.pack(">H", args["port"]))
+        # The byte after the version is the result of the request.
+        was_refused = len(answer) < 4 or answer[3] != 0
+    elif "dns_query" in args:
+        try:
+            socket.getaddrinfo(args["dns_query"], 443)
+            was_refused = False
+        except OSError:
+            was_refused = True
+    elif "http" in args:
+        http = args["http"]
+        answer = talk(f"POST {http['absolute']} HTTP/1.1\r\nHost: {http['host_header']}\r\nTransfer-Encoding: {http['transfer_encoding']}\r\n\r\n0\r\n\r\n".encode())
+        was_refused = answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 403 "))
+    elif "tls_sni" in args or "resolves_to" in args:
+        # They need a host that exists: the tests of tunnels and of lookups.
+        continue
+    else:
+        answer = talk(f"CONNECT {args['connect']} HTTP/1.1\r\n\r\n".encode())
+        was_refused = answer.startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 403 "))
+    print(case["id"], "refused" if was_refused else answer[:80])
+"#;
+
+#[test]
+fn the_attacks_of_the_corpus_on_a_proxy_are_refused_before_a_dial() {
+    let corpus = include_str!("../fixtures/escape-corpus.jsonl");
+    let is_case = |line: &&str| line.contains("\"proxy-");
+    let cases: Vec<_> = corpus.lines().filter(is_case).collect();
+    with_servers(|daemon, session, ports| {
+        let (repo, machine) = (repo_of(session), format!("machine:{}", ports[0]));
+        let set = |rule: &str| {
+            let rules = ["set", "--allow", &machine, "--allow", "*.ok.test:443", "--allow", rule];
+            sandbox(daemon, &repo, &rules)
+        };
+        set("allowed.test:443");
+        let told = session.bash(&connect("allowed.test:443"));
+        assert!(
+            told.starts_with("HTTP/1.1 502 "),
+            "a host that does not exist is looked up: {told}"
+        );
+        set("!allowed.test");
+        std::fs::write(repo.join("corpus.jsonl"), cases.join("\n")).unwrap();
+        let text = attack(session, CORPUS, ports);
+        let refused = text.lines().filter(|line| line.ends_with(" refused")).count();
+        assert_eq!(refused, cases.len() - 2, "{text}");
     });
 }

@@ -239,7 +239,7 @@ impl<Q, L: Clone> Table<Q, L> {
 }
 
 impl<L: Clone> Closed<L> {
-    /// What a late answer needs, if the question expired lately.
+    /// The subject and request for a late answer, if the question expired lately.
     pub(crate) fn late(&self, now: Instant) -> Option<(Subject, L)> {
         let is_late = self.record.reason == super::CloseReason::TimedOut.name()
             && now.duration_since(self.at) < LATE_ANSWER;

@@ -30,12 +30,12 @@ fn assert_escaped(rows: &[Row], allowed: &[(&str, &str, &str)]) {
     assert_eq!(escaped(rows), allowed, "left: escaped cases; right: accepted escapes");
 }
 
-fn in_namespaces(user: User, reading: Reading) {
+fn in_namespaces(user: User, reading: Reading, has_hosts: bool) {
     let tier = match best_tier(user) {
         Ok(tier) => tier,
         Err(why) => return untested(&why),
     };
-    let mode = Mode { reading, ..Mode::confined(user, tier) };
+    let mode = Mode { reading, has_hosts, ..Mode::confined(user, tier) };
     let is_wanted = |case: &corpus::Case| reading == Reading::Profile || case.is_read_only();
     assert_escaped(&run_corpus(&mode, is_wanted), corpus::NOT_BY_THE_KERNEL);
 }
@@ -56,12 +56,17 @@ fn alone(reading: Reading) {
 
 #[test]
 fn nothing_gets_out_of_namespaces_as_an_ordinary_user() {
-    in_namespaces(User::Ordinary, Reading::Profile);
+    in_namespaces(User::Ordinary, Reading::Profile, false);
 }
 
 #[test]
 fn nothing_gets_out_of_namespaces_as_root() {
-    in_namespaces(User::Root, Reading::Profile);
+    in_namespaces(User::Root, Reading::Profile, false);
+}
+
+#[test]
+fn nothing_gets_out_of_namespaces_with_the_network_by_host() {
+    in_namespaces(User::Ordinary, Reading::Profile, true);
 }
 
 #[test]
@@ -71,8 +76,8 @@ fn what_gets_out_without_namespaces_is_written_down() {
 
 #[test]
 fn a_session_in_safe_mode_only_reads_in_namespaces() {
-    in_namespaces(User::Ordinary, Reading::SafeSession);
-    in_namespaces(User::Root, Reading::SafeSession);
+    in_namespaces(User::Ordinary, Reading::SafeSession, false);
+    in_namespaces(User::Root, Reading::SafeSession, false);
 }
 
 #[test]

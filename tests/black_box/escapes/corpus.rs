@@ -106,7 +106,7 @@ fn find(table: &[(&str, &'static str)], id: &str) -> Option<&'static str> {
     table.iter().find(|(found, _)| *found == id).map(|(_, why)| *why)
 }
 
-const NO_PROXY: &str = "no proxy: the network of a worker is on or off";
+const PROXY: &str = "no command or file: network_attacks.rs tries it";
 const MACOS: &str = "macOS only";
 
 /// Cases that do not apply.
@@ -115,17 +115,17 @@ pub(super) const NOT_APPLICABLE: &[(&str, &str)] = &[
     ("tamper-13", MACOS),
     ("env-09", "a rule for names of secrets in the workspace is not ours: who wants it hides them"),
     ("json-11", "no approval: nobody is asked before a command"),
-    ("proxy-01", NO_PROXY),
-    ("proxy-02", NO_PROXY),
-    ("proxy-03", NO_PROXY),
-    ("proxy-04", NO_PROXY),
-    ("proxy-07", NO_PROXY),
-    ("proxy-09", NO_PROXY),
-    ("proxy-11", NO_PROXY),
-    ("proxy-13", NO_PROXY),
-    ("proxy-15", NO_PROXY),
-    ("proxy-16", NO_PROXY),
-    ("proxy-18", NO_PROXY),
+    ("proxy-01", PROXY),
+    ("proxy-02", PROXY),
+    ("proxy-03", PROXY),
+    ("proxy-04", PROXY),
+    ("proxy-07", PROXY),
+    ("proxy-09", PROXY),
+    ("proxy-11", PROXY),
+    ("proxy-13", PROXY),
+    ("proxy-15", PROXY),
+    ("proxy-16", PROXY),
+    ("proxy-18", PROXY),
 ];
 
 /// Cases that would harm the machine of the developer if confinement failed.

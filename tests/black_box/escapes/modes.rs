@@ -54,17 +54,25 @@ pub(super) struct Mode {
     /// Profile for every case; `None` uses the profile of the case.
     pub(super) profile: Option<&'static str>,
     pub(super) reading: Reading,
+    /// Whether the network is `hosts`, with a rule for a host.
+    pub(super) has_hosts: bool,
 }
 
 impl Mode {
     /// Only quackd's own tools restrict the cases.
     pub(super) fn unconfined(user: User) -> Self {
-        Self { user, tier: UNCONFINED, profile: Some(FULL_ACCESS), reading: Reading::Profile }
+        Self {
+            user,
+            tier: UNCONFINED,
+            profile: Some(FULL_ACCESS),
+            reading: Reading::Profile,
+            has_hosts: false,
+        }
     }
 
     /// Every case runs in its own profile.
     pub(super) fn confined(user: User, tier: &'static str) -> Self {
-        Self { user, tier, profile: None, reading: Reading::Profile }
+        Self { user, tier, profile: None, reading: Reading::Profile, has_hosts: false }
     }
 
     /// The profile of a case.
@@ -85,7 +93,9 @@ impl Mode {
         let tier = if self.is_unconfined() { "auto" } else { self.tier };
         let profile = self.profile(case);
         let limits = corpus::needs_limits(&case.id);
-        format!("[sandbox]\nprofile = \"{profile}\"\ntier = \"{tier}\"\n{limits}")
+        let hosts = "network = \"hosts\"\nhosts = [\"allowed.example\"]\n";
+        let network = if self.has_hosts { hosts } else { "" };
+        format!("[sandbox]\nprofile = \"{profile}\"\ntier = \"{tier}\"\n{network}{limits}")
     }
 
     /// Returns true if the session of a case is created in safe mode.

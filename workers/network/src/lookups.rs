@@ -19,7 +19,7 @@ const LOOKUP_TIME: Duration = Duration::from_secs(5);
 /// Most addresses of one name that are checked.
 const MAX_FOUND: usize = 32;
 
-/// Time for which the addresses of a name are used again. Each connection checks them anew. Programs open many
+/// Time for which the addresses of a name are used again. Each connection checks them again. Programs open many
 /// connections to one host at a time.
 const REUSED_FOR: Duration = Duration::from_secs(2);
 

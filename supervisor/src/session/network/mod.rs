@@ -57,7 +57,7 @@ pub(crate) struct NetworkActor {
     last_forward: u64,
     /// Reports that the proxy may still send.
     log_credits: u32,
-    /// Whether the proxy may ask the user, as it was told last.
+    /// Whether the proxy may ask the user, as of the last rules sent to it.
     may_ask: bool,
     /// Questions of the proxy without an answer.
     asking: usize,

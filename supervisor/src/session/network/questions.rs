@@ -96,8 +96,8 @@ impl NetworkActor {
         }
     }
 
-    /// What the connection probably belongs to: its name, the id of the only running call, and the time until nothing may
-    /// wait for the user.
+    /// Returns the text of the call or job that the connection probably belongs to, the id of the only running call, and
+    /// the time until nothing may wait for the user.
     fn running_call(&self) -> (String, Option<String>, Option<Duration>) {
         let snapshot = self.services.table.snapshot(&self.session);
         let (calls, jobs) = (&snapshot.worker.calls, &snapshot.worker.jobs);
