@@ -65,7 +65,8 @@ mod tests {
             ("launcher", Some("worker.launcher")),
             ("worker.idle", Some("worker.idle_minutes")),
             ("worker.nice", None),
-            ("remote", None),
+            ("remote", Some("remote")),
+            ("kitchen", None),
             ("x", None),
             ("", None),
         ] {

@@ -312,7 +312,7 @@ mod tests {
         let network = Denial::new(DenialKind::Network, None, false);
         assert_eq!(
             network.explain(&policy),
-            "[Sandbox: the network was denied (workspace-write, network off). A person can allow \
+            "[Sandbox: the network was denied (workspace-write, network off). To allow \
              it: quack sandbox set --network on]"
         );
     }

@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(
             refused.text,
             "Error: bash needs confinement, and there is none on this system\n\
-             [Sandbox: running unconfined was denied (workspace-write, network off). A person can \
+             [Sandbox: running unconfined was denied (workspace-write, network off). To \
              allow it: quack sandbox set full-access, without any confinement]"
         );
         assert!(refused.report.is_error);

@@ -95,7 +95,7 @@ mod tests {
                 let output = bench.run(tool, arguments.clone()).await;
                 let expected = format!(
                     "Error: {tool} needs confinement, and there is none on this system\n\
-                     [Sandbox: running unconfined was denied ({profile}, network off). A person can \
+                     [Sandbox: running unconfined was denied ({profile}, network off). To \
                      allow it: quack sandbox set full-access, without any confinement]"
                 );
                 assert_eq!(output.text, expected);
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(output.report.denials, []);
     }
 
-    const LINE: &str = "[Sandbox: writing /etc/q was probably denied (workspace-write, network off). A person can \
+    const LINE: &str = "[Sandbox: writing /etc/q was probably denied (workspace-write, network off). To \
                         allow it: quack sandbox set --writable DIR]";
 
     /// Two errors, of which the first is explained.

@@ -271,7 +271,7 @@ async fn only_a_confined_command_that_failed_is_explained() {
     assert_eq!(
         found.line.as_deref(),
         Some(
-            "[Sandbox: writing /etc/q was probably denied (workspace-write, network off). A person can \
+            "[Sandbox: writing /etc/q was probably denied (workspace-write, network off). To \
              allow it: quack sandbox set --writable DIR]"
         )
     );
