@@ -52,14 +52,14 @@ pub(crate) enum Outcome {
     Ended,
 }
 
-/// The reason why a question was closed.
+/// The reason why a question to the user, or a dialog of Pi, was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CloseReason {
     /// A client answered.
     Answered,
     /// The user did not answer in time.
     TimedOut,
-    /// The session or the daemon has ended.
+    /// The session, the daemon, Pi or its turn has ended.
     Ended,
 }
 

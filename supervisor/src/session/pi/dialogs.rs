@@ -3,6 +3,7 @@
 //! The daemon keeps open dialogs, repeats them to new followers and accepts one answer to each. It remembers the reason
 //! why a dialog was closed, so that a late answer gets a precise error.
 
+use crate::approvals::CloseReason;
 use bytes::Bytes;
 use quackd_protocol::limits::MAX_PI_DIALOGS;
 use std::collections::VecDeque;
@@ -22,34 +23,12 @@ struct OpenDialog {
     until: Option<Instant>,
 }
 
-/// The reason why a dialog was closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CloseReason {
-    /// A client answered.
-    Answered,
-    /// The timeout expired.
-    TimedOut,
-    /// The turn or Pi has ended.
-    Ended,
-}
-
-impl CloseReason {
-    /// Name of the reason for followers.
-    pub(crate) fn reason(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::TimedOut => "timeout",
-            Self::Ended => "ended",
-        }
-    }
-
-    /// Explanation for a client that answers too late.
-    pub(crate) fn explanation(self) -> &'static str {
-        match self {
-            Self::Answered => "was answered already",
-            Self::TimedOut => "has timed out",
-            Self::Ended => "is over: the turn or Pi has ended",
-        }
+/// Explanation for a client that answers a closed dialog.
+pub(crate) fn explanation(why: CloseReason) -> &'static str {
+    match why {
+        CloseReason::Answered => "was answered already",
+        CloseReason::TimedOut => "has timed out",
+        CloseReason::Ended => "is over: the turn or Pi has ended",
     }
 }
 

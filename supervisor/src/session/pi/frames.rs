@@ -3,8 +3,8 @@
 
 use super::OfPi;
 use super::commands::CommandResponse;
-use super::dialogs::CloseReason;
 use super::prompts::{PromptAccepted, Waiter};
+use crate::approvals::CloseReason;
 use crate::children::{ChannelEvent, HeartbeatDriver, KillReason, LifecycleDriver};
 use crate::session::actor::SessionActor;
 use crate::session::owner::PiReport;
@@ -322,7 +322,7 @@ impl SessionActor {
             reason: &'static str,
         }
         let kind = "extension_ui_closed";
-        let data = || Data { kind, id, reason: why.reason() };
+        let data = || Data { kind, id, reason: why.name() };
         let turn = self.pi.turns.running();
         self.services.events.publish_in_turn(&self.session, turn, kind, data);
     }

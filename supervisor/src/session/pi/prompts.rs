@@ -284,7 +284,7 @@ impl SessionActor {
         let ended = self.pi.dialogs.end();
         for id in ended {
             self.cancel_dialog(&id);
-            self.publish_closed(&id, super::dialogs::CloseReason::Ended);
+            self.publish_closed(&id, crate::approvals::CloseReason::Ended);
         }
         self.show_pi();
     }

@@ -1,8 +1,9 @@
 //! Requests from clients to a Pi, other than prompts: abort the turn, report the state, answer a dialog.
 
 use super::OfPi;
-use super::dialogs::{AnswerOutcome, CloseReason};
+use super::dialogs::{AnswerOutcome, explanation};
 use super::prompts::Waiter;
+use crate::approvals::CloseReason;
 use crate::children::{KillReason, LifecycleDriver, STALL_THRESHOLD};
 use crate::errors::PiError;
 use crate::session::actor::SessionActor;
@@ -79,7 +80,7 @@ impl Handler<AnswerDialog> for SessionActor {
     ) -> Self::Result {
         let found = self.pi.dialogs.answer(&answer.id);
         if let AnswerOutcome::Late(why) = found {
-            return Err(PiError::DialogClosed { id: answer.id, how: why.explanation() });
+            return Err(PiError::DialogClosed { id: answer.id, how: explanation(why) });
         }
         if !self.is_pi_ready() || self.pi.end.is_some() {
             return Err(PiError::NotRunning(self.name.clone()));
