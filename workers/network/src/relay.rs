@@ -28,11 +28,11 @@ const HELLO_TIME: Duration = Duration::from_secs(10);
 /// Sizes of a buffer: at first, so that idle connections are small, and after a read that filled it. All connections of a
 /// session have at most 1,024 × 2 buffers, of which [`LARGE_LEFT`] are large.
 const SMALL: usize = 8 * 1024;
-const MEDIUM: usize = 32 * 1024;
+const MEDIUM: usize = 16 * 1024;
 const LARGE: usize = 256 * 1024;
 
 /// Large buffers that may still be made.
-static LARGE_LEFT: Semaphore = Semaphore::const_new(128);
+static LARGE_LEFT: Semaphore = Semaphore::const_new(32);
 
 /// Ports whose traffic is read.
 pub(crate) const HTTP: u16 = 80;
@@ -318,6 +318,9 @@ async fn pump(
             permit = LARGE_LEFT.try_acquire().ok();
             let larger = if permit.is_some() { LARGE } else { MEDIUM };
             buffer.resize(larger, 0);
+        } else if n < SMALL && permit.take().is_some() {
+            // The transfer is over, and another may need the large buffer.
+            buffer = vec![0; SMALL];
         }
     }
 }
