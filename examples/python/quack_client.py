@@ -10,7 +10,7 @@ As a program:
 As a module: `Client` is a connection, `request` sends a request, `events` yields events.
 docs/protocol.md describes the messages, and `quack schema` prints them as JSON Schema.
 
-Exit codes: 0 done, 1 refused or failed, 2 usage, 3 no daemon, 130 interrupted.
+Exit codes: 0 done, 1 refused or failed, 2 usage, 3 no daemon. A shell shows 130 after Ctrl-C.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import hashlib
 import json
 import os
 import re
+import signal
 import socket
 import sys
 
@@ -265,6 +266,9 @@ def main():
 
 
 if __name__ == "__main__":
+    # Ctrl-C ends the program at once. Python's own handler runs only after the current system call, so a
+    # signal just before a read would wait for the next line.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         sys.exit(0 if main() else 1)
     except Refused as refused:
@@ -273,5 +277,3 @@ if __name__ == "__main__":
     except DaemonError as error:
         print("error: %s" % error, file=sys.stderr)
         sys.exit(3)
-    except KeyboardInterrupt:
-        sys.exit(130)

@@ -4,7 +4,7 @@ use super::{PATIENCE, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 
@@ -76,12 +76,19 @@ impl Running {
 
     /// Waits until the program exits. Returns its exit code and its stderr.
     #[track_caller]
-    pub(crate) fn wait(mut self) -> (Option<i32>, String) {
+    pub(crate) fn wait(self) -> (Option<i32>, String) {
+        let (status, stderr) = self.status();
+        (status.code(), stderr)
+    }
+
+    /// Like [`Running::wait`], with the signal that ended the program.
+    #[track_caller]
+    pub(crate) fn status(mut self) -> (ExitStatus, String) {
         let status = wait_for("a verb to end", || self.child.try_wait().expect("wait"));
         let mut stderr = String::new();
         let pipe = self.child.stderr.as_mut().expect("a pipe");
         pipe.read_to_string(&mut stderr).expect("read stderr");
-        (status.code(), stderr)
+        (status, stderr)
     }
 
     /// Presses Ctrl-C and waits until the program exits.

@@ -11,7 +11,9 @@ mod tests;
 mod view;
 
 use self::model::{KeyAction, Model};
-use self::screen::{CbreakGuard, Keys, Screen, SignalListener, TerminalSignal, is_gone};
+use self::screen::{
+    CbreakGuard, Keys, Screen, SignalListener, TerminalSignal, is_gone, is_terminal_closed,
+};
 use self::source::{SessionAction, Update};
 use self::view::ViewOptions;
 use super::follow::session_view::{InputMode, Interrupts, SessionView};
@@ -44,8 +46,8 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
     let shown = show(&home, &deeds, updates, output).await;
     source.abort();
     match shown {
-        // Closing the window is a normal exit.
-        Err(error) if is_gone(&error) => Ok(ExitCode::Ok),
+        // Closing the window is a normal exit. The library reports a closed terminal by an error of any kind.
+        Err(error) if is_gone(&error) || is_terminal_closed() => Ok(ExitCode::Ok),
         shown => shown.map(|()| ExitCode::Ok),
     }
 }

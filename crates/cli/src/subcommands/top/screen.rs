@@ -239,6 +239,11 @@ fn gone() -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the terminal is gone")
 }
 
+/// Whether the terminal on stdin was closed. Does not wait.
+pub(super) fn is_terminal_closed() -> bool {
+    wait_blocking(Duration::ZERO).is_err()
+}
+
 /// Whether the error means that the terminal was closed, so that nothing must be reported or restored.
 pub(super) fn is_gone(error: &anyhow::Error) -> bool {
     let is_of_it = |error: &io::Error| {
