@@ -15,6 +15,7 @@ pub mod environment;
 pub mod ids;
 pub mod limits;
 pub mod metadata;
+pub mod model;
 pub mod network;
 pub mod output;
 pub mod pi;
