@@ -33,6 +33,8 @@ pub enum Role {
     Supervisor,
     /// The network proxy of a session.
     Proxy,
+    /// The agent of a session.
+    Agent,
     /// A session's worker. Its commands inherit its settings, except signal handlers.
     Worker,
 }
@@ -139,7 +141,7 @@ fn limit_files(role: Role) -> io::Result<()> {
     let wanted = match role {
         Role::Supervisor => SUPERVISOR_FILES,
         Role::Proxy => PROXY_FILES,
-        Role::Worker => WORKER_FILES,
+        Role::Worker | Role::Agent => WORKER_FILES,
     };
     let new = Rlimit { current: Some(wanted.min(hard)), maximum: limit.maximum };
     Ok(setrlimit(Resource::Nofile, new)?)

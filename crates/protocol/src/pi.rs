@@ -1,11 +1,14 @@
-//! Frames between the supervisor and one session's Pi worker, with lengths as in [`crate::worker`].
+//! Frames between the supervisor and the agent of one session, with lengths as in [`crate::worker`].
 //!
-//! The Pi worker runs the user's Pi and speaks its line protocol, in any of its dialects. This wire has one dialect:
-//! the event names and shapes that clients know, without repeated whole messages.
+//! An agent is one of two processes. The Pi worker runs the user's Pi and speaks its line protocol, in any of its
+//! dialects. The agent worker is an agent itself: it has neither keys nor a network, so it sends requests to models, and
+//! tool calls, to the supervisor. Both have the same commands and events: those that clients know, without repeated
+//! whole messages.
 //!
-//! Order: the supervisor writes [`ToPiWorker::Start`] first. The worker starts Pi and answers [`FromPiWorker::Hello`]
-//! before anything else.
+//! Order: the supervisor writes [`ToPiWorker::Start`] or [`ToPiWorker::StartAgent`] first. The worker answers
+//! [`FromPiWorker::Hello`] before anything else.
 
+use crate::model::{ModelInfo, ModelPart, ModelRequest, ThinkingLevel};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -14,7 +17,17 @@ use serde_json::value::RawValue;
 pub const PI_FRAME_PROTOCOL: u32 = 1;
 
 /// Tags of [`ToPiWorker`].
-pub const TO_PI_WORKER_TAGS: &[&str] = &["start", "command", "ui_answer", "ping", "shutdown"];
+pub const TO_PI_WORKER_TAGS: &[&str] = &[
+    "start",
+    "start_agent",
+    "command",
+    "ui_answer",
+    "ping",
+    "shutdown",
+    "model",
+    "models",
+    "tool_done",
+];
 
 /// Tags of [`FromPiWorker`].
 pub const FROM_PI_WORKER_TAGS: &[&str] = &[
@@ -28,14 +41,21 @@ pub const FROM_PI_WORKER_TAGS: &[&str] = &[
     "ended",
     "pong",
     "warning",
+    "model_request",
+    "model_taken",
+    "model_cancel",
+    "call_tool",
+    "cancel_tool",
 ];
 
-/// Supervisor to Pi worker.
+/// Supervisor to Pi worker or agent worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToPiWorker {
     /// Settings for the worker. First frame; answered by [`FromPiWorker::Hello`] or [`FromPiWorker::CannotStart`].
     Start(Box<PiStart>),
+    /// Instead of [`ToPiWorker::Start`]: settings for the agent worker. Its session file comes with the frame.
+    StartAgent(Box<AgentStart>),
     /// A command for Pi. When Pi answers, the worker sends [`FromPiWorker::Answer`] with the same number. A second
     /// answer may follow. There is none if Pi does not answer.
     Command {
@@ -51,8 +71,145 @@ pub enum ToPiWorker {
         /// Counts up from 1 for each worker.
         seq: u64,
     },
-    /// Close the stdin of Pi, so that Pi exits, then exit. A Pi that keeps running is terminated, then killed.
+    /// Close the stdin of Pi, so that Pi exits, then exit. A Pi that keeps running is terminated, then killed. The agent
+    /// worker aborts its turn and exits.
     Shutdown {},
+    /// A part of the answer to a [`FromPiWorker::ModelRequest`].
+    Model {
+        /// Number of the request.
+        number: u64,
+        /// The part.
+        part: ModelPart,
+    },
+    /// The models have changed.
+    Models(AgentModels),
+    /// Result of a [`FromPiWorker::CallTool`].
+    ToolDone(Box<AgentToolDone>),
+}
+
+/// The models that an agent may use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentModels {
+    /// Models with a key or a server without one, at most [`crate::model::MAX_MODELS`].
+    pub models: Vec<ModelInfo>,
+    /// The model of new sessions.
+    pub default: ModelInfo,
+    /// Its thinking level.
+    pub thinking: ThinkingLevel,
+}
+
+/// First frame of the agent worker. Contains no key.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentStart {
+    /// [`PI_FRAME_PROTOCOL`] of the supervisor.
+    pub proto: u32,
+    /// The session.
+    pub session: String,
+    /// Absolute path of the workspace.
+    pub workspace: String,
+    /// Absolute path of the session file, which comes with the frame: open for reading and appending, and locked.
+    pub session_file: String,
+    /// The models.
+    pub models: AgentModels,
+    /// Whether the user has chosen the model for this session, so that it replaces the one in the session file.
+    #[serde(default)]
+    pub is_model_chosen: bool,
+    /// Settings of turns.
+    pub settings: AgentSettings,
+    /// Names of the tools that the model gets. Empty for the usual ones.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// Whether the session is in safe mode, for the system prompt.
+    #[serde(default)]
+    pub safe_mode: bool,
+    /// The network of commands in a few words, for the system prompt.
+    #[serde(default)]
+    pub network: String,
+}
+
+/// Settings of an agent's turns.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AgentSettings {
+    /// Whether failed requests are sent again.
+    pub auto_retry: bool,
+    /// Most further attempts after a failed request.
+    pub max_retries: u32,
+    /// Delay before the first further attempt, in milliseconds. Doubles with each.
+    pub base_delay_ms: u64,
+    /// Longest delay that is waited for, in milliseconds. A provider that wants a longer one ends the turn.
+    pub max_delay_ms: u64,
+    /// Whether the conversation is summarized when it becomes too long.
+    pub auto_compaction: bool,
+    /// Tokens of the context window that stay free.
+    pub reserve_tokens: u64,
+    /// Tokens of the newest messages that a summary leaves as they are.
+    pub keep_recent_tokens: u64,
+    /// Most requests to the model in one run.
+    pub max_turns: u32,
+    /// Largest cost of the session in US dollars. 0 for no limit.
+    pub max_cost_usd: f64,
+    /// Whether calls of one answer run at the same time.
+    pub parallel_tools: bool,
+}
+
+impl Default for AgentSettings {
+    fn default() -> Self {
+        Self {
+            auto_retry: true,
+            max_retries: 3,
+            base_delay_ms: 2_000,
+            max_delay_ms: 60_000,
+            auto_compaction: true,
+            reserve_tokens: 16_384,
+            keep_recent_tokens: 20_000,
+            max_turns: 200,
+            max_cost_usd: 0.0,
+            parallel_tools: true,
+        }
+    }
+}
+
+/// A tool call of the agent worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AgentToolCall {
+    /// Unique within the worker. Counts up from 1.
+    pub number: u64,
+    /// The session's tool.
+    pub tool: String,
+    /// Its arguments as JSON text.
+    pub arguments: String,
+    /// Name of the tool as the model called it, for events.
+    pub shown_tool: String,
+    /// The model's id of the call, for events.
+    pub tool_call_id: String,
+}
+
+/// Result of an [`AgentToolCall`].
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AgentToolDone {
+    /// Number of the call.
+    pub number: u64,
+    /// The text, a JSON string.
+    pub text: Box<RawValue>,
+    /// Structured result of tools that have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<Box<RawValue>>,
+    /// Whether the tool failed, or its command exited with another code than 0.
+    pub is_error: bool,
+    /// Exit code of a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Whether the call was cancelled.
+    #[serde(default)]
+    pub aborted: bool,
+    /// Whether the text lacks a part of the output.
+    #[serde(default)]
+    pub truncated: bool,
+    /// Path of the file with the whole output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_output_path: Option<String>,
+    /// Duration in milliseconds.
+    pub duration_ms: u64,
 }
 
 /// The first frame. The only frame that contains the user's keys: Pi itself sends requests to model providers.
@@ -119,17 +276,37 @@ pub enum PiCommand {
     Abort,
     /// Stop the user's own shell command.
     AbortBash,
+    /// Another command of Pi's protocol.
+    Other(OtherCommand),
 }
+
+/// A command of Pi's protocol that the supervisor passes on without reading it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct OtherCommand {
+    /// Its `type`.
+    pub name: String,
+    /// The whole object, without `id`, on one line.
+    pub body: Box<RawValue>,
+}
+
+impl PartialEq for OtherCommand {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name && self.body.get() == other.body.get()
+    }
+}
+
+impl Eq for OtherCommand {}
 
 impl PiCommand {
     /// Returns the name in Pi's protocol.
     #[must_use]
-    pub fn name(&self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::GetState => "get_state",
             Self::Prompt { .. } => "prompt",
             Self::Abort => "abort",
             Self::AbortBash => "abort_bash",
+            Self::Other(other) => &other.name,
         }
     }
 }
@@ -150,7 +327,7 @@ pub struct UiAnswer {
     pub cancelled: Option<Value>,
 }
 
-/// Pi worker to supervisor.
+/// Pi worker or agent worker to supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FromPiWorker {
@@ -208,6 +385,25 @@ pub enum FromPiWorker {
     Warning {
         /// Text of the warning.
         text: String,
+    },
+    /// Send a request to a model. Answered by [`ToPiWorker::Model`] with the same number.
+    ModelRequest(Box<ModelRequest>),
+    /// The worker has read one piece of the answer. The supervisor may send one more.
+    ModelTaken {
+        /// Number of the request.
+        number: u64,
+    },
+    /// The worker needs no more of the answer. No part follows but those already sent.
+    ModelCancel {
+        /// Number of the request.
+        number: u64,
+    },
+    /// Call a tool of the session. Answered by exactly one [`ToPiWorker::ToolDone`].
+    CallTool(Box<AgentToolCall>),
+    /// Stop a call. It is still answered.
+    CancelTool {
+        /// Number of the call.
+        number: u64,
     },
 }
 

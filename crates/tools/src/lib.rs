@@ -7,6 +7,7 @@
 
 mod toolbox;
 
+mod agent_files;
 mod arguments;
 mod attempts;
 mod bash;
@@ -161,6 +162,8 @@ async fn in_workspace(
         "web_search" => web_search::web_search(toolbox, call, arguments, bounds).await,
         tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, bounds).await,
         "request_permission" => Output::error("request_permission is answered by the daemon"),
+        tools::INSTRUCTIONS => agent_files::quack_instructions(root, bounds).await,
+        tools::IMAGE => agent_files::quack_image(root, arguments, bounds).await,
         tools::EXPLAIN => sandbox_tools::quack_explain(toolbox, root, arguments, bounds).await,
         unknown => Output::error(format!("Unknown tool '{unknown}'")),
     }

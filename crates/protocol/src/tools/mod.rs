@@ -179,13 +179,19 @@ pub const AUDIT: &str = "quack_audit";
 /// Internal tool like [`AUDIT`]. Its parameter is `path`.
 pub const EXPLAIN: &str = "quack_explain";
 
+/// Internal tool that the supervisor calls for the session's agent: returns the files with instructions for agents.
+pub const INSTRUCTIONS: &str = "quack_instructions";
+
+/// Internal tool like [`INSTRUCTIONS`]: returns an image. Its parameter is `path`.
+pub const IMAGE: &str = "quack_image";
+
 /// Tool that asks the user for a permission. The supervisor answers it, in no worker.
 pub const REQUEST_PERMISSION: &str = "request_permission";
 
 /// Returns true for an internal tool, which only the supervisor can call.
 #[must_use]
 pub fn is_internal(tool: &str) -> bool {
-    tool == AUDIT || tool == EXPLAIN
+    [AUDIT, EXPLAIN, INSTRUCTIONS, IMAGE].contains(&tool)
 }
 
 /// Returns the parameter that receives a bare string, or `None` for tools that take only an object.

@@ -91,7 +91,7 @@ pub use plan::{Mount, MountPlan, Pin, PlanError};
 #[cfg(target_os = "linux")]
 pub use probe::{landlock_version, probe_blocking};
 #[cfg(target_os = "linux")]
-pub use proxy::enter_proxy;
+pub use proxy::{enter_agent, enter_proxy};
 #[cfg(target_os = "linux")]
 pub use read_only::become_read_only;
 #[cfg(target_os = "linux")]

@@ -1,5 +1,6 @@
-//! Confinement of the network proxy: it keeps its sockets and the network, and gives up files, programs and other
-//! processes. Called by the proxy before it reads the first byte of a command.
+//! Confinement of the supervisor's helpers that read foreign bytes. Both give up files, programs and other processes.
+//! The network proxy keeps its sockets and the network, and an agent keeps its open session file only. Each calls it
+//! before it reads the first foreign byte.
 
 use super::error::ConfineError;
 use super::landlock::{self, FileRights, FileRule, LandlockRules};
@@ -51,6 +52,25 @@ pub fn enter_proxy() -> Result<Vec<String>, ConfineError> {
             files.extend(FileRule::open(&path, FileRights::ReadFiles)?);
         }
         landlock::apply(LandlockRules { files, forbid_tcp: false })?;
+    }
+    seccomp::apply(&filter)?;
+    Ok(notes)
+}
+
+/// Confines this process, which must have one thread, to its open descriptors. Returns the layers that this system does
+/// not have.
+///
+/// # Errors
+/// A step failed. The process must then exit.
+pub fn enter_agent() -> Result<Vec<String>, ConfineError> {
+    let filter = seccomp::build_for_agent()?;
+    privilege::drop_held()?;
+    privilege::forbid_new_rights()?;
+    let mut notes = Vec::new();
+    if sys::landlock_version() == 0 {
+        notes.push("the kernel has no Landlock: the agent can read the user's files".to_owned());
+    } else {
+        landlock::apply(LandlockRules { files: Vec::new(), forbid_tcp: true })?;
     }
     seccomp::apply(&filter)?;
     Ok(notes)

@@ -260,6 +260,15 @@ pub(crate) fn build_for_proxy() -> Result<BpfProgram, ConfineError> {
     compile(proxy_rules().step("build the system call filter")?, libc::EPERM)
 }
 
+/// Builds the filter of an agent: as for the proxy, and no sockets.
+pub(crate) fn build_for_agent() -> Result<BpfProgram, ConfineError> {
+    let mut rules = proxy_rules().step("build the system call filter")?;
+    for call in [libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen] {
+        rules.insert(call, Vec::new());
+    }
+    compile(rules, libc::EPERM)
+}
+
 fn proxy_rules() -> io::Result<SyscallRules> {
     let mut rules = rules(Sockets::Internet)?;
     for call in NOT_FOR_PROXY.iter().chain(NOT_FOR_PROXY_HERE) {

@@ -1,0 +1,253 @@
+//! One answer of the model: its stream, its end, and further attempts after a failure.
+
+use super::run::Phase;
+use super::{Agent, Effect, Part};
+use crate::message::{AssistantMessage, Message, StopReason};
+use crate::providers::{self, Delta, ErrorKind, ProviderError, Stream, StreamEnd};
+use quackd_protocol::model::{
+    MAX_MODEL_ERROR_BYTES, ModelFailureKind, ModelHead, ModelInfo,
+};
+use serde_json::json;
+
+/// An answer that is not complete.
+#[derive(Debug)]
+pub(super) struct Answer {
+    /// Number of the request.
+    pub(super) number: u64,
+    stream: Stream,
+    head: Option<ModelHead>,
+    /// Body of an answer with an error status.
+    error_body: Vec<u8>,
+    /// Whether clients know of the message.
+    is_started: bool,
+    /// Whether the provider has sent a byte of the answer, so that it may bill it.
+    has_bytes: bool,
+    began_ms: i64,
+}
+
+impl Answer {
+    pub(super) fn new(number: u64, model: &ModelInfo, began_ms: i64) -> Self {
+        Self {
+            number,
+            stream: Stream::new(model),
+            head: None,
+            error_body: Vec::new(),
+            is_started: false,
+            has_bytes: false,
+            began_ms,
+        }
+    }
+
+    fn is_error(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| !(200..300).contains(&head.status))
+    }
+}
+
+impl Agent {
+    /// Takes a part of the answer that the run waits for.
+    pub(super) fn on_answer(&mut self, part: Part) {
+        let Some(Phase::Answering(answer)) = self.run.as_mut().map(|run| &mut run.phase) else {
+            return;
+        };
+        match part {
+            Part::Head(head) => answer.head = Some(head),
+            Part::Bytes(bytes) if answer.is_error() => {
+                let room = MAX_MODEL_ERROR_BYTES.saturating_sub(answer.error_body.len());
+                answer.error_body.extend(bytes.iter().take(room));
+            }
+            Part::Bytes(bytes) => {
+                answer.has_bytes = true;
+                let deltas = answer.stream.push(&bytes);
+                let (is_over, number) = (answer.stream.is_over(), answer.number);
+                self.publish(&deltas);
+                if is_over {
+                    self.effects.push(Effect::CancelRequest { number });
+                    self.end_answer(StreamEnd::Complete);
+                }
+            }
+            Part::Done if answer.is_error() => {
+                let status = answer.head.as_ref().map_or(0, |head| head.status);
+                let error = providers::http_error(status, &answer.error_body);
+                self.answer_failed(error);
+            }
+            Part::Done => self.end_answer(StreamEnd::Complete),
+            Part::Failed(failure) if answer.has_bytes => {
+                self.end_answer(StreamEnd::Broken(failure.text));
+            }
+            Part::Failed(failure) => {
+                let kind = match failure.kind {
+                    ModelFailureKind::NotConfigured | ModelFailureKind::Refused => ErrorKind::Fatal,
+                    _ => ErrorKind::Retryable,
+                };
+                self.answer_failed(ProviderError { text: failure.text, kind });
+            }
+        }
+    }
+
+    fn publish(&mut self, deltas: &[Delta]) {
+        for delta in deltas {
+            if !matches!(delta, Delta::Usage(_)) {
+                self.start_answer();
+            }
+            self.delta(delta);
+        }
+    }
+
+    /// Announces the message before its first delta.
+    fn start_answer(&mut self) {
+        let Some(Phase::Answering(answer)) = self.run.as_mut().map(|run| &mut run.phase) else {
+            return;
+        };
+        if std::mem::replace(&mut answer.is_started, true) {
+            return;
+        }
+        let message = self.empty_message(StopReason::Stop, None);
+        self.message_start(&Message::Assistant(message));
+    }
+
+    /// Ends the stream of the answer, as `how` says.
+    pub(super) fn end_answer(&mut self, how: StreamEnd) {
+        let Some(Phase::Answering(answer)) =
+            self.run.as_mut().map(|run| std::mem::replace(&mut run.phase, Phase::Waiting))
+        else {
+            return;
+        };
+        let Answer { stream, is_started, began_ms, .. } = *answer;
+        let is_aborted = matches!(how, StreamEnd::Aborted);
+        let (deltas, finished) = stream.finish(how);
+        let mut message = AssistantMessage {
+            content: finished.content,
+            usage: finished.usage,
+            response_id: finished.response_id,
+            duration_ms: u64::try_from(self.now.unix_ms - began_ms).ok(),
+            ..self.empty_message(finished.stop_reason, None)
+        };
+        let mut is_announced = is_started;
+        for delta in &deltas {
+            if !is_announced && !matches!(delta, Delta::Usage(_)) {
+                is_announced = true;
+                self.message_start(&Message::Assistant(self.empty_message(StopReason::Stop, None)));
+            }
+            self.delta(delta);
+        }
+        let error = match (is_aborted, finished.error) {
+            (true, _) => Some(ProviderError {
+                text: "Request was aborted".to_owned(),
+                kind: ErrorKind::Fatal,
+            }),
+            (false, error) => error,
+        };
+        message.error_message = error.as_ref().map(|error| error.text.clone());
+        let whole = Message::Assistant(message.clone());
+        if !is_announced {
+            self.message_start(&whole);
+        }
+        self.finish_message(whole);
+        match error {
+            Some(_) if is_aborted => {
+                self.turn_end(&message, &[]);
+                self.end_run();
+            }
+            Some(error) => self.after_failure(&message, error, None, finished.any_bytes),
+            None => {
+                self.end_retry(None);
+                self.after_answer(message);
+            }
+        }
+    }
+
+    /// Ends an answer that never began.
+    pub(super) fn answer_failed(&mut self, error: ProviderError) {
+        let Some(Phase::Answering(answer)) =
+            self.run.as_mut().map(|run| std::mem::replace(&mut run.phase, Phase::Waiting))
+        else {
+            return;
+        };
+        let mut message = self.empty_message(StopReason::Error, Some(error.text.clone()));
+        message.duration_ms = u64::try_from(self.now.unix_ms - answer.began_ms).ok();
+        self.add_message(Message::Assistant(message.clone()));
+        let has_bytes = answer.has_bytes;
+        self.after_failure(&message, error, answer.head, has_bytes);
+    }
+
+    /// Decides what follows a failed answer: a summary, another attempt, or the end.
+    fn after_failure(
+        &mut self,
+        message: &AssistantMessage,
+        error: ProviderError,
+        head: Option<ModelHead>,
+        has_bytes: bool,
+    ) {
+        self.turn_end(message, &[]);
+        let settings = &self.setup.settings;
+        let (max_retries, base, longest) =
+            (settings.max_retries, settings.base_delay_ms, settings.max_delay_ms);
+        let auto_retry = self.auto_retry;
+        let Some(run) = &mut self.run else { return };
+        if error.kind == ErrorKind::Overflow && self.auto_compaction && !run.was_compacted {
+            run.was_compacted = true;
+            run.phase = Phase::Compacting;
+            return self.compact_overflow();
+        }
+        let head = head.unwrap_or_default();
+        // A provider bills what it has sent. The user decides whether to pay for it twice.
+        let may_retry = error.kind == ErrorKind::Retryable && head.should_retry != Some(false);
+        if !auto_retry || !may_retry || has_bytes {
+            self.end_retry(Some(&error.text));
+            return self.end_run();
+        }
+        let doubled = base.saturating_mul(1 << run.attempt.min(20));
+        let delay_ms = head.retry_after_ms.unwrap_or(0).max(doubled.min(longest));
+        if run.attempt >= max_retries || longest < delay_ms {
+            self.end_retry(Some(&error.text));
+            return self.end_run();
+        }
+        run.attempt += 1;
+        let (attempt, kind) = (run.attempt, "auto_retry_start");
+        self.event(
+            kind,
+            &json!({
+                "type": kind, "attempt": attempt, "maxAttempts": max_retries, "delayMs": delay_ms,
+                "errorMessage": error.text,
+            }),
+        );
+        self.effects.push(Effect::Timer(Some(delay_ms)));
+    }
+
+    /// Reports the end of further attempts, if there were any.
+    fn end_retry(&mut self, error: Option<&str>) {
+        let Some(run) = &mut self.run else { return };
+        let attempt = std::mem::take(&mut run.attempt);
+        if attempt == 0 {
+            return;
+        }
+        let kind = "auto_retry_end";
+        let mut data = json!({ "type": kind, "success": error.is_none(), "attempt": attempt });
+        if let (Some(error), Some(data)) = (error, data.as_object_mut()) {
+            data.insert("finalError".to_owned(), error.into());
+        }
+        self.event(kind, &data);
+    }
+
+    /// Sends the request again, if the run waits for this.
+    pub(super) fn retry_now(&mut self) {
+        if self.is_retrying() {
+            self.plain_event("agent_start");
+            self.plain_event("turn_start");
+            self.request();
+        }
+    }
+
+    /// Whether the run waits for the time of another attempt.
+    pub(super) fn is_retrying(&self) -> bool {
+        self.run.as_ref().is_some_and(|run| matches!(run.phase, Phase::Waiting) && run.attempt != 0)
+    }
+
+    /// Ends the wait for another attempt.
+    pub(super) fn give_up_retry(&mut self) {
+        if self.is_retrying() {
+            self.end_retry(Some("Retry cancelled"));
+            self.end_run();
+        }
+    }
+}

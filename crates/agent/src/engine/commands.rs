@@ -1,0 +1,450 @@
+//! Commands of clients, with the names, members and texts of Pi's protocol.
+
+use super::run::{Phase, user_message};
+use super::{Agent, Effect, MAX_QUEUED, QueueMode, fields};
+use crate::message::{BashExecution, Block, Message, UserMessage};
+use crate::providers::{StreamEnd, clamp, levels};
+use crate::transcript::EntryKind;
+use quackd_protocol::model::{ModelInfo, ThinkingLevel};
+use quackd_protocol::pi::{AgentToolCall, AgentToolDone, OtherCommand, PiCommand};
+use serde_json::{Value, json};
+
+/// Images of one message.
+const MAX_IMAGES: usize = 16;
+
+/// Commands of the user that run at the same time.
+const MAX_SHELLS: usize = 4;
+
+/// Most messages and entries in one answer. A client reads the session file for more.
+const MAX_LISTED: usize = 2_000;
+
+/// A command of the user that runs in the shell.
+#[derive(Debug)]
+pub(super) struct Shell {
+    /// Number of the client's command.
+    number: u64,
+    /// Number of the tool call.
+    call: u64,
+    command: String,
+    is_excluded: bool,
+}
+
+impl Agent {
+    pub(super) fn on_command(&mut self, number: u64, command: PiCommand) {
+        match command {
+            PiCommand::GetState => {
+                let state = self.state();
+                self.answer(number, Some(&state));
+            }
+            PiCommand::Prompt { message } => self.prompt(number, &message, &Value::Null),
+            PiCommand::Abort => self.abort(number),
+            PiCommand::AbortBash => self.abort_shells(number),
+            PiCommand::Other(command) => self.on_other(number, &command),
+        }
+    }
+
+    fn on_other(&mut self, number: u64, command: &OtherCommand) {
+        let fields = fields(command);
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        match command.name.as_str() {
+            "get_state" => self.on_command(number, PiCommand::GetState),
+            "prompt" => self.prompt(number, text("message"), &fields),
+            "steer" => self.queue(number, true, text("message"), &fields),
+            "follow_up" => self.queue(number, false, text("message"), &fields),
+            "clear_queue" => {
+                let texts = |queue: &mut std::collections::VecDeque<UserMessage>| {
+                    queue.drain(..).map(|message| message.content.text()).collect::<Vec<_>>()
+                };
+                let steering = texts(&mut self.steering);
+                let follow_up = texts(&mut self.follow_up);
+                self.queue_event();
+                self.answer(number, Some(&json!({ "steering": steering, "followUp": follow_up })));
+            }
+            "abort" => self.abort(number),
+            "abort_bash" => self.abort_shells(number),
+            "abort_retry" => {
+                self.give_up_retry();
+                self.done(number);
+            }
+            "get_messages" => {
+                let mut messages = self.transcript.context().messages;
+                let excess = messages.len().saturating_sub(MAX_LISTED);
+                messages.drain(..excess);
+                self.answer(number, Some(&json!({ "messages": messages })));
+            }
+            "get_last_assistant_text" => {
+                let text = self.transcript.last_assistant_text();
+                self.answer(number, Some(&json!({ "text": text })));
+            }
+            "get_session_stats" => {
+                let stats = self.stats();
+                self.answer(number, Some(&stats));
+            }
+            "get_available_models" => {
+                let models = self.setup.models.models.clone();
+                self.answer(number, Some(&json!({ "models": models })));
+            }
+            "set_model" => self.set_model(number, text("provider"), text("modelId")),
+            "cycle_model" => self.cycle_model(number),
+            "get_available_thinking_levels" => {
+                let levels = levels(&self.model);
+                self.answer(number, Some(&json!({ "levels": levels })));
+            }
+            "set_thinking_level" => match ThinkingLevel::named(text("level")) {
+                Some(level) => {
+                    self.set_thinking(level);
+                    self.done(number);
+                }
+                None => {
+                    let names = ThinkingLevel::ALL.map(ThinkingLevel::name).join(", ");
+                    self.refuse(number, format!("Unknown thinking level; known are {names}"));
+                }
+            },
+            "cycle_thinking_level" => self.cycle_thinking(number),
+            "set_steering_mode" | "set_follow_up_mode" => {
+                let mode = match text("mode") {
+                    "all" => QueueMode::All,
+                    "one-at-a-time" => QueueMode::OneAtATime,
+                    _ => return self.refuse(number, "The mode must be all or one-at-a-time"),
+                };
+                match command.name == "set_steering_mode" {
+                    true => self.steering_mode = mode,
+                    false => self.follow_up_mode = mode,
+                }
+                self.done(number);
+            }
+            "set_auto_compaction" | "set_auto_retry" => {
+                let Some(enabled) = fields.get("enabled").and_then(Value::as_bool) else {
+                    return self.refuse(number, "enabled must be true or false");
+                };
+                match command.name == "set_auto_retry" {
+                    true => self.auto_retry = enabled,
+                    false => self.auto_compaction = enabled,
+                }
+                self.done(number);
+            }
+            "compact" => {
+                if self.compaction.is_some() {
+                    return self.refuse(number, "A compaction is already running");
+                }
+                if self.run.is_some() {
+                    return self.refuse(number, "Abort the turn before a compaction");
+                }
+                let instructions = fields.get("customInstructions").and_then(Value::as_str);
+                self.compact_by_hand(number, instructions);
+            }
+            "set_session_name" => self.set_name(number, text("name").trim()),
+            "get_fork_messages" => {
+                let points = self.transcript.fork_points().into_iter();
+                let points =
+                    points.map(|(entry_id, text)| json!({ "entryId": entry_id, "text": text }));
+                let messages: Vec<_> = points.take(MAX_LISTED).collect();
+                self.answer(number, Some(&json!({ "messages": messages })));
+            }
+            "get_entries" => self.entries(number, fields.get("since").and_then(Value::as_str)),
+            "get_commands" => self.answer(number, Some(&json!({ "commands": [] }))),
+            "bash" => {
+                let is_excluded = fields.get("excludeFromContext") == Some(&Value::Bool(true));
+                self.shell(number, text("command"), is_excluded);
+            }
+            other => {
+                let name: String = other.chars().take(64).collect();
+                self.refuse(number, format!("Unknown command: {name}"));
+            }
+        }
+    }
+
+    fn prompt(&mut self, number: u64, message: &str, fields: &Value) {
+        let images = match images(fields) {
+            Ok(images) => images,
+            Err(error) => return self.refuse(number, error),
+        };
+        let message = user_message(message, images, self.now.unix_ms);
+        if self.run.is_some() {
+            return match fields.get("streamingBehavior").and_then(Value::as_str) {
+                Some("steer") => self.enqueue(number, true, message),
+                Some("followUp") => self.enqueue(number, false, message),
+                _ => self.refuse(
+                    number,
+                    "Agent is already processing. Specify streamingBehavior ('steer' or 'followUp') to queue the message.",
+                ),
+            };
+        }
+        if self.compaction.is_some() {
+            if MAX_QUEUED <= self.waiting.len() {
+                return self.refuse(number, "Too many prompts wait");
+            }
+            self.waiting.push_back(message);
+            return self.answer(number, Some(&json!({ "disposition": "queued" })));
+        }
+        self.answer(number, Some(&json!({ "disposition": "started" })));
+        self.begin_run(message);
+    }
+
+    fn queue(&mut self, number: u64, is_steering: bool, message: &str, fields: &Value) {
+        match images(fields) {
+            Ok(images) => {
+                let message = user_message(message, images, self.now.unix_ms);
+                self.enqueue(number, is_steering, message);
+            }
+            Err(error) => self.refuse(number, error),
+        }
+    }
+
+    fn enqueue(&mut self, number: u64, is_steering: bool, message: UserMessage) {
+        if MAX_QUEUED <= self.steering.len() + self.follow_up.len() {
+            return self.refuse(number, format!("At most {MAX_QUEUED} messages can be queued"));
+        }
+        match is_steering {
+            true => self.steering.push_back(message),
+            false => self.follow_up.push_back(message),
+        }
+        self.answer(number, Some(&json!({ "disposition": "queued" })));
+        self.queue_event();
+    }
+
+    /// Stops whatever runs. Answered after the end of the run.
+    fn abort(&mut self, number: u64) {
+        if self.compaction.is_some() {
+            self.abort_compaction();
+        }
+        let Some(run) = &mut self.run else { return self.done(number) };
+        run.is_aborted = true;
+        self.aborts.push(number);
+        match &run.phase {
+            Phase::Loading(call) => {
+                let number = *call;
+                self.effects.push(Effect::CancelCall { number });
+            }
+            Phase::Answering(answer) => {
+                let number = answer.number;
+                self.effects.push(Effect::CancelRequest { number });
+                self.end_answer(StreamEnd::Aborted);
+            }
+            Phase::Calling(_) => self.cancel_calls(),
+            Phase::Waiting if self.is_retrying() => self.give_up_retry(),
+            Phase::Waiting | Phase::Compacting => self.end_run(),
+        }
+    }
+
+    fn state(&self) -> Value {
+        let is_active = self.run.is_some();
+        let pending = self.steering.len() + self.follow_up.len() + self.waiting.len();
+        let mut state = json!({
+            "model": self.model,
+            "thinkingLevel": self.thinking.name(),
+            "isStreaming": is_active,
+            "isCompacting": self.compaction.is_some(),
+            "steeringMode": self.steering_mode,
+            "followUpMode": self.follow_up_mode,
+            "sessionFile": self.setup.session_file,
+            "sessionId": self.transcript.header().id,
+            "sessionName": self.transcript.name(),
+            "autoCompactionEnabled": self.auto_compaction,
+            "autoRetryEnabled": self.auto_retry,
+            "messageCount": self.transcript.context().messages.len(),
+            "pendingMessageCount": pending,
+            "isRetrying": self.is_retrying(),
+            "engine": "native",
+            "instructions": self.instructions.as_ref().map(|it| &it.files),
+        });
+        if let Some(state) = state.as_object_mut() {
+            state.retain(|_, value| !value.is_null());
+        }
+        state
+    }
+
+    fn stats(&self) -> Value {
+        let messages = self.transcript.context().messages;
+        let tokens = crate::compaction::estimate_tokens(&messages);
+        let window = self.model.context_window;
+        // Token counts are far below 2^52.
+        #[expect(clippy::cast_precision_loss, reason = "see above")]
+        let percent = tokens as f64 * 100.0 / window.max(1) as f64;
+        let mut stats = serde_json::to_value(self.transcript.stats()).unwrap_or_default();
+        if let Some(stats) = stats.as_object_mut() {
+            stats.insert("sessionId".into(), self.transcript.header().id.clone().into());
+            stats.insert("sessionFile".into(), self.setup.session_file.clone().into());
+            stats.insert(
+                "contextUsage".into(),
+                json!({ "tokens": tokens, "contextWindow": window, "percent": percent }),
+            );
+        }
+        stats
+    }
+
+    fn set_model(&mut self, number: u64, provider: &str, id: &str) {
+        let is_it = |model: &&ModelInfo| model.provider == provider && model.id == id;
+        let Some(model) = self.setup.models.models.iter().find(is_it).cloned() else {
+            let cut = |text: &str| text.chars().take(100).collect::<String>();
+            let text = format!("Model not found: {}/{}", cut(provider), cut(id));
+            return self.refuse(number, text);
+        };
+        self.use_model(model.clone());
+        self.answer(number, Some(&model));
+    }
+
+    fn use_model(&mut self, model: ModelInfo) {
+        self.model = model;
+        self.thinking = clamp(self.thinking, &self.model);
+        if self.transcript.leaf().is_some() {
+            self.is_model_recorded = true;
+            let (provider, model_id) = (self.model.provider.clone(), self.model.id.clone());
+            self.append(EntryKind::ModelChange { provider, model_id });
+        }
+    }
+
+    fn cycle_model(&mut self, number: u64) {
+        let models = &self.setup.models.models;
+        let is_it =
+            |model: &ModelInfo| model.provider == self.model.provider && model.id == self.model.id;
+        let next = models.iter().position(is_it).map_or(0, |at| at + 1);
+        let next = models.get(next).or_else(|| models.first()).cloned();
+        let Some(model) = next.filter(|_| 1 < models.len()) else {
+            return self.answer(number, Some(&Value::Null));
+        };
+        self.use_model(model);
+        let data = json!({
+            "model": self.model, "thinkingLevel": self.thinking.name(), "isScoped": false,
+        });
+        self.answer(number, Some(&data));
+    }
+
+    fn set_thinking(&mut self, level: ThinkingLevel) {
+        let level = clamp(level, &self.model);
+        if level == self.thinking {
+            return;
+        }
+        self.thinking = level;
+        if self.is_model_recorded {
+            let thinking_level = level.name().to_owned();
+            self.append(EntryKind::ThinkingLevelChange { thinking_level });
+        }
+        let kind = "thinking_level_changed";
+        self.event(kind, &json!({ "type": kind, "level": level.name() }));
+    }
+
+    fn cycle_thinking(&mut self, number: u64) {
+        let levels = levels(&self.model);
+        if levels.len() < 2 {
+            return self.answer(number, Some(&Value::Null));
+        }
+        let next = levels.iter().position(|level| *level == self.thinking).map_or(0, |at| at + 1);
+        let next = levels.get(next).or_else(|| levels.first()).copied().unwrap_or_default();
+        self.set_thinking(next);
+        self.answer(number, Some(&json!({ "level": next.name() })));
+    }
+
+    fn set_name(&mut self, number: u64, name: &str) {
+        if name.is_empty() {
+            return self.refuse(number, "Session name cannot be empty");
+        }
+        let name: String = name.chars().filter(|c| !c.is_control()).take(200).collect();
+        self.append(EntryKind::SessionInfo { name: name.clone() });
+        let kind = "session_info_changed";
+        self.event(kind, &json!({ "type": kind, "name": name }));
+        self.done(number);
+    }
+
+    fn entries(&mut self, number: u64, since: Option<&str>) {
+        let entries = self.transcript.entries();
+        let begin = match since {
+            None => 0,
+            Some(id) => match entries.iter().position(|entry| entry.id == id) {
+                Some(at) => at + 1,
+                None => return self.refuse(number, "No entry with this id"),
+            },
+        };
+        let listed: Vec<_> =
+            entries.iter().skip(begin).take(MAX_LISTED).map(crate::transcript::to_value).collect();
+        let data = json!({ "entries": listed, "leafId": self.transcript.leaf() });
+        self.answer(number, Some(&data));
+    }
+
+    fn shell(&mut self, number: u64, command: &str, is_excluded: bool) {
+        if command.trim().is_empty() {
+            return self.refuse(number, "The command is empty");
+        }
+        if MAX_SHELLS <= self.shells.len() {
+            return self.refuse(number, format!("At most {MAX_SHELLS} commands can run at once"));
+        }
+        let call = self.next_call();
+        let command = command.to_owned();
+        self.effects.push(Effect::Call(Box::new(AgentToolCall {
+            number: call,
+            tool: "bash".to_owned(),
+            arguments: json!({ "command": command }).to_string(),
+            shown_tool: String::new(),
+            tool_call_id: String::new(),
+        })));
+        self.shells.push(Shell { number, call, command, is_excluded });
+    }
+
+    fn abort_shells(&mut self, number: u64) {
+        for shell in &self.shells {
+            self.effects.push(Effect::CancelCall { number: shell.call });
+        }
+        self.done(number);
+    }
+
+    /// Takes the result of a command of the user.
+    pub(super) fn on_shell_done(&mut self, done: &AgentToolDone) {
+        let Some(at) = self.shells.iter().position(|shell| shell.call == done.number) else {
+            return;
+        };
+        let shell = self.shells.remove(at);
+        let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
+        let output = match done.exit_code {
+            Some(code) => {
+                let end = format!("\n[Exit code: {code}]");
+                text.strip_suffix(&end).map(str::to_owned).unwrap_or(text)
+            }
+            None => text,
+        };
+        let mut data = json!({
+            "output": output, "exitCode": done.exit_code, "cancelled": done.aborted,
+            "truncated": done.truncated, "fullOutputPath": done.full_output_path,
+        });
+        if let Some(data) = data.as_object_mut() {
+            data.retain(|_, value| !value.is_null());
+        }
+        let message = Message::BashExecution(BashExecution {
+            command: shell.command,
+            output,
+            exit_code: done.exit_code,
+            cancelled: done.aborted,
+            truncated: done.truncated,
+            full_output_path: done.full_output_path.clone(),
+            exclude_from_context: shell.is_excluded.then_some(true),
+            timestamp: self.now.unix_ms,
+        });
+        // Between a call and its result no other message may stand.
+        match self.run.is_some() {
+            true => self.shell_messages.push(message),
+            false => self.record(message),
+        }
+        self.answer(shell.number, Some(&data));
+    }
+}
+
+/// Reads the images of a prompt.
+fn images(fields: &Value) -> Result<Vec<Block>, String> {
+    let Some(images) = fields.get("images").and_then(Value::as_array) else {
+        return Ok(Vec::new());
+    };
+    if MAX_IMAGES < images.len() {
+        return Err(format!("At most {MAX_IMAGES} images can be sent with one message"));
+    }
+    let read = |image: &Value| {
+        let text = |name: &str| image.get(name).and_then(Value::as_str).map(str::to_owned);
+        let mime_type = text("mimeType")?;
+        let is_known =
+            ["image/png", "image/jpeg", "image/gif", "image/webp"].contains(&mime_type.as_str());
+        let data = text("data").filter(|data| {
+            is_known && data.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b))
+        })?;
+        Some(Block::Image { data, mime_type })
+    };
+    let read: Option<Vec<_>> = images.iter().map(read).collect();
+    read.ok_or_else(|| "An image must have data in base64 and a known mimeType".to_owned())
+}

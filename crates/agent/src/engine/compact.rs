@@ -1,0 +1,265 @@
+//! Summaries of a conversation that became too long: after a run, because of an overflow, or on demand.
+
+use super::run::Phase;
+use super::{Agent, Effect, Part};
+use crate::compaction::{self, Plan, SummaryPrompt};
+use crate::message::{Message, Usage};
+use crate::providers::{self, RequestOptions, Stream, StreamEnd};
+use crate::transcript::EntryKind;
+use quackd_protocol::model::{MAX_MODEL_ERROR_BYTES, ModelHead, ModelRequest};
+use serde_json::{Value, json};
+
+/// A summary that is being made.
+#[derive(Debug)]
+pub(super) struct Compaction {
+    reason: Reason,
+    plan: Plan,
+    prompts: Vec<SummaryPrompt>,
+    /// Texts of the finished prompts.
+    texts: Vec<String>,
+    usage: Usage,
+    number: u64,
+    stream: Stream,
+    head: Option<ModelHead>,
+    error_body: Vec<u8>,
+}
+
+/// Why a summary is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reason {
+    /// The user asked, with this command.
+    Manual(u64),
+    /// The conversation is close to the limit.
+    Threshold,
+    /// The model refused the conversation.
+    Overflow,
+}
+
+impl Reason {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Manual(_) => "manual",
+            Self::Threshold => "threshold",
+            Self::Overflow => "overflow",
+        }
+    }
+}
+
+impl Compaction {
+    /// Whether it waits for the answer to this request.
+    pub(super) fn is_for(&self, number: u64) -> bool {
+        self.number == number
+    }
+}
+
+impl Agent {
+    /// Makes a summary because the user asked for it.
+    pub(super) fn compact_by_hand(&mut self, number: u64, instructions: Option<&str>) {
+        self.start_compaction(Reason::Manual(number), instructions);
+    }
+
+    /// Makes a summary if the conversation is close to the limit. Returns false if it is not.
+    pub(super) fn compact_if_full(&mut self) -> bool {
+        let tokens = compaction::estimate_tokens(&self.transcript.context().messages);
+        let reserve = self.setup.settings.reserve_tokens;
+        let is_full = compaction::should_compact(tokens, self.model.context_window, reserve);
+        if !self.auto_compaction || !is_full {
+            return false;
+        }
+        self.start_compaction(Reason::Threshold, None);
+        self.compaction.is_some()
+    }
+
+    /// Makes a summary because the model refused the conversation. The run continues afterwards.
+    pub(super) fn compact_overflow(&mut self) {
+        self.start_compaction(Reason::Overflow, None);
+    }
+
+    fn start_compaction(&mut self, reason: Reason, instructions: Option<&str>) {
+        self.event_start(reason);
+        let keep = self.setup.settings.keep_recent_tokens;
+        let plan = match compaction::plan(&self.transcript, keep) {
+            Ok(plan) => plan,
+            Err(error) => return self.compaction_failed(reason, error.to_string(), false),
+        };
+        let mut prompts = compaction::summary_prompts(&plan, instructions);
+        prompts.reverse();
+        let compaction = Compaction {
+            reason,
+            plan,
+            prompts,
+            texts: Vec::new(),
+            usage: Usage::default(),
+            number: 0,
+            stream: Stream::new(&self.model),
+            head: None,
+            error_body: Vec::new(),
+        };
+        self.compaction = Some(compaction);
+        self.next_summary();
+    }
+
+    fn event_start(&mut self, reason: Reason) {
+        let kind = "auto_compaction_start";
+        self.event(kind, &json!({ "type": kind, "reason": reason.name() }));
+    }
+
+    /// Sends the next prompt, or records the summary.
+    fn next_summary(&mut self) {
+        let number = self.next_request();
+        let stream = Stream::new(&self.model);
+        let Some(compaction) = &mut self.compaction else { return };
+        let Some(prompt) = compaction.prompts.pop() else { return self.finish_compaction() };
+        (compaction.number, compaction.stream, compaction.head) = (number, stream, None);
+        compaction.error_body.clear();
+        let reserve = self.setup.settings.reserve_tokens;
+        let options = RequestOptions {
+            system: &prompt.system,
+            tools: &[],
+            thinking: self.thinking,
+            max_tokens: Some((reserve / 10 * 8).min(self.model.max_tokens)),
+            cache_key: &self.transcript.header().id,
+        };
+        let message = super::run::user_message(&prompt.user, Vec::new(), self.now.unix_ms);
+        let made = providers::request(&self.model, &[Message::User(message)], &options);
+        self.effects.push(Effect::Request(Box::new(ModelRequest {
+            number,
+            provider: self.model.provider.clone(),
+            api: self.model.api,
+            model: self.model.id.clone(),
+            betas: made.betas,
+            body: made.body,
+        })));
+    }
+
+    /// Takes a part of the model's answer to a prompt for a summary.
+    pub(super) fn on_summary(&mut self, part: Part) {
+        let Some(compaction) = &mut self.compaction else { return };
+        let is_error =
+            compaction.head.as_ref().is_some_and(|head| !(200..300).contains(&head.status));
+        match part {
+            Part::Head(head) => compaction.head = Some(head),
+            Part::Bytes(bytes) if is_error => {
+                let room = MAX_MODEL_ERROR_BYTES.saturating_sub(compaction.error_body.len());
+                compaction.error_body.extend(bytes.iter().take(room));
+            }
+            Part::Bytes(bytes) => {
+                drop(compaction.stream.push(&bytes));
+                if compaction.stream.is_over() {
+                    let number = compaction.number;
+                    self.effects.push(Effect::CancelRequest { number });
+                    self.end_summary(StreamEnd::Complete);
+                }
+            }
+            Part::Done if is_error => {
+                let status = compaction.head.as_ref().map_or(0, |head| head.status);
+                let error = providers::http_error(status, &compaction.error_body);
+                self.summary_failed(error.text);
+            }
+            Part::Done => self.end_summary(StreamEnd::Complete),
+            Part::Failed(failure) => self.summary_failed(failure.text),
+        }
+    }
+
+    fn end_summary(&mut self, how: StreamEnd) {
+        let fresh = Stream::new(&self.model);
+        let Some(compaction) = &mut self.compaction else { return };
+        let (_, finished) = std::mem::replace(&mut compaction.stream, fresh).finish(how);
+        if let Some(error) = finished.error {
+            return self.summary_failed(error.text);
+        }
+        let text = crate::message::text_of(&finished.content);
+        if text.trim().is_empty() {
+            return self.summary_failed("The model wrote no summary".to_owned());
+        }
+        compaction.texts.push(text);
+        let (sum, more) = (&mut compaction.usage, finished.usage);
+        sum.input += more.input;
+        sum.output += more.output;
+        sum.cache_read += more.cache_read;
+        sum.cache_write += more.cache_write;
+        self.next_summary();
+    }
+
+    fn finish_compaction(&mut self) {
+        let Some(Compaction { reason, plan, texts, usage, .. }) = self.compaction.take() else {
+            return;
+        };
+        let usage = usage.priced(&self.model.cost);
+        let result = compaction::finish(&plan, &texts);
+        let details = Some(result.details);
+        let data = json!({
+            "summary": result.summary, "firstKeptEntryId": plan.first_kept_entry_id,
+            "tokensBefore": plan.tokens_before, "details": details, "usage": usage,
+        });
+        self.append(EntryKind::Compaction {
+            summary: result.summary,
+            first_kept_entry_id: plan.first_kept_entry_id,
+            tokens_before: plan.tokens_before,
+            details,
+            usage: Some(usage),
+        });
+        let will_retry = reason == Reason::Overflow;
+        let kind = "auto_compaction_end";
+        let name = reason.name();
+        let event = json!({
+            "type": kind, "reason": name, "result": data, "aborted": false, "willRetry": will_retry,
+        });
+        self.event(kind, &event);
+        if let Reason::Manual(number) = reason {
+            self.answer(number, Some(&data));
+        }
+        self.after_compaction(reason, true, false);
+    }
+
+    fn summary_failed(&mut self, error: String) {
+        let Some(compaction) = self.compaction.take() else { return };
+        self.compaction_failed(compaction.reason, error, false);
+    }
+
+    /// Stops a summary.
+    pub(super) fn abort_compaction(&mut self) {
+        let Some(compaction) = self.compaction.take() else { return };
+        self.effects.push(Effect::CancelRequest { number: compaction.number });
+        self.compaction_failed(compaction.reason, "Compaction cancelled".to_owned(), true);
+    }
+
+    fn compaction_failed(&mut self, reason: Reason, error: String, is_aborted: bool) {
+        let kind = "auto_compaction_end";
+        let name = reason.name();
+        let text = match is_aborted {
+            true => error.clone(),
+            false => format!("Compaction failed: {error}"),
+        };
+        let event = json!({
+            "type": kind, "reason": name, "result": Value::Null, "aborted": is_aborted,
+            "willRetry": false, "errorMessage": text,
+        });
+        self.event(kind, &event);
+        if let Reason::Manual(number) = reason {
+            self.refuse(number, error);
+        }
+        self.after_compaction(reason, false, is_aborted);
+    }
+
+    /// Continues with what waited for the summary.
+    fn after_compaction(&mut self, reason: Reason, is_done: bool, is_aborted: bool) {
+        match reason {
+            Reason::Overflow if is_done && self.run.is_some() => {
+                self.set_phase(Phase::Waiting);
+                self.plain_event("agent_start");
+                self.plain_event("turn_start");
+                self.request();
+            }
+            Reason::Overflow => self.end_run(),
+            Reason::Threshold => self.settle(is_aborted),
+            Reason::Manual(_) => {
+                if self.run.is_none()
+                    && let Some(next) = self.waiting.pop_front()
+                {
+                    self.begin_run(next);
+                }
+            }
+        }
+    }
+}

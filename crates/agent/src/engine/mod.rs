@@ -1,0 +1,339 @@
+//! The turns of one session, as a state machine. [`Agent::handle`] takes an input with the current time, and returns
+//! effects in their order. The driver carries them out: it writes to the session file and to the supervisor.
+//!
+//! - [`commands`]: commands of clients;
+//! - [`run`]: a run, from a prompt to the end of its last turn;
+//! - [`answer`]: one answer of the model, and further attempts;
+//! - [`tools`]: the calls of one answer;
+//! - [`compact`]: summaries of a conversation that became too long;
+//! - [`events`]: events for clients.
+
+mod answer;
+mod commands;
+mod compact;
+mod events;
+mod run;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+pub use tools::{ToolRoute, route};
+
+use crate::message::{Message, UserMessage};
+use crate::providers::ToolSpec;
+use crate::transcript::{EntryKind, Transcript};
+use quackd_protocol::model::{ModelFailure, ModelHead, ModelInfo, ModelRequest, ThinkingLevel};
+use quackd_protocol::pi::{
+    AgentModels, AgentSettings, AgentToolCall, AgentToolDone, OtherCommand, PiCommand,
+};
+use serde::Serialize;
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use std::collections::VecDeque;
+
+/// Messages in both queues together. A further one is refused.
+const MAX_QUEUED: usize = 64;
+
+/// The current time and a random number, which the driver provides with each input.
+#[derive(Debug, Clone, Copy)]
+pub struct Now {
+    /// Unix time in milliseconds.
+    pub unix_ms: i64,
+    /// For ids of entries.
+    pub random: u32,
+}
+
+/// Something that happened.
+#[derive(Debug)]
+pub enum Input {
+    /// A client's command. Answered by one [`Effect::Answer`] with the same number.
+    Command {
+        /// Number of the command.
+        number: u64,
+        /// The command.
+        command: PiCommand,
+    },
+    /// A part of a model's answer.
+    Model {
+        /// Number of the request.
+        number: u64,
+        /// The part.
+        part: Part,
+    },
+    /// A tool call has ended.
+    ToolDone(Box<AgentToolDone>),
+    /// The timer of the last [`Effect::Timer`] has expired.
+    Timer,
+    /// The models have changed.
+    Models(AgentModels),
+}
+
+/// A part of a model's answer, with its bytes decoded.
+#[derive(Debug)]
+pub enum Part {
+    /// The head.
+    Head(ModelHead),
+    /// Bytes of the body.
+    Bytes(Vec<u8>),
+    /// The body is complete.
+    Done,
+    /// The answer is missing or incomplete.
+    Failed(ModelFailure),
+}
+
+/// Something that the driver must do.
+#[derive(Debug)]
+pub enum Effect {
+    /// Answer a command.
+    Answer {
+        /// Number of the command.
+        number: u64,
+        /// Its data, or the text of the error.
+        result: Result<Option<Box<RawValue>>, String>,
+    },
+    /// Publish an event.
+    Event {
+        /// Its name.
+        name: &'static str,
+        /// The whole object.
+        data: Box<RawValue>,
+    },
+    /// Append to the session file, before any later effect.
+    Append(String),
+    /// Send a request to a model.
+    Request(Box<ModelRequest>),
+    /// Give up a request.
+    CancelRequest {
+        /// Number of the request.
+        number: u64,
+    },
+    /// Call a tool.
+    Call(Box<AgentToolCall>),
+    /// Stop a tool call.
+    CancelCall {
+        /// Number of the call.
+        number: u64,
+    },
+    /// Set the timer to this many milliseconds from now, or stop it.
+    Timer(Option<u64>),
+}
+
+/// Settings of an agent that do not change.
+#[derive(Debug)]
+pub struct AgentSetup {
+    /// Absolute path of the session file, for `get_state`.
+    pub session_file: String,
+    /// Absolute path of the workspace.
+    pub workspace: String,
+    /// The models.
+    pub models: AgentModels,
+    /// Whether the default model replaces the one in the session file.
+    pub is_model_chosen: bool,
+    /// Settings of turns.
+    pub settings: AgentSettings,
+    /// The tools that the model gets.
+    pub tools: Vec<ToolSpec>,
+    /// Lines about the confinement, for the system prompt.
+    pub facts: Vec<String>,
+}
+
+/// How many queued messages one turn takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum QueueMode {
+    All,
+    OneAtATime,
+}
+
+/// The agent of one session.
+#[derive(Debug)]
+pub struct Agent {
+    setup: AgentSetup,
+    transcript: Transcript,
+    model: ModelInfo,
+    thinking: ThinkingLevel,
+    /// Whether the session file names the current model and level.
+    is_model_recorded: bool,
+    steering: VecDeque<UserMessage>,
+    follow_up: VecDeque<UserMessage>,
+    steering_mode: QueueMode,
+    follow_up_mode: QueueMode,
+    auto_retry: bool,
+    auto_compaction: bool,
+    /// Project instructions: the system prompt's section, and the files.
+    instructions: Option<Instructions>,
+    run: Option<run::Run>,
+    compaction: Option<compact::Compaction>,
+    /// Prompts that came during a compaction.
+    waiting: VecDeque<UserMessage>,
+    /// `abort` commands that are answered at the end of the run.
+    aborts: Vec<u64>,
+    /// Commands of the user that run in the shell: the command, the tool call and its text.
+    shells: Vec<commands::Shell>,
+    /// Results of the user's commands that are recorded after the run.
+    shell_messages: Vec<Message>,
+    last_request: u64,
+    last_call: u64,
+    effects: Vec<Effect>,
+    now: Now,
+}
+
+/// Instructions for agents that the workspace contains.
+#[derive(Debug, Clone, Default)]
+struct Instructions {
+    text: String,
+    files: Vec<String>,
+}
+
+impl Agent {
+    /// Creates the agent of a conversation.
+    #[must_use]
+    pub fn new(setup: AgentSetup, transcript: Transcript) -> Self {
+        let context = transcript.context();
+        let recorded = context.model.filter(|_| !setup.is_model_chosen).and_then(|(provider, id)| {
+            let is_it = |model: &&ModelInfo| model.provider == provider && model.id == id;
+            setup.models.models.iter().find(is_it).cloned()
+        });
+        let is_model_recorded = recorded.is_some();
+        let thinking = context.thinking.filter(|_| is_model_recorded);
+        let model = recorded.unwrap_or_else(|| setup.models.default.clone());
+        let thinking = thinking.unwrap_or(setup.models.thinking);
+        let thinking = crate::providers::clamp(thinking, &model);
+        let (auto_retry, auto_compaction) =
+            (setup.settings.auto_retry, setup.settings.auto_compaction);
+        Self {
+            setup,
+            transcript,
+            model,
+            thinking,
+            is_model_recorded,
+            steering: VecDeque::new(),
+            follow_up: VecDeque::new(),
+            steering_mode: QueueMode::OneAtATime,
+            follow_up_mode: QueueMode::OneAtATime,
+            auto_retry,
+            auto_compaction,
+            instructions: None,
+            run: None,
+            compaction: None,
+            waiting: VecDeque::new(),
+            aborts: Vec::new(),
+            shells: Vec::new(),
+            shell_messages: Vec::new(),
+            last_request: 0,
+            last_call: 0,
+            effects: Vec::new(),
+            now: Now { unix_ms: 0, random: 0 },
+        }
+    }
+
+    /// Takes an input. Returns what to do, in order.
+    pub fn handle(&mut self, input: Input, now: Now) -> Vec<Effect> {
+        self.now = now;
+        match input {
+            Input::Command { number, command } => self.on_command(number, command),
+            Input::Model { number, part } => self.on_model(number, part),
+            Input::ToolDone(done) => self.on_tool_done(*done),
+            Input::Timer => self.on_timer(),
+            Input::Models(models) => self.set_models(models),
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// Whether the agent does nothing and has nothing to do.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.run.is_none() && self.compaction.is_none() && self.shells.is_empty()
+    }
+
+    fn set_models(&mut self, models: AgentModels) {
+        let is_it =
+            |model: &&ModelInfo| model.provider == self.model.provider && model.id == self.model.id;
+        if let Some(found) = models.models.iter().find(is_it) {
+            self.model = found.clone();
+        } else if self.run.is_none() {
+            self.model = models.default.clone();
+            self.is_model_recorded = false;
+        }
+        self.setup.models = models;
+    }
+
+    fn on_model(&mut self, number: u64, part: Part) {
+        if self.compaction.as_ref().is_some_and(|it| it.is_for(number)) {
+            return self.on_summary(part);
+        }
+        if self.run.as_ref().is_some_and(|run| run.is_for_request(number)) {
+            self.on_answer(part);
+        }
+    }
+
+    fn on_timer(&mut self) {
+        self.retry_now();
+    }
+
+    fn next_request(&mut self) -> u64 {
+        self.last_request += 1;
+        self.last_request
+    }
+
+    fn next_call(&mut self) -> u64 {
+        self.last_call += 1;
+        self.last_call
+    }
+
+    /// Records an entry in memory and in the session file.
+    fn append(&mut self, kind: EntryKind) {
+        // Another number for each entry of one input. The transcript resolves collisions.
+        self.now.random = self.now.random.wrapping_mul(0x9E37_79B1).wrapping_add(0x7F4A_7C15);
+        let line = self.transcript.append(kind, &iso(self.now.unix_ms), self.now.random);
+        self.effects.push(Effect::Append(line));
+    }
+
+    /// Records a message, after the model that is in use.
+    fn record(&mut self, message: Message) {
+        self.record_model();
+        self.append(EntryKind::Message(message));
+    }
+
+    fn record_model(&mut self) {
+        if self.is_model_recorded {
+            return;
+        }
+        self.is_model_recorded = true;
+        let (provider, model_id) = (self.model.provider.clone(), self.model.id.clone());
+        self.append(EntryKind::ModelChange { provider, model_id });
+        let thinking_level = self.thinking.name().to_owned();
+        self.append(EntryKind::ThinkingLevelChange { thinking_level });
+    }
+
+    fn event(&mut self, name: &'static str, data: &impl Serialize) {
+        // Events are structs and maps with text keys, which always have a JSON form.
+        if let Ok(data) = to_raw_value(data) {
+            self.effects.push(Effect::Event { name, data });
+        }
+    }
+
+    fn answer(&mut self, number: u64, data: Option<&impl Serialize>) {
+        let data = data.and_then(|data| to_raw_value(data).ok());
+        self.effects.push(Effect::Answer { number, result: Ok(data) });
+    }
+
+    fn done(&mut self, number: u64) {
+        self.answer(number, None::<&Value>);
+    }
+
+    fn refuse(&mut self, number: u64, error: impl Into<String>) {
+        self.effects.push(Effect::Answer { number, result: Err(error.into()) });
+    }
+}
+
+/// Returns a time as ISO 8601 in UTC, with milliseconds.
+fn iso(unix_ms: i64) -> String {
+    let time = jiff::Timestamp::from_millisecond(unix_ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
+    format!("{time:.3}")
+}
+
+/// The fields of a command's body.
+fn fields(command: &OtherCommand) -> Value {
+    serde_json::from_str(command.body.get()).unwrap_or(Value::Null)
+}

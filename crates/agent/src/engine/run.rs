@@ -1,0 +1,378 @@
+//! A run: from a prompt to the end of the last turn that it causes.
+
+use super::answer::Answer;
+use super::tools::Batch;
+use super::{Agent, Effect, Instructions, QueueMode};
+use crate::message::{
+    AssistantMessage, Block, Content, Message, StopReason, Usage, UserMessage,
+};
+use crate::prompt;
+use crate::providers::{self, RequestOptions};
+use quackd_protocol::model::{MAX_MODEL_REQUEST_BYTES, ModelRequest};
+use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
+use serde_json::json;
+use std::collections::VecDeque;
+
+/// Internal tool that returns the instructions for agents in the workspace.
+pub(super) const INSTRUCTIONS: &str = quackd_protocol::tools::INSTRUCTIONS;
+
+/// Equal answers with calls after which the model is told, and after which the run ends.
+const TOLD_OF_LOOP: u32 = 4;
+const END_OF_LOOP: u32 = 8;
+
+/// A run.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) phase: Phase,
+    /// Messages of this run, for `agent_end`.
+    pub(super) messages: Vec<Message>,
+    /// Requests of this run.
+    turns: u32,
+    /// Failed attempts of the current request.
+    pub(super) attempt: u32,
+    /// Whether the user aborted.
+    pub(super) is_aborted: bool,
+    /// Whether this run was continued after a summary because of an overflow.
+    pub(super) was_compacted: bool,
+    /// The calls of the last answer, and how often they came in a row.
+    last_calls: (String, u32),
+    /// Why the run ended early.
+    reason: Option<&'static str>,
+}
+
+/// What a run waits for.
+#[derive(Debug)]
+pub(super) enum Phase {
+    /// The instructions of the workspace: the number of the call.
+    Loading(u64),
+    /// The model.
+    Answering(Box<Answer>),
+    /// Tool calls.
+    Calling(Box<Batch>),
+    /// The time of another attempt.
+    Waiting,
+    /// A summary, because the context was too long.
+    Compacting,
+}
+
+impl Run {
+    /// Whether this run waits for the answer to this request.
+    pub(super) fn is_for_request(&self, number: u64) -> bool {
+        matches!(&self.phase, Phase::Answering(answer) if answer.number == number)
+    }
+}
+
+impl Agent {
+    /// Starts a run with this message, and with messages that were queued while the agent was idle.
+    pub(super) fn begin_run(&mut self, message: UserMessage) {
+        self.mark_interruption();
+        self.run = Some(Run {
+            phase: Phase::Waiting,
+            messages: Vec::new(),
+            turns: 0,
+            attempt: 0,
+            is_aborted: false,
+            was_compacted: false,
+            last_calls: (String::new(), 0),
+            reason: None,
+        });
+        self.plain_event("agent_start");
+        self.plain_event("turn_start");
+        self.add_user(message);
+        self.take_steering();
+        if self.instructions.is_some() {
+            return self.request();
+        }
+        let number = self.next_call();
+        self.set_phase(Phase::Loading(number));
+        self.effects.push(Effect::Call(Box::new(AgentToolCall {
+            number,
+            tool: INSTRUCTIONS.to_owned(),
+            arguments: "{}".to_owned(),
+            shown_tool: String::new(),
+            tool_call_id: String::new(),
+        })));
+    }
+
+    pub(super) fn set_phase(&mut self, phase: Phase) {
+        if let Some(run) = &mut self.run {
+            run.phase = phase;
+        }
+    }
+
+    fn add_user(&mut self, message: UserMessage) {
+        self.add_message(Message::User(message));
+    }
+
+    /// Publishes and records a message that exists as a whole.
+    pub(super) fn add_message(&mut self, message: Message) {
+        self.message_start(&message);
+        self.finish_message(message);
+    }
+
+    /// Records a message, then publishes its end.
+    pub(super) fn finish_message(&mut self, message: Message) {
+        self.record(message.clone());
+        self.message_end(&message);
+        if let Some(run) = &mut self.run {
+            run.messages.push(message);
+        }
+    }
+
+    /// Adds queued messages of steering to the conversation. Returns true if there were any.
+    fn take_steering(&mut self) -> bool {
+        let taken = take(&mut self.steering, self.steering_mode);
+        self.add_taken(taken)
+    }
+
+    fn take_follow_up(&mut self) -> bool {
+        let taken = take(&mut self.follow_up, self.follow_up_mode);
+        self.add_taken(taken)
+    }
+
+    fn add_taken(&mut self, taken: Vec<UserMessage>) -> bool {
+        if taken.is_empty() {
+            return false;
+        }
+        self.queue_event();
+        taken.into_iter().for_each(|message| self.add_user(message));
+        true
+    }
+
+    /// Takes the instructions of the workspace. A failure is not worth a failed turn.
+    pub(super) fn on_instructions(&mut self, done: &AgentToolDone) {
+        #[derive(Default, serde::Deserialize)]
+        #[serde(default)]
+        struct Data {
+            files: Vec<File>,
+        }
+        #[derive(serde::Deserialize)]
+        struct File {
+            path: String,
+            text: String,
+        }
+        let data = done.data.as_ref().filter(|_| !done.is_error);
+        let data: Data =
+            data.and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
+        let texts: Vec<_> = data.files.iter().map(|file| (&*file.path, &*file.text)).collect();
+        self.instructions = Some(Instructions {
+            text: prompt::instructions(&texts),
+            files: data.files.into_iter().map(|file| file.path).collect(),
+        });
+        match self.run.as_ref().is_some_and(|run| run.is_aborted) {
+            true => self.end_aborted(),
+            false => self.request(),
+        }
+    }
+
+    /// Sends the conversation to the model.
+    pub(super) fn request(&mut self) {
+        let limits = &self.setup.settings;
+        let (max_turns, max_cost) = (limits.max_turns, limits.max_cost_usd);
+        let Some(run) = &mut self.run else { return };
+        if run.turns >= max_turns {
+            run.reason = Some("max_turns");
+            return self.end_with_error(format!(
+                "Stopped after {max_turns} requests to the model in one run (agent.max_turns)"
+            ));
+        }
+        run.turns += 1;
+        let spent = self.transcript.stats().cost;
+        if max_cost > 0.0 && spent >= max_cost {
+            if let Some(run) = &mut self.run {
+                run.reason = Some("budget");
+            }
+            return self.end_with_error(format!(
+                "Stopped: the session has cost {spent:.2} USD of {max_cost:.2} USD (agent.max_cost_usd)"
+            ));
+        }
+        let context = self.transcript.context();
+        let instructions = self.instructions.clone().unwrap_or_default();
+        let system = prompt::system(&self.setup.workspace, &self.setup.facts, &instructions.text);
+        let options = RequestOptions {
+            system: &system,
+            tools: &self.setup.tools,
+            thinking: self.thinking,
+            max_tokens: None,
+            cache_key: &self.transcript.header().id,
+        };
+        let made = providers::request(&self.model, &context.messages, &options);
+        let number = self.next_request();
+        let answer = Answer::new(number, &self.model, self.now.unix_ms);
+        self.set_phase(Phase::Answering(Box::new(answer)));
+        if MAX_MODEL_REQUEST_BYTES < made.body.get().len() {
+            let text = "The conversation is longer than a request may be; run /compact, or start a new session";
+            return self.answer_failed(providers::ProviderError {
+                text: text.to_owned(),
+                kind: providers::ErrorKind::Overflow,
+            });
+        }
+        self.effects.push(Effect::Request(Box::new(ModelRequest {
+            number,
+            provider: self.model.provider.clone(),
+            api: self.model.api,
+            model: self.model.id.clone(),
+            betas: made.betas,
+            body: made.body,
+        })));
+    }
+
+    /// Continues after an answer without an error: with its calls, with queued messages, or not at all.
+    pub(super) fn after_answer(&mut self, message: AssistantMessage) {
+        let calls: Vec<_> = message.tool_calls().cloned().collect();
+        if !calls.is_empty() {
+            return self.run_calls(message, calls);
+        }
+        self.turn_end(&message, &[]);
+        self.next_turn(false);
+    }
+
+    /// Starts the next turn, if the model has to answer to tool results or queued messages.
+    pub(super) fn next_turn(&mut self, has_results: bool) {
+        let has_queued = !self.steering.is_empty() || (!has_results && !self.follow_up.is_empty());
+        if !has_results && !has_queued {
+            return self.end_run();
+        }
+        self.plain_event("turn_start");
+        if !self.take_steering() && !has_results {
+            self.take_follow_up();
+        }
+        self.request();
+    }
+
+    /// Counts equal answers in a row. Returns the text for the model, or ends the run.
+    pub(super) fn watch_loop(&mut self, calls: &[crate::message::ToolCall]) -> Loop {
+        let key = calls.iter().map(|call| json!([call.name, call.arguments]).to_string());
+        let key: String = key.collect();
+        let Some(run) = &mut self.run else { return Loop::No };
+        let (last, count) = &mut run.last_calls;
+        if *last == key {
+            *count += 1;
+        } else {
+            (*last, *count) = (key, 1);
+        }
+        match *count {
+            END_OF_LOOP.. => {
+                run.reason = Some("loop");
+                Loop::End
+            }
+            TOLD_OF_LOOP.. => Loop::Tell(*count),
+            _ => Loop::No,
+        }
+    }
+
+    /// Ends the run with an answer that exists only to show an error.
+    pub(super) fn end_with_error(&mut self, error: String) {
+        let message = self.empty_message(StopReason::Error, Some(error));
+        self.message_start(&Message::Assistant(message.clone()));
+        self.finish_message(Message::Assistant(message.clone()));
+        self.turn_end(&message, &[]);
+        self.end_run();
+    }
+
+    /// Ends a run that was aborted between two answers.
+    pub(super) fn end_aborted(&mut self) {
+        let message = self.empty_message(StopReason::Aborted, Some("Request was aborted".into()));
+        self.message_start(&Message::Assistant(message.clone()));
+        self.finish_message(Message::Assistant(message.clone()));
+        self.turn_end(&message, &[]);
+        self.end_run();
+    }
+
+    pub(super) fn empty_message(
+        &self,
+        stop_reason: StopReason,
+        error_message: Option<String>,
+    ) -> AssistantMessage {
+        AssistantMessage {
+            content: Vec::new(),
+            api: self.model.api.name().to_owned(),
+            provider: self.model.provider.clone(),
+            model: self.model.id.clone(),
+            usage: Usage::default(),
+            stop_reason,
+            error_message,
+            timestamp: self.now.unix_ms,
+            response_id: None,
+            duration_ms: None,
+        }
+    }
+
+    /// Ends the run, and starts what waited for it.
+    pub(super) fn end_run(&mut self) {
+        let Some(run) = self.run.take() else { return };
+        self.effects.push(Effect::Timer(None));
+        self.agent_end(&run.messages, run.reason);
+        for message in std::mem::take(&mut self.shell_messages) {
+            self.record(message);
+        }
+        self.answer_aborts();
+        let is_failed = matches!(
+            run.messages.last(),
+            Some(Message::Assistant(AssistantMessage {
+                stop_reason: StopReason::Error | StopReason::Aborted,
+                ..
+            }))
+        );
+        if is_failed || !self.compact_if_full() {
+            self.settle(run.is_aborted);
+        }
+    }
+
+    /// Reports that the agent is idle, unless a prompt waits.
+    pub(super) fn settle(&mut self, is_aborted: bool) {
+        let kind = "agent_settled";
+        self.event(kind, &json!({ "type": kind, "aborted": is_aborted }));
+        if let Some(next) = self.waiting.pop_front() {
+            self.begin_run(next);
+        }
+    }
+
+    pub(super) fn answer_aborts(&mut self) {
+        for number in std::mem::take(&mut self.aborts) {
+            self.done(number);
+        }
+    }
+
+    /// Marks a turn that ended with its process: calls get error results, and a missing answer a message that says so.
+    fn mark_interruption(&mut self) {
+        let Some(interrupted) = self.transcript.interrupted() else { return };
+        for call in interrupted.calls {
+            let text = "The agent ended before this call did. It is not known whether the call had an effect.";
+            self.record(Message::ToolResult(crate::message::ToolResultMessage {
+                tool_call_id: call.id,
+                tool_name: call.name,
+                content: vec![Block::text(text)],
+                details: None,
+                is_error: true,
+                timestamp: self.now.unix_ms,
+            }));
+        }
+        let error = "Interrupted: the agent's process ended during this turn".to_owned();
+        let message = self.empty_message(StopReason::Aborted, Some(error));
+        self.record(Message::Assistant(message));
+    }
+}
+
+/// Result of [`Agent::watch_loop`].
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Loop {
+    No,
+    Tell(u32),
+    End,
+}
+
+fn take(queue: &mut VecDeque<UserMessage>, mode: QueueMode) -> Vec<UserMessage> {
+    let n = match mode {
+        QueueMode::All => queue.len(),
+        QueueMode::OneAtATime => queue.len().min(1),
+    };
+    queue.drain(..n).collect()
+}
+
+/// Creates a message of the user.
+pub(super) fn user_message(text: &str, images: Vec<Block>, unix_ms: i64) -> UserMessage {
+    let mut blocks = vec![Block::text(text)];
+    blocks.extend(images);
+    UserMessage { content: Content::Blocks(blocks), timestamp: unix_ms }
+}

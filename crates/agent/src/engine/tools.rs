@@ -1,0 +1,376 @@
+//! The tool calls of one answer, and the names by which models know the tools.
+
+use super::run::{Loop, Phase};
+use super::{Agent, Effect};
+use crate::message::{AssistantMessage, Block, Message, ToolCall, ToolResultMessage};
+use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
+use quackd_protocol::tools;
+use serde_json::{Map, Value, json};
+
+/// Calls that one answer may have. Further ones get an error.
+const MAX_CALLS: usize = 64;
+
+/// A tool of the session, with its arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolRoute {
+    /// Name of the session's tool.
+    pub tool: &'static str,
+    /// Its arguments.
+    pub arguments: Map<String, Value>,
+    /// The file that the call writes. Such calls of one answer run one after the other.
+    writes: Option<String>,
+}
+
+/// Finds the session's tool for a call. A model may use the names of the session's tools, or those of Pi's, which have
+/// fewer parameters. `None` for an unknown tool.
+#[must_use]
+pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
+    let mut given = arguments.clone();
+    let path = |given: &Map<String, Value>| {
+        let names = ["path", "file", "filepath", "file_path", "filename"];
+        let path = names.into_iter().find_map(|name| given.get(name)?.as_str());
+        path.unwrap_or_default().trim_start_matches('@').trim_start_matches("./").to_owned()
+    };
+    let tool = match name {
+        "read" | "read_file" if is_image(&path(&given)) => tools::IMAGE,
+        "read" => "read_file",
+        "write" => "write_file",
+        "edit" => {
+            snake_case_edits(&mut given);
+            "edit_file"
+        }
+        "grep" => {
+            rename(&mut given, "literal", "fixed_strings");
+            rename(&mut given, "limit", "total_max_matches");
+            rename(&mut given, "glob", "include");
+            if let Some(Value::Bool(ignore)) = given.remove("ignoreCase") {
+                given.insert("case_sensitive".to_owned(), Value::Bool(!ignore));
+            }
+            "grep_search"
+        }
+        "ls" => {
+            let path = given.get("path").cloned().unwrap_or_else(|| ".".into());
+            let limit = given.get("limit").cloned().unwrap_or_else(|| 500.into());
+            let list = json!({
+                "path": path, "limit": limit, "kind": ["any"], "max_depth": 1, "hidden": true,
+                "ignore": false, "exclude_dirs": [],
+            });
+            given = list.as_object().cloned().unwrap_or_default();
+            "find"
+        }
+        "bash" => {
+            // Pi's parameter, in seconds.
+            if let Some(seconds) = given.remove("timeout").and_then(|it| it.as_f64())
+                && !given.contains_key("timeout_ms")
+                && seconds > 0.0
+            {
+                // The conversion saturates.
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    clippy::cast_sign_loss,
+                    reason = "a positive number; the conversion saturates"
+                )]
+                let ms = (seconds * 1000.0).min(86_400_000.0) as u64;
+                given.insert("timeout_ms".to_owned(), ms.into());
+            }
+            "bash"
+        }
+        other => tools::find(other)?.name,
+    };
+    let writes = matches!(tool, "write_file" | "edit_file").then(|| path(&given));
+    Some(ToolRoute { tool, arguments: given, writes })
+}
+
+/// Whether the name is that of an image, which a model gets as an image.
+fn is_image(path: &str) -> bool {
+    let extension = path.rsplit_once('.').map(|(_, extension)| extension.to_ascii_lowercase());
+    extension.is_some_and(|it| ["png", "jpg", "jpeg", "gif", "webp"].contains(&it.as_str()))
+}
+
+fn rename(given: &mut Map<String, Value>, from: &str, to: &str) {
+    if let Some(value) = given.remove(from) {
+        given.insert(to.to_owned(), value);
+    }
+}
+
+fn snake_case_edits(given: &mut Map<String, Value>) {
+    let Some(Value::Array(edits)) = given.get_mut("edits") else { return };
+    for edit in edits.iter_mut().filter_map(Value::as_object_mut) {
+        rename(edit, "oldText", "old_text");
+        rename(edit, "newText", "new_text");
+    }
+}
+
+/// The calls of one answer.
+#[derive(Debug)]
+pub(super) struct Batch {
+    message: AssistantMessage,
+    slots: Vec<Slot>,
+    /// A line for the model about a loop.
+    hint: Option<String>,
+    /// Whether the run ends after these calls.
+    is_last: bool,
+}
+
+/// One call.
+#[derive(Debug)]
+struct Slot {
+    call: ToolCall,
+    route: Option<ToolRoute>,
+    state: CallState,
+    result: Option<ToolResultMessage>,
+}
+
+/// State of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum CallState {
+    /// Its event was not published.
+    New,
+    /// It runs, with this number.
+    Running(u64),
+    /// It waits for another one.
+    Queued,
+    /// It has a result.
+    Done,
+}
+
+impl Agent {
+    /// Starts the calls of an answer.
+    pub(super) fn run_calls(&mut self, message: AssistantMessage, calls: Vec<ToolCall>) {
+        let watched = self.watch_loop(&calls);
+        let hint = match watched {
+            Loop::Tell(n) => Some(format!(
+                "[The same call was made {n} times in a row with the same arguments. Try something else, or ask the user.]"
+            )),
+            Loop::No | Loop::End => None,
+        };
+        let slots = calls.into_iter().map(|call| Slot {
+            route: route(&call.name, &call.arguments),
+            call,
+            state: CallState::New,
+            result: None,
+        });
+        let slots = slots.collect();
+        let is_last = watched == Loop::End;
+        self.set_phase(Phase::Calling(Box::new(Batch { message, slots, hint, is_last })));
+        self.start_calls();
+    }
+
+    /// Starts every call that may run now.
+    fn start_calls(&mut self) {
+        let is_parallel = self.setup.settings.parallel_tools;
+        let is_aborted = self.run.as_ref().is_some_and(|run| run.is_aborted);
+        let mut index = 0;
+        loop {
+            let Some(Phase::Calling(batch)) = self.run.as_ref().map(|run| &run.phase) else {
+                return;
+            };
+            let Some(slot) = batch.slots.get(index) else { break };
+            let earlier = batch.slots.get(..index).unwrap_or_default();
+            let is_done = |slot: &Slot| slot.state == CallState::Done;
+            let must_wait = match &slot.route {
+                _ if !is_parallel => !earlier.iter().all(is_done),
+                Some(ToolRoute { writes: Some(path), .. }) => earlier.iter().any(|earlier| {
+                    let same = earlier.route.as_ref().and_then(|route| route.writes.as_ref());
+                    !is_done(earlier) && same == Some(path)
+                }),
+                _ => false,
+            };
+            let state = slot.state;
+            if state == CallState::New && (is_parallel || !must_wait) {
+                let call = slot.call.clone();
+                self.tool_start(&call);
+            }
+            match state {
+                CallState::New | CallState::Queued if !must_wait => {
+                    self.start_call(index, is_aborted);
+                }
+                CallState::New if is_parallel => self.set_state(index, CallState::Queued),
+                CallState::New => break,
+                _ => {}
+            }
+            index += 1;
+        }
+        self.finish_calls();
+    }
+
+    fn slot(&mut self, index: usize) -> Option<&mut Slot> {
+        match self.run.as_mut().map(|run| &mut run.phase) {
+            Some(Phase::Calling(batch)) => batch.slots.get_mut(index),
+            _ => None,
+        }
+    }
+
+    fn set_state(&mut self, index: usize, state: CallState) {
+        if let Some(slot) = self.slot(index) {
+            slot.state = state;
+        }
+    }
+
+    fn start_call(&mut self, index: usize, is_aborted: bool) {
+        let number = self.last_call + 1;
+        let is_last = matches!(
+            self.run.as_ref().map(|run| &run.phase),
+            Some(Phase::Calling(batch)) if batch.is_last
+        );
+        let Some(slot) = self.slot(index) else { return };
+        let problem = match (&slot.route, &slot.call.invalid) {
+            _ if is_aborted => Some("Operation aborted".to_owned()),
+            _ if is_last => Some("Not run: the model repeats the same call".to_owned()),
+            _ if MAX_CALLS <= index => Some(format!("Not run: at most {MAX_CALLS} calls at once")),
+            (_, Some(why)) => {
+                Some(format!("Not run: the arguments of {} are invalid: {why}", slot.call.name))
+            }
+            (None, None) => Some(format!("Tool {} not found", slot.call.name)),
+            (Some(_), None) => None,
+        };
+        if let Some(text) = problem {
+            return self.call_ended(index, vec![Block::text(text)], None, true, (None, None));
+        }
+        let Some(route) = slot.route.clone() else { return };
+        let (shown_tool, tool_call_id) = (slot.call.name.clone(), slot.call.id.clone());
+        slot.state = CallState::Running(number);
+        self.last_call = number;
+        self.effects.push(Effect::Call(Box::new(AgentToolCall {
+            number,
+            tool: route.tool.to_owned(),
+            arguments: Value::Object(route.arguments).to_string(),
+            shown_tool,
+            tool_call_id,
+        })));
+    }
+
+    fn call_ended(
+        &mut self,
+        index: usize,
+        content: Vec<Block>,
+        details: Option<Value>,
+        is_error: bool,
+        (exit_code, duration_ms): (Option<i32>, Option<u64>),
+    ) {
+        let timestamp = self.now.unix_ms;
+        let Some(slot) = self.slot(index) else { return };
+        let result = ToolResultMessage {
+            tool_call_id: slot.call.id.clone(),
+            tool_name: slot.call.name.clone(),
+            content,
+            details,
+            is_error,
+            timestamp,
+        };
+        slot.state = CallState::Done;
+        slot.result = Some(result.clone());
+        self.tool_end(&result, exit_code, duration_ms);
+        if !self.setup.settings.parallel_tools {
+            self.add_message(Message::ToolResult(result));
+        }
+    }
+
+    /// Takes the result of a call.
+    pub(super) fn on_tool_done(&mut self, done: AgentToolDone) {
+        let number = done.number;
+        match self.run.as_mut().map(|run| &mut run.phase) {
+            Some(Phase::Loading(loading)) if *loading == number => {
+                return self.on_instructions(&done);
+            }
+            Some(Phase::Calling(batch)) => {
+                let is_it = |slot: &Slot| slot.state == CallState::Running(number);
+                if let Some(index) = batch.slots.iter().position(is_it) {
+                    let hint = batch.hint.clone();
+                    let (content, details) = result_of(&done, hint);
+                    let facts = (done.exit_code, Some(done.duration_ms));
+                    self.call_ended(index, content, details, done.is_error, facts);
+                    return self.start_calls();
+                }
+            }
+            _ => {}
+        }
+        self.on_shell_done(&done);
+    }
+
+    /// Continues once every call has a result.
+    fn finish_calls(&mut self) {
+        let Some(run) = &mut self.run else { return };
+        let Phase::Calling(batch) = &run.phase else { return };
+        if !batch.slots.iter().all(|slot| slot.state == CallState::Done) {
+            return;
+        }
+        let Phase::Calling(batch) = std::mem::replace(&mut run.phase, Phase::Waiting) else {
+            return;
+        };
+        let Batch { message, slots, is_last, .. } = *batch;
+        let is_aborted = run.is_aborted;
+        let results = slots.into_iter().filter_map(|slot| slot.result).map(Message::ToolResult);
+        let results: Vec<_> = results.collect();
+        if self.setup.settings.parallel_tools {
+            results.iter().for_each(|result| self.add_message(result.clone()));
+        }
+        self.turn_end(&message, &results);
+        if is_aborted {
+            self.plain_event("turn_start");
+            self.end_aborted();
+        } else if is_last {
+            self.plain_event("turn_start");
+            self.end_with_error(
+                "Stopped: the model repeated the same call without another result".to_owned(),
+            );
+        } else {
+            self.next_turn(true);
+        }
+    }
+
+    /// Stops the calls of the run. Their results end the run.
+    pub(super) fn cancel_calls(&mut self) {
+        let Some(Phase::Calling(batch)) = self.run.as_ref().map(|run| &run.phase) else { return };
+        let running = batch.slots.iter().filter_map(|slot| match slot.state {
+            CallState::Running(number) => Some(number),
+            _ => None,
+        });
+        let running: Vec<_> = running.collect();
+        for number in running {
+            self.effects.push(Effect::CancelCall { number });
+        }
+        self.start_calls();
+    }
+}
+
+/// Returns content and details of a result.
+fn result_of(done: &AgentToolDone, hint: Option<String>) -> (Vec<Block>, Option<Value>) {
+    #[derive(Default, serde::Deserialize)]
+    #[serde(default)]
+    struct Data {
+        image: Option<Image>,
+        diff: Option<String>,
+        first_changed_line: Option<u64>,
+    }
+    #[derive(serde::Deserialize)]
+    struct Image {
+        mime_type: String,
+        data: String,
+    }
+    let mut text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
+    if let Some(hint) = hint {
+        text.push_str(&format!("\n{hint}"));
+    }
+    let mut content = vec![Block::text(text)];
+    let data = done.data.as_ref().and_then(|data| serde_json::from_str::<Data>(data.get()).ok());
+    let data = data.unwrap_or_default();
+    if let Some(image) = data.image {
+        content.push(Block::Image { data: image.data, mime_type: image.mime_type });
+    }
+    let mut details = Map::new();
+    if let Some(diff) = data.diff {
+        details.insert("diff".to_owned(), diff.into());
+    }
+    if let Some(line) = data.first_changed_line {
+        details.insert("firstChangedLine".to_owned(), line.into());
+    }
+    if let Some(path) = &done.full_output_path {
+        details.insert("fullOutputPath".to_owned(), path.clone().into());
+    }
+    if done.truncated {
+        details.insert("truncated".to_owned(), true.into());
+    }
+    let details = (!details.is_empty()).then_some(Value::Object(details));
+    (content, details)
+}

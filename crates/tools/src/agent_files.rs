@@ -1,0 +1,142 @@
+//! Files that the session's agent gets in another form than text: the instructions of the project, and images. Only the
+//! supervisor makes these calls, for its agent.
+
+use crate::arguments::Arguments;
+use crate::call_limits::CallLimits;
+use crate::read_file::PATH;
+use crate::{Data, Output};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use quackd_sandbox::Root;
+use serde_json::{Value, json};
+use std::io::{self, Read as _};
+use std::sync::Arc;
+
+/// Files with instructions for agents. Of each group, only the first file that exists is read.
+const INSTRUCTION_FILES: [&[&str]; 3] = [
+    &["AGENTS.md", "CLAUDE.md", "GEMINI.md", ".github/copilot-instructions.md", ".cursorrules"],
+    &["AGENTS.local.md", "CLAUDE.local.md"],
+    &[".pi/APPEND_SYSTEM.md"],
+];
+
+/// Most bytes of one file with instructions. The rest is cut, and the text says so.
+const MAX_INSTRUCTIONS: u64 = 32 * 1024;
+
+/// Largest image, in bytes. Providers refuse larger ones.
+const MAX_IMAGE: u64 = 3 * 1024 * 1024;
+
+/// Returns the files with instructions: `files` with `path` and `text`.
+pub(crate) async fn quack_instructions(root: Arc<Root>, bounds: &CallLimits) -> Output {
+    match bounds.run_blocking(move || instructions_blocking(&root)).await {
+        Ok(files) => {
+            let data = json!({ "files": files });
+            Output { data: Some(Data::from(data)), ..Output::success(String::new()) }
+        }
+        Err(cutoff) => Output::cut_off("Reading the instructions", bounds, cutoff),
+    }
+}
+
+fn instructions_blocking(root: &Root) -> Vec<Value> {
+    let of_group = |group: &&[&str]| {
+        group.iter().find_map(|path| {
+            let file = root.open_file(path).ok()?;
+            let is_cut = MAX_INSTRUCTIONS < file.len;
+            let mut bytes = Vec::new();
+            file.file.take(MAX_INSTRUCTIONS).read_to_end(&mut bytes).ok()?;
+            let mut text = String::from_utf8_lossy(&bytes).into_owned();
+            if is_cut {
+                text.push_str(&format!("\n(Cut after {} KiB.)", MAX_INSTRUCTIONS / 1024));
+            }
+            (!text.trim().is_empty()).then(|| json!({ "path": path, "text": text }))
+        })
+    };
+    INSTRUCTION_FILES.iter().filter_map(of_group).collect()
+}
+
+/// Returns an image in base64: `image` with `mime_type` and `data`.
+pub(crate) async fn quack_image(
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &CallLimits,
+) -> Output {
+    let Some(path) = arguments.text(PATH).map(str::to_owned) else {
+        return Output::error("Missing required parameter 'path'");
+    };
+    let shown = path.clone();
+    match bounds.run_blocking(move || image_blocking(&root, &path)).await {
+        Ok(Ok((mime_type, bytes))) => {
+            let text = format!("[Image {shown}, {mime_type}, {} bytes]", bytes.len());
+            let image = json!({ "mime_type": mime_type, "data": STANDARD.encode(bytes) });
+            let data = Data::from(json!({ "image": image }));
+            Output { data: Some(data), ..Output::success(text) }
+        }
+        Ok(Err(error)) => Output::error(format_args!("Cannot read the image '{shown}': {error}")),
+        Err(cutoff) => Output::cut_off("Reading the image", bounds, cutoff),
+    }
+}
+
+fn image_blocking(root: &Root, path: &str) -> io::Result<(&'static str, Vec<u8>)> {
+    let file = root.open_file(path).map_err(io::Error::other)?;
+    let too_large = || {
+        io::Error::other(format!("it is larger than {} MiB; shrink it first", MAX_IMAGE / 1024 / 1024))
+    };
+    if MAX_IMAGE < file.len {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    file.file.take(MAX_IMAGE + 1).read_to_end(&mut bytes)?;
+    if MAX_IMAGE < bytes.len().try_into().unwrap_or(u64::MAX) {
+        return Err(too_large());
+    }
+    let kind = mime_type(&bytes);
+    let kind = kind.ok_or_else(|| io::Error::other("it is no PNG, JPEG, GIF or WebP file"))?;
+    Ok((kind, bytes))
+}
+
+/// Returns the type of an image by its content.
+fn mime_type(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1A, b'\n', ..] => Some("image/png"),
+        [0xFF, 0xD8, 0xFF, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_file_of_each_group_is_read_within_its_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        assert_eq!(instructions_blocking(&root), [Value::Null; 0]);
+        std::fs::write(dir.path().join("CLAUDE.md"), "second").unwrap();
+        std::fs::write(dir.path().join("CLAUDE.local.md"), "x".repeat(40_000)).unwrap();
+        let files = instructions_blocking(&root);
+        assert_eq!(files[0], json!({ "path": "CLAUDE.md", "text": "second" }));
+        assert!(files[1]["text"].as_str().unwrap().ends_with("x\n(Cut after 32 KiB.)"));
+        std::fs::write(dir.path().join("AGENTS.md"), "first").unwrap();
+        assert_eq!(instructions_blocking(&root)[0]["path"], "AGENTS.md");
+        std::os::unix::fs::symlink("/etc/passwd", dir.path().join(".cursorrules")).unwrap();
+        std::fs::remove_file(dir.path().join("AGENTS.md")).unwrap();
+        std::fs::remove_file(dir.path().join("CLAUDE.md")).unwrap();
+        assert_eq!(instructions_blocking(&root).len(), 1, "a link out of the workspace");
+    }
+
+    #[test]
+    fn an_image_is_known_by_its_content() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        std::fs::write(dir.path().join("a.png"), b"GIF89a...").unwrap();
+        assert_eq!(image_blocking(&root, "a.png").unwrap().0, "image/gif");
+        std::fs::write(dir.path().join("b.png"), b"text").unwrap();
+        let error = image_blocking(&root, "b.png").unwrap_err().to_string();
+        assert_eq!(error, "it is no PNG, JPEG, GIF or WebP file");
+        std::fs::write(dir.path().join("c.png"), vec![0; 4 * 1024 * 1024]).unwrap();
+        let error = image_blocking(&root, "c.png").unwrap_err().to_string();
+        assert_eq!(error, "it is larger than 3 MiB; shrink it first");
+    }
+}

@@ -1,0 +1,106 @@
+//! The agent worker: the agent of one session. It turns prompts into requests to a model, and the model's answers into
+//! tool calls, until the model is done.
+//!
+//! It has no key, no network, no program and no file but the open session file. Its requests to models and its tool
+//! calls are frames to the supervisor. It reads every byte that a model or a tool sends, so before it reads the first
+//! one, it gives up everything else (`quackd_sandbox::confine::enter_agent`).
+//!
+//! In reading order:
+//! - [`serve`]: frames of the supervisor, and the effects of the agent;
+//! - [`session_file`]: the open session file.
+//!
+//! The agent itself is `crates/agent`.
+
+mod serve;
+mod session_file;
+
+use crate::session_file::SessionFile;
+use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
+use quackd_ipc::link;
+use quackd_process::{Role, die_with_parent, harden, rank_above_parent, set_process_name};
+use quackd_protocol::pi::{
+    AgentStart, FromPiWorker, PI_FRAME_PROTOCOL, TO_PI_WORKER_TAGS, ToPiWorker,
+};
+use quackd_protocol::worker::EXIT_TERMINAL;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::ExitCode;
+
+/// Longest first frame, in bytes: the models.
+const MAX_FIRST_FRAME: usize = 4 * 1024 * 1024;
+
+/// Input of the runtime.
+struct Started {
+    control: OwnedFd,
+    start: AgentStart,
+    file: SessionFile,
+    /// Parts of the confinement that this system does not have.
+    notes: Vec<String>,
+}
+
+/// Runs as an agent worker until the supervisor closes the channel. Called by `quack agent-worker` before any other code
+/// in the process.
+#[must_use]
+pub fn main() -> ExitCode {
+    std::panic::set_hook(Box::new(|info| {
+        complain(&format!("panic: {info}").replace('\n', " "));
+        std::process::abort();
+    }));
+    let started = match enter() {
+        Ok(started) => started,
+        Err(error) => {
+            let refusal = FromPiWorker::CannotStart { reason: error.to_string() };
+            // A failed report cannot be handled.
+            drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
+            complain(&format!("agent cannot start: {error}"));
+            return ExitCode::from(EXIT_TERMINAL);
+        }
+    };
+    match serve::run(started) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("agent failed: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The part of the start with one thread.
+fn enter() -> io::Result<Started> {
+    die_with_parent()?;
+    set_process_name("quack-agent");
+    harden(Role::Agent)?;
+    // If memory runs out, the agent ends before the supervisor.
+    drop(rank_above_parent());
+    let (first, descriptors) = read_first_with_descriptors_blocking(
+        rustix::stdio::stdin(),
+        MAX_FIRST_FRAME,
+        TO_PI_WORKER_TAGS,
+        1,
+    )?;
+    let ToPiWorker::StartAgent(start) = first else {
+        return Err(io::Error::other("another message came first"));
+    };
+    if start.proto != PI_FRAME_PROTOCOL {
+        let text = format!(
+            "the supervisor speaks version {}, this program {PI_FRAME_PROTOCOL}",
+            start.proto
+        );
+        return Err(io::Error::other(text));
+    }
+    let file = descriptors.into_iter().next();
+    let file = file.ok_or_else(|| io::Error::other("no session file came with the start"))?;
+    let control = link::take_control_channel()?;
+    #[cfg(target_os = "linux")]
+    let notes = quackd_sandbox::confine::enter_agent().map_err(io::Error::other)?;
+    #[cfg(not(target_os = "linux"))]
+    let notes = vec!["this system has no confinement for the agent".to_owned()];
+    Ok(Started { control, start: *start, file: SessionFile::new(file.into()), notes })
+}
+
+/// Writes one line to stderr. The supervisor keeps the last lines for its crash report.
+fn complain(text: &str) {
+    use std::io::Write;
+    // A failed write cannot be reported.
+    drop(writeln!(std::io::stderr(), "{text}"));
+}

@@ -1,0 +1,236 @@
+//! Drives the agent: passes frames of the supervisor on, and carries out effects.
+
+use crate::Started;
+use crate::session_file::SessionFile;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::{SinkExt, StreamExt};
+use quackd_agent::engine::{Agent, AgentSetup, Effect, Input, Now, Part};
+use quackd_agent::providers::ToolSpec;
+use quackd_agent::transcript::Transcript;
+use quackd_ipc::frames::{self, Decoded};
+use quackd_ipc::link::adopt;
+use quackd_protocol::limits::{MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES};
+use quackd_protocol::model::ModelPart;
+use quackd_protocol::pi::{
+    AgentStart, FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiEnd, TO_PI_WORKER_TAGS, ToPiWorker,
+};
+use quackd_protocol::tools::{self, Offer};
+use serde_json::value::{RawValue, to_raw_value};
+use std::io;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
+use tokio_util::bytes::BytesMut;
+use tokio_util::codec::{Framed, LengthDelimitedCodec};
+
+type Channel = Framed<tokio::net::UnixStream, LengthDelimitedCodec>;
+
+/// Runs until the supervisor closes the channel or asks the agent to exit.
+pub(crate) fn run(started: Started) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(serve(started))
+}
+
+async fn serve(started: Started) -> io::Result<()> {
+    let Started { control, start, mut file, notes } = started;
+    let mut channel = Framed::new(adopt(control)?, frames::codec());
+    let bytes = file.read();
+    let read = bytes.and_then(|bytes| Transcript::read(&bytes).map_err(io::Error::other));
+    let transcript = match read {
+        Ok(transcript) => transcript,
+        Err(error) => {
+            let reason = format!("cannot read {}: {error}", start.session_file);
+            return send(&mut channel, &FromPiWorker::CannotStart { reason }).await;
+        }
+    };
+    let pid = std::process::id();
+    send(&mut channel, &FromPiWorker::Hello { proto: PI_FRAME_PROTOCOL, pid, pi_pid: pid }).await?;
+    for text in notes {
+        send(&mut channel, &FromPiWorker::Warning { text }).await?;
+    }
+    let mut driver = Driver { agent: Agent::new(setup(start), transcript), file, timer: None };
+    loop {
+        let due = driver.timer;
+        tokio::select! {
+            biased;
+            () = expire(due), if due.is_some() => {
+                driver.timer = None;
+                driver.take(Input::Timer, &mut channel).await?;
+            }
+            frame = channel.next() => {
+                let Some(frame) = frame else { return Ok(()) };
+                if !driver.frame(&frame?, &mut channel).await? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+async fn expire(due: Option<Instant>) {
+    match due {
+        Some(due) => tokio::time::sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn send(channel: &mut Channel, frame: &FromPiWorker) -> io::Result<()> {
+    channel.send(frames::encode(frame).map_err(io::Error::other)?).await
+}
+
+/// The tools that the model gets, and facts for the system prompt.
+fn setup(start: AgentStart) -> AgentSetup {
+    let is_offered = |tool: &&tools::Tool| match start.tools.is_empty() {
+        true => tool.offer != Offer::Ask,
+        false => start.tools.iter().any(|name| name == tool.name),
+    };
+    let is_usable = |tool: &&tools::Tool| {
+        !start.safe_mode || tool.reads_only || tool.name == "bash"
+    };
+    let specs = tools::all().filter(is_offered).filter(is_usable).map(|tool| {
+        let mut parameters = quackd_schema::tool_input(tool, true);
+        if let Some(schema) = parameters.as_object_mut() {
+            schema.remove("$schema");
+        }
+        ToolSpec { name: tool.name.to_owned(), description: tool.about.to_owned(), parameters }
+    });
+    let mut facts = Vec::new();
+    if start.safe_mode {
+        facts.push("Safe mode is on: nothing can be written, and bash runs few commands.".to_owned());
+    }
+    if !start.network.is_empty() {
+        facts.push(start.network);
+    }
+    AgentSetup {
+        tools: specs.collect(),
+        session_file: start.session_file,
+        workspace: start.workspace,
+        models: start.models,
+        is_model_chosen: start.is_model_chosen,
+        settings: start.settings,
+        facts,
+    }
+}
+
+/// The agent with its file and timer.
+struct Driver {
+    agent: Agent,
+    file: SessionFile,
+    timer: Option<Instant>,
+}
+
+impl Driver {
+    /// Handles a frame. Returns false if it was the last one.
+    async fn frame(&mut self, body: &BytesMut, channel: &mut Channel) -> io::Result<bool> {
+        let frame = match frames::decode(body, TO_PI_WORKER_TAGS).map_err(io::Error::other)? {
+            Decoded::Known(frame) => frame,
+            // A newer supervisor.
+            Decoded::Unknown(_) => return Ok(true),
+        };
+        match frame {
+            ToPiWorker::Command { number, command } => {
+                self.take(Input::Command { number, command }, channel).await?;
+            }
+            ToPiWorker::Model { number, part } => {
+                let part = match part {
+                    ModelPart::Head(head) => Part::Head(head),
+                    ModelPart::Piece(piece) => {
+                        let text = piece.bytes.get().trim_matches('"');
+                        let bytes = STANDARD.decode(text).map_err(io::Error::other)?;
+                        send(channel, &FromPiWorker::ModelTaken { number }).await?;
+                        Part::Bytes(bytes)
+                    }
+                    ModelPart::Done {} => Part::Done,
+                    ModelPart::Failed(failure) => Part::Failed(failure),
+                };
+                self.take(Input::Model { number, part }, channel).await?;
+            }
+            ToPiWorker::Models(models) => self.take(Input::Models(models), channel).await?,
+            ToPiWorker::ToolDone(done) => self.take(Input::ToolDone(done), channel).await?,
+            // The agent asks through the supervisor's questions, so it has no dialogs of its own.
+            ToPiWorker::UiAnswer(_) => {}
+            ToPiWorker::Ping { seq } => send(channel, &FromPiWorker::Pong { seq }).await?,
+            ToPiWorker::Shutdown {} => {
+                let command = quackd_protocol::pi::PiCommand::Abort;
+                self.take(Input::Command { number: 0, command }, channel).await?;
+                let end = PiEnd { code: Some(0), ..PiEnd::default() };
+                send(channel, &FromPiWorker::Ended(end)).await?;
+                return Ok(false);
+            }
+            ToPiWorker::Start(_) | ToPiWorker::StartAgent(_) => {
+                return Err(io::Error::other("a second start frame"));
+            }
+        }
+        Ok(true)
+    }
+
+    /// Passes an input to the agent and carries out its effects.
+    async fn take(&mut self, input: Input, channel: &mut Channel) -> io::Result<()> {
+        let effects = self.agent.handle(input, now()?);
+        let mut has_appended = false;
+        for effect in effects {
+            let frame = match effect {
+                Effect::Append(line) => {
+                    has_appended = true;
+                    match self.file.append(&line) {
+                        Ok(()) => continue,
+                        Err(error) => FromPiWorker::Warning {
+                            text: format!("cannot write the session file: {error}"),
+                        },
+                    }
+                }
+                Effect::Timer(ms) => {
+                    self.timer = ms.map(|ms| Instant::now() + Duration::from_millis(ms));
+                    continue;
+                }
+                // The supervisor has sent this command itself.
+                Effect::Answer { number: 0, .. } => continue,
+                Effect::Answer { number, result } => FromPiWorker::Answer(answer(number, result)),
+                Effect::Event { name, data } => {
+                    FromPiWorker::Event { name: name.to_owned(), data: fitting(name, data) }
+                }
+                Effect::Request(request) => FromPiWorker::ModelRequest(request),
+                Effect::CancelRequest { number } => FromPiWorker::ModelCancel { number },
+                Effect::Call(call) => FromPiWorker::CallTool(call),
+                Effect::CancelCall { number } => FromPiWorker::CancelTool { number },
+            };
+            channel.feed(frames::encode(&frame).map_err(io::Error::other)?).await?;
+        }
+        channel.flush().await?;
+        // A message is on the disk before the agent is idle, and not after each line.
+        if has_appended && self.agent.is_idle() && self.file.sync().is_err() {
+            let text = "cannot write the session file to the disk".to_owned();
+            send(channel, &FromPiWorker::Warning { text }).await?;
+        }
+        Ok(())
+    }
+}
+
+fn answer(number: u64, result: Result<Option<Box<RawValue>>, String>) -> PiAnswer {
+    let too_long = |data: &RawValue| MAX_PI_STATE_BYTES < data.get().len();
+    match result {
+        Ok(Some(data)) if too_long(&data) => PiAnswer {
+            number,
+            success: false,
+            error: Some("The answer is too long; read the session file instead".to_owned()),
+            data: None,
+        },
+        Ok(data) => PiAnswer { number, success: true, error: None, data },
+        Err(error) => PiAnswer { number, success: false, error: Some(error), data: None },
+    }
+}
+
+/// Returns an event that fits into a frame. The session file has the whole message.
+fn fitting(name: &str, data: Box<RawValue>) -> Box<RawValue> {
+    if data.get().len() <= MAX_PI_EVENT_BYTES {
+        return data;
+    }
+    let short = serde_json::json!({ "type": name, "truncated": true, "messages": [] });
+    to_raw_value(&short).unwrap_or(data)
+}
+
+fn now() -> io::Result<Now> {
+    let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
+    let random = getrandom::u32().map_err(io::Error::other)?;
+    Ok(Now { unix_ms: i64::try_from(unix.as_millis()).map_err(io::Error::other)?, random })
+}
