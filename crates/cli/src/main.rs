@@ -52,6 +52,7 @@ fn main() -> std::process::ExitCode {
         #[cfg(target_os = "linux")]
         Some("proxy") => return quackd_network_worker::main(),
         Some("pi-worker") => return quackd_pi_worker::main(),
+        Some("agent-worker") => return quackd_agent_worker::main(),
         Some("login-environment") => return quackd_environment_worker::main("quack-login-env"),
         Some("tool-registries") => return quackd_environment_worker::main("quack-tools"),
         _ => {}

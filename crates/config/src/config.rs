@@ -29,6 +29,8 @@ pub struct Config {
     pub keep: KeepSettings,
     /// `[environment]`
     pub environment: EnvironmentSettings,
+    /// `[agent]`
+    pub agent: AgentSettings,
     /// `[pi]`
     pub pi: PiSettings,
     /// `[log]`
@@ -156,6 +158,54 @@ pub struct KeepSettings {
 pub struct EnvironmentSettings {
     /// Whether to capture the environment of the user's login shell.
     pub login_shell: Setting<bool>,
+}
+
+/// The agent of a session's turns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentSettings {
+    /// Which agent runs turns.
+    pub engine: Setting<EngineChoice>,
+    /// Most requests to the model in one run, 1 to 10,000.
+    pub max_turns: Setting<usize>,
+    /// Largest cost of a session in US dollars; 0 for no limit.
+    pub max_cost_usd: Setting<usize>,
+    /// Most further attempts after a failed request, 0 to 10.
+    pub retries: Setting<usize>,
+    /// Whether long conversations are summarized.
+    pub compaction: Setting<bool>,
+    /// Whether calls of one answer run at the same time.
+    pub parallel_tools: Setting<bool>,
+}
+
+/// Choice of the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineChoice {
+    /// The agent of quackd if a model is configured and no Pi is named, otherwise Pi.
+    Auto,
+    /// The agent of quackd.
+    Native,
+    /// The user's Pi.
+    Pi,
+}
+
+impl EngineChoice {
+    pub(crate) const ALL: [Self; 3] = [Self::Auto, Self::Native, Self::Pi];
+
+    /// Returns the word in the file and on the wire.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Native => "native",
+            Self::Pi => "pi",
+        }
+    }
+
+    /// Returns the choice with this word.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|choice| choice.word() == word)
+    }
 }
 
 /// The user's agent, Pi.
@@ -293,6 +343,14 @@ impl Default for Config {
                 min_free_mb: Setting::default_of(mebibytes(MIN_FREE_BYTES)),
             },
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },
+            agent: AgentSettings {
+                engine: Setting::default_of(EngineChoice::Auto),
+                max_turns: Setting::default_of(200),
+                max_cost_usd: Setting::default_of(0),
+                retries: Setting::default_of(3),
+                compaction: Setting::default_of(true),
+                parallel_tools: Setting::default_of(true),
+            },
             pi: PiSettings {
                 binary: Setting::default_of(String::new()),
                 model: Setting::default_of(String::new()),

@@ -3,7 +3,7 @@
 
 use crate::validate;
 use crate::value_kind::{ChoiceAccessor, FieldAccessor, ValueKind};
-use crate::{Config, PiStart, RemoteApprovals, Setting};
+use crate::{Config, EngineChoice, PiStart, RemoteApprovals, Setting};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 use quackd_protocol::tiers::Tier;
@@ -288,6 +288,39 @@ static KEYS: &[Key] = &[
         name: "environment.login_shell",
         description: "Whether commands get the environment of your login shell, such as its `PATH`.",
         kind: ValueKind::Switch { field: field!(environment.login_shell) },
+    },
+    Key {
+        name: "agent.engine",
+        description: "Which agent runs turns: quackd's own, or your Pi. `auto` is quackd's own if a model is configured and `pi.binary` is not set, otherwise Pi. `quack new --engine` sets it for one session.",
+        kind: ValueKind::Choice {
+            field: choice!(agent.engine, EngineChoice::ALL, EngineChoice::word),
+            variable: Some("QUACKD_ENGINE"),
+        },
+    },
+    Key {
+        name: "agent.max_turns",
+        description: "Most requests to the model for one prompt. The turn then ends with an error.",
+        kind: ValueKind::Count { field: field!(agent.max_turns), min: 1, max: 10_000 },
+    },
+    Key {
+        name: "agent.max_cost_usd",
+        description: "Cost of a session in US dollars, by the prices of the model, after which no request is sent; 0 for no limit.",
+        kind: ValueKind::Count { field: field!(agent.max_cost_usd), min: 0, max: 1_000_000 },
+    },
+    Key {
+        name: "agent.retries",
+        description: "Most further attempts after a request to a model that failed before its first byte.",
+        kind: ValueKind::Count { field: field!(agent.retries), min: 0, max: 10 },
+    },
+    Key {
+        name: "agent.compaction",
+        description: "Whether the model summarizes a conversation that comes close to its limit.",
+        kind: ValueKind::Switch { field: field!(agent.compaction) },
+    },
+    Key {
+        name: "agent.parallel_tools",
+        description: "Whether tool calls of one answer run at the same time. Changes of one file never do.",
+        kind: ValueKind::Switch { field: field!(agent.parallel_tools) },
     },
     Key {
         name: "pi.binary",

@@ -21,7 +21,7 @@ mod validate;
 mod value_kind;
 
 pub use config::{
-    Config, EnvironmentSettings, KeepSettings, LimitSettings, LogSettings, MetricsSettings,
+    AgentSettings, Config, EngineChoice, EnvironmentSettings, KeepSettings, LimitSettings, LogSettings, MetricsSettings,
     PiSettings, PiStart, RemoteApprovals, RemoteSettings, SandboxSettings, ToolSettings,
     WebSearchSettings, WorkerSettings, load_blocking,
 };

@@ -38,6 +38,16 @@ pub fn append_blocking(path: &Path) -> io::Result<File> {
     open(path, OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND)
 }
 
+/// Opens the file for reading and appending, and locks it until it is closed. Creates it with mode 0600 if it is missing.
+///
+/// # Errors
+/// As [`append_blocking`]; [`io::ErrorKind::WouldBlock`] if another process holds the lock.
+pub fn lock_blocking(path: &Path) -> io::Result<File> {
+    let file = open(path, OFlags::RDWR | OFlags::CREATE | OFlags::APPEND)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
 /// Reads the whole file.
 ///
 /// # Errors

@@ -49,7 +49,7 @@ pub use network::{
     ForwardData, ForwardInfo, ForwardParams, HostExplained, HostTotals, HostVerdict, NetworkData,
     NetworkRequest, PresetInfo, PresetsData, SessionForward,
 };
-pub use pi::{PiInfo, SayData, SayParams, UiResponseData, UiResponseParams};
+pub use pi::{AgentData, AgentParams, PiInfo, SayData, SayParams, UiResponseData, UiResponseParams};
 pub use ps::{
     CallInfo, MetricsData, PlacesInfo, PsData, RunningJob, SupervisorInfo, UsageInfo, WorkerInfo,
 };

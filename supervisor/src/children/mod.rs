@@ -94,6 +94,10 @@ pub(crate) trait ChildKind: Debug + Copy + Unpin + 'static {
 
     fn ping(seq: u64) -> Self::ToChild;
     fn shutdown() -> Self::ToChild;
+    /// The subcommand for a process with this first frame.
+    fn verb(_start: &Self::ToChild) -> &'static str {
+        Self::VERB
+    }
 }
 
 /// An actor that owns a process of the kind `K`. Methods with a body are optional hooks.

@@ -166,6 +166,12 @@ pub(crate) enum MethodError {
     LocalPolicy,
     #[error("Only local clients may name themselves and claim sessions")]
     LocalClaim,
+    #[error("Only local clients may send commands to the agent")]
+    LocalAgent,
+    #[error("command must be an object with the text type")]
+    NoCommand,
+    #[error("{text}")]
+    Agent { text: String, code: Option<ErrorCode> },
     #[error("Only local clients may stop the daemon")]
     LocalStop,
     #[error("Only local clients may delete files")]
@@ -188,6 +194,7 @@ impl MethodError {
     /// Code of the reply, if a client can act on the error.
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
+            Self::Agent { code, .. } => *code,
             Self::SessionNotFound(_) => Some(ErrorCode::SessionNotFound),
             Self::Pi(PiError::TooMany | PiError::TooManyPis { .. }) | Self::Overloaded => {
                 Some(ErrorCode::Busy)

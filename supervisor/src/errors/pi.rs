@@ -37,7 +37,7 @@ pub(crate) enum PiError {
     Unasked(String),
     /// Pi did not respond in time.
     #[error("Pi command \"{command}\" timed out after {}ms", PI_COMMAND_LIMIT.as_millis())]
-    TimedOut { command: &'static str },
+    TimedOut { command: String },
     /// Pi exited before it responded.
     #[error("Pi process exited with code {}", code.map_or_else(|| "null".to_owned(), |code| code.to_string()))]
     Exited { code: Option<i32> },
@@ -59,6 +59,15 @@ pub(crate) enum PiError {
     /// Sessions may not work in this directory.
     #[error("Not a workspace: {0}")]
     NoPlace(#[from] NoPlace),
+    /// No model is configured, and no Pi is installed. The text says what to do.
+    #[error("{0}")]
+    NoModel(String),
+    /// Another process writes the conversation.
+    #[error("The session file is in use by another program: {0}")]
+    InUse(String),
+    /// The agent of quackd starts with the first request only.
+    #[error("The agent is not started before the next message")]
+    OnDemand,
     /// Too many prompts are waiting.
     #[error(
         "Pi has {MAX_PI_PROMPTS} messages waiting in this session and takes no more; try again later"

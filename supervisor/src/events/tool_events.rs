@@ -31,6 +31,9 @@ pub(crate) struct CallPreview {
     pub(crate) arguments: Option<Box<RawValue>>,
     /// `quack.hello` of the caller.
     pub(crate) caller: Option<Arc<HelloParams>>,
+    /// For a call of the session's own agent, the name by which its model called the tool. The agent itself publishes the
+    /// start and the end. Empty for a call that no event shows.
+    pub(crate) agents: Option<String>,
 }
 
 impl CallPreview {
@@ -47,6 +50,9 @@ impl CallPreview {
 impl Events {
     pub(crate) fn tool_started(&self, session: &SessionId, call: &CallPreview) {
         const NAME: &str = "tool_execution_start";
+        if call.agents.is_some() {
+            return;
+        }
         self.publish(session, NAME, || ToolExecutionStart {
             kind: NAME,
             tool_call_id: &call.id,
@@ -63,10 +69,14 @@ impl Events {
         update: &ToolUpdate,
     ) {
         const NAME: &str = "tool_execution_update";
+        let tool_name = call.agents.as_ref().unwrap_or(&call.tool);
+        if tool_name.is_empty() {
+            return;
+        }
         self.publish(session, NAME, || ToolExecutionUpdate {
             kind: NAME,
             tool_call_id: &call.id,
-            tool_name: &call.tool,
+            tool_name,
             args: call.arguments(),
             partial_result: ToolContent {
                 content: update.partial.as_deref().map(TextBlock::new).into_iter().collect(),
@@ -88,6 +98,9 @@ impl Events {
         info: &ToolInfo,
     ) {
         const NAME: &str = "tool_execution_end";
+        if call.agents.is_some() {
+            return;
+        }
         self.publish(session, NAME, || ToolExecutionEnd {
             kind: NAME,
             tool_call_id: &call.id,

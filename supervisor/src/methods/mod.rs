@@ -8,6 +8,7 @@
 //! configured, and stopping the daemon, requires a local client.
 
 mod abort;
+mod agent;
 mod approvals;
 mod attach;
 mod claim;
@@ -41,6 +42,7 @@ mod tree;
 mod voice;
 
 pub use dispatch::wire;
+pub(crate) use agent::AgentTools;
 pub(crate) use dispatch::{Caller, answer, is_concurrent};
 pub(crate) use metrics::metrics_text;
 
@@ -127,6 +129,10 @@ methods! {
     /// Sends a prompt to a session's voice client or Pi.
     // Remote: sends a prompt to a session.
     "say": Concurrent, All, say::say, needs ["message"];
+
+    /// Passes a command of Pi's protocol to the session's agent.
+    // Remote: like say, but some commands spend money or read the whole conversation.
+    "quack.agent": Concurrent, Nothing(|| MethodError::LocalAgent), agent::agent, needs ["command"];
 
     /// Answers a question of Pi, or one about a permission.
     // Remote: like say: Pi asks all followers. Permissions only as far as `remote.approvals` allows.

@@ -268,6 +268,7 @@ async fn ask_worker(
         stream: None,
         stream_rows: false,
         cancel: None,
+        agents: None,
     };
     let (text, report) = match worker::call(&session.handle, call).await {
         Ok(CallDone { text, data, .. }) => (text, data),

@@ -8,6 +8,7 @@ use crate::session::pi::{PromptAccepted, SendPrompt};
 use crate::wire::{self, reference, truthy};
 use bytes::Bytes;
 use quackd_protocol::client::{SayData, SayParams};
+use quackd_protocol::pi::PiCommand;
 use quackd_schema::{Shape, shape_of};
 use serde_json::Value;
 
@@ -56,7 +57,7 @@ pub(super) async fn say(
     }
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
     let handle = found.handle.clone();
-    let said = handle.send(SendPrompt { message, found }).await??;
+    let said = handle.send(SendPrompt { command: PiCommand::Prompt { message }, found }).await??;
     (data.seq, data.turn) = (said.seq, said.turn);
     // Mark the session as used only after Pi replied, even if Pi refused the prompt.
     find(caller, &data.session_id.0.clone().into(), Purpose::Use).await.ok();

@@ -12,6 +12,7 @@ use crate::errors::{CallError, MethodError};
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::pending_calls::{CallResult, tool_info};
+use crate::session::pi::agent_work::AgentCall;
 use crate::session::worker::{self, CallDone, CallTool};
 use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
@@ -22,6 +23,7 @@ use quackd_protocol::limits::{
     LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE,
     MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
 };
+use quackd_protocol::pi::AgentToolDone;
 use quackd_protocol::tools::{self, Parameter, is_internal, is_meant_as_json};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -30,6 +32,13 @@ use serde_json::value::{RawValue, to_raw_value};
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// Deadline of a call by the session's own agent that sets none, in milliseconds.
+const AGENT_DEADLINE_MS: u64 = 120_000;
+
+/// Internal tools that the session's own agent may call.
+const FOR_AGENTS: [&str; 2] = [tools::INSTRUCTIONS, tools::IMAGE];
 
 /// Name of the tool that runs commands.
 const BASH: &str = "bash";
@@ -55,6 +64,10 @@ struct ToolRequest {
     /// Deadline if neither the caller nor the configuration sets one.
     fallback_ms: Option<u64>,
     stream_rows: bool,
+    /// The name of the tool in events, for a call of the session's own agent.
+    agents: Option<String>,
+    /// Ends a call of the agent.
+    cancel: Option<CancellationToken>,
 }
 
 pub(super) async fn voice_tool_call(
@@ -75,6 +88,8 @@ pub(super) async fn voice_tool_call(
         is_strict: false,
         fallback_ms: None,
         stream_rows: false,
+        agents: None,
+        cancel: None,
     };
     let ToolData { text, info, .. } = run(session, wanted, caller, None).await;
     Ok(VoiceToolData { call_id: asked.call_id, result: text, hint: info.hint })
@@ -105,8 +120,44 @@ pub(super) async fn quack_tool(
         is_strict: true,
         fallback_ms: asked.default_timeout_ms,
         stream_rows: asked.stream_rows == Some(true),
+        agents: None,
+        cancel: None,
     };
     Ok(run(session, wanted, caller, named).await)
+}
+
+/// Runs a call of the session's own agent.
+pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> AgentToolDone {
+    let AgentCall { session, call, cancel } = call;
+    let find = FindSession { reference: Some(session.0), purpose: Purpose::Use };
+    let Ok(Ok(Some(session))) = caller.registry.send(find).await else {
+        return super::agent::failed(call.number, "The session is gone");
+    };
+    let wanted = ToolRequest {
+        tool: call.tool,
+        client_id: (!call.tool_call_id.is_empty()).then_some(call.tool_call_id),
+        arguments: call.arguments,
+        timeout_ms: None,
+        safe_mode: false,
+        gives_up: None,
+        is_strict: false,
+        fallback_ms: Some(AGENT_DEADLINE_MS),
+        stream_rows: false,
+        agents: Some(call.shown_tool),
+        cancel: Some(cancel),
+    };
+    let ToolData { text, info, data, .. } = run_tool(session, wanted, caller, None).await;
+    AgentToolDone {
+        number: call.number,
+        text,
+        data,
+        is_error: info.is_error,
+        exit_code: info.exit_code,
+        aborted: info.aborted,
+        truncated: info.truncated,
+        full_output_path: info.full_output_path,
+        duration_ms: info.duration_ms,
+    }
 }
 
 async fn session_of_voice_call(
@@ -209,7 +260,10 @@ async fn run_tool(
     caller.services.interrupted.resumed(&session.session_id);
     let tool = wanted.tool.clone();
     let refusal = match &wanted {
-        ToolRequest { tool, .. } if MAX_TOOL_NAME_BYTES < tool.len() || is_internal(tool) => {
+        ToolRequest { tool, agents, .. }
+            if MAX_TOOL_NAME_BYTES < tool.len()
+                || (is_internal(tool) && !(agents.is_some() && FOR_AGENTS.contains(&&**tool))) =>
+        {
             Some(CallError::UnknownTool)
         }
         ToolRequest { arguments, .. } if MAX_ARGUMENTS_BYTES < arguments.len() => {
@@ -238,7 +292,8 @@ async fn run_tool(
         arguments: wanted.arguments,
         stream_rows: wanted.stream_rows,
         stream: None,
-        cancel: named.as_ref().map(NamedCall::token),
+        cancel: wanted.cancel.or_else(|| named.as_ref().map(NamedCall::token)),
+        agents: wanted.agents,
     };
     if tool == tools::REQUEST_PERMISSION && refusal.is_none() {
         return ask_permission(&session, &call, caller).await;

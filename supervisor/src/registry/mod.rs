@@ -150,6 +150,7 @@ impl Registry {
             safe_mode: state.safe_mode,
             restarts: state.restarts,
             pi_session_file: session.pi_session_file.clone(),
+            agent: AgentChoice { engine: state.engine.clone(), model: state.model.clone() },
             session_id: session.id.clone(),
             session_name: session.name.clone(),
             workspace_path: workspace,

@@ -43,7 +43,7 @@ use quackd_ipc::listener::SocketFile;
 use quackd_process::CgroupBase;
 use quackd_protocol::client::InterruptedSession;
 use quackd_supervision::{REPOSITORY_CLEANER, TOOL_REGISTRIES};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -118,6 +118,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         network_journal,
         table: SessionTable::new(max_workers, max_pis),
         pi_failure: LastFailure::default(),
+        tool_runner: OnceCell::new(),
         egress: parts.egress,
         metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),

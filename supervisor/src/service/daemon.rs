@@ -19,6 +19,7 @@ use crate::health::WebSearchHealth;
 use crate::health::executable::Executable;
 use crate::health::service_manager::ServiceManager;
 use crate::log::{self, LogControl};
+use crate::methods::AgentTools;
 use crate::metrics::Metrics;
 use crate::registry::shutdown_record::{self};
 use crate::registry::{Registry, Saving};
@@ -322,6 +323,10 @@ async fn serve_until_stopped(
     let (voice, clients) = (Rc::clone(&services.voice), Rc::clone(&services.clients));
     let registry = Registry::new(sessions, health, voice, clients, loaded, saving).start();
     let file = bound.file();
+    match AgentTools::new(&services, registry.clone()) {
+        Ok(tools) => drop(services.sessions.tool_runner.set(Box::new(tools))),
+        Err(error) => tracing::error!(%error, "agents have no tools"),
+    }
     let listening = actix::spawn(accept_clients(bound, Rc::clone(&services), registry.clone()));
     write_pid_file(&services).await;
     tracing::info!(socket = %services.daemon.socket.display(), "daemon started");

@@ -74,7 +74,7 @@ impl SessionActor {
     /// Updates the session's name and the file of its conversation from the registry.
     pub(super) fn learn(&mut self, found: &FoundSession) {
         self.name.clone_from(&found.session_name);
-        self.pi.learn_file(&found.pi_session_file);
+        self.pi.learn(found);
     }
 
     fn children(&mut self) -> [&mut Child; 2] {

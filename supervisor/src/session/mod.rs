@@ -31,4 +31,6 @@ pub(crate) struct FoundSession {
     pub(crate) handle: Addr<SessionActor>,
     /// Path of Pi's session file. Empty if Pi has never reported one.
     pub(crate) pi_session_file: String,
+    /// What the user chose for the session's agent.
+    pub(crate) agent: AgentChoice,
 }

@@ -9,7 +9,9 @@ use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::session::SessionTable;
 use crate::session::pi::LastFailure;
+use crate::session::pi::agent_work::ToolRunner;
 use quackd_egress::Egress;
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +29,8 @@ pub(crate) struct SessionServices {
     pub(crate) network_journal: Journal,
     pub(crate) table: SessionTable,
     pub(crate) pi_failure: LastFailure,
+    /// Runs tool calls of quackd's own agents. Set once at the start.
+    pub(crate) tool_runner: OnceCell<Box<dyn ToolRunner>>,
     /// Web searches, with their API key.
     pub(crate) egress: Egress,
     pub(crate) metrics: Arc<Metrics>,

@@ -5,6 +5,7 @@ use crate::SessionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// `say` parameters. Every field takes any JSON value, as upstream does.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -40,6 +41,28 @@ pub struct SayData {
     /// prompt without a turn.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub turn: Option<u64>,
+}
+
+/// `quack.agent` parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct AgentParams {
+    /// Session reference; the active session if absent or empty.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
+    pub session_id: Value,
+    /// A command of Pi's protocol: an object with `type` and the members of that command.
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    pub command: Value,
+}
+
+/// `quack.agent` data.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct AgentData {
+    /// Data of Pi's response. Absent if it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Option<Value>")]
+    pub data: Option<Box<RawValue>>,
 }
 
 /// `extension_ui_response` parameters.

@@ -31,6 +31,13 @@ impl ChildKind for OfPi {
     fn shutdown() -> ToPiWorker {
         ToPiWorker::Shutdown {}
     }
+
+    fn verb(start: &ToPiWorker) -> &'static str {
+        match start {
+            ToPiWorker::StartAgent(_) => "agent-worker",
+            _ => Self::VERB,
+        }
+    }
 }
 
 impl ChildActor<OfPi> for SessionActor {

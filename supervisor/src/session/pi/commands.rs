@@ -1,5 +1,6 @@
 //! The commands that one Pi has not answered, and the prompts that it has accepted. Does no I/O.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
@@ -9,7 +10,7 @@ const MAX_ACCEPTED: usize = 64;
 /// A command without a response. `W` is the waiting caller.
 #[derive(Debug)]
 pub(crate) struct PendingCommand<W> {
-    pub(crate) name: &'static str,
+    pub(crate) name: Cow<'static, str>,
     pub(crate) at: Instant,
     pub(crate) waiter: W,
 }
@@ -47,8 +48,14 @@ impl<W> PendingCommands<W> {
     }
 
     /// Adds a command that is sent to Pi.
-    pub(crate) fn insert(&mut self, number: u64, name: &'static str, at: Instant, waiter: W) {
-        self.sent.insert(number, PendingCommand { name, at, waiter });
+    pub(crate) fn insert(
+        &mut self,
+        number: u64,
+        name: impl Into<Cow<'static, str>>,
+        at: Instant,
+        waiter: W,
+    ) {
+        self.sent.insert(number, PendingCommand { name: name.into(), at, waiter });
     }
 
     /// Handles Pi's response to command `number`.
@@ -85,6 +92,11 @@ impl<W> PendingCommands<W> {
     /// Number of pending commands with this name.
     pub(crate) fn count(&self, name: &str) -> usize {
         self.sent.values().filter(|sent| sent.name == name).count()
+    }
+
+    /// Number of pending commands of clients: all but requests of the state.
+    pub(crate) fn len_of_clients(&self) -> usize {
+        self.sent.values().filter(|sent| sent.name != "get_state").count()
     }
 
     /// Time at which the oldest pending command with this name was sent.

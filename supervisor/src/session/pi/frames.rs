@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// Limits for an event's name and a dialog's id in bytes, and for a reason in characters.
-const MAX_EVENT_NAME: usize = 64;
+pub(super) const MAX_EVENT_NAME: usize = 64;
 const MAX_DIALOG_ID: usize = 256;
 const MAX_REASON_CHARS: usize = 4000;
 
@@ -97,6 +97,11 @@ impl SessionActor {
                 let text: String = text.chars().take(500).collect();
                 tracing::warn!(session = %self.session, text, "warning from a Pi worker");
             }
+            FromPiWorker::ModelRequest(request) => self.model_request(*request, ctx),
+            FromPiWorker::ModelTaken { number } => self.model_taken(number),
+            FromPiWorker::ModelCancel { number } => self.pi.work.cancel_request(number),
+            FromPiWorker::CallTool(call) => self.agent_call(*call, ctx),
+            FromPiWorker::CancelTool { number } => self.pi.work.cancel_call(number),
             FromPiWorker::CannotStart { .. } => self.pi_broke("it has started already", ctx),
             FromPiWorker::Version { .. } => self.pi_broke("a version that was not asked for", ctx),
             FromPiWorker::Warning { .. } => self.pi_broke("too many warnings", ctx),
@@ -162,6 +167,13 @@ impl SessionActor {
                     // If the caller has stopped waiting, it has already got an error.
                     let seq = success.then(|| self.services.events.last(&self.session));
                     reply.send(Ok(PromptAccepted { success, error, code, seq, turn })).ok();
+                }
+                Waiter::Command(reply) => {
+                    let done = match success {
+                        true => Ok(data.map(with_whole_characters)),
+                        false => Err(error.unwrap_or_else(|| "Pi refused the command".to_owned())),
+                    };
+                    reply.send(Ok(done)).ok();
                 }
                 Waiter::Abort(reply) => drop(reply.send(())),
                 Waiter::State => {

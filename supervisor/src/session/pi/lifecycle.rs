@@ -2,6 +2,8 @@
 //! waits.
 
 use super::OfPi;
+use super::agent::{self, AgentLaunch};
+use super::engine::{self, Chosen, Engine};
 use super::history;
 use super::locate::{arguments, find_blocking, version_blocking};
 use super::outside::{Writable, project_settings_blocking};
@@ -46,6 +48,12 @@ struct PiLaunch {
     session_file: String,
 }
 
+/// A prepared start.
+enum Launch {
+    Pi(PiLaunch),
+    Agent(AgentLaunch),
+}
+
 impl SessionActor {
     pub(super) fn start_pi(&mut self, ctx: &mut Context<Self>) {
         self.pi.pids = None;
@@ -55,14 +63,32 @@ impl SessionActor {
         let (session, workspace) = (self.session.clone(), self.workspace.clone());
         let owner = self.owner.clone();
         let file = self.pi.session_file.clone();
+        let (is_wanted, chosen) = (!self.pi.unsent.is_empty(), self.pi.chosen.clone());
         let preparing = async move {
+            let Chosen { engine, missing, .. } = engine::choose(&services, &chosen).await?;
+            if engine == Engine::Native && !is_wanted {
+                return Err(PiError::OnDemand);
+            }
             let slot = services.table.acquire(&session, ProcessKind::Pi).await;
             slot.map_err(|Full(max)| PiError::TooManyPis { max })?;
-            prepare(services, owner, session, workspace, file).await
+            match engine {
+                Engine::Native => {
+                    let prepared = agent::prepare(services, session, workspace, file, chosen);
+                    prepared.await.map(Launch::Agent)
+                }
+                Engine::Pi => match prepare(services, owner, session, workspace, file).await {
+                    Ok(prepared) => Ok(Launch::Pi(prepared)),
+                    Err(PiError::NotFound { config }) => {
+                        Err(missing.map_or(PiError::NotFound { config }, PiError::NoModel))
+                    }
+                    Err(error) => Err(error),
+                },
+            }
         };
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
             let prepared = match prepared {
-                Ok(prepared) => prepared,
+                Ok(Launch::Pi(prepared)) => prepared,
+                Ok(Launch::Agent(prepared)) => return handle.spawn_agent(prepared, ctx),
                 Err(error) => return handle.on_pi_start_failed(&error, ctx),
             };
             // Known before Pi reports it: a Pi that dies early gets the same file again.
@@ -91,6 +117,7 @@ impl SessionActor {
             self.services.pi_failure.note(session, &self.name, &error.to_string());
         }
         match error {
+            PiError::OnDemand | PiError::NoModel(_) => {}
             PiError::NotFound { .. } => tracing::debug!(%session, "no Pi is installed"),
             PiError::Unasked(path) => {
                 tracing::info!(%session, path, "Pi is not started by attach, project settings exist");
@@ -145,6 +172,7 @@ impl SessionActor {
             (None, Some(_)) => PiError::Ended(Cause::NotResponding),
             (None, None) => PiError::Exited { code: end.code },
         };
+        self.pi.work.end();
         for sent in self.pi.commands.take() {
             fail(sent.waiter, &error);
         }

@@ -1,5 +1,7 @@
-//! The user's Pi, one process per session.
+//! The agent of a session, one process: the user's Pi, or quackd's own agent.
 //!
+//! - [`engine`] chooses between them. [`agent`] prepares the start of quackd's own agent, and [`agent_work`] its requests
+//!   to models and its tool calls.
 //! - [`prompts`] is the part of the session's actor for Pi, and its prompts. Other requests are in [`requests`].
 //!   [`lifecycle`] starts and stops the process, [`frames`] handles its frames, and [`child_impl`] implements the child
 //!   interface.
@@ -8,9 +10,12 @@
 //!   leave the daemon. [`outside`] protects both from commands. [`history`] makes Pi work in the workspace without
 //!   starting there.
 
+mod agent;
+pub(crate) mod agent_work;
 mod child_impl;
 mod commands;
 mod dialogs;
+pub(crate) mod engine;
 mod frames;
 mod health;
 mod history;
@@ -22,7 +27,7 @@ mod requests;
 mod turns;
 
 pub(crate) use health::checks;
-pub(crate) use prompts::{PiPart, PromptAccepted, SendPrompt};
+pub(crate) use prompts::{CommandDone, PiPart, PromptAccepted, SendCommand, SendPrompt};
 pub(crate) use requests::AnswerDialog;
 
 use quackd_protocol::SessionId;

@@ -4,8 +4,10 @@
 //! never written again.
 
 use super::OfPi;
+use super::agent_work::AgentWork;
 use super::commands::PendingCommands;
 use super::dialogs::Dialogs;
+use super::engine::AgentChoice;
 use super::history;
 use super::turns::Turns;
 use crate::children::{
@@ -33,23 +35,35 @@ use tokio::sync::oneshot;
 /// Maximum number of clients that wait for Pi's state. Further clients get the last known state.
 const MAX_STATE_WAITERS: usize = 64;
 
+/// Time for commands that work for long: a summary, and a shell command of the user.
+const LONG_COMMAND_LIMIT: Duration = Duration::from_secs(600);
+
+fn limit_of(command: &PiCommand) -> Duration {
+    match command.name() {
+        "compact" | "bash" => LONG_COMMAND_LIMIT,
+        _ => PI_COMMAND_LIMIT,
+    }
+}
+
 /// The caller that waits for the response to a command.
 #[derive(Debug)]
 pub(super) enum Waiter {
     /// A client's `say`.
     Say(oneshot::Sender<Result<PromptAccepted, PiError>>),
+    /// A client's `quack.agent`.
+    Command(oneshot::Sender<Result<CommandDone, PiError>>),
     /// An `abort`, which only waits for the acknowledgment.
     Abort(oneshot::Sender<()>),
     /// The callers in [`SessionActor::state_waiters`].
     State,
 }
 
-/// A prompt for a Pi that has not started yet.
+/// A command for a Pi that has not started yet.
 #[derive(Debug)]
-pub(super) struct QueuedPrompt {
+pub(super) struct QueuedCommand {
     pub(super) number: u64,
-    pub(super) message: String,
-    pub(super) reply: oneshot::Sender<Result<PromptAccepted, PiError>>,
+    pub(super) command: PiCommand,
+    pub(super) waiter: Waiter,
 }
 
 /// The Pi of one session.
@@ -57,6 +71,10 @@ pub(crate) struct PiPart {
     pub(in crate::session) child: Child,
     /// Path of Pi's session file. Empty if Pi has never reported one.
     pub(super) session_file: String,
+    /// Whether the session is in safe mode.
+    pub(super) is_safe: bool,
+    /// What the user chose for this session.
+    pub(super) chosen: AgentChoice,
     /// Time of the last activity.
     pub(super) active: Instant,
     /// Pi's last reported state. `None` without a process.
@@ -65,7 +83,7 @@ pub(crate) struct PiPart {
     /// Process ids of the worker and of Pi, as the worker reported them. For display only.
     pub(super) pids: Option<(u32, u32)>,
     pub(super) commands: PendingCommands<Waiter>,
-    pub(super) unsent: VecDeque<QueuedPrompt>,
+    pub(super) unsent: VecDeque<QueuedCommand>,
     /// Callers that wait for Pi's state.
     pub(super) state_waiters: Vec<oneshot::Sender<()>>,
     pub(super) turns: Turns,
@@ -80,6 +98,8 @@ pub(crate) struct PiPart {
     /// The reason why the supervisor killed it.
     pub(super) kill_reason: Option<KillReason>,
     pub(super) dialog_timer: Option<SpawnHandle>,
+    /// Requests to models and tool calls of quackd's own agent.
+    pub(super) work: AgentWork,
 }
 
 impl PiPart {
@@ -88,6 +108,8 @@ impl PiPart {
         Self {
             child: Child::new(PI_WORKER, session.0.clone()),
             session_file,
+            is_safe: false,
+            chosen: AgentChoice::default(),
             active: Instant::now(),
             state: None,
             dialogs: Dialogs::default(),
@@ -102,14 +124,17 @@ impl PiPart {
             exited: None,
             kill_reason: None,
             dialog_timer: None,
+            work: AgentWork::default(),
         }
     }
 
-    /// Sets the path of the session file, unless it is empty.
-    pub(in crate::session) fn learn_file(&mut self, file: &str) {
-        if !file.is_empty() {
-            file.clone_into(&mut self.session_file);
+    /// Takes what the registry knows about the session's agent.
+    pub(in crate::session) fn learn(&mut self, found: &FoundSession) {
+        if !found.pi_session_file.is_empty() {
+            self.session_file.clone_from(&found.pi_session_file);
         }
+        self.chosen.clone_from(&found.agent);
+        self.is_safe = found.safe_mode;
     }
 
     /// Whether a turn runs.
@@ -198,7 +223,7 @@ impl SessionActor {
         waiter: Waiter,
         ctx: &mut Context<Self>,
     ) {
-        let name = command.name();
+        let (name, limit) = (command.name().to_owned(), limit_of(&command));
         let frame = ToPiWorker::Command { number, command };
         match self.pi.child.try_send(&frame) {
             Ok(()) => {}
@@ -208,7 +233,7 @@ impl SessionActor {
         let now = Instant::now();
         self.pi.active = now;
         self.pi.commands.insert(number, name, now, waiter);
-        self.give_command_time(number, PI_COMMAND_LIMIT, ctx);
+        self.give_command_time(number, limit, ctx);
         self.show_pi();
     }
 
@@ -228,7 +253,7 @@ impl SessionActor {
         // Upstream's clients use the same timeout. A Pi without any output since then is replaced. A Pi that works or
         // waits for the user may answer slowly.
         let is_mute = self.pi.heard <= sent.at;
-        fail(sent.waiter, &PiError::TimedOut { command: sent.name });
+        fail(sent.waiter, &PiError::TimedOut { command: sent.name.clone().into_owned() });
         self.show_pi();
         if is_mute && sent.name == "prompt" {
             self.kill_for(OfPi, Cause::NotResponding, KillReason::NoAnswer, ctx);
@@ -264,8 +289,8 @@ impl SessionActor {
 
     /// Sends the prompts that waited for the start.
     pub(super) fn send_prompts(&mut self, ctx: &mut Context<Self>) {
-        while let Some(QueuedPrompt { number, message, reply }) = self.pi.unsent.pop_front() {
-            self.send_command_as(number, PiCommand::Prompt { message }, Waiter::Say(reply), ctx);
+        while let Some(QueuedCommand { number, command, waiter }) = self.pi.unsent.pop_front() {
+            self.send_command_as(number, command, waiter, ctx);
         }
         self.show_pi();
     }
@@ -273,8 +298,7 @@ impl SessionActor {
     /// Returns an error to the callers that wait for the start.
     pub(super) fn refuse_unsent(&mut self, error: &PiError) {
         for unsent in self.pi.unsent.drain(..) {
-            // If the caller has stopped waiting, it has already got an error.
-            unsent.reply.send(Err(error.clone())).ok();
+            fail(unsent.waiter, error);
         }
         self.show_pi();
     }
@@ -308,6 +332,7 @@ impl SessionActor {
 pub(super) fn fail(waiter: Waiter, error: &PiError) {
     match waiter {
         Waiter::Say(reply) => drop(reply.send(Err(error.clone()))),
+        Waiter::Command(reply) => drop(reply.send(Err(error.clone()))),
         // Dropping the sender tells the caller that no response arrived.
         Waiter::Abort(reply) => drop(reply),
         Waiter::State => {}
@@ -318,7 +343,8 @@ pub(super) fn fail(waiter: Waiter, error: &PiError) {
 #[derive(Debug, Message)]
 #[rtype(result = "Result<PromptAccepted, PiError>")]
 pub(crate) struct SendPrompt {
-    pub(crate) message: String,
+    /// [`PiCommand::Prompt`], or another command with the name `prompt`.
+    pub(crate) command: PiCommand,
     pub(crate) found: FoundSession,
 }
 
@@ -342,40 +368,73 @@ impl Handler<SendPrompt> for SessionActor {
 
     fn handle(
         &mut self,
-        SendPrompt { message, found }: SendPrompt,
+        SendPrompt { command, found }: SendPrompt,
         ctx: &mut Self::Context,
     ) -> Self::Result {
-        self.learn(&found);
-        match self.pi.child.ending {
-            Some(DrainReason::Shutdown) => return Box::pin(async { Err(PiError::ShuttingDown) }),
-            Some(DrainReason::Deleted) => return Box::pin(async { Err(PiError::Deleted) }),
-            None => {}
-        }
-        if MAX_PI_PROMPTS <= self.pi.unsent.len() + self.pi.commands.count("prompt") {
-            return Box::pin(async { Err(PiError::TooMany) });
-        }
         let (reply, said) = oneshot::channel();
-        if self.is_pi_ready() {
-            self.send_command(PiCommand::Prompt { message }, Waiter::Say(reply), ctx);
-        } else {
-            let number = self.pi.commands.next_number();
-            self.pi.unsent.push_back(QueuedPrompt { number, message, reply });
-            ctx.run_later(PI_COMMAND_LIMIT, move |handle, _| handle.give_up_unsent(number));
-            self.demand(OfPi, Demander::Call, ctx);
-        }
-        self.show_pi();
+        self.learn(&found);
+        self.queue_command(command, Waiter::Say(reply), ctx);
         // The sender is dropped without a reply only at shutdown.
         Box::pin(async { said.await.unwrap_or(Err(PiError::ShuttingDown)) })
     }
 }
 
+/// Send another command to Pi, and start Pi if necessary.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<CommandDone, PiError>")]
+pub(crate) struct SendCommand {
+    pub(crate) command: PiCommand,
+    pub(crate) found: FoundSession,
+}
+
+/// Pi's response to a command: its data, or the text of its error.
+pub(crate) type CommandDone = Result<Option<Box<RawValue>>, String>;
+
+impl Handler<SendCommand> for SessionActor {
+    type Result = ResponseFuture<Result<CommandDone, PiError>>;
+
+    fn handle(
+        &mut self,
+        SendCommand { command, found }: SendCommand,
+        ctx: &mut Self::Context,
+    ) -> Self::Result {
+        let (reply, done) = oneshot::channel();
+        self.learn(&found);
+        self.queue_command(command, Waiter::Command(reply), ctx);
+        Box::pin(async { done.await.unwrap_or(Err(PiError::ShuttingDown)) })
+    }
+}
+
 impl SessionActor {
+    /// Sends a command, as soon as Pi runs.
+    fn queue_command(&mut self, command: PiCommand, waiter: Waiter, ctx: &mut Context<Self>) {
+        match self.pi.child.ending {
+            Some(DrainReason::Shutdown) => return fail(waiter, &PiError::ShuttingDown),
+            Some(DrainReason::Deleted) => return fail(waiter, &PiError::Deleted),
+            None => {}
+        }
+        if MAX_PI_PROMPTS <= self.pi.unsent.len() + self.pi.commands.len_of_clients() {
+            return fail(waiter, &PiError::TooMany);
+        }
+        if self.is_pi_ready() {
+            self.send_command(command, waiter, ctx);
+        } else {
+            let number = self.pi.commands.next_number();
+            self.pi.unsent.push_back(QueuedCommand { number, command, waiter });
+            ctx.run_later(PI_COMMAND_LIMIT, move |handle, _| handle.give_up_unsent(number));
+            self.demand(OfPi, Demander::Call, ctx);
+        }
+        self.show_pi();
+    }
+
+
     fn give_up_unsent(&mut self, number: u64) {
         let Some(at) = self.pi.unsent.iter().position(|unsent| unsent.number == number) else {
             return;
         };
         if let Some(unsent) = self.pi.unsent.remove(at) {
-            unsent.reply.send(Err(PiError::TimedOut { command: "prompt" })).ok();
+            let command = unsent.command.name().to_owned();
+            fail(unsent.waiter, &PiError::TimedOut { command });
         }
         self.show_pi();
     }

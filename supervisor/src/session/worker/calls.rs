@@ -50,6 +50,8 @@ pub(crate) struct CallTool {
     pub(crate) stream_rows: bool,
     /// Ends the call when cancelled.
     pub(crate) cancel: Option<CancellationToken>,
+    /// See [`CallPreview::agents`].
+    pub(crate) agents: Option<String>,
 }
 
 /// Result of a tool.
@@ -145,6 +147,7 @@ impl SessionActor {
             stream,
             stream_rows,
             cancel,
+            agents,
         } = msg;
         if background && let Some(max) = self.services.pool.slots.job_limit_reached() {
             return Err(CallError::TooManyJobs { max });
@@ -159,6 +162,7 @@ impl SessionActor {
                 .flatten(),
             tool,
             caller,
+            agents,
         };
         events.tool_started(&self.session, &shown);
         // Only questions to the user use it.

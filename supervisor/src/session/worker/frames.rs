@@ -306,7 +306,7 @@ mod tests {
         assert_eq!(idle_deadline(&calls, &jobs, now, limit), Some(now + limit));
 
         let shown =
-            CallPreview { id: "c".into(), tool: "bash".into(), arguments: None, caller: None };
+            CallPreview { id: "c".into(), tool: "bash".into(), arguments: None, caller: None, agents: None };
         let new = NewCall {
             shown,
             arguments: String::new(),

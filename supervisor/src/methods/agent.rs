@@ -1,0 +1,118 @@
+//! `quack.agent`: passes a command of Pi's protocol to the session's agent. Also runs the tool calls of quackd's own
+//! agent, as if a client had made them.
+
+use super::Caller;
+use super::tool;
+use crate::errors::MethodError;
+use crate::events::client_registry::{Client, Transport};
+use crate::registry::{FindSession, Purpose, Registry};
+use crate::services::Services;
+use crate::session::pi::agent_work::{AgentCall, ToolRunner};
+use crate::session::pi::{PromptAccepted, SendCommand, SendPrompt};
+use crate::wire::reference;
+use actix::Addr;
+use futures_util::future::LocalBoxFuture;
+use quackd_protocol::client::{AgentData, AgentParams, SayData};
+use quackd_protocol::pi::{AgentToolDone, OtherCommand, PiCommand};
+use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
+use std::io;
+use std::rc::{Rc, Weak};
+
+/// Longest name of a command, in bytes.
+const MAX_NAME: usize = 64;
+
+/// Commands that change what the daemon itself decides, with the subcommand for it.
+const DECIDED_BY_DAEMON: [(&str, &str); 3] =
+    [("new_session", "quack new"), ("switch_session", "quack use"), ("clone", "quack fork")];
+
+pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentData, MethodError> {
+    let AgentParams { session_id, command } = asked;
+    let command = parse(command)?;
+    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Use };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    caller.services.interrupted.resumed(&found.session_id);
+    let handle = found.handle.clone();
+    let (session_id, session_name) = (found.session_id.clone(), found.session_name.clone());
+    if command.name() == "prompt" {
+        let said: PromptAccepted = handle.send(SendPrompt { command, found }).await??;
+        if !said.success {
+            let text = said.error.unwrap_or_else(|| "The prompt was refused".to_owned());
+            return Err(MethodError::Agent { text, code: said.code });
+        }
+        let turn = SayData { session_id, session_name, seq: said.seq, turn: said.turn };
+        let data = to_raw_value(&turn).ok();
+        return Ok(AgentData { data });
+    }
+    match handle.send(SendCommand { command, found }).await?? {
+        Ok(data) => Ok(AgentData { data }),
+        Err(text) => Err(MethodError::Agent { text, code: None }),
+    }
+}
+
+/// Reads a command: an object with `type`. Its `id` is dropped, because the daemon gives each command its own.
+fn parse(command: Value) -> Result<PiCommand, MethodError> {
+    let Value::Object(mut fields) = command else { return Err(MethodError::NoCommand) };
+    fields.remove("id");
+    let name = fields.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if name.is_empty() || MAX_NAME < name.len() || !name.chars().all(is_name) {
+        return Err(MethodError::NoCommand);
+    }
+    if let Some((_, verb)) = DECIDED_BY_DAEMON.iter().find(|(known, _)| *known == name) {
+        let text = format!("{name} is not passed on, because the daemon chooses the session file: use `{verb}`");
+        return Err(MethodError::Agent { text, code: None });
+    }
+    let body = to_raw_value(&fields).map_err(|_no_json| MethodError::NoCommand)?;
+    Ok(PiCommand::Other(OtherCommand { name, body }))
+}
+
+/// Runs the tool calls of agents. Has a client of its own, which follows nothing.
+#[derive(Debug)]
+pub(crate) struct AgentTools {
+    services: Weak<Services>,
+    registry: Addr<Registry>,
+    client: Rc<Client>,
+}
+
+impl AgentTools {
+    /// Creates the runner, for [`crate::session::services::SessionServices::tool_runner`].
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub(crate) fn new(services: &Rc<Services>, registry: Addr<Registry>) -> io::Result<Self> {
+        let client = Client::new(Transport::Socket, None)?;
+        Ok(Self { services: Rc::downgrade(services), registry, client })
+    }
+}
+
+impl ToolRunner for AgentTools {
+    fn run(&self, call: AgentCall) -> LocalBoxFuture<'static, AgentToolDone> {
+        let caller = self.services.upgrade().map(|services| {
+            Caller::new(services, self.registry.clone(), Rc::clone(&self.client))
+        });
+        Box::pin(async move {
+            let number = call.call.number;
+            match caller {
+                Some(caller) => tool::run_for_agent(call, &caller).await,
+                None => failed(number, "The daemon is shutting down"),
+            }
+        })
+    }
+}
+
+/// Returns the result of a call that was not made.
+pub(super) fn failed(number: u64, text: &str) -> AgentToolDone {
+    let text = to_raw_value(&format!("Error: {text}"));
+    AgentToolDone {
+        number,
+        text: text.unwrap_or_else(|_| RawValue::NULL.to_owned()),
+        data: None,
+        is_error: true,
+        exit_code: None,
+        aborted: false,
+        truncated: false,
+        full_output_path: None,
+        duration_ms: 0,
+    }
+}

@@ -1,0 +1,177 @@
+//! Prepares the start of quackd's own agent: its models, its session file and its settings.
+
+use super::OfPi;
+use super::engine::AgentChoice;
+use super::history;
+use crate::children::LifecycleDriver;
+use crate::clock::now_text;
+use crate::errors::PiError;
+use crate::session::actor::SessionActor;
+use crate::session::services::{NoLook, SessionServices};
+use crate::workspaces;
+use actix::prelude::*;
+use quackd_home::own_file;
+use quackd_protocol::SessionId;
+use quackd_protocol::model::MAX_MODELS;
+use quackd_protocol::pi::{
+    AgentModels, AgentSettings, AgentStart, PI_FRAME_PROTOCOL, ToPiWorker,
+};
+use quackd_protocol::policy::NetworkMode;
+use serde::Deserialize;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+/// Timeout for file system access, because a disk may hang.
+const PREPARE_LIMIT: Duration = Duration::from_secs(5);
+
+/// Longest settings file of Pi, in bytes.
+const MAX_SETTINGS: u64 = 256 * 1024;
+
+/// A prepared start.
+#[derive(Debug)]
+pub(super) struct AgentLaunch {
+    start: AgentStart,
+    /// The session file, locked.
+    file: OwnedFd,
+}
+
+/// Chooses the model, and opens the session file.
+pub(super) async fn prepare(
+    services: Rc<SessionServices>,
+    session: SessionId,
+    workspace: String,
+    session_file: String,
+    choice: AgentChoice,
+) -> Result<AgentLaunch, PiError> {
+    let catalog = services.models.catalog().await;
+    let chosen = catalog.chosen();
+    let wanted = choice.model.as_deref();
+    let default = match wanted {
+        Some(wanted) => catalog.find(None, wanted).ok_or_else(|| {
+            PiError::NoModel(format!(
+                "The session's model {wanted} is not available. `quack models` lists the models; \
+                 `quack agent set_model` changes it."
+            ))
+        })?,
+        None => match chosen {
+            Some(chosen) => chosen.model.clone(),
+            None => return Err(PiError::NoModel(catalog.missing())),
+        },
+    };
+    let thinking = chosen.map(|chosen| chosen.thinking).unwrap_or_default();
+    let mut models = catalog.models().to_vec();
+    if !models.iter().any(|it| it.provider == default.provider && it.id == default.id) {
+        models.insert(0, default.clone());
+    }
+    models.truncate(MAX_MODELS);
+    let settings = services.daemon.config.agent.clone();
+    let own = AgentSettings {
+        max_retries: u32::try_from(settings.retries.value).unwrap_or(u32::MAX),
+        auto_retry: settings.retries.value != 0,
+        auto_compaction: settings.compaction.value,
+        max_turns: u32::try_from(settings.max_turns.value).unwrap_or(u32::MAX),
+        max_cost_usd: f64::from(u32::try_from(settings.max_cost_usd.value).unwrap_or(u32::MAX)),
+        parallel_tools: settings.parallel_tools.value,
+        ..AgentSettings::default()
+    };
+    let home = services.daemon.home.clone();
+    let user_home = services.daemon.user_home.clone();
+    let make = move || {
+        if PathBuf::from(&workspace).read_dir().is_err() {
+            return Err(PiError::NoWorkspace(workspace));
+        }
+        workspaces::check_blocking(Path::new(&workspace), &user_home)?;
+        let not_started = |error: io::Error| PiError::NotStarted(error.to_string());
+        let sessions = home.prepare_pi_sessions_blocking();
+        let sessions = sessions.map_err(|error| PiError::NotStarted(error.to_string()))?;
+        let path = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
+        let path = path.map_err(not_started)?;
+        let file = own_file::lock_blocking(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => PiError::InUse(path.display().to_string()),
+            _ => not_started(error),
+        })?;
+        let start = AgentStart {
+            proto: PI_FRAME_PROTOCOL,
+            session: session.0,
+            workspace,
+            session_file: path.display().to_string(),
+            models: AgentModels { models, default, thinking },
+            is_model_chosen: choice.model.is_some(),
+            settings: with_settings_of_pi_blocking(own, &user_home),
+            tools: Vec::new(),
+            safe_mode: false,
+            network: String::new(),
+        };
+        Ok(AgentLaunch { start, file: file.into() })
+    };
+    match services.look(PREPARE_LIMIT, make).await {
+        Ok(prepared) => prepared,
+        Err(NoLook::Ended) => Err(PiError::ShuttingDown),
+        Err(NoLook::TimedOut) => Err(PiError::NotStarted("a disk does not respond".to_owned())),
+    }
+}
+
+/// The part of Pi's settings that both agents have.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PiSettingsFile {
+    retry: Retry,
+    compaction: CompactionSettings,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Retry {
+    enabled: Option<bool>,
+    max_retries: Option<u32>,
+    base_delay_ms: Option<u64>,
+    max_delay_ms: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct CompactionSettings {
+    enabled: Option<bool>,
+    reserve_tokens: Option<u64>,
+    keep_recent_tokens: Option<u64>,
+}
+
+/// Applies `retry` and `compaction` of Pi's global settings, if there are any: both agents then behave alike. A file
+/// that cannot be read is ignored, as Pi does.
+fn with_settings_of_pi_blocking(own: AgentSettings, user_home: &Path) -> AgentSettings {
+    let directory = std::env::var_os("PI_CODING_AGENT_DIR").map(PathBuf::from);
+    let directory = directory.unwrap_or_else(|| user_home.join(".pi/agent"));
+    let bytes = own_file::read_blocking(&directory.join("settings.json"), MAX_SETTINGS);
+    let Ok(bytes) = bytes else { return own };
+    let read: PiSettingsFile = serde_json::from_slice(&bytes).unwrap_or_default();
+    let PiSettingsFile { retry, compaction } = read;
+    AgentSettings {
+        auto_retry: retry.enabled.unwrap_or(own.auto_retry),
+        max_retries: retry.max_retries.unwrap_or(own.max_retries).min(10),
+        base_delay_ms: retry.base_delay_ms.unwrap_or(own.base_delay_ms),
+        max_delay_ms: retry.max_delay_ms.unwrap_or(own.max_delay_ms),
+        auto_compaction: compaction.enabled.unwrap_or(own.auto_compaction),
+        reserve_tokens: compaction.reserve_tokens.unwrap_or(own.reserve_tokens),
+        keep_recent_tokens: compaction.keep_recent_tokens.unwrap_or(own.keep_recent_tokens),
+        ..own
+    }
+}
+
+impl SessionActor {
+    pub(super) fn spawn_agent(&mut self, prepared: AgentLaunch, ctx: &mut Context<Self>) {
+        let AgentLaunch { mut start, file } = prepared;
+        self.pi.session_file.clone_from(&start.session_file);
+        start.safe_mode = self.pi.is_safe;
+        start.network = match self.worker.policy.network_mode() {
+            NetworkMode::Off => "Commands have no network.".to_owned(),
+            NetworkMode::Hosts => {
+                "Commands reach the hosts that the user has allowed, and no others.".to_owned()
+            }
+            NetworkMode::On => String::new(),
+        };
+        self.launch(OfPi, (&ToPiWorker::StartAgent(Box::new(start)), &[file]), None, ctx);
+    }
+}

@@ -1,0 +1,79 @@
+//! Chooses the agent of a session: quackd's own, or the user's Pi.
+//!
+//! The first that says something decides: the session, `agent.engine`, a named Pi (`pi.binary`), a configured model.
+
+use crate::errors::PiError;
+use crate::session::services::SessionServices;
+use quackd_config::EngineChoice;
+
+/// What the user chose for one session.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct AgentChoice {
+    /// `native` or `pi`. `None` for the default.
+    pub(crate) engine: Option<String>,
+    /// `provider/model` of quackd's own agent. `None` for the default.
+    pub(crate) model: Option<String>,
+}
+
+/// An agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// quackd's own.
+    Native,
+    /// The user's Pi.
+    Pi,
+}
+
+impl Engine {
+    /// Returns the name on the wire.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Pi => "pi",
+        }
+    }
+}
+
+/// A choice and its reason, for `doctor` and `quack models`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chosen {
+    pub(crate) engine: Engine,
+    pub(crate) why: &'static str,
+    /// Text for the user if there is no Pi either.
+    pub(crate) missing: Option<String>,
+}
+
+/// Chooses the agent.
+pub(crate) async fn choose(
+    services: &SessionServices,
+    session: &AgentChoice,
+) -> Result<Chosen, PiError> {
+    let found = |engine, why| Ok(Chosen { engine, why, missing: None });
+    let of_session = session.engine.as_deref().and_then(EngineChoice::named);
+    match of_session {
+        Some(EngineChoice::Native) => return found(Engine::Native, "this session uses it"),
+        Some(EngineChoice::Pi) => return found(Engine::Pi, "this session uses it"),
+        Some(EngineChoice::Auto) | None => {}
+    }
+    let config = &services.daemon.config;
+    match config.agent.engine.value {
+        EngineChoice::Native => return found(Engine::Native, "`agent.engine` is native"),
+        EngineChoice::Pi => return found(Engine::Pi, "`agent.engine` is pi"),
+        EngineChoice::Auto => {}
+    }
+    if session.model.is_some() {
+        return found(Engine::Native, "this session has a model");
+    }
+    if !config.pi.binary.value.trim().is_empty() {
+        return found(Engine::Pi, "`pi.binary` names a Pi");
+    }
+    let catalog = services.models.catalog().await;
+    match catalog.chosen() {
+        Some(_) => found(Engine::Native, "a model is configured"),
+        None => Ok(Chosen {
+            engine: Engine::Pi,
+            why: "no model is configured",
+            missing: Some(catalog.missing()),
+        }),
+    }
+}
