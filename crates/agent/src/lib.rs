@@ -5,3 +5,4 @@
 //! - [`transcript`]: session files, compatible with Pi's.
 
 pub mod message;
+pub mod providers;

@@ -1,0 +1,262 @@
+//! Failures of providers: one line for the user, and whether another attempt or a shorter context can help.
+
+use super::json;
+use serde_json::Value;
+
+/// Most characters of an error's text.
+const MAX_CHARS: usize = 500;
+
+/// A classified failure.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct ProviderError {
+    /// One line without control characters, at most 500 characters after the status.
+    pub text: String,
+    /// What can help.
+    pub kind: ErrorKind,
+}
+
+/// What can help after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// The context is too long: compact it, then try again.
+    Overflow,
+    /// Load, a limit of requests or the connection: wait, then try again.
+    Retryable,
+    /// Neither, such as a wrong key, a bad request or a used-up quota.
+    Fatal,
+}
+
+/// Signs of a limit of requests, which is never an overflow.
+const RATE: &[&str] = &["rate limit", "ratelimit", "too many requests", "per minute"];
+
+/// Signs of a context that is too long. `*` matches any text, `#` a digit after optional spaces.
+const OVERFLOW: &[&str] = &[
+    "prompt is too long",
+    "prompt too long",
+    "prompt exceeds max length",
+    "input is too long",
+    "exceeds the context window",
+    "exceed context limit",
+    "input token count * exceeds the maximum",
+    "maximum prompt length is#",
+    "reduce the length of the messages",
+    "maximum context length is#",
+    "exceeds * maximum context length",
+    "exceeds the limit of#",
+    "exceeds the available context size",
+    "greater than the context length",
+    "longer than the model's context length",
+    "context window exceed",
+    "exceeded model token limit",
+    "context length exceeded",
+    "too many tokens",
+    "token limit exceeded",
+    "request too large",
+    "maximum allowed input length",
+    "too large for model with * maximum context length",
+    "configured context size is#",
+    "range of input length should be",
+];
+
+/// Signs of failures that no attempt of the same request can change.
+const DENIED: &[&str] = &[
+    "insufficient quota",
+    "exceeded your current quota",
+    "quota exceeded",
+    "billing",
+    "out of budget",
+    "budget exceeded",
+    "usage limit",
+    "insufficient credit",
+    "insufficient balance",
+    "credit balance is too low",
+];
+
+/// Signs of failures that pass, for failures without a status.
+const PASSING: &[&str] = &[
+    "overloaded",
+    "rate limit",
+    "too many requests",
+    "service unavailable",
+    "temporarily unavailable",
+    "server error",
+    "internal error",
+    "api error",
+    "connection",
+    "network",
+    "other side closed",
+    "fetch failed",
+    "upstream",
+    "reset before headers",
+    "terminated",
+    "retry delay",
+    "timeout",
+    "timed out",
+    "ended without",
+    "socket hang up",
+    "broken pipe",
+];
+
+/// Statuses after which the same request may succeed.
+const PASSING_STATUSES: &[u16] =
+    &[408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529];
+
+/// Reads the body of an answer with an error status, which may be JSON, text, HTML or empty.
+#[must_use]
+pub fn http_error(status: u16, body: &[u8]) -> ProviderError {
+    let body = String::from_utf8_lossy(body);
+    let (shown, sign) = match json::parse(body.trim()) {
+        Some(value) => described(&value),
+        None if body.trim_start().starts_with('<') => (title(&body), String::new()),
+        None => (body.clone().into_owned(), String::new()),
+    };
+    let shown = line(&shown);
+    let kind = classified(Some(status), &format!("{shown} {sign}"));
+    if shown.is_empty() {
+        // A bare 400 or 413 is the answer of some servers to a context that is too long.
+        let is_overflow = matches!(status, 400 | 413);
+        let kind = if is_overflow { ErrorKind::Overflow } else { kind };
+        return ProviderError { text: format!("{status} (no body)"), kind };
+    }
+    ProviderError { text: format!("{status} {shown}"), kind }
+}
+
+/// A failure of the connection: none, broken, or silent for too long. Another attempt may always help.
+#[must_use]
+pub fn transport_error(text: &str) -> ProviderError {
+    ProviderError { text: line(text), kind: ErrorKind::Retryable }
+}
+
+/// Returns the delay that the text of an error asks for, such as `try again in 1m2.5s`, in milliseconds.
+#[must_use]
+pub fn retry_delay(text: &str) -> Option<u64> {
+    const MARKS: [&str; 4] = ["retry in ", "try again in ", "reset after ", "retry after "];
+    let text = text.to_ascii_lowercase();
+    let mut rest = MARKS.iter().find_map(|mark| text.split_once(mark))?.1;
+    let mut total = None;
+    loop {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, after) = rest.split_at(end);
+        let Ok(number) = number.parse::<f64>() else { return total };
+        let after = after.trim_start();
+        let end = after.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(after.len());
+        let (unit, next) = after.split_at(end);
+        let scale = match unit {
+            "ms" | "milliseconds" => 1.0,
+            "s" | "second" | "seconds" => 1000.0,
+            "m" | "min" | "minute" | "minutes" => 60_000.0,
+            "h" => 3_600_000.0,
+            _ => return total,
+        };
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+        let delay = (number * scale).ceil() as u64;
+        total = Some(total.unwrap_or(0_u64).saturating_add(delay));
+        rest = next;
+    }
+}
+
+/// Returns the error that a record of a stream reports, if it reports one.
+pub(super) fn in_band(record: &Value, event: &str) -> Option<ProviderError> {
+    let has_error = record.get("error").is_some_and(|error| !error.is_null());
+    let is_error = |name: &str| json::text(record, name) == "error";
+    if !has_error && !is_error("/type") && !is_error("/object") && event != "error" {
+        return None;
+    }
+    Some(reported(record))
+}
+
+/// The error of a record, whatever its shape.
+pub(super) fn reported(record: &Value) -> ProviderError {
+    let (shown, sign) = described(record);
+    let error = record.get("error").unwrap_or(record);
+    let status = [error, record].into_iter().find_map(|it| json::count(it, "/code"));
+    let status = status.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
+    let shown = if line(&shown).is_empty() { &sign } else { &shown };
+    let text = line(shown);
+    let kind = classified(status, &format!("{text} {sign}"));
+    let text = if text.is_empty() { "the provider reported an error".to_owned() } else { text };
+    ProviderError { text, kind }
+}
+
+/// A failure that the provider gives as the reason of the end, such as `content_filter`.
+pub(super) fn stopped(reason: &str) -> ProviderError {
+    let text = line(&format!("Provider stopped the answer: {reason}"));
+    let kind = classified(None, &text);
+    ProviderError { text, kind }
+}
+
+/// A context that the provider has cut without reporting it.
+pub(super) fn overflow(input: u64, window: u64) -> ProviderError {
+    let text = format!("{input} tokens of input exceed the context window of {window} tokens");
+    ProviderError { text, kind: ErrorKind::Overflow }
+}
+
+/// Returns the message of an error as JSON, and its type and code.
+fn described(value: &Value) -> (String, String) {
+    let value = value.get(0).unwrap_or(value);
+    let error = match value.get("error") {
+        Some(Value::String(text)) => return (text.clone(), String::new()),
+        Some(error @ Value::Object(_)) => error,
+        _ => value,
+    };
+    let messages = ["/message", "/detail", "/errors/0/message", "/detail/0/msg"];
+    let message = messages.iter().map(|at| json::text(error, at)).find(|text| !text.is_empty());
+    // OpenRouter has the text of the provider behind it here.
+    let raw = json::text(error, "/metadata/raw");
+    let shown = [message.unwrap_or_default(), raw].join(" ");
+    let names = ["/type", "/code", "/status"].map(|at| json::text(error, at));
+    (shown, names.join(" "))
+}
+
+/// Returns the title of an HTML page.
+fn title(page: &str) -> String {
+    let after = page.split_once("<title>").map(|(_, rest)| rest);
+    let title = after.and_then(|rest| rest.split_once("</title>"));
+    title.map_or_else(|| "HTML page".to_owned(), |(title, _)| title.to_owned())
+}
+
+/// Makes one line of a text: no control characters, single spaces, at most [`MAX_CHARS`].
+fn line(text: &str) -> String {
+    let bounded: String = text.chars().take(8 * MAX_CHARS).collect();
+    let words = bounded.split(|c: char| c.is_whitespace() || c.is_control());
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join(" ").chars().take(MAX_CHARS).collect()
+}
+
+fn classified(status: Option<u16>, text: &str) -> ErrorKind {
+    let text = text.to_lowercase().replace('_', " ");
+    let has = |signs: &[&str]| signs.iter().any(|sign| matches(&text, sign));
+    let may_overflow = matches!(status, None | Some(400 | 413 | 422 | 500)) && !has(RATE);
+    if may_overflow && (status == Some(413) || has(OVERFLOW)) {
+        return ErrorKind::Overflow;
+    }
+    if has(DENIED) {
+        return ErrorKind::Fatal;
+    }
+    let passes = match status {
+        Some(status) => PASSING_STATUSES.contains(&status),
+        None => has(PASSING) || has_passing_status(&text),
+    };
+    if passes { ErrorKind::Retryable } else { ErrorKind::Fatal }
+}
+
+/// Whether a whole word of the text is a status after which the same request may succeed.
+fn has_passing_status(text: &str) -> bool {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    words.filter_map(|word| word.parse().ok()).any(|word| PASSING_STATUSES.contains(&word))
+}
+
+/// Whether the text contains the sign. See [`OVERFLOW`].
+fn matches(text: &str, sign: &str) -> bool {
+    let (sign, needs_digit) = match sign.strip_suffix('#') {
+        Some(sign) => (sign, true),
+        None => (sign, false),
+    };
+    let mut rest = text;
+    for piece in sign.split('*').map(str::trim) {
+        let Some((_, after)) = rest.split_once(piece) else { return false };
+        rest = after;
+    }
+    !needs_digit || rest.trim_start().starts_with(|c: char| c.is_ascii_digit())
+}

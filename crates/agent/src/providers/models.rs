@@ -1,0 +1,119 @@
+//! Abilities of models and servers, from their ids, hosts and [`ModelInfo::compat`].
+
+use quackd_protocol::model::{ModelApi, ModelInfo, ThinkingLevel};
+
+/// Returns the level that a model can have: off if it does not reason, high instead of an unsupported xhigh.
+#[must_use]
+pub fn clamp(level: ThinkingLevel, model: &ModelInfo) -> ThinkingLevel {
+    match level {
+        _ if !model.reasoning => ThinkingLevel::Off,
+        ThinkingLevel::Xhigh if !has_xhigh(model) => ThinkingLevel::High,
+        level => level,
+    }
+}
+
+/// Returns the levels of a model, from the lowest.
+#[must_use]
+pub fn levels(model: &ModelInfo) -> Vec<ThinkingLevel> {
+    ThinkingLevel::ALL.into_iter().filter(|level| clamp(*level, model) == *level).collect()
+}
+
+fn has_xhigh(model: &ModelInfo) -> bool {
+    let id = model.id.to_ascii_lowercase();
+    let gpt = id.split_once("gpt-").map(|(_, rest)| version(rest));
+    let is_gpt = id.contains("gpt-5.1-codex-max") || gpt.is_some_and(|it| it >= (5, 2));
+    match model.api {
+        ModelApi::AnthropicMessages => is_adaptive(model) && id.contains("opus"),
+        _ => is_gpt,
+    }
+}
+
+/// Whether an Anthropic model chooses the amount of its reasoning itself and takes an effort instead of a budget.
+pub(super) fn is_adaptive(model: &ModelInfo) -> bool {
+    let id = model.id.to_ascii_lowercase();
+    id.split_once("claude").is_some_and(|(_, rest)| version(rest) >= (4, 6))
+}
+
+/// Returns the first number and the one directly after it, such as `4-6` or `5.2`. A date is no number of a version.
+fn version(text: &str) -> (u32, u32) {
+    let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
+    let number = |word: &str| word.parse().ok().filter(|number| *number < 100);
+    let major = words.find_map(number).unwrap_or_default();
+    (major, words.next().and_then(number).unwrap_or_default())
+}
+
+/// How thinking is switched in chat completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ThinkingFormat {
+    /// `reasoning_effort`.
+    OpenAi,
+    /// `thinking: {type}`.
+    Zai,
+    /// `enable_thinking`.
+    Qwen,
+}
+
+/// Differences of a server of chat completions or responses, decided.
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_excessive_bools, reason = "independent differences")]
+pub(super) struct Quirks {
+    pub(super) store: bool,
+    pub(super) developer_role: bool,
+    pub(super) reasoning_effort: bool,
+    pub(super) usage_in_stream: bool,
+    pub(super) max_completion_tokens: bool,
+    pub(super) tool_result_name: bool,
+    pub(super) assistant_after_tool_result: bool,
+    pub(super) thinking_as_text: bool,
+    pub(super) thinking_format: ThinkingFormat,
+    /// Call ids of exactly 9 letters and digits.
+    pub(super) mistral_ids: bool,
+    /// Marks for the cache of Anthropic, in chat completions.
+    pub(super) cache_marks: bool,
+}
+
+impl Quirks {
+    pub(super) fn of(model: &ModelInfo) -> Self {
+        let host = host(&model.base_url);
+        let is_at = |domain: &str| {
+            host.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        };
+        let id = model.id.rsplit('/').next().unwrap_or_default();
+        let is_openai = is_at("openai.com") || is_at("azure.com");
+        let is_openai_model = ["gpt-5", "o1", "o3", "o4"].iter().any(|it| id.starts_with(it));
+        let is_grok = is_at("x.ai");
+        let is_mistral = is_at("mistral.ai");
+        let is_zai = is_at("z.ai") || is_at("bigmodel.cn");
+        let compat = &model.compat;
+        let format = match compat.thinking_format.as_deref() {
+            Some("zai") => ThinkingFormat::Zai,
+            Some("qwen") => ThinkingFormat::Qwen,
+            None if is_zai => ThinkingFormat::Zai,
+            _ => ThinkingFormat::OpenAi,
+        };
+        let field = compat.max_tokens_field.as_deref();
+        Self {
+            store: compat.supports_store.unwrap_or(is_openai),
+            developer_role: compat.supports_developer_role.unwrap_or(is_openai),
+            reasoning_effort: compat.supports_reasoning_effort.unwrap_or(!is_grok),
+            usage_in_stream: compat.supports_usage_in_streaming.unwrap_or(true),
+            max_completion_tokens: field
+                .map_or(is_openai || is_openai_model, |field| field == "max_completion_tokens"),
+            tool_result_name: compat.requires_tool_result_name.unwrap_or(is_mistral),
+            assistant_after_tool_result: compat
+                .requires_assistant_after_tool_result
+                .unwrap_or_default(),
+            thinking_as_text: compat.requires_thinking_as_text.unwrap_or(is_mistral),
+            thinking_format: format,
+            mistral_ids: is_mistral,
+            cache_marks: is_at("openrouter.ai") && model.id.starts_with("anthropic/"),
+        }
+    }
+}
+
+/// Returns the host of a URL, in lower case.
+fn host(url: &str) -> String {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let end = rest.find(['/', ':', '?']).unwrap_or(rest.len());
+    rest.get(..end).unwrap_or_default().to_ascii_lowercase()
+}

@@ -1,0 +1,185 @@
+//! Requests of OpenAI chat completions.
+
+use super::{RequestOptions, data_url, has_image, text_of};
+use crate::providers::history::{Part, Said, Turn};
+use crate::providers::models::{Quirks, ThinkingFormat};
+use crate::providers::streams::REASONING_FIELDS;
+use quackd_protocol::model::{ModelInfo, ThinkingLevel};
+use serde_json::{Map, Value, json};
+
+pub(super) fn body(
+    model: &ModelInfo,
+    turns: &[Turn<'_>],
+    options: &RequestOptions<'_>,
+    max_tokens: u64,
+) -> Value {
+    let quirks = Quirks::of(model);
+    let mut body = Map::new();
+    let mut set = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
+    set("model", json!(model.id));
+    set("messages", messages(model, turns, options, quirks));
+    set("stream", json!(true));
+    if quirks.usage_in_stream {
+        set("stream_options", json!({"include_usage": true}));
+    }
+    if quirks.store {
+        set("store", json!(false));
+    }
+    let limit = if quirks.max_completion_tokens { "max_completion_tokens" } else { "max_tokens" };
+    set(limit, json!(max_tokens));
+    if !options.tools.is_empty() {
+        let tool = |tool: &super::ToolSpec| {
+            json!({"type": "function", "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+            }})
+        };
+        set("tools", options.tools.iter().map(tool).collect());
+    }
+    let is_on = options.thinking != ThinkingLevel::Off;
+    match quirks.thinking_format {
+        _ if !model.reasoning => {}
+        ThinkingFormat::Zai => {
+            set("thinking", json!({"type": if is_on { "enabled" } else { "disabled" }}));
+        }
+        ThinkingFormat::Qwen => set("enable_thinking", json!(is_on)),
+        ThinkingFormat::OpenAi if is_on && quirks.reasoning_effort => {
+            set("reasoning_effort", json!(options.thinking.name()));
+        }
+        ThinkingFormat::OpenAi => {}
+    }
+    Value::Object(body)
+}
+
+fn messages(
+    model: &ModelInfo,
+    turns: &[Turn<'_>],
+    options: &RequestOptions<'_>,
+    quirks: Quirks,
+) -> Value {
+    let mut messages = Vec::new();
+    if !options.system.trim().is_empty() {
+        let is_developer = model.reasoning && quirks.developer_role;
+        let role = if is_developer { "developer" } else { "system" };
+        messages.push(json!({"role": role, "content": options.system}));
+    }
+    // Results cannot have images, so that they follow in a message of the user.
+    let mut images: Vec<Part<'_>> = Vec::new();
+    let mut turns = turns.iter().peekable();
+    while let Some(turn) = turns.next() {
+        match turn {
+            Turn::User(parts) => {
+                images.extend(parts.iter().cloned());
+                messages.push(user(&std::mem::take(&mut images)));
+            }
+            Turn::Assistant(said) => messages.push(assistant(said, quirks)),
+            Turn::ToolResult { call_id, name, parts, .. } => {
+                let text = match text_of(parts) {
+                    text if !text.is_empty() => text,
+                    _ if has_image(parts) => "(see the image below)".to_owned(),
+                    _ => "(no output)".to_owned(),
+                };
+                let mut message = json!({"role": "tool", "tool_call_id": call_id, "content": text});
+                if quirks.tool_result_name
+                    && let Some(message) = message.as_object_mut()
+                {
+                    message.insert("name".to_owned(), json!(name));
+                }
+                messages.push(message);
+                if has_image(parts) {
+                    images.push(Part::Text(format!("Image from the tool {name}:").into()));
+                    let is_image = |part: &&Part<'_>| matches!(part, Part::Image { .. });
+                    images.extend(parts.iter().filter(is_image).cloned());
+                }
+                let next = turns.peek();
+                if matches!(next, Some(Turn::ToolResult { .. })) {
+                    continue;
+                }
+                let has_user = !images.is_empty() || matches!(next, Some(Turn::User(_)));
+                if quirks.assistant_after_tool_result && has_user {
+                    let text = "I have received the results of the tools.";
+                    messages.push(json!({"role": "assistant", "content": text}));
+                }
+                if !images.is_empty() && !matches!(next, Some(Turn::User(_))) {
+                    messages.push(user(&std::mem::take(&mut images)));
+                }
+            }
+        }
+    }
+    if quirks.cache_marks {
+        mark_last_text(&mut messages);
+    }
+    Value::Array(messages)
+}
+
+/// A message of the user: a string, which every server accepts, unless it has images.
+fn user(parts: &[Part<'_>]) -> Value {
+    if !has_image(parts) {
+        return json!({"role": "user", "content": text_of(parts)});
+    }
+    let part = |part: &Part<'_>| match part {
+        Part::Text(text) => json!({"type": "text", "text": text}),
+        Part::Image { data, mime_type } => {
+            json!({"type": "image_url", "image_url": {"url": data_url(data, mime_type)}})
+        }
+    };
+    json!({"role": "user", "content": parts.iter().map(part).collect::<Value>()})
+}
+
+fn assistant(said: &[Said<'_>], quirks: Quirks) -> Value {
+    let (mut texts, mut calls, mut message) = (Vec::new(), Vec::new(), Map::new());
+    for part in said {
+        match part {
+            Said::Text { text, .. } => texts.push(*text),
+            Said::Thinking { text, signature, .. }
+                if !quirks.thinking_as_text && REASONING_FIELDS.contains(signature) =>
+            {
+                let field = message.entry(*signature).or_insert_with(|| json!(""));
+                let joined = match field.as_str() {
+                    Some(before) if !before.is_empty() => format!("{before}
+{text}"),
+                    _ => (*text).to_owned(),
+                };
+                *field = json!(joined);
+            }
+            Said::Thinking { text, .. } => texts.push(*text),
+            Said::Call { id, name, arguments, .. } => calls.push(json!({
+                "id": id,
+                "type": "function",
+                "function": {"name": name, "arguments": Value::Object((*arguments).clone()).to_string()},
+            })),
+        }
+    }
+    texts.retain(|text| !text.trim().is_empty());
+    let no_text = if quirks.assistant_after_tool_result { json!("") } else { Value::Null };
+    let content = if texts.is_empty() { no_text } else { json!(texts.join("\n\n")) };
+    message.insert("role".to_owned(), json!("assistant"));
+    message.insert("content".to_owned(), content);
+    if !calls.is_empty() {
+        message.insert("tool_calls".to_owned(), Value::Array(calls));
+    }
+    Value::Object(message)
+}
+
+/// Marks the end of the conversation as the end of what the provider may cache.
+fn mark_last_text(messages: &mut [Value]) {
+    for content in messages.iter_mut().rev().filter_map(|it| it.get_mut("content")) {
+        let mark = json!({"type": "ephemeral"});
+        match content {
+            Value::String(text) => {
+                *content = json!([{"type": "text", "text": text, "cache_control": mark}]);
+                return;
+            }
+            Value::Array(parts) => {
+                let is_text = |part: &&mut Value| part.get("type") == Some(&json!("text"));
+                let part = parts.iter_mut().rev().find(is_text).and_then(Value::as_object_mut);
+                if let Some(part) = part {
+                    part.insert("cache_control".to_owned(), mark);
+                    return;
+                }
+            }
+            _ => {}
+        }
+    }
+}

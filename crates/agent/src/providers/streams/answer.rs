@@ -1,0 +1,316 @@
+//! The answer that a stream gives: blocks that open, grow and close, within limits.
+
+use super::{Delta, Finished};
+use crate::message::{Block, StopReason, ToolCall, Usage};
+use crate::providers::errors::{self, ErrorKind, ProviderError};
+use crate::providers::json;
+use quackd_protocol::model::ModelInfo;
+
+/// Most bytes of text, reasoning, signatures and calls of one answer.
+pub(super) const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
+
+/// Most blocks of one answer.
+pub(super) const MAX_BLOCKS: usize = 256;
+
+/// Most bytes of the provider's id of an answer. A longer one is ignored.
+const MAX_RESPONSE_ID: usize = 256;
+
+/// Kind of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    Thinking,
+    Call,
+}
+
+#[derive(Debug)]
+struct Part {
+    kind: Kind,
+    /// Text, reasoning or the JSON of arguments.
+    text: String,
+    signature: Option<String>,
+    is_redacted: bool,
+    call_id: String,
+    call_name: String,
+    is_ended: bool,
+    /// Whether text came after the end, as interleaved calls have it. The block then ends once more at the end.
+    is_stale: bool,
+}
+
+impl Part {
+    fn call(&self) -> ToolCall {
+        let (arguments, invalid) = json::arguments(&self.text);
+        let (id, name) = (self.call_id.clone(), self.call_name.clone());
+        ToolCall { id, name, arguments, thought_signature: None, invalid }
+    }
+
+    fn into_block(self, is_complete: bool) -> Block {
+        match self.kind {
+            Kind::Text => Block::Text { text: self.text, text_signature: self.signature },
+            Kind::Thinking => Block::Thinking {
+                thinking: self.text,
+                thinking_signature: self.signature,
+                redacted: self.is_redacted,
+            },
+            Kind::Call => {
+                let mut call = self.call();
+                if !is_complete && call.invalid.is_none() {
+                    call.invalid = Some("the answer ended before it was complete".to_owned());
+                }
+                Block::ToolCall(call)
+            }
+        }
+    }
+}
+
+/// The answer so far.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    parts: Vec<Part>,
+    /// Index of the block that has not ended.
+    open: Option<usize>,
+    bytes: usize,
+    deltas: Vec<Delta>,
+    pub(super) usage: Usage,
+    /// Why the provider ended the answer. `None` before its end marker.
+    pub(super) stop: Option<StopReason>,
+    response_id: Option<String>,
+    error: Option<ProviderError>,
+}
+
+impl Answer {
+    /// Takes the deltas since the last call.
+    pub(super) fn take_deltas(&mut self) -> Vec<Delta> {
+        std::mem::take(&mut self.deltas)
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// Keeps the first failure.
+    pub(super) fn fail(&mut self, error: ProviderError) {
+        self.error.get_or_insert(error);
+    }
+
+    pub(super) fn set_response_id(&mut self, id: &str) {
+        if self.response_id.is_none() && !id.is_empty() && id.len() <= MAX_RESPONSE_ID {
+            self.response_id = Some(id.to_owned());
+        }
+    }
+
+    fn has_calls(&self) -> bool {
+        self.parts.iter().any(|part| part.kind == Kind::Call)
+    }
+
+    /// Index of the open block, if it is of this kind.
+    pub(super) fn open_of(&self, kind: Kind) -> Option<usize> {
+        self.open.filter(|index| self.parts.get(*index).is_some_and(|part| part.kind == kind))
+    }
+
+    /// Adds text to the open block of this kind, or to a new one. Returns its index.
+    pub(super) fn continue_with(&mut self, kind: Kind, delta: &str) -> Option<usize> {
+        if delta.is_empty() {
+            return None;
+        }
+        let index = self.open_of(kind).or_else(|| self.start(kind))?;
+        self.append(index, delta);
+        Some(index)
+    }
+
+    /// Ends the open block and starts one. `None` if the answer has too many.
+    pub(super) fn start(&mut self, kind: Kind) -> Option<usize> {
+        self.start_with(kind, "", "")
+    }
+
+    /// Starts a call. One without an id gets one that is unique in this answer.
+    pub(super) fn start_call(&mut self, id: &str, name: &str) -> Option<usize> {
+        if !id.is_empty() {
+            return self.start_with(Kind::Call, id, name);
+        }
+        let answer = self.response_id.as_deref().unwrap_or_default();
+        let id = format!("call_{answer}_{}", self.parts.len());
+        self.start_with(Kind::Call, &id, name)
+    }
+
+    fn start_with(&mut self, kind: Kind, id: &str, name: &str) -> Option<usize> {
+        if self.parts.len() >= MAX_BLOCKS {
+            self.fail_fatally(&format!("the answer has more than {MAX_BLOCKS} blocks"));
+        }
+        if self.has_failed() || !self.count(id.len() + name.len()) {
+            return None;
+        }
+        self.end_open();
+        let content_index = self.parts.len();
+        self.parts.push(Part {
+            kind,
+            text: String::new(),
+            signature: None,
+            is_redacted: false,
+            call_id: id.to_owned(),
+            call_name: name.to_owned(),
+            is_ended: false,
+            is_stale: false,
+        });
+        self.open = Some(content_index);
+        self.deltas.push(match kind {
+            Kind::Text => Delta::TextStart { content_index },
+            Kind::Thinking => Delta::ThinkingStart { content_index },
+            Kind::Call => {
+                let (id, name) = (id.to_owned(), name.to_owned());
+                Delta::ToolCallStart { content_index, id, name }
+            }
+        });
+        Some(content_index)
+    }
+
+    /// Adds text to a block.
+    pub(super) fn append(&mut self, content_index: usize, delta: &str) {
+        if delta.is_empty() || self.has_failed() || !self.count(delta.len()) {
+            return;
+        }
+        let Some(part) = self.parts.get_mut(content_index) else { return };
+        part.text.push_str(delta);
+        part.is_stale |= part.is_ended;
+        let delta = delta.to_owned();
+        self.deltas.push(match part.kind {
+            Kind::Text => Delta::TextDelta { content_index, delta },
+            Kind::Thinking => Delta::ThinkingDelta { content_index, delta },
+            Kind::Call => Delta::ToolCallDelta { content_index, delta },
+        });
+    }
+
+    /// Sets the whole text of a block, as a provider repeats it at the block's end. Nothing if it is empty.
+    pub(super) fn settle(&mut self, index: usize, text: &str) {
+        let Some(part) = self.parts.get_mut(index).filter(|_| !text.is_empty()) else { return };
+        if let Some(rest) = text.strip_prefix(&*part.text) {
+            self.append(index, rest);
+        } else if self.count(text.len())
+            && let Some(part) = self.parts.get_mut(index)
+        {
+            text.clone_into(&mut part.text);
+            part.is_stale |= part.is_ended;
+        }
+    }
+
+    /// Adds to the signature of a block.
+    pub(super) fn sign(&mut self, index: usize, more: &str) {
+        if !more.is_empty()
+            && self.count(more.len())
+            && let Some(part) = self.parts.get_mut(index)
+        {
+            part.signature.get_or_insert_default().push_str(more);
+        }
+    }
+
+    /// Marks the reasoning of a block as hidden by the provider.
+    pub(super) fn redact(&mut self, index: usize) {
+        if let Some(part) = self.parts.get_mut(index) {
+            part.is_redacted = true;
+        }
+    }
+
+    /// Completes the name of a call that started without one.
+    pub(super) fn name_call(&mut self, index: usize, name: &str) {
+        if !name.is_empty()
+            && self.parts.get(index).is_some_and(|part| part.call_name.is_empty())
+            && self.count(name.len())
+            && let Some(part) = self.parts.get_mut(index)
+        {
+            name.clone_into(&mut part.call_name);
+        }
+    }
+
+    pub(super) fn call_name(&self, index: usize) -> &str {
+        self.parts.get(index).map_or("", |part| &part.call_name)
+    }
+
+    /// Ends a block, if it is open.
+    pub(super) fn end(&mut self, index: usize) {
+        if self.open == Some(index) {
+            self.end_open();
+        }
+    }
+
+    /// Sets the counts of tokens, and prices them.
+    pub(super) fn set_usage(&mut self, usage: Usage, model: &ModelInfo) {
+        let usage = usage.priced(&model.cost);
+        if usage != self.usage {
+            self.usage = usage;
+            self.deltas.push(Delta::Usage(usage));
+        }
+    }
+
+    /// Ends the answer. It was aborted if it has neither failed nor reached the provider's end marker.
+    pub(super) fn finish(mut self, model: &ModelInfo) -> (Vec<Delta>, Finished) {
+        self.end_open();
+        for index in 0..self.parts.len() {
+            if self.parts.get(index).is_some_and(|part| part.is_stale) {
+                self.push_end(index);
+            }
+        }
+        let has_failed = self.has_failed();
+        let stop_reason = match self.stop {
+            _ if has_failed => StopReason::Error,
+            None => StopReason::Aborted,
+            Some(StopReason::Stop) if self.has_calls() => StopReason::ToolUse,
+            Some(StopReason::ToolUse) if !self.has_calls() => StopReason::Stop,
+            Some(stop) => stop,
+        };
+        let is_complete = matches!(stop_reason, StopReason::Stop | StopReason::ToolUse);
+        let content = self.parts.into_iter().map(|part| part.into_block(is_complete)).collect();
+        let silent = silent_overflow(&self.usage, stop_reason, model);
+        let finished = Finished {
+            content,
+            usage: self.usage,
+            stop_reason,
+            error: self.error.or(silent),
+            response_id: self.response_id,
+            any_bytes: false,
+        };
+        (self.deltas, finished)
+    }
+
+    fn end_open(&mut self) {
+        if let Some(index) = self.open.take() {
+            self.push_end(index);
+        }
+    }
+
+    fn push_end(&mut self, content_index: usize) {
+        let Some(part) = self.parts.get_mut(content_index) else { return };
+        (part.is_ended, part.is_stale) = (true, false);
+        self.deltas.push(match part.kind {
+            Kind::Text => Delta::TextEnd { content_index, content: part.text.clone() },
+            Kind::Thinking => Delta::ThinkingEnd { content_index, content: part.text.clone() },
+            Kind::Call => Delta::ToolCallEnd { content_index, tool_call: part.call() },
+        });
+    }
+
+    /// Counts bytes of content. Returns false, and fails the answer, if they are too many.
+    fn count(&mut self, bytes: usize) -> bool {
+        self.bytes = self.bytes.saturating_add(bytes);
+        let fits = self.bytes <= MAX_ANSWER_BYTES;
+        if !fits {
+            self.fail_fatally(&format!("the answer is longer than {MAX_ANSWER_BYTES} bytes"));
+        }
+        fits
+    }
+
+    fn fail_fatally(&mut self, text: &str) {
+        self.fail(ProviderError { text: text.to_owned(), kind: ErrorKind::Fatal });
+    }
+}
+
+/// Some servers cut a context that is too long instead of reporting it.
+fn silent_overflow(usage: &Usage, stop: StopReason, model: &ModelInfo) -> Option<ProviderError> {
+    let (input, window) = (usage.input.saturating_add(usage.cache_read), model.context_window);
+    let is_overflow = match stop {
+        StopReason::Stop => input > window,
+        StopReason::Length => {
+            usage.output == 0 && u128::from(input) * 100 >= u128::from(window) * 99
+        }
+        _ => false,
+    };
+    (is_overflow && window > 0).then(|| errors::overflow(input, window))
+}

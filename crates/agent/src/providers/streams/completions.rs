@@ -1,0 +1,147 @@
+//! Chunks of OpenAI chat completions, and whole completions.
+
+use super::answer::{Answer, Kind};
+use crate::message::{StopReason, Usage};
+use crate::providers::{errors, json};
+use quackd_protocol::model::ModelInfo;
+use serde_json::Value;
+use std::borrow::Cow;
+
+/// Names of the field with the reasoning. The first one that is not empty counts.
+pub(in crate::providers) const REASONING_FIELDS: [&str; 3] =
+    ["reasoning_content", "reasoning", "reasoning_text"];
+
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    calls: Vec<Call>,
+}
+
+/// A call, as later chunks refer to it.
+#[derive(Debug)]
+struct Call {
+    /// Empty if the server has given none.
+    id: String,
+    index: Option<u64>,
+    block: usize,
+}
+
+impl Reader {
+    pub(super) fn read(&mut self, chunk: &Value, answer: &mut Answer, model: &ModelInfo) {
+        answer.set_response_id(json::text(chunk, "/id"));
+        // Some servers have the usage in the choice.
+        for usage in ["/usage", "/choices/0/usage"] {
+            if let Some(usage) = chunk.pointer(usage).filter(|usage| usage.is_object()) {
+                answer.set_usage(tokens(usage, answer.usage), model);
+            }
+        }
+        let choices = chunk.get("choices").and_then(Value::as_array);
+        let is_first = |choice: &&Value| json::count(choice, "/index").unwrap_or_default() == 0;
+        let Some(choice) = choices.and_then(|choices| choices.iter().find(is_first)) else {
+            return;
+        };
+        if let Some(delta) = choice.get("delta").or_else(|| choice.get("message")) {
+            self.read_delta(delta, answer);
+        }
+        let reason = json::text(choice, "/finish_reason");
+        match reason {
+            "" => {}
+            "stop" | "end" | "end_turn" | "eos" | "stop_sequence" => {
+                answer.stop.get_or_insert(StopReason::Stop);
+            }
+            "tool_calls" | "function_call" => {
+                answer.stop.get_or_insert(StopReason::ToolUse);
+            }
+            "length" | "max_tokens" => {
+                answer.stop.get_or_insert(StopReason::Length);
+            }
+            reason => answer.fail(errors::stopped(reason)),
+        }
+    }
+
+    fn read_delta(&mut self, delta: &Value, answer: &mut Answer) {
+        let reasoning = REASONING_FIELDS.iter().find_map(|field| {
+            let text = delta.get(field).and_then(Value::as_str)?;
+            (!text.is_empty()).then_some((field, text))
+        });
+        if let Some((field, text)) = reasoning {
+            let is_new = answer.open_of(Kind::Thinking).is_none();
+            let block = answer.continue_with(Kind::Thinking, text);
+            if let Some(block) = block.filter(|_| is_new) {
+                answer.sign(block, field);
+            }
+        }
+        match delta.get("content") {
+            Some(Value::String(text)) => {
+                answer.continue_with(Kind::Text, text);
+            }
+            Some(Value::Array(items)) => {
+                for item in items {
+                    answer.continue_with(Kind::Text, json::text(item, "/text"));
+                }
+            }
+            _ => {}
+        }
+        answer.continue_with(Kind::Text, json::text(delta, "/refusal"));
+        let calls = delta.get("tool_calls").and_then(Value::as_array);
+        for call in calls.into_iter().flatten() {
+            self.read_call(call, answer);
+        }
+    }
+
+    fn read_call(&mut self, call: &Value, answer: &mut Answer) {
+        let Some(block) = self.block_of(call, answer) else { return };
+        answer.name_call(block, json::text(call, "/function/name"));
+        let arguments = match call.pointer("/function/arguments") {
+            Some(Value::String(text)) => Cow::Borrowed(text.as_str()),
+            Some(object @ Value::Object(_)) => Cow::Owned(object.to_string()),
+            _ => return,
+        };
+        answer.append(block, &arguments);
+    }
+
+    /// Returns the block of a part of a call. A new id starts a new call, also with an index that is in use. Parts
+    /// without an id belong to the last call of their index.
+    fn block_of(&mut self, call: &Value, answer: &mut Answer) -> Option<usize> {
+        let (id, name) = (json::text(call, "/id"), json::text(call, "/function/name"));
+        let index = json::count(call, "/index");
+        let mut calls = self.calls.iter_mut().rev();
+        let known = match (id, index) {
+            ("", Some(_)) => calls.find(|it| it.index == index),
+            ("", None) => {
+                let last = calls.next();
+                last.filter(|it| name.is_empty() || answer.call_name(it.block).is_empty())
+            }
+            (id, Some(_)) => {
+                calls.find(|it| it.id == id || (it.id.is_empty() && it.index == index))
+            }
+            (id, None) => calls.find(|it| it.id == id),
+        };
+        if let Some(known) = known {
+            id.clone_into(&mut known.id);
+            return Some(known.block);
+        }
+        let block = answer.start_call(id, name)?;
+        self.calls.push(Call { id: id.to_owned(), index, block });
+        Some(block)
+    }
+}
+
+/// Counts of tokens. Missing ones keep the earlier value.
+fn tokens(usage: &Value, earlier: Usage) -> Usage {
+    let count = |at: &str| json::count(usage, at);
+    let cache_read = count("/prompt_tokens_details/cached_tokens")
+        .or_else(|| count("/prompt_cache_hit_tokens"))
+        .unwrap_or(earlier.cache_read);
+    let cache_write =
+        count("/prompt_tokens_details/cache_write_tokens").unwrap_or(earlier.cache_write);
+    let input = count("/prompt_tokens")
+        .map_or(earlier.input, |all| all.saturating_sub(cache_read).saturating_sub(cache_write));
+    Usage {
+        input,
+        output: count("/completion_tokens").unwrap_or(earlier.output),
+        cache_read,
+        cache_write,
+        reasoning: count("/completion_tokens_details/reasoning_tokens").or(earlier.reasoning),
+        ..earlier
+    }
+}

@@ -1,0 +1,243 @@
+//! Streams of providers: bytes, cut anywhere, to deltas and to the content of a message.
+
+mod answer;
+mod anthropic;
+mod completions;
+mod responses;
+mod sse;
+
+pub(super) use completions::REASONING_FIELDS;
+
+use super::errors::{self, ErrorKind, ProviderError};
+use super::json;
+use crate::message::{Block, StopReason, ToolCall, Usage};
+use answer::Answer;
+use quackd_protocol::model::{ModelApi, ModelInfo};
+
+/// One change of the answer. `content_index` is the index into [`Finished::content`].
+///
+/// A block ends before the next one starts. If a provider then adds to an earlier call, as some do with parallel calls,
+/// that call has further deltas and one more end, which counts.
+#[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "`delta` is the added text, `content` the whole text")]
+pub enum Delta {
+    /// A text starts.
+    TextStart { content_index: usize },
+    /// A text grows.
+    TextDelta { content_index: usize, delta: String },
+    /// A text is complete.
+    TextEnd { content_index: usize, content: String },
+    /// Reasoning starts.
+    ThinkingStart { content_index: usize },
+    /// Reasoning grows.
+    ThinkingDelta { content_index: usize, delta: String },
+    /// Reasoning is complete. Hidden reasoning has no text.
+    ThinkingEnd { content_index: usize, content: String },
+    /// A call starts.
+    ToolCallStart { content_index: usize, id: String, name: String },
+    /// The JSON of the arguments grows.
+    ToolCallDelta { content_index: usize, delta: String },
+    /// A call is complete.
+    ToolCallEnd { content_index: usize, tool_call: ToolCall },
+    /// Tokens so far, priced. The last one counts.
+    Usage(Usage),
+}
+
+/// How the bytes of a body ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// The body is complete.
+    Complete,
+    /// The rest is lost, with the reason.
+    Broken(String),
+    /// The user aborted.
+    Aborted,
+}
+
+/// The parts of the message.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finished {
+    /// Text, reasoning and calls. Unless the answer is complete, every call is invalid.
+    pub content: Vec<Block>,
+    /// Tokens and cost.
+    pub usage: Usage,
+    /// `Error` exactly if there is no complete answer and nothing was aborted.
+    pub stop_reason: StopReason,
+    /// The failure. With another `stop_reason` than `Error` only of kind [`ErrorKind::Overflow`]: the provider has cut
+    /// the context without reporting it.
+    pub error: Option<ProviderError>,
+    /// The provider's id of the answer.
+    pub response_id: Option<String>,
+    /// Whether the body had any byte.
+    pub any_bytes: bool,
+}
+
+/// State machine from the bytes of a body to deltas.
+#[derive(Debug)]
+pub struct Stream {
+    model: ModelInfo,
+    dialect: Dialect,
+    body: Body,
+    answer: Answer,
+    any_bytes: bool,
+    has_end_marker: bool,
+}
+
+#[derive(Debug)]
+enum Dialect {
+    Completions(completions::Reader),
+    Responses(responses::Reader),
+    Anthropic(anthropic::Reader),
+}
+
+#[derive(Debug)]
+enum Body {
+    /// Only white space and a byte order mark so far.
+    Empty,
+    /// Server-sent events.
+    Events(sse::Reader),
+    /// One JSON document, as servers send that ignore `stream`, and for some errors.
+    Document(Vec<u8>),
+}
+
+impl Stream {
+    /// Creates the stream of one answer of the model.
+    #[must_use]
+    pub fn new(model: &ModelInfo) -> Self {
+        let dialect = match model.api {
+            ModelApi::OpenAiCompletions => Dialect::Completions(completions::Reader::default()),
+            ModelApi::OpenAiResponses => Dialect::Responses(responses::Reader::default()),
+            ModelApi::AnthropicMessages => Dialect::Anthropic(anthropic::Reader::default()),
+        };
+        Self {
+            model: model.clone(),
+            dialect,
+            body: Body::Empty,
+            answer: Answer::default(),
+            any_bytes: false,
+            has_end_marker: false,
+        }
+    }
+
+    /// Reads bytes of the body.
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Delta> {
+        self.any_bytes |= !bytes.is_empty();
+        let mut rest = bytes;
+        if let Body::Empty = self.body {
+            let is_blank = |byte: &u8| byte.is_ascii_whitespace() || b"\xef\xbb\xbf".contains(byte);
+            let start = rest.iter().position(|byte| !is_blank(byte)).unwrap_or(rest.len());
+            rest = rest.get(start..).unwrap_or_default();
+            self.body = match rest.first() {
+                None => return Vec::new(),
+                Some(b'{' | b'[') => Body::Document(Vec::new()),
+                Some(_) => Body::Events(sse::Reader::default()),
+            };
+        }
+        while !self.is_over() {
+            let next = match &mut self.body {
+                Body::Events(reader) => reader.next(&mut rest),
+                Body::Document(document)
+                    if document.len() + rest.len() > answer::MAX_ANSWER_BYTES =>
+                {
+                    Err(sse::TooLong)
+                }
+                Body::Document(document) => {
+                    document.extend_from_slice(rest);
+                    break;
+                }
+                Body::Empty => break,
+            };
+            match next {
+                Ok(Some(record)) => self.read(&record, false),
+                Ok(None) => break,
+                Err(sse::TooLong) => {
+                    let text = "the stream has a record that is too long".to_owned();
+                    self.answer.fail(ProviderError { text, kind: ErrorKind::Fatal });
+                }
+            }
+        }
+        self.answer.take_deltas()
+    }
+
+    /// Returns true if the provider has reported the end or an error. Further bytes have no effect.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.has_end_marker || self.answer.has_failed()
+    }
+
+    /// Ends the stream. Returns the last deltas, which contain every missing end, and the parts of the message.
+    #[must_use]
+    pub fn finish(mut self, how: StreamEnd) -> (Vec<Delta>, Finished) {
+        if how == StreamEnd::Complete && !self.is_over() {
+            self.read_rest();
+        }
+        if self.answer.stop.is_none() {
+            match how {
+                StreamEnd::Complete => {
+                    let missing = match self.dialect {
+                        Dialect::Completions(_) => "finish_reason",
+                        Dialect::Responses(_) => "response.completed",
+                        Dialect::Anthropic(_) => "stop_reason",
+                    };
+                    let text = format!("Stream ended without {missing}");
+                    self.answer.fail(errors::transport_error(&text));
+                }
+                StreamEnd::Broken(text) => self.answer.fail(errors::transport_error(&text)),
+                StreamEnd::Aborted => {}
+            }
+        }
+        let (deltas, finished) = self.answer.finish(&self.model);
+        (deltas, Finished { any_bytes: self.any_bytes, ..finished })
+    }
+
+    /// Reads the bytes that only the end of the body completes.
+    fn read_rest(&mut self) {
+        match std::mem::replace(&mut self.body, Body::Empty) {
+            Body::Empty => {}
+            Body::Events(reader) => {
+                if let Some(record) = reader.end() {
+                    self.read(&record, true);
+                }
+            }
+            Body::Document(document) => {
+                let Some(value) = json::parse(&String::from_utf8_lossy(&document)) else { return };
+                if let Some(error) = errors::in_band(value.get(0).unwrap_or(&value), "") {
+                    self.answer.fail(error);
+                } else if let Dialect::Completions(reader) = &mut self.dialect {
+                    reader.read(&value, &mut self.answer, &self.model);
+                }
+            }
+        }
+    }
+
+    /// Reads a record. The last one of a body may be cut, and is then ignored.
+    fn read(&mut self, record: &sse::Record, is_last: bool) {
+        if record.data.trim() == "[DONE]" {
+            self.has_end_marker = true;
+            return;
+        }
+        let Some(value) = json::parse(&record.data) else {
+            if !is_last {
+                self.answer
+                    .fail(errors::transport_error("the stream has a record that is not JSON"));
+            }
+            return;
+        };
+        if let Some(error) = errors::in_band(&value, &record.event) {
+            self.answer.fail(error);
+            return;
+        }
+        let event = json::text(&value, "/type");
+        let event = if event.is_empty() { &record.event } else { event };
+        let (answer, model) = (&mut self.answer, &self.model);
+        match &mut self.dialect {
+            Dialect::Completions(reader) => reader.read(&value, answer, model),
+            Dialect::Responses(reader) => {
+                self.has_end_marker = reader.read(event, &value, answer, model);
+            }
+            Dialect::Anthropic(reader) => {
+                self.has_end_marker = reader.read(event, &value, answer, model);
+            }
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! Events of OpenAI responses.
+
+use super::answer::{Answer, Kind};
+use crate::message::{StopReason, Usage};
+use crate::providers::{errors, json};
+use quackd_protocol::model::ModelInfo;
+use serde_json::Value;
+
+#[derive(Debug, Default)]
+pub(super) struct Reader {
+    items: Vec<Item>,
+}
+
+/// An item of the output that has a block.
+#[derive(Debug)]
+struct Item {
+    output_index: Option<u64>,
+    id: String,
+    block: usize,
+}
+
+impl Reader {
+    /// Reads an event. Returns true if it is the last one.
+    pub(super) fn read(
+        &mut self,
+        event: &str,
+        value: &Value,
+        answer: &mut Answer,
+        model: &ModelInfo,
+    ) -> bool {
+        match event.strip_prefix("response.").unwrap_or_default() {
+            "created" => answer.set_response_id(json::text(value, "/response/id")),
+            "output_item.added" => {
+                if let Some(item) = value.get("item") {
+                    self.start(item, json::count(value, "/output_index"), answer);
+                }
+            }
+            "reasoning_summary_part.added"
+                if json::count(value, "/summary_index").unwrap_or_default() > 0 =>
+            {
+                self.append(Kind::Thinking, value, "\n\n", answer);
+            }
+            "reasoning_summary_text.delta" | "reasoning_text.delta" => {
+                self.append(Kind::Thinking, value, json::text(value, "/delta"), answer);
+            }
+            "output_text.delta" | "refusal.delta" => {
+                self.append(Kind::Text, value, json::text(value, "/delta"), answer);
+            }
+            "function_call_arguments.delta" => {
+                self.append(Kind::Call, value, json::text(value, "/delta"), answer);
+            }
+            "function_call_arguments.done" => {
+                if let Some(block) = self.block_of(value) {
+                    answer.settle(block, json::text(value, "/arguments"));
+                }
+            }
+            "output_item.done" => {
+                if let Some(item) = value.get("item") {
+                    self.complete(item, json::count(value, "/output_index"), answer);
+                }
+            }
+            status @ ("completed" | "incomplete" | "failed" | "cancelled") => {
+                let response = value.get("response").unwrap_or(value);
+                self.end(status, response, answer, model);
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Returns the block of the item that an event refers to.
+    fn block_of(&self, value: &Value) -> Option<usize> {
+        let index = json::count(value, "/output_index");
+        let id = json::text(value, "/item_id");
+        let is_meant = |item: &&Item| match index {
+            Some(_) => item.output_index == index,
+            None => !id.is_empty() && item.id == id,
+        };
+        self.items.iter().rev().find(is_meant).map(|item| item.block)
+    }
+
+    fn append(&mut self, kind: Kind, value: &Value, delta: &str, answer: &mut Answer) {
+        if let Some(block) = self.block_of(value) {
+            answer.append(block, delta);
+        } else if kind != Kind::Call
+            && let Some(block) = answer.continue_with(kind, delta)
+        {
+            // A server without `output_item.added`.
+            let output_index = json::count(value, "/output_index");
+            let id = json::text(value, "/item_id").to_owned();
+            self.items.push(Item { output_index, id, block });
+        }
+    }
+
+    /// Starts the block of an item. Items of other kinds, such as those of tools of the provider, have none.
+    fn start(
+        &mut self,
+        item: &Value,
+        output_index: Option<u64>,
+        answer: &mut Answer,
+    ) -> Option<usize> {
+        let id = json::text(item, "/id");
+        let block = match json::text(item, "/type") {
+            "reasoning" => answer.start(Kind::Thinking),
+            "message" => answer.start(Kind::Text),
+            "function_call" => {
+                let call_id = match (json::text(item, "/call_id"), id) {
+                    ("", id) | (id, "") => id.to_owned(),
+                    (call_id, id) => format!("{call_id}|{id}"),
+                };
+                answer.start_call(&call_id, json::text(item, "/name"))
+            }
+            _ => None,
+        }?;
+        self.items.push(Item { output_index, id: id.to_owned(), block });
+        Some(block)
+    }
+
+    /// Takes the final state of an item.
+    fn complete(&mut self, item: &Value, output_index: Option<u64>, answer: &mut Answer) {
+        let known = self.items.iter().rev().find(|known| match output_index {
+            Some(_) => known.output_index == output_index,
+            None => known.id == json::text(item, "/id"),
+        });
+        let known = known.map(|known| known.block);
+        let Some(block) = known.or_else(|| self.start(item, output_index, answer)) else { return };
+        match json::text(item, "/type") {
+            "reasoning" => {
+                let summary = joined(item, "/summary", "\n\n");
+                let summary =
+                    if summary.is_empty() { joined(item, "/content", "\n\n") } else { summary };
+                answer.settle(block, &summary);
+                answer.sign(block, &item.to_string());
+            }
+            "message" => {
+                answer.settle(block, &joined(item, "/content", ""));
+                answer.sign(block, json::text(item, "/id"));
+            }
+            "function_call" => answer.settle(block, json::text(item, "/arguments")),
+            _ => {}
+        }
+        answer.end(block);
+    }
+
+    fn end(&mut self, event: &str, response: &Value, answer: &mut Answer, model: &ModelInfo) {
+        answer.set_response_id(json::text(response, "/id"));
+        if let Some(usage) = response.get("usage").filter(|usage| usage.is_object()) {
+            answer.set_usage(tokens(usage, answer.usage), model);
+        }
+        if self.items.is_empty() {
+            // A server that sends the output only at the end.
+            let output = response.get("output").and_then(Value::as_array);
+            for (item, index) in output.into_iter().flatten().zip(0..) {
+                self.complete(item, Some(index), answer);
+            }
+        }
+        let status = json::text(response, "/status");
+        match if status.is_empty() { event } else { status } {
+            "completed" => answer.stop = Some(StopReason::Stop),
+            "incomplete" => match json::text(response, "/incomplete_details/reason") {
+                "" | "max_output_tokens" | "max_tokens" => answer.stop = Some(StopReason::Length),
+                reason => answer.fail(errors::stopped(reason)),
+            },
+            "failed" => answer.fail(errors::reported(response)),
+            status => answer.fail(errors::stopped(status)),
+        }
+    }
+}
+
+/// Joins the texts of parts.
+fn joined(item: &Value, at: &str, separator: &str) -> String {
+    let parts = item.pointer(at).and_then(Value::as_array);
+    let text =
+        |part| -> String { [json::text(part, "/text"), json::text(part, "/refusal")].concat() };
+    let texts: Vec<String> = parts.into_iter().flatten().map(text).collect();
+    texts.join(separator)
+}
+
+/// Counts of tokens. Missing ones keep the earlier value.
+fn tokens(usage: &Value, earlier: Usage) -> Usage {
+    let count = |at: &str| json::count(usage, at);
+    let cached = count("/input_tokens_details/cached_tokens").unwrap_or(earlier.cache_read);
+    Usage {
+        input: count("/input_tokens").map_or(earlier.input, |all| all.saturating_sub(cached)),
+        output: count("/output_tokens").unwrap_or(earlier.output),
+        cache_read: cached,
+        reasoning: count("/output_tokens_details/reasoning_tokens").or(earlier.reasoning),
+        ..earlier
+    }
+}
