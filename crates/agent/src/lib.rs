@@ -6,7 +6,7 @@
 //! - [`providers`]: requests to models, and their streams as state machines from bytes to deltas;
 //! - [`transcript`]: session files, compatible with Pi's.
 
-// pub mod compaction;
+pub mod compaction;
 // pub mod export;
 pub mod message;
 pub mod transcript;

@@ -17,6 +17,7 @@ mod read;
 mod time;
 
 pub use self::context::Context;
+pub(crate) use self::context::{context_entries, is_compaction};
 pub use self::entry::{Entry, EntryKind, Header};
 pub use self::facts::{Interrupted, Stats, Tokens};
 pub use self::read::{
