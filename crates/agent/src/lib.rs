@@ -7,6 +7,6 @@
 //! - [`transcript`]: session files, compatible with Pi's.
 
 pub mod compaction;
-// pub mod export;
+pub mod export;
 pub mod message;
 pub mod transcript;

@@ -240,7 +240,7 @@ fn prompts_have_the_fixed_sections_and_bounded_results() {
         answer("c"),
     ]);
     let prompt = summary_prompts(&plan(&transcript, 1).unwrap(), None);
-    assert_eq!(prompt.turn_prefix.is_some(), true);
+    assert!(prompt.turn_prefix.is_some());
     let history = prompt.history.unwrap();
     assert!(history.system.contains("context summarization assistant"));
     for section in [

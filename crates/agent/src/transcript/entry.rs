@@ -191,7 +191,7 @@ impl EntryKind {
         }
         // Parsing from a reference keeps the members for the other case.
         let members = Value::Object(members);
-        Self::deserialize(&members).unwrap_or_else(|_| Self::Other(members))
+        Self::deserialize(&members).unwrap_or(Self::Other(members))
     }
 
     fn name(&self) -> &str {

@@ -249,7 +249,7 @@ enum Half {
     Low,
 }
 
-/// Which half of a surrogate pair the escape at the start of `text` is.
+/// Returns the half of a surrogate pair that the escape at the start of `text` stands for.
 fn half(text: &str) -> Option<Half> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     match u16::from_str_radix(digits, 16).ok()? {

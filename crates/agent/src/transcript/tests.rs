@@ -371,7 +371,7 @@ fn the_context_begins_at_the_last_compaction() {
         first_kept_entry_id: transcript
             .entries()
             .get(n)
-            .map_or("gone".to_owned(), |it| it.id.clone()),
+            .map_or_else(|| "gone".to_owned(), |it| it.id.clone()),
         tokens_before: 100,
         details: None,
         usage: Some(Usage { input: 5, ..Usage::default() }),
