@@ -1,8 +1,17 @@
 //! The agent without I/O and without a clock: an agent worker drives it.
 //!
+//! - [`engine`]: the turns of a session, as a state machine;
+//! - [`prompt`]: the system prompt;
+//! - [`compaction`]: estimates of tokens, and summaries of old parts of a conversation;
+//! - [`export`]: a conversation as Markdown or HTML;
 //! - [`message`]: the messages of a conversation;
 //! - [`providers`]: requests to models, and their streams as state machines from bytes to deltas;
 //! - [`transcript`]: session files, compatible with Pi's.
 
+pub mod compaction;
+pub mod engine;
+pub mod export;
 pub mod message;
+pub mod prompt;
 pub mod providers;
+pub mod transcript;

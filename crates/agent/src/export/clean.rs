@@ -1,0 +1,62 @@
+//! Removes from texts all characters that control a terminal or hide other characters.
+
+/// Most bytes of an escape sequence. A longer one stays as text.
+const MAX_SEQUENCE: usize = 1024;
+
+/// Returns the text without escape sequences. Line ends become line feeds. Other control characters, and characters that
+/// are invisible or change the direction of text, become `�`.
+pub(super) fn clean(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        let len = match c {
+            '\x1b' => sequence(rest).unwrap_or(1),
+            '\r' if rest.starts_with("\r\n") => 2,
+            c => c.len_utf8(),
+        };
+        match c {
+            '\x1b' if len > 1 => {}
+            '\r' => out.push('\n'),
+            '\n' | '\t' => out.push(c),
+            c if c.is_control() || is_hidden(c) => out.push(char::REPLACEMENT_CHARACTER),
+            c => out.push(c),
+        }
+        rest = rest.get(len..).unwrap_or_default();
+    }
+    out
+}
+
+/// Returns the cleaned text on one line, of at most 200 characters.
+pub(super) fn clean_line(text: &str) -> String {
+    let line: String = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().take(200).collect()
+}
+
+/// Length of the escape sequence at the start of `text`: `ESC [ … letter`, or `ESC ] … BEL` and similar strings.
+fn sequence(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let mut rest = bytes.iter().enumerate().skip(2).take(MAX_SEQUENCE);
+    match bytes.get(1)? {
+        b'[' => {
+            let (end, _) = rest.find(|(_, byte)| !(b' '..=b'?').contains(*byte))?;
+            bytes.get(end).filter(|byte| (b'@'..=b'~').contains(*byte))?;
+            Some(end + 1)
+        }
+        b']' | b'P' | b'X' | b'^' | b'_' => {
+            let (end, _) = rest.find(|(_, byte)| [b'\x07', b'\x1b', b'\n'].contains(*byte))?;
+            match (bytes.get(end)?, bytes.get(end + 1)) {
+                (b'\x07', _) => Some(end + 1),
+                (b'\x1b', Some(b'\\')) => Some(end + 2),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// Whether a character is invisible, or changes the direction of text. Not the joiners and selectors of emoji.
+fn is_hidden(c: char) -> bool {
+    matches!(c,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e00ff}')
+}

@@ -1,0 +1,203 @@
+//! The current branch of a conversation as a list of parts, for both formats.
+
+use super::clean::{clean, clean_line};
+use crate::message::{AssistantMessage, Block, Content, Message, ToolResultMessage};
+use crate::transcript::{Entry, EntryKind, Transcript};
+use std::collections::HashMap;
+
+/// A part of the conversation. All texts are clean, and those called a title or a name are one line.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Start of a message.
+    Message { title: String, time: String },
+    /// Markdown of the user or the model.
+    Text(String),
+    /// Reasoning of the model.
+    Thinking(String),
+    /// A call of a tool, or a command of the user.
+    Tool(Tool),
+    /// An image of a known type, in base64.
+    Image { mime_type: &'static str, data: String },
+    /// A change of the session.
+    Note(String),
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Tool {
+    pub(super) name: String,
+    /// JSON, or the command of the user.
+    pub(super) input: String,
+    /// `None` if the call has no result.
+    pub(super) output: Option<String>,
+    pub(super) is_error: bool,
+}
+
+/// Types of images that browsers show and that contain no scripts.
+const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+
+/// Facts about the session: names and values.
+pub(super) fn facts(transcript: &Transcript) -> Vec<(&'static str, String)> {
+    let (header, stats) = (transcript.header(), transcript.stats());
+    let model = transcript.context().model;
+    let model = model.map(|(provider, model)| clean_line(&format!("{provider}/{model}")));
+    let mut facts = vec![
+        ("Session", clean_line(&header.id)),
+        ("Created", clean_line(&header.timestamp)),
+        ("Directory", clean_line(&header.cwd)),
+    ];
+    facts.extend(model.map(|it| ("Model", it)));
+    facts.push(("Messages", stats.total_messages.to_string()));
+    facts.push(("Tokens", stats.tokens.total.to_string()));
+    facts.push(("Cost", format!("${:.4}", stats.cost)));
+    facts
+}
+
+/// Title of the document.
+pub(super) fn title(transcript: &Transcript) -> String {
+    let name = transcript.name().map(clean_line).filter(|it| !it.is_empty());
+    name.unwrap_or_else(|| format!("Session {}", clean_line(&transcript.header().id)))
+}
+
+/// Returns the parts of the current branch, also those before a compaction.
+pub(super) fn parts(transcript: &Transcript) -> Vec<Part> {
+    let mut parts = Parts::default();
+    transcript.path().into_iter().for_each(|entry| parts.entry(entry));
+    parts.list
+}
+
+#[derive(Default)]
+struct Parts<'a> {
+    list: Vec<Part>,
+    /// Positions of calls without a result, by the id of the call.
+    calls: HashMap<&'a str, usize>,
+}
+
+impl<'a> Parts<'a> {
+    fn entry(&mut self, entry: &'a Entry) {
+        let note = match &entry.kind {
+            EntryKind::Message(message) => return self.message(message, &entry.timestamp),
+            EntryKind::CustomMessage { content, display: true, .. } => {
+                self.title("Extension", &entry.timestamp);
+                return self.content(content);
+            }
+            EntryKind::Compaction { summary, .. } => {
+                self.title("Summary of the conversation so far", &entry.timestamp);
+                return self.text(summary);
+            }
+            EntryKind::BranchSummary { summary, .. } => {
+                self.title("Summary of another branch", &entry.timestamp);
+                return self.text(summary);
+            }
+            EntryKind::ModelChange { provider, model_id } => {
+                format!("Model: {provider}/{model_id}")
+            }
+            EntryKind::ThinkingLevelChange { thinking_level } => {
+                format!("Thinking level: {thinking_level}")
+            }
+            _ => return,
+        };
+        self.list.push(Part::Note(clean_line(&note)));
+    }
+
+    fn message(&mut self, message: &'a Message, time: &str) {
+        match message {
+            Message::User(message) => {
+                self.title("User", time);
+                self.content(&message.content);
+            }
+            Message::Assistant(message) => self.assistant(message, time),
+            Message::ToolResult(result) => self.result(result),
+            Message::BashExecution(message) => {
+                self.title("Command of the user", time);
+                self.list.push(Part::Tool(Tool {
+                    name: "bash".to_owned(),
+                    input: clean(&message.command),
+                    output: Some(clean(&message.output)),
+                    is_error: message.exit_code != Some(0),
+                }));
+            }
+            Message::Custom(message) if message.display => {
+                self.title("Extension", time);
+                self.content(&message.content);
+            }
+            Message::BranchSummary { summary, .. } | Message::CompactionSummary { summary, .. } => {
+                self.title("Summary", time);
+                self.text(summary);
+            }
+            Message::Custom(_) | Message::Other(_) => {}
+        }
+    }
+
+    fn assistant(&mut self, message: &'a AssistantMessage, time: &str) {
+        self.title("Assistant", time);
+        for block in &message.content {
+            match block {
+                Block::Thinking { thinking, .. } if !thinking.trim().is_empty() => {
+                    self.list.push(Part::Thinking(clean(thinking)));
+                }
+                Block::ToolCall(call) => {
+                    let input = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
+                    self.calls.insert(&call.id, self.list.len());
+                    self.list.push(Part::Tool(Tool {
+                        name: clean_line(&call.name),
+                        input: clean(&input),
+                        ..Tool::default()
+                    }));
+                }
+                block => self.block(block),
+            }
+        }
+        if let Some(error) = &message.error_message {
+            self.list.push(Part::Note(clean_line(&format!("Error: {error}"))));
+        }
+    }
+
+    /// Adds a result to its call. The images follow the calls.
+    fn result(&mut self, result: &'a ToolResultMessage) {
+        let at = self.calls.remove(result.tool_call_id.as_str()).unwrap_or_else(|| {
+            let name = clean_line(&result.tool_name);
+            self.list.push(Part::Tool(Tool { name, ..Tool::default() }));
+            self.list.len() - 1
+        });
+        if let Some(Part::Tool(tool)) = self.list.get_mut(at) {
+            tool.output = Some(clean(&crate::message::text_of(&result.content)));
+            tool.is_error = result.is_error;
+        }
+        let is_image = |block: &&Block| matches!(block, Block::Image { .. });
+        result.content.iter().filter(is_image).for_each(|block| self.block(block));
+    }
+
+    fn title(&mut self, title: &str, time: &str) {
+        self.list.push(Part::Message { title: title.to_owned(), time: clean_line(time) });
+    }
+
+    fn content(&mut self, content: &Content) {
+        match content {
+            Content::Text(text) => self.text(text),
+            Content::Blocks(blocks) => blocks.iter().for_each(|block| self.block(block)),
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            self.list.push(Part::Text(clean(text.trim())));
+        }
+    }
+
+    fn block(&mut self, block: &Block) {
+        match block {
+            Block::Text { text, .. } => self.text(text),
+            Block::Image { data, mime_type } => {
+                let is_base64 = |c: u8| c.is_ascii_alphanumeric() || b"+/=".contains(&c);
+                let known = IMAGE_TYPES.into_iter().find(|it| it == mime_type);
+                self.list.push(match known.filter(|_| data.bytes().all(is_base64)) {
+                    Some(mime_type) => Part::Image { mime_type, data: data.clone() },
+                    None => {
+                        Part::Note(clean_line(&format!("Image of type {mime_type}, not shown")))
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Reads session files in pieces. Keeps everything that it can parse, and counts the rest.
+
+use super::entry::{Entry, EntryKind, Header};
+use super::{Transcript, VERSION};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+
+/// Longest line that is read, in bytes. A longer one is skipped.
+pub const MAX_LINE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Largest file that is read, in bytes.
+pub const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
+
+/// Most entries of a file.
+pub const MAX_ENTRIES: usize = 1_000_000;
+
+/// Reason why a file is not a usable session file. The file must not be changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TranscriptError {
+    /// The file is empty: a header may be written.
+    #[error("the session file is empty")]
+    Empty,
+    /// The first line is not a header.
+    #[error("the first line of the file is not the header of a session")]
+    NoHeader,
+    /// More than [`MAX_FILE_BYTES`] or [`MAX_ENTRIES`].
+    #[error("the session file has more than 256 MiB or more than a million entries")]
+    TooLarge,
+    /// There is no entry with this id.
+    #[error("the session has no entry \"{0}\"")]
+    UnknownEntry(String),
+    /// Only a message of the user can be the start of a fork.
+    #[error("entry \"{0}\" is not a message of the user")]
+    NotAUserMessage(String),
+}
+
+/// Counts of defects that were found in a file.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Problems {
+    /// Lines that are not entries, such as the torn last line after a crash. Skipped.
+    pub bad_lines: usize,
+    /// Lines over [`MAX_LINE_BYTES`]. Skipped.
+    pub long_lines: usize,
+    /// Entries whose parent was on a skipped line before them. Linked to the entry before that line.
+    pub bridged_links: usize,
+    /// Entries with an unknown parent. Everything before them is not on their branch.
+    pub broken_links: usize,
+}
+
+impl Problems {
+    /// Returns the sum.
+    #[must_use]
+    pub fn total(&self) -> usize {
+        self.bad_lines + self.long_lines + self.bridged_links + self.broken_links
+    }
+}
+
+/// Reader of one file, in pieces of any size. Buffers at most one line.
+#[derive(Debug, Default)]
+pub struct Reader {
+    transcript: Option<Transcript>,
+    error: Option<TranscriptError>,
+    /// Start of a line whose end has not been read.
+    start: Vec<u8>,
+    /// Whether the current line is too long.
+    is_skipping: bool,
+    /// Whether a line was skipped after the last entry.
+    has_lost: bool,
+    bytes: u64,
+}
+
+impl Reader {
+    /// Reads the next piece of the file.
+    pub fn push(&mut self, mut piece: &[u8]) {
+        self.bytes = self.bytes.saturating_add(piece.len() as u64);
+        if self.bytes > MAX_FILE_BYTES {
+            self.error.get_or_insert(TranscriptError::TooLarge);
+        }
+        while self.error.is_none() && !piece.is_empty() {
+            let end = piece.iter().position(|byte| *byte == b'\n');
+            let (line, rest) = piece.split_at(end.unwrap_or(piece.len()));
+            self.part_of_line(line, end.is_some());
+            piece = rest.get(1..).unwrap_or_default();
+        }
+    }
+
+    fn part_of_line(&mut self, part: &[u8], is_complete: bool) {
+        self.is_skipping |= self.start.len() + part.len() > MAX_LINE_BYTES;
+        if self.is_skipping {
+            self.start.clear();
+        } else if !is_complete {
+            self.start.extend_from_slice(part);
+        } else if self.start.is_empty() {
+            self.line(part);
+        } else {
+            let mut line = std::mem::take(&mut self.start);
+            line.extend_from_slice(part);
+            self.line(&line);
+        }
+        if is_complete && std::mem::take(&mut self.is_skipping) {
+            self.long_line();
+        }
+    }
+
+    fn long_line(&mut self) {
+        self.has_lost = true;
+        match &mut self.transcript {
+            Some(transcript) => transcript.problems.long_lines += 1,
+            None => self.error = Some(TranscriptError::NoHeader),
+        }
+    }
+
+    fn line(&mut self, line: &[u8]) {
+        let line = line.trim_ascii();
+        if line.is_empty() {
+            return;
+        }
+        let Some(transcript) = &mut self.transcript else {
+            match Header::parse(line) {
+                Some(header) => self.transcript = Some(Transcript::new(header)),
+                None => self.error = Some(TranscriptError::NoHeader),
+            }
+            return;
+        };
+        if transcript.entries.len() >= MAX_ENTRIES {
+            self.error = Some(TranscriptError::TooLarge);
+        } else if let Some(entry) = parse_entry(transcript, line) {
+            add(transcript, entry, std::mem::take(&mut self.has_lost));
+        } else {
+            transcript.problems.bad_lines += 1;
+            self.has_lost = true;
+        }
+    }
+
+    /// Ends the file.
+    ///
+    /// # Errors
+    ///
+    /// See [`TranscriptError`].
+    pub fn finish(mut self) -> Result<Transcript, TranscriptError> {
+        let last = std::mem::take(&mut self.start);
+        let needs_newline = self.is_skipping || !last.is_empty();
+        if self.error.is_none() {
+            self.line(&last);
+        }
+        if self.error.is_none() && self.is_skipping {
+            self.long_line();
+        }
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        let mut transcript = self.transcript.ok_or(TranscriptError::Empty)?;
+        transcript.needs_newline = needs_newline;
+        Ok(transcript)
+    }
+}
+
+/// Parses a line. `None` if it is not an entry.
+fn parse_entry(transcript: &Transcript, line: &[u8]) -> Option<Entry> {
+    let version = transcript.header.version;
+    let mut text = Cow::Borrowed(line);
+    let mut members = match serde_json::from_slice::<Map<String, Value>>(line) {
+        Ok(members) => members,
+        Err(_) => {
+            text = Cow::Owned(repair(line).into_bytes());
+            serde_json::from_slice(&text).ok()?
+        }
+    };
+    if version < VERSION {
+        migrate(transcript, &mut members);
+        text = Cow::Owned(serde_json::to_vec(&members).ok()?);
+    }
+    let string = |name: &str| members.get(name).and_then(Value::as_str).map(str::to_owned);
+    string("type")?;
+    let mut entry = Entry {
+        id: string("id").filter(|id| !id.is_empty())?,
+        parent_id: string("parentId"),
+        timestamp: string("timestamp").unwrap_or_default(),
+        kind: EntryKind::parse(members),
+        parent: None,
+        line: None,
+    };
+    entry.keep_if_different(std::str::from_utf8(&text).ok()?);
+    Some(entry)
+}
+
+/// Adds an entry and links it to its parent, which must be before it. So the links form no cycle.
+fn add(transcript: &mut Transcript, mut entry: Entry, has_lost: bool) {
+    if let Some(id) = &entry.parent_id {
+        let last = transcript.entries.len().checked_sub(1);
+        entry.parent = transcript.index.get(id.as_str()).copied();
+        if entry.parent.is_none() && has_lost && last.is_some() {
+            entry.parent = last;
+            transcript.problems.bridged_links += 1;
+        } else if entry.parent.is_none() {
+            transcript.problems.broken_links += 1;
+        }
+    }
+    transcript.push(entry);
+}
+
+/// Converts the members of an entry of version 1 (no ids, one branch) or 2 (`hookMessage`) to [`VERSION`].
+fn migrate(transcript: &Transcript, members: &mut Map<String, Value>) {
+    if transcript.header.version < 2 {
+        let id = format!("{:08x}", transcript.entries.len() + 1);
+        members.insert("id".to_owned(), id.into());
+        members.insert("parentId".to_owned(), transcript.leaf().into());
+        // The index counts the header.
+        let kept = members.remove("firstKeptEntryIndex").and_then(|it| it.as_u64());
+        let kept = kept.and_then(|it| usize::try_from(it).ok()?.checked_sub(1));
+        if let Some(kept) = kept.and_then(|it| transcript.entries.get(it)) {
+            members.insert("firstKeptEntryId".to_owned(), kept.id.as_str().into());
+        }
+    }
+    if let Some(role) = members.get_mut("message").and_then(|it| it.get_mut("role"))
+        && *role == "hookMessage"
+    {
+        *role = "custom".into();
+    }
+}
+
+/// Replaces invalid UTF-8, and escapes of half surrogate pairs, which JavaScript writes and JSON parsers refuse.
+fn repair(line: &[u8]) -> String {
+    let text = String::from_utf8_lossy(line);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text.as_ref();
+    while let Some(at) = rest.find('\\') {
+        let (plain, escape) = rest.split_at(at);
+        out.push_str(plain);
+        let len = match (half(escape), escape.get(6..).and_then(half)) {
+            (Some(Half::High), Some(Half::Low)) => 12,
+            (Some(_), _) => {
+                out.push_str("\\ufffd");
+                rest = escape.get(6..).unwrap_or_default();
+                continue;
+            }
+            (None, _) => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
+        };
+        let (escape, after) = escape.split_at(len);
+        out.push_str(escape);
+        rest = after;
+    }
+    out.push_str(rest);
+    out
+}
+
+enum Half {
+    High,
+    Low,
+}
+
+/// Returns the half of a surrogate pair that the escape at the start of `text` stands for.
+fn half(text: &str) -> Option<Half> {
+    let digits = text.strip_prefix("\\u")?.get(..4)?;
+    match u16::from_str_radix(digits, 16).ok()? {
+        0xd800..=0xdbff => Some(Half::High),
+        0xdc00..=0xdfff => Some(Half::Low),
+        _ => None,
+    }
+}
