@@ -135,6 +135,13 @@ impl Agent {
                 text: "Request was aborted".to_owned(),
                 kind: ErrorKind::Fatal,
             }),
+            // A whole answer that filled the context. The summary follows after the run.
+            (false, Some(error))
+                if error.kind == ErrorKind::Overflow
+                    && finished.stop_reason == StopReason::Stop =>
+            {
+                None
+            }
             (false, error) => error,
         };
         message.error_message = error.as_ref().map(|error| error.text.clone());

@@ -208,6 +208,7 @@ impl Agent {
         if self.compaction.is_some() {
             self.abort_compaction();
         }
+        let is_retrying = self.is_retrying();
         let Some(run) = &mut self.run else { return self.done(number) };
         run.is_aborted = true;
         self.aborts.push(number);
@@ -222,12 +223,12 @@ impl Agent {
                 self.end_answer(StreamEnd::Aborted);
             }
             Phase::Calling(_) => self.cancel_calls(),
-            Phase::Waiting if self.is_retrying() => self.give_up_retry(),
+            Phase::Waiting if is_retrying => self.give_up_retry(),
             Phase::Waiting | Phase::Compacting => self.end_run(),
         }
     }
 
-    fn state(&self) -> Value {
+    pub(super) fn state(&self) -> Value {
         let is_active = self.run.is_some();
         let pending = self.steering.len() + self.follow_up.len() + self.waiting.len();
         let mut state = json!({
@@ -356,7 +357,7 @@ impl Agent {
             },
         };
         let listed: Vec<_> =
-            entries.iter().skip(begin).take(MAX_LISTED).map(crate::transcript::to_value).collect();
+            entries.iter().skip(begin).take(MAX_LISTED).collect();
         let data = json!({ "entries": listed, "leafId": self.transcript.leaf() });
         self.answer(number, Some(&data));
     }

@@ -2,10 +2,9 @@
 
 use super::run::Phase;
 use super::{Agent, Effect, Part};
-use crate::compaction::{self, Plan, SummaryPrompt};
+use crate::compaction::{self, Plan, Prompt, SummaryPrompts};
 use crate::message::{Message, Usage};
 use crate::providers::{self, RequestOptions, Stream, StreamEnd};
-use crate::transcript::EntryKind;
 use quackd_protocol::model::{MAX_MODEL_ERROR_BYTES, ModelHead, ModelRequest};
 use serde_json::{Value, json};
 
@@ -14,9 +13,11 @@ use serde_json::{Value, json};
 pub(super) struct Compaction {
     reason: Reason,
     plan: Plan,
-    prompts: Vec<SummaryPrompt>,
-    /// Texts of the finished prompts.
-    texts: Vec<String>,
+    prompts: SummaryPrompts,
+    /// Whether the running request is for the history, not for the start of a split turn.
+    is_history: bool,
+    history: Option<String>,
+    turn_prefix: Option<String>,
     usage: Usage,
     number: u64,
     stream: Stream,
@@ -77,18 +78,20 @@ impl Agent {
 
     fn start_compaction(&mut self, reason: Reason, instructions: Option<&str>) {
         self.event_start(reason);
-        let keep = self.setup.settings.keep_recent_tokens;
+        let wanted = self.setup.settings.keep_recent_tokens;
+        let keep = compaction::keep_recent_tokens(wanted, self.model.context_window);
         let plan = match compaction::plan(&self.transcript, keep) {
             Ok(plan) => plan,
             Err(error) => return self.compaction_failed(reason, error.to_string(), false),
         };
-        let mut prompts = compaction::summary_prompts(&plan, instructions);
-        prompts.reverse();
+        let prompts = compaction::summary_prompts(&plan, instructions);
         let compaction = Compaction {
             reason,
             plan,
             prompts,
-            texts: Vec::new(),
+            is_history: true,
+            history: None,
+            turn_prefix: None,
             usage: Usage::default(),
             number: 0,
             stream: Stream::new(&self.model),
@@ -109,15 +112,18 @@ impl Agent {
         let number = self.next_request();
         let stream = Stream::new(&self.model);
         let Some(compaction) = &mut self.compaction else { return };
-        let Some(prompt) = compaction.prompts.pop() else { return self.finish_compaction() };
+        let history = compaction.prompts.history.take();
+        compaction.is_history = history.is_some();
+        let prompt: Option<Prompt> = history.or_else(|| compaction.prompts.turn_prefix.take());
+        let Some(prompt) = prompt else { return self.finish_compaction() };
         (compaction.number, compaction.stream, compaction.head) = (number, stream, None);
         compaction.error_body.clear();
         let reserve = self.setup.settings.reserve_tokens;
         let options = RequestOptions {
-            system: &prompt.system,
+            system: prompt.system,
             tools: &[],
             thinking: self.thinking,
-            max_tokens: Some((reserve / 10 * 8).min(self.model.max_tokens)),
+            max_tokens: Some(prompt.max_tokens(reserve).min(self.model.max_tokens)),
             cache_key: &self.transcript.header().id,
         };
         let message = super::run::user_message(&prompt.user, Vec::new(), self.now.unix_ms);
@@ -172,7 +178,10 @@ impl Agent {
         if text.trim().is_empty() {
             return self.summary_failed("The model wrote no summary".to_owned());
         }
-        compaction.texts.push(text);
+        match compaction.is_history {
+            true => compaction.history = Some(text),
+            false => compaction.turn_prefix = Some(text),
+        }
         let (sum, more) = (&mut compaction.usage, finished.usage);
         sum.input += more.input;
         sum.output += more.output;
@@ -182,23 +191,19 @@ impl Agent {
     }
 
     fn finish_compaction(&mut self) {
-        let Some(Compaction { reason, plan, texts, usage, .. }) = self.compaction.take() else {
+        let Some(Compaction { reason, plan, history, turn_prefix, usage, .. }) =
+            self.compaction.take()
+        else {
             return;
         };
         let usage = usage.priced(&self.model.cost);
-        let result = compaction::finish(&plan, &texts);
-        let details = Some(result.details);
-        let data = json!({
-            "summary": result.summary, "firstKeptEntryId": plan.first_kept_entry_id,
-            "tokensBefore": plan.tokens_before, "details": details, "usage": usage,
-        });
-        self.append(EntryKind::Compaction {
-            summary: result.summary,
-            first_kept_entry_id: plan.first_kept_entry_id,
-            tokens_before: plan.tokens_before,
-            details,
-            usage: Some(usage),
-        });
+        let entry = plan.entry(history.as_deref(), turn_prefix.as_deref(), Some(usage));
+        self.append(entry);
+        let entry = self.transcript.entries().last().map(serde_json::to_value);
+        let mut data = entry.and_then(Result::ok).unwrap_or_default();
+        if let Some(data) = data.as_object_mut() {
+            data.retain(|name, _| !["type", "id", "parentId", "timestamp"].contains(&&**name));
+        }
         let will_retry = reason == Reason::Overflow;
         let kind = "auto_compaction_end";
         let name = reason.name();

@@ -21,7 +21,7 @@ pub use tools::{ToolRoute, route};
 
 use crate::message::{Message, UserMessage};
 use crate::providers::ToolSpec;
-use crate::transcript::{EntryKind, Transcript};
+use crate::transcript::{EntryKind, Transcript, iso_time};
 use quackd_protocol::model::{ModelFailure, ModelHead, ModelInfo, ModelRequest, ThinkingLevel};
 use quackd_protocol::pi::{
     AgentModels, AgentSettings, AgentToolCall, AgentToolDone, OtherCommand, PiCommand,
@@ -285,7 +285,7 @@ impl Agent {
     fn append(&mut self, kind: EntryKind) {
         // Another number for each entry of one input. The transcript resolves collisions.
         self.now.random = self.now.random.wrapping_mul(0x9E37_79B1).wrapping_add(0x7F4A_7C15);
-        let line = self.transcript.append(kind, &iso(self.now.unix_ms), self.now.random);
+        let line = self.transcript.append(kind, &iso_time(self.now.unix_ms), self.now.random);
         self.effects.push(Effect::Append(line));
     }
 
@@ -325,12 +325,6 @@ impl Agent {
     fn refuse(&mut self, number: u64, error: impl Into<String>) {
         self.effects.push(Effect::Answer { number, result: Err(error.into()) });
     }
-}
-
-/// Returns a time as ISO 8601 in UTC, with milliseconds.
-fn iso(unix_ms: i64) -> String {
-    let time = jiff::Timestamp::from_millisecond(unix_ms).unwrap_or(jiff::Timestamp::UNIX_EPOCH);
-    format!("{time:.3}")
 }
 
 /// The fields of a command's body.
