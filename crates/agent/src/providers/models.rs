@@ -55,7 +55,6 @@ pub(super) enum ThinkingFormat {
 
 /// Differences of a server of chat completions or responses, decided.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "independent differences")]
 pub(super) struct Quirks {
     pub(super) store: bool,
     pub(super) developer_role: bool,
