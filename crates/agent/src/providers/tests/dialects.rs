@@ -1,4 +1,4 @@
-//! What servers of each API do apart from the recorded streams.
+//! Streams of each API that differ from the recorded ones.
 
 use super::{read, read_records};
 use crate::message::{Block, StopReason, Usage};

@@ -1,11 +1,10 @@
 //! Tables of failures.
 
-use crate::providers::{ErrorKind, http_error, retry_delay, transport_error};
+use crate::providers::ErrorKind::{self, Fatal, Overflow, Retryable};
+use crate::providers::{http_error, retry_delay, transport_error};
 
-#[test]
-fn failures_with_a_status_are_classified() {
-    use ErrorKind::{Fatal, Overflow, Retryable};
-    let cases = [
+/// Status, body, text and kind.
+const WITH_STATUS: &[(u16, &str, &str, ErrorKind)] = &[
         (
             429,
             r#"{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded"}}"#,
@@ -90,9 +89,12 @@ fn failures_with_a_status_are_classified() {
         (404, r#"{"detail":"Not Found"}"#, "404 Not Found", Fatal),
         (422, "a\u{1b}[31m\nb", "422 a [31m b", Fatal),
     ];
-    for (status, body, text, kind) in cases {
-        let error = http_error(status, body.as_bytes());
-        assert_eq!((&*error.text, error.kind), (text, kind), "{status} {body}");
+
+#[test]
+fn failures_with_a_status_are_classified() {
+    for (status, body, text, kind) in WITH_STATUS {
+        let error = http_error(*status, body.as_bytes());
+        assert_eq!((&*error.text, error.kind), (*text, *kind), "{status} {body}");
     }
     assert_eq!(http_error(400, "é".repeat(10_000).as_bytes()).text.chars().count(), 504);
     assert_eq!(http_error(400, b"\xff").text, "400 \u{fffd}");

@@ -10,6 +10,37 @@ use serde_json::json;
 const THINKING: &str = "First, look: the file’s name is naïve.txt 🦆.";
 const TEXT: &str = "I read it.\nGrüße, 世界 👋 — done";
 
+fn calls(api: ModelApi) -> [ToolCall; 3] {
+    let call = |id: &str, name: &str, arguments: serde_json::Value| {
+        let id = match api {
+            ModelApi::OpenAiCompletions => id.to_owned(),
+            ModelApi::OpenAiResponses => format!("{id}|fc_{id}"),
+            ModelApi::AnthropicMessages => format!("toolu_{id}"),
+        };
+        let arguments = arguments.as_object().unwrap().clone();
+        ToolCall { id, name: name.to_owned(), arguments, ..ToolCall::default() }
+    };
+    [
+        call("c1", "read", json!({"path": "naïve 🦆.txt"})),
+        call("c2", "bash", json!({"command": "echo \"a\\n\" && ls", "timeout": 5})),
+        call("c3", "ls", json!({})),
+    ]
+}
+
+fn usage(api: ModelApi) -> Usage {
+    let is_anthropic = api == ModelApi::AnthropicMessages;
+    // The recording of Anthropic has 120 tokens besides those of the cache; the others have them in the 120.
+    let usage = Usage {
+        input: if is_anthropic { 120 } else { 20 },
+        output: 45,
+        cache_read: 100,
+        cache_write: if is_anthropic { 7 } else { 0 },
+        reasoning: (!is_anthropic).then_some(12),
+        ..Usage::default()
+    };
+    usage.priced(&model(api).cost)
+}
+
 fn expected(api: ModelApi) -> (Vec<Delta>, Finished) {
     let signature = match api {
         ModelApi::OpenAiCompletions => "reasoning_content".to_owned(),
@@ -20,20 +51,7 @@ fn expected(api: ModelApi) -> (Vec<Delta>, Finished) {
         ModelApi::AnthropicMessages => "c2lnbmF0dXJl".to_owned(),
     };
     let text_signature = (api == ModelApi::OpenAiResponses).then(|| "msg_1".to_owned());
-    let call = |id: &str, name: &str, arguments: serde_json::Value| {
-        let id = match api {
-            ModelApi::OpenAiCompletions => id.to_owned(),
-            ModelApi::OpenAiResponses => format!("{id}|fc_{id}"),
-            ModelApi::AnthropicMessages => format!("toolu_{id}"),
-        };
-        let arguments = arguments.as_object().unwrap().clone();
-        ToolCall { id, name: name.to_owned(), arguments, ..ToolCall::default() }
-    };
-    let calls = [
-        call("c1", "read", json!({"path": "naïve 🦆.txt"})),
-        call("c2", "bash", json!({"command": "echo \"a\\n\" && ls", "timeout": 5})),
-        call("c3", "ls", json!({})),
-    ];
+    let calls = calls(api);
     let raw =
         ["{\"path\": \"naïve 🦆.txt\"}", r#"{"command": "echo \"a\\n\" && ls", "timeout": 5}"#, ""];
 
@@ -54,17 +72,7 @@ fn expected(api: ModelApi) -> (Vec<Delta>, Finished) {
         }
         deltas.push(Delta::ToolCallEnd { content_index, tool_call: call.clone() });
     }
-    let is_anthropic = api == ModelApi::AnthropicMessages;
-    // The recording of Anthropic has 120 tokens besides those of the cache; the others have them in the 120.
-    let usage = Usage {
-        input: if is_anthropic { 120 } else { 20 },
-        output: 45,
-        cache_read: 100,
-        cache_write: if is_anthropic { 7 } else { 0 },
-        reasoning: (!is_anthropic).then_some(12),
-        ..Usage::default()
-    };
-    let usage = usage.priced(&model(api).cost);
+    let usage = usage(api);
     match api {
         ModelApi::OpenAiCompletions => deltas.insert(deltas.len() - 1, Delta::Usage(usage)),
         ModelApi::OpenAiResponses => deltas.push(Delta::Usage(usage)),
