@@ -152,6 +152,7 @@ fn a_stream_that_ends_before_its_end_marker_is_never_a_stop() {
 #[test]
 fn a_whole_completion_instead_of_a_stream_gives_the_same_answer() {
     let body = include_bytes!("../../../tests/fixtures/completion.json");
+    let body = [b"\xef\xbb\xbf \n", &body[..]].concat();
     let (deltas, finished) = expected(ModelApi::OpenAiCompletions);
     for size in [1, 7, body.len()] {
         let api = ModelApi::OpenAiCompletions;
