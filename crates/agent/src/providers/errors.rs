@@ -12,11 +12,11 @@ const MAX_CHARS: usize = 500;
 pub struct ProviderError {
     /// One line without control characters, at most 500 characters after the status.
     pub text: String,
-    /// What can help.
+    /// Decides the remedy.
     pub kind: ErrorKind,
 }
 
-/// What can help after a failure.
+/// Remedy for a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The context is too long: compact it, then try again.

@@ -1,4 +1,4 @@
-//! Prepares a conversation for a request: what every API requires, before each one words it.
+//! Prepares a conversation for a request, as every API requires it. [`request`](super::request) then words it.
 
 use super::models::Quirks;
 use crate::message::{AssistantMessage, BashExecution, Block, Content, Message, StopReason};

@@ -42,7 +42,7 @@ fn version(text: &str) -> (u32, u32) {
     (major, words.next().and_then(number).unwrap_or_default())
 }
 
-/// How thinking is switched in chat completions.
+/// Parameter of chat completions that switches thinking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ThinkingFormat {
     /// `reasoning_effort`.
@@ -55,7 +55,6 @@ pub(super) enum ThinkingFormat {
 
 /// Differences of a server of chat completions or responses, decided.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "independent differences")]
 pub(super) struct Quirks {
     pub(super) store: bool,
     pub(super) developer_role: bool,

@@ -95,6 +95,8 @@ fn messages(turns: &[Turn<'_>]) -> Value {
             Turn::User(parts) => ("user", content(parts)),
             Turn::Assistant(said) => ("assistant", said.iter().map(block).collect()),
             Turn::ToolResult { call_id, parts, is_error, .. } => {
+                let none = [Part::Text("(no output)".into())];
+                let parts = if parts.is_empty() { &none[..] } else { parts };
                 let result = json!({
                     "type": "tool_result",
                     "tool_use_id": call_id,

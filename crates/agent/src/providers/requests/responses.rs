@@ -59,7 +59,7 @@ fn input(model: &ModelInfo, turns: &[Turn<'_>], options: &RequestOptions<'_>) ->
     for turn in turns {
         match turn {
             Turn::User(parts) => items.push(json!({"role": "user", "content": content(parts)})),
-            Turn::Assistant(said) => items.extend(said.iter().map(item)),
+            Turn::Assistant(said) => items.extend(said.iter().filter_map(item)),
             Turn::ToolResult { call_id, parts, .. } => {
                 let output = match text_of(parts) {
                     _ if has_image(parts) => content(parts),
@@ -87,13 +87,17 @@ fn content(parts: &[Part<'_>]) -> Value {
     parts.iter().map(part).collect()
 }
 
-fn item(said: &Said<'_>) -> Value {
-    match said {
+fn item(said: &Said<'_>) -> Option<Value> {
+    Some(match said {
         Said::Text { text, signature } => message(text, signature.and_then(message_id)),
         Said::Thinking { text, signature, .. } => {
             let item = serde_json::from_str::<Value>(signature).ok();
             let is_reasoning = |item: &Value| item.get("type") == Some(&json!("reasoning"));
-            item.filter(is_reasoning).unwrap_or_else(|| message(text, None))
+            match item.filter(is_reasoning) {
+                Some(item) => item,
+                None if text.trim().is_empty() => return None,
+                None => message(text, None),
+            }
         }
         Said::Call { id, item_id, name, arguments } => {
             let arguments = Value::Object((*arguments).clone()).to_string();
@@ -107,7 +111,7 @@ fn item(said: &Said<'_>) -> Value {
             insert_id(&mut item, item_id);
             item
         }
-    }
+    })
 }
 
 fn message(text: &str, id: Option<String>) -> Value {

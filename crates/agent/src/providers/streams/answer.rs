@@ -72,7 +72,7 @@ pub(super) struct Answer {
     bytes: usize,
     deltas: Vec<Delta>,
     pub(super) usage: Usage,
-    /// Why the provider ended the answer. `None` before its end marker.
+    /// The provider's reason of the end. `None` before its end marker.
     pub(super) stop: Option<StopReason>,
     response_id: Option<String>,
     error: Option<ProviderError>,

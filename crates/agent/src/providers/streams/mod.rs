@@ -43,7 +43,7 @@ pub enum Delta {
     Usage(Usage),
 }
 
-/// How the bytes of a body ended.
+/// End of the bytes of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamEnd {
     /// The body is complete.

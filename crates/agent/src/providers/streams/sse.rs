@@ -1,4 +1,5 @@
 //! Server-sent events: bytes, cut anywhere, to records. Shared by the streams of all APIs.
+//! The caller removes a byte order mark.
 
 /// Most bytes of a line, and of the data of a record.
 pub(super) const MAX_LINE: usize = 1024 * 1024;
@@ -22,7 +23,6 @@ pub(super) struct Reader {
     line: Vec<u8>,
     record: Record,
     is_after_cr: bool,
-    is_after_first_line: bool,
 }
 
 impl Reader {
@@ -64,12 +64,7 @@ impl Reader {
             return Ok(Some(record).filter(|record| !record.data.is_empty()));
         }
         let line = String::from_utf8_lossy(&bytes);
-        let line = if std::mem::replace(&mut self.is_after_first_line, true) {
-            &*line
-        } else {
-            line.strip_prefix('\u{feff}').unwrap_or(&line)
-        };
-        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let (name, value) = line.split_once(':').unwrap_or((&line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
             // Old versions of llama.cpp report errors in a field of this name.
@@ -110,7 +105,7 @@ mod tests {
 
     #[test]
     fn every_line_end_and_every_cut_gives_the_same_records() {
-        let lines = "\u{feff}: hello|event: a|data: 1 é🦆|data:2|id: 7|||retry|data||: x|data: {}|";
+        let lines = ": hello|event: a|data: 1 é🦆|data:2|id: 7|||retry|data||: x|data: {}|";
         let expected = [("a", "1 é🦆\n2"), ("", "{}")];
         for end in ["\n", "\r", "\r\n"] {
             let text = lines.replace('|', end);

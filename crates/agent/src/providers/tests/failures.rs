@@ -1,0 +1,119 @@
+//! Tables of failures.
+
+use crate::providers::ErrorKind::{self, Fatal, Overflow, Retryable};
+use crate::providers::{http_error, retry_delay, transport_error};
+
+/// Status, body, text and kind.
+const WITH_STATUS: &[(u16, &str, &str, ErrorKind)] = &[
+    (
+        429,
+        r#"{"error":{"message":"Rate limit reached","type":"tokens","code":"rate_limit_exceeded"}}"#,
+        "429 Rate limit reached",
+        Retryable,
+    ),
+    (
+        429,
+        r#"{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}"#,
+        "429 You exceeded your current quota",
+        Fatal,
+    ),
+    (
+        429,
+        "Too many tokens, please wait before trying again.",
+        "429 Too many tokens, please wait before trying again.",
+        Retryable,
+    ),
+    (500, "", "500 (no body)", Retryable),
+    (501, "", "501 (no body)", Fatal),
+    (
+        529,
+        r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#,
+        "529 Overloaded",
+        Retryable,
+    ),
+    (
+        503,
+        "<html><head><title>503 Service\nUnavailable</title></head>",
+        "503 503 Service Unavailable",
+        Retryable,
+    ),
+    (502, "<html>", "502 HTML page", Retryable),
+    (400, "", "400 (no body)", Overflow),
+    (413, " ", "413 (no body)", Overflow),
+    (413, r#"{"error":{"type":"request_too_large","message":"No"}}"#, "413 No", Overflow),
+    (
+        413,
+        r#"{"error":{"message":"Limit 6000 tokens per minute"}}"#,
+        "413 Limit 6000 tokens per minute",
+        Fatal,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"This model's maximum context length is 8192 tokens."}}"#,
+        "400 This model's maximum context length is 8192 tokens.",
+        Overflow,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"prompt is too long: 210000 tokens > 200000 maximum"}}"#,
+        "400 prompt is too long: 210000 tokens > 200000 maximum",
+        Overflow,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"the request exceeds the available context size"}}"#,
+        "400 the request exceeds the available context size",
+        Overflow,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"The input token count (9) exceeds the maximum"}}"#,
+        "400 The input token count (9) exceeds the maximum",
+        Overflow,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"Provider returned error","metadata":{"raw":"context_length_exceeded"}}}"#,
+        "400 Provider returned error context_length_exceeded",
+        Overflow,
+    ),
+    (400, r#"[{"error":{"message":"Bad field"}}]"#, "400 Bad field", Fatal),
+    (
+        400,
+        r#"{"error":"maximum context length is unknown"}"#,
+        "400 maximum context length is unknown",
+        Fatal,
+    ),
+    (401, r#"{"message":"Bad key"}"#, "401 Bad key", Fatal),
+    (402, r#"{"error":{"message":"Insufficient Balance"}}"#, "402 Insufficient Balance", Fatal),
+    (404, r#"{"detail":"Not Found"}"#, "404 Not Found", Fatal),
+    (422, "a\u{1b}[31m\nb", "422 a [31m b", Fatal),
+];
+
+#[test]
+fn failures_with_a_status_are_classified() {
+    for (status, body, text, kind) in WITH_STATUS {
+        let error = http_error(*status, body.as_bytes());
+        assert_eq!((&*error.text, error.kind), (*text, *kind), "{status} {body}");
+    }
+    assert_eq!(http_error(400, "é".repeat(10_000).as_bytes()).text.chars().count(), 504);
+    assert_eq!(http_error(400, b"\xff").text, "400 \u{fffd}");
+    assert_eq!(transport_error("no byte for 300 s").kind, ErrorKind::Retryable);
+}
+
+#[test]
+fn delays_are_read_from_texts() {
+    let cases = [
+        ("Please try again in 1.2s. Visit x", Some(1200)),
+        ("Please try again in 20ms.", Some(20)),
+        ("Try again in 6m0s", Some(360_000)),
+        ("quota will reset after 18h31m10s", Some(66_670_000)),
+        ("Please retry in 7 seconds", Some(7000)),
+        ("Please retry in a while", None),
+        ("retry in 99999999999999999999h", Some(u64::MAX)),
+        ("Overloaded", None),
+    ];
+    for (text, delay) in cases {
+        assert_eq!(retry_delay(text), delay, "{text}");
+    }
+}
