@@ -15,6 +15,7 @@ mod entry;
 mod error;
 mod file;
 mod key;
+mod secret;
 mod setting;
 mod suggest;
 mod validate;
@@ -22,11 +23,12 @@ mod value_kind;
 
 pub use config::{
     Config, EnvironmentSettings, KeepSettings, LimitSettings, LogSettings, MetricsSettings,
-    PiSettings, PiStart, RemoteApprovals, RemoteSettings, SandboxSettings, ToolSettings,
-    WebSearchSettings, WorkerSettings, load_blocking,
+    ModelSettings, PiSettings, PiStart, RemoteApprovals, RemoteSettings, SandboxSettings,
+    ToolSettings, WebSearchSettings, WorkerSettings, load_blocking,
 };
 pub use entry::Entry;
 pub use error::ConfigError;
 pub use file::{MAX_CONFIG_BYTES, locate};
 pub use key::{Key, keys};
+pub use secret::Secret;
 pub use setting::{Origin, Setting};

@@ -12,6 +12,7 @@ mod error_code;
 mod events;
 mod gc;
 mod lifecycle;
+mod models;
 mod network;
 mod pi;
 mod ps;
@@ -45,6 +46,7 @@ pub use lifecycle::{
     PinData, PinParams, ProcessState, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData,
     TreeWorker,
 };
+pub use models::{ChosenModel, ModelTest, ModelsData, ModelsParams};
 pub use network::{
     ForwardData, ForwardInfo, ForwardParams, HostExplained, HostTotals, HostVerdict, NetworkData,
     NetworkRequest, PresetInfo, PresetsData, SessionForward,

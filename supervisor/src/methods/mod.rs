@@ -24,6 +24,7 @@ mod gc;
 mod hosts;
 mod kill;
 mod metrics;
+mod models;
 mod permission;
 mod pin;
 mod ping;
@@ -155,6 +156,10 @@ methods! {
     /// Returns the configuration in force.
     // Remote: values may be secret.
     "quack.config": InOrder, Nothing(|| MethodError::LocalConfig), config::config;
+
+    /// Lists the models of quackd's own agent, and tests the chosen one.
+    // Remote: reads; a test costs no more than a say.
+    "quack.models": Concurrent, All, models::models;
 
     /// Lists the daemon and its processes.
     // Remote: reads.

@@ -2,6 +2,7 @@
 
 pub(crate) mod actor;
 pub(crate) mod describe;
+pub(crate) mod models;
 pub(crate) mod network;
 pub(crate) mod owner;
 pub(crate) mod pending_calls;

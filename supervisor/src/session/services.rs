@@ -8,6 +8,7 @@ use crate::log::journal::Journal;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::session::SessionTable;
+use crate::session::models::Models;
 use crate::session::pi::LastFailure;
 use quackd_egress::Egress;
 use std::rc::Rc;
@@ -27,8 +28,10 @@ pub(crate) struct SessionServices {
     pub(crate) network_journal: Journal,
     pub(crate) table: SessionTable,
     pub(crate) pi_failure: LastFailure,
-    /// Web searches, with their API key.
-    pub(crate) egress: Egress,
+    /// Web searches and model requests, with their keys.
+    pub(crate) egress: Rc<Egress>,
+    /// Models of quackd's own agent.
+    pub(crate) models: Models,
     pub(crate) metrics: Arc<Metrics>,
     /// Permits for [`SessionServices::look`].
     pub(crate) lookups: Arc<Semaphore>,

@@ -141,7 +141,7 @@ pub(super) fn at(base: &str) -> &'static str {
         BUILTINS.iter().find(|it| of(it.base_url).is_some_and(|it| it.host() == url.host()));
     let has_port = |known: &str| of(known).is_some_and(|known| known.port() == url.port());
     let local = LOCAL_SERVERS.iter().find(|(_, known)| url.scheme() == "http" && has_port(known));
-    known.map(|it| it.name).or(local.map(|(name, _)| *name)).unwrap_or(CUSTOM)
+    known.map(|it| it.name).or_else(|| local.map(|(name, _)| *name)).unwrap_or(CUSTOM)
 }
 
 /// Guesses the provider of a key without a provider: by the name of the model, then by the beginning of the key.

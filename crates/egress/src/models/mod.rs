@@ -243,6 +243,12 @@ impl ModelCatalog {
         usable.map(|provider| provider.name.as_str())
     }
 
+    /// Returns the providers that need no key.
+    pub fn keyless(&self) -> impl Iterator<Item = &str> {
+        let keyless = self.providers.iter().filter(|it| it.is_usable() && !it.has_key());
+        keyless.map(|provider| provider.name.as_str())
+    }
+
     /// Returns the endpoints for [`crate::Egress::set_models`], with the keys.
     #[must_use]
     pub fn endpoints(&self) -> ModelEndpoints {

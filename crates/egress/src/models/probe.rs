@@ -68,12 +68,12 @@ impl ProbeAnswer {
             if let Some(error) = error_in(&record) {
                 return Err(error);
             }
-            let is_text = record["type"] == "response.output_text.delta";
-            let delta = match record["delta"].as_str().filter(|_| is_text) {
-                None => {
-                    record.pointer("/choices/0/delta/content").or(record.pointer("/delta/text"))
-                }
-                Some(_) => record.get("delta"),
+            let is_text = kind(&record) == "response.output_text.delta";
+            let delta = match is_text {
+                true => record.get("delta"),
+                false => record
+                    .pointer("/choices/0/delta/content")
+                    .or_else(|| record.pointer("/delta/text")),
             };
             text.push_str(delta.and_then(Value::as_str).unwrap_or_default());
         }
@@ -91,20 +91,19 @@ impl ProbeAnswer {
 /// Returns the provider's error in a record or a body.
 fn error_in(record: &Value) -> Option<String> {
     let error = record.get("error").or_else(|| record.pointer("/response/error"));
-    let error = error.filter(|error| !error.is_null());
-    let is_error = record["type"] == "error";
-    let text = error.map_or_else(
-        || record["message"].as_str().filter(|_| is_error).map(str::to_owned),
-        |error| {
-            Some(
-                error["message"]
-                    .as_str()
-                    .or(error.as_str())
-                    .map_or_else(|| error.to_string(), str::to_owned),
-            )
-        },
-    );
-    text.map(|text| one_line(&text))
+    let text = match error.filter(|error| !error.is_null()) {
+        Some(error) => {
+            let message = error.get("message").unwrap_or(error);
+            message.as_str().map_or_else(|| error.to_string(), str::to_owned)
+        }
+        None if kind(record) == "error" => record.get("message")?.as_str()?.to_owned(),
+        None => return None,
+    };
+    Some(one_line(&text))
+}
+
+fn kind(record: &Value) -> &str {
+    record.get("type").and_then(Value::as_str).unwrap_or_default()
 }
 
 fn one_line(text: &str) -> String {

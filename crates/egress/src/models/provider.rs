@@ -183,7 +183,7 @@ impl Provider {
                 "`model.key` in quackd.toml".clone_into(&mut self.key_source);
             }
             Some(Err(_unusable)) => {
-                problems.push("model.key cannot be sent in a header".to_owned())
+                problems.push("model.key cannot be sent in a header".to_owned());
             }
             Some(Ok(None)) | None => {}
         }

@@ -115,6 +115,16 @@ fn the_strongest_source_names_the_model() {
             Case::new(&[]).auth(r#"{"groq": {"type": "api_key", "key": "gsk_1"}}"#),
             "groq/llama-3.3-70b-versatile, key in auth.json of Pi, auth.json of Pi",
         ),
+    ] {
+        assert_eq!(case.choice(), expected);
+    }
+}
+
+#[test]
+fn a_name_a_provider_an_address_or_a_key_selects_the_model() {
+    let openai = ("OPENAI_API_KEY", "sk-1");
+    let anthropic = ("ANTHROPIC_API_KEY", "sk-ant-1");
+    for (case, expected) in [
         (Case::new(&[openai]).named("", "gpt-5"), "openai/gpt-5, `model.name`, OPENAI_API_KEY"),
         (
             Case::new(&[openai]).named("", "anything"),
