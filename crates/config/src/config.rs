@@ -1,13 +1,14 @@
 //! The configuration as types. Combines the defaults, the file and the environment, in this order. Read once by the
 //! supervisor at its start, and by `quack config`.
 
-use crate::{ConfigError, Entry, Origin, Setting, document, file, keys};
+use crate::{ConfigError, Entry, Origin, Secret, Setting, document, file, keys};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS, MAX_PIS,
     MAX_PROCESSES, MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_UNDO_BYTES, MAX_WORKERS,
     MIN_FREE_BYTES, OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
 };
+use quackd_protocol::model::ModelApi;
 use quackd_protocol::network::MAX_CONNECTION_WAIT;
 use quackd_protocol::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
 use quackd_protocol::tiers::Tier;
@@ -31,6 +32,8 @@ pub struct Config {
     pub environment: EnvironmentSettings,
     /// `[agent]`
     pub agent: AgentSettings,
+    /// `[model]`
+    pub model: ModelSettings,
     /// `[pi]`
     pub pi: PiSettings,
     /// `[log]`
@@ -208,6 +211,29 @@ impl EngineChoice {
     }
 }
 
+/// The model of quackd's own agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelSettings {
+    /// Id of the model, optionally after its provider and a slash; empty for none.
+    pub name: Setting<String>,
+    /// Provider of the model; empty for none.
+    pub provider: Setting<String>,
+    /// Base URL of the provider; empty for the usual one.
+    pub base_url: Setting<String>,
+    /// API of the provider; `None` for the usual one.
+    pub api: Setting<Option<ModelApi>>,
+    /// Key of the provider; empty for none.
+    pub key: Setting<Secret>,
+    /// Thinking level; empty for the one of Pi.
+    pub thinking: Setting<String>,
+    /// Most tokens of input and output together; 0 for the known value.
+    pub context_window: Setting<usize>,
+    /// Most tokens of an answer; 0 for the known value.
+    pub max_tokens: Setting<usize>,
+    /// Longest time without a byte of the provider.
+    pub idle_timeout: Setting<Duration>,
+}
+
 /// The user's agent, Pi.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PiSettings {
@@ -350,6 +376,17 @@ impl Default for Config {
                 retries: Setting::default_of(3),
                 compaction: Setting::default_of(true),
                 parallel_tools: Setting::default_of(true),
+            },
+            model: ModelSettings {
+                name: Setting::default_of(String::new()),
+                provider: Setting::default_of(String::new()),
+                base_url: Setting::default_of(String::new()),
+                api: Setting::default_of(None),
+                key: Setting::default_of(Secret::default()),
+                thinking: Setting::default_of(String::new()),
+                context_window: Setting::default_of(0),
+                max_tokens: Setting::default_of(0),
+                idle_timeout: Setting::default_of(Duration::from_secs(300)),
             },
             pi: PiSettings {
                 binary: Setting::default_of(String::new()),

@@ -5,6 +5,7 @@ use crate::validate;
 use crate::value_kind::{ChoiceAccessor, FieldAccessor, ValueKind};
 use crate::{Config, EngineChoice, PiStart, RemoteApprovals, Setting};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
+use quackd_protocol::model::ModelApi;
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 use quackd_protocol::tiers::Tier;
 use serde_json::Value as Json;
@@ -96,6 +97,21 @@ const TIERS: [Option<Tier>; 5] =
 fn tier_word(tier: Option<Tier>) -> &'static str {
     tier.map_or("auto", Tier::name)
 }
+
+/// Values of `model.api`.
+const APIS: [Option<ModelApi>; 4] = [
+    None,
+    Some(ModelApi::OpenAiCompletions),
+    Some(ModelApi::OpenAiResponses),
+    Some(ModelApi::AnthropicMessages),
+];
+
+fn api_word(api: Option<ModelApi>) -> &'static str {
+    api.map_or("auto", ModelApi::name)
+}
+
+/// Largest number of tokens.
+const MAX_TOKENS: u64 = 100_000_000;
 
 static KEYS: &[Key] = &[
     Key {
@@ -321,6 +337,71 @@ static KEYS: &[Key] = &[
         name: "agent.parallel_tools",
         description: "Whether tool calls of one answer run at the same time. Changes of one file never do.",
         kind: ValueKind::Switch { field: field!(agent.parallel_tools) },
+    },
+    Key {
+        name: "model.name",
+        description: "Model of quackd's own agent, such as `gpt-5` or `anthropic/claude-sonnet-4-5`. If it is empty, the one of `pi.model`, then the usual one of the provider with a key.",
+        kind: ValueKind::Text {
+            field: field!(model.name),
+            values: "a name",
+            variable: None,
+            check: validate::anything,
+        },
+    },
+    Key {
+        name: "model.provider",
+        description: "Provider of the model, such as `openai`, `anthropic`, `openrouter`, `ollama`, `lmstudio` or `llama.cpp`, or one of Pi's `models.json`. If it is empty, it follows from the other keys.",
+        kind: ValueKind::Text {
+            field: field!(model.provider),
+            values: "a name",
+            variable: None,
+            check: validate::anything,
+        },
+    },
+    Key {
+        name: "model.base_url",
+        description: "Base URL of the provider, such as `http://127.0.0.1:8080/v1`. Plain http with a key only to this machine.",
+        kind: ValueKind::Text {
+            field: field!(model.base_url),
+            values: "https://… or http://…",
+            variable: None,
+            check: validate::base_url,
+        },
+    },
+    Key {
+        name: "model.api",
+        description: "API of the provider: `auto` for the usual one.",
+        kind: ValueKind::Choice { field: choice!(model.api, APIS, api_word), variable: None },
+    },
+    Key {
+        name: "model.key",
+        description: "Key of the provider. Wins over variables and Pi's files; `quack config show` prints `(set)` in its place.",
+        kind: ValueKind::Secret { field: field!(model.key) },
+    },
+    Key {
+        name: "model.thinking",
+        description: "Thinking level of a model that reasons: off, minimal, low, medium, high or xhigh. If it is empty, the one of `pi.thinking`.",
+        kind: ValueKind::Text {
+            field: field!(model.thinking),
+            values: "a level",
+            variable: None,
+            check: validate::thinking,
+        },
+    },
+    Key {
+        name: "model.context_window",
+        description: "Most tokens of input and output together; 0 for the known value, or 128000.",
+        kind: ValueKind::Count { field: field!(model.context_window), min: 0, max: MAX_TOKENS },
+    },
+    Key {
+        name: "model.max_tokens",
+        description: "Most tokens of an answer; 0 for the known value, or 16384.",
+        kind: ValueKind::Count { field: field!(model.max_tokens), min: 0, max: MAX_TOKENS },
+    },
+    Key {
+        name: "model.idle_timeout_s",
+        description: "Seconds without a byte of the provider after which a request fails.",
+        kind: ValueKind::Time { field: field!(model.idle_timeout), unit_s: 1, min: 5, max: 3600 },
     },
     Key {
         name: "pi.binary",

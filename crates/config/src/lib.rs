@@ -15,18 +15,21 @@ mod entry;
 mod error;
 mod file;
 mod key;
+mod secret;
 mod setting;
 mod suggest;
 mod validate;
 mod value_kind;
 
 pub use config::{
-    AgentSettings, Config, EngineChoice, EnvironmentSettings, KeepSettings, LimitSettings, LogSettings, MetricsSettings,
-    PiSettings, PiStart, RemoteApprovals, RemoteSettings, SandboxSettings, ToolSettings,
-    WebSearchSettings, WorkerSettings, load_blocking,
+    AgentSettings, Config, EngineChoice, EnvironmentSettings, KeepSettings, LimitSettings,
+    LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart, RemoteApprovals,
+    RemoteSettings, SandboxSettings, ToolSettings, WebSearchSettings, WorkerSettings,
+    load_blocking,
 };
 pub use entry::Entry;
 pub use error::ConfigError;
 pub use file::{MAX_CONFIG_BYTES, locate};
 pub use key::{Key, keys};
+pub use secret::Secret;
 pub use setting::{Origin, Setting};

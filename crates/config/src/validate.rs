@@ -6,6 +6,7 @@ use quackd_policy::hosts::Rule;
 use quackd_policy::{MAX_ROOTS, path_problem};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::MAX_HOST_RULES;
+use quackd_protocol::model::ThinkingLevel;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
@@ -60,6 +61,28 @@ pub(crate) fn endpoint(text: &str) -> Result<(), String> {
         _ if rest.contains('@') => Err("must be without user name and password".to_owned()),
         _ => Err("must be an address such as https://host:port/path".to_owned()),
     }
+}
+
+/// Checks the base URL of a model provider, or an empty text. The text may contain a secret, so no error repeats it.
+pub(crate) fn base_url(text: &str) -> Result<(), String> {
+    let is_url = text.bytes().all(|b| b.is_ascii_graphic());
+    let (scheme, rest) = text.split_once("://").unwrap_or_default();
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    match (scheme, host(authority)) {
+        _ if text.is_empty() => Ok(()),
+        ("https" | "http", Some(_)) if is_url => Ok(()),
+        _ if authority.contains('@') => Err("must be without user name and password".to_owned()),
+        _ => Err("must be an address such as https://host:port/v1".to_owned()),
+    }
+}
+
+/// Checks a thinking level, or an empty text.
+pub(crate) fn thinking(text: &str) -> Result<(), String> {
+    if text.is_empty() || ThinkingLevel::named(text).is_some() {
+        return Ok(());
+    }
+    let known = ThinkingLevel::ALL.map(ThinkingLevel::name).join(", ");
+    Err(format!("must be one of {known}, not `{}`", excerpt(text)))
 }
 
 fn is_this_machine(host: &str) -> bool {

@@ -2,13 +2,17 @@
 //! kind and the field of each key.
 
 use crate::error::excerpt;
+use crate::secret::SHOWN;
 use crate::validate;
-use crate::{Config, Origin, Setting};
+use crate::{Config, Origin, Secret, Setting};
 use serde_json::Value as Json;
 use std::fmt;
 use std::time::Duration;
 use toml::Spanned;
 use toml::de::DeValue;
+
+/// Most bytes of a secret.
+const MAX_SECRET_BYTES: usize = 4096;
 
 /// Most words in a list.
 const MAX_WORDS: usize = 256;
@@ -75,6 +79,8 @@ pub(crate) enum ValueKind {
         variable: Option<&'static str>,
         check: fn(&str) -> Result<(), String>,
     },
+    /// A secret. Neither an error nor `show` repeats it.
+    Secret { field: FieldAccessor<Secret> },
     /// Texts in order. The check also gets the index.
     Words {
         field: FieldAccessor<Vec<String>>,
@@ -128,6 +134,7 @@ impl ValueKind {
                 check(checked).map_err(|message| ValueError { at: value.span().start, message })?;
                 field.set(config, checked.to_owned(), origin);
             }
+            Self::Secret { field } => field.set(config, secret(value)?, origin),
             Self::Words { field, check, .. } => field.set(config, words(value, *check)?, origin),
         }
         Ok(())
@@ -171,6 +178,7 @@ impl ValueKind {
             Self::Minutes { max, .. } => format!("{MIN_MINUTES} to {max}"),
             Self::Switch { .. } => "true or false".to_owned(),
             Self::Choice { field, .. } => (field.words)().join(", "),
+            Self::Secret { .. } => "a secret".to_owned(),
             Self::Text { values, .. } | Self::Words { values, .. } => (*values).to_owned(),
         }
     }
@@ -199,6 +207,10 @@ impl ValueKind {
                 (word.into(), origin)
             }
             Self::Text { field, .. } => shown((field.get)(config)),
+            Self::Secret { field } => {
+                let setting = (field.get)(config);
+                (setting.value.shown().into(), &setting.origin)
+            }
             Self::Words { field, .. } => shown((field.get)(config)),
         }
     }
@@ -235,6 +247,22 @@ fn text<'a>(value: &'a Spanned<DeValue<'_>>, wanted: &str) -> Result<&'a str, Va
     let text = value.get_ref().as_str().ok_or_else(|| refusal(value, wanted))?;
     validate::plain(text).map_err(|message| ValueError { at: value.span().start, message })?;
     Ok(text)
+}
+
+fn secret(value: &Spanned<DeValue<'_>>) -> Result<Secret, ValueError> {
+    let text = value.get_ref().as_str().ok_or_else(|| refusal(value, "must be a string"))?;
+    let is_sendable =
+        text.len() <= MAX_SECRET_BYTES && text.trim().bytes().all(|b| b.is_ascii_graphic());
+    let message = match text.trim() {
+        SHOWN => format!(
+            "must be the secret itself, not `{SHOWN}`, which `quack config show` prints in its place"
+        ),
+        _ if is_sendable => return Ok(Secret::new(text)),
+        _ => format!(
+            "must have at most {MAX_SECRET_BYTES} characters, all of them printable ASCII without spaces"
+        ),
+    };
+    Err(ValueError { at: value.span().start, message })
 }
 
 fn words(

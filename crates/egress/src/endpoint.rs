@@ -1,6 +1,7 @@
 //! The address of the search provider, and the check that a key may be sent there.
 
 use crate::EgressError;
+use crate::http::Connection;
 use std::fmt;
 use url::{Host, Url};
 
@@ -35,14 +36,8 @@ impl Endpoint {
         &self.url
     }
 
-    /// Returns true if the endpoint is on this machine: no proxy can reach it.
-    pub(crate) fn is_local(&self) -> bool {
-        self.is_local
-    }
-
-    /// Returns true if the connection uses TLS.
-    pub(crate) fn is_encrypted(&self) -> bool {
-        self.url.scheme() == "https"
+    pub(crate) fn connection(&self) -> Connection {
+        Connection { is_local: self.is_local, is_encrypted: self.url.scheme() == "https" }
     }
 }
 

@@ -1,6 +1,5 @@
-//! One search over HTTP: posts the body and reads a response of bounded length.
+//! The HTTP clients, and one search: posts the body and reads a response of bounded length.
 
-use crate::endpoint::Endpoint;
 use crate::error_text::reason;
 use crate::{Settings, failed};
 use hyper::ext::ReasonPhrase;
@@ -23,13 +22,23 @@ const POOL_SIZE: usize = 2;
 /// Longest status text in a result, in characters.
 const MAX_STATUS_TEXT: usize = 100;
 
-/// Creates the client for an endpoint. Reads the machine's certificates, about 150 files, so it takes some
+/// Kind of a connection. Each kind has its own client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Connection {
+    /// To this machine.
+    pub(crate) is_local: bool,
+    /// With TLS.
+    pub(crate) is_encrypted: bool,
+}
+
+/// Creates the client for a kind of connection. For encrypted ones, it reads the machine's certificates, about 150 files, so it takes some
 /// milliseconds.
 ///
 /// The roots are the machine's and not built in: a company's own certificate works, a withdrawn one does not, and
-/// `SSL_CERT_FILE` applies. Proxies come from `HTTPS_PROXY` and similar variables. Redirects are not followed, because
+/// `SSL_CERT_FILE` applies. Proxies come from `HTTPS_PROXY` and similar variables, but not for servers of this machine and
+/// unencrypted servers of the local network. Redirects are not followed, because
 /// the key would be sent along. Requests are never retried, because each search costs money.
-pub(crate) fn client(endpoint: &Endpoint) -> reqwest::Result<Client> {
+pub(crate) fn client(connection: Connection) -> reqwest::Result<Client> {
     // Only the first call in a process has an effect, and all calls install the same provider.
     let _installed = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
@@ -41,11 +50,11 @@ pub(crate) fn client(endpoint: &Endpoint) -> reqwest::Result<Client> {
         .connect_timeout(CONNECT_TIMEOUT)
         .pool_idle_timeout(POOL_IDLE)
         .pool_max_idle_per_host(POOL_SIZE);
-    if endpoint.is_local() {
+    if connection.is_local || !connection.is_encrypted {
         builder = builder.no_proxy();
     }
     builder =
-        if endpoint.is_encrypted() { builder.https_only(true) } else { builder.tls_certs_only([]) };
+        if connection.is_encrypted { builder.https_only(true) } else { builder.tls_certs_only([]) };
     builder.build()
 }
 

@@ -1,4 +1,4 @@
-//! The provider's key: read from the environment, stored, and never shown.
+//! A provider's key: read from the environment, stored, and never shown.
 
 use crate::EgressError;
 use reqwest::header::HeaderValue;
@@ -7,6 +7,9 @@ use std::ffi::OsString;
 
 /// Variables that may contain the key. The first one that is not blank applies.
 const VARIABLES: [&str; 2] = ["RUBBER_DUCK_EXA_API_KEY", "EXA_API_KEY"];
+
+/// Shortest key that is masked.
+const MIN_MASKED_BYTES: usize = 8;
 
 /// A key that can be sent. The `Debug` output is empty, and the memory is wiped on drop.
 #[derive(Debug, Clone)]
@@ -52,6 +55,34 @@ impl Key {
         header.set_sensitive(true);
         Some(header)
     }
+
+    /// Returns the key as a bearer token for one request. This copy is not wiped.
+    pub(crate) fn bearer(&self) -> Option<HeaderValue> {
+        let mut header =
+            HeaderValue::from_str(&format!("Bearer {}", self.0.expose_secret())).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    }
+
+    /// Returns `text` with asterisks in place of the key. A key of less than 8 bytes may be a usual word, so it stays.
+    pub(crate) fn masked(&self, text: &[u8]) -> Vec<u8> {
+        let key = self.0.expose_secret().as_bytes();
+        let mut masked = text.to_vec();
+        if key.len() < MIN_MASKED_BYTES {
+            return masked;
+        }
+        let mut at = 0;
+        while let Some(rest) = masked.get_mut(at..).filter(|rest| key.len() <= rest.len()) {
+            match rest.get_mut(..key.len()).filter(|found| *found == key) {
+                Some(found) => {
+                    found.fill(b'*');
+                    at += key.len();
+                }
+                None => at += 1,
+            }
+        }
+        masked
+    }
 }
 
 #[cfg(test)]
@@ -89,5 +120,8 @@ mod tests {
         let key = Key::parse("hush-hush").unwrap().unwrap();
         let told = format!("{key:?} {:?}", key.header().unwrap());
         assert!(!told.contains("hush"), "{told}");
+        let masked = |text: &str| String::from_utf8(key.masked(text.as_bytes())).unwrap();
+        assert_eq!(masked("a hush-hush hush-hush! hush"), "a ********* *********! hush");
+        assert_eq!([masked(""), masked("hush-hus")], ["", "hush-hus"]);
     }
 }

@@ -1,13 +1,15 @@
-//! The only connection to the internet: web searches, posted to one configured endpoint.
+//! The only connection to the internet: web searches and requests to model providers, to configured endpoints only.
 //!
-//! Contains the endpoint, the key, the limit of concurrent searches, and the thread with the connections. The
-//! supervisor calls it for a worker. A worker sees neither the key nor the endpoint. Workers are not trusted, so this
-//! crate checks each query again.
+//! Contains the endpoints, the keys, the limits of concurrent requests, and the thread with the connections. The
+//! supervisor calls it for a worker. A worker sees no key. Workers are not trusted, so this crate checks each query and
+//! each request again. [`models`] finds the models and their keys.
 //!
-//! The thread and the client start with the first search, so that a daemon that never searches pays nothing.
+//! The thread and the clients start with the first task, so that a daemon without one pays nothing.
 
 mod endpoint;
 mod key;
+pub mod models;
+mod requests;
 
 mod body;
 mod error_text;
@@ -15,14 +17,21 @@ mod http;
 mod thread;
 
 pub use key::Key;
+pub use requests::{MODEL_IDLE_TIMEOUT, ModelEndpoints, Route, RouteError, RouteSettings};
 
 use crate::endpoint::Endpoint;
-use crate::thread::SearchTask;
+use crate::requests::{ListTask, MAX_MODEL_STREAMS, ModelTask, failure, not_sent};
+use crate::thread::{SearchTask, Task};
 use quackd_protocol::limits::{MAX_WEB_SEARCHES, WEB_SEARCH_TIMEOUT};
+use quackd_protocol::model::{
+    MODEL_PIECES, ModelFailure, ModelFailureKind, ModelPart, ModelRequest,
+};
 use quackd_protocol::worker::{WebOutcome, WebSearch};
+use std::io;
 use std::sync::Arc;
+use std::sync::OnceLock;
 use std::time::Duration;
-use tokio::sync::{OnceCell, Semaphore, mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
 /// Default endpoint.
 pub const DEFAULT_ENDPOINT: &str = "https://api.exa.ai/search";
@@ -68,7 +77,7 @@ pub enum EgressError {
     UnusableKey,
 }
 
-/// Settings of the thread.
+/// Settings of web searches.
 #[derive(Debug)]
 struct Settings {
     endpoint: Endpoint,
@@ -76,19 +85,22 @@ struct Settings {
     timeout: Duration,
 }
 
-/// Runs web searches. One instance for the whole daemon.
+/// Runs web searches and model requests. One instance for the whole daemon.
 ///
-/// Dropping it stops its thread and cancels the running searches.
+/// Dropping it stops its thread and cancels everything that runs.
 #[derive(Debug)]
 pub struct Egress {
     settings: Option<Arc<Settings>>,
     /// One permit per search, held from its admission until all of its resources are released.
     slots: Arc<Semaphore>,
-    thread: OnceCell<mpsc::Sender<SearchTask>>,
+    /// Like `slots`, for model requests.
+    model_slots: Arc<Semaphore>,
+    endpoints: watch::Sender<Arc<ModelEndpoints>>,
+    thread: OnceLock<mpsc::Sender<Task>>,
 }
 
 impl Egress {
-    /// Checks the configuration. Opens nothing and starts nothing.
+    /// Checks the configuration of web searches. Opens nothing and starts nothing.
     ///
     /// # Errors
     /// The endpoint is not a URL, or must not receive a key. Checked even without a key.
@@ -96,14 +108,19 @@ impl Egress {
         let endpoint = Endpoint::parse(&config.endpoint)?;
         let timeout = config.timeout;
         let settings = config.key.map(|key| Arc::new(Settings { endpoint, key, timeout }));
-        let slots = Arc::new(Semaphore::new(MAX_WEB_SEARCHES));
-        Ok(Self { settings, slots, thread: OnceCell::new() })
+        Ok(Self {
+            settings,
+            slots: Arc::new(Semaphore::new(MAX_WEB_SEARCHES)),
+            model_slots: Arc::new(Semaphore::new(MAX_MODEL_STREAMS)),
+            endpoints: watch::Sender::default(),
+            thread: OnceLock::new(),
+        })
     }
 
-    /// Returns true if the thread runs. It starts with the first search.
+    /// Returns true if the thread runs. It starts with the first search or request.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.thread.initialized()
+        self.thread.get().is_some()
     }
 
     /// Searches the web. May be called from any runtime.
@@ -111,23 +128,83 @@ impl Egress {
     /// Returns within the timeout. Dropping the future cancels the search and closes its connection. The slot is
     /// released soon after.
     pub async fn web_search(&self, search: WebSearch) -> WebOutcome {
-        let Some(settings) = &self.settings else { return WebOutcome::NoKey };
+        let Some(settings) = self.settings.clone() else { return WebOutcome::NoKey };
         let body = match body::of(&search) {
             Ok(body) => body,
             Err(refusal) => return failed(refusal),
         };
         let Ok(slot) = Arc::clone(&self.slots).try_acquire_owned() else { return WebOutcome::Busy };
-        let start = || async { thread::start(Arc::clone(settings)) };
-        let jobs = match self.thread.get_or_try_init(start).await {
-            Ok(jobs) => jobs,
+        let tasks = match self.tasks() {
+            Ok(tasks) => tasks,
             Err(error) => return failed(format_args!("no thread for it: {error}")),
         };
         let (answer, answered) = oneshot::channel();
-        // The channel has as many entries as there are slots.
-        if jobs.try_send(SearchTask { body, answer, slot }).is_err() {
+        if tasks.try_send(Task::Search(SearchTask { settings, body, answer, slot })).is_err() {
             return WebOutcome::Busy;
         }
         answered.await.unwrap_or_else(|_| failed("the daemon is shutting down"))
+    }
+
+    /// Replaces the endpoints of model requests. Running requests go on.
+    pub fn set_models(&self, endpoints: ModelEndpoints) {
+        self.endpoints.send_replace(Arc::new(endpoints));
+    }
+
+    /// Sends a request to a model. May be called from any runtime, and does not block.
+    ///
+    /// Returns the parts of the answer, of which [`MODEL_PIECES`] are read ahead: a slow reader slows the provider down.
+    /// The last part is [`ModelPart::Done`] or [`ModelPart::Failed`]. If none of them came, the daemon is shutting down.
+    /// Dropping the receiver closes the connection.
+    #[must_use]
+    pub fn model(&self, request: ModelRequest) -> mpsc::Receiver<ModelPart> {
+        let endpoints = Arc::clone(&self.endpoints.borrow());
+        let sent = endpoints.admit(&request).and_then(|route| {
+            let slot = self.model_slot()?;
+            let (parts, receiver) = mpsc::channel(MODEL_PIECES);
+            let idle = endpoints.idle;
+            let task = ModelTask { route, request, idle, parts, slot };
+            self.begin(Task::Model(Box::new(task)))?;
+            Ok(receiver)
+        });
+        sent.unwrap_or_else(not_sent)
+    }
+
+    /// Asks a provider for the ids of its models: at most [`quackd_protocol::model::MAX_MODELS`], within 10 s.
+    ///
+    /// # Errors
+    /// The provider is not configured, or has no such list.
+    pub async fn list_models(&self, provider: &str) -> Result<Vec<String>, ModelFailure> {
+        let route = self.endpoints.borrow().route(provider, None)?;
+        let slot = self.model_slot()?;
+        let (answer, answered) = oneshot::channel();
+        self.begin(Task::List(ListTask { route, answer, slot }))?;
+        answered.await.unwrap_or_else(|_| {
+            Err(failure(ModelFailureKind::NotConnected, "the daemon is shutting down"))
+        })
+    }
+
+    fn model_slot(&self) -> Result<tokio::sync::OwnedSemaphorePermit, ModelFailure> {
+        Arc::clone(&self.model_slots).try_acquire_owned().map_err(|_none| {
+            let text = format!("{MAX_MODEL_STREAMS} model requests are already running");
+            failure(ModelFailureKind::Busy, text)
+        })
+    }
+
+    fn begin(&self, task: Task) -> Result<(), ModelFailure> {
+        let tasks = self.tasks().map_err(|error| {
+            failure(ModelFailureKind::NotConnected, format!("no thread for it: {error}"))
+        })?;
+        tasks.try_send(task).map_err(|_full| failure(ModelFailureKind::Busy, "too many requests"))
+    }
+
+    /// Returns the queue of the thread, and starts the thread if necessary.
+    fn tasks(&self) -> io::Result<&mpsc::Sender<Task>> {
+        if let Some(tasks) = self.thread.get() {
+            return Ok(tasks);
+        }
+        // If another caller starts one at the same time, the other thread exits, because its only sender is dropped.
+        let tasks = thread::start()?;
+        Ok(self.thread.get_or_init(|| tasks))
     }
 }
 

@@ -1,10 +1,11 @@
 //! The thread `egress`: a small runtime with all connections to the internet, separate from the actors.
 //!
-//! Started by [`crate::Egress`] at the first search. Exits when the last sender of tasks is dropped.
+//! Started by [`crate::Egress`] with the first task. Exits when the last sender of tasks is dropped.
 
 use crate::Settings;
 use crate::error_text::reason;
-use crate::http::{self, exchange};
+use crate::http::{self, Connection, exchange};
+use crate::requests::{ListTask, MAX_MODEL_STREAMS, ModelTask};
 use quackd_protocol::limits::MAX_WEB_SEARCHES;
 use quackd_protocol::worker::WebOutcome;
 use reqwest::Client;
@@ -16,13 +17,25 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// Idle time after which the client is dropped, with its certificates and its open connections. The next search creates
+/// Idle time after which the clients are dropped, with their certificates and open connections. The next task creates
 /// another client and reads the current certificates.
 const CLIENT_IDLE: Duration = Duration::from_secs(60);
+
+/// Tasks in the queue of the thread. Each kind is limited by its slots, so the queue is never full.
+const QUEUE: usize = MAX_WEB_SEARCHES + 2 * MAX_MODEL_STREAMS;
+
+/// A task of the thread.
+#[derive(Debug)]
+pub(crate) enum Task {
+    Search(SearchTask),
+    Model(Box<ModelTask>),
+    List(ListTask),
+}
 
 /// One search in flight.
 #[derive(Debug)]
 pub(crate) struct SearchTask {
+    pub(crate) settings: Arc<Settings>,
     /// Body of the request.
     pub(crate) body: Vec<u8>,
     /// Closed by the caller when it no longer needs the result.
@@ -31,10 +44,36 @@ pub(crate) struct SearchTask {
     pub(crate) slot: OwnedSemaphorePermit,
 }
 
+impl Task {
+    fn connection(&self) -> Connection {
+        match self {
+            Self::Search(task) => task.settings.endpoint.connection(),
+            Self::Model(task) => task.route.connection(),
+            Self::List(task) => task.route.connection(),
+        }
+    }
+
+    async fn run(self, client: Client) {
+        match self {
+            Self::Search(task) => run(client, task).await,
+            Self::Model(task) => task.run(client).await,
+            Self::List(task) => task.run(client).await,
+        }
+    }
+
+    async fn fail(self, text: String) {
+        match self {
+            Self::Search(task) => drop(task.answer.send(crate::failed(text))),
+            Self::Model(task) => task.fail(text).await,
+            Self::List(task) => task.fail(text),
+        }
+    }
+}
+
 /// Starts the thread. The channel has room for as many tasks as may run.
-pub(crate) fn start(settings: Arc<Settings>) -> io::Result<mpsc::Sender<SearchTask>> {
-    let (sender, jobs) = mpsc::channel(MAX_WEB_SEARCHES);
-    // Name lookups block and cannot be canceled. There is never a need for more of them than searches.
+pub(crate) fn start() -> io::Result<mpsc::Sender<Task>> {
+    let (sender, tasks) = mpsc::channel(QUEUE);
+    // Name lookups block and cannot be canceled. Further ones wait for a thread.
     let runtime = Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -42,38 +81,40 @@ pub(crate) fn start(settings: Arc<Settings>) -> io::Result<mpsc::Sender<SearchTa
         .thread_name("egress-names")
         .build()?;
     std::thread::Builder::new().name("egress".to_owned()).spawn(move || {
-        runtime.block_on(serve(settings, jobs));
+        runtime.block_on(serve(tasks));
         runtime.shutdown_background();
     })?;
     Ok(sender)
 }
 
-async fn serve(settings: Arc<Settings>, mut jobs: mpsc::Receiver<SearchTask>) {
-    let mut client = None;
+async fn serve(mut tasks: mpsc::Receiver<Task>) {
+    let mut clients: Vec<(Connection, Client)> = Vec::new();
     let mut running = JoinSet::new();
     loop {
         tokio::select! {
-            job = jobs.recv() => {
-                let Some(job) = job else { return };
-                match client.take().map_or_else(|| http::client(&settings.endpoint), Ok) {
-                    Ok(ready) => {
-                        client = Some(ready.clone());
-                        running.spawn(run(ready, Arc::clone(&settings), job));
+            task = tasks.recv() => {
+                let Some(task) = task else { return };
+                let connection = task.connection();
+                let ready = clients.iter().find(|(kind, _)| *kind == connection);
+                match ready.map_or_else(|| http::client(connection), |(_, ready)| Ok(ready.clone())) {
+                    Ok(client) => {
+                        if ready.is_none() {
+                            clients.push((connection, client.clone()));
+                        }
+                        running.spawn(task.run(client));
                     }
-                    Err(error) => {
-                        let _gone = job.answer.send(crate::failed(reason(&error)));
-                    }
+                    Err(error) => drop(running.spawn(task.fail(reason(&error)))),
                 }
             }
             Some(_) = running.join_next() => {}
-            () = sleep(CLIENT_IDLE), if client.is_some() && running.is_empty() => client = None,
+            () = sleep(CLIENT_IDLE), if !clients.is_empty() && running.is_empty() => clients.clear(),
         }
     }
 }
 
 /// Runs a search until the result, the timeout, or the cancellation by the caller.
-async fn run(client: Client, settings: Arc<Settings>, job: SearchTask) {
-    let SearchTask { body, mut answer, slot } = job;
+async fn run(client: Client, task: SearchTask) {
+    let SearchTask { settings, body, mut answer, slot } = task;
     let limit = settings.timeout;
     let search = async {
         let after_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);

@@ -12,6 +12,7 @@ mod error_code;
 mod events;
 mod gc;
 mod lifecycle;
+mod models;
 mod network;
 mod pi;
 mod ps;
@@ -45,11 +46,14 @@ pub use lifecycle::{
     PinData, PinParams, ProcessState, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData,
     TreeWorker,
 };
+pub use models::{ChosenModel, ModelTest, ModelsData, ModelsParams};
 pub use network::{
     ForwardData, ForwardInfo, ForwardParams, HostExplained, HostTotals, HostVerdict, NetworkData,
     NetworkRequest, PresetInfo, PresetsData, SessionForward,
 };
-pub use pi::{AgentData, AgentParams, PiInfo, SayData, SayParams, UiResponseData, UiResponseParams};
+pub use pi::{
+    AgentData, AgentParams, PiInfo, SayData, SayParams, UiResponseData, UiResponseParams,
+};
 pub use ps::{
     CallInfo, MetricsData, PlacesInfo, PsData, RunningJob, SupervisorInfo, UsageInfo, WorkerInfo,
 };

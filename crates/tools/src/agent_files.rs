@@ -78,7 +78,10 @@ pub(crate) async fn quack_image(
 fn image_blocking(root: &Root, path: &str) -> io::Result<(&'static str, Vec<u8>)> {
     let file = root.open_file(path).map_err(io::Error::other)?;
     let too_large = || {
-        io::Error::other(format!("it is larger than {} MiB; shrink it first", MAX_IMAGE / 1024 / 1024))
+        io::Error::other(format!(
+            "it is larger than {} MiB; shrink it first",
+            MAX_IMAGE / 1024 / 1024
+        ))
     };
     if MAX_IMAGE < file.len {
         return Err(too_large());

@@ -60,7 +60,9 @@ fn parse(command: Value) -> Result<PiCommand, MethodError> {
         return Err(MethodError::NoCommand);
     }
     if let Some((_, verb)) = DECIDED_BY_DAEMON.iter().find(|(known, _)| *known == name) {
-        let text = format!("{name} is not passed on, because the daemon chooses the session file: use `{verb}`");
+        let text = format!(
+            "{name} is not passed on, because the daemon chooses the session file: use `{verb}`"
+        );
         return Err(MethodError::Agent { text, code: None });
     }
     let body = to_raw_value(&fields).map_err(|_no_json| MethodError::NoCommand)?;
@@ -88,9 +90,10 @@ impl AgentTools {
 
 impl ToolRunner for AgentTools {
     fn run(&self, call: AgentCall) -> LocalBoxFuture<'static, AgentToolDone> {
-        let caller = self.services.upgrade().map(|services| {
-            Caller::new(services, self.registry.clone(), Rc::clone(&self.client))
-        });
+        let caller = self
+            .services
+            .upgrade()
+            .map(|services| Caller::new(services, self.registry.clone(), Rc::clone(&self.client)));
         Box::pin(async move {
             let number = call.call.number;
             match caller {

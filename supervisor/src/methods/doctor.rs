@@ -9,6 +9,7 @@ use crate::health::Health;
 use crate::registry::TakeSnapshot;
 use crate::retention::{Lost, gone};
 use crate::services::Services;
+use quackd_egress::models::{Chosen, ModelCatalog};
 use quackd_protocol::client::{
     Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, ProcessState,
     RemoteStatus, SessionInfo, WorkerInfo,
@@ -61,6 +62,7 @@ pub(super) async fn doctor(
     checks.push(processes(services));
     checks.push(environment(services));
     checks.push(providers(&services.health));
+    checks.push(model(&*services.sessions.models.catalog().await));
     checks.push(web_search(&services.health));
     checks.push(sessions(&workers, gone(&services.sessions, &caller.registry).await));
     checks.push(doctor_supervision::check(services));
@@ -357,6 +359,33 @@ fn providers(health: &Health) -> Check {
             "only needed for an agent; tools work without it",
         ),
         found => ok("providers", found.join(", ")),
+    }
+}
+
+fn model(catalog: &ModelCatalog) -> Check {
+    const NAME: &str = "model";
+    let problems = match catalog.problems() {
+        [] => String::new(),
+        [only] => format!("; {only}"),
+        [first, rest @ ..] => format!("; {first}; {} more, `quack models` lists them", rest.len()),
+    };
+    match catalog.chosen() {
+        Some(Chosen { model, why, thinking, key_source }) => ok(
+            NAME,
+            format!(
+                "{}/{} at {}, thinking {}, because of {why}; key: {key_source}{problems}",
+                model.provider,
+                model.id,
+                model.base_url,
+                thinking.name()
+            ),
+        ),
+        None => warn(
+            NAME,
+            format!("none for quackd's own agent{problems}"),
+            "set OPENAI_API_KEY or ANTHROPIC_API_KEY, or model.provider and model.name in quackd.toml; `quack models` \
+             shows every way",
+        ),
     }
 }
 

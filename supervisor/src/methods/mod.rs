@@ -25,6 +25,7 @@ mod gc;
 mod hosts;
 mod kill;
 mod metrics;
+mod models;
 mod permission;
 mod pin;
 mod ping;
@@ -41,8 +42,8 @@ mod tool;
 mod tree;
 mod voice;
 
-pub use dispatch::wire;
 pub(crate) use agent::AgentTools;
+pub use dispatch::wire;
 pub(crate) use dispatch::{Caller, answer, is_concurrent};
 pub(crate) use metrics::metrics_text;
 
@@ -161,6 +162,10 @@ methods! {
     /// Returns the configuration in force.
     // Remote: values may be secret.
     "quack.config": InOrder, Nothing(|| MethodError::LocalConfig), config::config;
+
+    /// Lists the models of quackd's own agent, and tests the chosen one.
+    // Remote: reads; a test costs no more than a say.
+    "quack.models": Concurrent, All, models::models;
 
     /// Lists the daemon and its processes.
     // Remote: reads.

@@ -45,6 +45,7 @@ use crate::events::client_registry::Clients;
 use crate::health::Health;
 use crate::session::actor::{Drain as DrainSession, SessionActor};
 use crate::session::owner::Owner;
+use crate::session::pi::engine::AgentChoice;
 use crate::session::services::SessionServices;
 use crate::session::{FoundSession, SessionEntry};
 use crate::voice::Voice;

@@ -32,6 +32,7 @@ use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
 use crate::retention::Retention;
 use crate::services::{Services, StopRequest};
+use crate::session::models::Models;
 use crate::session::pi::LastFailure;
 use crate::session::services::SessionServices;
 use crate::voice::Voice;
@@ -109,6 +110,9 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         config: parts.config,
         config_file: parts.config_file,
     });
+    let egress = Rc::new(parts.egress);
+    let login = Rc::clone(&children.login);
+    let models = Models::new(Rc::clone(&daemon), login, Rc::clone(&egress));
     let sessions = Rc::new(SessionServices {
         daemon: Rc::clone(&daemon),
         children,
@@ -119,7 +123,8 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         table: SessionTable::new(max_workers, max_pis),
         pi_failure: LastFailure::default(),
         tool_runner: OnceCell::new(),
-        egress: parts.egress,
+        egress,
+        models,
         metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
     });

@@ -2,6 +2,7 @@
 
 pub(crate) mod actor;
 pub(crate) mod describe;
+pub(crate) mod models;
 pub(crate) mod network;
 pub(crate) mod owner;
 pub(crate) mod pending_calls;
@@ -11,6 +12,7 @@ pub(crate) mod worker;
 
 use actix::Addr;
 use actor::SessionActor;
+use pi::engine::AgentChoice;
 use quackd_protocol::SessionId;
 
 pub(crate) type SessionEntry = crate::pool::sessions::SessionEntry<Addr<SessionActor>>;

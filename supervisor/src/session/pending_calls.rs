@@ -459,7 +459,13 @@ mod tests {
 
     fn new_call(tool: &str) -> NewCall {
         NewCall {
-            shown: CallPreview { id: "c".into(), tool: tool.into(), arguments: None, caller: None, agents: None },
+            shown: CallPreview {
+                id: "c".into(),
+                tool: tool.into(),
+                arguments: None,
+                caller: None,
+                agents: None,
+            },
             arguments: "{}".into(),
             safe_mode: false,
             approved: false,

@@ -8,6 +8,7 @@ use crate::log::journal::Journal;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::session::SessionTable;
+use crate::session::models::Models;
 use crate::session::pi::LastFailure;
 use crate::session::pi::agent_work::ToolRunner;
 use quackd_egress::Egress;
@@ -31,8 +32,10 @@ pub(crate) struct SessionServices {
     pub(crate) pi_failure: LastFailure,
     /// Runs tool calls of quackd's own agents. Set once at the start.
     pub(crate) tool_runner: OnceCell<Box<dyn ToolRunner>>,
-    /// Web searches, with their API key.
-    pub(crate) egress: Egress,
+    /// Web searches and model requests, with their keys.
+    pub(crate) egress: Rc<Egress>,
+    /// Models of quackd's own agent.
+    pub(crate) models: Models,
     pub(crate) metrics: Arc<Metrics>,
     /// Permits for [`SessionServices::look`].
     pub(crate) lookups: Arc<Semaphore>,

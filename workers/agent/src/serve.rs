@@ -20,7 +20,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
-use tokio_util::bytes::BytesMut;
+use tokio_util::bytes::{Bytes, BytesMut};
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
 type Channel = Framed<tokio::net::UnixStream, LengthDelimitedCodec>;
@@ -84,9 +84,8 @@ fn setup(start: AgentStart) -> AgentSetup {
         true => tool.offer != Offer::Ask,
         false => start.tools.iter().any(|name| name == tool.name),
     };
-    let is_usable = |tool: &&tools::Tool| {
-        !start.safe_mode || tool.reads_only || tool.name == "bash"
-    };
+    let is_usable =
+        |tool: &&tools::Tool| !start.safe_mode || tool.reads_only || tool.name == "bash";
     let specs = tools::all().filter(is_offered).filter(is_usable).map(|tool| {
         let mut parameters = quackd_schema::tool_input(tool, true);
         if let Some(schema) = parameters.as_object_mut() {
@@ -96,7 +95,9 @@ fn setup(start: AgentStart) -> AgentSetup {
     });
     let mut facts = Vec::new();
     if start.safe_mode {
-        facts.push("Safe mode is on: nothing can be written, and bash runs few commands.".to_owned());
+        facts.push(
+            "Safe mode is on: nothing can be written, and bash runs few commands.".to_owned(),
+        );
     }
     if !start.network.is_empty() {
         facts.push(start.network);
@@ -196,7 +197,7 @@ impl Driver {
             };
             channel.feed(frames::encode(&frame).map_err(io::Error::other)?).await?;
         }
-        channel.flush().await?;
+        SinkExt::<Bytes>::flush(channel).await?;
         // A message is on the disk before the agent is idle, and not after each line.
         if has_appended && self.agent.is_idle() && self.file.sync().is_err() {
             let text = "cannot write the session file to the disk".to_owned();

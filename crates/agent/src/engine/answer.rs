@@ -4,9 +4,7 @@ use super::run::Phase;
 use super::{Agent, Effect, Part};
 use crate::message::{AssistantMessage, Message, StopReason};
 use crate::providers::{self, Delta, ErrorKind, ProviderError, Stream, StreamEnd};
-use quackd_protocol::model::{
-    MAX_MODEL_ERROR_BYTES, ModelFailureKind, ModelHead, ModelInfo,
-};
+use quackd_protocol::model::{MAX_MODEL_ERROR_BYTES, ModelFailureKind, ModelHead, ModelInfo};
 use serde_json::json;
 
 /// An answer that is not complete.

@@ -356,8 +356,7 @@ impl Agent {
                 None => return self.refuse(number, "No entry with this id"),
             },
         };
-        let listed: Vec<_> =
-            entries.iter().skip(begin).take(MAX_LISTED).collect();
+        let listed: Vec<_> = entries.iter().skip(begin).take(MAX_LISTED).collect();
         let data = json!({ "entries": listed, "leafId": self.transcript.leaf() });
         self.answer(number, Some(&data));
     }

@@ -166,8 +166,12 @@ impl Agent {
 
     pub(super) fn tool_start(&mut self, call: &ToolCall) {
         let kind = "tool_execution_start";
-        let data =
-            ToolStart { kind, tool_call_id: &call.id, tool_name: &call.name, args: &call.arguments };
+        let data = ToolStart {
+            kind,
+            tool_call_id: &call.id,
+            tool_name: &call.name,
+            args: &call.arguments,
+        };
         self.event(kind, &data);
     }
 

@@ -190,10 +190,11 @@ impl Agent {
     #[must_use]
     pub fn new(setup: AgentSetup, transcript: Transcript) -> Self {
         let context = transcript.context();
-        let recorded = context.model.filter(|_| !setup.is_model_chosen).and_then(|(provider, id)| {
-            let is_it = |model: &&ModelInfo| model.provider == provider && model.id == id;
-            setup.models.models.iter().find(is_it).cloned()
-        });
+        let recorded =
+            context.model.filter(|_| !setup.is_model_chosen).and_then(|(provider, id)| {
+                let is_it = |model: &&ModelInfo| model.provider == provider && model.id == id;
+                setup.models.models.iter().find(is_it).cloned()
+            });
         let is_model_recorded = recorded.is_some();
         let thinking = context.thinking.filter(|_| is_model_recorded);
         let model = recorded.unwrap_or_else(|| setup.models.default.clone());

@@ -3,9 +3,7 @@
 use super::answer::Answer;
 use super::tools::Batch;
 use super::{Agent, Effect, Instructions, QueueMode};
-use crate::message::{
-    AssistantMessage, Block, Content, Message, StopReason, Usage, UserMessage,
-};
+use crate::message::{AssistantMessage, Block, Content, Message, StopReason, Usage, UserMessage};
 use crate::prompt;
 use crate::providers::{self, RequestOptions};
 use quackd_protocol::model::{MAX_MODEL_REQUEST_BYTES, ModelRequest};

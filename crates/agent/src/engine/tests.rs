@@ -256,8 +256,7 @@ fn the_prompt_is_in_the_file_before_the_request() {
     let mut bench = Bench::new();
     bench.prompt("hello");
     let at = |is_it: fn(&Effect) -> bool| bench.effects.iter().position(is_it).unwrap();
-    let written =
-        at(|effect| matches!(effect, Effect::Append(line) if line.contains("\"user\"")));
+    let written = at(|effect| matches!(effect, Effect::Append(line) if line.contains("\"user\"")));
     assert!(written < at(|effect| matches!(effect, Effect::Request(_))));
 }
 
@@ -284,7 +283,8 @@ fn calls_of_one_answer_run_at_once_and_results_keep_the_order_of_the_answer() {
          (toolResult toolResult) turn_end turn_start {SAID} agent_end agent_settled"
     );
     let (_, body) = bench.request();
-    let contents: Vec<_> = body["messages"].as_array().unwrap().iter().map(|it| &it["content"]).collect();
+    let contents: Vec<_> =
+        body["messages"].as_array().unwrap().iter().map(|it| &it["content"]).collect();
     assert_eq!(contents[3..], [&json!("out"), &json!("(empty)"), &json!("Tool nosuch not found")]);
     assert_eq!(bench.events(), expected);
 }
@@ -328,11 +328,16 @@ fn an_abort_keeps_the_text_so_far_and_is_answered_last() {
     let end = bench.event("message_end");
     assert_eq!(end["message"]["content"][0]["text"], "word ");
     assert_eq!(end["message"]["errorMessage"], "Request was aborted");
-    let at_end = bench.effects.iter().rposition(|it| matches!(it, Effect::Event { name: "agent_end", .. }));
-    let answered = bench.effects.iter().position(|it| matches!(it, Effect::Answer { number, .. } if *number == abort));
+    let at_end =
+        bench.effects.iter().rposition(|it| matches!(it, Effect::Event { name: "agent_end", .. }));
+    let answered = bench
+        .effects
+        .iter()
+        .position(|it| matches!(it, Effect::Answer { number, .. } if *number == abort));
     assert!(at_end < answered);
-    let expected =
-        format!("{BEGIN} (assistant text_start text_delta text_end assistant-) turn_end agent_end agent_settled");
+    let expected = format!(
+        "{BEGIN} (assistant text_start text_delta text_end assistant-) turn_end agent_end agent_settled"
+    );
     assert_eq!(bench.events(), expected);
     // The next prompt works, and the aborted message is not sent.
     bench.prompt("again");
@@ -348,7 +353,8 @@ fn an_abort_during_a_call_stops_it_and_ends_with_an_empty_answer() {
     bench.call(&[("bash", json!({ "command": "sleep 9" }))]);
     bench.send(json!({ "type": "abort" }));
     let number = bench.calls()[0].0;
-    let is_it = |effect: &Effect| matches!(effect, Effect::CancelCall { number: n } if *n == number);
+    let is_it =
+        |effect: &Effect| matches!(effect, Effect::CancelCall { number: n } if *n == number);
     assert!(bench.effects.iter().any(is_it));
     bench.done(number, "started\nCommand aborted", true);
     let events = bench.events();
@@ -376,7 +382,8 @@ fn a_failed_request_is_sent_again_after_a_delay_that_doubles() {
 
 #[test]
 fn retry_after_is_honoured_and_a_longer_one_than_the_limit_ends_the_turn() {
-    let limited = |ms| Part::Head(ModelHead { status: 429, retry_after_ms: Some(ms), should_retry: None });
+    let limited =
+        |ms| Part::Head(ModelHead { status: 429, retry_after_ms: Some(ms), should_retry: None });
     let mut bench = Bench::new();
     bench.prompt("rate");
     bench.part(limited(6_000));
@@ -595,7 +602,10 @@ fn commands_of_the_user_are_recorded_outside_of_turns() {
         duration_ms: 1,
     })));
     let data = bench.answered(command).unwrap();
-    assert_eq!(data, json!({ "output": "out\n", "exitCode": 4, "cancelled": false, "truncated": false }));
+    assert_eq!(
+        data,
+        json!({ "output": "out\n", "exitCode": 4, "cancelled": false, "truncated": false })
+    );
     bench.prompt("what did I run?");
     assert!(bench.request().1.to_string().contains("echo out; exit 4"));
 }

@@ -13,9 +13,7 @@ use actix::prelude::*;
 use quackd_home::own_file;
 use quackd_protocol::SessionId;
 use quackd_protocol::model::MAX_MODELS;
-use quackd_protocol::pi::{
-    AgentModels, AgentSettings, AgentStart, PI_FRAME_PROTOCOL, ToPiWorker,
-};
+use quackd_protocol::pi::{AgentModels, AgentSettings, AgentStart, PI_FRAME_PROTOCOL, ToPiWorker};
 use quackd_protocol::policy::NetworkMode;
 use serde::Deserialize;
 use std::io;

@@ -136,7 +136,8 @@ impl SessionActor {
         if !is_sound {
             return self.agent_broke("a tool call beyond its limits", ctx);
         }
-        let Some(runner) = self.services.tool_runner.get() else { return };
+        let services = Rc::clone(&self.services);
+        let Some(runner) = services.tool_runner.get() else { return };
         let cancel = CancellationToken::new();
         self.pi.work.calls.insert(number, cancel.clone());
         self.touch_pi();

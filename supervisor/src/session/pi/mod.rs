@@ -27,7 +27,7 @@ mod requests;
 mod turns;
 
 pub(crate) use health::checks;
-pub(crate) use prompts::{CommandDone, PiPart, PromptAccepted, SendCommand, SendPrompt};
+pub(crate) use prompts::{PiPart, PromptAccepted, SendCommand, SendPrompt};
 pub(crate) use requests::AnswerDialog;
 
 use quackd_protocol::SessionId;

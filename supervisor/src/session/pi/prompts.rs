@@ -427,7 +427,6 @@ impl SessionActor {
         self.show_pi();
     }
 
-
     fn give_up_unsent(&mut self, number: u64) {
         let Some(at) = self.pi.unsent.iter().position(|unsent| unsent.number == number) else {
             return;

@@ -305,8 +305,13 @@ mod tests {
         jobs.report(Vec::new(), now).unwrap();
         assert_eq!(idle_deadline(&calls, &jobs, now, limit), Some(now + limit));
 
-        let shown =
-            CallPreview { id: "c".into(), tool: "bash".into(), arguments: None, caller: None, agents: None };
+        let shown = CallPreview {
+            id: "c".into(),
+            tool: "bash".into(),
+            arguments: None,
+            caller: None,
+            agents: None,
+        };
         let new = NewCall {
             shown,
             arguments: String::new(),

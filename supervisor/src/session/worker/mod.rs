@@ -44,7 +44,7 @@ pub(crate) struct WorkerPart {
     /// Hello frame of the running worker. For display only.
     hello: Option<Rc<Hello>>,
     /// Policy of the next worker.
-    policy: Policy,
+    pub(in crate::session) policy: Policy,
     /// Rules of hosts, for the proxy.
     rules: Arc<Rules>,
     /// The supervisor's end of the pair to the running worker, until a proxy needs it.

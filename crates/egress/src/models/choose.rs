@@ -1,0 +1,199 @@
+//! Chooses the model that sessions use by default, and finds models by name.
+
+use super::builtin::{self, BUILTINS};
+use super::known::maker;
+use super::provider::{Provider, variable};
+use super::{Chosen, Given, ModelSettings};
+use quackd_protocol::model::{ModelInfo, ThinkingLevel};
+use secrecy::ExposeSecret;
+
+/// Inputs of [`choose`].
+pub(super) struct Context<'a> {
+    pub(super) settings: &'a ModelSettings,
+    /// Result of [`configured_provider`].
+    pub(super) configured: Option<String>,
+    /// Provider and id of the first usable model of `models.json`.
+    pub(super) first_of_file: Option<(String, String)>,
+    pub(super) env: &'a [(String, String)],
+}
+
+/// Returns the provider to which the address and the key in `[model]` belong, or which it names.
+pub(super) fn configured_provider(settings: &ModelSettings) -> Option<String> {
+    let name = settings.name.as_ref().map(|it| it.value.as_str());
+    if let Some(given) = &settings.provider {
+        return Some(canonical(&given.value).to_owned());
+    }
+    if let Some(base) = &settings.base_url {
+        return Some(builtin::at(&base.value).to_owned());
+    }
+    settings.key.as_ref().map(|key| builtin::of_key(name, key.expose_secret()).to_owned())
+}
+
+/// Returns the name of a provider in the catalog.
+fn canonical(name: &str) -> &str {
+    match name.trim() {
+        "gemini" => "google",
+        "lm-studio" => "lmstudio",
+        "llamacpp" => "llama.cpp",
+        other => other,
+    }
+}
+
+/// Finds a model of a usable provider.
+pub(super) fn find(providers: &[Provider], provider: Option<&str>, id: &str) -> Option<ModelInfo> {
+    let named =
+        |name: &str| providers.iter().find(|it| it.name == canonical(name) && it.is_usable());
+    let id = id.trim();
+    if let Some(name) = provider {
+        let provider = named(name)?;
+        // Upstream's users write the provider twice.
+        let rest = id.split_once('/').filter(|(prefix, _)| *prefix == provider.name);
+        let is_listed = provider.models.iter().any(|it| it.info.id == id);
+        return provider.model(rest.filter(|_| !is_listed).map_or(id, |(_, rest)| rest));
+    }
+    let mut usable = providers.iter().filter(|it| it.is_usable());
+    let listed = usable.find_map(|it| it.models.iter().find(|model| model.info.id == id));
+    if let Some(listed) = listed {
+        return Some(listed.info.clone());
+    }
+    if let Some((prefix, rest)) = id.split_once('/')
+        && let Some(provider) = named(prefix)
+    {
+        return provider.model(rest);
+    }
+    let by_maker = maker(id).and_then(named);
+    // Upstream's rule: an id without a provider is one of OpenAI, if there is a key.
+    let openai = || named("openai").filter(|it| it.has_key());
+    let mut usable = providers.iter().filter(|it| it.is_usable());
+    let only = || usable.next().filter(|_| usable.next().is_none());
+    by_maker.or_else(openai).or_else(only)?.model(id)
+}
+
+/// Chooses the model. Adds a problem if the user named one that cannot be used.
+pub(super) fn choose(
+    context: &Context<'_>,
+    providers: &[Provider],
+    problems: &mut Vec<String>,
+) -> Option<Chosen> {
+    let settings = context.settings;
+    let (mut model, why) = match &settings.name {
+        Some(name) => (named(context, providers, name, problems)?, name.source.clone()),
+        None => unnamed(context, providers, problems)?,
+    };
+    let thinking = thinking(settings, problems);
+    model.context_window = settings.context_window.unwrap_or(model.context_window);
+    model.max_tokens = settings.max_tokens.unwrap_or(model.max_tokens);
+    let provider = providers.iter().find(|it| it.name == model.provider)?;
+    let is_listed = provider.models.iter().any(|it| it.info.id == model.id);
+    let wants_thinking = thinking != ThinkingLevel::Off;
+    // The user knows more about a model that is in no list.
+    model.reasoning |= wants_thinking && !is_listed && maker(&model.id).is_none();
+    let thinking = if model.reasoning { thinking } else { ThinkingLevel::Off };
+    Some(Chosen { model, why, thinking, key_source: provider.key_source.clone() })
+}
+
+fn named(
+    context: &Context<'_>,
+    providers: &[Provider],
+    name: &Given,
+    problems: &mut Vec<String>,
+) -> Option<ModelInfo> {
+    let provider = context.configured.as_deref();
+    let is_full = || {
+        name.value.split_once('/').is_some_and(|(prefix, _)| {
+            provider != Some(prefix)
+                && providers.iter().any(|it| it.name == prefix && it.is_usable())
+        })
+    };
+    // A key or an address in the configuration names the provider only indirectly.
+    let is_indirect = context.settings.provider.is_none();
+    let provider = provider.filter(|_| !(is_indirect && is_full()));
+    let found = find(providers, provider, &name.value);
+    if found.is_none() {
+        let of = provider.map(|it| format!(" of {it}")).unwrap_or_default();
+        let usable: Vec<&str> =
+            providers.iter().filter(|it| it.is_usable()).map(|it| it.name.as_str()).collect();
+        let usable = match usable.as_slice() {
+            [] => "no provider has one".to_owned(),
+            usable => format!("providers with a key or an address: {}", usable.join(", ")),
+        };
+        problems.push(format!(
+            "{} is the model {}{of}, but its provider has no key or is not known; {usable}",
+            name.source,
+            shown(&name.value)
+        ));
+    }
+    found
+}
+
+/// Chooses a model without a name: the first one of the named provider, upstream's default with a key of OpenAI, the
+/// first one of `models.json`, or the first one of the first provider with a key.
+fn unnamed(
+    context: &Context<'_>,
+    providers: &[Provider],
+    problems: &mut Vec<String>,
+) -> Option<(ModelInfo, String)> {
+    if let Some(name) = &context.configured {
+        let source = |given: &Option<Given>| given.as_ref().map(|it| it.source.clone());
+        let settings = context.settings;
+        let source = source(&settings.provider).or_else(|| source(&settings.base_url));
+        let source = source.unwrap_or_else(|| "`model.key` in quackd.toml".to_owned());
+        let provider = providers.iter().find(|it| it.name == *name && it.is_usable());
+        let Some(provider) = provider else {
+            let name = shown(name);
+            problems
+                .push(format!("{source} is the provider {name}, which has no key or is not known"));
+            return None;
+        };
+        let first = provider.models.first();
+        if first.is_none() {
+            problems.push(format!(
+                "{source} names a provider, but not the model: set model.name in quackd.toml"
+            ));
+        }
+        return Some((first?.info.clone(), source));
+    }
+    let first = |name: &str| {
+        let provider = providers.iter().find(|it| it.name == name && it.is_usable())?;
+        let preferred = builtin::builtin(name)?.models.first()?;
+        Some((provider.model(preferred)?, provider))
+    };
+    let has_key = variable(context.env, "OPENAI_API_KEY").is_some();
+    if let Some((model, _)) = first("openai").filter(|_| has_key) {
+        return Some((model, "OPENAI_API_KEY is set".to_owned()));
+    }
+    if let Some((provider, id)) = &context.first_of_file {
+        let model = find(providers, Some(provider), id)?;
+        return Some((model, "first model in models.json of Pi".to_owned()));
+    }
+    let (model, provider) = BUILTINS.iter().find_map(|it| first(it.name))?;
+    let why = match (provider.has_key(), builtin::builtin(&provider.name)?.base_variable) {
+        (true, _) if provider.key_source.ends_with("_KEY") => {
+            format!("{} is set", provider.key_source)
+        }
+        (true, _) => format!("key in {}", provider.key_source),
+        (false, Some(variable)) => {
+            problems.push(format!(
+                "{variable} names another server, which may not have {}: set model.name in quackd.toml",
+                model.id
+            ));
+            format!("{variable} is set")
+        }
+        (false, None) => "a server without a key".to_owned(),
+    };
+    Some((model, why))
+}
+
+fn thinking(settings: &ModelSettings, problems: &mut Vec<String>) -> ThinkingLevel {
+    let Some(given) = &settings.thinking else { return ThinkingLevel::default() };
+    ThinkingLevel::named(given.value.trim()).unwrap_or_else(|| {
+        let known = ThinkingLevel::ALL.map(ThinkingLevel::name).join(", ");
+        problems.push(format!("{} is no thinking level: {known}", given.source));
+        ThinkingLevel::default()
+    })
+}
+
+/// Returns a name for display.
+fn shown(name: &str) -> String {
+    name.chars().filter(|c| !c.is_control()).take(100).collect()
+}

@@ -1,0 +1,296 @@
+//! The catalog: which models there are, with which keys, and which one a session uses by default.
+//!
+//! Sources, the strongest first: `[model]` of the configuration, Pi's `models.json`, Pi's `auth.json`, and the variables
+//! of well-known providers. Reads two small files and contacts no server. The supervisor loads it again when a source
+//! changes.
+
+mod builtin;
+mod choose;
+mod json;
+mod known;
+mod pi_files;
+mod probe;
+mod provider;
+
+pub use probe::{PROBE_LIMIT_TOKENS, ProbeAnswer, probe_body};
+
+use crate::ModelEndpoints;
+use pi_files::{AuthFile, ModelsFile};
+use provider::Provider;
+use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelInfo, ThinkingLevel};
+use secrecy::SecretString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most providers of `models.json`.
+const MAX_PROVIDERS: usize = 64;
+
+/// Most problems that are reported.
+const MAX_PROBLEMS: usize = 32;
+
+/// A value of the user, and the name of its source for display.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// Not blank.
+    pub value: String,
+    /// Such as "`model.name` in quackd.toml".
+    pub source: String,
+}
+
+/// `[model]` of the configuration.
+#[derive(Debug, Clone)]
+pub struct ModelSettings {
+    /// Id of the model, optionally after its provider and a slash.
+    pub name: Option<Given>,
+    /// The provider.
+    pub provider: Option<Given>,
+    /// The thinking level.
+    pub thinking: Option<Given>,
+    /// Base URL of the provider.
+    pub base_url: Option<Given>,
+    /// API of the provider.
+    pub api: Option<ModelApi>,
+    /// Key of the provider.
+    pub key: Option<SecretString>,
+    /// Most tokens of input and output together.
+    pub context_window: Option<u64>,
+    /// Most tokens of an answer.
+    pub max_tokens: Option<u64>,
+    /// Longest time without a byte of the provider.
+    pub idle_timeout: Duration,
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        Self {
+            name: None,
+            provider: None,
+            thinking: None,
+            base_url: None,
+            api: None,
+            key: None,
+            context_window: None,
+            max_tokens: None,
+            idle_timeout: crate::MODEL_IDLE_TIMEOUT,
+        }
+    }
+}
+
+/// Everything that the catalog is made of.
+pub struct ModelSources {
+    /// The daemon's variables, merged with those of the login shell.
+    pub env: Vec<(String, String)>,
+    /// Home directory of the user.
+    pub home: PathBuf,
+    /// `[model]` of the configuration.
+    pub settings: ModelSettings,
+}
+
+impl ModelSources {
+    /// Returns the files of Pi that the catalog reads, whether they exist or not.
+    #[must_use]
+    pub fn files(&self) -> [PathBuf; 2] {
+        let directory = pi_files::directory(&self.env, &self.home);
+        [directory.join("models.json"), directory.join("auth.json")]
+    }
+
+    /// Whether these variables have the key of a well-known provider, or the address of another server.
+    #[must_use]
+    pub fn has_provider(env: &[(String, String)]) -> bool {
+        let names =
+            builtin::BUILTINS.iter().flat_map(|it| it.keys.iter().copied().chain(it.base_variable));
+        names.into_iter().any(|name| provider::variable(env, name).is_some())
+    }
+}
+
+/// Shows no variable: they contain keys.
+impl fmt::Debug for ModelSources {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelSources").field("home", &self.home).finish_non_exhaustive()
+    }
+}
+
+/// The model that a session uses by default.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Chosen {
+    /// The model.
+    pub model: ModelInfo,
+    /// Reason for the choice, such as "OPENAI_API_KEY is set".
+    pub why: String,
+    /// The thinking level; off if the model does not reason.
+    pub thinking: ThinkingLevel,
+    /// Source of the key, such as "OPENAI_API_KEY" or "no key".
+    pub key_source: String,
+}
+
+/// The models and their providers. `Debug` shows no secret.
+#[derive(Debug)]
+pub struct ModelCatalog {
+    providers: Vec<Provider>,
+    models: Vec<ModelInfo>,
+    chosen: Option<Chosen>,
+    problems: Vec<String>,
+    idle_timeout: Duration,
+}
+
+impl ModelCatalog {
+    /// Reads the files and builds the catalog. Never fails: it has [`problems`](Self::problems) instead.
+    #[must_use]
+    pub fn load_blocking(sources: &ModelSources) -> Self {
+        let directory = pi_files::directory(&sources.env, &sources.home);
+        let models = pi_files::read_models_blocking(&directory);
+        let auth = pi_files::read_auth_blocking(&directory);
+        Self::build(sources, models, auth)
+    }
+
+    /// Creates a catalog that contains nothing but a problem.
+    #[must_use]
+    pub fn unavailable(problem: String) -> Self {
+        Self {
+            providers: Vec::new(),
+            models: Vec::new(),
+            chosen: None,
+            problems: vec![problem],
+            idle_timeout: crate::MODEL_IDLE_TIMEOUT,
+        }
+    }
+
+    fn build(sources: &ModelSources, file: Result<ModelsFile, String>, auth: AuthFile) -> Self {
+        let (env, settings) = (sources.env.as_slice(), &sources.settings);
+        let mut problems = Vec::new();
+        let file = file.unwrap_or_else(|problem| {
+            problems.push(problem);
+            ModelsFile::default()
+        });
+        problems.extend(auth.problems);
+        let mut providers: Vec<Provider> =
+            builtin::BUILTINS.iter().map(|it| Provider::of_builtin(it, env)).collect();
+        for provider in &mut providers {
+            if let Some(key) = auth.keys.get(&provider.name) {
+                provider.take_key(key, "auth.json of Pi", env, &mut problems);
+            }
+        }
+        if MAX_PROVIDERS < file.providers.len() {
+            problems.push(format!("models.json: only {MAX_PROVIDERS} providers are used"));
+        }
+        let mut first_of_file = None;
+        for (name, given) in file.providers.into_iter().take(MAX_PROVIDERS) {
+            let provider = entry(&mut providers, &name);
+            if let Some(key) = auth.keys.get(&name) {
+                provider.take_key(key, "auth.json of Pi", env, &mut problems);
+            }
+            provider.take_file(given, env, &mut problems);
+            if first_of_file.is_none() && provider.is_usable() {
+                first_of_file = provider.models.first().map(|it| (name, it.info.id.clone()));
+            }
+        }
+        let configured = choose::configured_provider(settings);
+        if let Some(name) = &configured {
+            entry(&mut providers, name).take_settings(settings, &mut problems);
+        }
+        for provider in &mut providers {
+            provider.seal(&mut problems);
+        }
+        let context = choose::Context { settings, configured, first_of_file, env };
+        let chosen = choose::choose(&context, &providers, &mut problems);
+        let usable = providers.iter().filter(|provider| provider.is_usable());
+        let mut models: Vec<ModelInfo> =
+            usable.flat_map(|provider| provider.models.iter().map(|it| it.info.clone())).collect();
+        if let Some(chosen) = &chosen {
+            // The chosen model has the limits of the configuration.
+            match models.iter_mut().find(|it| is_same(it, &chosen.model)) {
+                Some(listed) => listed.clone_from(&chosen.model),
+                None => models.insert(0, chosen.model.clone()),
+            }
+        }
+        models.truncate(MAX_MODELS);
+        problems.truncate(MAX_PROBLEMS);
+        let idle_timeout = settings.idle_timeout;
+        Self { providers, models, chosen, problems, idle_timeout }
+    }
+
+    /// Returns the models of all providers with a key, and of local servers without one; at most [`MAX_MODELS`].
+    #[must_use]
+    pub fn models(&self) -> &[ModelInfo] {
+        &self.models
+    }
+
+    /// Returns the model that a session uses by default; `None` if nothing is configured, or not completely.
+    #[must_use]
+    pub fn chosen(&self) -> Option<&Chosen> {
+        self.chosen.as_ref()
+    }
+
+    /// Finds a model. Without a provider, `id` may begin with one and a slash. An unlisted id of a provider with a key
+    /// gets the default facts.
+    #[must_use]
+    pub fn find(&self, provider: Option<&str>, id: &str) -> Option<ModelInfo> {
+        let found = choose::find(&self.providers, provider, id)?;
+        let chosen = self.chosen.as_ref().map(|chosen| &chosen.model);
+        Some(chosen.filter(|it| is_same(it, &found)).cloned().unwrap_or(found))
+    }
+
+    /// Returns the problems of the sources, each in one line and without a secret.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+
+    /// Returns the providers that requests can go to.
+    pub fn providers(&self) -> impl Iterator<Item = &str> {
+        let usable = self.providers.iter().filter(|provider| provider.is_usable());
+        usable.map(|provider| provider.name.as_str())
+    }
+
+    /// Returns the providers that need no key.
+    pub fn keyless(&self) -> impl Iterator<Item = &str> {
+        let keyless = self.providers.iter().filter(|it| it.is_usable() && !it.has_key());
+        keyless.map(|provider| provider.name.as_str())
+    }
+
+    /// Returns the endpoints for [`crate::Egress::set_models`], with the keys.
+    #[must_use]
+    pub fn endpoints(&self) -> ModelEndpoints {
+        let mut endpoints = ModelEndpoints::new(self.idle_timeout);
+        for provider in self.providers.iter().filter(|provider| provider.is_usable()) {
+            if let Ok(usual) = provider.route(None) {
+                let own = provider.models.iter().filter(|model| model.has_own_route());
+                let own =
+                    own.filter_map(|it| Some((it.info.id.clone(), provider.route(Some(it)).ok()?)));
+                endpoints.insert(&provider.name, usual, own.collect());
+            }
+        }
+        endpoints
+    }
+
+    /// Returns the instructions for a user without a model.
+    #[must_use]
+    pub fn missing(&self) -> String {
+        "No model is configured. Do one of these:\n\
+         - set OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY in your shell's startup file, then run `quack doctor --refresh-environment`\n\
+         - use a local server: put model.provider = \"ollama\" and model.name = \"qwen3\" into quackd.toml; also \"lmstudio\" and \"llama.cpp\"\n\
+         - use any other server: set model.base_url, model.name and model.key in quackd.toml, then run `quack stop`\n\
+         - use the models of Pi: quackd reads ~/.pi/agent/models.json and the API keys in ~/.pi/agent/auth.json\n\
+         `quack models --test` then sends a short request"
+            .to_owned()
+    }
+}
+
+fn is_same(one: &ModelInfo, other: &ModelInfo) -> bool {
+    one.provider == other.provider && one.id == other.id
+}
+
+/// Returns the provider with this name, and adds it if necessary.
+fn entry<'a>(providers: &'a mut Vec<Provider>, name: &str) -> &'a mut Provider {
+    let at = providers.iter().position(|it| it.name == name).unwrap_or_else(|| {
+        providers.push(Provider::named(name));
+        providers.len() - 1
+    });
+    // `at` is the index of an existing element.
+    #[expect(clippy::indexing_slicing, reason = "found or pushed just now")]
+    &mut providers[at]
+}
+
+#[cfg(test)]
+mod tests;

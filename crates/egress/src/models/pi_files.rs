@@ -1,0 +1,197 @@
+//! The files of Pi that name models and keys: `models.json` and `auth.json`. Only read.
+
+use super::json;
+use quackd_protocol::model::{InputKind, ModelCompat, ModelCost};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Variable with the directory of Pi's files.
+const DIRECTORY_VARIABLE: &str = "PI_CODING_AGENT_DIR";
+
+/// Returns the directory of Pi's files.
+pub(super) fn directory(env: &[(String, String)], home: &Path) -> PathBuf {
+    let given =
+        env.iter().find(|(name, _)| name == DIRECTORY_VARIABLE).map(|(_, value)| value.trim());
+    match given {
+        None | Some("") => home.join(".pi").join("agent"),
+        Some("~") => home.to_owned(),
+        Some(path) => match path.strip_prefix("~/") {
+            Some(rest) => home.join(rest),
+            None => home.join(path),
+        },
+    }
+}
+
+/// `models.json`. Unknown members are ignored.
+#[derive(Default, Deserialize)]
+pub(super) struct ModelsFile {
+    #[serde(default)]
+    pub(super) providers: BTreeMap<String, PiProvider>,
+}
+
+/// A provider in `models.json`.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PiProvider {
+    pub(super) base_url: Option<String>,
+    pub(super) api: Option<String>,
+    pub(super) api_key: Option<String>,
+    pub(super) headers: BTreeMap<String, String>,
+    pub(super) auth_header: bool,
+    pub(super) compat: Option<ModelCompat>,
+    pub(super) models: Vec<PiModel>,
+    pub(super) model_overrides: BTreeMap<String, PiFacts>,
+}
+
+/// A model in `models.json`.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct PiModel {
+    pub(super) id: String,
+    #[serde(default)]
+    pub(super) api: Option<String>,
+    #[serde(default)]
+    pub(super) base_url: Option<String>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub(super) facts: PiFacts,
+}
+
+/// Facts about a model. Missing ones stay as they are.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(super) struct PiFacts {
+    pub(super) name: Option<String>,
+    pub(super) reasoning: Option<bool>,
+    pub(super) input: Option<Vec<InputKind>>,
+    pub(super) cost: Option<ModelCost>,
+    pub(super) context_window: Option<u64>,
+    pub(super) max_tokens: Option<u64>,
+    pub(super) compat: Option<ModelCompat>,
+}
+
+/// An entry of `auth.json`.
+#[derive(Deserialize)]
+struct Credential {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    key: Option<String>,
+}
+
+/// Keys of `auth.json`, not resolved, and problems.
+#[derive(Default)]
+pub(super) struct AuthFile {
+    pub(super) keys: BTreeMap<String, String>,
+    pub(super) problems: Vec<String>,
+}
+
+/// Reads `auth.json`.
+pub(super) fn read_auth_blocking(directory: &Path) -> AuthFile {
+    let mut auth = AuthFile::default();
+    let path = directory.join("auth.json");
+    match json::read_blocking::<BTreeMap<String, Credential>>(&path) {
+        Ok(entries) => {
+            for (provider, credential) in entries.unwrap_or_default() {
+                match (credential.kind.as_str(), credential.key) {
+                    ("api_key", Some(key)) => drop(auth.keys.insert(provider, key)),
+                    ("oauth", _) => auth.problems.push(format!(
+                        "{}: {provider} is a login of Pi, which only Pi can use: quackd needs an API key",
+                        path.display()
+                    )),
+                    _ => {}
+                }
+            }
+        }
+        Err(problem) => auth.problems.push(problem),
+    }
+    auth
+}
+
+/// Reads `models.json`.
+///
+/// # Errors
+/// The problem in one line, without values of the file.
+pub(super) fn read_models_blocking(directory: &Path) -> Result<ModelsFile, String> {
+    json::read_blocking(&directory.join("models.json")).map(Option::unwrap_or_default)
+}
+
+/// Resolves a value of Pi's files: `$NAME`, `${NAME}` or the name of a variable, or the value itself.
+///
+/// # Errors
+/// The reason why there is no value, as the rest of a sentence about it.
+pub(super) fn resolve(value: &str, env: &[(String, String)]) -> Result<String, String> {
+    let value = value.trim();
+    let variable = |name: &str| {
+        let found = env.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
+        found.filter(|value| !value.is_empty()).map(str::to_owned)
+    };
+    if value.starts_with('!') {
+        return Err("is a command, which quackd does not run: name a variable instead, or set model.key in quackd.toml".to_owned());
+    }
+    let named = value
+        .strip_prefix('$')
+        .map(|name| name.strip_prefix('{').and_then(|name| name.strip_suffix('}')).unwrap_or(name));
+    let is_name_character =
+        |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+    let looks_like_name = value.bytes().all(is_name_character) && value.contains('_');
+    match (named, variable(named.unwrap_or(value))) {
+        (_, Some(found)) => Ok(found),
+        (Some(name), None) => Err(format!("is the variable {}, which is not set", short(name))),
+        (None, None) if looks_like_name => {
+            Err(format!("is the variable {}, which is not set", short(value)))
+        }
+        (None, None) => Ok(value.to_owned()),
+    }
+}
+
+/// Returns the name of a variable for display. A text that is no name may be a key.
+fn short(name: &str) -> &str {
+    let is_name = name.len() <= 60 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    if is_name { name } else { "with an invalid name" }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_a_variable_or_itself_and_never_a_command() {
+        let env = [("A_KEY".to_owned(), " k\n".to_owned()), ("mine".to_owned(), "m".to_owned())];
+        let resolved = |value: &str| resolve(value, &env);
+        for (value, expected) in
+            [("$A_KEY", "k"), ("${A_KEY}", "k"), ("A_KEY", "k"), ("mine", "m"), ("sk-1", "sk-1")]
+        {
+            assert_eq!(resolved(value), Ok(expected.to_owned()), "{value}");
+        }
+        assert!(resolved("!cat key").unwrap_err().contains("command"));
+        assert!(resolved("OTHER_KEY").unwrap_err().contains("OTHER_KEY"));
+        assert!(resolved("$B").unwrap_err().contains("the variable B"));
+        assert!(!resolved("$sk-secret").unwrap_err().contains("secret"));
+    }
+
+    #[test]
+    fn the_directory_is_pis() {
+        let of = |value: &str| {
+            directory(&[(DIRECTORY_VARIABLE.to_owned(), value.to_owned())], Path::new("/home/a"))
+        };
+        assert_eq!(directory(&[], Path::new("/home/a")), Path::new("/home/a/.pi/agent"));
+        assert_eq!(of(""), Path::new("/home/a/.pi/agent"));
+        assert_eq!(of("~/x"), Path::new("/home/a/x"));
+        assert_eq!(of("/y"), Path::new("/y"));
+    }
+
+    #[test]
+    fn logins_are_a_problem_and_keys_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let text = r#"{"openai": {"type": "api_key", "key": "sk-1"},
+            "anthropic": {"type": "oauth", "refresh": "r", "access": "hush", "expires": 1}}"#;
+        std::fs::write(directory.path().join("auth.json"), text).unwrap();
+        let auth = read_auth_blocking(directory.path());
+        assert_eq!(auth.keys.get("openai").map(String::as_str), Some("sk-1"));
+        assert_eq!(auth.problems.len(), 1);
+        assert!(auth.problems[0].contains("anthropic") && !auth.problems[0].contains("hush"));
+    }
+}

@@ -1,0 +1,372 @@
+//! One provider while the catalog is built: its address, its key, its headers and its models, with their sources.
+
+use super::builtin::{self, Builtin};
+use super::known::describe;
+use super::pi_files::{PiFacts, PiModel, PiProvider, resolve};
+use super::{Given, ModelSettings};
+use crate::{Key, Route, RouteError, RouteSettings};
+use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelCompat, ModelInfo};
+use secrecy::ExposeSecret;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// Longest id of a model or provider, in bytes.
+const MAX_ID_BYTES: usize = 256;
+
+/// A provider.
+pub(super) struct Provider {
+    pub(super) name: String,
+    pub(super) api: ModelApi,
+    base_url: String,
+    /// The user named the base URL, so that a server without a key is wanted.
+    is_named: bool,
+    key: Option<Key>,
+    /// Source of the key, for display.
+    pub(super) key_source: String,
+    headers: Vec<(String, String)>,
+    with_bearer: bool,
+    compat: Option<ModelCompat>,
+    pub(super) models: Vec<Model>,
+    /// Reason why the provider cannot be used.
+    broken: bool,
+    /// The base URL of the description of models.
+    shown_base: String,
+}
+
+/// A model of a provider.
+pub(super) struct Model {
+    pub(super) info: ModelInfo,
+    base_url: Option<String>,
+    headers: Vec<(String, String)>,
+}
+
+impl Model {
+    /// Whether requests to this model go another way than those to the other ones.
+    pub(super) fn has_own_route(&self) -> bool {
+        self.base_url.is_some() || !self.headers.is_empty()
+    }
+}
+
+/// Returns a variable that is not blank.
+pub(super) fn variable<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    let found = env.iter().find(|(known, _)| known == name).map(|(_, value)| value.trim());
+    found.filter(|value| !value.is_empty())
+}
+
+impl Provider {
+    /// Creates a provider without anything but the address of a well-known one.
+    pub(super) fn named(name: &str) -> Self {
+        let is_local = builtin::LOCAL_SERVERS.iter().any(|(local, _)| *local == name);
+        Self {
+            name: name.to_owned(),
+            api: builtin::builtin(name).map_or(ModelApi::OpenAiCompletions, |it| it.api),
+            base_url: builtin::base_url(name).unwrap_or_default().to_owned(),
+            is_named: is_local,
+            key: None,
+            key_source: "no key".to_owned(),
+            headers: Vec::new(),
+            with_bearer: false,
+            compat: None,
+            models: Vec::new(),
+            broken: false,
+            shown_base: String::new(),
+        }
+    }
+
+    /// Creates a well-known provider with the key of its variables.
+    pub(super) fn of_builtin(builtin: &Builtin, env: &[(String, String)]) -> Self {
+        let mut provider = Self::named(builtin.name);
+        let base = builtin.base_variable.and_then(|name| variable(env, name));
+        if let Some(base) = base {
+            base.clone_into(&mut provider.base_url);
+            // Without a key, only a server without encryption is one that may need none.
+            provider.is_named = base.starts_with("http://");
+        }
+        for name in builtin.keys {
+            if let Some(value) = variable(env, name)
+                && provider.key.is_none()
+            {
+                // An unusable key is reported by the model's test, like a wrong one.
+                provider.key = Key::parse(value).ok().flatten();
+                provider.key_source = (*name).to_owned();
+            }
+        }
+        provider
+    }
+
+    /// Applies a key of Pi's files.
+    pub(super) fn take_key(
+        &mut self,
+        value: &str,
+        source: &str,
+        env: &[(String, String)],
+        problems: &mut Vec<String>,
+    ) {
+        match resolve(value, env).map(|key| Key::parse(&key)) {
+            Ok(Ok(Some(key))) => {
+                self.key = Some(key);
+                source.clone_into(&mut self.key_source);
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(_unusable)) => {
+                problems
+                    .push(format!("{source}: the key of {} cannot be sent in a header", self.name));
+            }
+            Err(why) => problems.push(format!("{source}: the key of {} {why}", self.name)),
+        }
+    }
+
+    /// Applies an entry of `models.json`.
+    pub(super) fn take_file(
+        &mut self,
+        given: PiProvider,
+        env: &[(String, String)],
+        problems: &mut Vec<String>,
+    ) {
+        const SOURCE: &str = "models.json of Pi";
+        if let Some(base) = given.base_url {
+            self.base_url = base.trim().to_owned();
+            self.is_named = true;
+        }
+        if let Some(api) = self.api_named(given.api.as_deref(), problems) {
+            self.api = api;
+        }
+        if let Some(key) = given.api_key {
+            let is_plain = self.base_url.starts_with("http://");
+            // Pi requires a key, also for servers that need none.
+            if !(is_plain && builtin::is_placeholder(key.trim())) {
+                self.take_key(&key, SOURCE, env, problems);
+            }
+        }
+        self.headers = self.resolved(given.headers, env, problems);
+        self.with_bearer |= given.auth_header;
+        self.compat = given.compat;
+        for PiModel { id, api, base_url, headers, facts } in
+            given.models.into_iter().take(MAX_MODELS)
+        {
+            if id.is_empty() || MAX_ID_BYTES < id.len() || id.contains(char::is_control) {
+                problems.push(format!("{SOURCE}: a model of {} has no usable id", self.name));
+                continue;
+            }
+            let own = match api {
+                None => Some(self.api),
+                Some(api) => self.api_named(Some(&api), problems),
+            };
+            let Some(api) = own else { continue };
+            let headers = self.resolved(headers, env, problems);
+            let mut info = describe(&self.name, &id, api, "");
+            apply(&mut info, &facts);
+            self.models.retain(|it| it.info.id != id);
+            self.models.push(Model { info, base_url, headers });
+        }
+        for (id, facts) in given.model_overrides.into_iter().take(MAX_MODELS) {
+            if !self.models.iter().any(|it| it.info.id == id) {
+                let info = describe(&self.name, &id, self.api, "");
+                self.models.push(Model { info, base_url: None, headers: Vec::new() });
+            }
+            if let Some(model) = self.models.iter_mut().find(|it| it.info.id == id) {
+                apply(&mut model.info, &facts);
+            }
+        }
+    }
+
+    /// Applies `[model]` of the configuration.
+    pub(super) fn take_settings(&mut self, settings: &ModelSettings, problems: &mut Vec<String>) {
+        if let Some(Given { value, .. }) = &settings.base_url {
+            value.trim().clone_into(&mut self.base_url);
+            self.is_named = true;
+        }
+        self.api = settings.api.unwrap_or(self.api);
+        match settings.key.as_ref().map(|key| Key::parse(key.expose_secret())) {
+            Some(Ok(Some(key))) => {
+                self.key = Some(key);
+                "`model.key` in quackd.toml".clone_into(&mut self.key_source);
+            }
+            Some(Err(_unusable)) => {
+                problems.push("model.key cannot be sent in a header".to_owned());
+            }
+            Some(Ok(None)) | None => {}
+        }
+    }
+
+    /// Checks the address, and completes the models. Called once, after all sources.
+    pub(super) fn seal(&mut self, problems: &mut Vec<String>) {
+        let has_any = self.key.is_some() || self.is_named || !self.models.is_empty();
+        if self.base_url.is_empty() {
+            if has_any {
+                problems.push(format!("the provider {} has no base URL", self.name));
+            }
+            self.broken = true;
+            return;
+        }
+        match self.route(None) {
+            Ok(route) => {
+                self.shown_base = route.shown_base();
+                problems.extend(route.refusal().map(|text| format!("{}: {text}", self.name)));
+            }
+            Err(error) => {
+                problems.push(format!("the provider {} is not used: {error}", self.name));
+                self.broken = true;
+                return;
+            }
+        }
+        let listed = builtin::builtin(&self.name).map_or(&[][..], |it| it.models);
+        for id in listed {
+            if !self.models.iter().any(|it| it.info.id == *id) {
+                let info = describe(&self.name, id, self.api, "");
+                self.models.push(Model { info, base_url: None, headers: Vec::new() });
+            }
+        }
+        let mut models = std::mem::take(&mut self.models);
+        models.retain_mut(|model| {
+            let own = model.base_url.is_some().then(|| self.route(Some(model)));
+            model.info.base_url = match own {
+                None => self.shown_base.clone(),
+                Some(Ok(route)) => route.shown_base(),
+                Some(Err(error)) => {
+                    let (id, name) = (&model.info.id, &self.name);
+                    problems.push(format!("the model {id} of {name} is not used: {error}"));
+                    return false;
+                }
+            };
+            self.add_compat(&mut model.info);
+            true
+        });
+        self.models = models;
+    }
+
+    /// Whether requests can be made: with a key, or to a server that the user named.
+    pub(super) fn is_usable(&self) -> bool {
+        !self.broken && (self.key.is_some() || self.is_named)
+    }
+
+    /// Whether the provider has a key.
+    pub(super) fn has_key(&self) -> bool {
+        self.key.is_some()
+    }
+
+    /// Returns the route to the provider or to one of its models.
+    pub(super) fn route(&self, model: Option<&Model>) -> Result<Route, RouteError> {
+        let own_base = model.and_then(|model| model.base_url.as_deref());
+        let own_headers = model.map_or(&[][..], |model| &model.headers);
+        Route::new(RouteSettings {
+            base_url: own_base.unwrap_or(&self.base_url).to_owned(),
+            api: Some(self.api),
+            key: self.key.clone(),
+            with_bearer: self.with_bearer,
+            headers: self.headers.iter().chain(own_headers).cloned().collect(),
+        })
+    }
+
+    /// Describes a model of the provider, listed or not.
+    pub(super) fn model(&self, id: &str) -> Option<ModelInfo> {
+        if !self.is_usable()
+            || id.is_empty()
+            || MAX_ID_BYTES < id.len()
+            || id.contains(char::is_control)
+        {
+            return None;
+        }
+        let listed = self.models.iter().find(|it| it.info.id == id);
+        Some(listed.map_or_else(
+            || {
+                let mut info = describe(&self.name, id, self.api, &self.shown_base);
+                self.add_compat(&mut info);
+                info
+            },
+            |it| it.info.clone(),
+        ))
+    }
+
+    /// Adds the differences of the provider to those of a model. The model's own ones win.
+    fn add_compat(&self, info: &mut ModelInfo) {
+        let Some(usual) = &self.compat else { return };
+        let own = std::mem::take(&mut info.compat);
+        info.compat = merged(own, usual);
+    }
+
+    fn api_named(&self, name: Option<&str>, problems: &mut Vec<String>) -> Option<ModelApi> {
+        let name = name?;
+        let api = ModelApi::named(name);
+        if api.is_none() {
+            let shown: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
+            let known = ModelApi::ALL.map(ModelApi::name).join(", ");
+            problems.push(format!(
+                "models.json of Pi: {} has the API {shown}, quackd has {known}",
+                self.name
+            ));
+        }
+        api
+    }
+
+    /// Resolves the values of headers.
+    fn resolved(
+        &self,
+        headers: BTreeMap<String, String>,
+        env: &[(String, String)],
+        problems: &mut Vec<String>,
+    ) -> Vec<(String, String)> {
+        let mut resolved = Vec::new();
+        for (name, value) in headers {
+            match resolve(&value, env) {
+                Ok(value) => resolved.push((name, value)),
+                Err(why) => {
+                    problems.push(format!("models.json of Pi: a header of {} {why}", self.name));
+                }
+            }
+        }
+        resolved
+    }
+}
+
+/// Shows neither keys nor headers nor addresses.
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Provider");
+        shown.field("name", &self.name).field("has_key", &self.key.is_some());
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// Applies the facts that are given.
+fn apply(info: &mut ModelInfo, facts: &PiFacts) {
+    if let Some(name) = &facts.name {
+        info.name = name.chars().filter(|c| !c.is_control()).take(MAX_ID_BYTES).collect();
+    }
+    info.reasoning = facts.reasoning.unwrap_or(info.reasoning);
+    if let Some(input) = &facts.input {
+        info.input.clone_from(input);
+        info.input.truncate(2);
+    }
+    info.cost = facts.cost.unwrap_or(info.cost);
+    info.context_window = facts.context_window.unwrap_or(info.context_window);
+    info.max_tokens = facts.max_tokens.unwrap_or(info.max_tokens);
+    if let Some(compat) = &facts.compat {
+        info.compat = merged(compat.clone(), &info.compat);
+    }
+}
+
+fn merged(own: ModelCompat, usual: &ModelCompat) -> ModelCompat {
+    let usual = usual.clone();
+    ModelCompat {
+        supports_store: own.supports_store.or(usual.supports_store),
+        supports_developer_role: own.supports_developer_role.or(usual.supports_developer_role),
+        supports_reasoning_effort: own
+            .supports_reasoning_effort
+            .or(usual.supports_reasoning_effort),
+        supports_usage_in_streaming: own
+            .supports_usage_in_streaming
+            .or(usual.supports_usage_in_streaming),
+        max_tokens_field: own.max_tokens_field.or(usual.max_tokens_field),
+        requires_tool_result_name: own
+            .requires_tool_result_name
+            .or(usual.requires_tool_result_name),
+        requires_assistant_after_tool_result: own
+            .requires_assistant_after_tool_result
+            .or(usual.requires_assistant_after_tool_result),
+        requires_thinking_as_text: own
+            .requires_thinking_as_text
+            .or(usual.requires_thinking_as_text),
+        thinking_format: own.thinking_format.or(usual.thinking_format),
+    }
+}

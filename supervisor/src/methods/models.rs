@@ -1,0 +1,115 @@
+//! `quack.models`: lists the models of quackd's own agent, explains the choice, and tests it with a short request.
+
+use super::Caller;
+use crate::errors::MethodError;
+use crate::session::models::Models;
+use futures_util::future::join_all;
+use quackd_egress::models::{ModelCatalog, ProbeAnswer, probe_body};
+use quackd_protocol::client::{ChosenModel, ModelTest, ModelsData, ModelsParams};
+use quackd_protocol::model::{MAX_MODELS, ModelInfo, ModelPart, ModelRequest};
+use std::time::{Duration, Instant};
+use tokio::time::timeout;
+
+/// Timeout of the request. A local server may have to load the model first.
+const TEST_LIMIT: Duration = Duration::from_secs(60);
+
+/// Timeout of asking servers for their models.
+const LIST_LIMIT: Duration = Duration::from_secs(3);
+
+/// Most servers that are asked for their models.
+const MAX_SERVERS: usize = 8;
+
+pub(super) async fn models(
+    ModelsParams { test }: ModelsParams,
+    caller: &Caller,
+) -> Result<ModelsData, MethodError> {
+    let models = &caller.services.sessions.models;
+    let catalog = models.catalog().await;
+    let mut data = ModelsData {
+        chosen: catalog.chosen().map(|chosen| ChosenModel {
+            model: chosen.model.clone(),
+            why: chosen.why.clone(),
+            thinking: chosen.thinking,
+            key_source: chosen.key_source.clone(),
+        }),
+        models: catalog.models().to_vec(),
+        problems: catalog.problems().to_vec(),
+        missing: catalog.chosen().is_none().then(|| catalog.missing()),
+        test: None,
+    };
+    add_local(models, &catalog, &mut data).await;
+    if test == Some(true) {
+        data.test = Some(match &data.chosen {
+            Some(chosen) => ask(models, &chosen.model).await,
+            None => ModelTest { ok: false, ms: 0, text: "no model is configured".to_owned() },
+        });
+    }
+    Ok(data)
+}
+
+/// Adds the models that servers without a key list, because their users rarely know the names.
+async fn add_local(models: &Models, catalog: &ModelCatalog, data: &mut ModelsData) {
+    let servers: Vec<&str> = catalog.keyless().take(MAX_SERVERS).collect();
+    let listing = servers
+        .iter()
+        .map(|&name| async move { (name, timeout(LIST_LIMIT, models.list(name)).await) });
+    for (name, listed) in join_all(listing).await {
+        let ids = match listed {
+            Ok(Ok(ids)) => ids,
+            Ok(Err(failure)) => {
+                data.problems.push(format!("{name}: {}", failure.text));
+                continue;
+            }
+            Err(_late) => {
+                data.problems.push(format!("{name} does not answer"));
+                continue;
+            }
+        };
+        let found = ids.iter().filter_map(|id| catalog.find(Some(name), id));
+        for model in found {
+            let is_listed = |it: &ModelInfo| it.provider == model.provider && it.id == model.id;
+            if data.models.len() < MAX_MODELS && !data.models.iter().any(is_listed) {
+                data.models.push(model);
+            }
+        }
+    }
+}
+
+/// Sends a short request to a model.
+async fn ask(models: &Models, model: &ModelInfo) -> ModelTest {
+    let started = Instant::now();
+    let answered = match timeout(TEST_LIMIT, answer(models, model)).await {
+        Ok(answered) => answered,
+        Err(_late) => Err(format!("no complete answer within {} s", TEST_LIMIT.as_secs())),
+    };
+    let ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+    match answered {
+        Ok(text) => ModelTest { ok: true, ms, text },
+        Err(text) => ModelTest { ok: false, ms, text },
+    }
+}
+
+/// Returns the text of the answer, or the error.
+async fn answer(models: &Models, model: &ModelInfo) -> Result<String, String> {
+    let body = probe_body(model).ok_or("the request cannot be written")?;
+    let mut parts = models.request(ModelRequest {
+        number: 1,
+        provider: model.provider.clone(),
+        api: model.api,
+        model: model.id.clone(),
+        betas: Vec::new(),
+        body,
+    });
+    let mut answer = ProbeAnswer::default();
+    let mut status = 0;
+    loop {
+        match parts.recv().await {
+            Some(ModelPart::Head(head)) => status = head.status,
+            Some(ModelPart::Piece(piece)) => answer.push(&piece),
+            Some(ModelPart::Failed(failure)) => return Err(failure.text),
+            Some(ModelPart::Done {}) if (200..300).contains(&status) => return answer.text(),
+            Some(ModelPart::Done {}) => return Err(format!("status {status}: {}", answer.error())),
+            None => return Err("the daemon is shutting down".to_owned()),
+        }
+    }
+}

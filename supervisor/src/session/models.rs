@@ -1,0 +1,216 @@
+//! The models of all sessions: loads the catalog, keeps it current, and passes model requests to egress.
+//!
+//! The catalog depends on the configuration, the daemon's variables, those of the login shell, and two files of Pi. It is
+//! loaded at the first use, and again after one of these changed.
+
+use crate::children::command_env::Variables;
+use crate::children::login_env::LoginEnv;
+use crate::children::pi_env;
+use crate::daemon_info::DaemonInfo;
+use quackd_config::{Config, Origin, Setting};
+use quackd_egress::Egress;
+use quackd_egress::models::{Given, ModelCatalog, ModelSettings, ModelSources};
+use quackd_protocol::model::{ModelFailure, ModelPart, ModelRequest};
+use std::cell::RefCell;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::{Instant, timeout};
+
+/// Longest wait for the login shell, if no other source has a key.
+const LOGIN_LIMIT: Duration = Duration::from_secs(3);
+
+/// Timeout of reading the files. A disk that hangs must not stop a session.
+const READ_LIMIT: Duration = Duration::from_secs(3);
+
+/// Shortest time between two checks of the files.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Time of the last change and size of the files; `None` for a missing one.
+type Stamps = [Option<(SystemTime, u64)>; 2];
+
+/// One instance per daemon, on the actors' thread.
+#[derive(Debug)]
+pub(crate) struct Models {
+    daemon: Rc<DaemonInfo>,
+    login: Rc<LoginEnv>,
+    egress: Rc<Egress>,
+    loaded: RefCell<Option<Loaded>>,
+    /// One permit, so that concurrent callers load the catalog once.
+    turn: Semaphore,
+    /// One permit, held while the files are read, so that a disk that hangs costs one thread.
+    reading: Arc<Semaphore>,
+}
+
+/// The catalog and its sources.
+#[derive(Debug)]
+struct Loaded {
+    catalog: Rc<ModelCatalog>,
+    checked: Instant,
+    /// Hash of the variables.
+    env: u64,
+    stamps: Stamps,
+}
+
+impl Models {
+    pub(crate) fn new(daemon: Rc<DaemonInfo>, login: Rc<LoginEnv>, egress: Rc<Egress>) -> Self {
+        let (turn, reading) = (Semaphore::new(1), Arc::new(Semaphore::new(1)));
+        Self { daemon, login, egress, loaded: RefCell::default(), turn, reading }
+    }
+
+    /// Returns the current catalog. Waits at most about 6 s: for the login shell only if there is no key without it.
+    pub(crate) async fn catalog(&self) -> Rc<ModelCatalog> {
+        // Never closed. Without a permit, the catalog would only be loaded twice.
+        let _turn = self.turn.acquire().await.ok();
+        let env = self.env().await;
+        let hash = hash(&env);
+        let known = self.loaded.borrow().as_ref().filter(|it| it.env == hash).map(|it| {
+            let is_recent = it.checked.elapsed() < CHECK_INTERVAL;
+            (Rc::clone(&it.catalog), it.stamps, is_recent)
+        });
+        if let Some((catalog, _, true)) = known {
+            return catalog;
+        }
+        let known = known.map(|(catalog, stamps, _)| (catalog, stamps));
+        let stamps = known.as_ref().map(|(_, stamps)| *stamps);
+        let (catalog, stamps) = match (self.read(env, stamps).await, known) {
+            (Ok(Some((catalog, stamps))), _) => {
+                self.egress.set_models(catalog.endpoints());
+                (Rc::new(catalog), stamps)
+            }
+            (_, Some(known)) => known,
+            (Err(problem), None) => return Rc::new(ModelCatalog::unavailable(problem)),
+            (Ok(None), None) => return Rc::new(ModelCatalog::unavailable(String::new())),
+        };
+        let loaded =
+            Loaded { catalog: Rc::clone(&catalog), checked: Instant::now(), env: hash, stamps };
+        self.loaded.replace(Some(loaded));
+        catalog
+    }
+
+    /// Sends a request to a model of the current catalog. See [`Egress::model`].
+    pub(crate) fn request(&self, request: ModelRequest) -> mpsc::Receiver<ModelPart> {
+        self.egress.model(request)
+    }
+
+    /// Asks a provider for the ids of its models. See [`Egress::list_models`].
+    pub(crate) async fn list(&self, provider: &str) -> Result<Vec<String>, ModelFailure> {
+        self.egress.list_models(provider).await
+    }
+
+    /// Returns the daemon's variables, merged with the keys of the login shell.
+    async fn env(&self) -> Variables {
+        let own = pi_env::merge(std::env::vars_os(), &[], &[]);
+        let model = &self.daemon.config.model;
+        let is_configured = model.key.value.expose().is_some() || !model.base_url.value.is_empty();
+        let has_key = is_configured || ModelSources::has_provider(&own);
+        let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
+        let login = self.login.env_for_pi(limit).await;
+        pi_env::merge(std::env::vars_os(), &[], &login)
+    }
+
+    /// Reads the files on the blocking pool and builds the catalog. `None` if the files are as in `known`.
+    async fn read(
+        &self,
+        env: Variables,
+        known: Option<Stamps>,
+    ) -> Result<Option<(ModelCatalog, Stamps)>, String> {
+        let settings = settings(&self.daemon.config);
+        let sources = ModelSources { env, home: self.daemon.user_home.clone(), settings };
+        let late = "the directory of Pi's files does not answer";
+        let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_held| late)?;
+        let read = move || {
+            let _permit = permit;
+            // Before the files are read, so that a change in between is noticed the next time.
+            let stamps = sources.files().map(stamp_blocking);
+            (known != Some(stamps)).then(|| (ModelCatalog::load_blocking(&sources), stamps))
+        };
+        let read = timeout(READ_LIMIT, actix_rt::task::spawn_blocking(read)).await;
+        read.map_err(|_late| late)?.map_err(|_gone| "the daemon is shutting down".to_owned())
+    }
+}
+
+fn stamp_blocking(path: PathBuf) -> Option<(SystemTime, u64)> {
+    let found = path.metadata().ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+/// Identifies variables without keeping their values.
+fn hash(env: &Variables) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    env.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Returns the settings of the catalog: `[model]`, and `[pi]` for everything that `[model]` leaves open.
+fn settings(config: &Config) -> ModelSettings {
+    let (model, pi) = (&config.model, &config.pi);
+    let own_name = given(&model.name, "model.name");
+    let own_provider = given(&model.provider, "model.provider");
+    let base_url = given(&model.base_url, "model.base_url");
+    let says_nothing = own_name.is_none() && own_provider.is_none() && base_url.is_none();
+    let of_pi = |setting, key| given(setting, key).filter(|_| says_nothing);
+    let tokens =
+        |setting: &Setting<usize>| u64::try_from(setting.value).ok().filter(|tokens| *tokens != 0);
+    ModelSettings {
+        name: own_name.or_else(|| of_pi(&pi.model, "pi.model")),
+        provider: own_provider.or_else(|| of_pi(&pi.provider, "pi.provider")),
+        thinking: given(&model.thinking, "model.thinking")
+            .or_else(|| given(&pi.thinking, "pi.thinking")),
+        base_url,
+        api: model.api.value,
+        key: model.key.value.expose().map(Into::into),
+        context_window: tokens(&model.context_window),
+        max_tokens: tokens(&model.max_tokens),
+        idle_timeout: model.idle_timeout.value,
+    }
+}
+
+/// Returns a value of the user with the name of its source.
+fn given(setting: &Setting<String>, key: &str) -> Option<Given> {
+    let value = setting.value.trim();
+    let source = match &setting.origin {
+        Origin::Default => return None,
+        Origin::Environment { variable } => (*variable).to_owned(),
+        Origin::File { .. } | Origin::Flag { .. } => format!("`{key}` in quackd.toml"),
+    };
+    (!value.is_empty()).then(|| Given { value: value.to_owned(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(setting: &mut Setting<String>, value: &str, origin: Origin) {
+        *setting = Setting { value: value.to_owned(), origin };
+    }
+
+    fn file() -> Origin {
+        Origin::File { path: "/quackd.toml".into(), line: 1 }
+    }
+
+    #[test]
+    fn pis_settings_apply_where_the_models_are_not_set() {
+        let mut config = Config::default();
+        let none = settings(&config);
+        assert_eq!((none.name, none.provider, none.thinking), (None, None, None));
+        let variable = Origin::Environment { variable: "RUBBER_DUCK_PI_MODEL" };
+        set(&mut config.pi.model, " m ", variable);
+        set(&mut config.pi.provider, "p", file());
+        set(&mut config.pi.thinking, "high", file());
+        let of_pi = settings(&config);
+        let name = of_pi.name.unwrap();
+        assert_eq!((name.value.as_str(), name.source.as_str()), ("m", "RUBBER_DUCK_PI_MODEL"));
+        assert_eq!(of_pi.provider.unwrap().source, "`pi.provider` in quackd.toml");
+        assert_eq!(of_pi.thinking.unwrap().value, "high");
+        set(&mut config.model.provider, "own", file());
+        set(&mut config.model.thinking, "low", file());
+        let own = settings(&config);
+        assert_eq!((own.name, own.provider.unwrap().value.as_str()), (None, "own"));
+        assert_eq!(own.thinking.unwrap().value, "low");
+    }
+}
