@@ -299,6 +299,9 @@ pub const MAX_PI_EVENT_BYTES: usize = 512 * 1024;
 /// Largest state of Pi in a reply, in bytes of JSON.
 pub const MAX_PI_STATE_BYTES: usize = 64 * 1024;
 
+/// Largest answer of Pi to a command of `quack.agent`, in bytes of JSON.
+pub const MAX_PI_ANSWER_BYTES: usize = 4 * 1024 * 1024;
+
 /// Prompts of one session that wait for Pi to start or to answer; one more is refused.
 pub const MAX_PI_PROMPTS: usize = 16;
 

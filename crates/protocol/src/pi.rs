@@ -417,7 +417,8 @@ pub struct PiAnswer {
     /// Error text of a failed command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The result, on one line, at most [`crate::limits::MAX_PI_STATE_BYTES`].
+    /// The result, on one line: of [`PiCommand::GetState`] at most [`crate::limits::MAX_PI_STATE_BYTES`], otherwise
+    /// [`crate::limits::MAX_PI_ANSWER_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
 }

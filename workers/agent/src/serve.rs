@@ -10,7 +10,7 @@ use quackd_agent::providers::ToolSpec;
 use quackd_agent::transcript::Transcript;
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::link::adopt;
-use quackd_protocol::limits::{MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES};
+use quackd_protocol::limits::{MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES};
 use quackd_protocol::model::ModelPart;
 use quackd_protocol::pi::{
     AgentStart, FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiEnd, TO_PI_WORKER_TAGS, ToPiWorker,
@@ -208,7 +208,7 @@ impl Driver {
 }
 
 fn answer(number: u64, result: Result<Option<Box<RawValue>>, String>) -> PiAnswer {
-    let too_long = |data: &RawValue| MAX_PI_STATE_BYTES < data.get().len();
+    let too_long = |data: &RawValue| MAX_PI_ANSWER_BYTES < data.get().len();
     match result {
         Ok(Some(data)) if too_long(&data) => PiAnswer {
             number,

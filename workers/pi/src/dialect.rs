@@ -11,7 +11,7 @@
 
 use crate::fields::{Fields, Writer, quoted};
 use crate::truncate_event::shrink;
-use quackd_protocol::limits::{MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES};
+use quackd_protocol::limits::{MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES};
 use serde::Deserialize;
 use std::borrow::Cow;
 
@@ -150,8 +150,9 @@ fn state(command: &str, data: &str) -> String {
             .end()
             .into(),
     };
+    let limit = if command == "get_state" { MAX_PI_STATE_BYTES } else { MAX_PI_ANSWER_BYTES };
     match data {
-        long if MAX_PI_STATE_BYTES < long.len() => shrink(&long, command, MAX_PI_STATE_BYTES),
+        long if limit < long.len() => shrink(&long, command, limit),
         fits => fits.into_owned(),
     }
 }

@@ -7,15 +7,15 @@ const MAX_PENDING: usize = 64;
 
 /// Numbers and names of commands, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct Pending(VecDeque<(u64, &'static str)>);
+pub(crate) struct Pending(VecDeque<(u64, String)>);
 
 impl Pending {
     /// Adds a command that is sent to Pi.
-    pub(crate) fn sent(&mut self, number: u64, name: &'static str) {
+    pub(crate) fn sent(&mut self, number: u64, name: &str) {
         if self.0.len() == MAX_PENDING {
             self.0.pop_front();
         }
-        self.0.push_back((number, name));
+        self.0.push_back((number, name.to_owned()));
     }
 
     /// Removes the command of an answer and returns its number. An answer without a number belongs to the oldest
@@ -27,7 +27,7 @@ impl Pending {
             return Some(number);
         }
         let is_only = name == "parse" && self.0.len() == 1;
-        let at = self.0.iter().position(|(_, there)| is_only || *there == name)?;
+        let at = self.0.iter().position(|(_, there)| is_only || there == name)?;
         self.0.remove(at).map(|(number, _)| number)
     }
 }

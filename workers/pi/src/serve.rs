@@ -17,8 +17,8 @@ use quackd_process::{
 };
 use quackd_protocol::limits::{MAX_LINE_BYTES, PI_STDERR_BYTES};
 use quackd_protocol::pi::{
-    FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiCommand, PiEnd, PiStart, TO_PI_WORKER_TAGS,
-    ToPiWorker, UiAnswer,
+    FromPiWorker, OtherCommand, PI_FRAME_PROTOCOL, PiAnswer, PiCommand, PiEnd, PiStart,
+    TO_PI_WORKER_TAGS, ToPiWorker, UiAnswer,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
 use serde::Serialize;
@@ -252,7 +252,11 @@ impl PiPipes {
         match frame {
             ToPiWorker::Command { number, command } => {
                 self.pending.borrow_mut().sent(number, command.name());
-                if let Err(error) = self.write(&request(number, &command)) {
+                let written = match &command {
+                    PiCommand::Other(other) => self.write(&other_request(number, other)),
+                    command => self.write(&request(number, command)),
+                };
+                if let Err(error) = written {
                     let answer =
                         PiAnswer { number, success: false, error: Some(error), data: None };
                     self.pending.borrow_mut().answered(Some(number), command.name());
@@ -266,6 +270,11 @@ impl PiPipes {
             }
             ToPiWorker::Ping { seq } => self.outbox.send_soon(FromPiWorker::Pong { seq }),
             ToPiWorker::Start(_) | ToPiWorker::Shutdown {} => {}
+            // Only quackd's own agent sends requests and calls tools of the session.
+            ToPiWorker::StartAgent(_)
+            | ToPiWorker::Model { .. }
+            | ToPiWorker::Models(_)
+            | ToPiWorker::ToolDone(_) => {}
         }
     }
 
@@ -312,15 +321,24 @@ async fn at(due: Option<Instant>) {
 struct PiRequest<'a> {
     id: String,
     #[serde(rename = "type")]
-    kind: &'static str,
+    kind: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<&'a str>,
+}
+
+/// Another command with the worker's own id. A command that is no object, which the supervisor never sends, is refused by
+/// Pi.
+fn other_request(number: u64, other: &OtherCommand) -> serde_json::Map<String, serde_json::Value> {
+    let read: Result<serde_json::Map<_, _>, _> = serde_json::from_str(other.body.get());
+    let mut fields = read.unwrap_or_default();
+    fields.insert("id".to_owned(), dialect::id_of(number).into());
+    fields
 }
 
 fn request(number: u64, command: &PiCommand) -> PiRequest<'_> {
     let message = match command {
         PiCommand::Prompt { message } => Some(message.as_str()),
-        PiCommand::GetState | PiCommand::Abort | PiCommand::AbortBash => None,
+        PiCommand::GetState | PiCommand::Abort | PiCommand::AbortBash | PiCommand::Other(_) => None,
     };
     PiRequest { id: dialect::id_of(number), kind: command.name(), message }
 }

@@ -13,7 +13,8 @@ use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
 use quackd_protocol::client::{ErrorCode, EventLine};
 use quackd_protocol::limits::{
-    MAX_NAME_CHARS, MAX_PATH_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES, PI_STDERR_BYTES,
+    MAX_NAME_CHARS, MAX_PATH_BYTES, MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES,
+    PI_STDERR_BYTES,
 };
 use quackd_protocol::pi::{FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiState};
 use quackd_supervision::{Cause, Hello as HelloMeans};
@@ -169,6 +170,7 @@ impl SessionActor {
                     reply.send(Ok(PromptAccepted { success, error, code, seq, turn })).ok();
                 }
                 Waiter::Command(reply) => {
+                    let data = data.filter(|data| data.get().len() <= MAX_PI_ANSWER_BYTES);
                     let done = match success {
                         true => Ok(data.map(with_whole_characters)),
                         false => Err(error.unwrap_or_else(|| "Pi refused the command".to_owned())),
