@@ -59,10 +59,11 @@ pub use ps::{
 };
 pub use remote::{RemoteConfigureParams, RemoteData, RemoteStatus, RemoteStatusParams};
 pub use session_admin::{
-    ActivateData, ActivatedSession, DenialsData, FindBy, FindData, FindParams, FoundInfo,
-    PolicyLayers, PolicyScope, SandboxData, SandboxParams, SessionDeleteData, SessionDeleteParams,
-    SessionNewParams, StateData, StateDataOf, TimedDenial, WorkerState, WorkspaceInfo,
-    WorkspaceSession, WorkspacesData,
+    ActivateData, ActivatedSession, DenialsData, FindBy, FindData, FindParams, ForkData,
+    ForkParams, FoundInfo, PolicyLayers, PolicyScope, SandboxData, SandboxParams,
+    SessionDeleteData, SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams,
+    StateData, StateDataOf, TimedDenial, WorkerState, WorkspaceInfo, WorkspaceSession,
+    WorkspacesData,
 };
 pub use voice::{
     LOCAL_APP, SaidMessage, SaidMessageStart, VoiceConnectData, VoiceConnectParams, VoiceSayEvent,

@@ -168,6 +168,12 @@ pub(crate) enum MethodError {
     LocalClaim,
     #[error("Only local clients may send commands to the agent")]
     LocalAgent,
+    #[error("engine must be native, pi or auto")]
+    UnknownEngine,
+    #[error("model must have at most 256 printable characters")]
+    BadModel,
+    #[error("Cannot fork the conversation: {0}")]
+    Fork(std::io::Error),
     #[error("command must be an object with the text type")]
     NoCommand,
     #[error("{text}")]

@@ -91,6 +91,14 @@ methods! {
     // Remote: the token grants access to sessions.
     "quack.session_new": Concurrent, All, session_admin::session_new;
 
+    /// Sets the agent of a session.
+    // Remote: a model costs money, and an engine runs with other rights.
+    "quack.session_set": Concurrent, Nothing(|| MethodError::LocalAgent), session_admin::session_set;
+
+    /// Creates a session that continues the conversation of another one.
+    // Remote: like quack.session_new.
+    "quack.fork": Concurrent, All, session_admin::fork;
+
     /// Deletes a session.
     // Remote: removes what attach creates, and no file of a workspace.
     "quack.session_delete": Concurrent, All, session_admin::session_delete, needs ["sessionId"];

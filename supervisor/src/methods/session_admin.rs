@@ -4,14 +4,19 @@ use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
 use super::find::{id_of, label};
 use super::{AnySession, Caller, NoParams};
 use crate::errors::MethodError;
-use crate::registry::{Activate, Delete, Open, OpenSession, TakeSnapshot};
+use crate::registry::{
+    Activate, Delete, FindSession, Open, OpenSession, Purpose, SetAgent, TakeSnapshot,
+};
+use crate::session::actor::TellSession;
+use crate::session::pi::fork_blocking;
 use crate::voice::VoiceSession;
 use crate::wire::reference;
+use quackd_config::EngineChoice;
 use quackd_home::Workspace;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
-    ActivateData, AttachData, SessionDeleteData, SessionDeleteParams, SessionNewParams,
-    WorkspacesData,
+    ActivateData, AttachData, ForkData, ForkParams, SessionDeleteData, SessionDeleteParams,
+    SessionNewParams, SessionSetData, SessionSetParams, WorkspacesData,
 };
 
 pub(super) async fn workspaces(
@@ -36,21 +41,103 @@ pub(super) async fn activate_session(
 }
 
 pub(super) async fn session_new(
-    SessionNewParams { path, name, activate, safe_mode }: SessionNewParams,
+    SessionNewParams { path, name, activate, safe_mode, engine, model }: SessionNewParams,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
+    let (engine, model) =
+        (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
     let path =
         own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
     let Workspace { path, foreign, .. } = look_up(caller, path).await?;
     let activate = activate.unwrap_or(false);
     let new = OpenSession { path, kind: Open::New(name), activate, safe_mode, fresh: fresh()? };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
+    if engine.is_some() || model.is_some() {
+        let session = data.session.id.clone();
+        caller.registry.send(SetAgent { session, engine, model, file: None }).await??;
+    }
     let label = label(caller, &data.session.id).await?;
     let data = AttachData { note: foreign.map(|foreign| foreign.to_string()), label, ..data };
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }
     Ok(data)
+}
+
+/// Longest name of a model, in bytes.
+const MAX_MODEL: usize = 256;
+
+/// Checks the name of an engine. `None` for the default.
+fn known_engine(engine: String) -> Result<Option<String>, MethodError> {
+    match EngineChoice::named(&engine) {
+        Some(EngineChoice::Auto) => Ok(None),
+        Some(EngineChoice::Native | EngineChoice::Pi) => Ok(Some(engine)),
+        None => Err(MethodError::UnknownEngine),
+    }
+}
+
+/// Checks the name of a model. `None` for the default.
+fn known_model(model: String) -> Result<Option<String>, MethodError> {
+    let is_name = model.len() <= MAX_MODEL && model.chars().all(|c| !c.is_control());
+    match model.trim() {
+        "" => Ok(None),
+        model if is_name => Ok(Some(model.to_owned())),
+        _ => Err(MethodError::BadModel),
+    }
+}
+
+pub(super) async fn session_set(
+    SessionSetParams { session_id, engine, model }: SessionSetParams,
+    caller: &Caller,
+) -> Result<SessionSetData, MethodError> {
+    let (engine, model) =
+        (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
+    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    let session = found.session_id.clone();
+    let set = SetAgent { session: session.clone(), engine, model, file: None };
+    let chosen = caller.registry.send(set).timeout(SAVE_LIMIT).await??;
+    found.handle.send(TellSession::SetAgent(chosen.clone())).await?;
+    Ok(SessionSetData { session_id: session, engine: chosen.engine, model: chosen.model })
+}
+
+/// Creates a session that continues the conversation of another one.
+pub(super) async fn fork(
+    ForkParams { session_id, entry_id, name, activate }: ForkParams,
+    caller: &Caller,
+) -> Result<ForkData, MethodError> {
+    let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    let services = &caller.services.sessions;
+    let path = found.workspace_path.clone();
+    let home = services.daemon.home.clone();
+    let (source, workspace) = (found.pi_session_file.clone(), path.clone());
+    let make = move || fork_blocking(&home, &source, &workspace, entry_id.as_deref());
+    let forked = match services.look(SAVE_LIMIT, make).await {
+        Ok(forked) => forked.map_err(MethodError::Fork)?,
+        Err(_ended_or_late) => return Err(MethodError::ShuttingDown),
+    };
+    let activate = activate.unwrap_or(false);
+    let safe_mode = found.safe_mode.then_some(true);
+    let new = OpenSession { path, kind: Open::New(name), activate, safe_mode, fresh: fresh()? };
+    let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
+    let session = data.session.id.clone();
+    let set = SetAgent {
+        session: session.clone(),
+        engine: Some(found.agent.engine),
+        model: Some(found.agent.model),
+        file: Some(forked.path.clone()),
+    };
+    caller.registry.send(set).timeout(SAVE_LIMIT).await??;
+    if activate {
+        caller.services.voice.session_changed(&VoiceSession::from(&data));
+    }
+    Ok(ForkData {
+        session_id: session,
+        session_name: data.session.name,
+        session_file: forked.path,
+        text: forked.text,
+    })
 }
 
 pub(super) async fn session_delete(

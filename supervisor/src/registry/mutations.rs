@@ -6,6 +6,7 @@ use super::labels;
 use super::persistence::kept;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Fresh};
+use crate::session::pi::engine::AgentChoice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ActivateData, AttachData};
@@ -122,6 +123,52 @@ impl Registry {
             let (data, saved) = activated?;
             kept(saved).await.map(|()| data)
         }
+    }
+}
+
+/// Set what the user chooses for a session's agent.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<AgentChoice, MethodError>")]
+pub(crate) struct SetAgent {
+    pub(crate) session: SessionId,
+    /// `Some(None)` for the default.
+    pub(crate) engine: Option<Option<String>>,
+    /// `Some(None)` for the default.
+    pub(crate) model: Option<Option<String>>,
+    /// The file with the conversation.
+    pub(crate) file: Option<String>,
+}
+
+impl Handler<SetAgent> for Registry {
+    type Result = ResponseFuture<Result<AgentChoice, MethodError>>;
+
+    fn handle(&mut self, msg: SetAgent, ctx: &mut Self::Context) -> Self::Result {
+        let SetAgent { session, engine, model, file } = msg;
+        if self.draining {
+            return Box::pin(async { Err(MethodError::ShuttingDown) });
+        }
+        let known = self.metadata.sessions.iter().position(|known| known.id == session);
+        let Some(at) = known else {
+            return Box::pin(async { Err(MethodError::SessionNotFound(session.0)) });
+        };
+        let mut changed = self.change_state(&session, |state| {
+            if let Some(engine) = engine {
+                state.engine = engine;
+            }
+            if let Some(model) = model {
+                state.model = model;
+            }
+        });
+        if let Some(file) = file
+            && let Some(known) = Arc::make_mut(&mut self.metadata).sessions.get_mut(at)
+        {
+            known.pi_session_file = file;
+            changed = true;
+        }
+        let state = self.state_of(&session);
+        let choice = AgentChoice { engine: state.engine, model: state.model };
+        let saved = self.keep(changed, ctx);
+        Box::pin(async move { kept(saved).await.map(|()| choice) })
     }
 }
 

@@ -10,6 +10,7 @@
 //! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining calls.
 
 use super::network::NetworkActor;
+use super::pi::engine::AgentChoice;
 use super::pi::{OfPi, PiPart};
 use super::worker::{OfWorker, WorkerPart};
 use super::{FoundSession, SessionEntry};
@@ -103,6 +104,8 @@ pub(crate) enum TellSession {
     SetPolicy(Policy, Arc<Rules>),
     /// Reply with the owner of the worker's network, which is started if necessary. No reply without a worker.
     OpenNetwork(oneshot::Sender<Addr<NetworkActor>>),
+    /// What the user chose for the session's agent. An idle agent ends, so that the next command starts the right one.
+    SetAgent(AgentChoice),
     /// Allow connections to this host and port for a while.
     AllowOnce(String),
     /// Does nothing: earlier requests have been handled when it is answered.
@@ -144,6 +147,7 @@ impl Handler<TellSession> for SessionActor {
                     reply.send(network).ok();
                 }
             }
+            TellSession::SetAgent(choice) => self.set_agent(choice, ctx),
             TellSession::AllowOnce(target) => self.allow_once(target),
             TellSession::Settle => {}
             TellSession::EndJobs => self.end_jobs(ctx),

@@ -192,6 +192,77 @@ pub struct SessionNewParams {
     /// True: the session may only use tools that change nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_mode: Option<bool>,
+    /// Agent of the session: `native`, `pi` or `auto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// Model of quackd's own agent, as `provider/model`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// `quack.session_set` parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SessionSetParams {
+    /// Session reference; the active session if absent or empty.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
+    pub session_id: Value,
+    /// Agent of the session: `native`, `pi` or `auto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// Model of quackd's own agent, as `provider/model`. Empty for the default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// `quack.session_set` data: what the session has now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionSetData {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its agent, if it is not the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// Its model, if it is not the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+}
+
+/// `quack.fork` parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ForkParams {
+    /// Session reference; the active session if absent or empty.
+    #[serde(skip_serializing_if = "Value::is_null")]
+    #[schemars(with = "Option<String>")]
+    pub session_id: Value,
+    /// Id of a message of the user in the session file. The new session has the conversation before it. Absent for the
+    /// whole conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry_id: Option<String>,
+    /// Name of the new session, unique in its workspace; `duck-<n>` if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// True: make it the active session. False if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub activate: Option<bool>,
+}
+
+/// `quack.fork` data: the new session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ForkData {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its name.
+    pub session_name: String,
+    /// Its session file.
+    pub session_file: String,
+    /// Text of the message at which the conversation was left, for another version of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
 }
 
 /// `quack.sandbox` parameters.

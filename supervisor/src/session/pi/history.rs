@@ -2,13 +2,21 @@
 //! itself starts elsewhere: the runtimes below Pi (node, bun, version managers) read settings in their start directory,
 //! and commands may write a workspace.
 
-use quackd_home::own_file;
-use serde_json::json;
+use crate::clock::now_text;
+use quackd_home::{Home, own_file};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Version of the format. Pi migrates a file with an older one.
 const VERSION: u32 = 3;
+
+/// Longest file that is copied.
+const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
 /// A header holds one path.
 const MAX_HEADER_BYTES: u64 = 8 * 1024;
@@ -30,8 +38,7 @@ pub(crate) fn prepare_blocking(
     {
         return Ok(known.clone());
     }
-    // Pi wants an id that begins and ends with a letter or digit.
-    let id = quackd_home::new_id()?.replace(['-', '_'], "0");
+    let id = new_id()?;
     let name = format!("{}_{id}.jsonl", now.replace([':', '.'], "-"));
     let path = known.filter(|known| known.parent() == Some(dir)).unwrap_or_else(|| dir.join(name));
     let header = json!({
@@ -39,6 +46,114 @@ pub(crate) fn prepare_blocking(
     });
     own_file::append_blocking(&path)?.write_all(format!("{header}\n").as_bytes())?;
     Ok(path)
+}
+
+/// A new session file with a part of another one.
+#[derive(Debug)]
+pub(crate) struct Forked {
+    pub(crate) path: String,
+    /// Text of the message at which the conversation was left.
+    pub(crate) text: Option<String>,
+}
+
+/// Part of an entry that a fork needs.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Link<'a> {
+    #[serde(borrow)]
+    id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    parent_id: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+}
+
+/// Copies the conversation before the message `entry`, or all of it, into a new file. Reads and writes the file system.
+///
+/// # Errors
+/// There is no conversation or no such message, or a file cannot be read or written.
+pub(crate) fn fork_blocking(
+    home: &Home,
+    source: &str,
+    workspace: &str,
+    entry: Option<&str>,
+) -> io::Result<Forked> {
+    let no_such = |text: &str| io::Error::new(io::ErrorKind::NotFound, text.to_owned());
+    if source.is_empty() {
+        return Err(no_such("the session has no conversation yet"));
+    }
+    let bytes = own_file::read_blocking(Path::new(source), MAX_FILE_BYTES)?;
+    let text = String::from_utf8_lossy(&bytes);
+    let mut lines = text.lines();
+    if !lines.next().is_some_and(|header| header.contains("\"session\"")) {
+        return Err(no_such("the session file has no header"));
+    }
+    let mut entries: Vec<(&str, Link<'_>)> = Vec::new();
+    let mut at: HashMap<String, usize> = HashMap::new();
+    for line in lines {
+        let Ok(link) = serde_json::from_str::<Link<'_>>(line) else { continue };
+        if let Some(id) = &link.id {
+            at.insert(id.clone().into_owned(), entries.len());
+        }
+        entries.push((line, link));
+    }
+    let (mut next, left) = match entry {
+        None => (entries.len().checked_sub(1), None),
+        Some(entry) => {
+            let found = at.get(entry).and_then(|index| entries.get(*index));
+            let (_, link) = found.ok_or_else(|| no_such("no message has this id"))?;
+            let left = link.message.and_then(user_text);
+            let left = left.ok_or_else(|| no_such("the entry is no message of the user"))?;
+            let parent = link.parent_id.as_deref().and_then(|parent| at.get(parent)).copied();
+            (parent, Some(left))
+        }
+    };
+    let mut kept = Vec::new();
+    while let Some((line, link)) = next.and_then(|index| entries.get(index)) {
+        // A parent comes before its child, so the walk ends.
+        let parent = link.parent_id.as_deref().and_then(|parent| at.get(parent)).copied();
+        next = parent.filter(|parent| next.is_some_and(|index| *parent < index));
+        kept.push(*line);
+    }
+    let sessions = home.prepare_pi_sessions_blocking().map_err(io::Error::other)?;
+    let (id, now) = (new_id()?, now_text());
+    let path = sessions.join(format!("{}_{id}.jsonl", now.replace([':', '.'], "-")));
+    let header = json!({
+        "type": "session", "version": VERSION, "id": id, "timestamp": now, "cwd": workspace,
+        "parentSession": source,
+    });
+    let mut file = own_file::append_blocking(&path)?;
+    let mut whole = format!("{header}\n");
+    for line in kept.iter().rev() {
+        whole.push_str(line);
+        whole.push('\n');
+    }
+    file.write_all(whole.as_bytes())?;
+    file.sync_all()?;
+    Ok(Forked { path: path.display().to_string(), text: left })
+}
+
+/// Returns the text of a message of the user.
+fn user_text(message: &RawValue) -> Option<String> {
+    #[derive(Deserialize)]
+    struct User {
+        role: String,
+        content: Value,
+    }
+    let User { role, content } = serde_json::from_str(message.get()).ok()?;
+    if role != "user" {
+        return None;
+    }
+    let text = |block: &Value| block.get("text").and_then(Value::as_str).map(str::to_owned);
+    Some(match &content {
+        Value::String(text) => text.clone(),
+        content => content.as_array()?.iter().filter_map(text).collect(),
+    })
+}
+
+/// Pi wants an id that begins and ends with a letter or digit.
+fn new_id() -> io::Result<String> {
+    Ok(quackd_home::new_id()?.replace(['-', '_'], "0"))
 }
 
 /// Deletes the file of a deleted session if it has no conversation, only the header. Writes the file system.

@@ -27,6 +27,7 @@ mod requests;
 mod turns;
 
 pub(crate) use health::checks;
+pub(crate) use history::fork_blocking;
 pub(crate) use prompts::{PiPart, PromptAccepted, SendCommand, SendPrompt};
 pub(crate) use requests::AnswerDialog;
 

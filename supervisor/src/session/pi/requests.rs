@@ -2,6 +2,7 @@
 
 use super::OfPi;
 use super::dialogs::{AnswerOutcome, explanation};
+use super::engine::AgentChoice;
 use super::prompts::Waiter;
 use crate::approvals::CloseReason;
 use crate::children::{KillReason, LifecycleDriver, STALL_THRESHOLD};
@@ -50,6 +51,19 @@ impl SessionActor {
             }
             true
         }))
+    }
+}
+
+impl SessionActor {
+    /// Takes the user's choice of the agent.
+    pub(in crate::session) fn set_agent(&mut self, choice: AgentChoice, ctx: &mut Context<Self>) {
+        if self.pi.chosen == choice {
+            return;
+        }
+        self.pi.chosen = choice;
+        if self.is_pi_ready() && !self.pi.is_busy() {
+            self.drain(OfPi, ctx);
+        }
     }
 }
 
