@@ -9,6 +9,7 @@ pub(crate) mod mcp;
 pub(crate) mod pin;
 pub(crate) mod program;
 pub(crate) mod remote;
+pub(crate) mod rpc;
 pub(crate) mod sandbox;
 pub(crate) mod say;
 pub(crate) mod schema;
@@ -160,6 +161,7 @@ pub(crate) enum Verb {
     Replace(Box<search::ReplaceArgs>),
     Undo(search::UndoArgs),
     Say(say::SayArgs),
+    Rpc(Box<rpc::RpcArgs>),
     Follow(sessions::FollowArgs),
     Sessions(sessions::SessionsArgs),
     Workspaces(sessions::WorkspacesArgs),

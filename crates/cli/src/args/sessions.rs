@@ -84,6 +84,12 @@ pub(crate) struct NewArgs {
     /// Allow only read-only tools and commands
     #[arg(long)]
     pub(crate) safe: bool,
+    /// Agent of the session: native, pi or auto [default: agent.engine of the configuration]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
+    /// Model of quackd's own agent, as provider/model; `quack models` lists them
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
     /// Accepted for old scripts; has no effect
     #[arg(long, hide = true)]
     pub(crate) force: bool,

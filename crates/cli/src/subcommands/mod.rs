@@ -28,6 +28,7 @@ pub(crate) mod remote;
 pub(crate) mod replace;
 pub(crate) mod restart;
 pub(crate) mod result_stream;
+pub(crate) mod rpc;
 pub(crate) mod sandbox;
 pub(crate) mod say;
 pub(crate) mod schema;
@@ -61,6 +62,7 @@ pub(crate) async fn run(
         Some(Verb::Replace(args)) => Box::pin(replace::run(&args, output)).await,
         Some(Verb::Undo(args)) => Box::pin(undo::run(&args, output)).await,
         Some(Verb::Say(args)) => Box::pin(say::run(args, output)).await,
+        Some(Verb::Rpc(args)) => Box::pin(rpc::run(*args, output)).await,
         Some(Verb::Follow(args)) => Box::pin(follow::run(args, output)).await,
         Some(Verb::Sessions(args)) => sessions::run(&args, output).await,
         Some(Verb::Workspaces(args)) => workspaces::run(args, output).await,

@@ -15,6 +15,8 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         name: args.name,
         activate: args.activate.then_some(true),
         safe_mode: args.safe.then_some(true),
+        engine: args.engine,
+        model: args.model,
     };
     let daemon = start_and_connect(output).await?;
     let made: AttachData =

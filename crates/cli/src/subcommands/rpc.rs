@@ -1,0 +1,351 @@
+//! `quack rpc`: Pi's RPC protocol on stdin and stdout, as a client of the daemon. Programs that start `pi --mode rpc` can
+//! start this instead.
+//!
+//! Commands run at the same time, and each gets exactly one response with its id. A prompt's response precedes its
+//! events.
+
+use crate::args::rpc::RpcArgs;
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::directory;
+use crate::exit::{CliError, ExitCode};
+use crate::output::CliOutput;
+use crate::subcommands::follow::follow_connection::FollowConnection;
+use quackd_client::{Client, ClientError, Event};
+use quackd_ipc::lines::{Line, LineReader};
+use quackd_protocol::client::{
+    AgentData, AgentParams, AttachData, ForkData, ForkParams, SessionDeleteParams,
+    SessionNewParams, SessionParams, UiResponseParams,
+};
+use quackd_protocol::limits::MAX_LINE_BYTES;
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Map, Value, json};
+use std::collections::VecDeque;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+/// Timeout of a command, longer than the daemon's own.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(620);
+
+/// Commands at the same time. Further lines wait.
+const MAX_COMMANDS: usize = 64;
+
+/// Commands that select another session, so that no other command may run meanwhile.
+const SWITCHES: [&str; 4] = ["new_session", "switch_session", "fork", "clone"];
+
+/// A response, and whether it is one of a prompt.
+struct Done {
+    line: String,
+    is_prompt: bool,
+}
+
+/// The followed session.
+struct Session {
+    client: Arc<Client>,
+    follow: FollowConnection,
+    /// Delete it at the end.
+    is_temporary: bool,
+}
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    for (given, name) in
+        [(args.session_dir.is_some(), "--session-dir"), (args.tools.is_some(), "--tools")]
+    {
+        if given {
+            note(&format!("{name} has no effect"));
+        }
+    }
+    let client = Arc::new(start_and_connect(output).await?.client);
+    let mut session = begin(&args, client).await?;
+    let ended = serve(&mut session).await;
+    session.end().await;
+    ended.map(|()| ExitCode::Ok)
+}
+
+/// Writes a note to stderr: stdout is for the protocol alone.
+fn note(text: &str) {
+    // A failed write cannot be reported.
+    drop(writeln!(std::io::stderr(), "note: {text}"));
+}
+
+/// Creates or finds the session.
+async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
+    let path = directory::workspace(args.dir.as_deref(), false)?;
+    let model = match (&args.provider, &args.model) {
+        (Some(provider), Some(model)) if !model.starts_with(&format!("{provider}/")) => {
+            Some(format!("{provider}/{model}"))
+        }
+        (_, model) => model.clone(),
+    };
+    let id = if let Some(wanted) = &args.session {
+        find(&client, wanted).await?
+    } else if args.continues {
+        let params = json!({ "path": path, "activate": false });
+        let found: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
+        found.session.id.0
+    } else {
+        let params = SessionNewParams {
+            path: Some(path),
+            engine: args.engine.clone(),
+            model: model.clone(),
+            ..SessionNewParams::default()
+        };
+        let made: AttachData = client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
+        made.session.id.0
+    };
+    let follow = FollowConnection::begin(Arc::clone(&client), id.clone(), (None, true)).await?;
+    let session = Session { client, follow, is_temporary: args.no_session };
+    if let (Some(model), true) = (&model, args.session.is_some() || args.continues) {
+        let (provider, name) = model.split_once('/').unwrap_or(("", model));
+        let command = json!({ "type": "set_model", "provider": provider, "modelId": name });
+        send(&session.client, &id, command).await?;
+    }
+    if let Some(level) = args.thinking.as_deref().filter(|level| *level != "off") {
+        let command = json!({ "type": "set_thinking_level", "level": level });
+        send(&session.client, &id, command).await?;
+    }
+    Ok(session)
+}
+
+/// Finds a session by its file or by a reference.
+async fn find(client: &Client, wanted: &str) -> Result<String, ClientError> {
+    let listed = client.request_raw("sessions", json!({ "all": true }), REPLY_TIMEOUT).await?;
+    let is_it = |session: &&Value| {
+        wanted.ends_with(".jsonl") && session["piSessionFile"].as_str() == Some(wanted)
+    };
+    let found = listed["sessions"].as_array().into_iter().flatten().find(is_it);
+    Ok(found.and_then(|session| session["id"].as_str()).unwrap_or(wanted).to_owned())
+}
+
+async fn send(client: &Client, session: &str, command: Value) -> Result<AgentData, ClientError> {
+    let params = AgentParams { session_id: session.into(), command };
+    client.request("quack.agent", params, COMMAND_TIMEOUT).await
+}
+
+impl Session {
+    fn id(&self) -> String {
+        self.follow.session().to_owned()
+    }
+
+    async fn end(&self) {
+        let id = self.id();
+        let abort = SessionParams { session_id: Some(id.clone()) };
+        // There may be nothing to abort.
+        drop(self.client.request_raw("abort", abort, REPLY_TIMEOUT).await);
+        if self.is_temporary {
+            let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
+            drop(self.client.request_raw("quack.session_delete", params, REPLY_TIMEOUT).await);
+        }
+    }
+
+    /// Follows another session.
+    async fn follow(&mut self, id: String) -> Result<(), ClientError> {
+        let next = FollowConnection::begin(Arc::clone(&self.client), id, (None, true)).await?;
+        let old = std::mem::replace(&mut self.follow, next);
+        if self.is_temporary {
+            let id = old.session().to_owned();
+            let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
+            drop(self.client.request_raw("quack.session_delete", params, REPLY_TIMEOUT).await);
+        }
+        Ok(())
+    }
+
+    /// Runs a command that selects another session.
+    async fn switch(
+        &mut self,
+        name: &str,
+        fields: &Map<String, Value>,
+    ) -> Result<Value, ClientError> {
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        let cancelled = json!({ "cancelled": false });
+        match name {
+            "switch_session" => {
+                let id = find(&self.client, text("sessionPath")).await?;
+                self.follow(id).await?;
+                Ok(cancelled)
+            }
+            "fork" | "clone" => {
+                let entry_id = (name == "fork").then(|| text("entryId").to_owned());
+                let session_id = self.id().into();
+                let params = ForkParams { session_id, entry_id, ..ForkParams::default() };
+                let made: ForkData =
+                    self.client.request("quack.fork", params, REPLY_TIMEOUT).await?;
+                self.follow(made.session_id.0).await?;
+                Ok(match name {
+                    "fork" => json!({ "text": made.text.unwrap_or_default(), "cancelled": false }),
+                    _ => cancelled,
+                })
+            }
+            _ => {
+                let path = self.follow.followed().workspace_path.clone();
+                let params = SessionNewParams { path: Some(path), ..SessionNewParams::default() };
+                let made: AttachData =
+                    self.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
+                self.follow(made.session.id.0).await?;
+                Ok(cancelled)
+            }
+        }
+    }
+}
+
+/// Serves until the end of stdin. Commands that still run are answered.
+async fn serve(session: &mut Session) -> anyhow::Result<()> {
+    let mut lines = LineReader::new(tokio::io::stdin(), MAX_LINE_BYTES);
+    let slots = Arc::new(Semaphore::new(MAX_COMMANDS));
+    let (done, mut finished) = mpsc::channel::<Done>(MAX_COMMANDS);
+    let mut running = JoinSet::new();
+    let (mut prompts, mut held) = (0_usize, VecDeque::new());
+    let mut stdout = std::io::stdout();
+    loop {
+        tokio::select! {
+            biased;
+            Some(Done { line, is_prompt }) = finished.recv() => {
+                writeln!(stdout, "{line}")?;
+                if is_prompt {
+                    prompts = prompts.saturating_sub(1);
+                }
+                if prompts == 0 {
+                    for line in held.drain(..) {
+                        writeln!(stdout, "{line}")?;
+                    }
+                }
+                stdout.flush()?;
+            }
+            Some(_) = running.join_next() => {}
+            event = session.follow.recv() => {
+                let event = event.ok_or_else(|| CliError::daemon_gone("Daemon disconnected."))?;
+                let Some(line) = event_line(event) else { continue };
+                // The response of a prompt precedes the events of its turn.
+                if prompts == 0 {
+                    writeln!(stdout, "{line}")?;
+                    stdout.flush()?;
+                } else {
+                    held.push_back(line);
+                }
+            }
+            line = lines.next(), if slots.available_permits() != 0 => {
+                let Some(line) = line? else { break };
+                match parse(&line) {
+                    Err(response) => writeln!(stdout, "{response}")?,
+                    Ok((id, name, fields)) if SWITCHES.contains(&&*name) => {
+                        let result = session.switch(&name, &fields).await;
+                        writeln!(stdout, "{}", response(id.as_ref(), &name, result.map(Some)))?;
+                    }
+                    Ok((_, name, fields)) if name == "extension_ui_response" => {
+                        answer_dialog(session, fields).await;
+                    }
+                    Ok((id, name, fields)) => {
+                        let is_prompt = name == "prompt";
+                        prompts += usize::from(is_prompt);
+                        let (client, session) = (Arc::clone(&session.client), session.id());
+                        let (done, slots) = (done.clone(), Arc::clone(&slots));
+                        running.spawn(async move {
+                            let _slot = slots.acquire_owned().await;
+                            let result = run_command(&client, &session, &name, fields).await;
+                            let line = response(id.as_ref(), &name, result);
+                            drop(done.send(Done { line, is_prompt }).await);
+                        });
+                    }
+                }
+                stdout.flush()?;
+            }
+        }
+    }
+    drop(done);
+    Ok(())
+}
+
+async fn run_command(
+    client: &Client,
+    session: &str,
+    name: &str,
+    fields: Map<String, Value>,
+) -> Result<Option<Value>, ClientError> {
+    if name == "abort" {
+        let params = SessionParams { session_id: Some(session.to_owned()) };
+        // An idle session has nothing to abort, which is no error in Pi's protocol.
+        return match client.request_raw("abort", params, COMMAND_TIMEOUT).await {
+            Ok(_) | Err(ClientError::Refused { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+    }
+    let data = send(client, session, Value::Object(fields)).await?.data;
+    if name == "prompt" {
+        return Ok(Some(json!({ "disposition": "started" })));
+    }
+    Ok(data.and_then(|data| serde_json::from_str(data.get()).ok()))
+}
+
+/// Passes an answer to a question on. It has no response.
+async fn answer_dialog(session: &Session, mut fields: Map<String, Value>) {
+    let params = UiResponseParams {
+        id: fields.remove("id").unwrap_or_default(),
+        session_id: session.id().into(),
+        value: fields.remove("value"),
+        confirmed: fields.remove("confirmed"),
+        cancelled: fields.remove("cancelled"),
+    };
+    // Another client may have answered.
+    drop(session.client.request_raw("extension_ui_response", params, REPLY_TIMEOUT).await);
+}
+
+/// A command: its id, its type and the object.
+type Command = (Option<Value>, String, Map<String, Value>);
+
+/// Reads a command. The error is the response.
+fn parse(line: &Line) -> Result<Command, String> {
+    let refuse = |why: String| {
+        json!({
+            "type": "response", "command": "parse", "success": false,
+            "error": format!("Failed to parse command: {why}"),
+        })
+        .to_string()
+    };
+    let Line::Text(text) = line else {
+        return Err(refuse(format!("the line is longer than {MAX_LINE_BYTES} bytes")));
+    };
+    let read: Result<Map<String, Value>, _> = serde_json::from_slice(text);
+    let mut fields = read.map_err(|error| refuse(error.to_string()))?;
+    let name = fields.get("type").and_then(Value::as_str).map(str::to_owned);
+    let name = name.ok_or_else(|| refuse("it has no type".to_owned()))?;
+    let id = match name.as_str() {
+        "extension_ui_response" => None,
+        _ => fields.remove("id"),
+    };
+    Ok((id, name, fields))
+}
+
+fn response(id: Option<&Value>, name: &str, result: Result<Option<Value>, ClientError>) -> String {
+    let mut line = Map::new();
+    if let Some(id) = id {
+        line.insert("id".to_owned(), id.clone());
+    }
+    line.insert("type".to_owned(), "response".into());
+    line.insert("command".to_owned(), name.into());
+    line.insert("success".to_owned(), result.is_ok().into());
+    match result {
+        Ok(Some(data)) => drop(line.insert("data".to_owned(), data)),
+        Ok(None) => {}
+        Err(ClientError::Refused { text, .. }) => {
+            drop(line.insert("error".to_owned(), text.into()))
+        }
+        Err(error) => drop(line.insert("error".to_owned(), error.to_string().into())),
+    }
+    Value::Object(line).to_string()
+}
+
+/// Returns the line of an event: its data, which names the event itself.
+fn event_line(event: Event) -> Option<String> {
+    let data: Box<RawValue> = event.data?;
+    match data.get().contains("\"type\"") {
+        true => Some(data.get().to_owned()),
+        false => {
+            let mut fields: Map<String, Value> = serde_json::from_str(data.get()).ok()?;
+            fields.insert("type".to_owned(), event.name.into());
+            to_raw_value(&fields).ok().map(|data| data.get().to_owned())
+        }
+    }
+}
