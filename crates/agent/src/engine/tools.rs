@@ -53,7 +53,7 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
             let limit = given.get("limit").cloned().unwrap_or_else(|| 500.into());
             let list = json!({
                 "path": path, "limit": limit, "kind": ["any"], "max_depth": 1, "hidden": true,
-                "ignore": false, "exclude_dirs": [],
+                "ignore": "none",
             });
             given = list.as_object().cloned().unwrap_or_default();
             "find"

@@ -35,10 +35,20 @@ const MAX_COMMANDS: usize = 64;
 /// Commands that select another session, so that no other command may run meanwhile.
 const SWITCHES: [&str; 4] = ["new_session", "switch_session", "fork", "clone"];
 
-/// A response, and whether it is one of a prompt.
+/// A response, and what its order depends on.
 struct Done {
     line: String,
-    is_prompt: bool,
+    order: Order,
+}
+
+/// Order of a response and the events of a turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Any,
+    /// The response precedes the events.
+    First,
+    /// The response follows the end of the turn.
+    Last,
 }
 
 /// The followed session.
@@ -198,13 +208,17 @@ async fn serve(session: &mut Session) -> anyhow::Result<()> {
     let (done, mut finished) = mpsc::channel::<Done>(MAX_COMMANDS);
     let mut running = JoinSet::new();
     let (mut prompts, mut held) = (0_usize, VecDeque::new());
+    let (mut in_turn, mut last) = (false, Vec::new());
     let mut stdout = std::io::stdout();
     loop {
         tokio::select! {
             biased;
-            Some(Done { line, is_prompt }) = finished.recv() => {
-                writeln!(stdout, "{line}")?;
-                if is_prompt {
+            Some(Done { line, order }) = finished.recv() => {
+                match order {
+                    Order::Last if in_turn => last.push(line),
+                    _ => writeln!(stdout, "{line}")?,
+                }
+                if order == Order::First {
                     prompts = prompts.saturating_sub(1);
                 }
                 if prompts == 0 {
@@ -217,14 +231,24 @@ async fn serve(session: &mut Session) -> anyhow::Result<()> {
             Some(_) = running.join_next() => {}
             event = session.follow.recv() => {
                 let event = event.ok_or_else(|| CliError::daemon_gone("Daemon disconnected."))?;
+                match event.name.as_str() {
+                    "agent_start" => in_turn = true,
+                    "agent_end" => in_turn = false,
+                    _ => {}
+                }
                 let Some(line) = event_line(event) else { continue };
                 // The response of a prompt precedes the events of its turn.
                 if prompts == 0 {
                     writeln!(stdout, "{line}")?;
-                    stdout.flush()?;
                 } else {
                     held.push_back(line);
                 }
+                if !in_turn {
+                    for line in last.drain(..) {
+                        writeln!(stdout, "{line}")?;
+                    }
+                }
+                stdout.flush()?;
             }
             line = lines.next(), if slots.available_permits() != 0 => {
                 let Some(line) = line? else { break };
@@ -238,15 +262,19 @@ async fn serve(session: &mut Session) -> anyhow::Result<()> {
                         answer_dialog(session, fields).await;
                     }
                     Ok((id, name, fields)) => {
-                        let is_prompt = name == "prompt";
-                        prompts += usize::from(is_prompt);
+                        let order = match name.as_str() {
+                            "prompt" => Order::First,
+                            "abort" | "abort_retry" => Order::Last,
+                            _ => Order::Any,
+                        };
+                        prompts += usize::from(order == Order::First);
                         let (client, session) = (Arc::clone(&session.client), session.id());
                         let (done, slots) = (done.clone(), Arc::clone(&slots));
                         running.spawn(async move {
                             let _slot = slots.acquire_owned().await;
                             let result = run_command(&client, &session, &name, fields).await;
                             let line = response(id.as_ref(), &name, result);
-                            drop(done.send(Done { line, is_prompt }).await);
+                            drop(done.send(Done { line, order }).await);
                         });
                     }
                 }
