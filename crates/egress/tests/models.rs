@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_the_receiver_closes_the_connection_and_frees_the_slot() {
+    async fn dropping_the_receiver_closes_the_connection() {
         let (base, received) = provider(|mut it| {
             it.stream.write_all(OK.as_bytes()).unwrap();
             it.stream.set_read_timeout(Some(PATIENCE)).unwrap();
