@@ -227,7 +227,7 @@ mod tests {
                     it.stream.write_all(format!("{OK}data: x").as_bytes()).unwrap();
                 }
                 // Silent until the client closes the connection.
-                it.stream.read(&mut [0]).ok();
+                it.stream.read_to_end(&mut Vec::new()).ok();
             });
             let egress = egress(&base, Duration::from_millis(200));
             let (head, body, last) = all(egress.model(request(ModelApi::OpenAiCompletions))).await;
