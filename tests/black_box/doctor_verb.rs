@@ -52,6 +52,7 @@ fn with_a_daemon_its_checks_come_in_the_one_order() {
         "processes",
         "environment",
         "providers",
+        "model",
         "web_search",
         "sessions",
         "supervision",

@@ -55,6 +55,7 @@ mod mcp_install;
 mod methods;
 mod metrics_endpoint;
 mod metrics_verb;
+mod models;
 mod nemesis;
 mod network_attacks;
 mod network_hosts;

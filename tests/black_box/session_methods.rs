@@ -228,6 +228,7 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
             "processes",
             "environment",
             "providers",
+            "model",
             "web_search",
             "sessions",
             "supervision",

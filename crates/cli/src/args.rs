@@ -6,6 +6,7 @@ pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod logs;
 pub(crate) mod mcp;
+pub(crate) mod models;
 pub(crate) mod pin;
 pub(crate) mod program;
 pub(crate) mod remote;
@@ -172,6 +173,7 @@ pub(crate) enum Verb {
     Ps(daemon::PsArgs),
     Top(top::TopArgs),
     Metrics(top::MetricsArgs),
+    Models(models::ModelsArgs),
     Sandbox(sandbox::SandboxArgs),
     Forward(forward::ForwardArgs),
     Approvals(approvals::ApprovalsArgs),

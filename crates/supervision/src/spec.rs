@@ -209,9 +209,12 @@ pub const ACTORS_THREAD: ChildSpec = ChildSpec {
 pub const STORE_THREAD: ChildSpec =
     ChildSpec { name: "store", about: "writes the durable files", ..THREAD };
 
-/// The thread of web searches.
-pub const EGRESS_THREAD: ChildSpec =
-    ChildSpec { name: "egress", about: "searches the web, with the key", ..THREAD };
+/// The thread of web searches and model requests.
+pub const EGRESS_THREAD: ChildSpec = ChildSpec {
+    name: "egress",
+    about: "searches the web and asks models, with the keys",
+    ..THREAD
+};
 
 /// The thread of remote control.
 pub const REMOTE_THREAD: ChildSpec =

@@ -110,9 +110,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         config: parts.config,
         config_file: parts.config_file,
     });
-    let egress = Rc::new(parts.egress);
-    let login = Rc::clone(&children.login);
-    let models = Models::new(Rc::clone(&daemon), login, Rc::clone(&egress));
+    let models = Models::new(&daemon, &children.login, parts.egress);
     let sessions = Rc::new(SessionServices {
         daemon: Rc::clone(&daemon),
         children,
@@ -122,8 +120,12 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         network_journal,
         table: SessionTable::new(max_workers, max_pis),
         pi_failure: LastFailure::default(),
+<<<<<<< HEAD
         tool_runner: OnceCell::new(),
         egress,
+=======
+        egress: models.egress(),
+>>>>>>> wip-egress
         models,
         metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),

@@ -57,9 +57,19 @@ struct Loaded {
 }
 
 impl Models {
-    pub(crate) fn new(daemon: Rc<DaemonInfo>, login: Rc<LoginEnv>, egress: Rc<Egress>) -> Self {
-        let (turn, reading) = (Semaphore::new(1), Arc::new(Semaphore::new(1)));
-        Self { daemon, login, egress, loaded: RefCell::default(), turn, reading }
+    pub(crate) fn new(daemon: &Rc<DaemonInfo>, login: &Rc<LoginEnv>, egress: Egress) -> Self {
+        Self {
+            daemon: Rc::clone(daemon),
+            login: Rc::clone(login),
+            egress: Rc::new(egress),
+            loaded: RefCell::default(),
+            turn: Semaphore::new(1),
+            reading: Arc::new(Semaphore::new(1)),
+        }
+    }
+
+    pub(crate) fn egress(&self) -> Rc<Egress> {
+        Rc::clone(&self.egress)
     }
 
     /// Returns the current catalog. Waits at most about 6 s: for the login shell only if there is no key without it.

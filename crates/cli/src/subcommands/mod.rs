@@ -21,6 +21,7 @@ pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod metrics;
+pub(crate) mod models;
 pub(crate) mod new;
 pub(crate) mod pin;
 pub(crate) mod ps;
@@ -84,6 +85,7 @@ pub(crate) async fn run(
         Some(Verb::Unpin(args)) => pin::run(args.session, false, output).await,
         Some(Verb::Doctor(args)) => doctor::run(args, output).await,
         Some(Verb::Metrics(_)) => metrics::run(output).await,
+        Some(Verb::Models(args)) => models::run(args, output).await,
         Some(Verb::Logs(args)) => logs::run(args, output).await,
         Some(Verb::Gc(args)) => gc::run(args, output).await,
         Some(Verb::Stop(args)) => stop::run(&args, output).await,

@@ -12,7 +12,7 @@ pub(super) struct Builtin {
     pub(super) base_variable: Option<&'static str>,
     pub(super) base_url: &'static str,
     pub(super) api: ModelApi,
-    /// Beginning of the provider's keys, if they can be told apart.
+    /// Beginning of the provider's keys, if no other provider's keys have it.
     key_prefix: Option<&'static str>,
     /// Models that are listed. The first one is used if none is named.
     pub(super) models: &'static [&'static str],

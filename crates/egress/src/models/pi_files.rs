@@ -147,7 +147,7 @@ pub(super) fn resolve(value: &str, env: &[(String, String)]) -> Result<String, S
     }
 }
 
-/// Returns the name of a variable for display. A text that is no name may be a key.
+/// Returns the name of a variable for display. Any other text may be a key.
 fn short(name: &str) -> &str {
     let is_name = name.len() <= 60 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if is_name { name } else { "with an invalid name" }

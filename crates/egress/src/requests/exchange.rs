@@ -112,7 +112,7 @@ async fn exchange(
     }
 }
 
-/// Passes on the body in pieces. The provider has to wait while the reader does: nothing is read meanwhile.
+/// Passes on the body in pieces. Reads nothing while the reader is slow, so that the provider has to wait.
 async fn stream(
     mut response: Response,
     host: &str,

@@ -59,7 +59,7 @@ pub enum RouteError {
     Header(String),
 }
 
-/// Where the requests of a provider go.
+/// Address, key and headers of a provider.
 pub struct Route {
     base: Url,
     api: ModelApi,

@@ -24,7 +24,7 @@ pub struct ModelsData {
     pub models: Vec<ModelInfo>,
     /// Problems of the configuration, each in one line.
     pub problems: Vec<String>,
-    /// What to do, in several lines; absent if there is a chosen model.
+    /// Instructions in several lines; absent if there is a chosen model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// Result of the request; absent without `test`.

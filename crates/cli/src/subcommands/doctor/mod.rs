@@ -19,7 +19,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Display order of the checks. Unlisted checks come last.
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 16] = [
     "daemon",
     "socket",
     "config",
@@ -31,6 +31,7 @@ const ORDER: [&str; 15] = [
     "processes",
     "environment",
     "providers",
+    "model",
     "web_search",
     "sessions",
     "supervision",

@@ -1,0 +1,127 @@
+//! `quack models`: shows the models of quackd's own agent and the choice, and tests it.
+
+use crate::args::models::ModelsArgs;
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::display::{count, plain};
+use crate::exit::ExitCode;
+use crate::output::{BOLD, CliOutput, DIM, GREEN, RED, YELLOW};
+use quackd_protocol::client::{ModelTest, ModelsData, ModelsParams};
+use quackd_protocol::model::ModelInfo;
+use std::time::Duration;
+
+/// Timeout of a test. The daemon ends the request after 60 s.
+const TEST_TIMEOUT: Duration = Duration::from_secs(80);
+
+/// Most models that are shown as text.
+const MAX_SHOWN: usize = 40;
+
+/// Runs the subcommand. Starts the daemon, because it has the keys.
+pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let daemon = start_and_connect(output).await?;
+    let params = ModelsParams { test: args.test.then_some(true) };
+    let limit = if args.test { TEST_TIMEOUT } else { REPLY_TIMEOUT };
+    let data: ModelsData = daemon.client.request("quack.models", params, limit).await?;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        output.text(&text(&data))?;
+    }
+    let has_failed = data.test.is_some_and(|test| !test.ok);
+    Ok(if has_failed { ExitCode::Failed } else { ExitCode::Ok })
+}
+
+/// Formats the reply as text.
+fn text(data: &ModelsData) -> String {
+    let mut text = String::new();
+    if let Some(chosen) = &data.chosen {
+        let model = &chosen.model;
+        for (label, value) in [
+            ("model", format!("{BOLD}{}{BOLD:#}  {DIM}{}{DIM:#}", full(model), plain(&chosen.why))),
+            ("key", plain(&chosen.key_source)),
+            ("server", format!("{}  {DIM}{}{DIM:#}", plain(&model.base_url), model.api.name())),
+            ("thinking", chosen.thinking.name().to_owned()),
+        ] {
+            text.push_str(&format!("{label:<9} {value}\n"));
+        }
+    }
+    if let Some(ModelTest { ok, ms, text: answer }) = &data.test {
+        let (color, verdict) = if *ok { (GREEN, "ok") } else { (RED, "failed") };
+        let answer = plain(answer);
+        text.push_str(&format!("test      {color}{verdict}{color:#} after {ms} ms: {answer}\n"));
+    }
+    if let Some(missing) = &data.missing {
+        text.extend(missing.lines().map(|line| format!("{}\n", plain(line))));
+    }
+    for problem in &data.problems {
+        text.push_str(&format!("{YELLOW}problem{YELLOW:#}   {}\n", plain(problem)));
+    }
+    let chosen = data.chosen.as_ref().map(|it| full(&it.model));
+    let others: Vec<_> =
+        data.models.iter().filter(|it| chosen.as_ref() != Some(&full(it))).collect();
+    if !others.is_empty() {
+        text.push_str(&format!("\n{}:\n", count(others.len(), "other model")));
+        for model in others.iter().take(MAX_SHOWN) {
+            let window = model.context_window / 1000;
+            let thinks = if model.reasoning { ", thinks" } else { "" };
+            text.push_str(&format!("  {}  {DIM}{window}k{thinks}{DIM:#}\n", full(model)));
+        }
+        if MAX_SHOWN < others.len() {
+            text.push_str("  … and more; `--json` lists all\n");
+        }
+    }
+    text
+}
+
+fn full(model: &ModelInfo) -> String {
+    format!("{}/{}", plain(&model.provider), plain(&model.id))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_protocol::client::ChosenModel;
+    use quackd_protocol::model::{ModelApi, ModelCompat, ModelCost, ThinkingLevel};
+
+    fn model(id: &str) -> ModelInfo {
+        ModelInfo {
+            id: id.to_owned(),
+            name: id.to_owned(),
+            api: ModelApi::OpenAiCompletions,
+            provider: "openai".to_owned(),
+            base_url: "https://a/v1".to_owned(),
+            reasoning: id == "r",
+            input: Vec::new(),
+            cost: ModelCost::default(),
+            context_window: 128_000,
+            max_tokens: 1,
+            compat: ModelCompat::default(),
+        }
+    }
+
+    fn shown(data: &ModelsData) -> String {
+        anstream::adapter::strip_str(&text(data)).to_string()
+    }
+
+    #[test]
+    fn the_choice_comes_first_and_control_characters_are_not_shown() {
+        let chosen = ChosenModel {
+            model: model("a\u{1b}"),
+            why: "OPENAI_API_KEY is set".to_owned(),
+            thinking: ThinkingLevel::Off,
+            key_source: "OPENAI_API_KEY".to_owned(),
+        };
+        let data = ModelsData {
+            chosen: Some(chosen),
+            models: vec![model("a\u{1b}"), model("r")],
+            problems: vec!["p".to_owned()],
+            missing: None,
+            test: Some(ModelTest { ok: true, ms: 7, text: "ok".to_owned() }),
+        };
+        let expected = "model     openai/a\u{fffd}  OPENAI_API_KEY is set\nkey       OPENAI_API_KEY\n\
+            server    https://a/v1  openai-completions\nthinking  off\ntest      ok after 7 ms: ok\n\
+            problem   p\n\n1 other model:\n  openai/r  128k, thinks\n";
+        assert_eq!(shown(&data), expected);
+        let nothing = ModelsData { missing: Some("a\n- b".to_owned()), ..ModelsData::default() };
+        assert_eq!(shown(&nothing), "a\n- b\n");
+    }
+}
