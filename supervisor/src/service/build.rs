@@ -120,12 +120,8 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         network_journal,
         table: SessionTable::new(max_workers, max_pis),
         pi_failure: LastFailure::default(),
-<<<<<<< HEAD
         tool_runner: OnceCell::new(),
-        egress,
-=======
         egress: models.egress(),
->>>>>>> wip-egress
         models,
         metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
