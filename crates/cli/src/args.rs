@@ -161,6 +161,8 @@ pub(crate) enum Verb {
     Undo(search::UndoArgs),
     Say(say::SayArgs),
     Follow(sessions::FollowArgs),
+    History(sessions::HistoryArgs),
+    Export(sessions::ExportArgs),
     Sessions(sessions::SessionsArgs),
     Workspaces(sessions::WorkspacesArgs),
     New(sessions::NewArgs),
@@ -382,7 +384,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 25, "{seen:?}");
+        assert_eq!(seen.len(), 27, "{seen:?}");
     }
 
     #[test]
