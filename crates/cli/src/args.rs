@@ -164,6 +164,8 @@ pub(crate) enum Verb {
     Say(say::SayArgs),
     Rpc(Box<rpc::RpcArgs>),
     Follow(sessions::FollowArgs),
+    History(sessions::HistoryArgs),
+    Export(sessions::ExportArgs),
     Sessions(sessions::SessionsArgs),
     Workspaces(sessions::WorkspacesArgs),
     New(sessions::NewArgs),
@@ -386,7 +388,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 25, "{seen:?}");
+        assert_eq!(seen.len(), 27, "{seen:?}");
     }
 
     #[test]

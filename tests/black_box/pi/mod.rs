@@ -3,6 +3,7 @@
 
 mod dialogs;
 mod faults;
+mod history;
 mod many;
 mod memory;
 mod real;

@@ -26,6 +26,39 @@ pub(crate) struct FollowArgs {
     pub(crate) force: bool,
 }
 
+/// List the messages of a session's conversation
+///
+/// Reads the session file of the agent. With --json one document: the session, its counts, and the messages in the
+/// shapes of the session file.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack history\n  quack history api/review\n  quack history --json | jq .stats"
+)]
+pub(crate) struct HistoryArgs {
+    /// Session, such as api or api/duck-1 [default: that of the current directory, else the active one]
+    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
+    pub(crate) session: Option<String>,
+}
+
+/// Write a session's conversation as Markdown or HTML
+///
+/// The document has the current branch of the conversation with all tool calls and their results. It contains no
+/// control characters. An HTML page has no scripts and loads nothing from other hosts.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack export\n  quack export api/review -o review.md\n  \
+    quack export --html -o review.html")]
+pub(crate) struct ExportArgs {
+    /// Session, such as api or api/duck-1 [default: that of the current directory, else the active one]
+    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
+    pub(crate) session: Option<String>,
+    /// Write HTML instead of Markdown
+    #[arg(long)]
+    pub(crate) html: bool,
+    /// Write to this file, with access for you only [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
 /// List the sessions with their directories
 #[derive(Debug, Args)]
 #[command(

@@ -156,7 +156,7 @@ fn metadata_blocking(home: &Home) -> anyhow::Result<Metadata> {
 }
 
 /// Reads the sessions from the daemon's own state. Empty without one, and for one of an older version.
-fn own_metadata_blocking(path: &Path) -> anyhow::Result<Metadata> {
+pub(super) fn own_metadata_blocking(path: &Path) -> anyhow::Result<Metadata> {
     #[derive(Deserialize)]
     struct OwnState {
         #[serde(default)]

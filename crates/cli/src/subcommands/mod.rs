@@ -12,11 +12,13 @@ pub(crate) mod daemon;
 pub(crate) mod delete;
 pub(crate) mod demo;
 pub(crate) mod doctor;
+pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod follow;
 pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod grep;
+pub(crate) mod history;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
@@ -65,6 +67,8 @@ pub(crate) async fn run(
         Some(Verb::Say(args)) => Box::pin(say::run(args, output)).await,
         Some(Verb::Rpc(args)) => Box::pin(rpc::run(*args, output)).await,
         Some(Verb::Follow(args)) => Box::pin(follow::run(args, output)).await,
+        Some(Verb::History(args)) => history::run(args, output).await,
+        Some(Verb::Export(args)) => export::run(args, output).await,
         Some(Verb::Sessions(args)) => sessions::run(&args, output).await,
         Some(Verb::Workspaces(args)) => workspaces::run(args, output).await,
         Some(Verb::New(args)) => new::run(args, output).await,

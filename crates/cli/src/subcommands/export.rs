@@ -1,0 +1,120 @@
+//! `quack export`: writes a session's conversation as Markdown or HTML. Also reads session files for `quack history`.
+
+use crate::args::sessions::ExportArgs;
+use crate::connect::start_and_connect;
+use crate::display;
+use crate::exit::{CliError, ExitCode};
+use crate::output::CliOutput;
+use crate::session_ref::{self, Missing, Wanted};
+use anyhow::Context as _;
+use quackd_agent::export::{html, markdown};
+use quackd_agent::transcript::{MAX_FILE_BYTES, Transcript, TranscriptError};
+use quackd_home::Home;
+use quackd_home::own_file::read_blocking;
+use quackd_protocol::client::FoundInfo;
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: ExportArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let ExportArgs { session, html: is_html, output: target } = args;
+    let (_, transcript) = conversation(session, output).await?;
+    let (format, text) = match is_html {
+        true => ("html", html(&transcript)),
+        false => ("markdown", markdown(&transcript)),
+    };
+    let Some(path) = target else {
+        if output.is_json() {
+            output.document(&json!({ "format": format, "text": text }))?;
+        } else {
+            let _reader = output.raw(text).await?;
+        }
+        return Ok(ExitCode::Ok);
+    };
+    let bytes = text.len();
+    let name = path.display().to_string();
+    let written = tokio::task::spawn_blocking(move || write_blocking(&path, &text)).await?;
+    written.with_context(|| format!("cannot write {name}"))?;
+    if output.is_json() {
+        output.document(&json!({ "format": format, "path": name, "bytes": bytes }))?;
+    } else {
+        output.note(&format!("wrote {name}"));
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Writes a file that only this user can read. Replaces the content of an existing file and keeps its access.
+fn write_blocking(path: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
+    file?.write_all(text.as_bytes())
+}
+
+/// Returns a session and its conversation. Warns about damaged lines.
+///
+/// # Errors
+/// Those of the request, and an error if the session has no conversation or its file cannot be read.
+pub(super) async fn conversation(
+    session: Option<String>,
+    output: CliOutput,
+) -> anyhow::Result<(FoundInfo, Transcript)> {
+    let wanted = Wanted::reference(session);
+    let daemon = start_and_connect(output).await?;
+    let found = wanted.one(&daemon.client, Missing::UseActive).await?;
+    session_ref::tell_if_elsewhere(&found, output);
+    let id = found.session_id.0.clone();
+    let transcript = tokio::task::spawn_blocking(move || read_transcript_blocking(&id)).await??;
+    let Some(transcript) = transcript else {
+        let label = display::name(&found.label);
+        let text = format!("session {label} has no conversation yet; `quack say` starts one");
+        return Err(CliError::failed(text).into());
+    };
+    if transcript.problems().total() > 0 {
+        let skipped = transcript.problems().bad_lines + transcript.problems().long_lines;
+        let broken = transcript.problems().broken_links;
+        output.warning(&format!(
+            "the session file is damaged: {} skipped, {}",
+            display::count(skipped, "line"),
+            display::count(broken, "broken link")
+        ));
+    }
+    Ok((found, transcript))
+}
+
+/// Reads the session file that the daemon's state names. `None` if there is none, or it is empty.
+fn read_transcript_blocking(session: &str) -> anyhow::Result<Option<Transcript>> {
+    let home = Home::from_process_env_blocking()?;
+    let state = super::gc::own_metadata_blocking(&home.state_file())?;
+    let session = state.sessions.iter().find(|it| it.id.as_str() == session);
+    let Some(path) = session.map(|it| PathBuf::from(&it.pi_session_file)) else { return Ok(None) };
+    if path.as_os_str().is_empty() {
+        return Ok(None);
+    }
+    let bytes = match read_blocking(&path, MAX_FILE_BYTES) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        bytes => bytes.with_context(|| path.display().to_string())?,
+    };
+    match Transcript::read(&bytes) {
+        Err(TranscriptError::Empty) => Ok(None),
+        transcript => transcript.with_context(|| path.display().to_string()).map(Some),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn an_exported_file_is_closed_to_other_users_and_replaced_the_next_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("x.md");
+        write_blocking(&path, "a longer text").unwrap();
+        write_blocking(&path, "text").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+}
