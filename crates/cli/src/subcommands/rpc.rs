@@ -11,9 +11,10 @@ use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError, Event};
+use quackd_home::Home;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::{
-    AgentData, AgentParams, AttachData, ForkData, ForkParams, SessionDeleteParams,
+    AgentData, AgentParams, AttachData, ForkData, ForkParams, SayData, SessionDeleteParams,
     SessionNewParams, SessionParams, UiResponseParams,
 };
 use quackd_protocol::limits::MAX_LINE_BYTES;
@@ -122,12 +123,23 @@ async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
 
 /// Finds a session by its file or by a reference.
 async fn find(client: &Client, wanted: &str) -> Result<String, ClientError> {
-    let listed = client.request_raw("sessions", json!({ "all": true }), REPLY_TIMEOUT).await?;
-    let is_it = |session: &&Value| {
-        wanted.ends_with(".jsonl") && session["piSessionFile"].as_str() == Some(wanted)
-    };
-    let found = listed["sessions"].as_array().into_iter().flatten().find(is_it);
-    Ok(found.and_then(|session| session["id"].as_str()).unwrap_or(wanted).to_owned())
+    let file = wanted.to_owned();
+    let of_file = tokio::task::spawn_blocking(move || of_file_blocking(&file)).await;
+    let reference = of_file.ok().flatten().unwrap_or_else(|| wanted.to_owned());
+    let params = SessionParams { session_id: Some(reference) };
+    let state: StateData = client.request("get_state", params, REPLY_TIMEOUT).await?;
+    Ok(state.session_id.0)
+}
+
+/// Returns the session with this file, according to the daemon's state.
+fn of_file_blocking(file: &str) -> Option<String> {
+    if !file.contains('/') {
+        return None;
+    }
+    let home = Home::from_process_env_blocking().ok()?;
+    let state = super::gc::own_metadata_blocking(&home.state_file()).ok()?;
+    let found = state.sessions.into_iter().find(|session| session.pi_session_file == file);
+    found.map(|session| session.id.0)
 }
 
 async fn send(client: &Client, session: &str, command: Value) -> Result<AgentData, ClientError> {
@@ -302,7 +314,9 @@ async fn run_command(
     }
     let data = send(client, session, Value::Object(fields)).await?.data;
     if name == "prompt" {
-        return Ok(Some(json!({ "disposition": "started" })));
+        let said: Option<SayData> = data.and_then(|data| serde_json::from_str(data.get()).ok());
+        let begins = said.is_some_and(|said| said.turn.is_some());
+        return Ok(Some(json!({ "disposition": if begins { "started" } else { "queued" } })));
     }
     Ok(data.and_then(|data| serde_json::from_str(data.get()).ok()))
 }

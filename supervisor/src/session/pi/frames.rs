@@ -342,7 +342,8 @@ impl SessionActor {
     }
 }
 
-/// Whether Pi reports that it handled a prompt without a turn. Commands of an extension work like this.
+/// Whether Pi reports that a prompt begins no turn of its own: a command of an extension, or a message for the running
+/// turn.
 fn is_handled(data: Option<&RawValue>) -> bool {
     #[derive(Deserialize)]
     struct Data<'a> {
@@ -350,5 +351,5 @@ fn is_handled(data: Option<&RawValue>) -> bool {
         disposition: Option<&'a str>,
     }
     let data = data.and_then(|data| serde_json::from_str::<Data<'_>>(data.get()).ok());
-    data.is_some_and(|data| data.disposition == Some("handled"))
+    data.is_some_and(|data| matches!(data.disposition, Some("handled" | "queued")))
 }
