@@ -15,7 +15,7 @@ use quackd_home::Home;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::{
     AgentData, AgentParams, AttachData, ForkData, ForkParams, SayData, SessionDeleteParams,
-    SessionNewParams, SessionParams, UiResponseParams,
+    SessionNewParams, SessionParams, StateData, UiResponseParams,
 };
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde_json::value::{RawValue, to_raw_value};
@@ -139,7 +139,7 @@ fn of_file_blocking(file: &str) -> Option<String> {
     let home = Home::from_process_env_blocking().ok()?;
     let state = super::gc::own_metadata_blocking(&home.state_file()).ok()?;
     let found = state.sessions.into_iter().find(|session| session.pi_session_file == file);
-    found.map(|session| session.id.0)
+    found.map(|session| session.id.0.clone())
 }
 
 async fn send(client: &Client, session: &str, command: Value) -> Result<AgentData, ClientError> {
