@@ -109,7 +109,7 @@ fn text(updates: &[Value], kind: &str) -> String {
 
 const ANSWER: &str = "agent_message_chunk";
 
-/// What the fake Pi writes for the prompt `script`.
+/// Sets the output of the fake Pi for the prompt `script`.
 fn script(world: &World, lines: &[Value]) {
     let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
     std::fs::write(world.fake("script"), lines).expect("a script");
@@ -300,7 +300,7 @@ fn a_question_is_a_request_and_its_answer_reaches_the_agent() {
     assert_eq!(editor.agent.answer(id)["result"]["stopReason"], "cancelled");
     editor.answer(&asked, selected("yes"));
     editor.agent.leave();
-    // Without forms nobody can answer.
+    // Without forms the question is cancelled.
     let mut plain = Editor::start(&world, json!({}));
     assert_eq!(text(&plain.prompt("input").0, ANSWER), "Answer: {\"cancelled\": true}");
     plain.agent.leave();

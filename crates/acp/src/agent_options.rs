@@ -66,7 +66,7 @@ pub(crate) async fn command(
 }
 
 impl AgentOptions {
-    /// Asks the agent for its options. Those that it does not have are absent.
+    /// Asks the agent for its options. Unsupported options are absent.
     pub(crate) async fn fetch(client: &Client, session: &str) -> Self {
         let ask = |kind: &'static str| command(client, session, json!({ "type": kind }));
         let Ok(models) = ask("get_available_models").await else { return Self::default() };

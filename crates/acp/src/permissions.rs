@@ -14,7 +14,7 @@ pub(crate) struct Asked {
     pub(crate) params: Value,
 }
 
-/// What the daemon is told.
+/// The message to the daemon that answers a question.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Told {
     /// `extension_ui_response`.
@@ -81,7 +81,7 @@ fn options(question: &Question) -> Option<Vec<Value>> {
     })
 }
 
-/// Returns what the daemon is told for the client's result.
+/// Returns the message to the daemon for the client's result.
 pub(crate) fn told(question: &Question, result: &Value) -> Told {
     let answer = match question.method.as_str() {
         "input" | "editor" => {

@@ -12,7 +12,7 @@ use std::path::Path;
 /// Most bytes of a session file that are read. The rest of a longer file is not shown.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Reads the messages of a session file, in the order of the file. Skips lines that are no message.
+/// Reads the messages of a session file, in the order of the file. Skips other lines.
 ///
 /// # Errors
 /// The file cannot be read or is not a regular file.

@@ -226,7 +226,7 @@ impl Pending {
         (&mut self.answered).await.ok()
     }
 
-    /// Tells the client that no answer is needed any more.
+    /// Withdraws the request: the client can close its dialog.
     pub(crate) async fn cancel(self, peer: &Peer) {
         peer.notify("$/cancel_request", json!({"requestId": self.id})).await;
     }

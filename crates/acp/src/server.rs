@@ -383,9 +383,11 @@ impl Server {
 
     /// Connects the session again if the daemon has ended.
     async fn reconnected(&self, session: Arc<Session>) -> Result<Arc<Session>, RpcError> {
-        if session.open_client().await.is_none() {
+        let connecting = session.connecting.lock().await;
+        if !session.is_connected().await {
             session.follow(self.connect().await?).await?;
         }
+        drop(connecting);
         Ok(session)
     }
 

@@ -39,7 +39,7 @@ const MAX_QUESTIONS: usize = 64;
 const ABORT_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_ABORTS: u32 = 30;
 
-/// What the client has told about itself.
+/// Name and capabilities of the client, from `initialize`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) name: String,
@@ -56,6 +56,8 @@ pub(crate) struct Session {
     options: Mutex<AgentOptions>,
     is_busy: AtomicBool,
     has_title: AtomicBool,
+    /// Held while the session connects again.
+    pub(crate) connecting: AsyncMutex<()>,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -111,7 +113,8 @@ impl Session {
             link: AsyncMutex::default(),
             options: Mutex::default(),
             is_busy: AtomicBool::default(),
-            has_title: AtomicBool::default(),
+            has_title: AtomicBool::new(true),
+            connecting: AsyncMutex::default(),
             _permit: permit,
         }
     }
@@ -121,10 +124,9 @@ impl Session {
         &self.shared.id
     }
 
-    /// Returns the connection if it is open.
-    pub(crate) async fn open_client(&self) -> Option<Arc<Client>> {
-        let link = self.link.lock().await;
-        link.as_ref().filter(|link| !link.client.is_closed()).map(|link| Arc::clone(&link.client))
+    /// Returns true if the connection is open.
+    pub(crate) async fn is_connected(&self) -> bool {
+        self.link.lock().await.as_ref().is_some_and(|link| !link.client.is_closed())
     }
 
     /// Follows the session on this connection, which replaces the one before.
@@ -251,8 +253,9 @@ impl Session {
         }
     }
 
-    /// Counts the cost from here on: the session is new.
+    /// Notes that the session has no conversation yet: it gets a title, and its cost is known.
     pub(crate) fn is_new(&self) {
+        self.has_title.store(false, Ordering::Relaxed);
         lock(&self.shared.translator).cost = Some(0.0);
     }
 

@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 /// Turns that are remembered. A prompt waits for one, which is among the newest.
 const MAX_TURNS: usize = 16;
 
-/// Why a turn ended.
+/// Reason for the end of a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StopReason {
     EndTurn,
@@ -30,7 +30,7 @@ impl StopReason {
     }
 }
 
-/// How a turn ended.
+/// End of a turn: its reason, or the error of the prompt.
 pub(crate) type Outcome = Result<StopReason, RpcError>;
 
 /// The turns that have ended.

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 /// Tool calls that are remembered. Further ones lose the arguments of the oldest turn.
 const MAX_CALLS: usize = 1024;
 
-/// What the client displays beyond the required updates.
+/// Optional updates that the client displays.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Displays {
     pub(crate) notices: bool,
@@ -348,4 +348,79 @@ fn object(value: Value) -> Map<String, Value> {
 
 fn text<'a>(data: &'a Value, name: &str) -> &'a str {
     data.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(stop: &str, tokens: u64) -> Value {
+        let usage = json!({"totalTokens": tokens, "cost": {"total": 0.5}});
+        json!({"message": {"role": "assistant", "content": [], "stopReason": stop, "usage": usage}})
+    }
+
+    #[test]
+    fn usage_is_reported_when_the_size_of_the_context_is_known() {
+        let mut translator = Translator::new(Displays::default());
+        let usage = |translator: &mut Translator, tokens: u64| {
+            translator.event("message_end", &answer("stop", tokens), Some(1)).updates
+        };
+        assert_eq!(usage(&mut translator, 10), [] as [Value; 0]);
+        translator.window = Some(100);
+        let expected = json!({"sessionUpdate": "usage_update", "used": 20, "size": 100});
+        assert_eq!(usage(&mut translator, 20), [expected]);
+        translator.cost = Some(1.0);
+        // A failed request has no tokens, and the context stays as it is.
+        let last = usage(&mut translator, 0);
+        assert_eq!((&last[0]["used"], &last[0]["cost"]["amount"]), (&json!(20), &json!(1.5)));
+    }
+
+    #[test]
+    fn a_turn_ends_as_its_last_answer_and_events_without_a_turn_end_nothing() {
+        let mut translator = Translator::new(Displays::default());
+        let mut end = |stops: &[&str], turn: Option<u64>| {
+            for stop in stops {
+                translator.event("message_end", &answer(stop, 1), turn);
+            }
+            translator.event("agent_end", &Value::Null, turn).ended
+        };
+        assert_eq!(end(&[], Some(1)), Some((1, Ok(StopReason::EndTurn))));
+        assert_eq!(end(&["error", "stop"], Some(2)), Some((2, Ok(StopReason::EndTurn))));
+        assert_eq!(end(&["length"], Some(3)), Some((3, Ok(StopReason::MaxTokens))));
+        assert_eq!(end(&["aborted"], Some(4)), Some((4, Ok(StopReason::Cancelled))));
+        assert!(matches!(end(&["error"], Some(5)), Some((5, Err(_)))));
+        assert_eq!(end(&["stop"], None), None);
+    }
+
+    #[test]
+    fn notices_and_compactions_are_for_clients_that_display_them() {
+        let retry = json!({"errorMessage": "overloaded"});
+        let all = Displays { notices: true, compaction: true };
+        for (displays, expected) in [(Displays::default(), 0), (all, 1)] {
+            let mut translator = Translator::new(displays);
+            let mut updates = |name: &str, data: &Value| translator.event(name, data, None).updates;
+            assert_eq!(updates("auto_retry_start", &retry).len(), expected);
+            let begun = updates("auto_compaction_start", &Value::Null);
+            let done = updates("auto_compaction_end", &json!({"result": {"summary": "s"}}));
+            assert_eq!((begun.len(), done.len()), (expected, expected));
+            if let ([begun], [done]) = (begun.as_slice(), done.as_slice()) {
+                assert_eq!(begun["compactionId"], done["compactionId"]);
+                assert_eq!(
+                    (&done["status"], &done["summary"][0]["text"]),
+                    (&json!("completed"), &json!("s"))
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_result_without_its_start_is_a_whole_call() {
+        let mut translator = Translator::new(Displays::default());
+        let data = json!({"toolCallId": "c", "toolName": "bash", "result": {"content": []}, "isError": false});
+        let updates = translator.event("tool_execution_end", &data, None).updates;
+        assert_eq!(
+            (&updates[0]["sessionUpdate"], &updates[0]["status"], &updates[0]["title"]),
+            (&json!("tool_call"), &json!("completed"), &json!("bash"))
+        );
+    }
 }

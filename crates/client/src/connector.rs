@@ -1,4 +1,4 @@
-//! How a long-running client, such as the server for editors, gets its connections to the daemon.
+//! Source of connections to the daemon for a long-running client, such as the server for editors.
 
 use crate::Client;
 use std::pin::Pin;
