@@ -1,6 +1,7 @@
 //! Tool calls for display: kind, title, locations, and content with diffs. Pure.
 
 use crate::prompt::{fenced, title};
+use quackd_protocol::tools::{self, Tool};
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
 
@@ -23,18 +24,27 @@ enum Kind {
 impl Kind {
     fn of(tool: &str) -> Self {
         match tool {
-            "read" | "read_file" | "view" | "ls" | "list_directory" | "job_output" | "jobs" => {
-                Self::Read
-            }
-            "write" | "write_file" | "edit" | "edit_file" | "replace" | "replace_content"
-            | "undo" | "apply_patch" => Self::Edit,
+            // The tools of Pi, and usual names of others.
+            "read" | "ls" => Self::Read,
+            "write" | "edit" | "apply_patch" => Self::Edit,
             "delete" | "delete_file" => Self::Delete,
-            "move" | "move_file" | "rename" => Self::Move,
-            "grep" | "grep_search" | "find" | "find_files" | "search" | "search_content"
-            | "search_glob_files" | "ripgrep_search" | "glob" => Self::Search,
-            "bash" | "job_kill" => Self::Execute,
-            "web_search" | "web_fetch" | "fetch" => Self::Fetch,
-            _ => Self::Other,
+            "move" | "move_file" => Self::Move,
+            "grep" | "glob" => Self::Search,
+            "fetch" | "web_fetch" => Self::Fetch,
+            _ => tools::find(tool).map_or(Self::Other, Self::of_known),
+        }
+    }
+
+    /// Returns the kind of one of quackd's tools, by its parameters.
+    fn of_known(tool: &Tool) -> Self {
+        let takes = |name: &str| tool.parameters.iter().any(|one| one.name == name);
+        match () {
+            () if takes("command") => Self::Execute,
+            () if !tool.reads_only && takes("path") => Self::Edit,
+            () if !tool.reads_only => Self::Other,
+            () if takes("query") && !takes("path") => Self::Fetch,
+            () if takes("pattern") || takes("query") || takes("glob") => Self::Search,
+            () => Self::Read,
         }
     }
 
@@ -49,10 +59,6 @@ impl Kind {
             Self::Fetch => "fetch",
             Self::Other => "other",
         }
-    }
-
-    fn is_write(tool: &str) -> bool {
-        matches!(tool, "write" | "write_file")
     }
 }
 
@@ -133,10 +139,8 @@ impl Call<'_> {
         let Some(path) = self.path().filter(|_| Kind::of(self.tool) == Kind::Edit) else {
             return Vec::new();
         };
-        if Kind::is_write(self.tool) {
-            let content = self.text(&["content", "text"]);
-            let diff = |text: &str| json!({"type": "diff", "path": path, "newText": text});
-            return content.map(diff).into_iter().collect();
+        if let Some(text) = self.written() {
+            return vec![json!({"type": "diff", "path": path, "newText": text})];
         }
         let diff = |edit: &Value| {
             let old = text_of(edit, &["oldText", "old_text", "find"])?;
@@ -153,12 +157,10 @@ impl Call<'_> {
         let path = self.text(PATHS);
         let pattern = self.text(&["pattern", "query", "glob", "name"]);
         let text = match (kind, self.tool) {
-            (Kind::Execute, "bash") => self.text(&["command"]).map(|command| title(command)),
-            (Kind::Read, "ls" | "list_directory") => path.map(|path| format!("List {path}")),
+            (Kind::Execute, _) => self.text(&["command"]).map(title),
+            (Kind::Read, "ls") => path.map(|path| format!("List {path}")),
             (Kind::Read, _) => path.map(|path| format!("Read {path}")),
-            (Kind::Edit, _) if Kind::is_write(self.tool) => {
-                path.map(|path| format!("Write {path}"))
-            }
+            (Kind::Edit, _) if self.written().is_some() => path.map(|path| format!("Write {path}")),
             (Kind::Edit, _) => path.map(|path| format!("Edit {path}")),
             (Kind::Delete, _) => path.map(|path| format!("Delete {path}")),
             (Kind::Move, _) => path.map(|path| format!("Move {path}")),
@@ -178,6 +180,11 @@ impl Call<'_> {
             true => "Tool call".to_owned(),
             false => self.tool.to_owned(),
         })
+    }
+
+    /// Returns the new content of a whole file.
+    fn written(&self) -> Option<&str> {
+        self.text(&["content"])
     }
 
     fn location(&self, details: &Value) -> Option<Value> {
@@ -245,7 +252,13 @@ mod tests {
                 "Edit /x/../b",
                 json!({"path": "/b"}),
             ),
-            ("write", json!({"path": "./c"}), "edit", "Write ./c", json!({"path": "/w/c"})),
+            (
+                "write",
+                json!({"path": "./c", "content": ""}),
+                "edit",
+                "Write ./c",
+                json!({"path": "/w/c"}),
+            ),
             ("bash", json!({"command": "ls\nrm x"}), "execute", "ls", Value::Null),
             (
                 "grep",

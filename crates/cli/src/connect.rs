@@ -2,12 +2,11 @@
 //! subcommand except `daemon`.
 
 use crate::display::plain;
-use crate::exit::{Advised, CliError, explain};
+use crate::exit::{Advised, CliError};
 use crate::output::CliOutput;
-use crate::session_hint;
 use crate::time_format;
 use anyhow::Context;
-use quackd_client::{Client, ClientError, ConnectError, Connector, Started, ensure_daemon};
+use quackd_client::{Client, ClientError, Started, ensure_daemon};
 use quackd_home::Home;
 use quackd_process::SelfExe;
 use quackd_protocol::VERSION;
@@ -15,7 +14,6 @@ use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode, PingData};
 use quackd_protocol::limits::{DEADLINE_GRACE, DEADLINE_SLACK, WORKER_READY_WAIT};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Timeout for a connection. A working daemon accepts at once.
@@ -79,22 +77,6 @@ pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<Daemo
             met => return met,
         }
     }
-}
-
-/// Returns the way to the daemon for a server that connects several times, with the advice of every subcommand if there
-/// is no daemon.
-pub(crate) fn connector(output: CliOutput) -> Connector {
-    Arc::new(move || {
-        Box::pin(async move {
-            match start_and_connect(output).await {
-                Ok(connection) => Ok(connection.client),
-                Err(error) => {
-                    let error = explained(session_hint::explained(error).await).await;
-                    Err(ConnectError(explain(&error)))
-                }
-            }
-        })
-    })
 }
 
 fn is_gone(error: &anyhow::Error) -> bool {

@@ -96,7 +96,7 @@ impl StartedCall {
     /// The questions as forms by id.
     fn forms(&self) -> impl Iterator<Item = (String, InputRequest)> {
         self.asked.iter().filter_map(|Asked { question, .. }| {
-            let request = ElicitRequest::new(questions::form(&question)?);
+            let request = ElicitRequest::new(questions::form(question)?);
             Some((question.key(), InputRequest::Elicitation(request)))
         })
     }

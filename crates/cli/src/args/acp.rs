@@ -7,5 +7,5 @@ use clap::Args;
 /// An editor such as Zed starts this command and sends prompts over its stdin and stdout. Each conversation of the
 /// editor is a session in the workspace of its directory. Running prompts are aborted when the editor closes stdin.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack acp      serve one editor; the editor starts it")]
+#[command(after_help = "Examples:\n  quack acp")]
 pub(crate) struct AcpArgs {}

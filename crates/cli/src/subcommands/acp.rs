@@ -1,6 +1,6 @@
 //! `quack acp`: serves the sessions to one editor over stdin and stdout.
 
-use crate::connect;
+use crate::connector::connector;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use std::io::{self, IsTerminal};
@@ -13,7 +13,6 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
         );
     }
     let (input, reply) = (tokio::io::stdin(), tokio::io::stdout());
-    quackd_acp::serve_lines(connect::connector(output), input, reply, CancellationToken::new())
-        .await;
+    quackd_acp::serve_lines(connector(output), input, reply, CancellationToken::new()).await;
     Ok(ExitCode::Ok)
 }
