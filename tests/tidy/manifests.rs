@@ -29,6 +29,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         3,
         &["quackd-protocol", "quackd-schema", "quackd-client", "quackd-ipc", "quackd-remote"],
     ),
+    ("quackd-acp", 3, &["quackd-protocol", "quackd-client", "quackd-ipc", "quackd-agent"]),
     (
         "quackd-supervisor",
         3,

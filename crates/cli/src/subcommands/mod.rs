@@ -2,6 +2,7 @@
 //! subcommands that search.
 
 pub(crate) mod abort;
+pub(crate) mod acp;
 pub(crate) mod activate;
 mod approval_prompt;
 pub(crate) mod approvals;
@@ -79,6 +80,7 @@ pub(crate) async fn run(
         Some(Verb::Top(_)) => Box::pin(top::run(output)).await,
         Some(Verb::Sandbox(args)) => sandbox::run(args, output).await,
         Some(Verb::Mcp(args)) => Box::pin(mcp::run(*args, output)).await,
+        Some(Verb::Acp(_)) => Box::pin(acp::run(output)).await,
         Some(Verb::Remote(args)) => remote::run(args, output).await,
         Some(Verb::Abort(args)) => abort::run(args, output).await,
         Some(Verb::Forward(args)) => forward::run(args, output).await,
