@@ -61,10 +61,21 @@ pub(crate) struct Prompt {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(crate) enum Content {
-    Text { text: String },
-    ResourceLink { uri: String, name: String },
-    Resource { resource: Resource },
-    Image {},
+    Text {
+        text: String,
+    },
+    ResourceLink {
+        uri: String,
+        name: String,
+    },
+    Resource {
+        resource: Resource,
+    },
+    #[serde(rename_all = "camelCase")]
+    Image {
+        data: String,
+        mime_type: String,
+    },
     Audio {},
 }
 

@@ -2,17 +2,26 @@
 
 use crate::params::{Content, Resource};
 use crate::rpc::RpcError;
+use serde_json::{Value, json};
 use url::Url;
 
 /// Maximum length of a title, in characters.
 const MAX_TITLE_CHARS: usize = 80;
 
-/// Returns the text of a prompt. Resources follow as fenced blocks, so that the model can tell them from the request.
+/// A prompt for the agent.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct PromptMessage {
+    pub(crate) text: String,
+    /// Images in the shape of Pi's protocol.
+    pub(crate) images: Vec<Value>,
+}
+
+/// Returns a prompt as one message. Resources follow as fenced blocks, so that the model can tell them from the request.
 ///
 /// # Errors
-/// Images and sound, which this agent does not offer, and an empty prompt.
-pub(crate) fn message(prompt: &[Content]) -> Result<String, RpcError> {
-    let (mut text, mut context) = (String::new(), String::new());
+/// Sound, which this agent does not offer, and an empty prompt.
+pub(crate) fn message(prompt: &[Content]) -> Result<PromptMessage, RpcError> {
+    let (mut text, mut context, mut images) = (String::new(), String::new(), Vec::new());
     for block in prompt {
         match block {
             Content::Text { text: more } => text.push_str(more),
@@ -26,16 +35,19 @@ pub(crate) fn message(prompt: &[Content]) -> Result<String, RpcError> {
                 text.push_str(&link(uri, ""));
                 context.push_str(&format!("\n\n{}: about {bytes} bytes, not shown", place(uri)));
             }
-            Content::Image {} | Content::Audio {} => {
-                return Err(RpcError::invalid_params("images and sound are not supported"));
+            Content::Image { data, mime_type } => {
+                images.push(json!({ "type": "image", "data": data, "mimeType": mime_type }));
+            }
+            Content::Audio {} => {
+                return Err(RpcError::invalid_params("sound is not supported"));
             }
         }
     }
-    if text.trim().is_empty() {
+    if text.trim().is_empty() && images.is_empty() {
         return Err(RpcError::invalid_params("the prompt is empty"));
     }
     text.push_str(&context);
-    Ok(text)
+    Ok(PromptMessage { text, images })
 }
 
 /// Returns the arguments of `/compact`, if that is what the text begins with.
@@ -83,7 +95,7 @@ mod tests {
     use serde_json::{Value, json};
 
     fn of(blocks: Value) -> Result<String, RpcError> {
-        message(&serde_json::from_value::<Vec<Content>>(blocks).unwrap())
+        message(&serde_json::from_value::<Vec<Content>>(blocks).unwrap()).map(|it| it.text)
     }
 
     #[test]
@@ -105,11 +117,19 @@ mod tests {
     }
 
     #[test]
+    fn images_are_sent_in_the_shape_of_pi() {
+        let blocks = json!([{"type": "image", "data": "AA==", "mimeType": "image/png"}]);
+        let message = message(&serde_json::from_value::<Vec<Content>>(blocks).unwrap()).unwrap();
+        let image = json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
+        assert_eq!((message.text.as_str(), &*message.images), ("", &[image][..]));
+    }
+
+    #[test]
     fn what_the_agent_does_not_offer_is_refused() {
         for blocks in [
             json!([]),
             json!([{"type": "text", "text": " \n"}]),
-            json!([{"type": "text", "text": "a"}, {"type": "image", "data": "", "mimeType": "image/png"}]),
+            json!([{"type": "text", "text": "a"}, {"type": "audio", "data": "", "mimeType": "audio/wav"}]),
         ] {
             assert!(of(blocks.clone()).is_err(), "{blocks}");
         }

@@ -3,7 +3,7 @@
 use crate::tool_view::Call;
 use crate::updates::{Translator, tool_update};
 use quackd_agent::message::{Block, Content, Message, ToolResultMessage};
-use serde::Deserialize;
+use quackd_agent::transcript::{EntryKind, Transcript};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::io::{self, Read};
@@ -12,10 +12,10 @@ use std::path::Path;
 /// Most bytes of a session file that are read. The rest of a longer file is not shown.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Reads the messages of a session file, in the order of the file. Skips other lines.
+/// Reads the messages of a session file: those of the current branch, also before a compaction.
 ///
 /// # Errors
-/// The file cannot be read or is not a regular file.
+/// The file cannot be read, is no session file or not a regular file.
 pub(crate) fn read_blocking(path: &Path) -> io::Result<Vec<Message>> {
     // A pipe would block.
     if !std::fs::metadata(path)?.is_file() {
@@ -23,17 +23,12 @@ pub(crate) fn read_blocking(path: &Path) -> io::Result<Vec<Message>> {
     }
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
-    Ok(bytes.split(|byte| *byte == b'\n').filter_map(message).collect())
-}
-
-fn message(line: &[u8]) -> Option<Message> {
-    #[derive(Deserialize)]
-    struct Entry {
-        r#type: String,
-        message: Option<Message>,
-    }
-    let entry: Entry = serde_json::from_slice(line).ok()?;
-    entry.message.filter(|_| entry.r#type == "message")
+    let transcript = Transcript::read(&bytes).map_err(io::Error::other)?;
+    let messages = transcript.path().into_iter().filter_map(|entry| match &entry.kind {
+        EntryKind::Message(message) => Some(message.clone()),
+        _ => None,
+    });
+    Ok(messages.collect())
 }
 
 impl Translator {

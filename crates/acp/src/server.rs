@@ -273,7 +273,7 @@ impl Server {
             "protocolVersion": PROTOCOL,
             "agentCapabilities": {
                 "loadSession": true,
-                "promptCapabilities": {"image": false, "audio": false, "embeddedContext": true},
+                "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
                 "mcpCapabilities": {"http": false, "sse": false},
                 "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "close": {}},
             },

@@ -6,6 +6,7 @@ use crate::agent_options::{self, AgentOptions};
 use crate::lock;
 use crate::modes::Modes;
 use crate::permissions::{self, Told};
+use crate::prompt::PromptMessage;
 use crate::replay;
 use crate::rpc::{Peer, RpcError};
 use crate::turns::{Outcome, StopReason, Turns};
@@ -158,7 +159,12 @@ impl Session {
     }
 
     /// Sends a prompt and waits for the end of its turn. `cancel` ends the turn.
-    pub(crate) async fn prompt(&self, text: &str, cancel: &CancellationToken) -> Outcome {
+    pub(crate) async fn prompt(
+        &self,
+        message: &PromptMessage,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let text = message.text.as_str();
         if self.is_busy.swap(true, Ordering::AcqRel) {
             return Err(RpcError::invalid_request("the session works on another prompt"));
         }
@@ -174,7 +180,7 @@ impl Session {
             let title = session_info(&crate::prompt::title(text));
             self.shared.peer.update(self.id(), title).await;
         }
-        let turn = self.turn(&link, text);
+        let turn = self.turn(&link, message);
         tokio::pin!(turn);
         let outcome = tokio::select! {
             outcome = &mut turn => outcome,
@@ -192,9 +198,20 @@ impl Session {
         outcome
     }
 
-    async fn turn(&self, link: &Link, text: &str) -> Outcome {
-        let params = json!({"sessionId": self.id(), "message": text, "preferPi": true});
-        let said: SayData = link.client.request("say", params, SAY_TIMEOUT).await?;
+    async fn turn(&self, link: &Link, message: &PromptMessage) -> Outcome {
+        let PromptMessage { text, images } = message;
+        let said: SayData = match images.is_empty() {
+            true => {
+                let params = json!({"sessionId": self.id(), "message": text, "preferPi": true});
+                link.client.request("say", params, SAY_TIMEOUT).await?
+            }
+            false => {
+                let command = json!({"type": "prompt", "message": text, "images": images});
+                let said = agent_options::command(&link.client, self.id(), command).await?;
+                serde_json::from_value(said)
+                    .map_err(|error| RpcError::internal(error.to_string()))?
+            }
+        };
         // A command of an extension has no turn.
         let Some(turn) = said.turn else { return Ok(StopReason::EndTurn) };
         tokio::select! {

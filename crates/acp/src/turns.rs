@@ -14,6 +14,7 @@ const MAX_TURNS: usize = 16;
 pub(crate) enum StopReason {
     EndTurn,
     MaxTokens,
+    MaxTurnRequests,
     Refusal,
     Cancelled,
 }
@@ -24,6 +25,7 @@ impl StopReason {
         match self {
             Self::EndTurn => "end_turn",
             Self::MaxTokens => "max_tokens",
+            Self::MaxTurnRequests => "max_turn_requests",
             Self::Refusal => "refusal",
             Self::Cancelled => "cancelled",
         }

@@ -62,7 +62,13 @@ impl Translator {
     /// Translates an event. `turn`: the turn of the event.
     pub(crate) fn event(&mut self, name: &str, data: &Value, turn: Option<u64>) -> Translated {
         let ended = match name {
-            "agent_end" => self.last.take().or(Some(Ok(StopReason::EndTurn))),
+            "agent_end" => {
+                let last = self.last.take().unwrap_or(Ok(StopReason::EndTurn));
+                match text(data, "reason") {
+                    "max_turns" => Some(Ok(StopReason::MaxTurnRequests)),
+                    _ => Some(last),
+                }
+            }
             "prompt_error" => {
                 let code = data.get("code").and_then(Value::as_str);
                 Some(Err(RpcError::internal(text(data, "error")).with_code(code)))
@@ -390,6 +396,9 @@ mod tests {
         assert_eq!(end(&["aborted"], Some(4)), Some((4, Ok(StopReason::Cancelled))));
         assert!(matches!(end(&["error"], Some(5)), Some((5, Err(_)))));
         assert_eq!(end(&["stop"], None), None);
+        let limited = json!({"reason": "max_turns"});
+        let ended = translator.event("agent_end", &limited, Some(6)).ended;
+        assert_eq!(ended, Some((6, Ok(StopReason::MaxTurnRequests))));
     }
 
     #[test]

@@ -167,6 +167,7 @@ pub(crate) enum Verb {
     Follow(sessions::FollowArgs),
     History(sessions::HistoryArgs),
     Export(sessions::ExportArgs),
+    Fork(sessions::ForkArgs),
     Sessions(sessions::SessionsArgs),
     Workspaces(sessions::WorkspacesArgs),
     New(sessions::NewArgs),

@@ -248,6 +248,7 @@ impl Agent {
             "isRetrying": self.is_retrying(),
             "engine": "native",
             "instructions": self.instructions.as_ref().map(|it| &it.files),
+            "stats": self.stats(),
         });
         if let Some(state) = state.as_object_mut() {
             state.retain(|_, value| !value.is_null());

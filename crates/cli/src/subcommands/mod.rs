@@ -16,6 +16,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod follow;
+pub(crate) mod fork;
 pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod grep;
@@ -70,6 +71,7 @@ pub(crate) async fn run(
         Some(Verb::Follow(args)) => Box::pin(follow::run(args, output)).await,
         Some(Verb::History(args)) => history::run(args, output).await,
         Some(Verb::Export(args)) => export::run(args, output).await,
+        Some(Verb::Fork(args)) => fork::run(args, output).await,
         Some(Verb::Sessions(args)) => sessions::run(&args, output).await,
         Some(Verb::Workspaces(args)) => workspaces::run(args, output).await,
         Some(Verb::New(args)) => new::run(args, output).await,
