@@ -71,6 +71,8 @@ pub(crate) struct PiPart {
     pub(in crate::session) child: Child,
     /// Path of Pi's session file. Empty if Pi has never reported one.
     pub(super) session_file: String,
+    /// Whether the process is quackd's own agent.
+    pub(super) is_native: bool,
     /// Whether the session is in safe mode.
     pub(super) is_safe: bool,
     /// What the user chose for this session.
@@ -108,6 +110,7 @@ impl PiPart {
         Self {
             child: Child::new(PI_WORKER, session.0.clone()),
             session_file,
+            is_native: false,
             is_safe: false,
             chosen: AgentChoice::default(),
             active: Instant::now(),
@@ -171,8 +174,8 @@ impl SessionActor {
         self.services.table.publish(&self.entry, ProcessKind::Pi, |session| {
             let has_run = session.pi.has_run || has_process;
             let (state, dialogs) = (self.pi.state.clone(), self.pi.dialogs.announced());
-            session.pi =
-                PiSnapshot { process, pids: self.pi.pids, is_busy, has_run, state, dialogs };
+            let (is_native, pids) = (self.pi.is_native, self.pi.pids);
+            session.pi = PiSnapshot { is_native, process, pids, is_busy, has_run, state, dialogs };
         });
     }
 
