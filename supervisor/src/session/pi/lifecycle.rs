@@ -89,6 +89,10 @@ impl SessionActor {
             let prepared = match prepared {
                 Ok(Launch::Pi(prepared)) => prepared,
                 Ok(Launch::Agent(prepared)) => return handle.spawn_agent(prepared, ctx),
+                // A message came since the start began.
+                Err(PiError::OnDemand) if !handle.pi.unsent.is_empty() => {
+                    return handle.start_pi(ctx);
+                }
                 Err(error) => return handle.on_pi_start_failed(&error, ctx),
             };
             // Known before Pi reports it: a Pi that dies early gets the same file again.
