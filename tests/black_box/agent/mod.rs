@@ -5,8 +5,15 @@
 
 mod answers;
 mod compaction;
+mod confinement;
+mod deaths;
+mod dialects;
+mod engines;
+mod files;
 mod queues;
 mod retries;
+mod rpc;
+mod secrets;
 mod tools;
 
 use crate::harness::{Daemon, FakeModel, Process, Wire, wait_for};
@@ -229,4 +236,9 @@ fn stored(path: &Value) -> Vec<String> {
 /// Settings of Pi whose retries wait for a moment only.
 fn fast() -> Value {
     json!({"retry": {"enabled": true, "maxRetries": 2, "baseDelayMs": 10}})
+}
+
+fn kill(process: &Process) {
+    let pid = nix::unistd::Pid::from_raw(process.pid);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("kill a process");
 }

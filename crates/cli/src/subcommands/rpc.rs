@@ -11,6 +11,7 @@ use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError, Event};
+use quackd_home::Home;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::{
     AgentData, AgentParams, AttachData, ForkData, ForkParams, SessionDeleteParams,
@@ -91,7 +92,7 @@ async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
         (_, model) => model.clone(),
     };
     let id = if let Some(wanted) = &args.session {
-        find(&client, wanted).await?
+        find(wanted).await?
     } else if args.continues {
         let params = json!({ "path": path, "activate": false });
         let found: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
@@ -120,14 +121,19 @@ async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
     Ok(session)
 }
 
-/// Finds a session by its file or by a reference.
-async fn find(client: &Client, wanted: &str) -> Result<String, ClientError> {
-    let listed = client.request_raw("sessions", json!({ "all": true }), REPLY_TIMEOUT).await?;
-    let is_it = |session: &&Value| {
-        wanted.ends_with(".jsonl") && session["piSessionFile"].as_str() == Some(wanted)
-    };
-    let found = listed["sessions"].as_array().into_iter().flatten().find(is_it);
-    Ok(found.and_then(|session| session["id"].as_str()).unwrap_or(wanted).to_owned())
+/// Returns the id of the session with this file, or the reference itself.
+async fn find(wanted: &str) -> anyhow::Result<String> {
+    if !wanted.ends_with(".jsonl") {
+        return Ok(wanted.to_owned());
+    }
+    let path = wanted.to_owned();
+    let found = tokio::task::spawn_blocking(move || {
+        let home = Home::from_process_env_blocking()?;
+        let state = super::gc::own_metadata_blocking(&home.state_file())?;
+        let found = state.sessions.iter().find(|session| session.pi_session_file == path);
+        anyhow::Ok(found.map(|session| session.id.0.clone()))
+    });
+    Ok(found.await??.unwrap_or_else(|| wanted.to_owned()))
 }
 
 async fn send(client: &Client, session: &str, command: Value) -> Result<AgentData, ClientError> {
@@ -153,7 +159,15 @@ impl Session {
 
     /// Follows another session.
     async fn follow(&mut self, id: String) -> Result<(), ClientError> {
-        let next = FollowConnection::begin(Arc::clone(&self.client), id, (None, true)).await?;
+        let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, (None, true));
+        let next = match begin(id).await {
+            Ok(next) => next,
+            Err(error) => {
+                // The attempt has ended the old subscription.
+                self.follow = begin(self.id()).await?;
+                return Err(error);
+            }
+        };
         let old = std::mem::replace(&mut self.follow, next);
         if self.is_temporary {
             let id = old.session().to_owned();
@@ -173,7 +187,9 @@ impl Session {
         let cancelled = json!({ "cancelled": false });
         match name {
             "switch_session" => {
-                let id = find(&self.client, text("sessionPath")).await?;
+                let wanted = text("sessionPath");
+                // Without the state file, the daemon refuses the path.
+                let id = find(wanted).await.unwrap_or_else(|_unreadable| wanted.to_owned());
                 self.follow(id).await?;
                 Ok(cancelled)
             }
@@ -301,10 +317,12 @@ async fn run_command(
         };
     }
     let data = send(client, session, Value::Object(fields)).await?.data;
+    let data: Option<Value> = data.and_then(|data| serde_json::from_str(data.get()).ok());
     if name == "prompt" {
-        return Ok(Some(json!({ "disposition": "started" })));
+        let disposition = data.as_ref().and_then(|data| data["disposition"].as_str());
+        return Ok(Some(json!({ "disposition": disposition.unwrap_or("started") })));
     }
-    Ok(data.and_then(|data| serde_json::from_str(data.get()).ok()))
+    Ok(data)
 }
 
 /// Passes an answer to a question on. It has no response.

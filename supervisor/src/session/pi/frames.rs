@@ -160,14 +160,19 @@ impl SessionActor {
         match self.pi.commands.answered(number, success) {
             CommandResponse::Waiting(sent) => match sent.waiter {
                 Waiter::Say(reply) => {
-                    let begins = success && !is_handled(data.as_deref());
-                    let turn = begins.then(|| self.pi.turns.accept(number));
+                    let said = disposition(data.as_deref().filter(|_| success));
+                    let is_queued = said == Some("queued");
+                    // A message for the running turn begins none.
+                    let joined = self.pi.turns.running().filter(|_| is_queued);
+                    let begins = success && joined.is_none() && said != Some("handled");
+                    let turn = joined.or_else(|| begins.then(|| self.pi.turns.accept(number)));
                     if begins {
                         self.look_for_turn(ctx);
                     }
                     // If the caller has stopped waiting, it has already got an error.
                     let seq = success.then(|| self.services.events.last(&self.session));
-                    reply.send(Ok(PromptAccepted { success, error, code, seq, turn })).ok();
+                    let said = PromptAccepted { success, error, code, seq, turn, is_queued };
+                    reply.send(Ok(said)).ok();
                 }
                 Waiter::Command(reply) => {
                     let data = data.filter(|data| data.get().len() <= MAX_PI_ANSWER_BYTES);
@@ -342,13 +347,12 @@ impl SessionActor {
     }
 }
 
-/// Whether Pi reports that it handled a prompt without a turn. Commands of an extension work like this.
-fn is_handled(data: Option<&RawValue>) -> bool {
+/// Returns what became of a prompt: `started`, `queued`, or `handled` without a turn, as commands of an extension are.
+fn disposition(data: Option<&RawValue>) -> Option<&str> {
     #[derive(Deserialize)]
     struct Data<'a> {
         #[serde(default, borrow)]
         disposition: Option<&'a str>,
     }
-    let data = data.and_then(|data| serde_json::from_str::<Data<'_>>(data.get()).ok());
-    data.is_some_and(|data| data.disposition == Some("handled"))
+    serde_json::from_str::<Data<'_>>(data?.get()).ok()?.disposition
 }

@@ -361,6 +361,8 @@ pub(crate) struct PromptAccepted {
     pub(crate) seq: Option<u64>,
     /// Id of its turn, unless Pi handled it without one.
     pub(crate) turn: Option<u64>,
+    /// Whether it waits for the running turn.
+    pub(crate) is_queued: bool,
 }
 
 impl Handler<SendPrompt> for SessionActor {
