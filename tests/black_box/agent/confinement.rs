@@ -27,9 +27,22 @@ fn the_agent_has_nothing_open_but_its_channel_and_its_session_file() {
         }
     }
     assert_eq!(files, [file]);
-    // Also the runtime's own pair for signals, if it has one.
-    let own = sockets.iter().collect::<std::collections::BTreeSet<_>>().len();
-    assert_eq!(own, 1, "{sockets:?}");
+    // The channel to the supervisor, and the pair in which the runtime reports signals to itself.
+    let table = |name: &str| {
+        std::fs::read_to_string(format!("/proc/{}/net/{name}", agent.pid)).unwrap_or_default()
+    };
+    let (unix, internet) =
+        (table("unix"), ["tcp", "tcp6", "udp", "udp6", "raw", "packet"].map(table));
+    let inode = |socket: &String| socket.trim_matches(|c: char| !c.is_ascii_digit()).to_owned();
+    let inodes: std::collections::BTreeSet<_> = sockets.iter().map(inode).collect();
+    assert_eq!(inodes.len(), 3, "{sockets:?}");
+    for inode in &inodes {
+        let is_in = |table: &String| table.split_whitespace().any(|word| word == inode);
+        assert!(is_in(&unix) && !internet.iter().any(is_in), "{inode} in {unix}");
+        // A socket with a path could be reached by others.
+        let line = unix.lines().find(|line| line.split_whitespace().any(|word| word == inode));
+        assert_eq!(line.unwrap().split_whitespace().count(), 7, "a name: {line:?}");
+    }
 }
 
 #[test]

@@ -9,7 +9,13 @@ const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures
 /// The agent that answers. Both repeat the prompt, each with its own words.
 #[track_caller]
 fn engine(wire: &Wire) -> &'static str {
-    wire.request("say", json!({"message": "hi", "preferPi": true}));
+    engine_of(wire, &Value::Null)
+}
+
+/// Like [`engine`], for a session.
+#[track_caller]
+fn engine_of(wire: &Wire, session: &Value) -> &'static str {
+    wire.request("say", json!({"message": "hi", "sessionId": session, "preferPi": true}));
     let events = wire.events_until("agent_end");
     let updates = events.iter().filter(|event| event["event"] == "message_update");
     let said: String = updates
@@ -97,29 +103,42 @@ fn a_new_session_takes_the_agent_and_the_model_that_it_is_given() {
     ] {
         let mut words = vec!["new"];
         words.extend(args);
-        words.extend(["--json", "-C"]);
+        words.push("--json");
         let repo = world.repo.to_str().unwrap().to_owned();
         words.push(&repo);
         let made = world.daemon.quack(&words);
         assert_eq!(made.code(), Some(0), "{made:?}");
         let wire = world.daemon.wire();
-        wire.request("follow", json!({}));
-        assert_eq!(engine(&wire), expected, "{args:?}");
+        let id = made.json()["session"]["id"].clone();
+        wire.request("follow", json!({"sessionId": id}));
+        assert_eq!(engine_of(&wire, &id), expected, "{args:?}");
     }
 }
 
 #[test]
-fn a_model_that_is_not_available_is_named() {
+fn a_model_that_no_list_has_is_asked_for_at_the_only_provider() {
     let world = world(false, "", &[]);
     let wire = world.follower();
-    wire.request("quack.session_set", json!({"engine": "native", "model": "fake/none-of-these"}));
-    // A provider with an address may have models that no list has.
-    let events = turn(&wire, "hi");
-    assert_eq!(text(answer(&events)), "echo: hi");
-    wire.request("quack.session_set", json!({"model": "nowhere/x"}));
-    let reply = wire.reply("say", json!({"message": "hi", "preferPi": true}));
-    assert_eq!(reply["ok"], false, "{reply}");
-    assert!(reply["error"].as_str().unwrap().contains("nowhere/x"), "{reply}");
+    wire.request("quack.session_set", json!({"model": "fake/in-no-list"}));
+    assert_eq!(text(answer(&turn(&wire, "hi"))), "echo: hi");
+    assert_eq!(world.model.requests().pop().unwrap()["body"]["model"], "in-no-list");
+}
+
+#[test]
+fn a_choice_during_a_turn_applies_to_the_next_one() {
+    let mut world = World::absent(&json!({}));
+    let command = world.daemon.gated("go", "echo x");
+    let call = json!({"name": "bash", "arguments": {"command": command}});
+    world.model.script(&json!({"replies": [{"tool_calls": [call]}], "on_exhausted": "echo"}));
+    world.boot(&[]);
+    let wire = world.follower();
+    super::say(&wire, "first");
+    wire.events_until("tool_execution_start");
+    wire.request("quack.session_set", json!({"model": "fake/fake-2"}));
+    world.daemon.open_gate("go");
+    let events = wire.events_until("agent_settled");
+    assert_eq!(answer(&events)["model"], "fake-1");
+    assert_eq!(answer(&turn(&wire, "second"))["model"], "fake-2");
 }
 
 #[test]
@@ -148,10 +167,12 @@ fn without_a_model_and_a_pi_say_tells_what_to_do() {
             assert!(stderr.contains(part), "{engine}: no {part} in {stderr}");
         }
     }
-    let missing = daemon.quack(&["models"]);
-    assert!(
-        missing.stdout().contains("No model is configured")
-            || missing.stderr().contains("No model is configured"),
-        "{missing:?}"
-    );
+    let wire = daemon.wire();
+    wire.attach(repo.path());
+    wire.request("quack.session_set", json!({"engine": "native", "model": "nowhere/x"}));
+    let error = wire.refused("say", json!({"message": "hi", "preferPi": true}));
+    assert!(error.starts_with("The session's model nowhere/x is not available"), "{error}");
+    let models = daemon.quack(&["models"]);
+    let shown = models.stdout() + &models.stderr();
+    assert!(shown.contains("No model is configured"), "{shown}");
 }

@@ -141,6 +141,10 @@ impl SessionActor {
         self.touch_pi();
         self.begin_heartbeat(OfPi, ctx);
         self.arm_life(OfPi, ctx);
+        if self.pi.started_as != self.pi.chosen {
+            // The prompts wait for the next process.
+            return self.drain(OfPi, ctx);
+        }
         self.ask_state(None, ctx);
         self.send_prompts(ctx);
     }
@@ -278,6 +282,7 @@ impl SessionActor {
                 self.pi.turns.end();
                 self.on_idle(OfPi, ctx);
                 self.ask_state(None, ctx);
+                self.end_if_replaced(ctx);
             }
             _ => return,
         }

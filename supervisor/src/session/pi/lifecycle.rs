@@ -59,6 +59,7 @@ impl SessionActor {
         self.pi.pids = None;
         self.pi.end = None;
         self.pi.kill_reason = None;
+        self.pi.started_as.clone_from(&self.pi.chosen);
         let services = Rc::clone(&self.services);
         let (session, workspace) = (self.session.clone(), self.workspace.clone());
         let owner = self.owner.clone();
