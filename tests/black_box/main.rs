@@ -15,6 +15,7 @@
 
 mod harness;
 
+mod acp;
 mod agent;
 mod approvals;
 mod attack;

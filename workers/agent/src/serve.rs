@@ -43,6 +43,10 @@ async fn serve(started: Started) -> io::Result<()> {
             return send(&mut channel, &FromPiWorker::CannotStart { reason }).await;
         }
     };
+    if transcript.needs_rewrite() {
+        let reason = format!("{} has an old format; open it once with Pi", start.session_file);
+        return send(&mut channel, &FromPiWorker::CannotStart { reason }).await;
+    }
     let pid = std::process::id();
     send(&mut channel, &FromPiWorker::Hello { proto: PI_FRAME_PROTOCOL, pid, pi_pid: pid }).await?;
     for text in notes {
@@ -146,7 +150,9 @@ impl Driver {
                 };
                 self.take(Input::Model { number, part }, channel).await?;
             }
-            ToPiWorker::Models(models) => self.take(Input::Models(models), channel).await?,
+            ToPiWorker::Models(models) => {
+                self.take(Input::Models(Box::new(models)), channel).await?
+            }
             ToPiWorker::ToolDone(done) => self.take(Input::ToolDone(done), channel).await?,
             // The agent asks through the supervisor's questions, so it has no dialogs of its own.
             ToPiWorker::UiAnswer(_) => {}

@@ -18,16 +18,14 @@ const MAX_TEXT: usize = 100;
 pub(crate) async fn run(args: HistoryArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let (found, transcript) = conversation(args.session, output).await?;
     if output.is_json() {
-        let mut document = document(&transcript);
-        document["sessionId"] = found.session_id.as_str().into();
-        output.document(&document)?;
+        output.document(&document(found.session_id.as_str(), &transcript))?;
     } else {
         output.text(&text(&transcript, &TimeZone::system()))?;
     }
     Ok(ExitCode::Ok)
 }
 
-fn document(transcript: &Transcript) -> Value {
+fn document(session: &str, transcript: &Transcript) -> Value {
     let row = |entry: &&Entry| match &entry.kind {
         EntryKind::Message(message) => Some(json!({
             "entryId": entry.id, "timestamp": entry.timestamp, "message": message,
@@ -36,6 +34,7 @@ fn document(transcript: &Transcript) -> Value {
     };
     let path = transcript.path();
     json!({
+        "sessionId": session,
         "name": transcript.name(),
         "stats": transcript.stats(),
         "messages": path.iter().filter_map(row).collect::<Vec<_>>(),
@@ -101,8 +100,8 @@ mod tests {
         assert_eq!(lines.len(), 5, "{shown}");
         assert!(lines[1].contains("2026-03-10T12:00:01") && lines[1].contains("user"), "{shown}");
         assert!(lines[1].contains("hi") && !shown.contains('\u{1b}'), "{shown}");
-        assert!(lines[2].ends_with("assistant  [read]"), "{shown}");
-        assert!(lines[3].ends_with("error      no"), "{shown}");
+        assert!(lines[2].ends_with("assistant   [read]"), "{shown}");
+        assert!(lines[3].ends_with("error       no"), "{shown}");
         assert_eq!(lines[4], "3 messages, 4 tokens, $0.5000");
         let empty = FILE.lines().next().unwrap();
         let empty = Transcript::read(empty.as_bytes()).unwrap();
@@ -111,7 +110,8 @@ mod tests {
 
     #[test]
     fn the_document_has_the_messages_of_the_file() {
-        let document = document(&Transcript::read(FILE.as_bytes()).unwrap());
+        let document = document("s-1", &Transcript::read(FILE.as_bytes()).unwrap());
+        assert_eq!(document["sessionId"], "s-1");
         assert_eq!(document["messages"].as_array().unwrap().len(), 3);
         assert_eq!(document["messages"][2]["message"]["toolName"], "read");
         assert_eq!(document["messages"][0]["entryId"], "a");

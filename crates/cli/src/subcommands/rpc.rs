@@ -14,8 +14,8 @@ use quackd_client::{Client, ClientError, Event};
 use quackd_home::Home;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::{
-    AgentData, AgentParams, AttachData, ForkData, ForkParams, SessionDeleteParams,
-    SessionNewParams, SessionParams, UiResponseParams,
+    AgentData, AgentParams, AttachData, ForkData, ForkParams, SayData, SessionDeleteParams,
+    SessionNewParams, SessionParams, StateData, UiResponseParams,
 };
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde_json::value::{RawValue, to_raw_value};
@@ -92,7 +92,7 @@ async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
         (_, model) => model.clone(),
     };
     let id = if let Some(wanted) = &args.session {
-        find(wanted).await?
+        find(&client, wanted).await?
     } else if args.continues {
         let params = json!({ "path": path, "activate": false });
         let found: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
@@ -121,19 +121,25 @@ async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
     Ok(session)
 }
 
-/// Returns the id of the session with this file, or the reference itself.
-async fn find(wanted: &str) -> anyhow::Result<String> {
-    if !wanted.ends_with(".jsonl") {
-        return Ok(wanted.to_owned());
+/// Finds a session by its file or by a reference.
+async fn find(client: &Client, wanted: &str) -> Result<String, ClientError> {
+    let file = wanted.to_owned();
+    let of_file = tokio::task::spawn_blocking(move || of_file_blocking(&file)).await;
+    let reference = of_file.ok().flatten().unwrap_or_else(|| wanted.to_owned());
+    let params = SessionParams { session_id: Some(reference) };
+    let state: StateData = client.request("get_state", params, REPLY_TIMEOUT).await?;
+    Ok(state.session_id.0)
+}
+
+/// Returns the session with this file, according to the daemon's state.
+fn of_file_blocking(file: &str) -> Option<String> {
+    if !file.contains('/') {
+        return None;
     }
-    let path = wanted.to_owned();
-    let found = tokio::task::spawn_blocking(move || {
-        let home = Home::from_process_env_blocking()?;
-        let state = super::gc::own_metadata_blocking(&home.state_file())?;
-        let found = state.sessions.iter().find(|session| session.pi_session_file == path);
-        anyhow::Ok(found.map(|session| session.id.0.clone()))
-    });
-    Ok(found.await??.unwrap_or_else(|| wanted.to_owned()))
+    let home = Home::from_process_env_blocking().ok()?;
+    let state = super::gc::own_metadata_blocking(&home.state_file()).ok()?;
+    let found = state.sessions.into_iter().find(|session| session.pi_session_file == file);
+    found.map(|session| session.id.0.clone())
 }
 
 async fn send(client: &Client, session: &str, command: Value) -> Result<AgentData, ClientError> {
@@ -187,9 +193,7 @@ impl Session {
         let cancelled = json!({ "cancelled": false });
         match name {
             "switch_session" => {
-                let wanted = text("sessionPath");
-                // Without the state file, the daemon refuses the path.
-                let id = find(wanted).await.unwrap_or_else(|_unreadable| wanted.to_owned());
+                let id = find(&self.client, text("sessionPath")).await?;
                 self.follow(id).await?;
                 Ok(cancelled)
             }
@@ -317,12 +321,12 @@ async fn run_command(
         };
     }
     let data = send(client, session, Value::Object(fields)).await?.data;
-    let data: Option<Value> = data.and_then(|data| serde_json::from_str(data.get()).ok());
     if name == "prompt" {
-        let disposition = data.as_ref().and_then(|data| data["disposition"].as_str());
-        return Ok(Some(json!({ "disposition": disposition.unwrap_or("started") })));
+        let said: Option<SayData> = data.and_then(|data| serde_json::from_str(data.get()).ok());
+        let begins = said.is_some_and(|said| said.turn.is_some());
+        return Ok(Some(json!({ "disposition": if begins { "started" } else { "queued" } })));
     }
-    Ok(data)
+    Ok(data.and_then(|data| serde_json::from_str(data.get()).ok()))
 }
 
 /// Passes an answer to a question on. It has no response.

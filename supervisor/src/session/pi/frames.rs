@@ -3,7 +3,7 @@
 
 use super::OfPi;
 use super::commands::CommandResponse;
-use super::prompts::{PromptAccepted, Waiter};
+use super::prompts::{CommandReply, Waiter};
 use crate::approvals::CloseReason;
 use crate::children::{ChannelEvent, HeartbeatDriver, KillReason, LifecycleDriver};
 use crate::session::actor::SessionActor;
@@ -163,27 +163,22 @@ impl SessionActor {
         }
         match self.pi.commands.answered(number, success) {
             CommandResponse::Waiting(sent) => match sent.waiter {
-                Waiter::Say(reply) => {
-                    let said = disposition(data.as_deref().filter(|_| success));
-                    let is_queued = said == Some("queued");
-                    // A message for the running turn begins none.
-                    let joined = self.pi.turns.running().filter(|_| is_queued);
-                    let begins = success && joined.is_none() && said != Some("handled");
-                    let turn = joined.or_else(|| begins.then(|| self.pi.turns.accept(number)));
+                Waiter::Client(reply) if sent.name == "prompt" => {
+                    let begins = success && !is_handled(data.as_deref());
+                    let turn = begins.then(|| self.pi.turns.accept(number));
                     if begins {
                         self.look_for_turn(ctx);
                     }
-                    // If the caller has stopped waiting, it has already got an error.
                     let seq = success.then(|| self.services.events.last(&self.session));
-                    let said = PromptAccepted { success, error, code, seq, turn, is_queued };
-                    reply.send(Ok(said)).ok();
+                    // If the caller has stopped waiting, it has already got an error.
+                    reply
+                        .send(Ok(CommandReply { success, data: None, error, code, seq, turn }))
+                        .ok();
                 }
-                Waiter::Command(reply) => {
-                    let data = data.filter(|data| data.get().len() <= MAX_PI_ANSWER_BYTES);
-                    let done = match success {
-                        true => Ok(data.map(with_whole_characters)),
-                        false => Err(error.unwrap_or_else(|| "Pi refused the command".to_owned())),
-                    };
+                Waiter::Client(reply) => {
+                    let fits = |data: &Box<RawValue>| data.get().len() <= MAX_PI_ANSWER_BYTES;
+                    let data = data.filter(fits).map(with_whole_characters);
+                    let done = CommandReply { success, data, error, ..CommandReply::default() };
                     reply.send(Ok(done)).ok();
                 }
                 Waiter::Abort(reply) => drop(reply.send(())),
@@ -352,12 +347,14 @@ impl SessionActor {
     }
 }
 
-/// Returns what became of a prompt: `started`, `queued`, or `handled` without a turn, as commands of an extension are.
-fn disposition(data: Option<&RawValue>) -> Option<&str> {
+/// Whether Pi reports that a prompt begins no turn of its own: a command of an extension, or a message for the running
+/// turn.
+fn is_handled(data: Option<&RawValue>) -> bool {
     #[derive(Deserialize)]
     struct Data<'a> {
         #[serde(default, borrow)]
         disposition: Option<&'a str>,
     }
-    serde_json::from_str::<Data<'_>>(data?.get()).ok()?.disposition
+    let data = data.and_then(|data| serde_json::from_str::<Data<'_>>(data.get()).ok());
+    data.is_some_and(|data| matches!(data.disposition, Some("handled" | "queued")))
 }
