@@ -250,7 +250,7 @@ fn failures_are_errors_of_the_prompt_and_a_refusal_is_none() {
     assert_eq!(refused(&mut editor, "script")["message"], "overloaded");
     script(&world, &[end(json!({"stopReason": "error", "rawStopReason": "refusal"}))]);
     assert_eq!(editor.prompt("script").1, "refusal");
-    let prompt = json!([{"type": "image", "data": "", "mimeType": "image/png"}]);
+    let prompt = json!([{"type": "audio", "data": "", "mimeType": "audio/wav"}]);
     let params = json!({"sessionId": editor.session, "prompt": prompt});
     assert_eq!(editor.code("session/prompt", params), -32602);
     editor.agent.leave();
@@ -355,7 +355,7 @@ fn a_loaded_session_replays_its_conversation_and_a_resumed_one_does_not() {
     let call =
         json!({"type": "toolCall", "id": "t1", "name": "read", "arguments": {"path": "README.md"}});
     let entries = [
-        json!({"type": "session", "version": 3}),
+        json!({"type": "session", "version": 3, "id": "s", "cwd": world.repo}),
         json!({"type": "message", "message": {"role": "user", "content": "fix it", "timestamp": 1}}),
         json!({"type": "message", "message": message("assistant", json!({"content":
             [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": "I read"}, call]}))}),
@@ -364,7 +364,15 @@ fn a_loaded_session_replays_its_conversation_and_a_resumed_one_does_not() {
             "content": [{"type": "text", "text": "# A"}], "isError": false, "timestamp": 2}}),
         json!({"type": "message", "message": message("assistant", json!({"content": [{"type": "text", "text": "done"}]}))}),
     ];
-    let lines: String = entries.iter().map(|entry| format!("{entry}\n")).collect();
+    let linked = entries.into_iter().enumerate().map(|(n, mut entry)| {
+        if n != 0 {
+            entry["id"] = json!(format!("{n:08}"));
+            entry["parentId"] = if n == 1 { Value::Null } else { json!(format!("{:08}", n - 1)) };
+        }
+        entry["timestamp"] = json!("2026-01-02T03:04:05.000Z");
+        format!("{entry}\n")
+    });
+    let lines: String = linked.collect();
     std::fs::write(file, lines + "{\"type\":\"mess").expect("a session file");
     let mut next = Editor::spawn(&world.daemon, json!({}));
     next.session.clone_from(&editor.session);
