@@ -365,8 +365,6 @@ pub(crate) struct CommandReply {
     pub(crate) seq: Option<u64>,
     /// Id of its turn, unless Pi handled it without one.
     pub(crate) turn: Option<u64>,
-    /// Whether it waits for the running turn.
-    pub(crate) is_queued: bool,
 }
 
 impl Handler<SendCommand> for SessionActor {
