@@ -42,7 +42,9 @@ pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentDa
     }
     let data = match is_prompt {
         true => {
-            to_raw_value(&SayData { session_id, session_name, seq: done.seq, turn: done.turn }).ok()
+            let turn = SayData { session_id, session_name, seq: done.seq, turn: done.turn };
+            let disposition = if done.is_queued { "queued" } else { "started" };
+            to_raw_value(&Prompted { turn, disposition }).ok()
         }
         false => done.data,
     };

@@ -14,13 +14,12 @@ use quackd_client::{Client, ClientError, Event};
 use quackd_home::Home;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::{
-    AgentData, AgentParams, AttachData, ForkData, ForkParams, SayData, SessionDeleteParams,
+    AgentData, AgentParams, AttachData, ForkData, ForkParams, SessionDeleteParams,
     SessionNewParams, SessionParams, StateData, UiResponseParams,
 };
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use std::collections::VecDeque;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,7 +164,15 @@ impl Session {
 
     /// Follows another session.
     async fn follow(&mut self, id: String) -> Result<(), ClientError> {
-        let next = FollowConnection::begin(Arc::clone(&self.client), id, (None, true)).await?;
+        let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, (None, true));
+        let next = match begin(id).await {
+            Ok(next) => next,
+            Err(error) => {
+                // The attempt has ended the old subscription.
+                self.follow = begin(self.id()).await?;
+                return Err(error);
+            }
+        };
         let old = std::mem::replace(&mut self.follow, next);
         if self.is_temporary {
             let id = old.session().to_owned();
@@ -213,89 +220,122 @@ impl Session {
     }
 }
 
-/// Serves until the end of stdin. Commands that still run are answered.
+/// The protocol's output: responses and events in their order.
+struct Output {
+    stdout: std::io::Stdout,
+    /// Prompts without a response, and the events that follow it.
+    prompts: usize,
+    held: Vec<String>,
+    /// Whether a turn runs, and the responses that follow its end.
+    in_turn: bool,
+    last: Vec<String>,
+}
+
+impl Output {
+    fn write(&mut self, lines: &[String]) -> std::io::Result<()> {
+        lines.iter().try_for_each(|line| writeln!(self.stdout, "{line}"))?;
+        self.stdout.flush()
+    }
+
+    fn done(&mut self, Done { line, order }: Done) -> std::io::Result<()> {
+        match order {
+            Order::Last if self.in_turn => self.last.push(line),
+            _ => self.write(&[line])?,
+        }
+        if order == Order::First {
+            self.prompts = self.prompts.saturating_sub(1);
+        }
+        if self.prompts == 0 {
+            let held = std::mem::take(&mut self.held);
+            self.write(&held)?;
+        }
+        Ok(())
+    }
+
+    fn event(&mut self, event: Event) -> std::io::Result<()> {
+        match event.name.as_str() {
+            "agent_start" => self.in_turn = true,
+            "agent_end" => self.in_turn = false,
+            _ => {}
+        }
+        let Some(line) = event_line(event) else { return Ok(()) };
+        // The response of a prompt precedes the events of its turn.
+        match self.prompts {
+            0 => self.write(&[line])?,
+            _ => self.held.push(line),
+        }
+        if !self.in_turn {
+            let last = std::mem::take(&mut self.last);
+            self.write(&last)?;
+        }
+        Ok(())
+    }
+}
+
+/// Serves until the end of stdin. Commands that still run are given up.
 async fn serve(session: &mut Session) -> anyhow::Result<()> {
     let mut lines = LineReader::new(tokio::io::stdin(), MAX_LINE_BYTES);
     let slots = Arc::new(Semaphore::new(MAX_COMMANDS));
     let (done, mut finished) = mpsc::channel::<Done>(MAX_COMMANDS);
     let mut running = JoinSet::new();
-    let (mut prompts, mut held) = (0_usize, VecDeque::new());
-    let (mut in_turn, mut last) = (false, Vec::new());
-    let mut stdout = std::io::stdout();
+    let mut output = Output {
+        stdout: std::io::stdout(),
+        prompts: 0,
+        held: Vec::new(),
+        in_turn: false,
+        last: Vec::new(),
+    };
     loop {
         tokio::select! {
             biased;
-            Some(Done { line, order }) = finished.recv() => {
-                match order {
-                    Order::Last if in_turn => last.push(line),
-                    _ => writeln!(stdout, "{line}")?,
-                }
-                if order == Order::First {
-                    prompts = prompts.saturating_sub(1);
-                }
-                if prompts == 0 {
-                    for line in held.drain(..) {
-                        writeln!(stdout, "{line}")?;
-                    }
-                }
-                stdout.flush()?;
-            }
+            Some(done) = finished.recv() => output.done(done)?,
             Some(_) = running.join_next() => {}
             event = session.follow.recv() => {
                 let event = event.ok_or_else(|| CliError::daemon_gone("Daemon disconnected."))?;
-                match event.name.as_str() {
-                    "agent_start" => in_turn = true,
-                    "agent_end" => in_turn = false,
-                    _ => {}
-                }
-                let Some(line) = event_line(event) else { continue };
-                // The response of a prompt precedes the events of its turn.
-                if prompts == 0 {
-                    writeln!(stdout, "{line}")?;
-                } else {
-                    held.push_back(line);
-                }
-                if !in_turn {
-                    for line in last.drain(..) {
-                        writeln!(stdout, "{line}")?;
-                    }
-                }
-                stdout.flush()?;
+                output.event(event)?;
             }
             line = lines.next(), if slots.available_permits() != 0 => {
-                let Some(line) = line? else { break };
-                match parse(&line) {
-                    Err(response) => writeln!(stdout, "{response}")?,
-                    Ok((id, name, fields)) if SWITCHES.contains(&&*name) => {
-                        let result = session.switch(&name, &fields).await;
-                        writeln!(stdout, "{}", response(id.as_ref(), &name, result.map(Some)))?;
-                    }
-                    Ok((_, name, fields)) if name == "extension_ui_response" => {
-                        answer_dialog(session, fields).await;
-                    }
-                    Ok((id, name, fields)) => {
-                        let order = match name.as_str() {
-                            "prompt" => Order::First,
-                            "abort" | "abort_retry" => Order::Last,
-                            _ => Order::Any,
-                        };
-                        prompts += usize::from(order == Order::First);
-                        let (client, session) = (Arc::clone(&session.client), session.id());
-                        let (done, slots) = (done.clone(), Arc::clone(&slots));
-                        running.spawn(async move {
-                            let _slot = slots.acquire_owned().await;
-                            let result = run_command(&client, &session, &name, fields).await;
-                            let line = response(id.as_ref(), &name, result);
-                            drop(done.send(Done { line, order }).await);
-                        });
-                    }
-                }
-                stdout.flush()?;
+                let Some(line) = line? else { return Ok(()) };
+                let Some((id, name, fields)) = obey(session, &line, &mut output).await? else {
+                    continue;
+                };
+                let order = match name.as_str() {
+                    "prompt" => Order::First,
+                    "abort" | "abort_retry" => Order::Last,
+                    _ => Order::Any,
+                };
+                output.prompts += usize::from(order == Order::First);
+                let (client, session) = (Arc::clone(&session.client), session.id());
+                let (done, slots) = (done.clone(), Arc::clone(&slots));
+                running.spawn(async move {
+                    let _slot = slots.acquire_owned().await;
+                    let result = run_command(&client, &session, &name, fields).await;
+                    let line = response(id.as_ref(), &name, result);
+                    drop(done.send(Done { line, order }).await);
+                });
             }
         }
     }
-    drop(done);
-    Ok(())
+}
+
+/// Reads a line. Returns a command for the agent, unless the line was handled here.
+async fn obey(
+    session: &mut Session,
+    line: &Line,
+    output: &mut Output,
+) -> std::io::Result<Option<Command>> {
+    match parse(line) {
+        Err(response) => output.write(&[response])?,
+        Ok((id, name, fields)) if SWITCHES.contains(&&*name) => {
+            let result = session.switch(&name, &fields).await;
+            output.write(&[response(id.as_ref(), &name, result.map(Some))])?;
+        }
+        Ok((_, name, fields)) if name == "extension_ui_response" => {
+            answer_dialog(session, fields).await;
+        }
+        Ok(command) => return Ok(Some(command)),
+    }
+    Ok(None)
 }
 
 async fn run_command(
@@ -313,12 +353,12 @@ async fn run_command(
         };
     }
     let data = send(client, session, Value::Object(fields)).await?.data;
+    let data: Option<Value> = data.and_then(|data| serde_json::from_str(data.get()).ok());
     if name == "prompt" {
-        let said: Option<SayData> = data.and_then(|data| serde_json::from_str(data.get()).ok());
-        let begins = said.is_some_and(|said| said.turn.is_some());
-        return Ok(Some(json!({ "disposition": if begins { "started" } else { "queued" } })));
+        let disposition = data.as_ref().and_then(|data| data["disposition"].as_str());
+        return Ok(Some(json!({ "disposition": disposition.unwrap_or("started") })));
     }
-    Ok(data.and_then(|data| serde_json::from_str(data.get()).ok()))
+    Ok(data)
 }
 
 /// Passes an answer to a question on. It has no response.
@@ -372,7 +412,7 @@ fn response(id: Option<&Value>, name: &str, result: Result<Option<Value>, Client
         Ok(Some(data)) => drop(line.insert("data".to_owned(), data)),
         Ok(None) => {}
         Err(ClientError::Refused { text, .. }) => {
-            drop(line.insert("error".to_owned(), text.into()))
+            drop(line.insert("error".to_owned(), text.into()));
         }
         Err(error) => drop(line.insert("error".to_owned(), error.to_string().into())),
     }

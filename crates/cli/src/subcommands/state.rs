@@ -37,25 +37,23 @@ fn agent_rows(data: &StateData) -> Vec<(&'static str, String)> {
     let (Some(state), Some(engine)) = (&data.pi_state, &data.engine) else { return Vec::new() };
     let mut rows = vec![("agent", display::plain(engine))];
     let text = |value: &Value| display::plain(value.as_str().unwrap_or_default());
-    let model = &state["model"];
-    if model.is_object() {
-        let level = text(&state["thinkingLevel"]);
+    let at = |path: &str| state.pointer(path).unwrap_or(&Value::Null);
+    if at("/model").is_object() {
+        let level = text(at("/thinkingLevel"));
         let level = if level.is_empty() { level } else { format!(", thinking {level}") };
-        rows.push(("model", format!("{}/{}{level}", text(&model["provider"]), text(&model["id"]))));
+        let (provider, id) = (text(at("/model/provider")), text(at("/model/id")));
+        rows.push(("model", format!("{provider}/{id}{level}")));
     }
     if let Some(stats) = &data.stats {
-        let (tokens, cost) = (stats["tokens"]["total"].as_u64(), stats["cost"].as_f64());
-        let percent = stats["contextUsage"]["percent"].as_f64().unwrap_or_default();
+        let number = |path: &str| stats.pointer(path).and_then(Value::as_f64).unwrap_or_default();
+        let (tokens, cost) = (number("/tokens/total"), number("/cost"));
+        let percent = number("/contextUsage/percent");
         rows.push((
             "used",
-            format!(
-                "{} tokens, {:.4} USD, context {percent:.0} % full",
-                tokens.unwrap_or_default(),
-                cost.unwrap_or_default()
-            ),
+            format!("{tokens:.0} tokens, {cost:.4} USD, context {percent:.0} % full"),
         ));
     }
-    let files = state["instructions"].as_array().into_iter().flatten().map(text);
+    let files = at("/instructions").as_array().into_iter().flatten().map(text);
     let files: Vec<_> = files.take(MAX_WORK).collect();
     if !files.is_empty() {
         rows.push(("reads", files.join(", ")));

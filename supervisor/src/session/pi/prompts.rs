@@ -75,6 +75,8 @@ pub(crate) struct PiPart {
     pub(super) is_safe: bool,
     /// What the user chose for this session.
     pub(super) chosen: AgentChoice,
+    /// What the user had chosen when the process was started.
+    pub(super) started_as: AgentChoice,
     /// Time of the last activity.
     pub(super) active: Instant,
     /// Pi's last reported state. `None` without a process.
@@ -111,6 +113,7 @@ impl PiPart {
             is_native: false,
             is_safe: false,
             chosen: AgentChoice::default(),
+            started_as: AgentChoice::default(),
             active: Instant::now(),
             state: None,
             dialogs: Dialogs::default(),

@@ -57,11 +57,13 @@ impl SessionActor {
 impl SessionActor {
     /// Takes the user's choice of the agent.
     pub(in crate::session) fn set_agent(&mut self, choice: AgentChoice, ctx: &mut Context<Self>) {
-        if self.pi.chosen == choice {
-            return;
-        }
         self.pi.chosen = choice;
-        if self.is_pi_ready() && !self.pi.is_busy() {
+        self.end_if_replaced(ctx);
+    }
+
+    /// Ends an idle process if the user has chosen another agent or model since its start.
+    pub(super) fn end_if_replaced(&mut self, ctx: &mut Context<Self>) {
+        if self.pi.started_as != self.pi.chosen && self.is_pi_ready() && !self.pi.is_busy() {
             self.drain(OfPi, ctx);
         }
     }
