@@ -8,11 +8,11 @@ use std::time::Duration;
 /// Minimum and maximum timeout.
 const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hours(24));
 
-/// Send a prompt to a session's Pi and show its turn
+/// Send a prompt to a session's agent and show its turn
 ///
 /// Uses the session of the current directory, else the active one. Without either, creates one for the directory.
 /// Ctrl-C aborts the turn of this prompt, and no other turn. If that turn has not begun, the command briefly waits for
-/// its beginning and then aborts it. On a terminal, Pi's questions are asked here. Elsewhere another client can answer
+/// its beginning and then aborts it. On a terminal, the agent's questions are asked here. Elsewhere another client can answer
 /// them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack say 'what does this repository do?'\n  \
@@ -20,9 +20,9 @@ const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hou
     quack say hello --json | jq -r 'select(.event==\"tool_execution_start\").data.toolName'\n\n\
     --json prints the events of the session from the beginning of the turn to its end, one per line as \
     sent by the daemon. Turns of other clients are not shown; `quack follow --json` prints all events.\n\n\
-    Exit codes: 0 the turn succeeded, 1 it failed, or Pi refused it or exited, 2 usage, 3 no daemon, or it exited, \
-    4 Pi is busy, or the timeout passed (the turn continues then), 130 Ctrl-C, which has ended the turn; if Pi \
-    may still begin it, a message reports that.")]
+    Exit codes: 0 the turn succeeded, 1 it failed, or the agent refused it or exited, 2 usage, 3 no daemon, or it exited, \
+    4 the agent is busy, or the timeout passed (the turn continues then), 130 Ctrl-C, which has ended the turn; if \
+    the agent may still begin it, a message reports that.")]
 pub(crate) struct SayArgs {
     /// Prompt; `-` or nothing reads it from stdin
     #[arg(value_name = "MESSAGE")]
