@@ -30,6 +30,14 @@ fn block(repo: &Path) {
     std::os::unix::fs::symlink("/usr/bin/cat", repo.join("blocked")).unwrap();
 }
 
+/// Whether this process ignores SIGHUP, as `nohup` makes it.
+fn ignores_hangup() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 != 0)
+}
+
 const BLOCK: &str = "echo begun; ./blocked block; echo never";
 
 fn is_blocked(daemon: &Daemon) -> bool {
@@ -56,7 +64,11 @@ fn output_comes_while_the_command_runs_and_an_interrupt_ends_this_call_alone() {
     let other = daemon.gated("other", "echo other");
     let other = Running::start(verb(&daemon, repo.path(), &["tool", "bash", &other]));
     wait_for("the other call", || (calls(&daemon) == 1).then_some(()));
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+    // Under `nohup` the subcommand must ignore SIGHUP, and inherits that from this test.
+    let signals = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+    let signals =
+        signals.into_iter().filter(|signal| *signal != Signal::SIGHUP || !ignores_hangup());
+    for signal in signals {
         let person = Terminal::start(verb(&daemon, repo.path(), &["tool", "bash", BLOCK]));
         person.see("begun\n");
         wait_for("the command to block", || is_blocked(&daemon).then_some(()));
