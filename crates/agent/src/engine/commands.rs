@@ -188,7 +188,7 @@ impl Agent {
                 return self.refuse(number, "Too many prompts wait");
             }
             self.waiting.push_back(message);
-            // It begins a turn of its own, although later.
+            // It begins its own turn, although later.
             return self.answer(number, Some(&json!({ "disposition": "started" })));
         }
         self.answer(number, Some(&json!({ "disposition": "started" })));
