@@ -4,7 +4,7 @@
 use super::{World, all, answer, end_agent, kill, only, say, state, stored, text, turn};
 use crate::harness::{Process, Wire, is_alive, wait_for};
 use nix::sys::signal::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// A world whose first answer stays incomplete.
 #[track_caller]
@@ -165,5 +165,5 @@ fn an_agent_killed_while_idle_costs_nothing() {
     );
     let sent = world.model.requests().pop().unwrap()["body"]["messages"].to_string();
     assert!(sent.contains("first") && sent.contains("echo: first"), "{sent}");
-    assert!(events.iter().all(|event| event["event"] != Value::from("prompt_error")));
+    assert!(events.iter().all(|event| event["event"] != "prompt_error"));
 }

@@ -159,7 +159,7 @@ fn the_file_tools_take_the_arguments_of_pi() {
         "timed out",
     ];
     for (result, part) in results.iter().zip(parts) {
-        assert!(result.contains(part), "no {part} in {:.300}", result);
+        assert!(result.contains(part), "no {part} in {result:.300}");
     }
     assert_eq!(results.len(), parts.len());
     let failed: Vec<_> =

@@ -176,8 +176,8 @@ impl SessionActor {
                         .ok();
                 }
                 Waiter::Client(reply) => {
-                    let fits = |data: &Box<RawValue>| data.get().len() <= MAX_PI_ANSWER_BYTES;
-                    let data = data.filter(fits).map(with_whole_characters);
+                    let data = data.filter(|data| data.get().len() <= MAX_PI_ANSWER_BYTES);
+                    let data = data.map(with_whole_characters);
                     let done = CommandReply { success, data, error, ..CommandReply::default() };
                     reply.send(Ok(done)).ok();
                 }
