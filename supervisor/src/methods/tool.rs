@@ -511,6 +511,8 @@ mod tests {
                 is_strict: false,
                 fallback_ms: None,
                 stream_rows: false,
+                agents: None,
+                cancel: None,
             };
             assert_eq!(
                 deadline(&wanted, &of_bash(&wanted), Duration::from_secs(30)),

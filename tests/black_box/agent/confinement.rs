@@ -1,4 +1,4 @@
-//! What the agent's process has and what it may do. On Linux.
+//! Open descriptors and confinement of the agent's process, on Linux.
 #![cfg(target_os = "linux")]
 
 use super::{World, turn};

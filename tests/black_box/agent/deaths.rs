@@ -1,7 +1,7 @@
 //! Processes that are killed in the middle of a turn. Afterwards the next prompt works, the session file is complete and
 //! marks the turn, no process is left, and no request was sent twice.
 
-use super::{World, all, answer, kill, only, say, state, stored, text, turn};
+use super::{World, all, answer, end_agent, kill, only, say, state, stored, text, turn};
 use crate::harness::{Process, Wire, is_alive, wait_for};
 use nix::sys::signal::Signal;
 use serde_json::json;
@@ -153,8 +153,8 @@ fn an_agent_killed_while_idle_costs_nothing() {
     let wire = world.follower();
     turn(&wire, "first");
     let agent = world.agent_process();
-    kill(&agent);
-    ends("the agent to end", &agent);
+    end_agent(&world, &wire);
+    assert!(!is_alive(&agent));
     let events = turn(&wire, "second");
     assert_eq!(text(answer(&events)), "echo: second");
     let starts = all(&events, "agent_start");

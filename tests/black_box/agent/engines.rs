@@ -1,4 +1,4 @@
-//! Which agent a session has: quackd's own, or the user's Pi.
+//! The choice of a session's agent: quackd's own, or the user's Pi.
 
 use super::{World, answer, text, turn};
 use crate::harness::{Daemon, Wire};

@@ -1,7 +1,7 @@
 //! The session file: compatible with Pi, one writer, and never damaged further.
 
-use super::{World, answer, command, entries, kill, refusal, state, stored, text, turn};
-use crate::harness::{Process, Wire, is_alive, wait_for};
+use super::{World, answer, command, end_agent, entries, refusal, state, stored, text, turn};
+use crate::harness::{Process, Wire, wait_for};
 use rustix::process::{Resource, Rlimit, prlimit};
 use serde_json::{Value, json};
 use std::fs::OpenOptions;
@@ -9,14 +9,6 @@ use std::io::Write;
 
 fn echo() -> World {
     World::new(&json!({"on_exhausted": "echo"}))
-}
-
-/// Ends the idle agent, so that the next prompt starts another one.
-#[track_caller]
-fn end_agent(world: &World) {
-    let agent = world.agent_process();
-    kill(&agent);
-    wait_for("the agent to end", || (!is_alive(&agent)).then_some(()));
 }
 
 /// Runs a turn. Returns the path of the session file.
@@ -74,10 +66,10 @@ fn a_torn_line_does_not_spoil_the_next_entry() {
     let world = echo();
     let wire = world.follower();
     let path = begin(&wire);
-    end_agent(&world);
+    end_agent(&world, &wire);
     append(&path, r#"{"type":"message","id":"0000"#);
     turn(&wire, "second");
-    end_agent(&world);
+    end_agent(&world, &wire);
     turn(&wire, "third");
     let sent = world.model.requests().pop().unwrap()["body"]["messages"].take();
     let sent: Vec<_> =
@@ -94,7 +86,7 @@ fn a_file_that_is_no_session_file_is_refused_and_stays_as_it_is() {
     let world = echo();
     let wire = world.follower();
     let path = begin(&wire);
-    end_agent(&world);
+    end_agent(&world, &wire);
     std::fs::write(&path, "precious notes\nof the user\n").unwrap();
     let reply = wire.reply("say", json!({"message": "second", "preferPi": true}));
     assert_eq!(reply["ok"], false, "{reply}");
@@ -111,7 +103,7 @@ fn a_session_file_has_one_writer() {
     let path = begin(&wire);
     let file = OpenOptions::new().append(true).open(&path).unwrap();
     file.try_lock().expect_err("the agent holds the lock");
-    end_agent(&world);
+    end_agent(&world, &wire);
     wait_for("the lock to be free", || file.try_lock().ok());
     let reply = wire.reply("say", json!({"message": "second", "preferPi": true}));
     assert_eq!(reply["ok"], false, "{reply}");
@@ -198,7 +190,7 @@ fn a_session_file_of_pi_is_continued() {
     let world = echo();
     let wire = world.follower();
     let path = begin(&wire);
-    end_agent(&world);
+    end_agent(&world, &wire);
     std::fs::write(&path, &recorded).unwrap();
     let events = turn(&wire, "third");
     assert_eq!(text(answer(&events)), "echo: third");

@@ -242,3 +242,11 @@ fn kill(process: &Process) {
     let pid = nix::unistd::Pid::from_raw(process.pid);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("kill a process");
 }
+
+/// Kills the idle agent of the followed session, and waits until the daemon knows, so that the next prompt starts
+/// another one.
+#[track_caller]
+fn end_agent(world: &World, wire: &Wire) {
+    kill(&world.agent_process());
+    wire.events_until("extension_error");
+}

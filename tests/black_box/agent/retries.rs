@@ -122,7 +122,7 @@ fn auto_retry_can_be_turned_off() {
 #[test]
 fn a_server_that_is_not_there_is_tried_again_and_then_told() {
     let mut world = World::absent(&json!({}));
-    // A port that nobody listens on.
+    // A port without a listener.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     world.write_models(&format!("http://127.0.0.1:{port}/v1"), "openai-completions");
     std::fs::write(world.agent.join("settings.json"), fast().to_string()).unwrap();
@@ -134,7 +134,7 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
     assert_eq!(end["success"], false);
     let told = end["finalError"].as_str().unwrap();
     assert!(told.starts_with("127.0.0.1: no connection"), "names the server: {told}");
-    // The session goes on once the server is there, although its agent knew another address.
+    // The session goes on once the server runs, although its agent knew another address.
     world.write_models(&world.model.v1(), "openai-completions");
     wait_for("the daemon to read models.json again", || {
         let events = turn(&wire, "again");

@@ -188,7 +188,8 @@ impl Agent {
                 return self.refuse(number, "Too many prompts wait");
             }
             self.waiting.push_back(message);
-            return self.answer(number, Some(&json!({ "disposition": "queued" })));
+            // It begins its own turn, although later.
+            return self.answer(number, Some(&json!({ "disposition": "started" })));
         }
         self.answer(number, Some(&json!({ "disposition": "started" })));
         self.begin_run(message);

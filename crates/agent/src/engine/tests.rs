@@ -483,7 +483,7 @@ fn a_summary_on_demand_is_answered_and_refused_when_there_is_nothing_to_do() {
     bench.say(&"long answer ".repeat(50));
     let command = bench.send(json!({ "type": "compact", "customInstructions": "keep names" }));
     let waiting = bench.send(json!({ "type": "prompt", "message": "third" }));
-    assert_eq!(bench.answered(waiting).unwrap()["disposition"], "queued");
+    assert_eq!(bench.answered(waiting).unwrap()["disposition"], "started");
     while bench.agent.compaction.is_some() {
         bench.say("## Goal\nA summary.");
     }

@@ -180,8 +180,8 @@ impl SessionActor {
                     reply.send(Ok(done)).ok();
                 }
                 Waiter::Client(reply) => {
-                    let fits = |data: &RawValue| data.get().len() <= MAX_PI_ANSWER_BYTES;
-                    let data = data.filter(|data| fits(data)).map(with_whole_characters);
+                    let data = data.filter(|data| data.get().len() <= MAX_PI_ANSWER_BYTES);
+                    let data = data.map(with_whole_characters);
                     let done = CommandReply { success, data, error, ..CommandReply::default() };
                     reply.send(Ok(done)).ok();
                 }

@@ -75,7 +75,7 @@ pub(crate) struct PiPart {
     pub(super) is_safe: bool,
     /// What the user chose for this session.
     pub(super) chosen: AgentChoice,
-    /// What the user had chosen when the process was started.
+    /// The user's choice at the start of the process.
     pub(super) started_as: AgentChoice,
     /// Time of the last activity.
     pub(super) active: Instant,
