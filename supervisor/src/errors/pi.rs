@@ -47,6 +47,9 @@ pub(crate) enum PiError {
     /// The Pi worker exited, or must be killed.
     #[error("Pi process ended ({0})")]
     Ended(Cause),
+    /// The process of quackd's own agent exited, or must be killed. The next message starts another one.
+    #[error("The agent's process ended: {0}")]
+    AgentEnded(String),
     /// Pi has failed. It starts again only on demand.
     #[error("Pi {0}")]
     Failed(Cause),

@@ -276,6 +276,8 @@ impl SessionActor {
         self.services.events.publish_in_turn(&self.session, turn, name, || data);
         match name {
             "agent_start" => self.on_busy(OfPi, ctx),
+            "auto_compaction_start" => self.pi.is_compacting = true,
+            "auto_compaction_end" => self.pi.is_compacting = false,
             "agent_end" => {
                 self.end_dialogs();
                 self.pi.turns.end();

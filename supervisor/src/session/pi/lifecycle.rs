@@ -58,6 +58,7 @@ impl SessionActor {
     pub(super) fn start_pi(&mut self, ctx: &mut Context<Self>) {
         self.pi.pids = None;
         self.pi.end = None;
+        self.pi.is_compacting = false;
         self.pi.kill_reason = None;
         self.pi.started_as.clone_from(&self.pi.chosen);
         let services = Rc::clone(&self.services);
@@ -173,6 +174,9 @@ impl SessionActor {
             _ => None,
         };
         let error = match (&exceeded, self.pi.kill_reason) {
+            (Some(cause), _) if self.pi.is_native => PiError::AgentEnded(cause.to_string()),
+            (None, Some(why)) if self.pi.is_native => PiError::AgentEnded(why.text().to_owned()),
+            (None, None) if self.pi.is_native => PiError::AgentEnded(Cause::from(exit).to_string()),
             (Some(cause), _) => PiError::Ended(cause.clone()),
             (None, Some(KillReason::ClosedStdin)) => PiError::Stdin,
             (None, Some(_)) => PiError::Ended(Cause::NotResponding),
@@ -185,15 +189,7 @@ impl SessionActor {
         let session = &self.session;
         if !is_asked {
             let exceeded = exceeded.map(|cause| cause.to_string());
-            let killed = self.pi.kill_reason.map(KillReason::text);
-            let text = match exceeded.as_deref().or(killed) {
-                Some(why) => format!("Pi process for session \"{}\" was ended: {why}", self.name),
-                None => format!(
-                    "Pi process for session \"{}\" died unexpectedly (exit code: {})",
-                    self.name,
-                    end.code.map_or_else(|| "null".to_owned(), |code| code.to_string())
-                ),
-            };
+            let text = self.death_text(exceeded.as_deref(), &end);
             tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "Pi crashed");
             let last = end.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
             let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
@@ -218,6 +214,17 @@ impl SessionActor {
         self.end_turns(&error.to_string());
         self.pi.state_waiters.clear();
         self.end_dialogs();
+    }
+
+    fn death_text(&self, exceeded: Option<&str>, end: &PiEnd) -> String {
+        let (name, session) = (if self.pi.is_native { "Agent" } else { "Pi" }, &self.name);
+        match exceeded.or_else(|| self.pi.kill_reason.map(KillReason::text)) {
+            Some(why) => format!("{name} process for session \"{session}\" was ended: {why}"),
+            None => format!(
+                "{name} process for session \"{session}\" died unexpectedly (exit code: {})",
+                end.code.map_or_else(|| "null".to_owned(), |code| code.to_string())
+            ),
+        }
     }
 
     /// Notifies followers that the running turn and all accepted prompts failed, because Pi has exited.

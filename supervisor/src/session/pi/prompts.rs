@@ -71,6 +71,8 @@ pub(crate) struct PiPart {
     pub(super) session_file: String,
     /// Whether the process is quackd's own agent.
     pub(super) is_native: bool,
+    /// Whether a summary runs, also after the turn.
+    pub(super) is_compacting: bool,
     /// Whether the session is in safe mode.
     pub(super) is_safe: bool,
     /// What the user chose for this session.
@@ -111,6 +113,7 @@ impl PiPart {
             child: Child::new(PI_WORKER, session.0.clone()),
             session_file,
             is_native: false,
+            is_compacting: false,
             is_safe: false,
             chosen: AgentChoice::default(),
             started_as: AgentChoice::default(),
@@ -146,10 +149,10 @@ impl PiPart {
         self.turns.running().is_some()
     }
 
-    /// Whether a turn runs, or a caller or a dialog waits.
+    /// Whether a turn or a summary runs, or a caller or a dialog waits.
     pub(super) fn is_busy(&self) -> bool {
         let waits = self.commands.count("prompt") != 0 || !self.unsent.is_empty();
-        self.in_turn() || waits || self.dialogs.any()
+        self.in_turn() || waits || self.is_compacting || self.dialogs.any()
     }
 }
 
