@@ -34,6 +34,8 @@ pub(crate) struct CallPreview {
     /// For a call of the session's own agent, the name by which its model called the tool. The agent itself publishes the
     /// start and the end. Empty for a call that no event shows.
     pub(crate) agents: Option<String>,
+    /// The turn of the agent that makes the call.
+    pub(crate) turn: Option<u64>,
 }
 
 impl CallPreview {
@@ -73,7 +75,7 @@ impl Events {
         if tool_name.is_empty() {
             return;
         }
-        self.publish(session, NAME, || ToolExecutionUpdate {
+        self.publish_in_turn(session, call.turn, NAME, || ToolExecutionUpdate {
             kind: NAME,
             tool_call_id: &call.id,
             tool_name,

@@ -24,8 +24,12 @@ use std::rc::{Rc, Weak};
 const MAX_NAME: usize = 64;
 
 /// Commands that change what the daemon itself decides, with the subcommand for it.
-const DECIDED_BY_DAEMON: [(&str, &str); 3] =
-    [("new_session", "quack new"), ("switch_session", "quack use"), ("clone", "quack fork")];
+const DECIDED_BY_DAEMON: [(&str, &str); 4] = [
+    ("new_session", "quack new"),
+    ("switch_session", "quack activate"),
+    ("fork", "quack fork"),
+    ("clone", "quack fork"),
+];
 
 /// Data of an accepted prompt.
 #[derive(Serialize)]

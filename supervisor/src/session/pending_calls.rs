@@ -465,6 +465,7 @@ mod tests {
                 arguments: None,
                 caller: None,
                 agents: None,
+                turn: None,
             },
             arguments: "{}".into(),
             safe_mode: false,

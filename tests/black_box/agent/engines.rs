@@ -176,3 +176,18 @@ fn without_a_model_and_a_pi_say_tells_what_to_do() {
     let shown = models.stdout() + &models.stderr();
     assert!(shown.contains("No model is configured"), "{shown}");
 }
+
+#[test]
+fn models_that_commands_could_change_are_not_used() {
+    let mut world = World::absent(&json!({"on_exhausted": "echo"}));
+    // A command of the session could name another server there, which would get the key.
+    let inside = world.repo.join("settings");
+    std::fs::rename(&world.agent, &inside).unwrap();
+    world.agent = inside;
+    world.boot(&[]);
+    let wire = world.daemon.wire();
+    wire.attach(&world.repo);
+    let error = wire.refused("say", json!({"message": "hi", "preferPi": true}));
+    assert!(error.contains("commands write"), "{error}");
+    assert_eq!(world.model.count("requests"), 0);
+}

@@ -16,6 +16,7 @@ use quackd_protocol::pi::{
     AgentStart, FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiEnd, TO_PI_WORKER_TAGS, ToPiWorker,
 };
 use quackd_protocol::tools::{self, Offer};
+use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -227,17 +228,62 @@ fn answer(number: u64, result: Result<Option<Box<RawValue>>, String>) -> PiAnswe
     }
 }
 
-/// Returns an event that fits into a frame. The session file has the whole message.
+/// Returns an event that fits into a frame: its long texts are cut. The session file has them whole.
 fn fitting(name: &str, data: Box<RawValue>) -> Box<RawValue> {
     if data.get().len() <= MAX_PI_EVENT_BYTES {
         return data;
     }
+    let mut value: Value = serde_json::from_str(data.get()).unwrap_or_default();
+    for limit in [32 * 1024, 2 * 1024, 100] {
+        cut_texts(&mut value, limit);
+        if let Some(cut) = to_raw_value(&value).ok()
+            && cut.get().len() <= MAX_PI_EVENT_BYTES
+        {
+            return cut;
+        }
+    }
+    // Thousands of messages.
     let short = serde_json::json!({ "type": name, "truncated": true, "messages": [] });
     to_raw_value(&short).unwrap_or(data)
+}
+
+/// Cuts every text that has more than `limit` bytes.
+fn cut_texts(value: &mut Value, limit: usize) {
+    match value {
+        Value::String(text) if limit < text.len() => {
+            text.truncate(text.floor_char_boundary(limit));
+            text.push('…');
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| cut_texts(value, limit)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| cut_texts(value, limit)),
+        _ => {}
+    }
 }
 
 fn now() -> io::Result<Now> {
     let unix = SystemTime::now().duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
     let random = getrandom::u32().map_err(io::Error::other)?;
     Ok(Now { unix_ms: i64::try_from(unix.as_millis()).map_err(io::Error::other)?, random })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_long_event_keeps_its_shape_and_loses_only_the_end_of_its_texts() {
+        let long = "ä".repeat(MAX_PI_EVENT_BYTES);
+        let event =
+            json!({ "type": "message_end", "message": { "role": "toolResult", "content": long } });
+        let cut = fitting("message_end", to_raw_value(&event).unwrap());
+        assert!(cut.get().len() <= MAX_PI_EVENT_BYTES);
+        let cut: Value = serde_json::from_str(cut.get()).unwrap();
+        assert_eq!(cut["message"]["role"], "toolResult");
+        assert!(cut["message"]["content"].as_str().unwrap().ends_with("ä…"));
+        let many =
+            json!({ "type": "agent_end", "messages": vec![json!({ "text": "x" }); 100_000] });
+        let cut = fitting("agent_end", to_raw_value(&many).unwrap());
+        assert_eq!(cut.get(), r#"{"messages":[],"truncated":true,"type":"agent_end"}"#);
+    }
 }

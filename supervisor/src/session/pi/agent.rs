@@ -56,7 +56,7 @@ pub(super) async fn prepare(
         Some(wanted) => catalog.find(None, wanted).ok_or_else(|| {
             PiError::NoModel(format!(
                 "The session's model {wanted} is not available. `quack models` lists the models; \
-                 `quack use --model` changes it."
+                 `quack activate --model` changes it."
             ))
         })?,
         None => match chosen {

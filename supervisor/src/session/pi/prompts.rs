@@ -144,6 +144,11 @@ impl PiPart {
         self.is_safe = found.safe_mode;
     }
 
+    /// Id of the running turn.
+    pub(in crate::session) fn running_turn(&self) -> Option<u64> {
+        self.turns.running()
+    }
+
     /// Whether a turn runs.
     pub(super) fn in_turn(&self) -> bool {
         self.turns.running().is_some()

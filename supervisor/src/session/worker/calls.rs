@@ -162,6 +162,7 @@ impl SessionActor {
                 .flatten(),
             tool,
             caller,
+            turn: agents.as_ref().and_then(|_| self.pi.running_turn()),
             agents,
         };
         events.tool_started(&self.session, &shown);

@@ -311,6 +311,7 @@ mod tests {
             arguments: None,
             caller: None,
             agents: None,
+            turn: None,
         };
         let new = NewCall {
             shown,
