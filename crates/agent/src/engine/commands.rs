@@ -213,9 +213,9 @@ impl Agent {
         run.is_aborted = true;
         self.aborts.push(number);
         match &run.phase {
-            Phase::Loading(call) => {
-                let number = *call;
-                self.effects.push(Effect::CancelCall { number });
+            Phase::Loading(loading) => {
+                let numbers = [loading.instructions, loading.servers].into_iter().flatten();
+                self.effects.extend(numbers.map(|number| Effect::CancelCall { number }));
             }
             Phase::Answering(answer) => {
                 let number = answer.number;

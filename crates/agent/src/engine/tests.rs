@@ -57,6 +57,7 @@ impl Bench {
             settings,
             tools: Vec::new(),
             facts: Vec::new(),
+            has_mcp_servers: false,
         };
         let agent = Agent::new(setup, transcript);
         Self { agent, effects: Vec::new(), unix_ms: 1_700_000_000_000, command: 0 }

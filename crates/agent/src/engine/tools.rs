@@ -144,8 +144,13 @@ impl Agent {
             )),
             Loop::No | Loop::End => None,
         };
+        let servers = &self.servers;
+        let of_server = |call: &ToolCall| {
+            let arguments = servers.route(&call.name, &call.arguments)?;
+            Some(ToolRoute { tool: tools::MCP_CALL, arguments, writes: None })
+        };
         let slots = calls.into_iter().map(|call| Slot {
-            route: route(&call.name, &call.arguments),
+            route: of_server(&call).or_else(|| route(&call.name, &call.arguments)),
             call,
             state: CallState::New,
             result: None,
@@ -269,10 +274,10 @@ impl Agent {
     /// Takes the result of a call.
     pub(super) fn on_tool_done(&mut self, done: AgentToolDone) {
         let number = done.number;
+        if self.on_loaded(&done) {
+            return;
+        }
         match self.run.as_mut().map(|run| &mut run.phase) {
-            Some(Phase::Loading(loading)) if *loading == number => {
-                return self.on_instructions(&done);
-            }
             Some(Phase::Calling(batch)) => {
                 let is_it = |slot: &Slot| slot.state == CallState::Running(number);
                 if let Some(index) = batch.slots.iter().position(is_it) {
