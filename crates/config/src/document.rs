@@ -2,7 +2,7 @@
 
 use crate::error::{excerpt, one_line};
 use crate::suggest::nearest;
-use crate::{Config, ConfigError, Origin, keys};
+use crate::{Config, ConfigError, Origin, keys, mcp_servers};
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -33,7 +33,16 @@ pub(crate) fn apply(config: &mut Config, path: &Path, text: &str) -> Result<(), 
             key: name.clone(),
             message,
         };
-        if let Some(key) = keys().iter().find(|key| key.name() == name) {
+        if name == mcp_servers::TABLE {
+            let origin = |at| Origin::File { path: path.to_owned(), line: line_of(at) };
+            config.mcp_servers = mcp_servers::read(value, origin).map_err(|error| {
+                let (path, line, key) = (path.to_owned(), line_of(error.at), error.key);
+                match error.message {
+                    Some(message) => ConfigError::Value { path, line, key, message },
+                    None => ConfigError::UnknownKey { path, line, nearest: None, key },
+                }
+            })?;
+        } else if let Some(key) = keys().iter().find(|key| key.name() == name) {
             let origin = Origin::File { path: path.to_owned(), line: line_of(at) };
             key.kind.read(config, value, origin).map_err(|e| refused(e.at, e.message))?;
         } else if is_table_of_ours(&name) {
@@ -75,7 +84,7 @@ fn leaves<'a>(root: &'a DeTable<'a>) -> Vec<FileValue<'a>> {
 }
 
 /// Returns one part of a name, quoted if necessary and cut if long.
-fn quoted(part: &str) -> String {
+pub(crate) fn quoted(part: &str) -> String {
     let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !part.is_empty() && part.chars().all(is_bare) {
         excerpt(part)

@@ -13,6 +13,7 @@ use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::pending_calls::{CallResult, tool_info};
 use crate::session::pi::agent_work::AgentCall;
+use crate::session::pi::mcp_servers::{self, GetMcpServers};
 use crate::session::worker::{self, CallDone, CallTool};
 use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
@@ -38,7 +39,7 @@ use tokio_util::sync::CancellationToken;
 const AGENT_DEADLINE_MS: u64 = 120_000;
 
 /// Internal tools that the session's own agent may call.
-const FOR_AGENTS: [&str; 2] = [tools::INSTRUCTIONS, tools::IMAGE];
+const FOR_AGENTS: [&str; 4] = [tools::INSTRUCTIONS, tools::IMAGE, tools::MCP_LIST, tools::MCP_CALL];
 
 /// Name of the tool that runs commands.
 const BASH: &str = "bash";
@@ -133,10 +134,20 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> AgentTool
     let Ok(Ok(Some(session))) = caller.registry.send(find).await else {
         return super::agent::failed(call.number, "The session is gone");
     };
+    let mut arguments = call.arguments;
+    if mcp_servers::wants_servers(&call.tool) {
+        let Ok(servers) = session.handle.send(GetMcpServers).await else {
+            return super::agent::failed(call.number, "The session is gone");
+        };
+        match mcp_servers::with_servers(&call.tool, &arguments, servers) {
+            Some(with_servers) => arguments = with_servers,
+            None => return super::agent::failed(call.number, "The arguments are invalid"),
+        }
+    }
     let wanted = ToolRequest {
         tool: call.tool,
         client_id: (!call.tool_call_id.is_empty()).then_some(call.tool_call_id),
-        arguments: call.arguments,
+        arguments,
         timeout_ms: None,
         safe_mode: false,
         gives_up: None,

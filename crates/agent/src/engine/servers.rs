@@ -85,8 +85,7 @@ impl Agent {
         }
         self.servers.is_due = false;
         let data = done.data.as_ref().filter(|_| !done.is_error);
-        let listed: Option<McpTools> =
-            data.and_then(|data| serde_json::from_str(data.get()).ok());
+        let listed: Option<McpTools> = data.and_then(|data| serde_json::from_str(data.get()).ok());
         let McpTools { tools, mut problems } = listed.unwrap_or_else(|| {
             let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
             McpTools { tools: Vec::new(), problems: vec![text] }
@@ -136,8 +135,7 @@ mod tests {
     fn each_tool_has_a_name_that_every_provider_accepts_and_that_leads_to_it() {
         let mut tools = ServerTools::default();
         let long = "x".repeat(100);
-        let given =
-            [("db", "query"), ("db", "a.b"), ("db", "a/b"), ("db", &*long), ("db", &*long)];
+        let given = [("db", "query"), ("db", "a.b"), ("db", "a/b"), ("db", &*long), ("db", &*long)];
         let names: Vec<_> = given.iter().map(|(at, it)| tools.add(tool(at, it)).name).collect();
         assert_eq!(names[..3], ["mcp__db__query", "mcp__db__a_b", "mcp__db__a_b_1"]);
         assert!(names.iter().all(|name| name.len() <= MAX_NAME), "{names:?}");

@@ -102,6 +102,7 @@ pub(super) async fn prepare(
             tools: Vec::new(),
             safe_mode: false,
             network: String::new(),
+            has_mcp_servers: false,
         };
         Ok(AgentLaunch { start, file: file.into() })
     };
@@ -163,6 +164,8 @@ impl SessionActor {
         let AgentLaunch { mut start, file } = prepared;
         self.pi.session_file.clone_from(&start.session_file);
         start.safe_mode = self.pi.is_safe;
+        // In safe mode none is started.
+        start.has_mcp_servers = !self.pi.is_safe && !self.mcp_servers().is_empty();
         start.network = match self.worker.policy.network_mode() {
             NetworkMode::Off => "Commands have no network.".to_owned(),
             NetworkMode::Hosts => {

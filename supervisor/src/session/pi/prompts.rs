@@ -23,6 +23,7 @@ use quackd_process::Exit as ProcessExit;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::ErrorCode;
 use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_ABORT_LIMIT, PI_COMMAND_LIMIT, PI_STATE_WAIT};
+use quackd_protocol::mcp::McpServer;
 use quackd_protocol::pi::{PiCommand, PiEnd, ToPiWorker, UiAnswer};
 use quackd_supervision::{Cause, Demander, PI_WORKER, State};
 use serde_json::value::RawValue;
@@ -75,6 +76,8 @@ pub(crate) struct PiPart {
     pub(super) is_safe: bool,
     /// What the user chose for this session.
     pub(super) chosen: AgentChoice,
+    /// MCP servers that a client has given.
+    pub(super) mcp_servers: Vec<McpServer>,
     /// Time of the last activity.
     pub(super) active: Instant,
     /// Pi's last reported state. `None` without a process.
@@ -110,6 +113,7 @@ impl PiPart {
             session_file,
             is_safe: false,
             chosen: AgentChoice::default(),
+            mcp_servers: Vec::new(),
             active: Instant::now(),
             state: None,
             dialogs: Dialogs::default(),
