@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -204,13 +205,13 @@ impl Shared {
     }
 
     /// Records the end of the server.
-    fn end(&self, how: &str) {
+    fn end(&self) {
         let error = self.with(|state| {
             let last = strip_ansi::tail(&state.stderr, 0, STDERR_BYTES).text;
             let last = last.lines().rev().map(str::trim).find(|line| !line.is_empty());
             let error = RequestError::Ended(match last {
-                Some(line) => format!("{how}; its last line on stderr: {}", shown(line)),
-                None => how.to_owned(),
+                Some(line) => format!("it has ended; its last line on stderr: {}", shown(line)),
+                None => "it has ended".to_owned(),
             });
             state.end.get_or_insert(error).clone()
         });
@@ -226,28 +227,31 @@ async fn serve(
     reader: Reader,
 ) {
     let shared = Arc::clone(&reader.shared);
-    let mut reading = Box::pin(reader.read(stdout));
-    let mut keeping = Box::pin(keep_tail(stderr, &shared));
-    let how = tokio::select! {
-        biased;
-        () = process.exited() => {
-            // Whatever it wrote before its exit.
-            let rest = async { tokio::join!(&mut reading, &mut keeping) };
-            timeout(LAST_LINES, rest).await.ok();
-            "it has ended"
-        }
-        () = &mut reading => "it has closed its stdout",
-        () = write(lines, stdin) => "it has closed its stdin",
-        () = reap(&process) => return,
-        () = async { (&mut keeping).await; std::future::pending().await } => return,
+    let closed = CancellationToken::new();
+    let reading = async {
+        reader.read(stdout).await;
+        closed.cancel();
     };
-    drop((reading, keeping));
-    shared.end(how);
+    let mut both = Box::pin(async { tokio::join!(reading, keep_tail(stderr, &shared)) });
+    let is_read = tokio::select! {
+        biased;
+        _ = &mut both => true,
+        () = closed.cancelled() => false,
+        () = process.exited() => false,
+        () = write(lines, stdin) => false,
+        never = reap(&process) => match never {},
+    };
+    if !is_read {
+        // Whatever it wrote before its exit.
+        timeout(LAST_LINES, &mut both).await.ok();
+    }
+    drop(both);
+    shared.end();
     // Dropping the process kills what is left of it.
     drop(process);
 }
 
-async fn reap(process: &Piped) {
+async fn reap(process: &Piped) -> Infallible {
     let mut reaping = interval(REAP_INTERVAL);
     reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
