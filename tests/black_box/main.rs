@@ -15,6 +15,7 @@
 
 mod harness;
 
+mod acp;
 mod approvals;
 mod attack;
 #[cfg(target_os = "linux")]

@@ -33,6 +33,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         3,
         &["quackd-protocol", "quackd-schema", "quackd-client", "quackd-ipc", "quackd-remote"],
     ),
+    ("quackd-acp", 3, &["quackd-protocol", "quackd-client", "quackd-ipc", "quackd-agent"]),
     (
         "quackd-supervisor",
         3,
@@ -52,19 +53,24 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
             "quackd-service",
         ],
     ),
+    (
+        "quackd-agent-worker",
+        3,
+        &[
+            "quackd-agent",
+            "quackd-ipc",
+            "quackd-process",
+            "quackd-protocol",
+            "quackd-sandbox",
+            "quackd-schema",
+        ],
+    ),
     ("quackd-environment-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
     ("quackd-pi-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
     (
         "quackd-session-worker",
         3,
-        &[
-            "quackd-protocol",
-            "quackd-ipc",
-            "quackd-process",
-            "quackd-sandbox",
-            "quackd-tools",
-            "quackd-agent",
-        ],
+        &["quackd-protocol", "quackd-ipc", "quackd-process", "quackd-sandbox", "quackd-tools"],
     ),
     (
         "quackd-network-worker",
@@ -85,6 +91,10 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
 /// Forbidden dependencies, also indirect ones. The processes that must not crash run no tools. A
 /// worker cannot write metadata, search for state, read configuration or reach the internet.
 const NEVER: &[(&str, &[&str])] = &[
+    (
+        "quackd-agent-worker",
+        &["quackd-store", "quackd-home", "quackd-config", "quackd-egress", "quackd-tools"],
+    ),
     ("quackd-supervisor", &["quackd-tools", "quackd-search", "quackd-agent"]),
     (
         "quackd-session-worker",

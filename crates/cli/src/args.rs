@@ -1,5 +1,6 @@
 //! The command line as types. `main` parses it once and passes each subcommand its arguments.
 
+pub(crate) mod acp;
 pub(crate) mod approvals;
 pub(crate) mod daemon;
 pub(crate) mod forward;
@@ -166,6 +167,7 @@ pub(crate) enum Verb {
     Follow(sessions::FollowArgs),
     History(sessions::HistoryArgs),
     Export(sessions::ExportArgs),
+    Fork(sessions::ForkArgs),
     Sessions(sessions::SessionsArgs),
     Workspaces(sessions::WorkspacesArgs),
     New(sessions::NewArgs),
@@ -182,6 +184,7 @@ pub(crate) enum Verb {
     Allow(approvals::AllowArgs),
     Deny(approvals::DenyArgs),
     Mcp(Box<mcp::McpArgs>),
+    Acp(acp::AcpArgs),
     Remote(remote::RemoteArgs),
     Abort(sessions::AbortArgs),
     Pin(pin::PinArgs),

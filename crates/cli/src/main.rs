@@ -6,6 +6,7 @@
 mod args;
 mod complete;
 mod connect;
+mod connector;
 mod directory;
 mod display;
 mod exit;

@@ -1,6 +1,8 @@
 //! Async client of the daemon, used by the subcommands of `quack` and by the tests.
 //!
 //! - [`Client`]: one connection; any number of requests in flight, matched by id.
+//! - [`Connector`]: where a long-running client gets its connections from.
+//! - [`Question`]: a question of the daemon to the user.
 //! - [`ensure_daemon`]: makes sure that a daemon serves a state directory, and starts one if necessary.
 //!
 //! Needs a tokio runtime with I/O and time. The daemon is another process of the same user. It may have another
@@ -8,11 +10,15 @@
 
 mod client;
 mod connection;
+mod connector;
 mod error;
 mod events;
+mod question;
 mod start;
 
 pub use client::Client;
+pub use connector::{ConnectError, Connecting, Connector, printable_name};
 pub use error::ClientError;
 pub use events::{Event, Events};
+pub use question::{Answer, OfPermission, Question};
 pub use start::{StartError, Started, ensure_daemon};

@@ -329,6 +329,35 @@ pub struct WebSearchSettings {
     pub endpoint: Setting<String>,
 }
 
+impl Default for AgentSettings {
+    fn default() -> Self {
+        Self {
+            engine: Setting::default_of(EngineChoice::Auto),
+            max_turns: Setting::default_of(200),
+            max_cost_usd: Setting::default_of(0),
+            retries: Setting::default_of(3),
+            compaction: Setting::default_of(true),
+            parallel_tools: Setting::default_of(true),
+        }
+    }
+}
+
+impl Default for ModelSettings {
+    fn default() -> Self {
+        Self {
+            name: Setting::default_of(String::new()),
+            provider: Setting::default_of(String::new()),
+            base_url: Setting::default_of(String::new()),
+            api: Setting::default_of(None),
+            key: Setting::default_of(Secret::default()),
+            thinking: Setting::default_of(String::new()),
+            context_window: Setting::default_of(0),
+            max_tokens: Setting::default_of(0),
+            idle_timeout: Setting::default_of(Duration::from_secs(300)),
+        }
+    }
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -372,25 +401,8 @@ impl Default for Config {
                 min_free_mb: Setting::default_of(mebibytes(MIN_FREE_BYTES)),
             },
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },
-            agent: AgentSettings {
-                engine: Setting::default_of(EngineChoice::Auto),
-                max_turns: Setting::default_of(200),
-                max_cost_usd: Setting::default_of(0),
-                retries: Setting::default_of(3),
-                compaction: Setting::default_of(true),
-                parallel_tools: Setting::default_of(true),
-            },
-            model: ModelSettings {
-                name: Setting::default_of(String::new()),
-                provider: Setting::default_of(String::new()),
-                base_url: Setting::default_of(String::new()),
-                api: Setting::default_of(None),
-                key: Setting::default_of(Secret::default()),
-                thinking: Setting::default_of(String::new()),
-                context_window: Setting::default_of(0),
-                max_tokens: Setting::default_of(0),
-                idle_timeout: Setting::default_of(Duration::from_secs(300)),
-            },
+            agent: AgentSettings::default(),
+            model: ModelSettings::default(),
             pi: PiSettings {
                 binary: Setting::default_of(String::new()),
                 model: Setting::default_of(String::new()),

@@ -1,13 +1,12 @@
 //! The table of configuration keys. Each key is defined only here: reading, `quack config show` and
 //! docs/configuration.md use the table. The defaults are in `config.rs`.
 
+use crate::choices::{APIS, TIERS, api_word, tier_word};
 use crate::validate;
 use crate::value_kind::{ChoiceAccessor, FieldAccessor, ValueKind};
 use crate::{Config, EngineChoice, PiStart, RemoteApprovals, Setting};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
-use quackd_protocol::model::ModelApi;
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
-use quackd_protocol::tiers::Tier;
 use serde_json::Value as Json;
 
 /// One key of the configuration.
@@ -88,26 +87,6 @@ macro_rules! choice {
             },
         }
     };
-}
-
-/// Values of `sandbox.tier`.
-const TIERS: [Option<Tier>; 5] =
-    [None, Some(Tier::A), Some(Tier::B), Some(Tier::D), Some(Tier::Unconfined)];
-
-fn tier_word(tier: Option<Tier>) -> &'static str {
-    tier.map_or("auto", Tier::name)
-}
-
-/// Values of `model.api`.
-const APIS: [Option<ModelApi>; 4] = [
-    None,
-    Some(ModelApi::OpenAiCompletions),
-    Some(ModelApi::OpenAiResponses),
-    Some(ModelApi::AnthropicMessages),
-];
-
-fn api_word(api: Option<ModelApi>) -> &'static str {
-    api.map_or("auto", ModelApi::name)
 }
 
 /// Largest number of tokens.

@@ -9,6 +9,7 @@
 //!
 //! An invalid value is an error and is never replaced by the default, because the user set it on purpose.
 
+mod choices;
 mod config;
 mod document;
 mod entry;

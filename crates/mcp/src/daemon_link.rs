@@ -1,9 +1,9 @@
 //! One connection to the daemon: says who the agent is, claims sessions, and distributes the output of running calls.
 
-use crate::questions::{self, Askers, Question, Questions};
+use crate::questions::{self, Askers, Questions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use quackd_client::{Client, ClientError, Events};
+use quackd_client::{Client, ClientError, ConnectError, Events, Question, printable_name};
 use quackd_protocol::client::{AttachData, FindData};
 use quackd_protocol::limits::{
     DEADLINE_GRACE, DEADLINE_SLACK, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
@@ -37,19 +37,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(
 /// Name of an agent that does not say its own.
 const UNNAMED: &str = "mcp";
 
-/// Maximum length of names and versions for the daemon, in characters.
-const MAX_NAME_CHARS: usize = 64;
-
 /// Most bytes of the last line of output that are kept.
 const MAX_LINE_BYTES: usize = 1024;
 
 /// Workspaces in which one agent has a session.
 const MAX_WORKSPACES: usize = 64;
-
-/// No connection to the daemon, with advice.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct ConnectError(pub String);
 
 /// The daemon cannot be used, or refuses.
 #[derive(Debug, thiserror::Error)]
@@ -113,7 +105,7 @@ impl DaemonLink {
     ) -> Result<Self, LinkError> {
         let events = client.events().await?;
         let (name, version) = agent.map(|agent| (agent.name, agent.version)).unwrap_or_default();
-        let told = |text: &str| Some(printable(text)).filter(|text| !text.is_empty());
+        let told = |text: &str| Some(printable_name(text)).filter(|text| !text.is_empty());
         let name = told(&name).unwrap_or_else(|| UNNAMED.to_owned());
         let hello = json!({"name": name, "version": told(&version), "door": "mcp"});
         client.request_raw("quack.hello", hello, REPLY_TIMEOUT).await?;
@@ -201,18 +193,6 @@ impl DaemonLink {
         lock(&self.running.0).insert(id.clone(), Arc::clone(output));
         RunningCall { id, all: Arc::clone(&self.running) }
     }
-}
-
-/// Removes what the daemon would refuse in a name, such as characters that are not visible.
-fn printable(text: &str) -> String {
-    let is_visible = |c: &char| c.is_alphanumeric() || c.is_ascii_punctuation() || *c == ' ';
-    text.trim()
-        .chars()
-        .filter(is_visible)
-        .take(MAX_NAME_CHARS)
-        .collect::<String>()
-        .trim()
-        .to_owned()
 }
 
 /// The running calls by id. Bounded by [`crate::gateway::Gateway::slots`].
@@ -332,19 +312,6 @@ mod tests {
         pieces.iter().for_each(|piece| output.add(piece));
         assert_eq!(output.last_line().as_deref(), expected, "{pieces:?}");
         assert!(lock(&output.last_line).len() <= 2 * MAX_LINE_BYTES);
-    }
-
-    #[test]
-    fn names_are_what_the_daemon_takes() {
-        for (name, expected) in [
-            (" Visual Studio Code ", "Visual Studio Code"),
-            ("a\u{200b}b\u{202e}c\n\u{7}", "abc"),
-            ("Ünïcode (1.2)", "Ünïcode (1.2)"),
-            ("\u{200b}", ""),
-            (&"x".repeat(100), &"x".repeat(MAX_NAME_CHARS)),
-        ] {
-            assert_eq!(printable(name), expected);
-        }
     }
 
     #[test]

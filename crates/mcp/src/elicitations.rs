@@ -3,7 +3,7 @@
 //! The questions of each session that the agent uses are passed on until the connection closes.
 
 use crate::daemon_link::{DaemonLink, REPLY_TIMEOUT};
-use crate::questions::{Asked, Questions};
+use crate::questions::{self, Asked, Questions};
 use rmcp::model::{ClientResult, ElicitRequest, ElicitResult, ElicitationAction, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RoleServer, ServiceError};
 use serde_json::json;
@@ -45,7 +45,7 @@ async fn ask_all(link: Weak<DaemonLink>, questions: Arc<Questions>) {
 
 /// Asks the agent one question, until it answers or the question is closed.
 async fn ask(link: Weak<DaemonLink>, Asked { question, closed }: Asked) {
-    let Some(form) = question.form() else { return };
+    let Some(form) = questions::form(&question) else { return };
     let session = question.session.as_str();
     let Some(peer) = link.upgrade().and_then(|link| link.askers.of(session)) else { return };
     let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
@@ -69,7 +69,7 @@ async fn ask(link: Weak<DaemonLink>, Asked { question, closed }: Asked) {
         // The agent cannot ask. Other clients still may.
         Err(error) => return stop(&link, session, &error).await,
     };
-    let answer = question.answer(&result);
+    let answer = questions::answer(&question, &result);
     // A refusal means that another client was first or the question has timed out.
     link.client.request_raw("extension_ui_response", answer, REPLY_TIMEOUT).await.ok();
 }

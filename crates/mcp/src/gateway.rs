@@ -1,11 +1,10 @@
 //! The gateway: from MCP requests to the daemon. One for each agent, shared by all its requests.
 
-use crate::daemon_link::{ConnectError, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT};
+use crate::daemon_link::{DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT};
 use crate::parked_calls::ParkedCalls;
 use crate::results::Reply;
 use crate::tool_list::Selection;
-use futures_util::future::BoxFuture;
-use quackd_client::Client;
+use quackd_client::Connector;
 use quackd_protocol::client::ToolParams;
 use rmcp::model::Implementation;
 use rmcp::service::{RequestContext, RoleServer};
@@ -58,10 +57,6 @@ pub struct ServeOptions {
     /// Whether background jobs survive the connection.
     pub keep_jobs: bool,
 }
-
-/// Connects to the daemon, and starts it if necessary.
-pub type Connector =
-    Arc<dyn Fn() -> BoxFuture<'static, Result<Client, ConnectError>> + Send + Sync + 'static>;
 
 /// The gateways by name of the agent. Over stdin and stdout there is one; over HTTP, several agents may use one server.
 pub struct Gateways {

@@ -30,7 +30,6 @@ mod server;
 mod tasks;
 pub mod tool_list;
 
-pub use daemon_link::ConnectError;
-pub use gateway::{Connector, Gateways, Scope, ServeOptions};
+pub use gateway::{Gateways, Scope, ServeOptions};
 pub use line_transport::serve_lines;
 pub use server::AgentServer;

@@ -4,7 +4,7 @@
 //! the daemon. The agent calls again with the answer and the state that names the call, and gets the call's result.
 
 use crate::daemon_link::{CallOutput, DaemonLink, LinkError, REPLY_TIMEOUT};
-use crate::questions::Asked;
+use crate::questions::{self, Asked};
 use crate::results::Reply;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -86,7 +86,7 @@ impl StartedCall {
             };
             let cancelled = || ElicitResult::new(ElicitationAction::Cancel);
             let result = serde_json::from_value(given).unwrap_or_else(|_| cancelled());
-            let answer = question.answer(&result);
+            let answer = questions::answer(&question, &result);
             // A refusal means that another client was first or the question has timed out.
             let client = &self.link.client;
             client.request_raw("extension_ui_response", answer, REPLY_TIMEOUT).await.ok();
@@ -96,7 +96,7 @@ impl StartedCall {
     /// The questions as forms by id.
     fn forms(&self) -> impl Iterator<Item = (String, InputRequest)> {
         self.asked.iter().filter_map(|Asked { question, .. }| {
-            let request = ElicitRequest::new(question.form()?);
+            let request = ElicitRequest::new(questions::form(question)?);
             Some((question.key(), InputRequest::Elicitation(request)))
         })
     }

@@ -4,11 +4,11 @@
 //! The daemon sends a question to other clients too, and the first answer counts. Agents of revisions before 2026-07-28
 //! get a question as a request ([`crate::elicitations`]), others as the result of a call ([`crate::parked_calls`]).
 
+use quackd_client::{Answer, Question};
 use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest, DENY_OPTION};
 use quackd_protocol::limits::MAX_WATCHED_SESSIONS;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ProtocolVersion};
 use rmcp::service::{Peer, RequestContext, RoleServer};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -47,111 +47,48 @@ pub(crate) fn way(context: &RequestContext<RoleServer>) -> Option<Way> {
     }
 }
 
-/// A question, as the event [`ASKED`] has it.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Question {
-    /// Session of the event.
-    #[serde(skip)]
-    pub(crate) session: String,
-    pub(crate) id: Value,
-    pub(crate) method: String,
-    #[serde(default)]
-    pub(crate) title: String,
-    #[serde(default)]
-    pub(crate) message: String,
-    #[serde(default)]
-    pub(crate) options: Vec<String>,
-    #[serde(default)]
-    pub(crate) prefill: Option<String>,
-    /// Time for an answer, in milliseconds.
-    #[serde(default)]
-    pub(crate) timeout: Option<u64>,
-    /// Present for a question about a permission.
-    #[serde(default)]
-    pub(crate) permission: Option<OfPermission>,
+/// Returns the form of a question. `None` for a message that needs no answer.
+pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
+    let (name, property) = match question.method.as_str() {
+        "confirm" => {
+            ("confirmed", json!({"type": "boolean", "title": question.title, "default": true}))
+        }
+        "select" => {
+            let mut property =
+                json!({"type": "string", "title": question.title, "enum": question.options});
+            if question.permission.is_some() {
+                set(&mut property, "default", DENY_OPTION);
+            }
+            ("value", property)
+        }
+        "input" | "editor" => {
+            let mut property = json!({"type": "string", "title": question.title});
+            if let Some(text) = &question.prefill {
+                set(&mut property, "default", text);
+            }
+            ("value", property)
+        }
+        _ => return None,
+    };
+    let properties = Map::from_iter([(name.to_owned(), property)]);
+    let schema = json!({"type": "object", "properties": properties, "required": [name]});
+    let (message, requested_schema) = (question.text(), serde_json::from_value(schema).ok()?);
+    Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// The member `permission` of a question.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct OfPermission {
-    #[serde(default)]
-    pub(crate) tool_call_id: Option<String>,
-}
-
-impl Question {
-    /// Returns the id as the name of an answer.
-    pub(crate) fn key(&self) -> String {
-        self.id.as_str().map_or_else(|| self.id.to_string(), ToOwned::to_owned)
-    }
-
-    /// Returns the id of the call that caused a question about a permission, if it is known.
-    pub(crate) fn call(&self) -> Option<&str> {
-        self.permission.as_ref()?.tool_call_id.as_deref()
-    }
-
-    /// Returns the form. `None` for a message that needs no answer.
-    pub(crate) fn form(&self) -> Option<ElicitRequestParams> {
-        let (name, property) = match self.method.as_str() {
-            "confirm" => {
-                ("confirmed", json!({"type": "boolean", "title": self.title, "default": true}))
-            }
-            "select" => {
-                let mut property =
-                    json!({"type": "string", "title": self.title, "enum": self.options});
-                if self.permission.is_some() {
-                    set(&mut property, "default", DENY_OPTION);
-                }
-                ("value", property)
-            }
-            "input" | "editor" => {
-                let mut property = json!({"type": "string", "title": self.title});
-                if let Some(text) = &self.prefill {
-                    set(&mut property, "default", text);
-                }
-                ("value", property)
-            }
-            _ => return None,
-        };
-        let properties = Map::from_iter([(name.to_owned(), property)]);
-        let schema = json!({"type": "object", "properties": properties, "required": [name]});
-        // A title that is a question ends with its mark.
-        let between =
-            if self.title.ends_with('?') && self.permission.is_some() { " " } else { ": " };
-        let parts = [self.title.as_str(), self.message.as_str()];
-        let message = parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>();
-        let message = message.join(between);
-        let requested_schema = serde_json::from_value(schema).ok()?;
-        Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
-    }
-
-    /// Returns the parameters of `extension_ui_response` for the result of the form. Any other result cancels, which
-    /// denies a permission once.
-    pub(crate) fn answer(&self, result: &ElicitResult) -> Map<String, Value> {
-        let content =
-            |name: &str| result.content.as_ref().and_then(|content| content.get(name)).cloned();
-        let is_offered = |value: &Value| {
-            self.permission.is_none()
-                || self.options.iter().any(|option| Some(option.as_str()) == value.as_str())
-        };
-        let (name, value) = match (&result.action, self.method.as_str()) {
-            (ElicitationAction::Accept, "confirm") => {
-                ("confirmed", content("confirmed").unwrap_or(Value::Bool(true)))
-            }
-            (ElicitationAction::Decline, "confirm") => ("confirmed", Value::Bool(false)),
-            (ElicitationAction::Accept, _) => match content("value").filter(is_offered) {
-                Some(value) => ("value", value),
-                None => ("cancelled", Value::Bool(true)),
-            },
-            _ => ("cancelled", Value::Bool(true)),
-        };
-        Map::from_iter([
-            (name.to_owned(), value),
-            ("id".to_owned(), self.id.clone()),
-            ("sessionId".to_owned(), self.session.clone().into()),
-        ])
-    }
+/// Returns the parameters of `extension_ui_response` for the result of the form. Any other result cancels, which
+/// denies a permission once.
+pub(crate) fn answer(question: &Question, result: &ElicitResult) -> Map<String, Value> {
+    let content =
+        |name: &str| result.content.as_ref().and_then(|content| content.get(name)).cloned();
+    question.reply(match (&result.action, question.method.as_str()) {
+        (ElicitationAction::Accept, "confirm") => {
+            Answer::Confirmed(content("confirmed").is_none_or(|value| value == Value::Bool(true)))
+        }
+        (ElicitationAction::Decline, "confirm") => Answer::Confirmed(false),
+        (ElicitationAction::Accept, _) => content("value").map_or(Answer::Cancelled, Answer::Value),
+        _ => Answer::Cancelled,
+    })
 }
 
 fn set(object: &mut Value, name: &str, text: &str) {
@@ -323,7 +260,7 @@ mod tests {
     fn answered(question: &Question, action: ElicitationAction, content: Option<Value>) -> Value {
         let mut result = ElicitResult::new(action);
         result.content = content;
-        let mut answer = question.answer(&result);
+        let mut answer = answer(question, &result);
         assert_eq!(answer.remove("sessionId"), Some("s".into()));
         assert_eq!(answer.remove("id").as_ref(), Some(&question.id));
         answer.into()
@@ -332,7 +269,7 @@ mod tests {
     #[test]
     fn forms_ask_for_what_the_question_wants() {
         let asked =
-            |asked: Value| question(asked).form().map(|form| serde_json::to_value(form).unwrap());
+            |asked: Value| form(&question(asked)).map(|form| serde_json::to_value(form).unwrap());
         let confirm =
             asked(json!({"id": "1", "method": "confirm", "title": "Sure?", "message": "Really?"}));
         let confirm = confirm.unwrap();
@@ -346,7 +283,7 @@ mod tests {
         let editor = asked(json!({"id": 1, "method": "editor", "title": "Text", "prefill": "x"}));
         assert_eq!(editor.unwrap()["requestedSchema"]["properties"]["value"]["default"], "x");
         assert_eq!(asked(json!({"id": 1, "method": "notify", "message": "hello"})), None);
-        let form = serde_json::to_value(permission("q").form().unwrap()).unwrap();
+        let form = serde_json::to_value(form(&permission("q")).unwrap()).unwrap();
         assert_eq!(form["message"], "Allow network access? curl connects to a:443");
         let property = &form["requestedSchema"]["properties"]["value"];
         assert_eq!(

@@ -7,12 +7,12 @@ use crate::errors::MethodError;
 use crate::events::client_registry::{Client, Transport};
 use crate::registry::{FindSession, Purpose, Registry};
 use crate::services::Services;
+use crate::session::pi::SendCommand;
 use crate::session::pi::agent_work::{AgentCall, ToolRunner};
-use crate::session::pi::{PromptAccepted, SendCommand, SendPrompt};
 use crate::wire::reference;
 use actix::Addr;
 use futures_util::future::LocalBoxFuture;
-use quackd_protocol::client::{AgentData, AgentParams, SayData};
+use quackd_protocol::client::{AgentData, AgentParams, SayData, ToolData};
 use quackd_protocol::pi::{AgentToolDone, OtherCommand, PiCommand};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -34,20 +34,19 @@ pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentDa
     caller.services.interrupted.resumed(&found.session_id);
     let handle = found.handle.clone();
     let (session_id, session_name) = (found.session_id.clone(), found.session_name.clone());
-    if command.name() == "prompt" {
-        let said: PromptAccepted = handle.send(SendPrompt { command, found }).await??;
-        if !said.success {
-            let text = said.error.unwrap_or_else(|| "The prompt was refused".to_owned());
-            return Err(MethodError::Agent { text, code: said.code });
+    let is_prompt = command.name() == "prompt";
+    let done = handle.send(SendCommand { command, found }).await??;
+    if !done.success {
+        let text = done.error.unwrap_or_else(|| "The agent refused the command".to_owned());
+        return Err(MethodError::Agent { text, code: done.code });
+    }
+    let data = match is_prompt {
+        true => {
+            to_raw_value(&SayData { session_id, session_name, seq: done.seq, turn: done.turn }).ok()
         }
-        let turn = SayData { session_id, session_name, seq: said.seq, turn: said.turn };
-        let data = to_raw_value(&turn).ok();
-        return Ok(AgentData { data });
-    }
-    match handle.send(SendCommand { command, found }).await?? {
-        Ok(data) => Ok(AgentData { data }),
-        Err(text) => Err(MethodError::Agent { text, code: None }),
-    }
+        false => done.data,
+    };
+    Ok(AgentData { data })
 }
 
 /// Reads a command: an object with `type`. Its `id` is dropped, because the daemon gives each command its own.
@@ -97,15 +96,32 @@ impl ToolRunner for AgentTools {
         Box::pin(async move {
             let number = call.call.number;
             match caller {
-                Some(caller) => tool::run_for_agent(call, &caller).await,
+                Some(caller) => match tool::run_for_agent(call, &caller).await {
+                    Some(data) => done(number, data),
+                    None => failed(number, "The session is gone"),
+                },
                 None => failed(number, "The daemon is shutting down"),
             }
         })
     }
 }
 
+fn done(number: u64, ToolData { text, info, data, .. }: ToolData) -> AgentToolDone {
+    AgentToolDone {
+        number,
+        text,
+        data,
+        is_error: info.is_error,
+        exit_code: info.exit_code,
+        aborted: info.aborted,
+        truncated: info.truncated,
+        full_output_path: info.full_output_path,
+        duration_ms: info.duration_ms,
+    }
+}
+
 /// Returns the result of a call that was not made.
-pub(super) fn failed(number: u64, text: &str) -> AgentToolDone {
+fn failed(number: u64, text: &str) -> AgentToolDone {
     let text = to_raw_value(&format!("Error: {text}"));
     AgentToolDone {
         number,

@@ -4,7 +4,7 @@ use super::{Caller, Reply};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
-use crate::session::pi::{PromptAccepted, SendPrompt};
+use crate::session::pi::{CommandReply, SendCommand};
 use crate::wire::{self, reference, truthy};
 use bytes::Bytes;
 use quackd_protocol::client::{SayData, SayParams};
@@ -13,15 +13,15 @@ use quackd_schema::{Shape, shape_of};
 use serde_json::Value;
 
 /// The session, and whether the prompt was accepted. Unlike other methods, an error reply of `say` contains the session.
-pub(super) struct SayReply(SayData, PromptAccepted);
+pub(super) struct SayReply(SayData, CommandReply);
 
 impl Reply for SayReply {
     const SHAPE: Option<Shape> = Some(shape_of::<SayData>);
 
     fn line(self, id: Option<&Value>) -> Bytes {
         match self {
-            Self(data, PromptAccepted { success: true, .. }) => wire::success(id, Some(data)),
-            Self(data, PromptAccepted { error, code, .. }) => {
+            Self(data, CommandReply { success: true, .. }) => wire::success(id, Some(data)),
+            Self(data, CommandReply { error, code, .. }) => {
                 wire::refusal(id, error.as_deref(), data, code)
             }
         }
@@ -50,14 +50,14 @@ pub(super) async fn say(
     };
     if let Some(routed) = routed {
         routed?;
-        return Ok(SayReply(data, PromptAccepted { success: true, ..PromptAccepted::default() }));
+        return Ok(SayReply(data, CommandReply { success: true, ..CommandReply::default() }));
     }
     if !found.has_workspace {
         return Err(MethodError::WorkspaceOfSay(found.session_name));
     }
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
     let handle = found.handle.clone();
-    let said = handle.send(SendPrompt { command: PiCommand::Prompt { message }, found }).await??;
+    let said = handle.send(SendCommand { command: PiCommand::Prompt { message }, found }).await??;
     (data.seq, data.turn) = (said.seq, said.turn);
     // Mark the session as used only after Pi replied, even if Pi refused the prompt.
     find(caller, &data.session_id.0.clone().into(), Purpose::Use).await.ok();

@@ -5,7 +5,8 @@ use super::find::{id_of, label};
 use super::{AnySession, Caller, NoParams};
 use crate::errors::MethodError;
 use crate::registry::{
-    Activate, Delete, FindSession, Open, OpenSession, Purpose, SetAgent, TakeSnapshot,
+    Activate, AgentChange, ChangeSession, Delete, FindSession, Open, OpenSession, Purpose,
+    SessionChange, TakeSnapshot,
 };
 use crate::session::actor::TellSession;
 use crate::session::pi::fork_blocking;
@@ -56,8 +57,9 @@ pub(super) async fn session_new(
     let new = OpenSession { path, kind: Open::New(name), activate, safe_mode, fresh: fresh()? };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
     if engine.is_some() || model.is_some() {
-        let session = data.session.id.clone();
-        caller.registry.send(SetAgent { session, engine, model, file: None }).await??;
+        let change = SessionChange::Agent(AgentChange { engine, model, file: None });
+        let change = ChangeSession { session: data.session.id.clone(), change };
+        caller.registry.send(change).timeout(SAVE_LIMIT).await??;
     }
     let label = label(caller, &data.session.id).await?;
     let data = AttachData { note: foreign.map(|foreign| foreign.to_string()), label, ..data };
@@ -115,8 +117,11 @@ pub(super) async fn session_set(
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     let session = found.session_id.clone();
-    let set = SetAgent { session: session.clone(), engine, model, file: None };
-    let chosen = caller.registry.send(set).timeout(SAVE_LIMIT).await??;
+    let change = SessionChange::Agent(AgentChange { engine, model, file: None });
+    let change = ChangeSession { session: session.clone(), change };
+    caller.registry.send(change).timeout(SAVE_LIMIT).await??;
+    let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
+    let chosen = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?.agent;
     found.handle.send(TellSession::SetAgent(chosen.clone())).await?;
     if let Some(servers) = mcp_servers {
         found.handle.send(SetMcpServers(servers)).await?;
@@ -145,13 +150,13 @@ pub(super) async fn fork(
     let new = OpenSession { path, kind: Open::New(name), activate, safe_mode, fresh: fresh()? };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
     let session = data.session.id.clone();
-    let set = SetAgent {
-        session: session.clone(),
+    let change = SessionChange::Agent(AgentChange {
         engine: Some(found.agent.engine),
         model: Some(found.agent.model),
         file: Some(forked.path.clone()),
-    };
-    caller.registry.send(set).timeout(SAVE_LIMIT).await??;
+    });
+    let change = ChangeSession { session: session.clone(), change };
+    caller.registry.send(change).timeout(SAVE_LIMIT).await??;
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }

@@ -5,10 +5,12 @@ use crate::errors::MethodError;
 use crate::pool::snapshot::{PiSnapshot, SessionSnapshot, WorkerSnapshot};
 use crate::registry::{FindSession, Purpose};
 use crate::session::actor::TellSession;
+use crate::session::pi::engine::Engine;
 use crate::wire::reference;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{StateDataOf, WorkerState};
 use quackd_protocol::limits::PI_STATE_WAIT;
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::Instant;
 
@@ -22,8 +24,20 @@ pub(super) async fn get_state(
     let table = &caller.services.sessions.table;
     let session = table.snapshot(&found.session_id);
     let interrupted = caller.services.interrupted.of(&found.session_id);
+    let pi_state = shown(&session.pi);
+    let known: AgentState = pi_state
+        .as_ref()
+        .and_then(|state| serde_json::from_str(state.get()).ok())
+        .unwrap_or_default();
+    let engine = pi_state.as_ref().map(|_| match known.engine.as_deref() {
+        Some("native") => Engine::Native,
+        _ => Engine::Pi,
+    });
     Ok(StateDataOf {
-        pi_state: shown(&session.pi),
+        pi_state,
+        stats: known.stats,
+        engine: engine.map(|engine| engine.name().to_owned()),
+        pi_session_file: Some(found.pi_session_file).filter(|file| !file.is_empty()),
         status: session.status(table.is_pinned(&found.session_id), Instant::now()),
         session_id: found.session_id,
         session_name: found.session_name,
@@ -32,6 +46,14 @@ pub(super) async fn get_state(
         safe_mode: found.safe_mode,
         interrupted,
     })
+}
+
+/// Part of an agent's state that `get_state` shows by itself.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct AgentState {
+    engine: Option<String>,
+    stats: Option<Box<RawValue>>,
 }
 
 /// Whether the session has a process or its worker is starting.

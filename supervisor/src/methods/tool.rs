@@ -24,7 +24,6 @@ use quackd_protocol::limits::{
     LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE,
     MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
 };
-use quackd_protocol::pi::AgentToolDone;
 use quackd_protocol::tools::{self, Parameter, is_internal, is_meant_as_json};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -127,22 +126,17 @@ pub(super) async fn quack_tool(
     Ok(run(session, wanted, caller, named).await)
 }
 
-/// Runs a call of the session's own agent.
-pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> AgentToolDone {
+/// Runs a call of the session's own agent. `None` if the session is gone.
+pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<ToolData> {
     let AgentCall { session, call, cancel } = call;
     let find = FindSession { reference: Some(session.0), purpose: Purpose::Use };
-    let Ok(Ok(Some(session))) = caller.registry.send(find).await else {
-        return super::agent::failed(call.number, "The session is gone");
-    };
+    let session = caller.registry.send(find).await.ok()?.ok()??;
     let mut arguments = call.arguments;
     if mcp_servers::wants_servers(&call.tool) {
-        let Ok(servers) = session.handle.send(GetMcpServers).await else {
-            return super::agent::failed(call.number, "The session is gone");
-        };
-        match mcp_servers::with_servers(&call.tool, &arguments, servers) {
-            Some(with_servers) => arguments = with_servers,
-            None => return super::agent::failed(call.number, "The arguments are invalid"),
-        }
+        let servers = session.handle.send(GetMcpServers).await.ok()?;
+        // The worker refuses a call without a server.
+        let made = mcp_servers::with_servers(&call.tool, &arguments, servers);
+        arguments = made.unwrap_or_else(|| "{}".to_owned());
     }
     let wanted = ToolRequest {
         tool: call.tool,
@@ -157,18 +151,7 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> AgentTool
         agents: Some(call.shown_tool),
         cancel: Some(cancel),
     };
-    let ToolData { text, info, data, .. } = run_tool(session, wanted, caller, None).await;
-    AgentToolDone {
-        number: call.number,
-        text,
-        data,
-        is_error: info.is_error,
-        exit_code: info.exit_code,
-        aborted: info.aborted,
-        truncated: info.truncated,
-        full_output_path: info.full_output_path,
-        duration_ms: info.duration_ms,
-    }
+    Some(run_tool(session, wanted, caller, None).await)
 }
 
 async fn session_of_voice_call(

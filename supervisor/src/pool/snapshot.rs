@@ -44,6 +44,8 @@ pub(crate) struct WorkerSnapshot {
 /// A session's Pi.
 #[derive(Debug, Clone)]
 pub(crate) struct PiSnapshot {
+    /// Whether the process is quackd's own agent.
+    pub(crate) is_native: bool,
     pub(crate) process: ProcessSnapshot,
     /// Process ids of the worker and of Pi, as the worker reported them. For display only.
     pub(crate) pids: Option<(u32, u32)>,
@@ -148,6 +150,7 @@ impl Default for WorkerSnapshot {
 impl Default for PiSnapshot {
     fn default() -> Self {
         Self {
+            is_native: false,
             process: ProcessSnapshot::new(PI_WORKER),
             pids: None,
             is_busy: false,

@@ -33,9 +33,9 @@ pub(crate) use claims::Claim;
 pub(crate) use deleting::Delete;
 pub(crate) use grants::GrantChange;
 pub(crate) use lookups::{FindSession, Purpose};
-pub(crate) use mutations::{Activate, Open, OpenSession, SetAgent};
+pub(crate) use mutations::{Activate, Open, OpenSession};
 pub(crate) use persistence::Saving;
-pub(crate) use policies::{ChangeSession, FoundPolicy, PolicyChange, SessionChange};
+pub(crate) use policies::{AgentChange, ChangeSession, FoundPolicy, PolicyChange, SessionChange};
 pub(crate) use presets::{Problems, ask_tools};
 pub(crate) use snapshot::{RegistrySnapshot, TakeSnapshot};
 

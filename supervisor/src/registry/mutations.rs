@@ -4,9 +4,9 @@ use super::Registry;
 use super::claims::Claim;
 use super::labels;
 use super::persistence::kept;
+use super::policies::AgentChange;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Fresh};
-use crate::session::pi::engine::AgentChoice;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ActivateData, AttachData};
@@ -126,32 +126,11 @@ impl Registry {
     }
 }
 
-/// Set what the user chooses for a session's agent.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<AgentChoice, MethodError>")]
-pub(crate) struct SetAgent {
-    pub(crate) session: SessionId,
-    /// `Some(None)` for the default.
-    pub(crate) engine: Option<Option<String>>,
-    /// `Some(None)` for the default.
-    pub(crate) model: Option<Option<String>>,
-    /// The file with the conversation.
-    pub(crate) file: Option<String>,
-}
-
-impl Handler<SetAgent> for Registry {
-    type Result = ResponseFuture<Result<AgentChoice, MethodError>>;
-
-    fn handle(&mut self, msg: SetAgent, ctx: &mut Self::Context) -> Self::Result {
-        let SetAgent { session, engine, model, file } = msg;
-        if self.draining {
-            return Box::pin(async { Err(MethodError::ShuttingDown) });
-        }
-        let known = self.metadata.sessions.iter().position(|known| known.id == session);
-        let Some(at) = known else {
-            return Box::pin(async { Err(MethodError::SessionNotFound(session.0)) });
-        };
-        let mut changed = self.change_state(&session, |state| {
+impl Registry {
+    /// Changes the agent of a session. Returns whether anything differs.
+    pub(super) fn change_agent(&mut self, session: &SessionId, change: AgentChange) -> bool {
+        let AgentChange { engine, model, file } = change;
+        let mut changed = self.change_state(session, |state| {
             if let Some(engine) = engine {
                 state.engine = engine;
             }
@@ -159,20 +138,16 @@ impl Handler<SetAgent> for Registry {
                 state.model = model;
             }
         });
-        if let Some(file) = file
+        let at = self.metadata.sessions.iter().position(|known| known.id == *session);
+        if let (Some(file), Some(at)) = (file, at)
             && let Some(known) = Arc::make_mut(&mut self.metadata).sessions.get_mut(at)
         {
             known.pi_session_file = file;
             changed = true;
         }
-        let state = self.state_of(&session);
-        let choice = AgentChoice { engine: state.engine, model: state.model };
-        let saved = self.keep(changed, ctx);
-        Box::pin(async move { kept(saved).await.map(|()| choice) })
+        changed
     }
-}
 
-impl Registry {
     /// Counts a crash of a session's worker or Pi. The count survives restarts of the daemon.
     pub(super) fn crashed(&mut self, session: &SessionId, ctx: &mut Context<Self>) {
         let is_known = self.metadata.sessions.iter().any(|known| known.id == *session);

@@ -50,6 +50,17 @@ pub(crate) enum SessionChange {
     Pinned(bool),
     /// Begin or end safe mode.
     SafeMode(bool),
+    /// The user's choice of the agent and its model.
+    Agent(AgentChange),
+}
+
+/// Change of a session's agent. `Some(None)` sets the default.
+#[derive(Debug, Default)]
+pub(crate) struct AgentChange {
+    pub(crate) engine: Option<Option<String>>,
+    pub(crate) model: Option<Option<String>>,
+    /// The file with the conversation.
+    pub(crate) file: Option<String>,
 }
 
 /// Policy of a session.
@@ -109,6 +120,10 @@ impl Registry {
             SessionChange::SafeMode(is_safe) => {
                 let changed = self.change_state(&session.id, |state| state.safe_mode = is_safe);
                 self.tell_policy(&session.id);
+                return Ok((self.policy_of(&session), self.keep(changed, ctx)));
+            }
+            SessionChange::Agent(change) => {
+                let changed = self.change_agent(&session.id, change);
                 return Ok((self.policy_of(&session), self.keep(changed, ctx)));
             }
             SessionChange::Pinned(pinned) => {

@@ -1,6 +1,6 @@
 //! The actor that owns one session: its worker, its Pi, the calls in flight and the policy.
 //!
-//! Receives: [`CallTool`](super::worker::CallTool), [`SendPrompt`](super::pi::SendPrompt),
+//! Receives: [`CallTool`](super::worker::CallTool), [`SendCommand`](super::pi::SendCommand),
 //! [`AnswerDialog`](super::pi::AnswerDialog), [`TellSession`] and [`Drain`] (from clients, through the registry);
 //! `ChannelEvent` of the worker and of Pi (from the links); [`Manage`] (from [`crate::pool::sessions`], and from the
 //! user).
@@ -10,6 +10,7 @@
 //! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining calls.
 
 use super::network::NetworkActor;
+use super::pi::agent_work::ModelAnswer;
 use super::pi::engine::AgentChoice;
 use super::pi::{OfPi, PiPart};
 use super::worker::{OfWorker, WorkerPart};
@@ -108,6 +109,8 @@ pub(crate) enum TellSession {
     SetAgent(AgentChoice),
     /// Allow connections to this host and port for a while.
     AllowOnce(String),
+    /// A part of a model's answer, for the process that sent the request.
+    ModelPart(ModelAnswer),
     /// Does nothing: earlier requests have been handled when it is answered.
     Settle,
     /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
@@ -149,6 +152,7 @@ impl Handler<TellSession> for SessionActor {
             }
             TellSession::SetAgent(choice) => self.set_agent(choice, ctx),
             TellSession::AllowOnce(target) => self.allow_once(target),
+            TellSession::ModelPart(answer) => self.model_part(answer),
             TellSession::Settle => {}
             TellSession::EndJobs => self.end_jobs(ctx),
             TellSession::ClientLeft => self.client_left(ctx),

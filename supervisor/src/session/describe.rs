@@ -50,6 +50,7 @@ fn pi_info(pi: &PiSnapshot, pinned: bool, now: Instant) -> PiInfo {
     let child = &pi.process.child;
     let life = child.life(now);
     PiInfo {
+        native: pi.is_native,
         state: child.state(),
         busy: pi.is_busy,
         pid: pi.pids.map(|(_, pi)| pi),

@@ -79,7 +79,7 @@ impl Agent {
     }
 
     #[track_caller]
-    fn write(&mut self, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
         let input = self.input.as_mut().expect("an open stdin");
         input.write_all(bytes).expect("write to quack mcp");
         input.flush().expect("write to quack mcp");
@@ -92,7 +92,7 @@ impl Agent {
 
     /// Sends a request and returns its id.
     #[track_caller]
-    fn begin(&mut self, method: &str, params: Value) -> u64 {
+    pub(crate) fn begin(&mut self, method: &str, params: Value) -> u64 {
         self.next += 1;
         self.send(&json!({"jsonrpc": "2.0", "id": self.next, "method": method, "params": params}));
         self.next
@@ -115,12 +115,12 @@ impl Agent {
 
     /// The whole answer to a request.
     #[track_caller]
-    fn answer(&mut self, id: u64) -> Value {
+    pub(crate) fn answer(&mut self, id: u64) -> Value {
         self.message(|message| message["id"] == id)
     }
 
     #[track_caller]
-    fn request(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.begin(method, params);
         self.answer(id)
     }

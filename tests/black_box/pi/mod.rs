@@ -17,9 +17,9 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// A world with a daemon that runs the fake Pi.
-struct World {
-    daemon: Daemon,
-    repo: PathBuf,
+pub(crate) struct World {
+    pub(crate) daemon: Daemon,
+    pub(crate) repo: PathBuf,
 }
 
 const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
@@ -27,7 +27,7 @@ const FAKE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fa
 impl World {
     /// Creates a world whose fake Pi starts in this mode.
     #[track_caller]
-    fn new(mode: &str) -> Self {
+    pub(crate) fn new(mode: &str) -> Self {
         Self::with(mode, &[])
     }
 
@@ -59,7 +59,7 @@ impl World {
     }
 
     /// Path of a file of the fake Pi.
-    fn fake(&self, name: &str) -> PathBuf {
+    pub(crate) fn fake(&self, name: &str) -> PathBuf {
         self.daemon.home().join("fake").join(name)
     }
 

@@ -151,7 +151,9 @@ impl Driver {
                 };
                 self.take(Input::Model { number, part }, channel).await?;
             }
-            ToPiWorker::Models(models) => self.take(Input::Models(models), channel).await?,
+            ToPiWorker::Models(models) => {
+                self.take(Input::Models(Box::new(models)), channel).await?
+            }
             ToPiWorker::ToolDone(done) => self.take(Input::ToolDone(done), channel).await?,
             // The agent asks through the supervisor's questions, so it has no dialogs of its own.
             ToPiWorker::UiAnswer(_) => {}

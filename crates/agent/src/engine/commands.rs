@@ -47,49 +47,18 @@ impl Agent {
         let fields = fields(command);
         let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
         match command.name.as_str() {
-            "get_state" => self.on_command(number, PiCommand::GetState),
             "prompt" => self.prompt(number, text("message"), &fields),
             "steer" => self.queue(number, true, text("message"), &fields),
             "follow_up" => self.queue(number, false, text("message"), &fields),
-            "clear_queue" => {
-                let texts = |queue: &mut std::collections::VecDeque<UserMessage>| {
-                    queue.drain(..).map(|message| message.content.text()).collect::<Vec<_>>()
-                };
-                let steering = texts(&mut self.steering);
-                let follow_up = texts(&mut self.follow_up);
-                self.queue_event();
-                self.answer(number, Some(&json!({ "steering": steering, "followUp": follow_up })));
-            }
+            "clear_queue" => self.clear_queues(number),
             "abort" => self.abort(number),
             "abort_bash" => self.abort_shells(number),
             "abort_retry" => {
                 self.give_up_retry();
                 self.done(number);
             }
-            "get_messages" => {
-                let mut messages = self.transcript.context().messages;
-                let excess = messages.len().saturating_sub(MAX_LISTED);
-                messages.drain(..excess);
-                self.answer(number, Some(&json!({ "messages": messages })));
-            }
-            "get_last_assistant_text" => {
-                let text = self.transcript.last_assistant_text();
-                self.answer(number, Some(&json!({ "text": text })));
-            }
-            "get_session_stats" => {
-                let stats = self.stats();
-                self.answer(number, Some(&stats));
-            }
-            "get_available_models" => {
-                let models = self.setup.models.models.clone();
-                self.answer(number, Some(&json!({ "models": models })));
-            }
             "set_model" => self.set_model(number, text("provider"), text("modelId")),
             "cycle_model" => self.cycle_model(number),
-            "get_available_thinking_levels" => {
-                let levels = levels(&self.model);
-                self.answer(number, Some(&json!({ "levels": levels })));
-            }
             "set_thinking_level" => match ThinkingLevel::named(text("level")) {
                 Some(level) => {
                     self.set_thinking(level);
@@ -124,16 +93,64 @@ impl Agent {
                 self.done(number);
             }
             "compact" => {
-                if self.compaction.is_some() {
-                    return self.refuse(number, "A compaction is already running");
-                }
-                if self.run.is_some() {
-                    return self.refuse(number, "Abort the turn before a compaction");
-                }
                 let instructions = fields.get("customInstructions").and_then(Value::as_str);
-                self.compact_by_hand(number, instructions);
+                self.compact_on_demand(number, instructions);
             }
             "set_session_name" => self.set_name(number, text("name").trim()),
+            "bash" => {
+                let is_excluded = fields.get("excludeFromContext") == Some(&Value::Bool(true));
+                self.shell(number, text("command"), is_excluded);
+            }
+            name => self.query(number, name, &fields),
+        }
+    }
+
+    fn clear_queues(&mut self, number: u64) {
+        let texts = |queue: &mut std::collections::VecDeque<UserMessage>| {
+            queue.drain(..).map(|message| message.content.text()).collect::<Vec<_>>()
+        };
+        let steering = texts(&mut self.steering);
+        let follow_up = texts(&mut self.follow_up);
+        self.queue_event();
+        self.answer(number, Some(&json!({ "steering": steering, "followUp": follow_up })));
+    }
+
+    fn compact_on_demand(&mut self, number: u64, instructions: Option<&str>) {
+        if self.compaction.is_some() {
+            return self.refuse(number, "A compaction is already running");
+        }
+        if self.run.is_some() {
+            return self.refuse(number, "Abort the turn before a compaction");
+        }
+        self.compact_by_hand(number, instructions);
+    }
+
+    /// Answers a command that changes nothing.
+    fn query(&mut self, number: u64, name: &str, fields: &Value) {
+        match name {
+            "get_state" => self.on_command(number, PiCommand::GetState),
+            "get_messages" => {
+                let mut messages = self.transcript.context().messages;
+                let excess = messages.len().saturating_sub(MAX_LISTED);
+                messages.drain(..excess);
+                self.answer(number, Some(&json!({ "messages": messages })));
+            }
+            "get_last_assistant_text" => {
+                let text = self.transcript.last_assistant_text();
+                self.answer(number, Some(&json!({ "text": text })));
+            }
+            "get_session_stats" => {
+                let stats = self.stats();
+                self.answer(number, Some(&stats));
+            }
+            "get_available_models" => {
+                let models = self.setup.models.models.clone();
+                self.answer(number, Some(&json!({ "models": models })));
+            }
+            "get_available_thinking_levels" => {
+                let levels = levels(&self.model);
+                self.answer(number, Some(&json!({ "levels": levels })));
+            }
             "get_fork_messages" => {
                 let points = self.transcript.fork_points().into_iter();
                 let points =
@@ -143,10 +160,6 @@ impl Agent {
             }
             "get_entries" => self.entries(number, fields.get("since").and_then(Value::as_str)),
             "get_commands" => self.answer(number, Some(&json!({ "commands": [] }))),
-            "bash" => {
-                let is_excluded = fields.get("excludeFromContext") == Some(&Value::Bool(true));
-                self.shell(number, text("command"), is_excluded);
-            }
             other => {
                 let name: String = other.chars().take(64).collect();
                 self.refuse(number, format!("Unknown command: {name}"));
@@ -248,6 +261,7 @@ impl Agent {
             "isRetrying": self.is_retrying(),
             "engine": "native",
             "instructions": self.instructions.as_ref().map(|it| &it.files),
+            "stats": self.stats(),
         });
         if let Some(state) = state.as_object_mut() {
             state.retain(|_, value| !value.is_null());

@@ -67,7 +67,7 @@ pub enum Input {
     /// The timer of the last [`Effect::Timer`] has expired.
     Timer,
     /// The models have changed.
-    Models(AgentModels),
+    Models(Box<AgentModels>),
 }
 
 /// A part of a model's answer, with its bytes decoded.
@@ -244,7 +244,7 @@ impl Agent {
             Input::Model { number, part } => self.on_model(number, part),
             Input::ToolDone(done) => self.on_tool_done(*done),
             Input::Timer => self.on_timer(),
-            Input::Models(models) => self.set_models(models),
+            Input::Models(models) => self.set_models(*models),
         }
         std::mem::take(&mut self.effects)
     }

@@ -129,14 +129,50 @@ pub(crate) struct NewArgs {
 }
 
 /// Activate a session
+///
+/// The active session is the one that clients without a directory use. Options also set the session's agent.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack activate api/review\n  quack activate api/review --json"
+    visible_alias = "use",
+    after_help = "Examples:\n  quack activate api/review\n  quack use api/review --model anthropic/claude-sonnet-4-5\n  \
+    quack activate api/review --json"
 )]
 pub(crate) struct ActivateArgs {
     /// Session, such as api or api/duck-1
     #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: String,
+    /// Set the agent of the session: native, pi or auto
+    #[arg(long, value_name = "NAME")]
+    pub(crate) engine: Option<String>,
+    /// Set the model of quackd's own agent, as provider/model; empty for the default
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+}
+
+/// Continue a conversation in another session
+///
+/// The new session has the conversation before a message of yours, or all of it. The old session stays as it is.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack fork --list                 your messages, with their ids\n  \
+    quack fork 3bb73544               the conversation before that message\n  \
+    quack fork --name second-try --activate"
+)]
+pub(crate) struct ForkArgs {
+    /// Id of the message [default: the whole conversation]
+    #[arg(value_name = "ID")]
+    pub(crate) entry: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: SessionArgs,
+    /// Name of the new session [default: duck- and a number]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Activate the new session
+    #[arg(long)]
+    pub(crate) activate: bool,
+    /// List your messages with their ids
+    #[arg(long, conflicts_with_all = ["entry", "name", "activate"])]
+    pub(crate) list: bool,
 }
 
 /// Show one session and its worker process

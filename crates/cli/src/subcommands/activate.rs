@@ -6,13 +6,22 @@ use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput};
 use crate::session_ref::{Missing, Wanted};
-use quackd_protocol::client::{ActivateData, SessionParams};
+use quackd_protocol::client::{ActivateData, SessionParams, SessionSetData, SessionSetParams};
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: ActivateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
     let wanted = Wanted::reference(Some(args.session));
     let found = wanted.one(&daemon.client, Missing::UseActive).await?;
+    if args.engine.is_some() || args.model.is_some() {
+        let params = SessionSetParams {
+            session_id: found.session_id.0.clone().into(),
+            engine: args.engine,
+            model: args.model,
+        };
+        let _set: SessionSetData =
+            daemon.client.request("quack.session_set", params, REPLY_TIMEOUT).await?;
+    }
     let params = SessionParams { session_id: Some(found.session_id.0) };
     let data: ActivateData =
         daemon.client.request("activate_session", params, REPLY_TIMEOUT).await?;

@@ -2,6 +2,7 @@
 //! subcommands that search.
 
 pub(crate) mod abort;
+pub(crate) mod acp;
 pub(crate) mod activate;
 mod approval_prompt;
 pub(crate) mod approvals;
@@ -15,6 +16,7 @@ pub(crate) mod doctor;
 pub(crate) mod export;
 pub(crate) mod find;
 pub(crate) mod follow;
+pub(crate) mod fork;
 pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod grep;
@@ -69,6 +71,7 @@ pub(crate) async fn run(
         Some(Verb::Follow(args)) => Box::pin(follow::run(args, output)).await,
         Some(Verb::History(args)) => history::run(args, output).await,
         Some(Verb::Export(args)) => export::run(args, output).await,
+        Some(Verb::Fork(args)) => fork::run(args, output).await,
         Some(Verb::Sessions(args)) => sessions::run(&args, output).await,
         Some(Verb::Workspaces(args)) => workspaces::run(args, output).await,
         Some(Verb::New(args)) => new::run(args, output).await,
@@ -79,6 +82,7 @@ pub(crate) async fn run(
         Some(Verb::Top(_)) => Box::pin(top::run(output)).await,
         Some(Verb::Sandbox(args)) => sandbox::run(args, output).await,
         Some(Verb::Mcp(args)) => Box::pin(mcp::run(*args, output)).await,
+        Some(Verb::Acp(_)) => Box::pin(acp::run(output)).await,
         Some(Verb::Remote(args)) => remote::run(args, output).await,
         Some(Verb::Abort(args)) => abort::run(args, output).await,
         Some(Verb::Forward(args)) => forward::run(args, output).await,

@@ -229,11 +229,16 @@ fn crashes(n: impl Into<u64>) -> String {
 
 /// Formats the processes of a session's Pi, from the supervisor's child to Pi itself.
 fn pi_line(pi: &PiInfo) -> String {
-    let mut line = format!("Pi {}", pi.state.name());
+    let name = if pi.native { "agent" } else { "Pi" };
+    let mut line = format!("{name} {}", pi.state.name());
     if pi.busy {
         line.push_str(", at work");
     }
-    let named = [("monitor", pi.monitor_pid), ("worker", pi.worker_pid), ("Pi", pi.pid)];
+    // quackd's own agent is one process.
+    let named = match pi.native {
+        true => [("process", pi.pid), ("", None), ("", None)],
+        false => [("monitor", pi.monitor_pid), ("worker", pi.worker_pid), ("Pi", pi.pid)],
+    };
     let chain: Vec<String> =
         named.iter().filter_map(|(name, pid)| pid.map(|pid| format!("{name} {pid}"))).collect();
     if !chain.is_empty() {

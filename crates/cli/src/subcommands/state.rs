@@ -11,6 +11,7 @@ use jiff::tz::TimeZone;
 use quackd_protocol::client::{Interruption, SessionParams, StateData};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
+use serde_json::Value;
 
 /// Maximum number of listed items of interrupted work.
 const MAX_WORK: usize = 10;
@@ -29,6 +30,37 @@ pub(crate) async fn run(args: StateArgs, output: CliOutput) -> anyhow::Result<Ex
         output.text(&lines(&data, &found.label))?;
     }
     Ok(ExitCode::Ok)
+}
+
+/// Rows about the session's agent. Empty without one.
+fn agent_rows(data: &StateData) -> Vec<(&'static str, String)> {
+    let (Some(state), Some(engine)) = (&data.pi_state, &data.engine) else { return Vec::new() };
+    let mut rows = vec![("agent", display::plain(engine))];
+    let text = |value: &Value| display::plain(value.as_str().unwrap_or_default());
+    let model = &state["model"];
+    if model.is_object() {
+        let level = text(&state["thinkingLevel"]);
+        let level = if level.is_empty() { level } else { format!(", thinking {level}") };
+        rows.push(("model", format!("{}/{}{level}", text(&model["provider"]), text(&model["id"]))));
+    }
+    if let Some(stats) = &data.stats {
+        let (tokens, cost) = (stats["tokens"]["total"].as_u64(), stats["cost"].as_f64());
+        let percent = stats["contextUsage"]["percent"].as_f64().unwrap_or_default();
+        rows.push((
+            "used",
+            format!(
+                "{} tokens, {:.4} USD, context {percent:.0} % full",
+                tokens.unwrap_or_default(),
+                cost.unwrap_or_default()
+            ),
+        ));
+    }
+    let files = state["instructions"].as_array().into_iter().flatten().map(text);
+    let files: Vec<_> = files.take(MAX_WORK).collect();
+    if !files.is_empty() {
+        rows.push(("reads", files.join(", ")));
+    }
+    rows
 }
 
 fn lines(data: &StateData, label: &str) -> String {
@@ -56,6 +88,9 @@ fn lines(data: &StateData, label: &str) -> String {
     row("safe mode", if data.safe_mode { "on" } else { "off" });
     if data.status.pinned {
         row("pinned", "yes");
+    }
+    for (name, value) in agent_rows(data) {
+        row(name, &value);
     }
     if let Some(cut) = &data.interrupted {
         row("interrupted", &interrupted(cut, &TimeZone::system()));

@@ -9,8 +9,9 @@ mod rounds;
 mod server;
 mod task_tools;
 
+use quackd_client::ConnectError;
 use quackd_mcp::tool_list::Selection;
-use quackd_mcp::{ConnectError, Gateways, Scope, ServeOptions, http};
+use quackd_mcp::{Gateways, Scope, ServeOptions, http};
 use secrecy::SecretString;
 use server::FixtureServer;
 use std::error::Error;

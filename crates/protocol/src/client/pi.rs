@@ -103,6 +103,9 @@ pub struct UiResponseData {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PiInfo {
+    /// Whether the agent is quackd's own, and not Pi.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub native: bool,
     /// State of Pi's worker.
     pub state: ProcessState,
     /// Whether a turn is in progress or a request waits.

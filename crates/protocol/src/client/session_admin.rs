@@ -137,6 +137,15 @@ pub struct StateDataOf<P> {
     /// The state that Pi reported last. Absent without a Pi.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pi_state: Option<P>,
+    /// Counts, tokens and cost of the session. Absent without an agent that reports them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stats: Option<P>,
+    /// The agent that runs: `native` or `pi`. Absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<String>,
+    /// File with the conversation. Absent if there is none yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pi_session_file: Option<String>,
     /// The session's worker.
     pub worker: WorkerState,
     /// Whether the session may only use tools that change nothing.

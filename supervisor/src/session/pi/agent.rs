@@ -3,10 +3,12 @@
 use super::OfPi;
 use super::engine::AgentChoice;
 use super::history;
+use super::outside::Writable;
 use crate::children::LifecycleDriver;
 use crate::clock::now_text;
 use crate::errors::PiError;
 use crate::session::actor::SessionActor;
+use crate::session::owner::Owner;
 use crate::session::services::{NoLook, SessionServices};
 use crate::workspaces;
 use actix::prelude::*;
@@ -25,6 +27,9 @@ use std::time::Duration;
 /// Timeout for file system access, because a disk may hang.
 const PREPARE_LIMIT: Duration = Duration::from_secs(5);
 
+/// Variable with Pi's directory of settings and models.
+const AGENT_DIR: &str = "PI_CODING_AGENT_DIR";
+
 /// Longest settings file of Pi, in bytes.
 const MAX_SETTINGS: u64 = 256 * 1024;
 
@@ -39,9 +44,8 @@ pub(super) struct AgentLaunch {
 /// Chooses the model, and opens the session file.
 pub(super) async fn prepare(
     services: Rc<SessionServices>,
-    session: SessionId,
-    workspace: String,
-    session_file: String,
+    owner: Owner,
+    (session, workspace, session_file): (SessionId, String, String),
     choice: AgentChoice,
 ) -> Result<AgentLaunch, PiError> {
     let catalog = services.models.catalog().await;
@@ -75,6 +79,7 @@ pub(super) async fn prepare(
         parallel_tools: settings.parallel_tools.value,
         ..AgentSettings::default()
     };
+    let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
     let make = move || {
@@ -82,6 +87,11 @@ pub(super) async fn prepare(
             return Err(PiError::NoWorkspace(workspace));
         }
         workspaces::check_blocking(Path::new(&workspace), &user_home)?;
+        // A command that could write the list of models could send the keys elsewhere.
+        let variable = std::env::var(AGENT_DIR).map(|value| (AGENT_DIR.to_owned(), value));
+        let home_dir = ("HOME".to_owned(), user_home.display().to_string());
+        let env: Vec<_> = variable.into_iter().chain([home_dir]).collect();
+        Writable::of_blocking(writable, &user_home).check_settings_blocking(&env)?;
         let not_started = |error: io::Error| PiError::NotStarted(error.to_string());
         let sessions = home.prepare_pi_sessions_blocking();
         let sessions = sessions.map_err(|error| PiError::NotStarted(error.to_string()))?;
@@ -141,7 +151,7 @@ struct CompactionSettings {
 /// Applies `retry` and `compaction` of Pi's global settings, if there are any: both agents then behave alike. A file
 /// that cannot be read is ignored, as Pi does.
 fn with_settings_of_pi_blocking(own: AgentSettings, user_home: &Path) -> AgentSettings {
-    let directory = std::env::var_os("PI_CODING_AGENT_DIR").map(PathBuf::from);
+    let directory = std::env::var_os(AGENT_DIR).map(PathBuf::from);
     let directory = directory.unwrap_or_else(|| user_home.join(".pi/agent"));
     let bytes = own_file::read_blocking(&directory.join("settings.json"), MAX_SETTINGS);
     let Ok(bytes) = bytes else { return own };
@@ -163,6 +173,7 @@ impl SessionActor {
     pub(super) fn spawn_agent(&mut self, prepared: AgentLaunch, ctx: &mut Context<Self>) {
         let AgentLaunch { mut start, file } = prepared;
         self.pi.session_file.clone_from(&start.session_file);
+        self.pi.is_native = true;
         start.safe_mode = self.pi.is_safe;
         // In safe mode none is started.
         start.has_mcp_servers = !self.pi.is_safe && !self.mcp_servers().is_empty();

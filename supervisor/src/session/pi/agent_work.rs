@@ -4,7 +4,7 @@
 use super::OfPi;
 use super::frames::MAX_EVENT_NAME;
 use crate::children::{KillReason, LifecycleDriver};
-use crate::session::actor::SessionActor;
+use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
 use futures_util::future::LocalBoxFuture;
 use quackd_protocol::SessionId;
@@ -105,8 +105,8 @@ impl SessionActor {
                             Err(_closed) => return,
                         }
                     }
-                    let message = ModelAnswer { generation, number, part };
-                    if handle.send(message).await.is_err() {
+                    let answer = ModelAnswer { generation, number, part };
+                    if handle.send(TellSession::ModelPart(answer)).await.is_err() {
                         return;
                     }
                 }
@@ -164,19 +164,16 @@ impl SessionActor {
 }
 
 /// A part of a model's answer, for the process that sent the request.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
+#[derive(Debug)]
 pub(crate) struct ModelAnswer {
     generation: u64,
     number: u64,
     part: ModelPart,
 }
 
-impl Handler<ModelAnswer> for SessionActor {
-    type Result = ();
-
-    fn handle(&mut self, msg: ModelAnswer, _: &mut Self::Context) {
-        let ModelAnswer { generation, number, part } = msg;
+impl SessionActor {
+    pub(in crate::session) fn model_part(&mut self, answer: ModelAnswer) {
+        let ModelAnswer { generation, number, part } = answer;
         if self.pi.child.generation != generation || !self.pi.work.requests.contains_key(&number) {
             return;
         }

@@ -3,7 +3,7 @@
 
 use super::OfPi;
 use super::commands::CommandResponse;
-use super::prompts::{PromptAccepted, Waiter};
+use super::prompts::{CommandReply, Waiter};
 use crate::approvals::CloseReason;
 use crate::children::{ChannelEvent, HeartbeatDriver, KillReason, LifecycleDriver};
 use crate::session::actor::SessionActor;
@@ -159,22 +159,22 @@ impl SessionActor {
         }
         match self.pi.commands.answered(number, success) {
             CommandResponse::Waiting(sent) => match sent.waiter {
-                Waiter::Say(reply) => {
+                Waiter::Client(reply) if sent.name == "prompt" => {
                     let begins = success && !is_handled(data.as_deref());
                     let turn = begins.then(|| self.pi.turns.accept(number));
                     if begins {
                         self.look_for_turn(ctx);
                     }
-                    // If the caller has stopped waiting, it has already got an error.
                     let seq = success.then(|| self.services.events.last(&self.session));
-                    reply.send(Ok(PromptAccepted { success, error, code, seq, turn })).ok();
+                    // If the caller has stopped waiting, it has already got an error.
+                    reply
+                        .send(Ok(CommandReply { success, data: None, error, code, seq, turn }))
+                        .ok();
                 }
-                Waiter::Command(reply) => {
-                    let data = data.filter(|data| data.get().len() <= MAX_PI_ANSWER_BYTES);
-                    let done = match success {
-                        true => Ok(data.map(with_whole_characters)),
-                        false => Err(error.unwrap_or_else(|| "Pi refused the command".to_owned())),
-                    };
+                Waiter::Client(reply) => {
+                    let fits = |data: &Box<RawValue>| data.get().len() <= MAX_PI_ANSWER_BYTES;
+                    let data = data.filter(fits).map(with_whole_characters);
+                    let done = CommandReply { success, data, error, ..CommandReply::default() };
                     reply.send(Ok(done)).ok();
                 }
                 Waiter::Abort(reply) => drop(reply.send(())),

@@ -1,5 +1,6 @@
 //! The checks of Pi for `doctor`: executable, version and model.
 
+use super::engine::{self, AgentChoice, Engine};
 use super::locate::{choose, find_blocking};
 use super::outside::Writable;
 use super::{Failure, OfPi};
@@ -57,6 +58,8 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
         message: choose(&services.daemon.config.pi, &env).shown(),
         hint: None,
     };
+    let engine = engine::choose(services, &AgentChoice::default()).await;
+    let is_native = engine.is_ok_and(|chosen| chosen.engine == Engine::Native);
     let binary = services.daemon.config.pi.binary.clone();
     let config = services.daemon.config_file.path.clone();
     let user_home = services.daemon.user_home.clone();
@@ -73,12 +76,19 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
             let asked = timeout(VERSION_LIMIT, version(services, program.clone(), env)).await;
             found(&program, asked.unwrap_or_else(|_late| Err(late())), services.pi_failure.get())
         }
+        Ok(Ok(Err(PiError::NotFound { .. }))) if is_native => pi(
+            CheckStatus::Ok,
+            "Pi not found, and not needed: quackd's own agent runs turns".to_owned(),
+            None,
+        ),
         Ok(Ok(Err(PiError::NotFound { config }))) => pi(
             CheckStatus::Warn,
             "Pi not found. Install it with npm install -g @earendil-works/pi-coding-agent, \
              or set RUBBER_DUCK_PI_BINARY."
                 .to_owned(),
-            Some(format!("only `say` needs it; `pi.binary` in {config} names it too")),
+            Some(format!(
+                "only `say` needs it or a model (`quack models`); `pi.binary` in {config} names it too"
+            )),
         ),
         Ok(Ok(Err(error))) => {
             let hint = "`quack config show --origin` shows where it is set";

@@ -73,8 +73,8 @@ impl SessionActor {
             slot.map_err(|Full(max)| PiError::TooManyPis { max })?;
             match engine {
                 Engine::Native => {
-                    let prepared = agent::prepare(services, session, workspace, file, chosen);
-                    prepared.await.map(Launch::Agent)
+                    let of = (session, workspace, file);
+                    agent::prepare(services, owner, of, chosen).await.map(Launch::Agent)
                 }
                 Engine::Pi => match prepare(services, owner, session, workspace, file).await {
                     Ok(prepared) => Ok(Launch::Pi(prepared)),
@@ -130,6 +130,7 @@ impl SessionActor {
     }
 
     fn spawn_pi(&mut self, prepared: PiLaunch, ctx: &mut Context<Self>) {
+        self.pi.is_native = false;
         let PiLaunch { mut start, cgroup, .. } = prepared;
         // Paths and numbers always have a JSON form.
         start.cgroup = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());

@@ -29,7 +29,7 @@ mod turns;
 
 pub(crate) use health::checks;
 pub(crate) use history::fork_blocking;
-pub(crate) use prompts::{PiPart, PromptAccepted, SendCommand, SendPrompt};
+pub(crate) use prompts::{CommandReply, PiPart, SendCommand};
 pub(crate) use requests::AnswerDialog;
 
 use quackd_protocol::SessionId;

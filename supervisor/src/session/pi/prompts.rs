@@ -49,10 +49,8 @@ fn limit_of(command: &PiCommand) -> Duration {
 /// The caller that waits for the response to a command.
 #[derive(Debug)]
 pub(super) enum Waiter {
-    /// A client's `say`.
-    Say(oneshot::Sender<Result<PromptAccepted, PiError>>),
-    /// A client's `quack.agent`.
-    Command(oneshot::Sender<Result<CommandDone, PiError>>),
+    /// A client's `say` or `quack.agent`.
+    Client(oneshot::Sender<Result<CommandReply, PiError>>),
     /// An `abort`, which only waits for the acknowledgment.
     Abort(oneshot::Sender<()>),
     /// The callers in [`SessionActor::state_waiters`].
@@ -72,6 +70,8 @@ pub(crate) struct PiPart {
     pub(in crate::session) child: Child,
     /// Path of Pi's session file. Empty if Pi has never reported one.
     pub(super) session_file: String,
+    /// Whether the process is quackd's own agent.
+    pub(super) is_native: bool,
     /// Whether the session is in safe mode.
     pub(super) is_safe: bool,
     /// What the user chose for this session.
@@ -111,6 +111,7 @@ impl PiPart {
         Self {
             child: Child::new(PI_WORKER, session.0.clone()),
             session_file,
+            is_native: false,
             is_safe: false,
             chosen: AgentChoice::default(),
             mcp_servers: Vec::new(),
@@ -175,8 +176,8 @@ impl SessionActor {
         self.services.table.publish(&self.entry, ProcessKind::Pi, |session| {
             let has_run = session.pi.has_run || has_process;
             let (state, dialogs) = (self.pi.state.clone(), self.pi.dialogs.announced());
-            session.pi =
-                PiSnapshot { process, pids: self.pi.pids, is_busy, has_run, state, dialogs };
+            let (is_native, pids) = (self.pi.is_native, self.pi.pids);
+            session.pi = PiSnapshot { is_native, process, pids, is_busy, has_run, state, dialogs };
         });
     }
 
@@ -335,29 +336,29 @@ impl SessionActor {
 /// Returns an error to the caller of a failed command.
 pub(super) fn fail(waiter: Waiter, error: &PiError) {
     match waiter {
-        Waiter::Say(reply) => drop(reply.send(Err(error.clone()))),
-        Waiter::Command(reply) => drop(reply.send(Err(error.clone()))),
+        Waiter::Client(reply) => drop(reply.send(Err(error.clone()))),
         // Dropping the sender tells the caller that no response arrived.
         Waiter::Abort(reply) => drop(reply),
         Waiter::State => {}
     }
 }
 
-/// Send a prompt to Pi, and start Pi if necessary. The reply arrives when Pi has accepted or refused the prompt.
+/// Send a command to Pi, and start Pi if necessary. The reply to a prompt arrives when Pi has accepted or refused it.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<PromptAccepted, PiError>")]
-pub(crate) struct SendPrompt {
-    /// [`PiCommand::Prompt`], or another command with the name `prompt`.
+#[rtype(result = "Result<CommandReply, PiError>")]
+pub(crate) struct SendCommand {
     pub(crate) command: PiCommand,
     pub(crate) found: FoundSession,
 }
 
-/// Pi's response to a prompt.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct PromptAccepted {
+/// Pi's response to a command.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CommandReply {
     /// Whether it was accepted.
     pub(crate) success: bool,
-    /// Error if the prompt was refused.
+    /// Data of a command that is no prompt.
+    pub(crate) data: Option<Box<RawValue>>,
+    /// Error if it was refused.
     pub(crate) error: Option<String>,
     /// Cause of the refusal, if a client can act on it.
     pub(crate) code: Option<ErrorCode>,
@@ -367,45 +368,19 @@ pub(crate) struct PromptAccepted {
     pub(crate) turn: Option<u64>,
 }
 
-impl Handler<SendPrompt> for SessionActor {
-    type Result = ResponseFuture<Result<PromptAccepted, PiError>>;
-
-    fn handle(
-        &mut self,
-        SendPrompt { command, found }: SendPrompt,
-        ctx: &mut Self::Context,
-    ) -> Self::Result {
-        let (reply, said) = oneshot::channel();
-        self.learn(&found);
-        self.queue_command(command, Waiter::Say(reply), ctx);
-        // The sender is dropped without a reply only at shutdown.
-        Box::pin(async { said.await.unwrap_or(Err(PiError::ShuttingDown)) })
-    }
-}
-
-/// Send another command to Pi, and start Pi if necessary.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<CommandDone, PiError>")]
-pub(crate) struct SendCommand {
-    pub(crate) command: PiCommand,
-    pub(crate) found: FoundSession,
-}
-
-/// Pi's response to a command: its data, or the text of its error.
-pub(crate) type CommandDone = Result<Option<Box<RawValue>>, String>;
-
 impl Handler<SendCommand> for SessionActor {
-    type Result = ResponseFuture<Result<CommandDone, PiError>>;
+    type Result = ResponseFuture<Result<CommandReply, PiError>>;
 
     fn handle(
         &mut self,
         SendCommand { command, found }: SendCommand,
         ctx: &mut Self::Context,
     ) -> Self::Result {
-        let (reply, done) = oneshot::channel();
+        let (reply, said) = oneshot::channel();
         self.learn(&found);
-        self.queue_command(command, Waiter::Command(reply), ctx);
-        Box::pin(async { done.await.unwrap_or(Err(PiError::ShuttingDown)) })
+        self.queue_command(command, Waiter::Client(reply), ctx);
+        // The sender is dropped without a reply only at shutdown.
+        Box::pin(async { said.await.unwrap_or(Err(PiError::ShuttingDown)) })
     }
 }
 

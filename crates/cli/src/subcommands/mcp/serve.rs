@@ -1,15 +1,14 @@
 //! `quack mcp`: serves one agent over stdin and stdout, or agents over HTTP.
 
 use crate::args::mcp::McpServeArgs;
-use crate::connect::{self, start_and_connect};
+use crate::connector::connector;
 use crate::directory;
-use crate::exit::{CliError, ExitCode, explain};
+use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
-use crate::session_hint;
 use anyhow::Context;
 use quackd_home::{Home, own_file};
 use quackd_mcp::tool_list::Selection;
-use quackd_mcp::{AgentServer, ConnectError, Connector, Gateways, Scope, ServeOptions, http};
+use quackd_mcp::{AgentServer, Gateways, Scope, ServeOptions, http};
 use quackd_remote::gate::new_token;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::json;
@@ -58,21 +57,6 @@ fn scope(args: &McpServeArgs) -> anyhow::Result<Scope> {
 /// Returns the working directory, or the root if it is gone. The daemon refuses the root as a workspace, with a reason for the agent.
 fn current() -> PathBuf {
     std::env::current_dir().unwrap_or_else(|_gone| PathBuf::from("/"))
-}
-
-/// Returns the way to the daemon, with the advice of every subcommand if there is none.
-fn connector(output: CliOutput) -> Connector {
-    Arc::new(move || {
-        Box::pin(async move {
-            match start_and_connect(output).await {
-                Ok(connection) => Ok(connection.client),
-                Err(error) => {
-                    let error = connect::explained(session_hint::explained(error).await).await;
-                    Err(ConnectError(explain(&error)))
-                }
-            }
-        })
-    })
 }
 
 async fn serve_http(

@@ -1,0 +1,158 @@
+//! Modes of a session: how far its sandbox lets the agent write.
+//!
+//! A mode is the profile of the session's layer of the policy. It never gives more than the configuration, the workspace
+//! and the session allow when it is offered, and other settings of the session stay.
+
+use quackd_protocol::client::SandboxData;
+use quackd_protocol::policy::{PolicyPatch, Profile};
+use serde_json::{Value, json};
+
+/// The modes that a session may have.
+#[derive(Debug, Clone)]
+pub(crate) struct Modes {
+    current: Profile,
+    /// Profile without the session's layer.
+    base: Profile,
+    /// The widest profile that may be chosen.
+    most: Profile,
+    /// The session's layer.
+    layer: PolicyPatch,
+}
+
+impl Modes {
+    /// Reads the modes from the policy.
+    pub(crate) fn of(data: &SandboxData) -> Self {
+        let layers = &data.layers;
+        let base = layers.workspace.profile.or(layers.configuration.profile).unwrap_or_default();
+        let current = data.policy.profile;
+        let most = match layers.safe_mode {
+            // Only the user ends safe mode.
+            true => Profile::ReadOnly,
+            false => wider(wider(base, current), layers.session.profile.unwrap_or(base)),
+        };
+        Self { current, base, most, layer: layers.session.clone() }
+    }
+
+    /// Returns the state for the client.
+    pub(crate) fn state(&self) -> Value {
+        let offered = Profile::ALL.into_iter().filter(|profile| rank(*profile) <= rank(self.most));
+        let modes: Vec<Value> = offered.map(mode).collect();
+        json!({"currentModeId": id(self.current), "availableModes": modes})
+    }
+
+    /// Returns the parameters of `quack.sandbox` for a mode. `None` if the mode is not offered.
+    pub(crate) fn change(&self, mode: &str, session: &str) -> Option<Value> {
+        let offered = Profile::ALL.into_iter().filter(|profile| rank(*profile) <= rank(self.most));
+        let wanted = offered.into_iter().find(|profile| id(*profile) == mode)?;
+        // Without a profile the session follows later changes of the configuration.
+        let profile = Some(wanted).filter(|wanted| *wanted != self.base);
+        let layer = PolicyPatch { profile, ..self.layer.clone() };
+        let mut params = serde_json::to_value(layer).ok()?;
+        let set = json!({"sessionId": session, "action": "set", "scope": "session", "reset": true});
+        let (params_map, set) = (params.as_object_mut()?, set.as_object()?);
+        params_map.extend(set.clone());
+        Some(params)
+    }
+}
+
+fn rank(profile: Profile) -> u8 {
+    match profile {
+        Profile::ReadOnly => 0,
+        Profile::WorkspaceWrite => 1,
+        Profile::FullAccess => 2,
+    }
+}
+
+fn wider(one: Profile, other: Profile) -> Profile {
+    if rank(one) < rank(other) { other } else { one }
+}
+
+fn id(profile: Profile) -> &'static str {
+    match profile {
+        Profile::ReadOnly => "read-only",
+        Profile::WorkspaceWrite => "ask",
+        Profile::FullAccess => "full",
+    }
+}
+
+fn mode(profile: Profile) -> Value {
+    let (name, description) = match profile {
+        Profile::ReadOnly => ("Read only", "Reads the workspace and changes no file"),
+        Profile::WorkspaceWrite => {
+            ("Ask", "Writes the workspace, and asks before anything that the sandbox denies")
+        }
+        Profile::FullAccess => ("Full access", "No sandbox and no questions"),
+    };
+    json!({"id": id(profile), "name": name, "description": description})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(configuration: &str, workspace: &str, session: Value, now: &str, safe: bool) -> Modes {
+        let profile = |name: &str| match name {
+            "" => json!({}),
+            name => json!({ "profile": name }),
+        };
+        let policy = json!({"profile": now, "network": false, "webSearch": "on", "writableRoots": [], "hidden": []});
+        let layers = json!({"configuration": profile(configuration), "workspace": profile(workspace),
+            "session": session, "safeMode": safe});
+        let data = json!({"sessionId": "s", "sessionName": "n", "workspacePath": "/w", "policy": policy,
+            "layers": layers, "inForce": null, "outdated": false});
+        Modes::of(&serde_json::from_value(data).unwrap())
+    }
+
+    fn ids(modes: &Modes) -> (String, Vec<String>) {
+        let state = modes.state();
+        let text = |value: &Value| value.as_str().unwrap().to_owned();
+        let all = state["availableModes"].as_array().unwrap().iter();
+        (text(&state["currentModeId"]), all.map(|mode| text(&mode["id"])).collect())
+    }
+
+    #[test]
+    fn no_mode_gives_more_than_the_configuration() {
+        for (modes, current, offered) in [
+            (data("", "", json!({}), "workspace-write", false), "ask", &["read-only", "ask"][..]),
+            (data("read-only", "", json!({}), "read-only", false), "read-only", &["read-only"]),
+            (
+                data("read-only", "workspace-write", json!({}), "workspace-write", false),
+                "ask",
+                &["read-only", "ask"],
+            ),
+            (
+                data("", "full-access", json!({}), "full-access", false),
+                "full",
+                &["read-only", "ask", "full"],
+            ),
+            (
+                data("full-access", "", json!({"profile": "read-only"}), "read-only", false),
+                "read-only",
+                &["read-only", "ask", "full"],
+            ),
+            (data("full-access", "", json!({}), "read-only", true), "read-only", &["read-only"]),
+        ] {
+            assert_eq!(
+                ids(&modes),
+                (current.to_owned(), offered.iter().map(|id| (*id).to_owned()).collect())
+            );
+            let refused =
+                ["read-only", "ask", "full", "root"].into_iter().filter(|id| !offered.contains(id));
+            refused.for_each(|id| assert_eq!(modes.change(id, "s"), None, "{id}"));
+        }
+    }
+
+    #[test]
+    fn a_mode_keeps_the_other_settings_of_the_session() {
+        let layer = json!({"profile": "read-only", "networkMode": "hosts", "hosts": ["a.example"], "hidden": ["/k"]});
+        let modes = data("", "", layer, "read-only", false);
+        let params = modes.change("ask", "s").unwrap();
+        assert_eq!(params.get("profile"), None);
+        assert_eq!(
+            (&params["hosts"], &params["hidden"], &params["networkMode"], &params["reset"]),
+            (&json!(["a.example"]), &json!(["/k"]), &json!("hosts"), &json!(true))
+        );
+        let modes = data("full-access", "", json!({}), "full-access", false);
+        assert_eq!(modes.change("ask", "s").unwrap()["profile"], "workspace-write");
+    }
+}

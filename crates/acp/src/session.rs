@@ -1,0 +1,474 @@
+//! One session of the editor: its connection to the daemon, its prompts and its questions.
+//!
+//! A connection follows one session, so each session has its own. It is opened again if the daemon was restarted.
+
+use crate::agent_options::{self, AgentOptions};
+use crate::modes::Modes;
+use crate::permissions::{self, Told};
+use crate::prompt::PromptMessage;
+use crate::replay;
+use crate::rpc::{Peer, RpcError};
+use crate::turns::{Outcome, StopReason, Turns};
+use crate::updates::{Displays, Translator, session_info};
+use crate::{lock, mcp_servers};
+use quackd_agent::message::Message;
+use quackd_client::{Answer, Client, ClientError, Event, Events, Question};
+use quackd_protocol::client::{FollowData, SandboxData, SayData};
+use quackd_protocol::mcp::McpServer;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::sync::{Mutex as AsyncMutex, OwnedSemaphorePermit};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+/// Timeout of replies that need no worker and no agent.
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Timeout until the agent has accepted a prompt. It may have to start.
+const SAY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Open questions of one session. Further ones are cancelled.
+const MAX_QUESTIONS: usize = 64;
+
+/// Time between two attempts to end a turn, and their number. The daemon kills an agent that does not end its turn.
+const ABORT_INTERVAL: Duration = Duration::from_secs(1);
+const MAX_ABORTS: u32 = 30;
+
+/// Name and capabilities of the client, from `initialize`.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub(crate) name: String,
+    pub(crate) version: String,
+    pub(crate) has_forms: bool,
+    pub(crate) displays: Displays,
+}
+
+/// One session.
+#[derive(Debug)]
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    link: AsyncMutex<Option<Arc<Link>>>,
+    options: Mutex<AgentOptions>,
+    is_busy: AtomicBool,
+    has_title: AtomicBool,
+    /// MCP servers of the client. Sent again to a daemon that was restarted, because it keeps them in memory only.
+    mcp_servers: Mutex<Vec<McpServer>>,
+    /// Held while the session connects again.
+    pub(crate) connecting: AsyncMutex<()>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Parts that the tasks of a session use.
+#[derive(Debug)]
+struct Shared {
+    id: String,
+    peer: Arc<Peer>,
+    facts: Facts,
+    translator: Mutex<Translator>,
+    turns: Turns,
+    questions: Mutex<HashMap<String, CancellationToken>>,
+}
+
+/// One connection that follows the session.
+#[derive(Debug)]
+struct Link {
+    client: Arc<Client>,
+    /// Cancelled when the connection has closed.
+    ended: CancellationToken,
+    _reader: AbortOnDropHandle<()>,
+}
+
+/// Ends the prompt of a session.
+struct Prompting<'a>(&'a Session);
+
+impl Drop for Prompting<'_> {
+    fn drop(&mut self) {
+        lock(&self.0.shared.translator).is_prompting = false;
+        self.0.is_busy.store(false, Ordering::Release);
+    }
+}
+
+impl Session {
+    /// Creates a session without a connection.
+    pub(crate) fn new(
+        id: String,
+        peer: Arc<Peer>,
+        facts: Facts,
+        permit: OwnedSemaphorePermit,
+    ) -> Self {
+        let translator = Translator::new(facts.displays);
+        let shared = Shared {
+            id,
+            peer,
+            facts,
+            translator: Mutex::new(translator),
+            turns: Turns::default(),
+            questions: Mutex::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            link: AsyncMutex::default(),
+            options: Mutex::default(),
+            is_busy: AtomicBool::default(),
+            has_title: AtomicBool::new(true),
+            mcp_servers: Mutex::default(),
+            connecting: AsyncMutex::default(),
+            _permit: permit,
+        }
+    }
+
+    /// Returns the id, which is that of the daemon's session.
+    pub(crate) fn id(&self) -> &str {
+        &self.shared.id
+    }
+
+    /// Returns true if the connection is open.
+    pub(crate) async fn is_connected(&self) -> bool {
+        self.link.lock().await.as_ref().is_some_and(|link| !link.client.is_closed())
+    }
+
+    /// Follows the session on this connection, which replaces the one before.
+    pub(crate) async fn follow(&self, client: Client) -> Result<(), RpcError> {
+        let shared = &self.shared;
+        let events = client.events().await?;
+        let params = json!({"sessionId": shared.id, "answers": true});
+        let data: FollowData = client.request("follow", params, REPLY_TIMEOUT).await?;
+        if data.session_id.0 != shared.id {
+            return Err(RpcError::unknown_session(&shared.id));
+        }
+        let servers = lock(&self.mcp_servers).clone();
+        if !servers.is_empty() {
+            mcp_servers::set(&client, &shared.id, &servers).await?;
+        }
+        lock(&shared.translator).cwd = PathBuf::from(&data.workspace_path);
+        shared.turns.clear();
+        let (client, ended) = (Arc::new(client), CancellationToken::new());
+        let reading = Arc::clone(shared).read(events, Arc::clone(&client));
+        let at_end = ended.clone().drop_guard();
+        let reader = tokio::spawn(async move {
+            let _at_end = at_end;
+            reading.await;
+        });
+        let link = Link { client, ended, _reader: AbortOnDropHandle::new(reader) };
+        *self.link.lock().await = Some(Arc::new(link));
+        Ok(())
+    }
+
+    /// Gives MCP servers to the session, in place of earlier ones.
+    pub(crate) async fn set_mcp_servers(&self, servers: Vec<McpServer>) -> Result<(), RpcError> {
+        mcp_servers::set(&self.link().await?.client, &self.shared.id, &servers).await?;
+        *lock(&self.mcp_servers) = servers;
+        Ok(())
+    }
+
+    async fn link(&self) -> Result<Arc<Link>, RpcError> {
+        let link = self.link.lock().await.clone();
+        link.ok_or_else(|| RpcError::internal("the session has no connection to the daemon"))
+    }
+
+    /// Sends a prompt and waits for the end of its turn. `cancel` ends the turn.
+    pub(crate) async fn prompt(
+        &self,
+        message: &PromptMessage,
+        cancel: &CancellationToken,
+    ) -> Outcome {
+        let text = message.text.as_str();
+        if self.is_busy.swap(true, Ordering::AcqRel) {
+            return Err(RpcError::invalid_request("the session works on another prompt"));
+        }
+        let _prompting = Prompting(self);
+        lock(&self.shared.translator).is_prompting = true;
+        let link = self.link().await?;
+        if let Some(kept) =
+            crate::prompt::compact(text).filter(|_| lock(&self.options).has_commands)
+        {
+            return self.compact(&link, kept, cancel).await;
+        }
+        if !self.has_title.swap(true, Ordering::Relaxed) {
+            let title = session_info(&crate::prompt::title(text));
+            self.shared.peer.update(self.id(), title).await;
+        }
+        let turn = self.turn(&link, message);
+        tokio::pin!(turn);
+        let outcome = tokio::select! {
+            outcome = &mut turn => outcome,
+            () = cancel.cancelled() => {
+                for _ in 0..MAX_ABORTS {
+                    self.abort(&link.client).await;
+                    if timeout(ABORT_INTERVAL, &mut turn).await.is_ok() {
+                        break;
+                    }
+                }
+                Ok(StopReason::Cancelled)
+            }
+        };
+        self.report_usage(&link.client).await;
+        outcome
+    }
+
+    async fn turn(&self, link: &Link, message: &PromptMessage) -> Outcome {
+        let PromptMessage { text, images } = message;
+        let said: SayData = match images.is_empty() {
+            true => {
+                let params = json!({"sessionId": self.id(), "message": text, "preferPi": true});
+                link.client.request("say", params, SAY_TIMEOUT).await?
+            }
+            false => {
+                let command = json!({"type": "prompt", "message": text, "images": images});
+                let said = agent_options::command(&link.client, self.id(), command).await?;
+                serde_json::from_value(said)
+                    .map_err(|error| RpcError::internal(error.to_string()))?
+            }
+        };
+        // A command of an extension has no turn.
+        let Some(turn) = said.turn else { return Ok(StopReason::EndTurn) };
+        tokio::select! {
+            biased;
+            outcome = self.shared.turns.wait(turn) => outcome,
+            () = link.ended.cancelled() => Err(link.client.why_closed().into()),
+        }
+    }
+
+    async fn compact(&self, link: &Link, kept: &str, cancel: &CancellationToken) -> Outcome {
+        let mut command = json!({"type": "compact"});
+        if let (false, Some(command)) = (kept.is_empty(), command.as_object_mut()) {
+            command.insert("customInstructions".to_owned(), kept.into());
+        }
+        let compacting = agent_options::command(&link.client, self.id(), command);
+        let text = tokio::select! {
+            done = compacting => match done {
+                Ok(_) => "The conversation was summarized.".to_owned(),
+                Err(ClientError::Refused { text, .. }) => text,
+                Err(error) => return Err(error.into()),
+            },
+            () = cancel.cancelled() => {
+                self.abort(&link.client).await;
+                return Ok(StopReason::Cancelled);
+            }
+        };
+        let chunk = {
+            let mut translator = lock(&self.shared.translator);
+            translator.next_message();
+            translator.chunk("agent_message_chunk", json!({"type": "text", "text": text}))
+        };
+        self.shared.peer.update(self.id(), chunk).await;
+        Ok(StopReason::EndTurn)
+    }
+
+    /// Ends the turn and the calls of the session. A refusal means that nothing runs.
+    async fn abort(&self, client: &Client) {
+        let params = json!({"sessionId": self.id()});
+        client.request_raw("abort", params, REPLY_TIMEOUT).await.ok();
+    }
+
+    /// Sends the used part of the context, if its size became known only now.
+    async fn report_usage(&self, client: &Client) {
+        if lock(&self.shared.translator).window.is_some() {
+            return;
+        }
+        let state = agent_options::last_state(client, self.id()).await;
+        let window = state.pointer("/model/contextWindow").and_then(Value::as_u64);
+        let update = {
+            let mut translator = lock(&self.shared.translator);
+            translator.window = window;
+            translator.usage_update()
+        };
+        if let Some(update) = update {
+            self.shared.peer.update(self.id(), update).await;
+        }
+    }
+
+    /// Notes that the session has no conversation yet: it gets a title, and its cost is known.
+    pub(crate) fn is_new(&self) {
+        self.has_title.store(false, Ordering::Relaxed);
+        lock(&self.shared.translator).cost = Some(0.0);
+    }
+
+    /// Sends the whole conversation.
+    pub(crate) async fn replay(&self) -> Result<(), RpcError> {
+        let link = self.link().await?;
+        let messages = self.history(&link.client).await?;
+        self.has_title.store(!messages.is_empty(), Ordering::Relaxed);
+        let updates = {
+            let mut translator = lock(&self.shared.translator);
+            translator.cost = Some(0.0);
+            translator.replay(&messages)
+        };
+        for update in updates {
+            self.shared.peer.update(self.id(), update).await;
+        }
+        Ok(())
+    }
+
+    /// Returns the messages of the session's file, else those that the agent knows.
+    async fn history(&self, client: &Client) -> Result<Vec<Message>, RpcError> {
+        let params = json!({"sessionId": self.id()});
+        let state = client.request_raw("get_state", params, REPLY_TIMEOUT).await?;
+        let file = state.get("piSessionFile").or_else(|| state.pointer("/piState/sessionFile"));
+        if let Some(file) = file.and_then(Value::as_str).filter(|file| !file.is_empty()) {
+            let file = PathBuf::from(file);
+            let read = tokio::task::spawn_blocking(move || replay::read_blocking(&file)).await;
+            // Without a file the session has no conversation yet.
+            return Ok(read.ok().and_then(Result::ok).unwrap_or_default());
+        }
+        let asked = json!({"type": "get_messages"});
+        let mut known = match agent_options::command(client, self.id(), asked).await {
+            Ok(known) => known,
+            Err(ClientError::Refused { .. }) => Value::Null,
+            Err(error) => return Err(error.into()),
+        };
+        let messages = known.get_mut("messages").map(Value::take).unwrap_or_default();
+        Ok(serde_json::from_value(messages).unwrap_or_default())
+    }
+
+    /// Returns the modes.
+    pub(crate) async fn modes(&self) -> Result<Modes, RpcError> {
+        let link = self.link().await?;
+        let params = json!({"sessionId": self.id(), "action": "show"});
+        let data: SandboxData = link.client.request("quack.sandbox", params, REPLY_TIMEOUT).await?;
+        Ok(Modes::of(&data))
+    }
+
+    /// Sets the mode.
+    pub(crate) async fn set_mode(&self, mode: &str) -> Result<(), RpcError> {
+        let params = self.modes().await?.change(mode, self.id());
+        let params = params.ok_or_else(|| RpcError::invalid_params("the mode is not available"))?;
+        let link = self.link().await?;
+        link.client.request_raw("quack.sandbox", params, REPLY_TIMEOUT).await?;
+        Ok(())
+    }
+
+    /// Asks the agent for its options. Starts the agent if necessary.
+    pub(crate) async fn fetch_options(&self) -> AgentOptions {
+        let Ok(link) = self.link().await else { return AgentOptions::default() };
+        let options = AgentOptions::fetch(&link.client, self.id()).await;
+        if options.window.is_some() {
+            lock(&self.shared.translator).window = options.window;
+        }
+        lock(&self.options).clone_from(&options);
+        options
+    }
+
+    /// Sets an option. Returns all.
+    pub(crate) async fn set_option(&self, option: &str, value: &str) -> Result<Value, RpcError> {
+        let command = lock(&self.options).setting(option, value);
+        let command = command
+            .ok_or_else(|| RpcError::invalid_params("the option or value is not offered"))?;
+        let link = self.link().await?;
+        agent_options::command(&link.client, self.id(), command).await?;
+        let options = self.fetch_options().await.options();
+        Ok(options.unwrap_or_else(|| json!([])))
+    }
+}
+
+impl Shared {
+    /// Passes events on until the connection closes.
+    async fn read(self: Arc<Self>, mut events: Events, client: Arc<Client>) {
+        while let Some(event) = events.recv().await {
+            if event.session_id.as_deref() == Some(&self.id) {
+                self.event(&event, &client).await;
+            }
+        }
+        lock(&self.questions).drain().for_each(|(_, closed)| closed.cancel());
+    }
+
+    async fn event(self: &Arc<Self>, event: &Event, client: &Arc<Client>) {
+        let text = event.data.as_deref().map(RawValue::get).unwrap_or("null");
+        match event.name.as_str() {
+            "extension_ui_request" => {
+                if let Ok(question) = serde_json::from_str::<Question>(text)
+                    && is_dialog(&question)
+                {
+                    return self
+                        .ask(Question { session: self.id.clone(), ..question }, client)
+                        .await;
+                }
+            }
+            "extension_ui_closed" => return self.closed(text),
+            _ => {}
+        }
+        let Ok(data) = serde_json::from_str::<Value>(text) else { return };
+        let translated = lock(&self.translator).event(&event.name, &data, event.turn);
+        for update in translated.updates {
+            self.peer.update(&self.id, update).await;
+        }
+        if let Some((turn, outcome)) = translated.ended {
+            self.turns.end(turn, outcome);
+        }
+    }
+
+    /// Asks the client, in a task. The first answer of any client counts.
+    async fn ask(self: &Arc<Self>, question: Question, client: &Arc<Client>) {
+        let is_shown = question.call().is_some_and(|call| lock(&self.translator).is_open(call));
+        let asked = permissions::asked(&question, self.facts.has_forms, is_shown);
+        let closed = CancellationToken::new();
+        let is_known = {
+            let mut questions = lock(&self.questions);
+            let is_known = questions.contains_key(&question.key());
+            if !is_known && questions.len() < MAX_QUESTIONS && asked.is_some() {
+                questions.insert(question.key(), closed.clone());
+            }
+            is_known
+        };
+        if is_known {
+            return;
+        }
+        let is_open = lock(&self.questions).contains_key(&question.key());
+        let Some(asked) = asked.filter(|_| is_open) else {
+            return reply(client, &question, Told::Answer(Answer::Cancelled)).await;
+        };
+        let Some(mut pending) = self.peer.request(asked.method, asked.params).await else {
+            self.forget(&question);
+            return reply(client, &question, Told::Answer(Answer::Cancelled)).await;
+        };
+        let (shared, client) = (Arc::clone(self), Arc::clone(client));
+        tokio::spawn(async move {
+            let result = tokio::select! {
+                result = pending.answer() => result,
+                () = closed.cancelled() => return pending.cancel(&shared.peer).await,
+            };
+            shared.forget(&question);
+            let result = result.and_then(Result::ok).unwrap_or_default();
+            reply(&client, &question, permissions::told(&question, &result)).await;
+        });
+    }
+
+    fn forget(&self, question: &Question) {
+        lock(&self.questions).remove(&question.key());
+    }
+
+    fn closed(&self, text: &str) {
+        #[derive(Deserialize)]
+        struct Closed {
+            id: Value,
+        }
+        let Ok(Closed { id }) = serde_json::from_str(text) else { return };
+        let key = id.as_str().map_or_else(|| id.to_string(), ToOwned::to_owned);
+        if let Some(closed) = lock(&self.questions).remove(&key) {
+            closed.cancel();
+        }
+    }
+}
+
+fn is_dialog(question: &Question) -> bool {
+    matches!(question.method.as_str(), "confirm" | "select" | "input" | "editor")
+}
+
+/// Passes an answer on. A refusal means that another client was first or the question has timed out.
+async fn reply(client: &Client, question: &Question, told: Told) {
+    let (method, params) = match told {
+        Told::Answer(answer) => ("extension_ui_response", question.reply(answer).into()),
+        Told::DenySession => {
+            let params = json!({"id": question.key(), "decision": "deny", "scope": "session"});
+            ("quack.answer", params)
+        }
+    };
+    client.request_raw(method, params, REPLY_TIMEOUT).await.ok();
+}

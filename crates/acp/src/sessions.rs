@@ -1,0 +1,113 @@
+//! The daemon's sessions: connecting, creating, listing.
+
+use crate::rpc::RpcError;
+use crate::session::{Facts, REPLY_TIMEOUT};
+use quackd_client::{Client, ClientError, Connector, printable_name};
+use quackd_protocol::client::SessionsData;
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Name of a client that does not say its own.
+const UNNAMED: &str = "acp";
+
+/// Sessions of one page of a list.
+const PAGE: usize = 100;
+
+/// Attempts to create a session, if other clients create sessions with the same name.
+const MAX_ATTEMPTS: u32 = 3;
+
+/// Connects, and introduces the client to the daemon.
+pub(crate) async fn connect(connector: &Connector, facts: &Facts) -> Result<Client, RpcError> {
+    let client = connector().await.map_err(|error| RpcError::internal(error.to_string()))?;
+    let told = |text: &str| Some(printable_name(text)).filter(|text| !text.is_empty());
+    let name = told(&facts.name).unwrap_or_else(|| UNNAMED.to_owned());
+    let hello = json!({"name": name, "version": told(&facts.version), "door": "acp"});
+    client.request_raw("quack.hello", hello, REPLY_TIMEOUT).await?;
+    Ok(client)
+}
+
+/// Creates a session in the workspace of `cwd`, named after the client. Returns its id.
+pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<String, RpcError> {
+    let base = base_name(&facts.name);
+    let mut attempt = 1;
+    loop {
+        let taken = all(client).await?;
+        let name = free_name(&base, taken.sessions.iter().map(|session| session.name.as_str()));
+        let params = json!({"path": cwd, "name": name});
+        match client.request_raw("quack.session_new", params, REPLY_TIMEOUT).await {
+            Ok(created) => {
+                let id = created.pointer("/session/id").and_then(Value::as_str);
+                let unexpected =
+                    || RpcError::internal("the daemon created a session without an id");
+                return id.map(ToOwned::to_owned).ok_or_else(unexpected);
+            }
+            // The name may have been taken in between.
+            Err(ClientError::Refused { .. }) if attempt < MAX_ATTEMPTS => {
+                let now = all(client).await?;
+                if now.sessions.iter().all(|session| session.name != name) {
+                    attempt = MAX_ATTEMPTS;
+                } else {
+                    attempt += 1;
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Returns a page of the sessions, the last used first; with `cwd`, those of its workspace.
+pub(crate) async fn list(
+    client: &Client,
+    cwd: Option<&str>,
+    cursor: Option<&str>,
+) -> Result<Value, RpcError> {
+    let skipped = cursor.map_or(Ok(0), str::parse::<usize>);
+    let skipped = skipped.map_err(|_| RpcError::invalid_params("unknown cursor"))?;
+    let mut sessions = all(client).await?.sessions;
+    sessions.retain(|session| {
+        cwd.is_none_or(|cwd| Path::new(cwd).starts_with(&session.workspace_path))
+    });
+    sessions.sort_by(|one, other| other.last_active_at.cmp(&one.last_active_at));
+    let page = sessions.iter().skip(skipped).take(PAGE).map(|session| {
+        json!({"sessionId": session.id, "cwd": session.workspace_path, "title": session.name,
+            "updatedAt": session.last_active_at})
+    });
+    let mut result = json!({"sessions": page.collect::<Vec<_>>()});
+    let next = skipped.saturating_add(PAGE);
+    if let (true, Some(result)) = (next < sessions.len(), result.as_object_mut()) {
+        result.insert("nextCursor".to_owned(), next.to_string().into());
+    }
+    Ok(result)
+}
+
+async fn all(client: &Client) -> Result<SessionsData, RpcError> {
+    Ok(client.request("sessions", json!({"all": true}), REPLY_TIMEOUT).await?)
+}
+
+/// Returns the client's name in lower case, with `-` for other characters.
+fn base_name(name: &str) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
+    let name: String = name.chars().take(32).map(plain).collect();
+    let name = name.split('-').filter(|part| !part.is_empty()).collect::<Vec<_>>().join("-");
+    if name.is_empty() { UNNAMED.to_owned() } else { name }
+}
+
+fn free_name<'a>(base: &str, taken: impl Iterator<Item = &'a str>) -> String {
+    let taken: Vec<&str> = taken.collect();
+    let mut names = (1_u64..).map(|n| format!("{base}-{n}"));
+    names.find(|name| !taken.contains(&name.as_str())).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_named_after_the_client() {
+        assert_eq!(base_name("Zed"), "zed");
+        assert_eq!(base_name("JetBrains IDE (2026.2)"), "jetbrains-ide-2026-2");
+        assert_eq!(base_name("\u{202e} /"), "acp");
+        assert_eq!(free_name("zed", ["zed-1", "zed-3"].into_iter()), "zed-2");
+        assert_eq!(free_name("zed", ["zed"].into_iter()), "zed-1");
+    }
+}

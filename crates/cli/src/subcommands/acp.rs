@@ -1,0 +1,18 @@
+//! `quack acp`: serves the sessions to one editor over stdin and stdout.
+
+use crate::connector::connector;
+use crate::exit::ExitCode;
+use crate::output::CliOutput;
+use std::io::{self, IsTerminal};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
+    if io::stdin().is_terminal() {
+        output.note(
+            "waiting for an editor's messages on stdin; docs/agents.md has the configuration of editors",
+        );
+    }
+    let (input, reply) = (tokio::io::stdin(), tokio::io::stdout());
+    quackd_acp::serve_lines(connector(output), input, reply, CancellationToken::new()).await;
+    Ok(ExitCode::Ok)
+}

@@ -1,0 +1,59 @@
+//! `quack fork`: continues a conversation in another session.
+
+use crate::args::sessions::ForkArgs;
+use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::display;
+use crate::exit::ExitCode;
+use crate::output::{BOLD, CliOutput, DIM};
+use crate::session_ref::{self, Missing, Wanted};
+use quackd_protocol::client::{AgentData, AgentParams, ForkData, ForkParams};
+use serde_json::{Value, json};
+
+/// Longest message in the list, in characters.
+const MAX_SHOWN: usize = 100;
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted::of(&args.which)?;
+    let client = start_and_connect(output).await?.client;
+    let found = wanted.one(&client, Missing::UseActive).await?;
+    session_ref::tell_if_elsewhere(&found, output);
+    let session_id = Value::from(found.session_id.0);
+    if args.list {
+        let command = json!({ "type": "get_fork_messages" });
+        let params = AgentParams { session_id, command };
+        let listed: AgentData = client.request("quack.agent", params, REPLY_TIMEOUT).await?;
+        let listed = listed.data.and_then(|data| serde_json::from_str(data.get()).ok());
+        return list(&listed.unwrap_or(Value::Null), output);
+    }
+    let params = ForkParams {
+        session_id,
+        entry_id: args.entry,
+        name: args.name,
+        activate: args.activate.then_some(true),
+    };
+    let made: ForkData = client.request("quack.fork", params, REPLY_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&made)?;
+    } else {
+        let (name, id) = (display::name(&made.session_name), display::plain(&made.session_id.0));
+        output.text(&format!("{BOLD}{name}{BOLD:#}  {DIM}{id}{DIM:#}\n"))?;
+        if let Some(text) = &made.text {
+            output.text(&format!("Your message was:\n{}\n", display::plain(text)))?;
+        }
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn list(listed: &Value, output: CliOutput) -> anyhow::Result<ExitCode> {
+    if output.is_json() {
+        output.document(listed)?;
+        return Ok(ExitCode::Ok);
+    }
+    for message in listed["messages"].as_array().into_iter().flatten() {
+        let text = |name: &str| display::plain(message[name].as_str().unwrap_or_default());
+        let shown: String = text("text").replace('\n', " ").chars().take(MAX_SHOWN).collect();
+        output.text(&format!("{BOLD}{}{BOLD:#}  {shown}\n", text("entryId")))?;
+    }
+    Ok(ExitCode::Ok)
+}
