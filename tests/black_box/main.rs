@@ -16,6 +16,7 @@
 mod harness;
 
 mod acp;
+mod agent;
 mod approvals;
 mod attack;
 #[cfg(target_os = "linux")]

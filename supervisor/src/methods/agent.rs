@@ -14,6 +14,7 @@ use actix::Addr;
 use futures_util::future::LocalBoxFuture;
 use quackd_protocol::client::{AgentData, AgentParams, SayData, ToolData};
 use quackd_protocol::pi::{AgentToolDone, OtherCommand, PiCommand};
+use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use std::io;
@@ -25,6 +26,14 @@ const MAX_NAME: usize = 64;
 /// Commands that change what the daemon itself decides, with the subcommand for it.
 const DECIDED_BY_DAEMON: [(&str, &str); 3] =
     [("new_session", "quack new"), ("switch_session", "quack use"), ("clone", "quack fork")];
+
+/// Data of an accepted prompt.
+#[derive(Serialize)]
+struct Prompted {
+    #[serde(flatten)]
+    turn: SayData,
+    disposition: &'static str,
+}
 
 pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentData, MethodError> {
     let AgentParams { session_id, command } = asked;
@@ -42,7 +51,9 @@ pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentDa
     }
     let data = match is_prompt {
         true => {
-            to_raw_value(&SayData { session_id, session_name, seq: done.seq, turn: done.turn }).ok()
+            let turn = SayData { session_id, session_name, seq: done.seq, turn: done.turn };
+            let disposition = if done.is_queued { "queued" } else { "started" };
+            to_raw_value(&Prompted { turn, disposition }).ok()
         }
         false => done.data,
     };

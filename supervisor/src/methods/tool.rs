@@ -70,6 +70,17 @@ struct ToolRequest {
     cancel: Option<CancellationToken>,
 }
 
+impl ToolRequest {
+    /// Whether the caller may call a tool of this name, if there is one.
+    fn may_name_tool(&self) -> bool {
+        let is_for_caller = match &self.agents {
+            Some(_) => FOR_AGENTS.contains(&&*self.tool),
+            None => false,
+        };
+        self.tool.len() <= MAX_TOOL_NAME_BYTES && (is_for_caller || !is_internal(&self.tool))
+    }
+}
+
 pub(super) async fn voice_tool_call(
     asked: VoiceToolCallParams,
     caller: &Caller,
@@ -254,12 +265,7 @@ async fn run_tool(
     caller.services.interrupted.resumed(&session.session_id);
     let tool = wanted.tool.clone();
     let refusal = match &wanted {
-        ToolRequest { tool, agents, .. }
-            if MAX_TOOL_NAME_BYTES < tool.len()
-                || (is_internal(tool) && !(agents.is_some() && FOR_AGENTS.contains(&&**tool))) =>
-        {
-            Some(CallError::UnknownTool)
-        }
+        wanted if !wanted.may_name_tool() => Some(CallError::UnknownTool),
         ToolRequest { arguments, .. } if MAX_ARGUMENTS_BYTES < arguments.len() => {
             Some(CallError::TooLong)
         }

@@ -126,12 +126,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
     });
-    let weak = Rc::downgrade(&sessions);
-    sessions.approvals.on_change(move |session, n_asked| {
-        if let Some(sessions) = weak.upgrade() {
-            sessions.table.publish_asked(session, n_asked);
-        }
-    });
+    publish_questions(&sessions);
     let (health, loop_monitor) = (Rc::new(parts.health), Rc::new(LoopMonitor::new()));
     let retention =
         Retention::new(Rc::clone(&sessions), Rc::clone(&health), Rc::clone(&loop_monitor));
@@ -152,6 +147,16 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         retention,
         stop,
     })
+}
+
+/// Publishes the number of open questions of each session.
+fn publish_questions(sessions: &Rc<SessionServices>) {
+    let weak = Rc::downgrade(sessions);
+    sessions.approvals.on_change(move |session, n_asked| {
+        if let Some(sessions) = weak.upgrade() {
+            sessions.table.publish_asked(session, n_asked);
+        }
+    });
 }
 
 fn pool(config: &Config, home: &Home, disk: Rc<DiskSpace>, metrics: &Arc<Metrics>) -> Pool {

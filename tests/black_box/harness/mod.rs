@@ -4,6 +4,7 @@
 mod daemon;
 #[expect(dead_code, reason = "the tests of crates/egress use the rest")]
 mod fake_exa;
+mod fake_model;
 pub(crate) mod init;
 pub(crate) mod long;
 mod processes;
@@ -14,6 +15,7 @@ mod wire;
 
 pub(crate) use daemon::{Cli, Daemon, Repo};
 pub(crate) use fake_exa::{Answer, FakeExa, answer};
+pub(crate) use fake_model::FakeModel;
 pub(crate) use processes::{Process, descendants_of, is_alive};
 pub(crate) use running::Running;
 pub(crate) use terminal::Terminal;

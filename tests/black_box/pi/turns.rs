@@ -146,8 +146,8 @@ fn nothing_configured_says_what_to_do() {
     assert_eq!(error, "No active session. Run `duck` first.");
     wire.attach(repo.path());
     let error = refused(&wire, "hello");
-    assert!(error.starts_with("Pi not found. Install it with `npm install -g"), "{error}");
-    for word in ["RUBBER_DUCK_PI_BINARY", "quackd.toml", "quack stop"] {
+    assert!(error.starts_with("No model is configured. Do one of these:"), "{error}");
+    for word in ["OPENAI_API_KEY", "quackd.toml", "quack stop", "models of Pi"] {
         assert!(error.contains(word), "{error}");
     }
     assert_eq!(wire.refused("say", json!({})), "Message is required");

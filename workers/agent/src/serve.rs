@@ -152,7 +152,7 @@ impl Driver {
                 self.take(Input::Model { number, part }, channel).await?;
             }
             ToPiWorker::Models(models) => {
-                self.take(Input::Models(Box::new(models)), channel).await?
+                self.take(Input::Models(Box::new(models)), channel).await?;
             }
             ToPiWorker::ToolDone(done) => self.take(Input::ToolDone(done), channel).await?,
             // The agent asks through the supervisor's questions, so it has no dialogs of its own.

@@ -218,12 +218,16 @@ impl Agent {
 
     /// Stops whatever runs. Answered after the end of the run.
     fn abort(&mut self, number: u64) {
+        if let Some(run) = &mut self.run {
+            run.is_aborted = true;
+        }
         if self.compaction.is_some() {
+            // A prompt that waited for the summary begins now, and is not meant.
             self.abort_compaction();
+            return self.done(number);
         }
         let is_retrying = self.is_retrying();
         let Some(run) = &mut self.run else { return self.done(number) };
-        run.is_aborted = true;
         self.aborts.push(number);
         match &run.phase {
             Phase::Loading(loading) => {

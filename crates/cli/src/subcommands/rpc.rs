@@ -14,7 +14,7 @@ use quackd_client::{Client, ClientError, Event};
 use quackd_home::Home;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::{
-    AgentData, AgentParams, AttachData, ForkData, ForkParams, SayData, SessionDeleteParams,
+    AgentData, AgentParams, AttachData, ForkData, ForkParams, SessionDeleteParams,
     SessionNewParams, SessionParams, StateData, UiResponseParams,
 };
 use quackd_protocol::limits::MAX_LINE_BYTES;
@@ -165,7 +165,15 @@ impl Session {
 
     /// Follows another session.
     async fn follow(&mut self, id: String) -> Result<(), ClientError> {
-        let next = FollowConnection::begin(Arc::clone(&self.client), id, (None, true)).await?;
+        let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, (None, true));
+        let next = match begin(id).await {
+            Ok(next) => next,
+            Err(error) => {
+                // The attempt has ended the old subscription.
+                self.follow = begin(self.id()).await?;
+                return Err(error);
+            }
+        };
         let old = std::mem::replace(&mut self.follow, next);
         if self.is_temporary {
             let id = old.session().to_owned();
@@ -313,12 +321,12 @@ async fn run_command(
         };
     }
     let data = send(client, session, Value::Object(fields)).await?.data;
+    let data: Option<Value> = data.and_then(|data| serde_json::from_str(data.get()).ok());
     if name == "prompt" {
-        let said: Option<SayData> = data.and_then(|data| serde_json::from_str(data.get()).ok());
-        let begins = said.is_some_and(|said| said.turn.is_some());
-        return Ok(Some(json!({ "disposition": if begins { "started" } else { "queued" } })));
+        let disposition = data.as_ref().and_then(|data| data["disposition"].as_str());
+        return Ok(Some(json!({ "disposition": disposition.unwrap_or("started") })));
     }
-    Ok(data.and_then(|data| serde_json::from_str(data.get()).ok()))
+    Ok(data)
 }
 
 /// Passes an answer to a question on. It has no response.

@@ -12,6 +12,7 @@ use crate::session::owner::Owner;
 use crate::session::services::{NoLook, SessionServices};
 use crate::workspaces;
 use actix::prelude::*;
+use quackd_config::Setting;
 use quackd_home::own_file;
 use quackd_protocol::SessionId;
 use quackd_protocol::model::MAX_MODELS;
@@ -55,7 +56,7 @@ pub(super) async fn prepare(
         Some(wanted) => catalog.find(None, wanted).ok_or_else(|| {
             PiError::NoModel(format!(
                 "The session's model {wanted} is not available. `quack models` lists the models; \
-                 `quack agent set_model` changes it."
+                 `quack use --model` changes it."
             ))
         })?,
         None => match chosen {
@@ -69,16 +70,7 @@ pub(super) async fn prepare(
         models.insert(0, default.clone());
     }
     models.truncate(MAX_MODELS);
-    let settings = services.daemon.config.agent.clone();
-    let own = AgentSettings {
-        max_retries: u32::try_from(settings.retries.value).unwrap_or(u32::MAX),
-        auto_retry: settings.retries.value != 0,
-        auto_compaction: settings.compaction.value,
-        max_turns: u32::try_from(settings.max_turns.value).unwrap_or(u32::MAX),
-        max_cost_usd: f64::from(u32::try_from(settings.max_cost_usd.value).unwrap_or(u32::MAX)),
-        parallel_tools: settings.parallel_tools.value,
-        ..AgentSettings::default()
-    };
+    let own = settings_of(&services.daemon.config.agent);
     let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
@@ -120,6 +112,19 @@ pub(super) async fn prepare(
         Ok(prepared) => prepared,
         Err(NoLook::Ended) => Err(PiError::ShuttingDown),
         Err(NoLook::TimedOut) => Err(PiError::NotStarted("a disk does not respond".to_owned())),
+    }
+}
+
+fn settings_of(config: &quackd_config::AgentSettings) -> AgentSettings {
+    let number = |setting: &Setting<usize>| u32::try_from(setting.value).unwrap_or(u32::MAX);
+    AgentSettings {
+        max_retries: number(&config.retries),
+        auto_retry: config.retries.value != 0,
+        auto_compaction: config.compaction.value,
+        max_turns: number(&config.max_turns),
+        max_cost_usd: f64::from(number(&config.max_cost_usd)),
+        parallel_tools: config.parallel_tools.value,
+        ..AgentSettings::default()
     }
 }
 

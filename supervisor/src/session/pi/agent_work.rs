@@ -96,8 +96,10 @@ impl SessionActor {
         let services = Rc::clone(&self.services);
         // Ends with the answer, with the request's cancellation, or with the actor.
         actix::spawn(async move {
-            let mut parts = services.models.request(request);
             let passing = async {
+                // The user may have changed the address or the key since the agent started.
+                services.models.catalog().await;
+                let mut parts = services.models.request(request);
                 while let Some(part) = parts.recv().await {
                     if matches!(part, ModelPart::Piece(_)) {
                         match credits.acquire().await {

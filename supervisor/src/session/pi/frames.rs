@@ -141,6 +141,10 @@ impl SessionActor {
         self.touch_pi();
         self.begin_heartbeat(OfPi, ctx);
         self.arm_life(OfPi, ctx);
+        if self.is_replaced() {
+            // The prompts wait for the next process.
+            return self.drain(OfPi, ctx);
+        }
         self.ask_state(None, ctx);
         self.send_prompts(ctx);
     }
@@ -160,20 +164,24 @@ impl SessionActor {
         match self.pi.commands.answered(number, success) {
             CommandResponse::Waiting(sent) => match sent.waiter {
                 Waiter::Client(reply) if sent.name == "prompt" => {
-                    let begins = success && !is_handled(data.as_deref());
-                    let turn = begins.then(|| self.pi.turns.accept(number));
+                    let said = disposition(data.as_deref().filter(|_| success));
+                    let is_queued = said == Some("queued");
+                    // A message for the running turn begins none.
+                    let joined = self.pi.turns.running().filter(|_| is_queued);
+                    let begins = success && joined.is_none() && said != Some("handled");
+                    let turn = joined.or_else(|| begins.then(|| self.pi.turns.accept(number)));
                     if begins {
                         self.look_for_turn(ctx);
                     }
                     let seq = success.then(|| self.services.events.last(&self.session));
                     // If the caller has stopped waiting, it has already got an error.
-                    reply
-                        .send(Ok(CommandReply { success, data: None, error, code, seq, turn }))
-                        .ok();
+                    let data = None;
+                    let done = CommandReply { success, data, error, code, seq, turn, is_queued };
+                    reply.send(Ok(done)).ok();
                 }
                 Waiter::Client(reply) => {
-                    let fits = |data: &Box<RawValue>| data.get().len() <= MAX_PI_ANSWER_BYTES;
-                    let data = data.filter(fits).map(with_whole_characters);
+                    let fits = |data: &RawValue| data.get().len() <= MAX_PI_ANSWER_BYTES;
+                    let data = data.filter(|data| fits(data)).map(with_whole_characters);
                     let done = CommandReply { success, data, error, ..CommandReply::default() };
                     reply.send(Ok(done)).ok();
                 }
@@ -273,6 +281,7 @@ impl SessionActor {
                 self.pi.turns.end();
                 self.on_idle(OfPi, ctx);
                 self.ask_state(None, ctx);
+                self.end_if_replaced(ctx);
             }
             _ => return,
         }
@@ -342,14 +351,12 @@ impl SessionActor {
     }
 }
 
-/// Whether Pi reports that a prompt begins no turn of its own: a command of an extension, or a message for the running
-/// turn.
-fn is_handled(data: Option<&RawValue>) -> bool {
+/// Returns what became of a prompt: `started`, `queued`, or `handled` without a turn, as commands of an extension are.
+fn disposition(data: Option<&RawValue>) -> Option<&str> {
     #[derive(Deserialize)]
     struct Data<'a> {
         #[serde(default, borrow)]
         disposition: Option<&'a str>,
     }
-    let data = data.and_then(|data| serde_json::from_str::<Data<'_>>(data.get()).ok());
-    data.is_some_and(|data| matches!(data.disposition, Some("handled" | "queued")))
+    serde_json::from_str::<Data<'_>>(data?.get()).ok()?.disposition
 }

@@ -59,6 +59,8 @@ impl SessionActor {
         self.pi.pids = None;
         self.pi.end = None;
         self.pi.kill_reason = None;
+        self.pi.started_as.clone_from(&self.pi.chosen);
+        self.pi.started_with.clone_from(&self.pi.mcp_servers);
         let services = Rc::clone(&self.services);
         let (session, workspace) = (self.session.clone(), self.workspace.clone());
         let owner = self.owner.clone();
@@ -89,6 +91,10 @@ impl SessionActor {
             let prepared = match prepared {
                 Ok(Launch::Pi(prepared)) => prepared,
                 Ok(Launch::Agent(prepared)) => return handle.spawn_agent(prepared, ctx),
+                // A message came since the start began.
+                Err(PiError::OnDemand) if !handle.pi.unsent.is_empty() => {
+                    return handle.start_pi(ctx);
+                }
                 Err(error) => return handle.on_pi_start_failed(&error, ctx),
             };
             // Known before Pi reports it: a Pi that dies early gets the same file again.

@@ -1,8 +1,6 @@
 //! MCP servers of a session: those of the configuration, and those that a client has given. The session's worker starts
 //! them.
 
-use super::OfPi;
-use crate::children::LifecycleDriver;
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_protocol::mcp::{McpCall, McpList, McpServer};
@@ -17,13 +15,8 @@ impl Handler<SetMcpServers> for SessionActor {
     type Result = ();
 
     fn handle(&mut self, SetMcpServers(servers): SetMcpServers, ctx: &mut Self::Context) {
-        if self.pi.mcp_servers == servers {
-            return;
-        }
         self.pi.mcp_servers = servers;
-        if self.is_pi_ready() && !self.pi.is_busy() {
-            self.drain(OfPi, ctx);
-        }
+        self.end_if_replaced(ctx);
     }
 }
 

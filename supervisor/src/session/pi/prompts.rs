@@ -78,6 +78,10 @@ pub(crate) struct PiPart {
     pub(super) chosen: AgentChoice,
     /// MCP servers that a client has given.
     pub(super) mcp_servers: Vec<McpServer>,
+    /// What the user had chosen when the process was started.
+    pub(super) started_as: AgentChoice,
+    /// The servers that a client had given when the process was started.
+    pub(super) started_with: Vec<McpServer>,
     /// Time of the last activity.
     pub(super) active: Instant,
     /// Pi's last reported state. `None` without a process.
@@ -115,6 +119,8 @@ impl PiPart {
             is_safe: false,
             chosen: AgentChoice::default(),
             mcp_servers: Vec::new(),
+            started_as: AgentChoice::default(),
+            started_with: Vec::new(),
             active: Instant::now(),
             state: None,
             dialogs: Dialogs::default(),
@@ -366,6 +372,8 @@ pub(crate) struct CommandReply {
     pub(crate) seq: Option<u64>,
     /// Id of its turn, unless Pi handled it without one.
     pub(crate) turn: Option<u64>,
+    /// Whether it waits for the running turn.
+    pub(crate) is_queued: bool,
 }
 
 impl Handler<SendCommand> for SessionActor {

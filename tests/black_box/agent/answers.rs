@@ -1,0 +1,239 @@
+//! Answers without tools, and turns that the user aborts.
+
+use super::{
+    World, all, answer, answers, assert_order, command, fast, only, order, say, state, stored,
+    text, turn,
+};
+use crate::harness::{Running, wait_for};
+use serde_json::{Value, json};
+
+/// The events of a prompt up to its first answer.
+pub(super) const BEGIN: &str = "agent_start, turn_start, message_start user, message_end user";
+/// The events of a plain answer in a turn.
+pub(super) const ANSWER: &str =
+    "message_start assistant, text_start, text_delta, text_end, message_end assistant";
+pub(super) const END: &str = "turn_end, agent_end, agent_settled";
+
+#[test]
+fn an_answer_with_reasoning_has_the_order_and_the_fields_that_pi_has() {
+    let world = World::new(&json!({"replies": [{"text": "Hello there, wörld ✓",
+        "reasoning": "Greeting first.",
+        "usage": {"prompt": 100, "completion": 20, "cached": 60, "reasoning": 5}}]}));
+    let wire = world.follower();
+    let events = turn(&wire, "Say hello");
+    assert_order(
+        &events,
+        &[
+            BEGIN,
+            "message_start assistant, thinking_start, thinking_delta, thinking_end",
+            "text_start, text_delta, text_end, message_end assistant",
+            END,
+        ],
+    );
+    let message = answer(&events);
+    let thinking = json!({"type": "thinking", "thinking": "Greeting first.",
+        "thinkingSignature": "reasoning_content"});
+    assert_eq!(
+        message["content"],
+        json!([thinking, {"type": "text", "text": "Hello there, wörld ✓"}])
+    );
+    for (name, expected) in [
+        ("api", "openai-completions"),
+        ("provider", "fake"),
+        ("model", "fake-1"),
+        ("stopReason", "stop"),
+    ] {
+        assert_eq!(message[name], expected);
+    }
+    let end = only(&events, "agent_end");
+    assert_eq!((&end["messages"][1], end["willRetry"].as_bool()), (message, Some(false)));
+    assert_eq!(&only(&events, "turn_end")["message"], message);
+    assert_eq!(stored(&state(&wire)["sessionFile"]), ["user", "assistant stop"]);
+}
+
+#[test]
+fn reasoning_tokens_are_not_counted_twice() {
+    let world = World::new(&json!({"replies": [{"text": "x", "reasoning": "y",
+        "usage": {"prompt": 100, "completion": 20, "cached": 60, "reasoning": 5}}]}));
+    let wire = world.follower();
+    let events = turn(&wire, "count");
+    let usage = &answer(&events)["usage"];
+    let expected =
+        json!({"input": 40, "output": 20, "cacheRead": 60, "cacheWrite": 0, "totalTokens": 120});
+    for (name, expected) in expected.as_object().unwrap() {
+        assert_eq!(&usage[name], expected, "{name} of {usage}");
+    }
+    let cost = usage["cost"]["total"].as_f64().unwrap();
+    assert!((cost - 0.000_086).abs() < 1e-12, "{cost}");
+    let stats = command(&wire, json!({"type": "get_session_stats"}));
+    assert_eq!((&stats["tokens"]["output"], &stats["tokens"]["total"]), (&20.into(), &120.into()));
+}
+
+#[test]
+fn deltas_come_without_the_message_so_far_and_grow_with_the_answer_only() {
+    let world =
+        World::new(&json!({"replies": [{"text": "word ", "repeat": 8000, "chunk_chars": 20}]}));
+    let wire = world.follower();
+    let events = turn(&wire, "long");
+    assert_eq!(text(answer(&events)).len(), 40_000);
+    let deltas = all(&events, "message_update");
+    assert!(deltas.iter().all(|it| it["message"] == json!({"role": "assistant"})));
+    assert!(deltas.iter().all(|it| it["assistantMessageEvent"].get("partial").is_none()));
+    let told: String =
+        deltas.iter().filter_map(|it| it["assistantMessageEvent"]["delta"].as_str()).collect();
+    assert_eq!(told.len(), 40_000, "every byte once");
+    // Pi 0.55 sent 408 MB.
+    let bytes: usize = events.iter().map(|event| event.to_string().len()).sum();
+    assert!(bytes < 1_500_000, "{bytes}");
+}
+
+#[test]
+fn an_answer_split_at_every_byte_and_with_other_line_ends_is_the_same() {
+    for variation in [json!({"split_bytes": 1}), json!({"crlf": true, "split_bytes": 3})] {
+        let mut reply = json!({"text": "Grüße, 世界 ✓", "reasoning": "wörld"});
+        reply.as_object_mut().unwrap().extend(variation.as_object().unwrap().clone());
+        let world = World::new(&json!({"replies": [reply]}));
+        let wire = world.follower();
+        let events = turn(&wire, "hello");
+        assert_eq!(text(answer(&events)), "Grüße, 世界 ✓");
+        assert_eq!(answer(&events)["content"][0]["thinking"], "wörld");
+    }
+}
+
+#[test]
+fn abort_ends_an_answer_in_mid_stream_and_the_next_prompt_works() {
+    let world = World::new(&json!({"replies": [
+        {"text": "one two three", "chunk_chars": 4, "hang_after": 2}, {"text": "second answer"}]}));
+    let wire = world.follower();
+    say(&wire, "long answer");
+    let mut events = wire.events_until("message_update");
+    wire.request("abort", json!({}));
+    events.extend(wire.events_until("agent_settled"));
+    assert_order(&events, &[BEGIN, ANSWER, END]);
+    let message = answer(&events);
+    assert_eq!(
+        (&message["stopReason"], &message["errorMessage"]),
+        (&"aborted".into(), &"Request was aborted".into())
+    );
+    assert!("one two ".starts_with(&text(message)) && !text(message).is_empty(), "{message}");
+    assert_eq!(only(&events, "agent_settled")["aborted"], true);
+    wait_for("the server to lose its client", || {
+        (world.model.count("client_gone") == 1).then_some(())
+    });
+    assert_eq!(state(&wire)["isStreaming"], false);
+    assert_eq!(text(answer(&turn(&wire, "again"))), "second answer");
+    // An aborted answer is not sent to the model.
+    let last = world.model.requests().pop().unwrap()["body"]["messages"].take();
+    let roles: Vec<_> = last.as_array().unwrap().iter().map(|it| &it["role"]).collect();
+    assert!(!roles.contains(&&json!("assistant")), "{last}");
+}
+
+#[test]
+fn a_dropped_stream_is_an_error_and_not_a_complete_answer() {
+    let reply = json!({"text": "partial text that is cut", "chunk_chars": 6, "drop_after": 2});
+    let world = World::with(&json!({"replies": [reply, {"text": "whole"}]}), &fast(), "");
+    let wire = world.follower();
+    let events = turn(&wire, "drop");
+    assert_order(&events, &[BEGIN, ANSWER, END]);
+    let message = answer(&events);
+    assert_eq!((text(message).as_str(), &message["stopReason"]), ("partial text", &"error".into()));
+    assert!(message["errorMessage"].as_str().unwrap().contains("ended"), "{message}");
+    // The provider bills what it has sent, so the user decides about another attempt.
+    assert_eq!(world.model.count("requests"), 1);
+    assert_eq!(text(answer(&turn(&wire, "again"))), "whole");
+}
+
+#[test]
+fn a_request_that_the_server_refuses_is_told_and_not_repeated() {
+    let cases = [
+        (400, "bad request: no such parameter", "400 bad request"),
+        (401, "Incorrect API key provided", "401 Incorrect API key provided"),
+        (404, "no such model", "404 no such model"),
+    ];
+    for (status, error, expected) in cases {
+        let world =
+            World::with(&json!({"replies": [{"status": status, "error": error}]}), &fast(), "");
+        let wire = world.follower();
+        let events = turn(&wire, "bad");
+        assert_order(&events, &[BEGIN, "message_start assistant, message_end assistant", END]);
+        let start = all(&events, "message_start").pop().unwrap();
+        assert_eq!(start["message"]["stopReason"], "error", "as Pi, already at the start");
+        let message = answer(&events)["errorMessage"].as_str().unwrap();
+        assert!(message.starts_with(expected), "{message}");
+        assert_eq!(world.model.count("requests"), 1);
+    }
+}
+
+#[test]
+fn an_error_within_the_stream_and_a_broken_record_end_the_turn_with_the_reason() {
+    let cases = [
+        (json!({"text": "some text", "chunk_chars": 4, "stream_error_after": 1}), "Overloaded"),
+        (json!({"text": "some text", "chunk_chars": 4, "malformed_after": 1}), ""),
+        (json!({"text": "some text", "no_done": true, "finish_reason": "content_filter"}), ""),
+    ];
+    for (reply, expected) in cases {
+        let world = World::with(&json!({"replies": [reply, {"text": "next"}]}), &fast(), "");
+        let wire = world.follower();
+        let events = turn(&wire, "error");
+        let message = answer(&events);
+        assert_eq!(message["stopReason"], "error", "{message}");
+        let told = message["errorMessage"].as_str().unwrap();
+        assert!(!told.is_empty() && told.contains(expected), "{told}");
+        assert_eq!(text(answer(&turn(&wire, "again"))), "next");
+        assert_eq!(world.model.count("requests"), 2);
+    }
+}
+
+#[test]
+fn say_in_a_terminal_prints_the_answer_and_fails_with_the_reason() {
+    let world = World::new(&json!({"replies": [{"text": "Hello there."},
+        {"status": 400, "error": "no such parameter"}]}));
+    let say = |message: &str| {
+        let mut command = world.daemon.command(&["say", message]);
+        command.current_dir(&world.repo);
+        Running::start(command)
+    };
+    let first = say("hello");
+    assert_eq!(first.line(), "Hello there.");
+    assert_eq!(first.wait().0, Some(0));
+    let second = say("again");
+    assert_eq!(second.line(), "[error] 400 no such parameter");
+    assert_eq!(second.wait().0, Some(1));
+}
+
+#[test]
+fn events_are_numbered_and_name_their_turn() {
+    let world = World::new(&json!({"replies": [{"text": "x"}]}));
+    let wire = world.follower();
+    let id = wire.request("say", json!({"message": "hi", "preferPi": true}))["turn"].clone();
+    let events = wire.events_until("agent_end");
+    assert!(events.iter().all(|event| event["turn"] == id), "{:?}", order(&events));
+    let numbers: Vec<u64> = events.iter().filter_map(|event| event["seq"].as_u64()).collect();
+    assert!(numbers.windows(2).all(|two| two[1] == two[0] + 1), "{numbers:?}");
+    assert_eq!(numbers.len(), events.len());
+    assert_eq!(answers(&events).len(), 1);
+}
+
+#[test]
+fn get_state_names_the_model_without_its_key() {
+    let world = World::new(&json!({"replies": [{"text": "x"}]}));
+    let wire = world.follower();
+    turn(&wire, "hi");
+    for value in [
+        state(&wire),
+        command(&wire, json!({"type": "get_available_models"})),
+        command(&wire, json!({"type": "set_model", "provider": "fake", "modelId": "fake-2"})),
+        command(&wire, json!({"type": "cycle_model"})),
+        wire.request("get_state", json!({})),
+    ] {
+        let shown = value.to_string();
+        assert!(shown.contains("fake-1") || shown.contains("fake-2"), "{shown}");
+        // `authHeader` of models.json leaked the key in Pi 0.55.
+        for secret in ["sk-fake", "Bearer", "\"headers\""] {
+            assert!(!shown.contains(secret), "{secret} in {shown}");
+        }
+    }
+    let headers = world.model.requests().pop().unwrap()["headers"].take();
+    assert_eq!(headers["authorization"], "<redacted>", "the server gets the key: {headers}");
+    assert_eq!(Value::Null, headers["x-api-key"]);
+}

@@ -1,0 +1,178 @@
+//! Which agent a session has: quackd's own, or the user's Pi.
+
+use super::{World, answer, text, turn};
+use crate::harness::{Daemon, Wire};
+use serde_json::{Value, json};
+
+const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
+
+/// The agent that answers. Both repeat the prompt, each with its own words.
+#[track_caller]
+fn engine(wire: &Wire) -> &'static str {
+    engine_of(wire, &Value::Null)
+}
+
+/// Like [`engine`], for a session.
+#[track_caller]
+fn engine_of(wire: &Wire, session: &Value) -> &'static str {
+    wire.request("say", json!({"message": "hi", "sessionId": session, "preferPi": true}));
+    let events = wire.events_until("agent_end");
+    let updates = events.iter().filter(|event| event["event"] == "message_update");
+    let said: String = updates
+        .filter_map(|event| event["data"]["assistantMessageEvent"]["delta"].as_str())
+        .collect();
+    match said.as_str() {
+        "echo: hi" => "native",
+        "You said: hi" => "pi",
+        other => panic!("nobody says {other:?}: {events:?}"),
+    }
+}
+
+/// A world with a model, and with a Pi if `binary` is set.
+#[track_caller]
+fn world(binary: bool, config: &str, variables: &[&str]) -> World {
+    let mut world = World::absent(&json!({"on_exhausted": "echo"}));
+    let dir = world.daemon.home().join("fake");
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("mode"), "").unwrap();
+    world.configure(config);
+    let binary = binary.then(|| format!("RUBBER_DUCK_PI_BINARY={FAKE_PI}"));
+    let dir = format!("FAKE_PI_DIR={}", dir.display());
+    let mut all: Vec<&str> = variables.to_vec();
+    all.extend(binary.as_deref());
+    all.push(&dir);
+    world.boot(&all);
+    world
+}
+
+#[test]
+fn the_first_that_says_something_decides() {
+    let native = "[agent]\nengine = \"native\"\n";
+    let pi = "[agent]\nengine = \"pi\"\n";
+    // Whether a Pi is named, the configuration, a variable, parameters of `quack.session_set`, and who answers.
+    let cases: &[(bool, &str, &str, Value, &str)] = &[
+        (false, "", "", Value::Null, "native"),
+        (true, "", "", Value::Null, "pi"),
+        (true, native, "", Value::Null, "native"),
+        (true, "", "QUACKD_ENGINE=native", Value::Null, "native"),
+        (true, "", "QUACKD_ENGINE=auto", Value::Null, "pi"),
+        (true, native, "QUACKD_ENGINE=pi", Value::Null, "pi"),
+        (true, pi, "", Value::Null, "pi"),
+        (true, "", "", json!({"engine": "native"}), "native"),
+        (true, native, "", json!({"engine": "pi"}), "pi"),
+        (true, native, "", json!({"engine": "auto"}), "native"),
+        (true, "", "", json!({"model": "fake/fake-2"}), "native"),
+        (true, pi, "", json!({"model": "fake/fake-2"}), "pi"),
+        (true, "", "QUACKD_ENGINE=pi", json!({"engine": "native"}), "native"),
+    ];
+    for (binary, config, variable, set, expected) in cases {
+        let variables: &[&str] = if variable.is_empty() { &[] } else { &[variable] };
+        let world = world(*binary, config, variables);
+        let wire = world.follower();
+        if !set.is_null() {
+            wire.request("quack.session_set", set.clone());
+        }
+        assert_eq!(engine(&wire), *expected, "{binary} {config:?} {variable:?} {set}");
+    }
+}
+
+#[test]
+fn a_session_can_change_its_agent_and_its_model() {
+    let world = world(true, "", &[]);
+    let wire = world.follower();
+    assert_eq!(engine(&wire), "pi");
+    wire.request("quack.session_set", json!({"engine": "native"}));
+    assert_eq!(engine(&wire), "native");
+    wire.request("quack.session_set", json!({"model": "fake/fake-2"}));
+    assert_eq!(engine(&wire), "native");
+    assert_eq!(world.model.requests().pop().unwrap()["body"]["model"], "fake-2");
+    wire.request("quack.session_set", json!({"engine": "pi"}));
+    assert_eq!(engine(&wire), "pi");
+    let error = wire.refused("quack.session_set", json!({"engine": "other"}));
+    assert!(error.contains("native") && error.contains("pi"), "{error}");
+}
+
+#[test]
+fn a_new_session_takes_the_agent_and_the_model_that_it_is_given() {
+    let world = world(true, "", &[]);
+    for (args, expected) in [
+        (&["--engine", "native"][..], "native"),
+        (&["--engine", "pi"], "pi"),
+        (&[], "pi"),
+        (&["--model", "fake/fake-2"], "native"),
+    ] {
+        let mut words = vec!["new"];
+        words.extend(args);
+        words.push("--json");
+        let repo = world.repo.to_str().unwrap().to_owned();
+        words.push(&repo);
+        let made = world.daemon.quack(&words);
+        assert_eq!(made.code(), Some(0), "{made:?}");
+        let wire = world.daemon.wire();
+        let id = made.json()["session"]["id"].clone();
+        wire.request("follow", json!({"sessionId": id}));
+        assert_eq!(engine_of(&wire, &id), expected, "{args:?}");
+    }
+}
+
+#[test]
+fn a_model_that_no_list_has_is_asked_for_at_the_only_provider() {
+    let world = world(false, "", &[]);
+    let wire = world.follower();
+    wire.request("quack.session_set", json!({"model": "fake/in-no-list"}));
+    assert_eq!(text(answer(&turn(&wire, "hi"))), "echo: hi");
+    assert_eq!(world.model.requests().pop().unwrap()["body"]["model"], "in-no-list");
+}
+
+#[test]
+fn a_choice_during_a_turn_applies_to_the_next_one() {
+    let mut world = World::absent(&json!({}));
+    let command = world.daemon.gated("go", "echo x");
+    let call = json!({"name": "bash", "arguments": {"command": command}});
+    world.model.script(&json!({"replies": [{"tool_calls": [call]}], "on_exhausted": "echo"}));
+    world.boot(&[]);
+    let wire = world.follower();
+    super::say(&wire, "first");
+    wire.events_until("tool_execution_start");
+    wire.request("quack.session_set", json!({"model": "fake/fake-2"}));
+    world.daemon.open_gate("go");
+    let events = wire.events_until("agent_settled");
+    assert_eq!(answer(&events)["model"], "fake-1");
+    assert_eq!(answer(&turn(&wire, "second"))["model"], "fake-2");
+}
+
+#[test]
+fn without_a_model_and_a_pi_say_tells_what_to_do() {
+    let mut daemon = Daemon::absent();
+    daemon.boot();
+    let repo = daemon.repo("repo");
+    for engine in ["auto", "native"] {
+        let wire = daemon.wire();
+        wire.attach(repo.path());
+        wire.request("quack.session_set", json!({ "engine": engine }));
+        let mut say = daemon.command(&["say", "hello"]);
+        let ran = say.current_dir(repo.path()).output().unwrap();
+        assert_eq!(ran.status.code(), Some(1), "{ran:?}");
+        let stderr = String::from_utf8(ran.stderr).unwrap();
+        let parts = [
+            "No model is configured",
+            "OPENAI_API_KEY",
+            "ANTHROPIC_API_KEY",
+            "ollama",
+            "model.base_url",
+            "models.json",
+            "quack models --test",
+        ];
+        for part in parts {
+            assert!(stderr.contains(part), "{engine}: no {part} in {stderr}");
+        }
+    }
+    let wire = daemon.wire();
+    wire.attach(repo.path());
+    wire.request("quack.session_set", json!({"engine": "native", "model": "nowhere/x"}));
+    let error = wire.refused("say", json!({"message": "hi", "preferPi": true}));
+    assert!(error.starts_with("The session's model nowhere/x is not available"), "{error}");
+    let models = daemon.quack(&["models"]);
+    let shown = models.stdout() + &models.stderr();
+    assert!(shown.contains("No model is configured"), "{shown}");
+}

@@ -1,0 +1,236 @@
+//! `quack rpc`: Pi's RPC protocol on stdin and stdout.
+
+use super::World;
+use crate::harness::{PATIENCE, wait_for};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+
+/// The running subcommand; killed at the end of its test.
+struct Rpc {
+    child: Child,
+    stdin: RefCell<Option<ChildStdin>>,
+    lines: Receiver<Value>,
+}
+
+impl Rpc {
+    #[track_caller]
+    fn start(world: &World, args: &[&str]) -> Self {
+        let mut command = world.daemon.command(&[&["rpc"], args].concat());
+        command.current_dir(&world.repo).env("PI_CODING_AGENT_DIR", &world.agent);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("start quack rpc");
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines().map_while(Result::ok) {
+                let value = serde_json::from_str(&line).expect("stdout has JSON only");
+                if sender.send(value).is_err() {
+                    return;
+                }
+            }
+        });
+        let stdin = RefCell::new(child.stdin.take());
+        Self { child, stdin, lines }
+    }
+
+    #[track_caller]
+    fn write(&self, line: &str) {
+        let mut stdin = self.stdin.borrow_mut();
+        stdin.as_mut().expect("stdin").write_all(format!("{line}\n").as_bytes()).expect("write");
+    }
+
+    #[track_caller]
+    fn send(&self, command: &Value) {
+        self.write(&command.to_string());
+    }
+
+    #[track_caller]
+    fn line(&self) -> Value {
+        self.lines.recv_timeout(PATIENCE).expect("a line in time")
+    }
+
+    /// Returns the lines up to the first with this type, without it.
+    #[track_caller]
+    fn until(&self, kind: &str) -> (Vec<Value>, Value) {
+        let mut before = Vec::new();
+        loop {
+            let line = self.line();
+            if line["type"] == kind {
+                return (before, line);
+            }
+            before.push(line);
+        }
+    }
+
+    /// Sends a command. Returns its response.
+    #[track_caller]
+    fn call(&self, command: Value) -> Value {
+        self.send(&command);
+        self.until("response").1
+    }
+
+    /// Sends a prompt. Returns the lines up to the end of its turn.
+    #[track_caller]
+    fn turn(&self, message: &str) -> Vec<Value> {
+        self.send(&json!({"id": message, "type": "prompt", "message": message}));
+        let (mut lines, last) = self.until("agent_settled");
+        lines.push(last);
+        lines
+    }
+
+    /// Closes stdin. Returns the exit code.
+    #[track_caller]
+    fn end(mut self) -> Option<i32> {
+        self.stdin.take();
+        wait_for("quack rpc to end", || self.child.try_wait().expect("wait")).code()
+    }
+}
+
+impl Drop for Rpc {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn types(lines: &[Value]) -> Vec<&str> {
+    let mut types: Vec<&str> = lines.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    types.dedup_by(|one, other| one == other && *one == "message_update");
+    types
+}
+
+fn echo() -> World {
+    World::new(&json!({"on_exhausted": "echo"}))
+}
+
+#[test]
+fn a_prompt_is_answered_before_its_events() {
+    let world = echo();
+    let rpc = Rpc::start(&world, &["--mode", "rpc", "--model", "fake/fake-1", "--thinking", "off"]);
+    let lines = rpc.turn("hello");
+    let expected = [
+        "response",
+        "agent_start",
+        "turn_start",
+        "message_start",
+        "message_end",
+        "message_start",
+        "message_update",
+        "message_end",
+        "turn_end",
+        "agent_end",
+        "agent_settled",
+    ];
+    assert_eq!(types(&lines), expected);
+    let response = json!({"id": "hello", "type": "response", "command": "prompt", "success": true,
+        "data": {"disposition": "started"}});
+    assert_eq!(lines[0], response);
+    let state = rpc.call(json!({"type": "get_state"}))["data"].take();
+    assert_eq!((&state["engine"], &state["isStreaming"]), (&"native".into(), &false.into()));
+    assert_eq!(rpc.end(), Some(0));
+}
+
+#[test]
+fn every_command_has_exactly_one_response_with_its_id() {
+    let world = echo();
+    let rpc = Rpc::start(&world, &["--no-session"]);
+    for line in ["this is not json", "", "[]", "{}"] {
+        rpc.write(line);
+        let response = rpc.line();
+        assert_eq!((&response["command"], &response["success"]), (&"parse".into(), &false.into()));
+        assert_eq!(response.get("id"), None, "{response}");
+    }
+    // Pi 0.55 loses the ids of these.
+    for (command, id) in [
+        (json!({"id": "u", "type": "no_such_command"}), json!("u")),
+        (json!({"id": 7, "type": "compact"}), json!(7)),
+        (json!({"id": "f", "type": "fork", "entryId": "deadbeef"}), json!("f")),
+        (
+            json!({"id": "s", "type": "switch_session", "sessionPath": "/nowhere/nope.jsonl"}),
+            json!("s"),
+        ),
+        (json!({"id": "n", "type": "set_session_name", "name": " "}), json!("n")),
+    ] {
+        let response = rpc.call(command.clone());
+        assert_eq!((&response["id"], &response["success"]), (&id, &false.into()), "{response}");
+        assert_eq!(response["command"], command["type"]);
+        assert!(response["error"].is_string(), "{response}");
+    }
+    // A refused command has not ended the session.
+    assert_eq!(rpc.call(json!({"id": 9, "type": "get_state"}))["id"], 9);
+    assert_eq!(rpc.call(json!({"type": "get_state"})).get("id"), None);
+    rpc.send(&json!({"type": "extension_ui_response", "id": "unknown", "confirmed": true}));
+    assert_eq!(types(&rpc.turn("after"))[..2], ["response", "agent_start"]);
+    assert_eq!(rpc.end(), Some(0));
+}
+
+#[test]
+fn a_prompt_while_busy_is_refused_once_and_a_queued_one_says_so() {
+    let world = World::new(
+        &json!({"replies": [{"text": "one two", "chunk_chars": 4, "hang_after": 1, "hang_ms": 600_000}],
+        "on_exhausted": "echo"}),
+    );
+    let rpc = Rpc::start(&world, &["--no-session"]);
+    rpc.send(&json!({"id": 1, "type": "prompt", "message": "start"}));
+    rpc.until("message_update");
+    let refused = rpc.call(json!({"id": 2, "type": "prompt", "message": "busy"}));
+    assert_eq!((&refused["id"], &refused["success"]), (&2.into(), &false.into()), "{refused}");
+    let queued = rpc.call(
+        json!({"id": 3, "type": "prompt", "message": "later", "streamingBehavior": "followUp"}),
+    );
+    assert_eq!((&queued["id"], &queued["data"]), (&3.into(), &json!({"disposition": "queued"})));
+    rpc.send(&json!({"id": 4, "type": "abort"}));
+    let (before, response) = rpc.until("response");
+    assert_eq!(response["id"], 4, "no second response to the others");
+    assert!(types(&before).contains(&"agent_end"), "{before:?}");
+    assert_eq!(rpc.end(), Some(0));
+}
+
+#[test]
+fn fork_and_switch_select_sessions_by_their_files() {
+    let world = echo();
+    let rpc = Rpc::start(&world, &[]);
+    rpc.turn("first");
+    rpc.turn("second");
+    let file = rpc.call(json!({"type": "get_state"}))["data"]["sessionFile"].take();
+    let points = rpc.call(json!({"type": "get_fork_messages"}))["data"]["messages"].take();
+    let forked = rpc.call(json!({"type": "fork", "entryId": points[1]["entryId"]}));
+    assert_eq!(forked["data"], json!({"text": "second", "cancelled": false}));
+    let state = rpc.call(json!({"type": "get_state"}))["data"].take();
+    assert_eq!(state["messageCount"], 2);
+    assert_ne!(state["sessionFile"], file);
+    let lines = rpc.turn("third");
+    assert_eq!(types(&lines)[0], "response", "the events of the fork arrive");
+    let back = rpc.call(json!({"type": "switch_session", "sessionPath": file}));
+    assert_eq!(
+        (&back["success"], &back["data"]),
+        (&true.into(), &json!({"cancelled": false})),
+        "{back}"
+    );
+    let state = rpc.call(json!({"type": "get_state"}))["data"].take();
+    assert_eq!((&state["sessionFile"], &state["messageCount"]), (&file, &4.into()));
+    let new = rpc.call(json!({"type": "new_session"}));
+    assert_eq!(new["success"], true, "{new}");
+    assert_eq!(rpc.call(json!({"type": "get_state"}))["data"]["messageCount"], 0);
+    assert_eq!(rpc.end(), Some(0));
+    let rpc = Rpc::start(&world, &["--session", file.as_str().unwrap()]);
+    assert_eq!(rpc.call(json!({"type": "get_state"}))["data"]["messageCount"], 4);
+}
+
+#[test]
+fn the_end_of_stdin_aborts_the_turn() {
+    let call = json!({"name": "bash", "arguments": {"command": "echo begun; sleep 300"}});
+    let world = World::new(&json!({"replies": [{"tool_calls": [call]}]}));
+    let rpc = Rpc::start(&world, &["--no-session"]);
+    rpc.send(&json!({"type": "prompt", "message": "go"}));
+    rpc.until("tool_execution_update");
+    assert_eq!(rpc.end(), Some(0));
+    wait_for("the command to end", || {
+        let below = world.daemon.descendants();
+        (!below.iter().any(|process| process.name == "sleep")).then_some(())
+    });
+    assert_eq!(world.model.count("requests"), 1);
+}
