@@ -1,11 +1,14 @@
 //! MCP servers: their tools reach the model, and they run in the session's sandbox and end with its worker.
 
-use super::{World, only, say, text, turn};
+use super::{World, all, only, say, text, turn};
 use crate::harness::{Process, Wire, is_alive, untested, wait_for};
 use serde_json::{Value, json};
 use std::net::TcpListener;
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/mcp_server.py");
+
+/// Not one in the user's home, which a worker may not show.
+const PYTHON: &str = "/usr/bin/python3";
 
 const SECRET: &str = "hush-hush-value";
 
@@ -14,12 +17,13 @@ fn configured(world: &World) -> String {
     let path = world.repo.join("mcp_server.py");
     std::fs::copy(SERVER, &path).expect("copy the server");
     format!(
-        "[mcp_servers.fake]\ncommand = \"python3\"\nargs = [\"{}\"]\nenv = {{ TOKEN = \"{SECRET}\" }}\n",
+        "[mcp_servers.fake]\ncommand = \"{PYTHON}\"\nargs = [\"{}\"]\nenv = {{ TOKEN = \"{SECRET}\" }}\n",
         path.display()
     )
 }
 
 fn booted() -> World {
+    assert!(std::path::Path::new(PYTHON).exists(), "this test needs {PYTHON}");
     let mut world = World::absent(&json!({}));
     world.configure(&configured(&world));
     world.boot(&[]);
@@ -35,7 +39,10 @@ fn call(tool: &str, arguments: Value) -> Value {
 fn result(world: &World, wire: &Wire, tool: &str, arguments: Value) -> String {
     world.model.script(&json!({"replies": [call(tool, arguments), {"text": "done"}]}));
     let events = turn(wire, tool);
-    text(&only(&events, "tool_execution_end")["result"])
+    let first = world.model.requests().pop().expect("a request")["body"]["messages"][0].to_string();
+    assert!(!first.contains("MCP servers:"), "{first}");
+    // Calls of the test itself may come before.
+    text(&all(&events, "tool_execution_end").pop().expect("a result")["result"])
 }
 
 /// The processes of MCP servers.
@@ -125,12 +132,16 @@ fn a_server_is_confined_like_a_command() {
     let session = wire.attach(&world.repo);
     let outside = world.daemon.home().join("outside");
     let path = outside.display().to_string();
-    if session.bash(&format!("touch {path}.probe")).contains("[Exit code: 0]") {
+    let probe = world.daemon.home().join("probe");
+    session.bash(&format!("touch {}", probe.display()));
+    if probe.exists() {
         return untested("nothing is confined here");
     }
-    let written = result(&world, &wire, "write", json!({"path": path}));
-    assert!(written.starts_with("failed: "), "{written}");
+    // The session's own /tmp may take the file.
+    result(&world, &wire, "write", json!({"path": path}));
     assert!(!outside.exists());
+    let written = result(&world, &wire, "write", json!({"path": "/usr/quackd-test"}));
+    assert!(written.starts_with("failed: "), "{written}");
     assert_eq!(result(&world, &wire, "write", json!({"path": "inside"})), "done");
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -144,7 +155,8 @@ fn a_read_only_session_runs_servers_that_cannot_write_and_safe_mode_runs_none() 
     let wire = world.follower();
     let session = wire.attach(&world.repo);
     world.daemon.quack(&["sandbox", "set", "read-only"]).ok();
-    if session.bash("touch probe").contains("[Exit code: 0]") {
+    session.bash("touch probe");
+    if world.repo.join("probe").exists() {
         return untested("nothing is confined here");
     }
     let written = result(&world, &wire, "write", json!({"path": "inside"}));
@@ -192,7 +204,7 @@ fn a_client_gives_a_session_servers_which_replace_configured_ones_of_the_same_na
     let path = world.repo.join("mcp_server.py").display().to_string();
     let server = |name: &str, value: &str| {
         let env = json!([{"name": "TOKEN", "value": value}]);
-        json!({"name": name, "command": "python3", "args": [path], "env": env})
+        json!({"name": name, "command": PYTHON, "args": [path], "env": env})
     };
     let set = |servers: Value| wire.reply("quack.session_set", json!({"mcpServers": servers}));
     let reply = set(json!([server("fake", "of-the-client"), server("more", "x")]));
