@@ -52,7 +52,7 @@ impl fmt::Debug for McpVariable {
     }
 }
 
-/// Why a server cannot be used. Each text is a verb phrase after the server's name. None repeats a value.
+/// Error of checking a server. Each text is a verb phrase after the server's name. None repeats a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum McpServerError {
     /// The name has other characters, or is empty or too long.
@@ -70,7 +70,7 @@ pub enum McpServerError {
     /// A text has a control character other than a line end or a tab.
     #[error("must be without control characters")]
     Control,
-    /// The name of a variable is none.
+    /// A variable has an invalid name.
     #[error("must have variables with names such as API_TOKEN")]
     Variable,
     /// A variable is one of the dynamic loader or of quackd.
@@ -149,7 +149,7 @@ pub struct McpTool {
     pub server: String,
     /// The tool's name at the server.
     pub name: String,
-    /// What it does.
+    /// Description for the model.
     pub description: String,
     /// JSON Schema of its arguments, an object.
     pub parameters: Value,

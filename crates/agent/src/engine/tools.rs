@@ -277,18 +277,15 @@ impl Agent {
         if self.on_loaded(&done) {
             return;
         }
-        match self.run.as_mut().map(|run| &mut run.phase) {
-            Some(Phase::Calling(batch)) => {
-                let is_it = |slot: &Slot| slot.state == CallState::Running(number);
-                if let Some(index) = batch.slots.iter().position(is_it) {
-                    let hint = batch.hint.clone();
-                    let (content, details) = result_of(&done, hint);
-                    let facts = (done.exit_code, Some(done.duration_ms));
-                    self.call_ended(index, content, details, done.is_error, facts);
-                    return self.start_calls();
-                }
+        if let Some(Phase::Calling(batch)) = self.run.as_mut().map(|run| &mut run.phase) {
+            let is_it = |slot: &Slot| slot.state == CallState::Running(number);
+            if let Some(index) = batch.slots.iter().position(is_it) {
+                let hint = batch.hint.clone();
+                let (content, details) = result_of(&done, hint);
+                let facts = (done.exit_code, Some(done.duration_ms));
+                self.call_ended(index, content, details, done.is_error, facts);
+                return self.start_calls();
             }
-            _ => {}
         }
         self.on_shell_done(&done);
     }

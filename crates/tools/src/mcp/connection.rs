@@ -40,7 +40,7 @@ const REAP_INTERVAL: Duration = Duration::from_secs(5);
 /// Result of a request, a JSON text.
 pub(super) type Reply = Box<RawValue>;
 
-/// Why a request has no result.
+/// Error of a request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestError {
     /// The caller canceled.
@@ -88,7 +88,7 @@ struct State {
     last: u64,
     waiting: HashMap<u64, oneshot::Sender<Result<Reply, RequestError>>>,
     stderr: Vec<u8>,
-    /// Why the server accepts no more requests.
+    /// Set when the server has ended.
     end: Option<RequestError>,
 }
 
@@ -158,7 +158,7 @@ impl Connection {
         let answered = async {
             // A closed queue means that the server has ended, and its end is on the channel.
             drop(self.queue.send(message.to_string()).await);
-            receiver.await.unwrap_or_else(|_closed| Err(RequestError::Invalid))
+            receiver.await.unwrap_or(Err(RequestError::Invalid))
         };
         let given_up = tokio::select! {
             biased;
@@ -303,7 +303,7 @@ impl Reader {
         }
     }
 
-    /// Handles one message. A line that is none, for example of a log, is skipped.
+    /// Handles one message. Any other line, for example of a log, is skipped.
     fn take(&self, line: &[u8]) {
         let Ok(message) = serde_json::from_slice::<Message>(line) else { return };
         let Message { id, method, result, error } = message;

@@ -1,12 +1,16 @@
 //! MCP servers of a session: processes of the worker, confined like commands, whose tools the session's agent calls.
 //!
 //! Owns the table of running servers. A server starts at the first call that needs it, and ends with the worker, like a
-//! background job. The supervisor sends the definitions of the servers with each call, so the worker has none of its
-//! own, and a server whose definition has changed is replaced.
+//! background job. The supervisor sends the definitions of the servers with each call, because a new worker must be
+//! able to start them. A server whose definition has changed is replaced.
 //!
 //! In reading order: [`server`] starts a server, [`connection`] exchanges messages with it, [`content`] turns results
 //! into answers.
 
+#[expect(
+    clippy::disallowed_types,
+    reason = "calls and the task of the pipes share one table, and no wait holds its lock"
+)]
 mod connection;
 mod content;
 mod server;
