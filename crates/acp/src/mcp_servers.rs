@@ -1,10 +1,8 @@
 //! MCP servers that the client gives a session. The session's worker starts them, and only quackd's own agent uses them.
 
 use crate::rpc::RpcError;
-use crate::session::REPLY_TIMEOUT;
-use quackd_client::Client;
 use quackd_protocol::mcp::{MAX_MCP_NAME_BYTES, MAX_MCP_SERVERS, McpServer, is_server_name};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Checks the servers of a request, before anything is created. Their names become names of the daemon.
 pub(crate) fn checked(servers: Vec<Value>) -> Result<Vec<McpServer>, RpcError> {
@@ -42,20 +40,10 @@ fn free_name(name: &str, taken: impl Fn(&str) -> bool) -> String {
     numbered.find(|name| !taken(name)).unwrap_or(name)
 }
 
-/// Gives the servers to the session.
-pub(crate) async fn set(
-    client: &Client,
-    session: &str,
-    servers: &[McpServer],
-) -> Result<(), RpcError> {
-    let parameters = json!({"sessionId": session, "mcpServers": servers});
-    client.request_raw("quack.session_set", parameters, REPLY_TIMEOUT).await?;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn names_fit_and_differ_and_other_kinds_of_servers_are_refused() {

@@ -3,6 +3,7 @@
 //! A connection follows one session, so each session has its own. It is opened again if the daemon was restarted.
 
 use crate::agent_options::{self, AgentOptions};
+use crate::lock;
 use crate::modes::Modes;
 use crate::permissions::{self, Told};
 use crate::prompt::PromptMessage;
@@ -10,7 +11,6 @@ use crate::replay;
 use crate::rpc::{Peer, RpcError};
 use crate::turns::{Outcome, StopReason, Turns};
 use crate::updates::{Displays, Translator, session_info};
-use crate::{lock, mcp_servers};
 use quackd_agent::message::Message;
 use quackd_client::{Answer, Client, ClientError, Event, Events, Question};
 use quackd_protocol::client::{FollowData, SandboxData, SayData};
@@ -85,6 +85,16 @@ struct Link {
     _reader: AbortOnDropHandle<()>,
 }
 
+async fn send_mcp_servers(
+    client: &Client,
+    session: &str,
+    servers: &[McpServer],
+) -> Result<(), RpcError> {
+    let params = json!({"sessionId": session, "mcpServers": servers});
+    client.request_raw("quack.session_set", params, REPLY_TIMEOUT).await?;
+    Ok(())
+}
+
 /// Ends the prompt of a session.
 struct Prompting<'a>(&'a Session);
 
@@ -145,7 +155,7 @@ impl Session {
         }
         let servers = lock(&self.mcp_servers).clone();
         if !servers.is_empty() {
-            mcp_servers::set(&client, &shared.id, &servers).await?;
+            send_mcp_servers(&client, &shared.id, &servers).await?;
         }
         lock(&shared.translator).cwd = PathBuf::from(&data.workspace_path);
         shared.turns.clear();
@@ -163,7 +173,7 @@ impl Session {
 
     /// Gives MCP servers to the session, in place of earlier ones.
     pub(crate) async fn set_mcp_servers(&self, servers: Vec<McpServer>) -> Result<(), RpcError> {
-        mcp_servers::set(&self.link().await?.client, &self.shared.id, &servers).await?;
+        send_mcp_servers(&self.link().await?.client, &self.shared.id, &servers).await?;
         *lock(&self.mcp_servers) = servers;
         Ok(())
     }

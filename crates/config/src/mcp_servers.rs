@@ -1,7 +1,7 @@
 //! The tables `[mcp_servers.NAME]`: MCP servers of all sessions. The table of keys has no place for them, because the
 //! user chooses their names.
 
-use crate::document::quoted;
+use crate::error::quoted;
 use crate::secret::SHOWN;
 use crate::value_kind::{ValueError, refusal};
 use crate::{Entry, Origin, Setting};

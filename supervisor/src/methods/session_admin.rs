@@ -10,7 +10,6 @@ use crate::registry::{
 };
 use crate::session::actor::TellSession;
 use crate::session::pi::fork_blocking;
-use crate::session::pi::mcp_servers::SetMcpServers;
 use crate::voice::VoiceSession;
 use crate::wire::reference;
 use quackd_config::EngineChoice;
@@ -124,7 +123,7 @@ pub(super) async fn session_set(
     let chosen = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?.agent;
     found.handle.send(TellSession::SetAgent(chosen.clone())).await?;
     if let Some(servers) = mcp_servers {
-        found.handle.send(SetMcpServers(servers)).await?;
+        found.handle.send(TellSession::SetMcpServers(servers)).await?;
     }
     Ok(SessionSetData { session_id: session, engine: chosen.engine, model: chosen.model })
 }

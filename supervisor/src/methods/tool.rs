@@ -13,7 +13,7 @@ use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::pending_calls::{CallResult, tool_info};
 use crate::session::pi::agent_work::AgentCall;
-use crate::session::pi::mcp_servers::{self, GetMcpServers};
+use crate::session::pi::mcp_servers;
 use crate::session::worker::{self, CallDone, CallTool};
 use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
@@ -142,13 +142,7 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<To
     let AgentCall { session, call, cancel } = call;
     let find = FindSession { reference: Some(session.0), purpose: Purpose::Use };
     let session = caller.registry.send(find).await.ok()?.ok()??;
-    let mut arguments = call.arguments;
-    if mcp_servers::wants_servers(&call.tool) {
-        let servers = session.handle.send(GetMcpServers).await.ok()?;
-        // The worker refuses a call without a server.
-        let made = mcp_servers::with_servers(&call.tool, &arguments, servers);
-        arguments = made.unwrap_or_else(|| "{}".to_owned());
-    }
+    let arguments = mcp_servers::complete(&session.handle, &call.tool, call.arguments).await?;
     let wanted = ToolRequest {
         tool: call.tool,
         client_id: (!call.tool_call_id.is_empty()).then_some(call.tool_call_id),
@@ -519,6 +513,8 @@ mod tests {
                 is_strict: false,
                 fallback_ms: None,
                 stream_rows: false,
+                agents: None,
+                cancel: None,
             };
             assert_eq!(
                 deadline(&wanted, &of_bash(&wanted), Duration::from_secs(30)),

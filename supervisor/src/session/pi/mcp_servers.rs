@@ -1,41 +1,25 @@
 //! MCP servers of a session: those of the configuration, and those that a client has given. The session's worker starts
 //! them.
 
-use crate::session::actor::SessionActor;
+use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
 use quackd_protocol::mcp::{McpCall, McpList, McpServer};
 use quackd_protocol::tools;
+use tokio::sync::oneshot;
 
-/// Set the servers that a client gives a session. An idle agent ends, so that the next one lists their tools.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(crate) struct SetMcpServers(pub(crate) Vec<McpServer>);
-
-impl Handler<SetMcpServers> for SessionActor {
-    type Result = ();
-
-    fn handle(&mut self, SetMcpServers(servers): SetMcpServers, ctx: &mut Self::Context) {
+impl SessionActor {
+    /// Takes the servers that a client gives. An idle agent ends, so that the next one lists their tools.
+    pub(in crate::session) fn set_mcp_servers(
+        &mut self,
+        servers: Vec<McpServer>,
+        ctx: &mut Context<Self>,
+    ) {
         self.pi.mcp_servers = servers;
         self.end_if_replaced(ctx);
     }
-}
 
-/// Reply with the servers of a session.
-#[derive(Debug, Message)]
-#[rtype(result = "Vec<McpServer>")]
-pub(crate) struct GetMcpServers;
-
-impl Handler<GetMcpServers> for SessionActor {
-    type Result = MessageResult<GetMcpServers>;
-
-    fn handle(&mut self, _: GetMcpServers, _: &mut Self::Context) -> Self::Result {
-        MessageResult(self.mcp_servers())
-    }
-}
-
-impl SessionActor {
     /// Returns the servers of a client, then those of the configuration with other names.
-    pub(super) fn mcp_servers(&self) -> Vec<McpServer> {
+    pub(in crate::session) fn mcp_servers(&self) -> Vec<McpServer> {
         let given = &self.pi.mcp_servers;
         let configured = self.services.daemon.config.mcp_servers.iter();
         let is_free = |server: &&McpServer| given.iter().all(|it| it.name != server.name);
@@ -44,14 +28,25 @@ impl SessionActor {
     }
 }
 
-/// Whether a tool gets the servers of the session.
-pub(crate) fn wants_servers(tool: &str) -> bool {
-    [tools::MCP_LIST, tools::MCP_CALL].contains(&tool)
+/// Adds the servers of the session to the arguments of the tools that start servers. `None` if the session is gone.
+pub(crate) async fn complete(
+    session: &Addr<SessionActor>,
+    tool: &str,
+    arguments: String,
+) -> Option<String> {
+    if ![tools::MCP_LIST, tools::MCP_CALL].contains(&tool) {
+        return Some(arguments);
+    }
+    let (reply, servers) = oneshot::channel();
+    session.send(TellSession::GetMcpServers(reply)).await.ok()?;
+    // The worker refuses a call without a server.
+    let made = with_servers(tool, &arguments, servers.await.ok()?);
+    Some(made.unwrap_or_else(|| "{}".to_owned()))
 }
 
 /// Returns the arguments of a tool for the worker: those of the agent, with the servers of the session. `None` if the
 /// agent's arguments are invalid.
-pub(crate) fn with_servers(tool: &str, arguments: &str, servers: Vec<McpServer>) -> Option<String> {
+fn with_servers(tool: &str, arguments: &str, servers: Vec<McpServer>) -> Option<String> {
     if tool == tools::MCP_LIST {
         return serde_json::to_string(&McpList { servers }).ok();
     }
