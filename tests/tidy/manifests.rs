@@ -21,7 +21,11 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-ipc", 1, &["quackd-protocol"]),
     ("quackd-store", 1, &["quackd-protocol"]),
     ("quackd-service", 1, &["quackd-protocol"]),
-    ("quackd-tools", 2, &["quackd-protocol", "quackd-process", "quackd-sandbox", "quackd-search"]),
+    (
+        "quackd-tools",
+        2,
+        &["quackd-protocol", "quackd-ipc", "quackd-process", "quackd-sandbox", "quackd-search"],
+    ),
     ("quackd-agent", 2, &["quackd-protocol"]),
     ("quackd-client", 2, &["quackd-protocol", "quackd-home", "quackd-ipc", "quackd-process"]),
     (

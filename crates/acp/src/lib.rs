@@ -15,6 +15,7 @@
 )]
 
 mod agent_options;
+mod mcp_servers;
 mod modes;
 mod params;
 mod permissions;

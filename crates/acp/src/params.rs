@@ -21,8 +21,11 @@ pub(crate) struct ClientInfo {
 
 /// `session/new`.
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct New {
     pub(crate) cwd: String,
+    #[serde(default)]
+    pub(crate) mcp_servers: Vec<Value>,
 }
 
 /// `session/load` and `session/resume`.
@@ -31,6 +34,9 @@ pub(crate) struct New {
 pub(crate) struct Load {
     pub(crate) session_id: String,
     pub(crate) cwd: String,
+    /// `None` to keep the session's servers.
+    #[serde(default)]
+    pub(crate) mcp_servers: Option<Vec<Value>>,
 }
 
 /// `session/list`.

@@ -7,7 +7,7 @@ use crate::params::{
 use crate::rpc::{self, Incoming, Peer, RpcError, parse_params};
 use crate::session::{Facts, REPLY_TIMEOUT, Session};
 use crate::updates::Displays;
-use crate::{lock, prompt, sessions};
+use crate::{lock, mcp_servers, prompt, sessions};
 use bytes::Bytes;
 use quackd_client::{Client, Connector};
 use quackd_ipc::lines::{Line, LineReader};
@@ -294,14 +294,19 @@ impl Server {
         })
     }
 
-    async fn create(self: &Arc<Self>, New { cwd }: New) -> Result<Reply, RpcError> {
+    async fn create(self: &Arc<Self>, asked: New) -> Result<Reply, RpcError> {
+        let New { cwd, mcp_servers } = asked;
         absolute(&cwd)?;
+        let servers = mcp_servers::checked(mcp_servers)?;
         let slot = self.slot()?;
         let client = self.connect().await?;
         let facts = lock(&self.facts).clone();
         let id = sessions::create(&client, &cwd, &facts).await?;
         let session = self.open(id, client, slot).await?;
         session.is_new();
+        if !servers.is_empty() {
+            session.set_mcp_servers(servers).await?;
+        }
         let mut reply = self.described(&session).await?;
         if let Some(result) = reply.result.as_object_mut() {
             result.insert("sessionId".to_owned(), session.id().into());
@@ -311,8 +316,9 @@ impl Server {
 
     /// Opens a session of the daemon. `replays`: its conversation is sent before the answer.
     async fn load(self: &Arc<Self>, asked: Load, replays: bool) -> Result<Reply, RpcError> {
-        let Load { session_id, cwd } = asked;
+        let Load { session_id, cwd, mcp_servers } = asked;
         absolute(&cwd)?;
+        let servers = mcp_servers.map(mcp_servers::checked).transpose()?;
         let known = lock(&self.sessions).get(&session_id).cloned();
         let session = match known {
             Some(session) => self.reconnected(session).await?,
@@ -325,6 +331,9 @@ impl Server {
                 self.open(session_id, client, slot).await?
             }
         };
+        if let Some(servers) = servers {
+            session.set_mcp_servers(servers).await?;
+        }
         if replays {
             session.replay().await?;
         }

@@ -14,6 +14,7 @@ use crate::updates::{Displays, Translator, session_info};
 use quackd_agent::message::Message;
 use quackd_client::{Answer, Client, ClientError, Event, Events, Question};
 use quackd_protocol::client::{FollowData, SandboxData, SayData};
+use quackd_protocol::mcp::McpServer;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -57,6 +58,8 @@ pub(crate) struct Session {
     options: Mutex<AgentOptions>,
     is_busy: AtomicBool,
     has_title: AtomicBool,
+    /// MCP servers of the client. Sent again to a daemon that was restarted, because it keeps them in memory only.
+    mcp_servers: Mutex<Vec<McpServer>>,
     /// Held while the session connects again.
     pub(crate) connecting: AsyncMutex<()>,
     _permit: OwnedSemaphorePermit,
@@ -80,6 +83,16 @@ struct Link {
     /// Cancelled when the connection has closed.
     ended: CancellationToken,
     _reader: AbortOnDropHandle<()>,
+}
+
+async fn send_mcp_servers(
+    client: &Client,
+    session: &str,
+    servers: &[McpServer],
+) -> Result<(), RpcError> {
+    let params = json!({"sessionId": session, "mcpServers": servers});
+    client.request_raw("quack.session_set", params, REPLY_TIMEOUT).await?;
+    Ok(())
 }
 
 /// Ends the prompt of a session.
@@ -115,6 +128,7 @@ impl Session {
             options: Mutex::default(),
             is_busy: AtomicBool::default(),
             has_title: AtomicBool::new(true),
+            mcp_servers: Mutex::default(),
             connecting: AsyncMutex::default(),
             _permit: permit,
         }
@@ -139,6 +153,10 @@ impl Session {
         if data.session_id.0 != shared.id {
             return Err(RpcError::unknown_session(&shared.id));
         }
+        let servers = lock(&self.mcp_servers).clone();
+        if !servers.is_empty() {
+            send_mcp_servers(&client, &shared.id, &servers).await?;
+        }
         lock(&shared.translator).cwd = PathBuf::from(&data.workspace_path);
         shared.turns.clear();
         let (client, ended) = (Arc::new(client), CancellationToken::new());
@@ -150,6 +168,13 @@ impl Session {
         });
         let link = Link { client, ended, _reader: AbortOnDropHandle::new(reader) };
         *self.link.lock().await = Some(Arc::new(link));
+        Ok(())
+    }
+
+    /// Gives MCP servers to the session, in place of earlier ones.
+    pub(crate) async fn set_mcp_servers(&self, servers: Vec<McpServer>) -> Result<(), RpcError> {
+        send_mcp_servers(&self.link().await?.client, &self.shared.id, &servers).await?;
+        *lock(&self.mcp_servers) = servers;
         Ok(())
     }
 

@@ -1,13 +1,14 @@
 //! The configuration as types. Combines the defaults, the file and the environment, in this order. Read once by the
 //! supervisor at its start, and by `quack config`.
 
-use crate::{ConfigError, Entry, Origin, Secret, Setting, document, file, keys};
+use crate::{ConfigError, Entry, Origin, Secret, Setting, document, file, keys, mcp_servers};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS, MAX_PIS,
     MAX_PROCESSES, MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_UNDO_BYTES, MAX_WORKERS,
     MIN_FREE_BYTES, OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
 };
+use quackd_protocol::mcp::McpServer;
 use quackd_protocol::model::ModelApi;
 use quackd_protocol::network::MAX_CONNECTION_WAIT;
 use quackd_protocol::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
@@ -44,6 +45,8 @@ pub struct Config {
     pub remote: RemoteSettings,
     /// `[web_search]`
     pub web_search: WebSearchSettings,
+    /// `[mcp_servers.NAME]`, in the order of the file. At most [`quackd_protocol::mcp::MAX_MCP_SERVERS`].
+    pub mcp_servers: Vec<Setting<McpServer>>,
 }
 
 /// Start and eviction of workers.
@@ -416,6 +419,7 @@ impl Default for Config {
             web_search: WebSearchSettings {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),
             },
+            mcp_servers: Vec::new(),
         }
     }
 }
@@ -425,14 +429,15 @@ fn mebibytes(bytes: u64) -> usize {
 }
 
 impl Config {
-    /// Returns every key with its value and origin, in the order of [`keys`].
+    /// Returns every key with its value and origin, in the order of [`keys`], then the MCP servers.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let entry = |key: &crate::Key| {
             let (value, origin) = key.kind.show(self);
-            Entry { key: key.name(), value, origin: origin.to_string() }
+            Entry { key: key.name().into(), value, origin: origin.to_string() }
         };
-        keys().iter().map(entry).collect()
+        let servers = self.mcp_servers.iter().flat_map(mcp_servers::entries);
+        keys().iter().map(entry).chain(servers).collect()
     }
 }
 

@@ -1,8 +1,8 @@
 //! Parses the text of the file: from TOML to keys, each with its line. Used by [`crate::load_blocking`].
 
-use crate::error::{excerpt, one_line};
+use crate::error::{one_line, quoted};
 use crate::suggest::nearest;
-use crate::{Config, ConfigError, Origin, keys};
+use crate::{Config, ConfigError, Origin, keys, mcp_servers};
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -33,7 +33,16 @@ pub(crate) fn apply(config: &mut Config, path: &Path, text: &str) -> Result<(), 
             key: name.clone(),
             message,
         };
-        if let Some(key) = keys().iter().find(|key| key.name() == name) {
+        if name == mcp_servers::TABLE {
+            let origin = |at| Origin::File { path: path.to_owned(), line: line_of(at) };
+            config.mcp_servers = mcp_servers::read(value, origin).map_err(|error| {
+                let (path, line, key) = (path.to_owned(), line_of(error.at), error.key);
+                match error.message {
+                    Some(message) => ConfigError::Value { path, line, key, message },
+                    None => ConfigError::UnknownKey { path, line, nearest: None, key },
+                }
+            })?;
+        } else if let Some(key) = keys().iter().find(|key| key.name() == name) {
             let origin = Origin::File { path: path.to_owned(), line: line_of(at) };
             key.kind.read(config, value, origin).map_err(|e| refused(e.at, e.message))?;
         } else if is_table_of_ours(&name) {
@@ -74,16 +83,6 @@ fn leaves<'a>(root: &'a DeTable<'a>) -> Vec<FileValue<'a>> {
     leaves
 }
 
-/// Returns one part of a name, quoted if necessary and cut if long.
-fn quoted(part: &str) -> String {
-    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
-    if !part.is_empty() && part.chars().all(is_bare) {
-        excerpt(part)
-    } else {
-        format!("\"{}\"", excerpt(part))
-    }
-}
-
 /// Returns the line and column, from 1, of the byte offset `at`.
 pub(crate) fn position(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..text.floor_char_boundary(at)).unwrap_or(text);
@@ -102,14 +101,5 @@ mod tests {
         let found = [0, 2, 3, 4, 6, 7, 999].map(|at| position(text, at));
         assert_eq!(found, [(1, 1), (1, 2), (1, 3), (2, 1), (2, 3), (3, 1), (3, 1)]);
         assert_eq!((position("", 0), position("ä", 1)), ((1, 1), (1, 1)));
-    }
-
-    #[test]
-    fn a_name_in_quotes_with_a_dot_is_no_key() {
-        assert_eq!(quoted("worker.idle_minutes"), "\"worker.idle_minutes\"");
-        assert_eq!(
-            [quoted(""), quoted("a-B_9"), quoted("a\nb")],
-            ["\"\"", "a-B_9", "\"a\u{fffd}b\""]
-        );
     }
 }

@@ -97,6 +97,16 @@ pub(crate) fn excerpt(text: &str) -> String {
     one_line(&excerpt)
 }
 
+/// Returns one part of a name, quoted if necessary and cut if long.
+pub(crate) fn quoted(part: &str) -> String {
+    let is_bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    if !part.is_empty() && part.chars().all(is_bare) {
+        excerpt(part)
+    } else {
+        format!("\"{}\"", excerpt(part))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,5 +160,14 @@ mod tests {
         assert_eq!(excerpt("a\x1b[31m\nb"), "a\u{fffd}[31m\u{fffd}b");
         let long = excerpt(&"ä".repeat(5000));
         assert_eq!((long.chars().count(), long.ends_with("ä…")), (101, true));
+    }
+
+    #[test]
+    fn a_name_in_quotes_with_a_dot_is_no_key() {
+        assert_eq!(quoted("worker.idle_minutes"), "\"worker.idle_minutes\"");
+        assert_eq!(
+            [quoted(""), quoted("a-B_9"), quoted("a\nb")],
+            ["\"\"", "a-B_9", "\"a\u{fffd}b\""]
+        );
     }
 }

@@ -16,6 +16,7 @@ mod entry;
 mod error;
 mod file;
 mod key;
+mod mcp_servers;
 mod secret;
 mod setting;
 mod suggest;

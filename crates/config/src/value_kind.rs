@@ -285,7 +285,7 @@ fn words(
 }
 
 /// Creates the error for a value of the wrong type.
-fn refusal(value: &Spanned<DeValue<'_>>, wanted: &str) -> ValueError {
+pub(crate) fn refusal(value: &Spanned<DeValue<'_>>, wanted: &str) -> ValueError {
     let kind = value.get_ref().type_str();
     let article = if kind.starts_with(['a', 'i']) { "an" } else { "a" };
     ValueError { at: value.span().start, message: format!("{wanted}, not {article} {kind}") }

@@ -145,6 +145,65 @@ mod tests {
     }
 
     #[test]
+    fn mcp_servers_are_read_in_their_order_and_no_value_is_shown() {
+        let config = load(
+            "[mcp_servers.z-1]\ncommand = 'z'\n[mcp_servers.a]\ncommand = 'a'\n\
+             args = ['x y', '']\nenv = { TOKEN = 'hush', B = '' }\n",
+        )
+        .unwrap();
+        let names: Vec<_> = config.mcp_servers.iter().map(|it| it.value.name.as_str()).collect();
+        assert_eq!(names, ["z-1", "a"]);
+        let server = &config.mcp_servers[1];
+        assert_eq!((&server.value.command, &server.value.args[1]), (&"a".into(), &"".into()));
+        let values: Vec<_> = server.value.env.iter().map(|it| it.value.as_str()).collect();
+        assert_eq!((values.len(), values.contains(&"hush")), (2, true));
+        let shown: Vec<String> =
+            config.entries().iter().rev().take(5).map(|e| e.to_toml()).collect();
+        assert_eq!(
+            shown[..3],
+            [
+                "mcp_servers.a.env = { B = \"(set)\", TOKEN = \"(set)\" }",
+                "mcp_servers.a.args = [\"x y\", \"\"]",
+                "mcp_servers.a.command = \"a\"",
+            ]
+        );
+        assert!(!format!("{config:?}").contains("hush"));
+    }
+
+    #[test]
+    fn an_invalid_mcp_server_is_told_with_its_line_and_without_values() {
+        let many: String =
+            (0..17).map(|n| format!("[mcp_servers.s{n}]\ncommand = 'x'\n")).collect();
+        for (content, told) in [
+            ("mcp_servers = 1", ":1: `mcp_servers` must have a table for each server"),
+            ("[mcp_servers]\na = 1", ":2: `mcp_servers.a` must be a table with `command`, not an"),
+            ("[mcp_servers.a]\n", ":1: `mcp_servers.a` must have a command"),
+            (
+                "[mcp_servers.'a b']\ncommand = 'x'",
+                ":1: `mcp_servers.\"a b\"` must have a name of 1",
+            ),
+            (
+                "[mcp_servers.a]\ncommand = 7",
+                ":2: `mcp_servers.a.command` must be a string, not an",
+            ),
+            ("[mcp_servers.a]\ncommands = 'x'", ":2: unknown key `mcp_servers.a.commands`"),
+            ("[mcp_servers.a]\nargs = [1]", ":2: `mcp_servers.a.args` must be a string, not an"),
+            (
+                "[mcp_servers.a]\nenv = { A = 1 }",
+                ":2: `mcp_servers.a.env.A` must be a string, not an",
+            ),
+            (
+                "[mcp_servers.a]\nenv = { A = '(set)' }",
+                ":2: `mcp_servers.a.env.A` must be the value itself",
+            ),
+            (&many, ":1: `mcp_servers` must have at most 16 servers, not 17"),
+        ] {
+            let error = load(content).unwrap_err().to_string();
+            assert!(error.contains(told), "{content}: {error}");
+        }
+    }
+
+    #[test]
     fn what_is_shown_is_a_file_that_says_the_same_again() {
         let values = |config: &Config| -> Vec<_> {
             config.entries().into_iter().map(|entry| (entry.key, entry.value)).collect()

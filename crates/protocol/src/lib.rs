@@ -14,6 +14,7 @@ pub mod denial;
 pub mod environment;
 pub mod ids;
 pub mod limits;
+pub mod mcp;
 pub mod metadata;
 pub mod model;
 pub mod network;

@@ -125,6 +125,9 @@ pub struct AgentStart {
     /// The network of commands in a few words, for the system prompt.
     #[serde(default)]
     pub network: String,
+    /// Whether the session has MCP servers, whose tools the agent lists at its first prompt.
+    #[serde(default)]
+    pub has_mcp_servers: bool,
 }
 
 /// Settings of an agent's turns.

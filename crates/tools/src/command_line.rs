@@ -62,7 +62,7 @@ pub(crate) fn launch_failed(error: &LaunchError) -> Output {
 }
 
 /// Writes one line with the cause, in the words of the Node daemon where it has a text for it.
-fn explain(error: &LaunchError) -> String {
+pub(crate) fn explain(error: &LaunchError) -> String {
     match error {
         LaunchError::Program { path, source } if source.kind() == io::ErrorKind::NotFound => {
             format!("spawn {} ENOENT", path.display())

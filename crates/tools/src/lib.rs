@@ -22,6 +22,7 @@ mod jobs;
 mod js_compat;
 mod line_range;
 mod live;
+mod mcp;
 mod node_errors;
 mod os_denial;
 mod output;
@@ -164,6 +165,8 @@ async fn in_workspace(
         "request_permission" => Output::error("request_permission is answered by the daemon"),
         tools::INSTRUCTIONS => agent_files::quack_instructions(root, bounds).await,
         tools::IMAGE => agent_files::quack_image(root, arguments, bounds).await,
+        tools::MCP_LIST => mcp::quack_mcp_list(toolbox, call, root, bounds).await,
+        tools::MCP_CALL => mcp::quack_mcp_call(toolbox, call, root, bounds).await,
         tools::EXPLAIN => sandbox_tools::quack_explain(toolbox, root, arguments, bounds).await,
         unknown => Output::error(format!("Unknown tool '{unknown}'")),
     }

@@ -4,6 +4,7 @@
 //! opened at first use, and again when its directory was replaced. Created once per worker.
 
 use crate::call_limits::CallLimits;
+use crate::mcp::McpServers;
 use crate::read_tracker::ReadTracker;
 use crate::replace::journal::{Journal, Plans};
 use crate::upstreams::Upstreams;
@@ -31,6 +32,7 @@ pub struct Toolbox {
     pub(crate) seen: Arc<ReadTracker>,
     pub(crate) web: Option<Web>,
     pub(crate) jobs: Jobs,
+    pub(crate) mcp: McpServers,
     /// Words before a command that keep it from writing; see [`Toolbox::with_read_only_words`].
     read_only_words: Vec<OsString>,
     /// See [`Toolbox::with_pins`].
@@ -84,6 +86,7 @@ impl Toolbox {
             seen,
             web,
             jobs,
+            mcp: McpServers::default(),
             read_only_words,
             command_words,
             pins: Arc::new([]),

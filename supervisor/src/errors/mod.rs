@@ -18,6 +18,7 @@ use quackd_policy::PolicyError;
 use quackd_protocol::approval::RecentApproval;
 use quackd_protocol::client::{ErrorCode, VoiceState};
 use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MAX_NAME_CHARS, MIN_REMOTE_TOKEN_BYTES};
+use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServerError};
 use quackd_remote::gate::MAX_TOKEN_BYTES;
 use quackd_store::StoreError;
 
@@ -172,6 +173,12 @@ pub(crate) enum MethodError {
     UnknownEngine,
     #[error("model must have at most 256 printable characters")]
     BadModel,
+    #[error("mcpServers must have at most {MAX_MCP_SERVERS} servers")]
+    TooManyMcpServers,
+    #[error("Server {position} of mcpServers {problem}")]
+    McpServer { position: usize, problem: McpServerError },
+    #[error("Server {position} of mcpServers has the name of an earlier one")]
+    McpServerTwice { position: usize },
     #[error("Cannot fork the conversation: {0}")]
     Fork(std::io::Error),
     #[error("command must be an object with the text type")]

@@ -13,7 +13,7 @@ pub(super) async fn config(_: NoParams, caller: &Caller) -> Result<ConfigData, M
         settings: entries
             .into_iter()
             .map(|entry| ConfigSetting {
-                key: entry.key.to_owned(),
+                key: entry.key.into_owned(),
                 value: entry.value,
                 origin: entry.origin,
             })

@@ -19,6 +19,8 @@ use quackd_protocol::client::{
     ActivateData, AttachData, ForkData, ForkParams, SessionDeleteData, SessionDeleteParams,
     SessionNewParams, SessionSetData, SessionSetParams, WorkspacesData,
 };
+use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServer};
+use std::collections::BTreeSet;
 
 pub(super) async fn workspaces(
     _: NoParams,
@@ -88,10 +90,27 @@ fn known_model(model: String) -> Result<Option<String>, MethodError> {
     }
 }
 
+/// Checks MCP servers of a client.
+fn usable_servers(servers: Vec<McpServer>) -> Result<Vec<McpServer>, MethodError> {
+    if MAX_MCP_SERVERS < servers.len() {
+        return Err(MethodError::TooManyMcpServers);
+    }
+    let mut names = BTreeSet::new();
+    for (index, server) in servers.iter().enumerate() {
+        let position = index + 1;
+        server.check().map_err(|problem| MethodError::McpServer { position, problem })?;
+        if !names.insert(&server.name) {
+            return Err(MethodError::McpServerTwice { position });
+        }
+    }
+    Ok(servers)
+}
+
 pub(super) async fn session_set(
-    SessionSetParams { session_id, engine, model }: SessionSetParams,
+    SessionSetParams { session_id, engine, model, mcp_servers }: SessionSetParams,
     caller: &Caller,
 ) -> Result<SessionSetData, MethodError> {
+    let mcp_servers = mcp_servers.map(usable_servers).transpose()?;
     let (engine, model) =
         (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
@@ -103,6 +122,9 @@ pub(super) async fn session_set(
     let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
     let chosen = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?.agent;
     found.handle.send(TellSession::SetAgent(chosen.clone())).await?;
+    if let Some(servers) = mcp_servers {
+        found.handle.send(TellSession::SetMcpServers(servers)).await?;
+    }
     Ok(SessionSetData { session_id: session, engine: chosen.engine, model: chosen.model })
 }
 

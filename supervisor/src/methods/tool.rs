@@ -13,6 +13,7 @@ use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::pending_calls::{CallResult, tool_info};
 use crate::session::pi::agent_work::AgentCall;
+use crate::session::pi::mcp_servers;
 use crate::session::worker::{self, CallDone, CallTool};
 use crate::wire::{js_string, reference, truthy};
 use quackd_config::{Origin, Setting};
@@ -37,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 const AGENT_DEADLINE_MS: u64 = 120_000;
 
 /// Internal tools that the session's own agent may call.
-const FOR_AGENTS: [&str; 2] = [tools::INSTRUCTIONS, tools::IMAGE];
+const FOR_AGENTS: [&str; 4] = [tools::INSTRUCTIONS, tools::IMAGE, tools::MCP_LIST, tools::MCP_CALL];
 
 /// Name of the tool that runs commands.
 const BASH: &str = "bash";
@@ -141,10 +142,11 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<To
     let AgentCall { session, call, cancel } = call;
     let find = FindSession { reference: Some(session.0), purpose: Purpose::Use };
     let session = caller.registry.send(find).await.ok()?.ok()??;
+    let arguments = mcp_servers::complete(&session.handle, &call.tool, call.arguments).await?;
     let wanted = ToolRequest {
         tool: call.tool,
         client_id: (!call.tool_call_id.is_empty()).then_some(call.tool_call_id),
-        arguments: call.arguments,
+        arguments,
         timeout_ms: None,
         safe_mode: false,
         gives_up: None,

@@ -21,6 +21,7 @@ use crate::children::{
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
+use quackd_protocol::mcp::McpServer;
 use quackd_protocol::metadata::Session;
 use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
@@ -107,6 +108,10 @@ pub(crate) enum TellSession {
     OpenNetwork(oneshot::Sender<Addr<NetworkActor>>),
     /// What the user chose for the session's agent. An idle agent ends, so that the next command starts the right one.
     SetAgent(AgentChoice),
+    /// MCP servers that a client gives the session, in place of earlier ones.
+    SetMcpServers(Vec<McpServer>),
+    /// Reply with the session's MCP servers.
+    GetMcpServers(oneshot::Sender<Vec<McpServer>>),
     /// Allow connections to this host and port for a while.
     AllowOnce(String),
     /// A part of a model's answer, for the process that sent the request.
@@ -151,6 +156,11 @@ impl Handler<TellSession> for SessionActor {
                 }
             }
             TellSession::SetAgent(choice) => self.set_agent(choice, ctx),
+            TellSession::SetMcpServers(servers) => self.set_mcp_servers(servers, ctx),
+            TellSession::GetMcpServers(reply) => {
+                // The call may have ended.
+                reply.send(self.mcp_servers()).ok();
+            }
             TellSession::AllowOnce(target) => self.allow_once(target),
             TellSession::ModelPart(answer) => self.model_part(answer),
             TellSession::Settle => {}

@@ -10,6 +10,7 @@ mod deaths;
 mod dialects;
 mod engines;
 mod files;
+mod mcp_servers;
 mod queues;
 mod retries;
 mod rpc;

@@ -115,6 +115,7 @@ fn setup(start: AgentStart) -> AgentSetup {
         is_model_chosen: start.is_model_chosen,
         settings: start.settings,
         facts,
+        has_mcp_servers: start.has_mcp_servers,
     }
 }
 

@@ -231,9 +231,9 @@ impl Agent {
         let Some(run) = &mut self.run else { return self.done(number) };
         self.aborts.push(number);
         match &run.phase {
-            Phase::Loading(call) => {
-                let number = *call;
-                self.effects.push(Effect::CancelCall { number });
+            Phase::Loading(loading) => {
+                let numbers = [loading.instructions, loading.servers].into_iter().flatten();
+                self.effects.extend(numbers.map(|number| Effect::CancelCall { number }));
             }
             Phase::Answering(answer) => {
                 let number = answer.number;

@@ -5,6 +5,7 @@
 //! - [`run`]: a run, from a prompt to the end of its last turn;
 //! - [`answer`]: one answer of the model, and further attempts;
 //! - [`tools`]: the calls of one answer;
+//! - [`servers`]: tools of MCP servers;
 //! - [`compact`]: summaries of a conversation that became too long;
 //! - [`events`]: events for clients.
 
@@ -13,6 +14,7 @@ mod commands;
 mod compact;
 mod events;
 mod run;
+mod servers;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -135,6 +137,8 @@ pub struct AgentSetup {
     pub tools: Vec<ToolSpec>,
     /// Lines about the confinement, for the system prompt.
     pub facts: Vec<String>,
+    /// Whether the session has MCP servers, whose tools are listed at the first prompt.
+    pub has_mcp_servers: bool,
 }
 
 /// How many queued messages one turn takes.
@@ -162,6 +166,8 @@ pub struct Agent {
     auto_compaction: bool,
     /// Project instructions: the system prompt's section, and the files.
     instructions: Option<Instructions>,
+    /// Tools of MCP servers.
+    servers: servers::ServerTools,
     run: Option<run::Run>,
     compaction: Option<compact::Compaction>,
     /// Prompts that came during a compaction.
@@ -202,6 +208,7 @@ impl Agent {
         let thinking = crate::providers::clamp(thinking, &model);
         let (auto_retry, auto_compaction) =
             (setup.settings.auto_retry, setup.settings.auto_compaction);
+        let servers = servers::ServerTools::new(setup.has_mcp_servers);
         Self {
             setup,
             transcript,
@@ -215,6 +222,7 @@ impl Agent {
             auto_retry,
             auto_compaction,
             instructions: None,
+            servers,
             run: None,
             compaction: None,
             waiting: VecDeque::new(),

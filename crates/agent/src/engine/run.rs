@@ -14,6 +14,9 @@ use std::collections::VecDeque;
 /// Internal tool that returns the instructions for agents in the workspace.
 pub(super) const INSTRUCTIONS: &str = quackd_protocol::tools::INSTRUCTIONS;
 
+/// Internal tool that lists the tools of MCP servers.
+pub(super) const MCP_LIST: &str = quackd_protocol::tools::MCP_LIST;
+
 /// Equal answers with calls after which the model is told, and after which the run ends.
 const TOLD_OF_LOOP: u32 = 4;
 const END_OF_LOOP: u32 = 8;
@@ -41,8 +44,8 @@ pub(super) struct Run {
 /// What a run waits for.
 #[derive(Debug)]
 pub(super) enum Phase {
-    /// The instructions of the workspace: the number of the call.
-    Loading(u64),
+    /// The instructions of the workspace, and the tools of MCP servers.
+    Loading(Loading),
     /// The model.
     Answering(Box<Answer>),
     /// Tool calls.
@@ -51,6 +54,13 @@ pub(super) enum Phase {
     Waiting,
     /// A summary, because the context was too long.
     Compacting,
+}
+
+/// Numbers of the calls that a run waits for before its first request.
+#[derive(Debug)]
+pub(super) struct Loading {
+    pub(super) instructions: Option<u64>,
+    pub(super) servers: Option<u64>,
 }
 
 impl Run {
@@ -78,18 +88,32 @@ impl Agent {
         self.plain_event("turn_start");
         self.add_user(message);
         self.take_steering();
-        if self.instructions.is_some() {
-            return self.request();
+        let instructions = self.instructions.is_none().then(|| self.next_call());
+        let servers = self.servers.is_due().then(|| self.next_call());
+        self.set_phase(Phase::Loading(Loading { instructions, servers }));
+        let calls = [(instructions, INSTRUCTIONS), (servers, MCP_LIST)];
+        for (number, tool) in calls.into_iter().filter_map(|(n, tool)| Some((n?, tool))) {
+            self.effects.push(Effect::Call(Box::new(AgentToolCall {
+                number,
+                tool: tool.to_owned(),
+                arguments: "{}".to_owned(),
+                shown_tool: String::new(),
+                tool_call_id: String::new(),
+            })));
         }
-        let number = self.next_call();
-        self.set_phase(Phase::Loading(number));
-        self.effects.push(Effect::Call(Box::new(AgentToolCall {
-            number,
-            tool: INSTRUCTIONS.to_owned(),
-            arguments: "{}".to_owned(),
-            shown_tool: String::new(),
-            tool_call_id: String::new(),
-        })));
+        self.request_if_loaded();
+    }
+
+    /// Sends the first request of the run, unless it still waits for something.
+    pub(super) fn request_if_loaded(&mut self) {
+        let Some(run) = &self.run else { return };
+        match &run.phase {
+            Phase::Loading(Loading { instructions: None, servers: None }) if run.is_aborted => {
+                self.end_aborted();
+            }
+            Phase::Loading(Loading { instructions: None, servers: None }) => self.request(),
+            _ => {}
+        }
     }
 
     pub(super) fn set_phase(&mut self, phase: Phase) {
@@ -157,10 +181,6 @@ impl Agent {
             text: prompt::instructions(&texts),
             files: data.files.into_iter().map(|file| file.path).collect(),
         });
-        match self.run.as_ref().is_some_and(|run| run.is_aborted) {
-            true => self.end_aborted(),
-            false => self.request(),
-        }
     }
 
     /// Sends the conversation to the model.

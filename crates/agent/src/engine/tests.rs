@@ -57,6 +57,7 @@ impl Bench {
             settings,
             tools: Vec::new(),
             facts: Vec::new(),
+            has_mcp_servers: false,
         };
         let agent = Agent::new(setup, transcript);
         Self { agent, effects: Vec::new(), unix_ms: 1_700_000_000_000, command: 0 }
@@ -621,4 +622,73 @@ fn unknown_and_wrong_commands_are_refused_with_their_number() {
     let image = bench.send(json!({ "type": "prompt", "message": "x", "images": images }));
     assert!(bench.answered(image).is_err());
     assert!(bench.agent.is_idle());
+}
+
+#[test]
+fn tools_of_mcp_servers_are_listed_before_the_first_request_and_called_by_their_names() {
+    let mut bench = Bench::new();
+    bench.agent.servers = servers::ServerTools::new(true);
+    bench.prompt("hi");
+    let loading: Vec<_> = bench
+        .effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Call(call) => Some((call.number, call.tool.clone())),
+            _ => None,
+        })
+        .collect();
+    let [(instructions, _), (list, tool)] = &*loading else { panic!("{loading:?}") };
+    assert_eq!(tool, run::MCP_LIST);
+    let no_request =
+        |bench: &Bench| !bench.effects.iter().any(|it| matches!(it, Effect::Request(_)));
+    bench.done(*instructions, "", false);
+    assert!(no_request(&bench), "the list is missing");
+    let tool = json!({ "server": "db", "name": "query", "description": "", "parameters": {} });
+    let data = json!({ "tools": [tool], "problems": ["gone: cannot\nstart"] });
+    bench.take(Input::ToolDone(Box::new(AgentToolDone {
+        number: *list,
+        text: to_raw_value("").unwrap(),
+        data: Some(to_raw_value(&data).unwrap()),
+        is_error: false,
+        exit_code: None,
+        aborted: false,
+        truncated: false,
+        full_output_path: None,
+        duration_ms: 3,
+    })));
+    let body = bench.request().1;
+    assert_eq!(body["tools"][0]["function"]["name"], "mcp__db__query");
+    assert!(body["messages"][0].to_string().contains("MCP servers: gone: cannot start"), "{body}");
+    bench.call(&[("mcp__db__query", json!({ "sql": "x" }))]);
+    let (_, tool, arguments) = bench.calls().pop().unwrap();
+    let expected = json!({ "server": "db", "tool": "query", "arguments": { "sql": "x" } });
+    assert_eq!((tool.as_str(), arguments), ("quack_mcp_call", expected));
+}
+
+#[test]
+fn an_aborted_list_of_tools_is_asked_for_again_and_a_failed_one_is_not() {
+    for is_aborted in [true, false] {
+        let mut bench = Bench::new();
+        bench.agent.servers = servers::ServerTools::new(true);
+        bench.prompt("hi");
+        bench.done(1, "", false);
+        let done = AgentToolDone {
+            number: 2,
+            text: to_raw_value("Error: no").unwrap(),
+            data: None,
+            is_error: true,
+            exit_code: None,
+            aborted: is_aborted,
+            truncated: false,
+            full_output_path: None,
+            duration_ms: 3,
+        };
+        bench.take(Input::ToolDone(Box::new(done)));
+        bench.say("fine");
+        bench.effects.clear();
+        bench.send(json!({ "type": "prompt", "message": "again" }));
+        let lists_again =
+            |effect: &Effect| matches!(effect, Effect::Call(call) if call.tool == run::MCP_LIST);
+        assert_eq!(bench.effects.iter().any(lists_again), is_aborted);
+    }
 }

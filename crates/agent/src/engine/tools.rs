@@ -144,8 +144,13 @@ impl Agent {
             )),
             Loop::No | Loop::End => None,
         };
+        let servers = &self.servers;
+        let of_server = |call: &ToolCall| {
+            let arguments = servers.route(&call.name, &call.arguments)?;
+            Some(ToolRoute { tool: tools::MCP_CALL, arguments, writes: None })
+        };
         let slots = calls.into_iter().map(|call| Slot {
-            route: route(&call.name, &call.arguments),
+            route: of_server(&call).or_else(|| route(&call.name, &call.arguments)),
             call,
             state: CallState::New,
             result: None,
@@ -269,21 +274,18 @@ impl Agent {
     /// Takes the result of a call.
     pub(super) fn on_tool_done(&mut self, done: AgentToolDone) {
         let number = done.number;
-        match self.run.as_mut().map(|run| &mut run.phase) {
-            Some(Phase::Loading(loading)) if *loading == number => {
-                return self.on_instructions(&done);
+        if self.on_loaded(&done) {
+            return;
+        }
+        if let Some(Phase::Calling(batch)) = self.run.as_mut().map(|run| &mut run.phase) {
+            let is_it = |slot: &Slot| slot.state == CallState::Running(number);
+            if let Some(index) = batch.slots.iter().position(is_it) {
+                let hint = batch.hint.clone();
+                let (content, details) = result_of(&done, hint);
+                let facts = (done.exit_code, Some(done.duration_ms));
+                self.call_ended(index, content, details, done.is_error, facts);
+                return self.start_calls();
             }
-            Some(Phase::Calling(batch)) => {
-                let is_it = |slot: &Slot| slot.state == CallState::Running(number);
-                if let Some(index) = batch.slots.iter().position(is_it) {
-                    let hint = batch.hint.clone();
-                    let (content, details) = result_of(&done, hint);
-                    let facts = (done.exit_code, Some(done.duration_ms));
-                    self.call_ended(index, content, details, done.is_error, facts);
-                    return self.start_calls();
-                }
-            }
-            _ => {}
         }
         self.on_shell_done(&done);
     }

@@ -18,6 +18,7 @@ pub(crate) async fn run(args: ActivateArgs, output: CliOutput) -> anyhow::Result
             session_id: found.session_id.0.clone().into(),
             engine: args.engine,
             model: args.model,
+            ..SessionSetParams::default()
         };
         let _set: SessionSetData =
             daemon.client.request("quack.session_set", params, REPLY_TIMEOUT).await?;

@@ -49,7 +49,7 @@ fn show(entries: &[Entry], args: &ConfigShowArgs, output: CliOutput) -> anyhow::
         let document: Map<String, Value> = entries
             .iter()
             .map(|entry| {
-                (entry.key.to_owned(), json!({"value": entry.value, "origin": entry.origin}))
+                (entry.key.to_string(), json!({"value": entry.value, "origin": entry.origin}))
             })
             .collect();
         output.document(&document)?;
@@ -82,7 +82,11 @@ mod tests {
 
     #[test]
     fn entries_are_lines_of_toml_with_their_origins_in_a_column() {
-        let entry = |key, value, origin: &str| Entry { key, value, origin: origin.to_owned() };
+        let entry = |key: &'static str, value, origin: &str| Entry {
+            key: key.into(),
+            value,
+            origin: origin.to_owned(),
+        };
         let entries = [
             entry("a.b", json!(30), "default"),
             entry("a.long_name", json!(["x"]), "/home/ada/quackd.toml:7"),

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::approval::ScopedGrant;
 use crate::denial::Denial;
+use crate::mcp::McpServer;
 use crate::policy::{Policy, PolicyPatch, Profile};
 use crate::tiers::{Tier, known};
 use crate::worker::SandboxReport;
@@ -223,6 +224,10 @@ pub struct SessionSetParams {
     /// Model of quackd's own agent, as `provider/model`. Empty for the default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// MCP servers that the session's own agent gets in addition to the configured ones, instead of those that were set
+    /// before. Kept until the daemon stops, in memory only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcp_servers: Option<Vec<McpServer>>,
 }
 
 /// `quack.session_set` data: what the session has now.

@@ -185,13 +185,20 @@ pub const INSTRUCTIONS: &str = "quack_instructions";
 /// Internal tool like [`INSTRUCTIONS`]: returns an image. Its parameter is `path`.
 pub const IMAGE: &str = "quack_image";
 
+/// Internal tool like [`INSTRUCTIONS`]: starts the session's MCP servers and lists their tools. Its parameters are
+/// [`crate::mcp::McpList`], its data [`crate::mcp::McpTools`].
+pub const MCP_LIST: &str = "quack_mcp_list";
+
+/// Internal tool like [`INSTRUCTIONS`]: calls a tool of an MCP server. Its parameters are [`crate::mcp::McpCall`].
+pub const MCP_CALL: &str = "quack_mcp_call";
+
 /// Tool that asks the user for a permission. The supervisor answers it, in no worker.
 pub const REQUEST_PERMISSION: &str = "request_permission";
 
 /// Returns true for an internal tool, which only the supervisor can call.
 #[must_use]
 pub fn is_internal(tool: &str) -> bool {
-    [AUDIT, EXPLAIN, INSTRUCTIONS, IMAGE].contains(&tool)
+    [AUDIT, EXPLAIN, INSTRUCTIONS, IMAGE, MCP_LIST, MCP_CALL].contains(&tool)
 }
 
 /// Returns the parameter that receives a bare string, or `None` for tools that take only an object.

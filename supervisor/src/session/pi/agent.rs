@@ -104,6 +104,7 @@ pub(super) async fn prepare(
             tools: Vec::new(),
             safe_mode: false,
             network: String::new(),
+            has_mcp_servers: false,
         };
         Ok(AgentLaunch { start, file: file.into() })
     };
@@ -179,6 +180,8 @@ impl SessionActor {
         self.pi.session_file.clone_from(&start.session_file);
         self.pi.is_native = true;
         start.safe_mode = self.pi.is_safe;
+        // In safe mode none is started.
+        start.has_mcp_servers = !self.pi.is_safe && !self.mcp_servers().is_empty();
         start.network = match self.worker.policy.network_mode() {
             NetworkMode::Off => "Commands have no network.".to_owned(),
             NetworkMode::Hosts => {

@@ -141,7 +141,7 @@ impl SessionActor {
         self.touch_pi();
         self.begin_heartbeat(OfPi, ctx);
         self.arm_life(OfPi, ctx);
-        if self.pi.started_as != self.pi.chosen {
+        if self.is_replaced() {
             // The prompts wait for the next process.
             return self.drain(OfPi, ctx);
         }

@@ -61,6 +61,7 @@ impl SessionActor {
         self.pi.is_compacting = false;
         self.pi.kill_reason = None;
         self.pi.started_as.clone_from(&self.pi.chosen);
+        self.pi.started_with.clone_from(&self.pi.mcp_servers);
         let services = Rc::clone(&self.services);
         let (session, workspace) = (self.session.clone(), self.workspace.clone());
         let owner = self.owner.clone();

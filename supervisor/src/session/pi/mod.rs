@@ -1,7 +1,7 @@
 //! The agent of a session, one process: the user's Pi, or quackd's own agent.
 //!
 //! - [`engine`] chooses between them. [`agent`] prepares the start of quackd's own agent, and [`agent_work`] its requests
-//!   to models and its tool calls.
+//!   to models and its tool calls, and [`mcp_servers`] the servers that its tool calls may reach.
 //! - [`prompts`] is the part of the session's actor for Pi, and its prompts. Other requests are in [`requests`].
 //!   [`lifecycle`] starts and stops the process, [`frames`] handles its frames, and [`child_impl`] implements the child
 //!   interface.
@@ -21,6 +21,7 @@ mod health;
 mod history;
 mod lifecycle;
 mod locate;
+pub(crate) mod mcp_servers;
 pub(crate) mod outside;
 mod prompts;
 mod requests;

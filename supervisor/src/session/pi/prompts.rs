@@ -23,6 +23,7 @@ use quackd_process::Exit as ProcessExit;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::ErrorCode;
 use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_ABORT_LIMIT, PI_COMMAND_LIMIT, PI_STATE_WAIT};
+use quackd_protocol::mcp::McpServer;
 use quackd_protocol::pi::{PiCommand, PiEnd, ToPiWorker, UiAnswer};
 use quackd_supervision::{Cause, Demander, PI_WORKER, State};
 use serde_json::value::RawValue;
@@ -77,8 +78,12 @@ pub(crate) struct PiPart {
     pub(super) is_safe: bool,
     /// What the user chose for this session.
     pub(super) chosen: AgentChoice,
+    /// MCP servers that a client has given.
+    pub(super) mcp_servers: Vec<McpServer>,
     /// The user's choice at the start of the process.
     pub(super) started_as: AgentChoice,
+    /// The servers that a client had given when the process was started.
+    pub(super) started_with: Vec<McpServer>,
     /// Time of the last activity.
     pub(super) active: Instant,
     /// Pi's last reported state. `None` without a process.
@@ -116,7 +121,9 @@ impl PiPart {
             is_compacting: false,
             is_safe: false,
             chosen: AgentChoice::default(),
+            mcp_servers: Vec::new(),
             started_as: AgentChoice::default(),
+            started_with: Vec::new(),
             active: Instant::now(),
             state: None,
             dialogs: Dialogs::default(),

@@ -61,9 +61,14 @@ impl SessionActor {
         self.end_if_replaced(ctx);
     }
 
-    /// Ends an idle process if the user has chosen another agent or model since its start.
+    /// Whether the user has chosen another agent or model, or a client other MCP servers, since the process was started.
+    pub(super) fn is_replaced(&self) -> bool {
+        self.pi.started_as != self.pi.chosen || self.pi.started_with != self.pi.mcp_servers
+    }
+
+    /// Ends an idle process if another one is to replace it.
     pub(super) fn end_if_replaced(&mut self, ctx: &mut Context<Self>) {
-        if self.pi.started_as != self.pi.chosen && self.is_pi_ready() && !self.pi.is_busy() {
+        if self.is_replaced() && self.is_pi_ready() && !self.pi.is_busy() {
             self.drain(OfPi, ctx);
         }
     }

@@ -16,7 +16,7 @@ use quackd_protocol::limits::{
     COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
 };
 use quackd_protocol::output::OutputPiece;
-use quackd_protocol::tools::find;
+use quackd_protocol::tools::{find, is_internal};
 use quackd_protocol::worker::{ToWorker, ToolReport, ToolUpdate};
 use quackd_supervision::{Cause, Demand, Demander, State};
 use serde_json::value::RawValue;
@@ -156,8 +156,8 @@ impl SessionActor {
         let events = Rc::clone(&self.services.events);
         let shown = CallPreview {
             id: client_id.unwrap_or_else(|| call_id(number).0),
-            arguments: events
-                .has_followers(&self.session)
+            // Those of an internal tool may contain variables of MCP servers.
+            arguments: (events.has_followers(&self.session) && !is_internal(&tool))
                 .then(|| shown_arguments(&tool, &arguments))
                 .flatten(),
             tool,

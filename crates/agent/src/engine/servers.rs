@@ -1,0 +1,152 @@
+//! Tools of MCP servers: their names for the model, and the way of a call to its server. The session's worker runs the
+//! servers. The agent lists their tools once, at the first prompt of its process.
+
+use super::Agent;
+use super::run::Phase;
+use crate::providers::ToolSpec;
+use quackd_protocol::mcp::{McpCall, McpTool, McpTools};
+use quackd_protocol::pi::AgentToolDone;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Longest name of a tool that every provider accepts, in bytes.
+const MAX_NAME: usize = 64;
+
+/// Most problems that the system prompt names, and the longest one in bytes.
+const MAX_PROBLEMS: usize = 8;
+const MAX_PROBLEM: usize = 300;
+
+/// Tools of the session's MCP servers.
+#[derive(Debug, Default)]
+pub(super) struct ServerTools {
+    /// Whether the tools must be listed.
+    is_due: bool,
+    /// Server and tool by the name that the model uses.
+    names: BTreeMap<String, (String, String)>,
+}
+
+impl ServerTools {
+    /// Creates an empty table. With servers, their tools are listed at the next prompt.
+    pub(super) fn new(has_servers: bool) -> Self {
+        Self { is_due: has_servers, names: BTreeMap::new() }
+    }
+
+    /// Whether the tools must be listed.
+    pub(super) fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    /// Returns the arguments of the internal tool for a call. `None` if no server has a tool with this name.
+    pub(super) fn route(
+        &self,
+        name: &str,
+        arguments: &Map<String, Value>,
+    ) -> Option<Map<String, Value>> {
+        let (server, tool) = self.names.get(name)?.clone();
+        let call = McpCall { servers: Vec::new(), server, tool, arguments: arguments.clone() };
+        match serde_json::to_value(call) {
+            Ok(Value::Object(call)) => Some(call),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    /// Adds a tool. Returns it as the model gets it.
+    fn add(&mut self, tool: McpTool) -> ToolSpec {
+        let name = self.free_name(&tool.server, &tool.name);
+        self.names.insert(name.clone(), (tool.server, tool.name));
+        ToolSpec { name, description: tool.description, parameters: tool.parameters }
+    }
+
+    /// Returns a name that no other tool has. A name that is too long or taken ends with a number.
+    fn free_name(&self, server: &str, tool: &str) -> String {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+        let plain = |c: char| if is_plain(c) { c } else { '_' };
+        let whole: String = format!("mcp__{server}__{tool}").chars().map(plain).collect();
+        if whole.len() <= MAX_NAME && !self.names.contains_key(&whole) {
+            return whole;
+        }
+        let numbered = (1_usize..).map(|n| {
+            let end = format!("_{n}");
+            // Every character is ASCII.
+            let room = MAX_NAME.saturating_sub(end.len()).min(whole.len());
+            format!("{}{end}", whole.get(..room).unwrap_or_default())
+        });
+        let mut free = numbered.filter(|name| !self.names.contains_key(name));
+        free.next().unwrap_or(whole)
+    }
+}
+
+impl Agent {
+    /// Takes the list of tools. A failure becomes a fact in the system prompt.
+    pub(super) fn on_server_tools(&mut self, done: &AgentToolDone) {
+        if done.aborted {
+            // The next prompt lists them again.
+            return;
+        }
+        self.servers.is_due = false;
+        let data = done.data.as_ref().filter(|_| !done.is_error);
+        let listed: Option<McpTools> = data.and_then(|data| serde_json::from_str(data.get()).ok());
+        let McpTools { tools, mut problems } = listed.unwrap_or_else(|| {
+            let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
+            McpTools { tools: Vec::new(), problems: vec![text] }
+        });
+        for tool in tools {
+            let spec = self.servers.add(tool);
+            self.setup.tools.push(spec);
+        }
+        problems.truncate(MAX_PROBLEMS);
+        for problem in problems {
+            let line = problem.replace(char::is_control, " ");
+            let cut = line.floor_char_boundary(MAX_PROBLEM.min(line.len()));
+            let line = line.get(..cut).unwrap_or_default();
+            self.setup.facts.push(format!("MCP servers: {line}"));
+        }
+    }
+
+    /// Handles the end of a call that the run loads with. Sends the request once both have ended.
+    pub(super) fn on_loaded(&mut self, done: &AgentToolDone) -> bool {
+        let Some(run) = &mut self.run else { return false };
+        let Phase::Loading(loading) = &mut run.phase else { return false };
+        if loading.instructions == Some(done.number) {
+            loading.instructions = None;
+            self.on_instructions(done);
+        } else if loading.servers == Some(done.number) {
+            loading.servers = None;
+            self.on_server_tools(done);
+        } else {
+            return false;
+        }
+        self.request_if_loaded();
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn tool(server: &str, name: &str) -> McpTool {
+        let (server, name) = (server.to_owned(), name.to_owned());
+        McpTool { server, name, description: String::new(), parameters: json!({}) }
+    }
+
+    #[test]
+    fn each_tool_has_a_name_that_every_provider_accepts_and_that_leads_to_it() {
+        let mut tools = ServerTools::default();
+        let long = "x".repeat(100);
+        let given = [("db", "query"), ("db", "a.b"), ("db", "a/b"), ("db", &*long), ("db", &*long)];
+        let names: Vec<_> = given.iter().map(|(at, it)| tools.add(tool(at, it)).name).collect();
+        assert_eq!(names[..3], ["mcp__db__query", "mcp__db__a_b", "mcp__db__a_b_1"]);
+        assert!(names.iter().all(|name| name.len() <= MAX_NAME), "{names:?}");
+        assert_ne!(names[3], names[4]);
+        for (name, (server, tool)) in names.iter().zip(given) {
+            let arguments = json!({ "n": 1 }).as_object().cloned().unwrap();
+            let call = Value::Object(tools.route(name, &arguments).unwrap());
+            let wanted = json!({ "server": server, "tool": tool, "arguments": { "n": 1 } });
+            assert_eq!(call, wanted);
+        }
+        assert_eq!(tools.route("mcp__db__other", &Map::new()), None);
+        assert_eq!(tools.route("bash", &Map::new()), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! One MCP server: its process, its start and its tools.
+
+use super::connection::{Connection, RequestError};
+use crate::Toolbox;
+use crate::call_limits::CallLimits;
+use crate::command_line::{CommandLine, explain};
+use quackd_process::{LaunchError, launch_piped};
+use quackd_protocol::VERSION;
+use quackd_protocol::mcp::{MAX_MCP_TOOLS, McpServer, McpTool};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+/// Time for a server to start and to list its tools.
+const START_LIMIT: Duration = Duration::from_secs(10);
+
+/// Starts within [`START_WINDOW`] after which a server is not started again.
+const MAX_STARTS: usize = 3;
+const START_WINDOW: Duration = Duration::from_secs(60);
+
+/// Revision of the protocol that the worker asks for. A server may answer with another one: the messages that the worker
+/// uses are the same in all.
+const PROTOCOL: &str = "2025-06-18";
+
+/// Most pages of a list of tools.
+const MAX_PAGES: usize = 16;
+
+/// Longest name, description and schema of a tool, in bytes. A longer description is cut; a tool with a longer name or
+/// schema is left out.
+const MAX_NAME_BYTES: usize = 128;
+const MAX_DESCRIPTION_BYTES: usize = 4 * 1024;
+const MAX_SCHEMA_BYTES: usize = 64 * 1024;
+
+/// Longest cursor of a page, in bytes.
+const MAX_CURSOR_BYTES: usize = 4 * 1024;
+
+/// A server of the session.
+#[derive(Debug)]
+pub(super) struct Server {
+    definition: McpServer,
+    /// Locked during a start, so that calls at the same time share one.
+    process: Mutex<Process>,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    connection: Option<Arc<Connection>>,
+    /// Times of the last starts.
+    starts: Vec<Instant>,
+}
+
+/// Tools of one server.
+#[derive(Debug, Default)]
+pub(super) struct ListedTools {
+    pub(super) tools: Vec<McpTool>,
+    /// Number of tools that cannot be used.
+    pub(super) skipped: usize,
+}
+
+impl Server {
+    pub(super) fn new(definition: McpServer) -> Self {
+        Self { definition, process: Mutex::default() }
+    }
+
+    pub(super) fn definition(&self) -> &McpServer {
+        &self.definition
+    }
+
+    /// Returns the connection to the server, which is started if it does not run.
+    pub(super) async fn connection(
+        &self,
+        toolbox: &Toolbox,
+        workspace: &Path,
+        deadline: Instant,
+    ) -> Result<Arc<Connection>, RequestError> {
+        let mut process = self.process.lock().await;
+        let ended = match &process.connection {
+            None => None,
+            Some(connection) => match connection.end() {
+                None => return Ok(Arc::clone(connection)),
+                ended => ended,
+            },
+        };
+        let now = Instant::now();
+        process.starts.retain(|at| now.duration_since(*at) < START_WINDOW);
+        if MAX_STARTS <= process.starts.len() {
+            let last = ended.map(|error| error.to_string()).unwrap_or_default();
+            return Err(RequestError::TooOften(MAX_STARTS, last));
+        }
+        process.starts.push(now);
+        let deadline = deadline.min(now + START_LIMIT);
+        let connection = Arc::new(self.start(toolbox, workspace, deadline).await?);
+        process.connection = Some(Arc::clone(&connection));
+        Ok(connection)
+    }
+
+    /// Starts the process like a command, and greets the server.
+    async fn start(
+        &self,
+        toolbox: &Toolbox,
+        workspace: &Path,
+        deadline: Instant,
+    ) -> Result<Connection, RequestError> {
+        let McpServer { name, command, args, env } = &self.definition;
+        let args = args.iter().map(Into::into).collect();
+        let (program, args) = toolbox.confined(command.into(), args);
+        let own = env.iter().map(|it| (it.name.clone(), it.value.clone()));
+        let command = CommandLine {
+            line: String::new(),
+            program,
+            args,
+            cwd: workspace.to_owned(),
+            env: toolbox.env.iter().cloned().chain(own).collect(),
+            limits: toolbox.limits.clone(),
+            group: toolbox.group.clone(),
+            spawn_thread: toolbox.spawn_thread.clone(),
+        };
+        let command = command.command(format!("mcp-{name}"));
+        let not_started = |error: &LaunchError| RequestError::NotStarted(explain(error));
+        let (process, pipes) = launch_piped(&command).map_err(|error| not_started(&error))?;
+        drop(command);
+        let connection = Connection::serve(process, pipes)
+            .map_err(|error| RequestError::NotStarted(error.to_string()))?;
+        let hello = json!({
+            "protocolVersion": PROTOCOL,
+            "capabilities": {},
+            "clientInfo": { "name": "quackd", "version": VERSION },
+        });
+        let never = CancellationToken::new();
+        connection.request("initialize", &hello, deadline, &never).await?;
+        connection.notify("notifications/initialized", &json!({}));
+        Ok(connection)
+    }
+
+    /// Returns the tools of the server, which is started if it does not run.
+    pub(super) async fn list(
+        &self,
+        toolbox: &Toolbox,
+        workspace: &Path,
+        bounds: &CallLimits,
+    ) -> Result<ListedTools, RequestError> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Page {
+            #[serde(default)]
+            tools: Vec<Value>,
+            #[serde(default)]
+            next_cursor: Option<String>,
+        }
+        let deadline = bounds.deadline.min(Instant::now() + START_LIMIT);
+        let connection = self.connection(toolbox, workspace, deadline).await?;
+        let mut listed = ListedTools::default();
+        let mut parameters = json!({});
+        for _ in 0..MAX_PAGES {
+            let page = connection.request("tools/list", &parameters, deadline, &bounds.cancel);
+            let page: Page =
+                serde_json::from_str(page.await?.get()).map_err(|_| RequestError::Invalid)?;
+            for tool in page.tools {
+                match self.usable(tool).filter(|_| listed.tools.len() < MAX_MCP_TOOLS) {
+                    Some(tool) => listed.tools.push(tool),
+                    None => listed.skipped += 1,
+                }
+            }
+            match page.next_cursor {
+                Some(cursor) if cursor.len() <= MAX_CURSOR_BYTES => {
+                    parameters = json!({ "cursor": cursor });
+                }
+                Some(_) | None => break,
+            }
+        }
+        Ok(listed)
+    }
+
+    /// Returns a tool in our form. `None` if it exceeds the bounds.
+    fn usable(&self, tool: Value) -> Option<McpTool> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Given {
+            name: String,
+            #[serde(default)]
+            description: Option<String>,
+            input_schema: Value,
+        }
+        let Given { name, description, input_schema } = serde_json::from_value(tool).ok()?;
+        let is_name = (1..=MAX_NAME_BYTES).contains(&name.len());
+        let is_schema = input_schema.is_object();
+        if !is_name || !is_schema || MAX_SCHEMA_BYTES < input_schema.to_string().len() {
+            return None;
+        }
+        let mut description = description.unwrap_or_default();
+        let cut = description.floor_char_boundary(MAX_DESCRIPTION_BYTES.min(description.len()));
+        description.truncate(cut);
+        let server = self.definition.name.clone();
+        Some(McpTool { server, name, description, parameters: input_schema })
+    }
+}
