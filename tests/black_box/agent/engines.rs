@@ -181,9 +181,9 @@ fn without_a_model_and_a_pi_say_tells_what_to_do() {
 fn models_that_commands_could_change_are_not_used() {
     let mut world = World::absent(&json!({"on_exhausted": "echo"}));
     // A command of the session could name another server there, which would get the key.
-    let inside = world.repo.join("settings");
-    std::fs::rename(&world.agent, &inside).unwrap();
-    world.agent = inside;
+    world.agent = world.repo.join("settings");
+    std::fs::create_dir(&world.agent).unwrap();
+    world.write_models(&world.model.v1(), "openai-completions");
     world.boot(&[]);
     let wire = world.daemon.wire();
     wire.attach(&world.repo);
