@@ -33,6 +33,7 @@ use crate::service::shutdown::{self, StopSources};
 use crate::service::state_dir_watch;
 use crate::service::watchdog;
 use crate::services::{Services, StopRequest};
+use crate::session::owner::Owner;
 use actix::prelude::*;
 use quackd_config::Config;
 use quackd_egress::{Egress, EgressConfig, Key};
@@ -323,6 +324,7 @@ async fn serve_until_stopped(
     let (voice, clients) = (Rc::clone(&services.voice), Rc::clone(&services.clients));
     let registry = Registry::new(sessions, health, voice, clients, loaded, saving).start();
     let file = bound.file();
+    services.sessions.models.set_owner(Owner::new(&registry));
     match AgentTools::new(&services, registry.clone()) {
         Ok(tools) => drop(services.sessions.tool_runner.set(Box::new(tools))),
         Err(error) => tracing::error!(%error, "agents have no tools"),

@@ -7,14 +7,16 @@ use crate::children::command_env::Variables;
 use crate::children::login_env::LoginEnv;
 use crate::children::pi_env;
 use crate::daemon_info::DaemonInfo;
+use crate::session::owner::Owner;
+use crate::session::pi::outside::Writable;
 use quackd_config::{Config, Origin, Setting};
 use quackd_egress::Egress;
 use quackd_egress::models::{Given, ModelCatalog, ModelSettings, ModelSources};
 use quackd_protocol::model::{ModelFailure, ModelPart, ModelRequest};
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -30,8 +32,14 @@ const READ_LIMIT: Duration = Duration::from_secs(3);
 /// Shortest time between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Time of the last change and size of the files; `None` for a missing one.
-type Stamps = [Option<(SystemTime, u64)>; 2];
+/// State of Pi's files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Stamps {
+    /// Time of the last change and size of each file; `None` for a missing one.
+    files: [Option<(SystemTime, u64)>; 2],
+    /// The directory of a session that could change them.
+    held: Option<PathBuf>,
+}
 
 /// One instance per daemon, on the actors' thread.
 #[derive(Debug)]
@@ -40,6 +48,8 @@ pub(crate) struct Models {
     login: Rc<LoginEnv>,
     egress: Rc<Egress>,
     loaded: RefCell<Option<Loaded>>,
+    /// Knows the directories that commands may write. Set once at the start.
+    owner: OnceCell<Owner>,
     /// One permit, so that concurrent callers load the catalog once.
     turn: Semaphore,
     /// One permit, held while the files are read, so that a disk that hangs costs one thread.
@@ -63,9 +73,16 @@ impl Models {
             login: Rc::clone(login),
             egress: Rc::new(egress),
             loaded: RefCell::default(),
+            owner: OnceCell::new(),
             turn: Semaphore::new(1),
             reading: Arc::new(Semaphore::new(1)),
         }
+    }
+
+    /// Sets the owner of the sessions.
+    pub(crate) fn set_owner(&self, owner: Owner) {
+        // Set once: later calls change nothing.
+        drop(self.owner.set(owner));
     }
 
     pub(crate) fn egress(&self) -> Rc<Egress> {
@@ -80,13 +97,13 @@ impl Models {
         let hash = hash(&env);
         let known = self.loaded.borrow().as_ref().filter(|it| it.env == hash).map(|it| {
             let is_recent = it.checked.elapsed() < CHECK_INTERVAL;
-            (Rc::clone(&it.catalog), it.stamps, is_recent)
+            (Rc::clone(&it.catalog), it.stamps.clone(), is_recent)
         });
         if let Some((catalog, _, true)) = known {
             return catalog;
         }
         let known = known.map(|(catalog, stamps, _)| (catalog, stamps));
-        let stamps = known.as_ref().map(|(_, stamps)| *stamps);
+        let stamps = known.as_ref().map(|(_, stamps)| stamps.clone());
         let (catalog, stamps) = match (self.read(env, stamps).await, known) {
             (Ok(Some((catalog, stamps))), _) => {
                 self.egress.set_models(catalog.endpoints());
@@ -130,14 +147,29 @@ impl Models {
         known: Option<Stamps>,
     ) -> Result<Option<(ModelCatalog, Stamps)>, String> {
         let settings = settings(&self.daemon.config);
-        let sources = ModelSources { env, home: self.daemon.user_home.clone(), settings };
+        let user_home = self.daemon.user_home.clone();
+        let mut sources = ModelSources { env, home: user_home.clone(), settings, distrust: None };
+        let owner = self.owner.get().ok_or("the daemon is starting")?;
+        let writable = owner.writable().await.ok_or("the daemon is shutting down")?;
         let late = "the directory of Pi's files does not answer";
         let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_held| late)?;
         let read = move || {
             let _permit = permit;
             // Before the files are read, so that a change in between is noticed the next time.
-            let stamps = sources.files().map(stamp_blocking);
-            (known != Some(stamps)).then(|| (ModelCatalog::load_blocking(&sources), stamps))
+            // A command that could change them could send keys to another server.
+            let files = sources.files();
+            let writable = Writable::of_blocking(writable, &user_home);
+            let held = files.iter().find_map(|file| writable.holds_blocking(file));
+            let stamps =
+                Stamps { held: held.map(Path::to_owned), files: files.map(stamp_blocking) };
+            sources.distrust = stamps.held.as_ref().map(|held| {
+                format!(
+                    "Pi's models.json and auth.json are not read: commands write {}",
+                    held.display()
+                )
+            });
+            (known.as_ref() != Some(&stamps))
+                .then(|| (ModelCatalog::load_blocking(&sources), stamps))
         };
         let read = timeout(READ_LIMIT, actix_rt::task::spawn_blocking(read)).await;
         read.map_err(|_late| late)?.map_err(|_gone| "the daemon is shutting down".to_owned())

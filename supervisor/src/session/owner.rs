@@ -45,6 +45,12 @@ pub(crate) enum OwnerReply {
 #[derive(Clone)]
 pub(crate) struct Owner(WeakRecipient<TellOwner>);
 
+impl std::fmt::Debug for Owner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Owner").finish_non_exhaustive()
+    }
+}
+
 impl Owner {
     pub(crate) fn new<A>(owner: &Addr<A>) -> Self
     where

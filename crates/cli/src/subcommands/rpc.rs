@@ -151,11 +151,15 @@ impl Session {
         self.follow.session().to_owned()
     }
 
-    async fn end(&self) {
-        let id = self.id();
-        let abort = SessionParams { session_id: Some(id.clone()) };
+    async fn abort(&self) {
+        let abort = SessionParams { session_id: Some(self.id()) };
         // There may be nothing to abort.
         drop(self.client.request_raw("abort", abort, REPLY_TIMEOUT).await);
+    }
+
+    async fn end(&self) {
+        let id = self.id();
+        self.abort().await;
         if self.is_temporary {
             let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
             drop(self.client.request_raw("quack.session_delete", params, REPLY_TIMEOUT).await);
@@ -252,6 +256,13 @@ impl Output {
         Ok(())
     }
 
+    /// Writes what waited for the turn, whose events are no longer read.
+    fn turn_left(&mut self) -> std::io::Result<()> {
+        (self.in_turn, self.prompts) = (false, 0);
+        let lines = [std::mem::take(&mut self.held), std::mem::take(&mut self.last)].concat();
+        self.write(&lines)
+    }
+
     fn event(&mut self, event: Event) -> std::io::Result<()> {
         match event.name.as_str() {
             "agent_start" => self.in_turn = true,
@@ -327,6 +338,9 @@ async fn obey(
     match parse(line) {
         Err(response) => output.write(&[response])?,
         Ok((id, name, fields)) if SWITCHES.contains(&&*name) => {
+            // Like Pi: the turn of the old session ends. Its events are no longer followed.
+            session.abort().await;
+            output.turn_left()?;
             let result = session.switch(&name, &fields).await;
             output.write(&[response(id.as_ref(), &name, result.map(Some))])?;
         }

@@ -61,6 +61,10 @@ pub(super) fn find(providers: &[Provider], provider: Option<&str>, id: &str) -> 
     {
         return provider.model(rest);
     }
+    // An id with another prefix may name a provider that is gone: only a provider of other providers' models gets it.
+    if id.contains('/') {
+        return named("openrouter")?.model(id);
+    }
     let by_maker = maker(id).and_then(named);
     // Upstream's rule: an id without a provider is one of OpenAI, if there is a key.
     let openai = || named("openai").filter(|it| it.has_key());

@@ -85,6 +85,8 @@ pub struct ModelSources {
     pub home: PathBuf,
     /// `[model]` of the configuration.
     pub settings: ModelSettings,
+    /// Why Pi's files must not be read, as a problem for the user.
+    pub distrust: Option<String>,
 }
 
 impl ModelSources {
@@ -139,8 +141,13 @@ impl ModelCatalog {
     #[must_use]
     pub fn load_blocking(sources: &ModelSources) -> Self {
         let directory = pi_files::directory(&sources.env, &sources.home);
-        let models = pi_files::read_models_blocking(&directory);
-        let auth = pi_files::read_auth_blocking(&directory);
+        let (models, auth) = match &sources.distrust {
+            Some(problem) => (Err(problem.clone()), AuthFile::default()),
+            None => (
+                pi_files::read_models_blocking(&directory),
+                pi_files::read_auth_blocking(&directory),
+            ),
+        };
         Self::build(sources, models, auth)
     }
 

@@ -54,7 +54,12 @@ impl Case {
             }
         }
         let (env, settings) = (self.env, self.settings);
-        ModelCatalog::load_blocking(&ModelSources { env, home: home.path().into(), settings })
+        ModelCatalog::load_blocking(&ModelSources {
+            env,
+            home: home.path().into(),
+            settings,
+            distrust: None,
+        })
     }
 
     /// Returns the choice as `provider/id, reason, source of the key`.

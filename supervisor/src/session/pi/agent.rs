@@ -19,7 +19,8 @@ use quackd_protocol::model::MAX_MODELS;
 use quackd_protocol::pi::{AgentModels, AgentSettings, AgentStart, PI_FRAME_PROTOCOL, ToPiWorker};
 use quackd_protocol::policy::NetworkMode;
 use serde::Deserialize;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -30,6 +31,9 @@ const PREPARE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Variable with Pi's directory of settings and models.
 const AGENT_DIR: &str = "PI_CODING_AGENT_DIR";
+
+/// Longest first line of a session file, in bytes.
+const MAX_HEADER: u64 = 8 * 1024;
 
 /// Longest settings file of Pi, in bytes.
 const MAX_SETTINGS: u64 = 256 * 1024;
@@ -93,6 +97,9 @@ pub(super) async fn prepare(
             io::ErrorKind::WouldBlock => PiError::InUse(path.display().to_string()),
             _ => not_started(error),
         })?;
+        if path.parent() != Some(&*sessions) && !is_conversation_blocking(&file) {
+            return Err(PiError::NotStarted(format!("{} is no session file", path.display())));
+        }
         let start = AgentStart {
             proto: PI_FRAME_PROTOCOL,
             session: session.0,
@@ -113,6 +120,19 @@ pub(super) async fn prepare(
         Err(NoLook::Ended) => Err(PiError::ShuttingDown),
         Err(NoLook::TimedOut) => Err(PiError::NotStarted("a disk does not respond".to_owned())),
     }
+}
+
+/// Whether the file begins like a session file.
+fn is_conversation_blocking(file: &File) -> bool {
+    #[derive(Deserialize)]
+    struct Header {
+        r#type: String,
+    }
+    let mut line = String::new();
+    let mut start = io::BufReader::new(file.take(MAX_HEADER));
+    let read = io::BufRead::read_line(&mut start, &mut line);
+    let header = read.ok().and_then(|_| serde_json::from_str::<Header>(&line).ok());
+    header.is_some_and(|header| header.r#type == "session")
 }
 
 fn settings_of(config: &quackd_config::AgentSettings) -> AgentSettings {

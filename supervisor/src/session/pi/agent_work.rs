@@ -20,6 +20,9 @@ use std::rc::Rc;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+/// Requests for summaries of one turn.
+const SUMMARIES: usize = 16;
+
 /// Longest id of a call by a model, in bytes.
 const MAX_CALL_ID: usize = 512;
 
@@ -42,6 +45,8 @@ pub(crate) struct AgentCall {
 pub(super) struct AgentWork {
     requests: HashMap<u64, OpenRequest>,
     calls: HashMap<u64, CancellationToken>,
+    /// Requests since the last turn ended.
+    n_requests: u32,
 }
 
 /// A request to a model.
@@ -67,8 +72,14 @@ impl AgentWork {
         }
     }
 
+    /// Counts the requests of the next turn.
+    pub(super) fn turn_ended(&mut self) {
+        self.n_requests = 0;
+    }
+
     /// Gives up everything, because the process has exited.
     pub(super) fn end(&mut self) {
+        self.turn_ended();
         self.requests.drain().for_each(|(_, request)| request.cancel.cancel());
         self.calls.drain().for_each(|(_, cancel)| cancel.cancel());
     }
@@ -85,6 +96,15 @@ impl SessionActor {
         if !is_sound {
             return self.agent_broke("a request to a model beyond its limits", ctx);
         }
+        // Each request costs money, so that none goes out without a prompt or a summary.
+        let agent = &self.services.daemon.config.agent;
+        let most = (agent.max_turns.value + SUMMARIES) * (agent.retries.value.max(10) + 1);
+        work.n_requests += 1;
+        let is_meant = usize::try_from(work.n_requests).is_ok_and(|n| n <= most);
+        if !is_meant || !(self.pi.in_turn() || self.pi.is_compacting) {
+            return self.agent_broke("a request to a model without a turn", ctx);
+        }
+        let work = &mut self.pi.work;
         let open = OpenRequest {
             credits: Rc::new(Semaphore::new(MODEL_PIECES)),
             cancel: CancellationToken::new(),

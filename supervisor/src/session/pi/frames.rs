@@ -38,6 +38,28 @@ const BUSY: &str = "already processing";
 /// Time after which an accepted prompt without a turn makes the daemon ask Pi whether it is idle.
 const TURN_DELAY: Duration = Duration::from_millis(300);
 
+/// Events of quackd's own agent. It asks no questions: an event that looks like one would deceive the user.
+const AGENT_EVENTS: &[&str] = &[
+    "agent_end",
+    "agent_settled",
+    "agent_start",
+    "auto_compaction_end",
+    "auto_compaction_start",
+    "auto_retry_end",
+    "auto_retry_start",
+    "extension_error",
+    "message_end",
+    "message_start",
+    "message_update",
+    "queue_update",
+    "session_info_changed",
+    "thinking_level_changed",
+    "tool_execution_end",
+    "tool_execution_start",
+    "turn_end",
+    "turn_start",
+];
+
 /// Names of the daemon's own events. An event of Pi with such a name could be mistaken for the daemon's.
 const OWN_EVENTS: &[&str] = &[
     "extension_ui_closed",
@@ -71,6 +93,18 @@ impl SessionActor {
                 self.kill_for(OfPi, Cause::Refused(reason), KillReason::CannotStart, ctx);
             }
             _ if self.pi.pids.is_none() => self.pi_broke("the first frame was no hello", ctx),
+            FromPiWorker::Dialog { .. }
+            | FromPiWorker::Version { .. }
+            | FromPiWorker::StdinFailed { .. }
+                if self.pi.is_native =>
+            {
+                self.pi_broke("a frame that only Pi's worker sends", ctx);
+            }
+            FromPiWorker::Event { name, .. }
+                if self.pi.is_native && !AGENT_EVENTS.contains(&name.as_str()) =>
+            {
+                self.pi_broke("an event that the agent does not have", ctx);
+            }
             FromPiWorker::Answer(answer) => self.command_answered(answer, ctx),
             FromPiWorker::Event { name, data } => {
                 self.on_pi_event(&name, &with_whole_characters(data), ctx);
@@ -235,7 +269,8 @@ impl SessionActor {
                 && name.chars().count() <= MAX_NAME_CHARS
                 && !name.contains(|c: char| c.is_control())
         };
-        let session_file = said.session_file.filter(is_path);
+        // The daemon chose the file of its own agent, which may not choose another one.
+        let session_file = said.session_file.filter(is_path).filter(|_| !self.pi.is_native);
         let session_name = said.session_name.filter(is_name);
         if let Some(file) = &session_file {
             self.pi.session_file.clone_from(file);
@@ -277,8 +312,12 @@ impl SessionActor {
         match name {
             "agent_start" => self.on_busy(OfPi, ctx),
             "auto_compaction_start" => self.pi.is_compacting = true,
-            "auto_compaction_end" => self.pi.is_compacting = false,
+            "auto_compaction_end" => {
+                self.pi.is_compacting = false;
+                self.end_if_replaced(ctx);
+            }
             "agent_end" => {
+                self.pi.work.turn_ended();
                 self.end_dialogs();
                 self.pi.turns.end();
                 self.on_idle(OfPi, ctx);

@@ -91,6 +91,9 @@ impl SessionActor {
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
             let prepared = match prepared {
                 Ok(Launch::Pi(prepared)) => prepared,
+                Ok(Launch::Agent(_)) if handle.pi.child.ending.is_some() => {
+                    return handle.spawn_failed(OfPi, &SpawnRequestError::Unavailable, ctx);
+                }
                 Ok(Launch::Agent(prepared)) => return handle.spawn_agent(prepared, ctx),
                 // A message came since the start began.
                 Err(PiError::OnDemand) if !handle.pi.unsent.is_empty() => {

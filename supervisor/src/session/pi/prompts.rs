@@ -164,7 +164,9 @@ impl PiPart {
     /// Whether a turn or a summary runs, or a caller or a dialog waits.
     pub(super) fn is_busy(&self) -> bool {
         let waits = self.commands.count("prompt") != 0 || !self.unsent.is_empty();
-        self.in_turn() || waits || self.is_compacting || self.dialogs.any()
+        // An extension of Pi may accept a prompt without a turn.
+        let is_awaited = self.is_native && self.turns.is_awaited();
+        self.in_turn() || waits || is_awaited || self.is_compacting || self.dialogs.any()
     }
 }
 
