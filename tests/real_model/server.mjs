@@ -91,8 +91,8 @@ async function complete(body, response, signal) {
     if (tool) call({ id: `call_${Date.now()}`, type: "function", function: { name: tool.name, arguments: "" } });
     const onTextChunk = (piece) => (tool ? call({ function: { arguments: piece } }) : delta({ content: piece }));
     const answer = await session.prompt(last, { grammar, signal, onTextChunk, temperature: 0, maxTokens: MAX_ANSWER });
-    delta({}, tool ? "tool_calls" : "stop");
     const made = model.tokenize(answer).length;
+    delta({}, tool ? "tool_calls" : made < MAX_ANSWER ? "stop" : "length");
     send({ usage: { prompt_tokens: size, completion_tokens: made, total_tokens: size + made } });
     response.end("data: [DONE]\n\n");
     console.error(`${size} tokens, ${tool ? `call of ${tool.name}` : "text"}: ${JSON.stringify(answer)}`);
