@@ -331,7 +331,7 @@ impl Server {
                 self.open(session_id, client, slot).await?
             }
         };
-        if let Some(servers) = servers {
+        if let Some(servers) = servers.filter(|it| !it.is_empty()) {
             session.set_mcp_servers(servers).await?;
         }
         if replays {
