@@ -331,7 +331,7 @@ impl Server {
                 self.open(session_id, client, slot).await?
             }
         };
-        if let Some(servers) = servers.filter(|it| !it.is_empty()) {
+        if let Some(servers) = servers {
             session.set_mcp_servers(servers).await?;
         }
         if replays {
