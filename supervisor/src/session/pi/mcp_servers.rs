@@ -81,6 +81,6 @@ mod tests {
         let made: Value = serde_json::from_str(&made).unwrap();
         assert_eq!(made["servers"].as_array().map(Vec::len), Some(2));
         assert_eq!(made["servers"][0]["command"], "x");
-        assert_eq!(with_servers(tools::MCP_CALL, "[]", servers()), None);
+        assert_eq!(with_servers(tools::MCP_CALL, "7", servers()), None);
     }
 }
