@@ -92,7 +92,7 @@ fn place(uri: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     fn of(blocks: Value) -> Result<String, RpcError> {
         message(&serde_json::from_value::<Vec<Content>>(blocks).unwrap()).map(|it| it.text)
