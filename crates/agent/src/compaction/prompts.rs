@@ -146,7 +146,7 @@ pub(super) fn flattened(messages: &[Message]) -> String {
     for message in messages {
         match message {
             Message::User(message) => {
-                section(&mut out, "User", &long_text(&content_text(&message.content)))
+                section(&mut out, "User", &long_text(&content_text(&message.content)));
             }
             Message::Custom(message) => {
                 section(&mut out, "User", &long_text(&content_text(&message.content)));
@@ -170,7 +170,7 @@ pub(super) fn flattened(messages: &[Message]) -> String {
                 section(&mut out, "Summary of another branch", &long_text(summary));
             }
             Message::CompactionSummary { summary, .. } => {
-                section(&mut out, "Summary", &long_text(summary))
+                section(&mut out, "Summary", &long_text(summary));
             }
             Message::BashExecution(_) | Message::Other(_) => {}
         }
