@@ -226,7 +226,7 @@ struct Saving {
 }
 
 impl Saving {
-    /// Returns what the supervisor and clients are told of a write: the first failure and the first success after it.
+    /// Returns the frames about a write: for the first failure, and for the first success after it.
     fn report(&mut self, written: io::Result<()>) -> Vec<FromPiWorker> {
         let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
         match written {
