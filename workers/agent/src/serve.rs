@@ -53,7 +53,9 @@ async fn serve(started: Started) -> io::Result<()> {
     for text in notes {
         send(&mut channel, &FromPiWorker::Warning { text }).await?;
     }
-    let mut driver = Driver { agent: Agent::new(setup(start), transcript), file, timer: None };
+    let saving = Saving { path: start.session_file.clone(), is_failing: false };
+    let agent = Agent::new(setup(start), transcript);
+    let mut driver = Driver { agent, file, saving, timer: None };
     loop {
         let due = driver.timer;
         tokio::select! {
@@ -123,6 +125,7 @@ fn setup(start: AgentStart) -> AgentSetup {
 struct Driver {
     agent: Agent,
     file: SessionFile,
+    saving: Saving,
     timer: Option<Instant>,
 }
 
@@ -181,12 +184,11 @@ impl Driver {
             let frame = match effect {
                 Effect::Append(line) => {
                     has_appended = true;
-                    match self.file.append(&line) {
-                        Ok(()) => continue,
-                        Err(error) => FromPiWorker::Warning {
-                            text: format!("cannot write the session file: {error}"),
-                        },
+                    let written = self.file.append(&line);
+                    for frame in self.saving.report(written) {
+                        channel.feed(frames::encode(&frame).map_err(io::Error::other)?).await?;
                     }
+                    continue;
                 }
                 Effect::Timer(ms) => {
                     self.timer = ms.map(|ms| Instant::now() + Duration::from_millis(ms));
@@ -212,6 +214,41 @@ impl Driver {
             send(channel, &FromPiWorker::Warning { text }).await?;
         }
         Ok(())
+    }
+}
+
+/// Whether the conversation is saved.
+struct Saving {
+    /// Path of the session file, for messages.
+    path: String,
+    /// Whether the last line could not be written.
+    is_failing: bool,
+}
+
+impl Saving {
+    /// Returns the frames about a write: for the first failure, and for the first success after it.
+    fn report(&mut self, written: io::Result<()>) -> Vec<FromPiWorker> {
+        let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
+        match written {
+            Ok(()) if was_failing => {
+                let text = "the session file is written again".to_owned();
+                vec![FromPiWorker::Warning { text }]
+            }
+            Err(error) if !was_failing => {
+                let path = &self.path;
+                let text = format!(
+                    "cannot write the session file {path}: {error}; the conversation is not saved"
+                );
+                let name = "extension_error";
+                let data = serde_json::json!({
+                    "type": name, "extensionPath": "quackd", "event": "session_file", "error": text,
+                });
+                let event = to_raw_value(&data).ok();
+                let event = event.map(|data| FromPiWorker::Event { name: name.to_owned(), data });
+                [FromPiWorker::Warning { text }].into_iter().chain(event).collect()
+            }
+            Ok(()) | Err(_) => Vec::new(),
+        }
     }
 }
 
@@ -286,5 +323,28 @@ mod tests {
             json!({ "type": "agent_end", "messages": vec![json!({ "text": "x" }); 100_000] });
         let cut = fitting("agent_end", to_raw_value(&many).unwrap());
         assert_eq!(cut.get(), r#"{"messages":[],"truncated":true,"type":"agent_end"}"#);
+    }
+
+    #[test]
+    fn only_a_change_of_the_session_file_is_reported() {
+        let mut told = Saving { path: "/s.jsonl".to_owned(), is_failing: false };
+        let full = || Err(io::ErrorKind::StorageFull.into());
+        assert!(told.report(Ok(())).is_empty());
+        let first = told.report(full());
+        let [FromPiWorker::Warning { .. }, FromPiWorker::Event { name, data }] = &*first else {
+            panic!("{first:?}")
+        };
+        let data: Value = serde_json::from_str(data.get()).unwrap();
+        assert_eq!((name.as_str(), &data["type"]), ("extension_error", &json!("extension_error")));
+        assert_eq!(
+            (&data["extensionPath"], &data["event"]),
+            (&json!("quackd"), &json!("session_file"))
+        );
+        let error = data["error"].as_str().unwrap();
+        assert!(error.starts_with("cannot write the session file /s.jsonl: "), "{error}");
+        assert!(error.ends_with("; the conversation is not saved"), "{error}");
+        assert!(told.report(full()).is_empty());
+        assert!(matches!(&*told.report(Ok(())), [FromPiWorker::Warning { .. }]));
+        assert!(told.report(Ok(())).is_empty());
     }
 }

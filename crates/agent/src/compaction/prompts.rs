@@ -7,6 +7,9 @@ use std::fmt::Write;
 /// Most characters of a tool result, of arguments or of a command's output in a request.
 const MAX_RESULT_CHARS: usize = 2000;
 
+/// Most characters of another text in a request, so that one huge message does not prevent a summary.
+const MAX_TEXT_CHARS: usize = 20_000;
+
 const SYSTEM: &str = "\
 You are a context summarization assistant. The user message has a conversation between a user and a coding agent, inside \
 <conversation>. Your summary replaces this conversation: the agent continues the work with the summary alone. Do not \
@@ -142,24 +145,33 @@ pub(super) fn flattened(messages: &[Message]) -> String {
     let mut out = String::new();
     for message in messages {
         match message {
-            Message::User(message) => section(&mut out, "User", &content_text(&message.content)),
+            Message::User(message) => {
+                section(&mut out, "User", &long_text(&content_text(&message.content)));
+            }
             Message::Custom(message) => {
-                section(&mut out, "User", &content_text(&message.content));
+                section(&mut out, "User", &long_text(&content_text(&message.content)));
             }
             Message::Assistant(message) => assistant(&mut out, &message.content),
             Message::ToolResult(message) => {
                 let what = if message.is_error { "Error" } else { "Result" };
                 let title = format!("{what} of {}", message.tool_name);
-                section(&mut out, &title, &shortened(&blocks_text(&message.content)));
+                section(
+                    &mut out,
+                    &title,
+                    &shortened(&blocks_text(&message.content), MAX_RESULT_CHARS),
+                );
             }
             Message::BashExecution(message) if message.exclude_from_context != Some(true) => {
-                let output = shortened(&message.output);
-                section(&mut out, "Command of the user", &format!("{}\n{output}", message.command));
+                let command = shortened(&message.command, MAX_RESULT_CHARS);
+                let output = shortened(&message.output, MAX_RESULT_CHARS);
+                section(&mut out, "Command of the user", &format!("{command}\n{output}"));
             }
             Message::BranchSummary { summary, .. } => {
-                section(&mut out, "Summary of another branch", summary);
+                section(&mut out, "Summary of another branch", &long_text(summary));
             }
-            Message::CompactionSummary { summary, .. } => section(&mut out, "Summary", summary),
+            Message::CompactionSummary { summary, .. } => {
+                section(&mut out, "Summary", &long_text(summary));
+            }
             Message::BashExecution(_) | Message::Other(_) => {}
         }
     }
@@ -167,11 +179,15 @@ pub(super) fn flattened(messages: &[Message]) -> String {
 }
 
 fn assistant(out: &mut String, blocks: &[Block]) {
-    section(out, "Assistant", &blocks_text(blocks));
+    section(out, "Assistant", &long_text(&blocks_text(blocks)));
     for block in blocks {
         if let Block::ToolCall(call) = block {
             let arguments = serde_json::to_string(&call.arguments).unwrap_or_default();
-            section(out, &format!("Assistant calls {}", call.name), &shortened(&arguments));
+            section(
+                out,
+                &format!("Assistant calls {}", call.name),
+                &shortened(&arguments, MAX_RESULT_CHARS),
+            );
         }
     }
 }
@@ -205,9 +221,14 @@ fn blocks_text(blocks: &[Block]) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Cuts a text to [`MAX_RESULT_CHARS`].
-fn shortened(text: &str) -> String {
-    let Some((at, _)) = text.char_indices().nth(MAX_RESULT_CHARS) else {
+/// Cuts a text of the user or the model.
+fn long_text(text: &str) -> String {
+    shortened(text, MAX_TEXT_CHARS)
+}
+
+/// Cuts a text to `limit` characters.
+fn shortened(text: &str, limit: usize) -> String {
+    let Some((at, _)) = text.char_indices().nth(limit) else {
         return text.to_owned();
     };
     let (start, rest) = text.split_at(at);

@@ -63,7 +63,7 @@ impl Agent {
                     self.end_answer(StreamEnd::Complete);
                 }
             }
-            Part::Done if answer.is_error() => {
+            Part::Done | Part::Failed(_) if answer.is_error() => {
                 let status = answer.head.as_ref().map_or(0, |head| head.status);
                 let error = providers::http_error(status, &answer.error_body);
                 self.answer_failed(error);
@@ -73,13 +73,26 @@ impl Agent {
                 self.end_answer(StreamEnd::Broken(failure.text));
             }
             Part::Failed(failure) => {
-                let kind = match failure.kind {
-                    ModelFailureKind::NotConfigured | ModelFailureKind::Refused => ErrorKind::Fatal,
-                    _ => ErrorKind::Retryable,
-                };
+                let has_head = answer.head.is_some();
+                let kind = self.kind_of(failure.kind, has_head);
                 self.answer_failed(ProviderError { text: failure.text, kind });
             }
         }
+    }
+
+    /// Decides whether a request is sent again that got no byte of an answer. A provider that has received it may bill
+    /// it. A connection that broke before the head was often closed by the provider before the request came, so one
+    /// further attempt is made.
+    fn kind_of(&mut self, failure: ModelFailureKind, has_head: bool) -> ErrorKind {
+        let Some(run) = &mut self.run else { return ErrorKind::Fatal };
+        let may_retry = match failure {
+            ModelFailureKind::NotConnected | ModelFailureKind::Busy => true,
+            ModelFailureKind::Broken => !has_head && !std::mem::replace(&mut run.was_broken, true),
+            ModelFailureKind::Idle
+            | ModelFailureKind::NotConfigured
+            | ModelFailureKind::Refused => false,
+        };
+        if may_retry { ErrorKind::Retryable } else { ErrorKind::Fatal }
     }
 
     fn publish(&mut self, deltas: &[Delta]) {
@@ -187,9 +200,9 @@ impl Agent {
         let settings = &self.setup.settings;
         let (max_retries, base, longest) =
             (settings.max_retries, settings.base_delay_ms, settings.max_delay_ms);
-        let auto_retry = self.auto_retry;
+        let (auto_retry, may_compact) = (self.auto_retry, self.may_compact());
         let Some(run) = &mut self.run else { return };
-        if error.kind == ErrorKind::Overflow && self.auto_compaction && !run.was_compacted {
+        if error.kind == ErrorKind::Overflow && may_compact && !run.was_compacted {
             run.was_compacted = true;
             run.phase = Phase::Compacting;
             return self.compact_overflow();
@@ -222,6 +235,7 @@ impl Agent {
     /// Reports the end of further attempts, if there were any.
     fn end_retry(&mut self, error: Option<&str>) {
         let Some(run) = &mut self.run else { return };
+        run.was_broken = false;
         let attempt = std::mem::take(&mut run.attempt);
         if attempt == 0 {
             return;

@@ -5,6 +5,7 @@ use super::{Agent, Effect, MAX_QUEUED, QueueMode, fields};
 use crate::message::{BashExecution, Block, Message, UserMessage};
 use crate::providers::{StreamEnd, clamp, levels};
 use crate::transcript::EntryKind;
+use quackd_protocol::limits::MAX_ARGUMENTS_BYTES;
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone, OtherCommand, PiCommand};
 use serde_json::{Value, json};
@@ -213,6 +214,7 @@ impl Agent {
             true => self.steering.push_back(message),
             false => self.follow_up.push_back(message),
         }
+        self.was_queued_in_summary |= self.run.is_none() && self.compaction.is_some();
         self.answer(number, Some(&json!({ "disposition": "queued" })));
         self.queue_event();
     }
@@ -387,12 +389,16 @@ impl Agent {
         if MAX_SHELLS <= self.shells.len() {
             return self.refuse(number, format!("At most {MAX_SHELLS} commands can run at once"));
         }
+        let arguments = json!({ "command": command }).to_string();
+        if MAX_ARGUMENTS_BYTES < arguments.len() {
+            return self.refuse(number, "The command is too long");
+        }
         let call = self.next_call();
         let command = command.to_owned();
         self.effects.push(Effect::Call(Box::new(AgentToolCall {
             number: call,
             tool: "bash".to_owned(),
-            arguments: json!({ "command": command }).to_string(),
+            arguments,
             shown_tool: String::new(),
             tool_call_id: String::new(),
         })));

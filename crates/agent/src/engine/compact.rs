@@ -2,11 +2,18 @@
 
 use super::run::Phase;
 use super::{Agent, Effect, Part};
-use crate::compaction::{self, Plan, Prompt, SummaryPrompts};
+use crate::compaction::{self, CompactionError, Plan, Prompt, SummaryPrompts};
 use crate::message::{Message, Usage};
 use crate::providers::{self, RequestOptions, Stream, StreamEnd};
-use quackd_protocol::model::{MAX_MODEL_ERROR_BYTES, ModelHead, ModelRequest};
+use crate::transcript::EntryKind;
+use quackd_protocol::model::{
+    MAX_MODEL_ERROR_BYTES, MAX_MODEL_REQUEST_BYTES, ModelHead, ModelRequest,
+};
 use serde_json::{Value, json};
+
+/// Failures of automatic summaries in a row after which the agent starts no further one: each may cost as much as the
+/// longest request.
+const MAX_FAILED: u32 = 2;
 
 /// A summary that is being made.
 #[derive(Debug)]
@@ -59,16 +66,25 @@ impl Agent {
         self.start_compaction(Reason::Manual(number), instructions);
     }
 
-    /// Makes a summary if the conversation is close to the limit. Returns false if it is not.
+    /// Whether the agent may make a summary without a command.
+    pub(super) fn may_compact(&self) -> bool {
+        self.auto_compaction && self.failed_summaries < MAX_FAILED
+    }
+
+    /// Makes a summary if the conversation is close to the limit. Returns false, without an event, if it is not or if
+    /// there is nothing to summarize. Otherwise the end of the summary, which may have come already, calls
+    /// [`Self::settle`].
     pub(super) fn compact_if_full(&mut self) -> bool {
         let tokens = compaction::estimate_tokens(&self.transcript.context().messages);
         let reserve = self.setup.settings.reserve_tokens;
         let is_full = compaction::should_compact(tokens, self.model.context_window, reserve);
-        if !self.auto_compaction || !is_full {
+        if !self.may_compact() || !is_full {
             return false;
         }
-        self.start_compaction(Reason::Threshold, None);
-        self.compaction.is_some()
+        let Ok(plan) = self.compaction_plan() else { return false };
+        self.event_start(Reason::Threshold);
+        self.summarize(Reason::Threshold, plan, None);
+        true
     }
 
     /// Makes a summary because the model refused the conversation. The run continues afterwards.
@@ -78,12 +94,19 @@ impl Agent {
 
     fn start_compaction(&mut self, reason: Reason, instructions: Option<&str>) {
         self.event_start(reason);
+        match self.compaction_plan() {
+            Ok(plan) => self.summarize(reason, plan, instructions),
+            Err(error) => self.compaction_failed(reason, error.to_string(), false),
+        }
+    }
+
+    fn compaction_plan(&self) -> Result<Plan, CompactionError> {
         let wanted = self.setup.settings.keep_recent_tokens;
         let keep = compaction::keep_recent_tokens(wanted, self.model.context_window);
-        let plan = match compaction::plan(&self.transcript, keep) {
-            Ok(plan) => plan,
-            Err(error) => return self.compaction_failed(reason, error.to_string(), false),
-        };
+        compaction::plan(&self.transcript, keep)
+    }
+
+    fn summarize(&mut self, reason: Reason, plan: Plan, instructions: Option<&str>) {
         let prompts = compaction::summary_prompts(&plan, instructions);
         let compaction = Compaction {
             reason,
@@ -128,6 +151,10 @@ impl Agent {
         };
         let message = super::run::user_message(&prompt.user, Vec::new(), self.now.unix_ms);
         let made = providers::request(&self.model, &[Message::User(message)], &options);
+        if MAX_MODEL_REQUEST_BYTES < made.body.get().len() {
+            let text = "The conversation is longer than a request may be; start a new session";
+            return self.summary_failed(text.to_owned());
+        }
         self.effects.push(Effect::Request(Box::new(ModelRequest {
             number,
             provider: self.model.provider.clone(),
@@ -171,6 +198,7 @@ impl Agent {
         let fresh = Stream::new(&self.model);
         let Some(compaction) = &mut self.compaction else { return };
         let (_, finished) = std::mem::replace(&mut compaction.stream, fresh).finish(how);
+        add_tokens(&mut compaction.usage, &finished.usage);
         if let Some(error) = finished.error {
             return self.summary_failed(error.text);
         }
@@ -182,11 +210,6 @@ impl Agent {
             true => compaction.history = Some(text),
             false => compaction.turn_prefix = Some(text),
         }
-        let (sum, more) = (&mut compaction.usage, finished.usage);
-        sum.input += more.input;
-        sum.output += more.output;
-        sum.cache_read += more.cache_read;
-        sum.cache_write += more.cache_write;
         self.next_summary();
     }
 
@@ -196,6 +219,7 @@ impl Agent {
         else {
             return;
         };
+        self.failed_summaries = 0;
         let usage = usage.priced(&self.model.cost);
         let entry = plan.entry(history.as_deref(), turn_prefix.as_deref(), Some(usage));
         self.append(entry);
@@ -219,14 +243,32 @@ impl Agent {
 
     fn summary_failed(&mut self, error: String) {
         let Some(compaction) = self.compaction.take() else { return };
-        self.compaction_failed(compaction.reason, error, false);
+        let reason = compaction.reason;
+        if !matches!(reason, Reason::Manual(_)) {
+            self.failed_summaries += 1;
+        }
+        self.record_usage(compaction);
+        self.compaction_failed(reason, error, false);
+    }
+
+    /// Records what a summary without a result has cost.
+    fn record_usage(&mut self, compaction: Compaction) {
+        let Compaction { mut usage, stream, .. } = compaction;
+        let (_, finished) = stream.finish(StreamEnd::Aborted);
+        add_tokens(&mut usage, &finished.usage);
+        if [usage.input, usage.output, usage.cache_read, usage.cache_write] != [0; 4] {
+            let usage = usage.priced(&self.model.cost);
+            self.append(EntryKind::Usage { usage });
+        }
     }
 
     /// Stops a summary.
     pub(super) fn abort_compaction(&mut self) {
         let Some(compaction) = self.compaction.take() else { return };
+        let reason = compaction.reason;
         self.effects.push(Effect::CancelRequest { number: compaction.number });
-        self.compaction_failed(compaction.reason, "Compaction cancelled".to_owned(), true);
+        self.record_usage(compaction);
+        self.compaction_failed(reason, "Compaction cancelled".to_owned(), true);
     }
 
     fn compaction_failed(&mut self, reason: Reason, error: String, is_aborted: bool) {
@@ -258,13 +300,15 @@ impl Agent {
             }
             Reason::Overflow => self.end_run(),
             Reason::Threshold => self.settle(is_aborted),
-            Reason::Manual(_) => {
-                if self.run.is_none()
-                    && let Some(next) = self.waiting.pop_front()
-                {
-                    self.begin_run(next);
-                }
-            }
+            Reason::Manual(_) if self.run.is_none() => self.begin_next(),
+            Reason::Manual(_) => {}
         }
     }
+}
+
+fn add_tokens(sum: &mut Usage, more: &Usage) {
+    sum.input += more.input;
+    sum.output += more.output;
+    sum.cache_read += more.cache_read;
+    sum.cache_write += more.cache_write;
 }

@@ -13,6 +13,8 @@ mod answer;
 mod commands;
 mod compact;
 mod events;
+#[cfg(test)]
+mod faults_tests;
 mod run;
 mod servers;
 #[cfg(test)]
@@ -170,6 +172,10 @@ pub struct Agent {
     servers: servers::ServerTools,
     run: Option<run::Run>,
     compaction: Option<compact::Compaction>,
+    /// Automatic summaries that failed in a row.
+    failed_summaries: u32,
+    /// Whether a message was queued during a summary without a run. A run then begins after the summary.
+    was_queued_in_summary: bool,
     /// Prompts that came during a compaction.
     waiting: VecDeque<UserMessage>,
     /// `abort` commands that are answered at the end of the run.
@@ -225,6 +231,8 @@ impl Agent {
             servers,
             run: None,
             compaction: None,
+            failed_summaries: 0,
+            was_queued_in_summary: false,
             waiting: VecDeque::new(),
             aborts: Vec::new(),
             shells: Vec::new(),

@@ -35,6 +35,8 @@ pub(super) struct Run {
     pub(super) is_aborted: bool,
     /// Whether this run was continued after a summary because of an overflow.
     pub(super) was_compacted: bool,
+    /// Whether the connection of an earlier attempt of the current request broke.
+    pub(super) was_broken: bool,
     /// The calls of the last answer, and how often they came in a row.
     last_calls: (String, u32),
     /// Why the run ended early.
@@ -81,6 +83,7 @@ impl Agent {
             attempt: 0,
             is_aborted: false,
             was_compacted: false,
+            was_broken: false,
             last_calls: (String::new(), 0),
             reason: None,
         });
@@ -161,7 +164,7 @@ impl Agent {
         true
     }
 
-    /// Takes the instructions of the workspace. A failure is not worth a failed turn.
+    /// Takes the instructions of the workspace. After a failure this run has none, and the next run asks again.
     pub(super) fn on_instructions(&mut self, done: &AgentToolDone) {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
@@ -173,7 +176,10 @@ impl Agent {
             path: String,
             text: String,
         }
-        let data = done.data.as_ref().filter(|_| !done.is_error);
+        if done.is_error || done.aborted {
+            return;
+        }
+        let data = done.data.as_ref();
         let data: Data =
             data.and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
         let texts: Vec<_> = data.files.iter().map(|file| (&*file.path, &*file.text)).collect();
@@ -341,7 +347,19 @@ impl Agent {
     pub(super) fn settle(&mut self, is_aborted: bool) {
         let kind = "agent_settled";
         self.event(kind, &json!({ "type": kind, "aborted": is_aborted }));
+        self.begin_next();
+    }
+
+    /// Starts a run with a prompt that waited for a summary, or else with a message that was queued during it.
+    pub(super) fn begin_next(&mut self) {
+        let was_queued = std::mem::take(&mut self.was_queued_in_summary);
         if let Some(next) = self.waiting.pop_front() {
+            return self.begin_run(next);
+        }
+        let queued = [&mut self.steering, &mut self.follow_up].into_iter();
+        let next = queued.filter(|_| was_queued).find_map(VecDeque::pop_front);
+        if let Some(next) = next {
+            self.queue_event();
             self.begin_run(next);
         }
     }

@@ -6,9 +6,9 @@ use quackd_protocol::model::{InputKind, ModelApi, ModelCompat, ModelCost, ModelF
 use serde_json::json;
 
 /// An agent, with everything that it did.
-struct Bench {
-    agent: Agent,
-    effects: Vec<Effect>,
+pub(super) struct Bench {
+    pub(super) agent: Agent,
+    pub(super) effects: Vec<Effect>,
     unix_ms: i64,
     command: u64,
 }
@@ -29,7 +29,7 @@ fn model(id: &str) -> ModelInfo {
     }
 }
 
-fn header() -> Header {
+pub(super) fn header() -> Header {
     Header {
         id: "s1".into(),
         version: 3,
@@ -40,11 +40,11 @@ fn header() -> Header {
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self::with(AgentSettings::default(), Transcript::new(header()))
     }
 
-    fn with(settings: AgentSettings, transcript: Transcript) -> Self {
+    pub(super) fn with(settings: AgentSettings, transcript: Transcript) -> Self {
         let setup = AgentSetup {
             session_file: "/s.jsonl".into(),
             workspace: "/w".into(),
@@ -63,14 +63,14 @@ impl Bench {
         Self { agent, effects: Vec::new(), unix_ms: 1_700_000_000_000, command: 0 }
     }
 
-    fn take(&mut self, input: Input) {
+    pub(super) fn take(&mut self, input: Input) {
         self.unix_ms += 1;
         let now = Now { unix_ms: self.unix_ms, random: 7 };
         let effects = self.agent.handle(input, now);
         self.effects.extend(effects);
     }
 
-    fn send(&mut self, body: Value) -> u64 {
+    pub(super) fn send(&mut self, body: Value) -> u64 {
         self.command += 1;
         let name = body["type"].as_str().unwrap().to_owned();
         let body = to_raw_value(&body).unwrap();
@@ -80,7 +80,7 @@ impl Bench {
     }
 
     /// Sends a prompt, and answers the call for instructions if there is one.
-    fn prompt(&mut self, message: &str) {
+    pub(super) fn prompt(&mut self, message: &str) {
         self.send(json!({ "type": "prompt", "message": message }));
         if let Some(Effect::Call(call)) = self.effects.last()
             && call.tool == run::INSTRUCTIONS
@@ -90,7 +90,7 @@ impl Bench {
         }
     }
 
-    fn done(&mut self, number: u64, text: &str, is_error: bool) {
+    pub(super) fn done(&mut self, number: u64, text: &str, is_error: bool) {
         self.take(Input::ToolDone(Box::new(AgentToolDone {
             number,
             text: to_raw_value(text).unwrap(),
@@ -105,7 +105,7 @@ impl Bench {
     }
 
     /// Number and body of the last request.
-    fn request(&self) -> (u64, Value) {
+    pub(super) fn request(&self) -> (u64, Value) {
         let last = self.effects.iter().rev().find_map(|effect| match effect {
             Effect::Request(request) => Some(request),
             _ => None,
@@ -114,21 +114,21 @@ impl Bench {
         (request.number, serde_json::from_str(request.body.get()).unwrap())
     }
 
-    fn part(&mut self, part: Part) {
+    pub(super) fn part(&mut self, part: Part) {
         let (number, _) = self.request();
         self.take(Input::Model { number, part });
     }
 
-    fn bytes(&mut self, text: &str) {
+    pub(super) fn bytes(&mut self, text: &str) {
         self.part(Part::Bytes(text.as_bytes().to_vec()));
     }
 
-    fn head(&mut self, status: u16) {
+    pub(super) fn head(&mut self, status: u16) {
         self.part(Part::Head(ModelHead { status, ..ModelHead::default() }));
     }
 
     /// Answers the last request with a text.
-    fn say(&mut self, text: &str) {
+    pub(super) fn say(&mut self, text: &str) {
         let (number, _) = self.request();
         let texts = [chunk(&json!({ "content": text }), None), chunk(&json!({}), Some("stop"))];
         let bytes = texts.concat() + "data: [DONE]\n\n";
@@ -139,7 +139,7 @@ impl Bench {
     }
 
     /// Answers the last request with calls.
-    fn call(&mut self, calls: &[(&str, Value)]) {
+    pub(super) fn call(&mut self, calls: &[(&str, Value)]) {
         let call = |(index, (name, arguments)): (usize, &(&str, Value))| {
             json!({
                 "index": index, "id": format!("call_{index}"), "type": "function",
@@ -161,7 +161,7 @@ impl Bench {
     }
 
     /// The running tool calls: number, tool, arguments.
-    fn calls(&self) -> Vec<(u64, String, Value)> {
+    pub(super) fn calls(&self) -> Vec<(u64, String, Value)> {
         let calls = self.effects.iter().filter_map(|effect| match effect {
             Effect::Call(call) if call.tool != run::INSTRUCTIONS => {
                 let arguments = serde_json::from_str(&call.arguments).unwrap();
@@ -198,7 +198,7 @@ impl Bench {
         names.join(" ")
     }
 
-    fn event(&self, name: &str) -> Value {
+    pub(super) fn event(&self, name: &str) -> Value {
         let found = self.effects.iter().rev().find_map(|effect| match effect {
             Effect::Event { name: found, data } if *found == name => Some(data.get()),
             _ => None,
@@ -206,7 +206,7 @@ impl Bench {
         serde_json::from_str(found.unwrap_or_else(|| panic!("no event {name}"))).unwrap()
     }
 
-    fn answered(&self, command: u64) -> Result<Value, String> {
+    pub(super) fn answered(&self, command: u64) -> Result<Value, String> {
         let found = self.effects.iter().find_map(|effect| match effect {
             Effect::Answer { number, result } if *number == command => Some(result),
             _ => None,
@@ -217,7 +217,7 @@ impl Bench {
     }
 
     /// The session file.
-    fn file(&self) -> String {
+    pub(super) fn file(&self) -> String {
         let lines = self.effects.iter().filter_map(|effect| match effect {
             Effect::Append(line) => Some(line.as_str()),
             _ => None,
@@ -226,7 +226,7 @@ impl Bench {
     }
 }
 
-fn chunk(delta: &Value, finish: Option<&str>) -> String {
+pub(super) fn chunk(delta: &Value, finish: Option<&str>) -> String {
     let chunk = json!({
         "id": "c1", "object": "chat.completion.chunk", "model": "one",
         "choices": [{ "index": 0, "delta": delta, "finish_reason": finish }],

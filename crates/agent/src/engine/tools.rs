@@ -3,12 +3,18 @@
 use super::run::{Loop, Phase};
 use super::{Agent, Effect};
 use crate::message::{AssistantMessage, Block, Message, ToolCall, ToolResultMessage};
+use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION, MAX_TOOL_NAME_BYTES};
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use quackd_protocol::tools;
 use serde_json::{Map, Value, json};
 
 /// Calls that one answer may have. Further ones get an error.
 const MAX_CALLS: usize = 64;
+
+/// Calls of one answer that run at the same time. Commands of the user and the calls before the first request also
+/// count for the supervisor's limit of a session.
+const MAX_RUNNING: usize = 24;
+const _: () = assert!(MAX_RUNNING < MAX_CALLS_PER_SESSION);
 
 /// A tool of the session, with its arguments.
 #[derive(Debug, Clone, PartialEq)]
@@ -173,8 +179,11 @@ impl Agent {
             let Some(slot) = batch.slots.get(index) else { break };
             let earlier = batch.slots.get(..index).unwrap_or_default();
             let is_done = |slot: &Slot| slot.state == CallState::Done;
+            let is_running = |slot: &&Slot| matches!(slot.state, CallState::Running(_));
+            let is_full = MAX_RUNNING <= batch.slots.iter().filter(is_running).count();
             let must_wait = match &slot.route {
                 _ if !is_parallel => !earlier.iter().all(is_done),
+                _ if is_full && !is_aborted => true,
                 Some(ToolRoute { writes: Some(path), .. }) => earlier.iter().any(|earlier| {
                     let same = earlier.route.as_ref().and_then(|route| route.writes.as_ref());
                     !is_done(earlier) && same == Some(path)
@@ -219,27 +228,39 @@ impl Agent {
             Some(Phase::Calling(batch)) if batch.is_last
         );
         let Some(slot) = self.slot(index) else { return };
+        let given = slot.route.as_ref().map(|route| json!(route.arguments).to_string());
         let problem = match (&slot.route, &slot.call.invalid) {
             _ if is_aborted => Some("Operation aborted".to_owned()),
             _ if is_last => Some("Not run: the model repeats the same call".to_owned()),
-            _ if MAX_CALLS <= index => Some(format!("Not run: at most {MAX_CALLS} calls at once")),
+            _ if MAX_CALLS <= index => {
+                Some(format!("Not run: at most {MAX_CALLS} calls in one answer"))
+            }
             (_, Some(why)) => {
                 Some(format!("Not run: the arguments of {} are invalid: {why}", slot.call.name))
             }
             (None, None) => Some(format!("Tool {} not found", slot.call.name)),
-            (Some(_), None) => None,
+            (Some(_), None) => {
+                let length = given.as_ref().map_or(0, String::len);
+                (MAX_ARGUMENTS_BYTES < length).then(|| {
+                    format!(
+                        "Not run: the arguments have {length} bytes, more than {MAX_ARGUMENTS_BYTES}"
+                    )
+                })
+            }
         };
         if let Some(text) = problem {
             return self.call_ended(index, vec![Block::text(text)], None, true, (None, None));
         }
-        let Some(route) = slot.route.clone() else { return };
-        let (shown_tool, tool_call_id) = (slot.call.name.clone(), slot.call.id.clone());
+        let (Some(route), Some(arguments)) = (&slot.route, given) else { return };
+        let (tool, tool_call_id) = (route.tool.to_owned(), slot.call.id.clone());
+        let mut shown_tool = slot.call.name.clone();
+        shown_tool.truncate(shown_tool.floor_char_boundary(MAX_TOOL_NAME_BYTES));
         slot.state = CallState::Running(number);
         self.last_call = number;
         self.effects.push(Effect::Call(Box::new(AgentToolCall {
             number,
-            tool: route.tool.to_owned(),
-            arguments: Value::Object(route.arguments).to_string(),
+            tool,
+            arguments,
             shown_tool,
             tool_call_id,
         })));

@@ -41,7 +41,7 @@ pub struct Problems {
     pub bad_lines: usize,
     /// Lines over [`MAX_LINE_BYTES`]. Skipped.
     pub long_lines: usize,
-    /// Entries whose parent was on a skipped line before them. Linked to the entry before that line.
+    /// Entries whose parent is unknown, after a line that was skipped or empty. Linked to the entry before that line.
     pub bridged_links: usize,
     /// Entries with an unknown parent. Everything before them is not on their branch.
     pub broken_links: usize,
@@ -64,7 +64,7 @@ pub struct Reader {
     start: Vec<u8>,
     /// Whether the current line is too long.
     is_skipping: bool,
-    /// Whether a line was skipped after the last entry.
+    /// Whether a line after the last entry was skipped or empty.
     has_lost: bool,
     bytes: u64,
 }
@@ -113,6 +113,8 @@ impl Reader {
     fn line(&mut self, line: &[u8]) {
         let line = line.trim_ascii();
         if line.is_empty() {
+            // A writer that has lost lines leaves an empty one.
+            self.has_lost = true;
             return;
         }
         let Some(transcript) = &mut self.transcript else {

@@ -283,6 +283,20 @@ fn an_entry_after_a_lost_line_is_linked_to_the_one_before_it() {
 }
 
 #[test]
+fn an_entry_after_an_empty_line_is_linked_to_the_one_before_it() {
+    let (_, file) = written([user("a"), user("b"), user("c")]);
+    let lines: Vec<_> = file.lines().collect();
+    let gap = [lines[0], lines[1], "", lines[3]].join("\n");
+    let transcript = Transcript::read(gap.as_bytes()).unwrap();
+    assert_eq!(texts(&transcript), ["a", "c"]);
+    let problems = transcript.problems();
+    assert_eq!((problems.bridged_links, problems.broken_links), (1, 0));
+    // The empty line counts for the entry after it only.
+    let known = [lines[0], lines[1], "", lines[2]].join("\n");
+    assert_eq!(Transcript::read(known.as_bytes()).unwrap().problems().total(), 0);
+}
+
+#[test]
 fn links_never_form_a_cycle() {
     let line = |id: &str, parent: &str| {
         json!({ "type": "custom", "id": id, "parentId": parent, "customType": "x" }).to_string()

@@ -15,6 +15,9 @@ pub(super) const MAX_BLOCKS: usize = 256;
 /// Most bytes of the provider's id of an answer. A longer one is ignored.
 const MAX_RESPONSE_ID: usize = 256;
 
+/// Most bytes of the provider's id of a call. A longer one is replaced.
+const MAX_CALL_ID: usize = 256;
+
 /// Kind of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -123,9 +126,10 @@ impl Answer {
         self.start_with(kind, "", "")
     }
 
-    /// Starts a call. One without an id gets one that is unique in this answer.
+    /// Starts a call. One without an id, or with a longer one than [`MAX_CALL_ID`], gets one that is unique in this
+    /// answer.
     pub(super) fn start_call(&mut self, id: &str, name: &str) -> Option<usize> {
-        if !id.is_empty() {
+        if (1..=MAX_CALL_ID).contains(&id.len()) {
             return self.start_with(Kind::Call, id, name);
         }
         let answer = self.response_id.as_deref().unwrap_or_default();
