@@ -249,6 +249,8 @@ fn no_verb_panics_when_nobody_reads_what_it_prints() {
         &["replace", "--dry-run", "needle", "thread"],
         &["say", "hello"],
         &["follow", "--session", "duck-1"],
+        &["rpc", "--no-session"],
+        &["fork", "--list"],
         &["sessions", "--all"],
         &["new", "--name", "second"],
         &["activate", "duck-1"],

@@ -144,7 +144,7 @@ fn a_server_that_is_not_there_is_tried_again_and_then_told() {
 }
 
 #[test]
-fn a_server_that_closes_at_once_is_tried_again_and_then_told() {
+fn a_server_that_closes_at_once_is_tried_once_more_and_then_told() {
     let mut world = World::absent(&json!({}));
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let base = format!("http://{}/v1", listener.local_addr().unwrap());
@@ -161,9 +161,9 @@ fn a_server_that_closes_at_once_is_tried_again_and_then_told() {
     world.boot(&[]);
     let wire = world.follower();
     let events = turn(&wire, "hello");
-    assert_eq!(all(&events, "auto_retry_start").len(), 2);
+    assert_eq!(all(&events, "auto_retry_start").len(), 1);
     assert_eq!(only(&events, "auto_retry_end")["success"], false);
-    assert_eq!(seen.load(Ordering::Relaxed), 3);
+    assert_eq!(seen.load(Ordering::Relaxed), 2, "the server may have counted each request");
 }
 
 #[test]

@@ -150,6 +150,8 @@ fn no_program_of_a_workspace_is_started_through_the_path() {
     let wire = world.daemon.wire();
     wire.attach(&planted);
     wire.attach(&world.repo);
+    // Otherwise the daemon's own agent runs the turn, since the world has a key.
+    wire.request("quack.session_set", json!({"engine": "pi"}));
     wire.request("follow", json!({}));
     let reply = say(&wire);
     assert_eq!(reply["ok"], true, "{reply}");

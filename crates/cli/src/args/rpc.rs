@@ -1,5 +1,6 @@
 //! Arguments of `quack rpc`.
 
+use super::{REF, reference};
 use clap::Args;
 use std::path::PathBuf;
 
@@ -27,7 +28,7 @@ pub(crate) struct RpcArgs {
     #[arg(long)]
     pub(crate) no_session: bool,
     /// Continue this session: a reference such as api/duck-1, or a session file
-    #[arg(long, value_name = "REF")]
+    #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: Option<String>,
     /// Continue the session of the directory
     #[arg(long = "continue", short = 'c')]

@@ -271,16 +271,21 @@ impl ModelCatalog {
         endpoints
     }
 
-    /// Returns the instructions for a user without a model.
+    /// Returns the instructions for a user without a model, and the problems that may be the reason.
     #[must_use]
     pub fn missing(&self) -> String {
-        "No model is configured. Do one of these:\n\
+        let mut text = "No model is configured. Do one of these:\n\
          - set OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY in your shell's startup file, then run `quack doctor --refresh-environment`\n\
          - use a local server: put model.provider = \"ollama\" and model.name = \"qwen3\" into quackd.toml; also \"lmstudio\" and \"llama.cpp\"\n\
          - use any other server: set model.base_url, model.name and model.key in quackd.toml, then run `quack stop`\n\
          - use the models of Pi: quackd reads ~/.pi/agent/models.json and the API keys in ~/.pi/agent/auth.json\n\
          `quack models --test` then sends a short request"
-            .to_owned()
+            .to_owned();
+        for problem in &self.problems {
+            text.push_str("\nProblem: ");
+            text.push_str(problem);
+        }
+        text
     }
 }
 

@@ -174,6 +174,6 @@ mod tests {
         let long = of(&json!({ "content": [{ "type": "text", "text": text }] }));
         assert!(long.text.ends_with(TRUNCATED) && long.report.truncated);
         assert!(long.text.len() <= MAX_OUTPUT_BYTES + TRUNCATED.len() + 1);
-        assert!(of(&json!([])).report.is_error);
+        assert!(of(&json!("no result")).report.is_error);
     }
 }

@@ -270,7 +270,8 @@ impl SessionActor {
                 && !name.contains(|c: char| c.is_control())
         };
         // The daemon chose the file of its own agent, which may not choose another one.
-        let session_file = said.session_file.filter(is_path).filter(|_| !self.pi.is_native);
+        let is_chosen = |file: &String| !self.pi.is_native || *file == self.pi.session_file;
+        let session_file = said.session_file.filter(is_path).filter(is_chosen);
         let session_name = said.session_name.filter(is_name);
         if let Some(file) = &session_file {
             self.pi.session_file.clone_from(file);
