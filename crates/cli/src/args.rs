@@ -391,7 +391,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 28, "{seen:?}");
+        assert_eq!(seen.len(), 29, "{seen:?}");
     }
 
     #[test]
