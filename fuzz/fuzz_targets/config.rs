@@ -17,8 +17,8 @@ fn load(text: &[u8], variables: Option<&str>) -> Result<Config, ConfigError> {
 }
 
 /// Returns keys and values without their sources.
-fn values(config: &Config) -> Vec<(&'static str, String)> {
-    config.entries().iter().map(|entry| (entry.key, entry.value.to_string())).collect()
+fn values(config: &Config) -> Vec<(String, String)> {
+    config.entries().iter().map(|entry| (entry.key.to_string(), entry.value.to_string())).collect()
 }
 
 fuzz_target!(|data: &[u8]| {
