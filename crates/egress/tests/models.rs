@@ -203,6 +203,35 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn chunks_that_wait_for_a_slow_reader_become_few_pieces() {
+        const N_CHUNKS: usize = 4000;
+        let (written, is_written) = mpsc::channel();
+        let (base, _received) = provider(move |mut it| {
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            let body = "8\r\nabcdefgh\r\n".repeat(N_CHUNKS) + "0\r\n\r\n";
+            it.stream.write_all((head.to_owned() + &body).as_bytes()).unwrap();
+            written.send(()).ok();
+            it
+        });
+        let egress = egress(&base, PATIENCE);
+        let mut parts = egress.model(request(ModelApi::OpenAiCompletions));
+        let written = tokio::task::spawn_blocking(move || is_written.recv_timeout(PATIENCE));
+        written.await.unwrap().unwrap();
+        assert!(matches!(next(&mut parts).await, ModelPart::Head(_)));
+        let (mut n_pieces, mut length) = (0, 0);
+        loop {
+            while parts.len() < MODEL_PIECES && !parts.is_closed() {
+                tokio::task::yield_now().await;
+            }
+            let ModelPart::Piece(piece) = next(&mut parts).await else { break };
+            n_pieces += 1;
+            length += bytes(&ModelPart::Piece(piece)).len();
+        }
+        assert_eq!(length, 8 * N_CHUNKS);
+        assert!(n_pieces < N_CHUNKS / 4, "{n_pieces}");
+    }
+
+    #[tokio::test]
     async fn dropping_the_receiver_closes_the_connection() {
         let (base, received) = provider(|mut it| {
             it.stream.write_all(OK.as_bytes()).unwrap();

@@ -4,6 +4,7 @@ use super::{Route, failure, head};
 use crate::error_text::reason;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use futures_util::FutureExt;
 use quackd_protocol::model::{
     MAX_MODEL_ERROR_BYTES, ModelFailure, ModelFailureKind, ModelPart, ModelRequest,
 };
@@ -119,13 +120,33 @@ async fn stream(
     idle: Duration,
     parts: &mpsc::Sender<ModelPart>,
 ) -> Result<(), Stop> {
+    let mut next = None;
     loop {
-        match timeout(idle, response.chunk()).await {
-            Ok(Ok(Some(chunk))) => pass(parts, &chunk).await?,
-            Ok(Ok(None)) => return Ok(()),
-            Ok(Err(error)) => return Err(failed(ModelFailureKind::Broken, host, &reason(&error))),
-            Err(_late) => return Err(silent(host, idle)),
+        let read = match next.take() {
+            Some(read) => read,
+            None => timeout(idle, response.chunk()).await.map_err(|_late| silent(host, idle))?,
+        };
+        let broken = |error| failed(ModelFailureKind::Broken, host, &reason(&error));
+        let Some(chunk) = read.map_err(broken)? else { return Ok(()) };
+        let mut bytes = Vec::from(chunk);
+        // Providers send a chunk for each token. While the reader is slow, the chunks that are there become one piece.
+        let mut has_yielded = false;
+        while next.is_none() && parts.capacity() == 0 && bytes.len() < MAX_PIECE_BYTES {
+            match response.chunk().now_or_never() {
+                Some(Ok(Some(chunk))) => {
+                    bytes.extend_from_slice(&chunk);
+                    has_yielded = false;
+                }
+                Some(end) => next = Some(end),
+                None if has_yielded => break,
+                None => {
+                    // The task of the connection reads the next chunk.
+                    tokio::task::yield_now().await;
+                    has_yielded = true;
+                }
+            }
         }
+        pass(parts, &bytes).await?;
     }
 }
 
