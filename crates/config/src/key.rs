@@ -354,7 +354,7 @@ static KEYS: &[Key] = &[
     },
     Key {
         name: "model.key",
-        description: "Key of the provider. Wins over variables and Pi's files; `quack config show` prints `(set)` in its place.",
+        description: "Key of the provider, or `keychain:ACCOUNT` for one in the system's keychain with the service `quackd`. Wins over variables and Pi's files; `quack config show` prints `(set)` in its place.",
         kind: ValueKind::Secret { field: field!(model.key) },
     },
     Key {

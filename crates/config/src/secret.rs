@@ -5,7 +5,13 @@ use std::fmt;
 /// The text that is shown in place of a secret.
 pub(crate) const SHOWN: &str = "(set)";
 
-/// A secret of the configuration file, or an empty text. `Debug` shows only whether it is set.
+/// Prefix of an account of the system's keychain.
+const KEYCHAIN: &str = "keychain:";
+
+/// Longest account, in bytes.
+const MAX_ACCOUNT: usize = 64;
+
+/// A secret of the configuration file, the name of one in the system's keychain, or an empty text. `Debug` shows only whether it is set.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -14,10 +20,32 @@ impl Secret {
         Self(text.trim().to_owned())
     }
 
-    /// Returns the secret. `None` if it is not set.
+    /// Returns the secret. `None` if it is not set, or if the keychain has it.
     #[must_use]
     pub fn expose(&self) -> Option<&str> {
-        (!self.0.is_empty()).then_some(self.0.as_str())
+        (!self.0.is_empty() && self.account().is_none()).then_some(self.0.as_str())
+    }
+
+    /// Returns the account of `keychain:ACCOUNT`, which names an entry of the system's keychain.
+    #[must_use]
+    pub fn account(&self) -> Option<&str> {
+        self.0.strip_prefix(KEYCHAIN)
+    }
+
+    /// Whether the text names a secret, or an account that programs accept.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let is_sound = |account: &str| {
+            let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-@".contains(c);
+            (1..=MAX_ACCOUNT).contains(&account.len())
+                && account.chars().all(is_plain)
+                && !account.starts_with('-')
+        };
+        match self.account() {
+            Some(account) if !is_sound(account) => Err(format!(
+                "must have 1 to {MAX_ACCOUNT} letters, digits, `.`, `_`, `-` or `@` after `{KEYCHAIN}`"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Returns the text for display.

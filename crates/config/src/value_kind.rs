@@ -257,7 +257,13 @@ fn secret(value: &Spanned<DeValue<'_>>) -> Result<Secret, ValueError> {
         SHOWN => format!(
             "must be the secret itself, not `{SHOWN}`, which `quack config show` prints in its place"
         ),
-        _ if is_sendable => return Ok(Secret::new(text)),
+        _ if is_sendable => {
+            let secret = Secret::new(text);
+            match secret.check() {
+                Ok(()) => return Ok(secret),
+                Err(message) => message,
+            }
+        }
         _ => format!(
             "must have at most {MAX_SECRET_BYTES} characters, all of them printable ASCII without spaces"
         ),

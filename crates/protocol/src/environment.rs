@@ -45,10 +45,10 @@ pub const MAX_VALUE_BYTES: usize = 64 * 1024;
 pub const MAX_LOGIN_BYTES: usize = 128 * 1024;
 
 /// Tags of [`ToEnvironmentWorker`].
-pub const TO_ENVIRONMENT_WORKER_TAGS: &[&str] = &["capture", "ask_tools"];
+pub const TO_ENVIRONMENT_WORKER_TAGS: &[&str] = &["capture", "ask_tools", "read_key"];
 
 /// Tags of [`FromEnvironmentWorker`].
-pub const FROM_ENVIRONMENT_WORKER_TAGS: &[&str] = &["captured", "tools", "failed"];
+pub const FROM_ENVIRONMENT_WORKER_TAGS: &[&str] = &["captured", "tools", "key", "failed"];
 
 /// Supervisor to the capturing process.
 #[derive(Debug, Serialize, Deserialize)]
@@ -59,6 +59,24 @@ pub enum ToEnvironmentWorker {
     /// Ask the user's tools for the hosts of their registries. First and only frame; answered by exactly one
     /// [`FromEnvironmentWorker`].
     AskTools(ToolsRequest),
+    /// Read a key from the system's keychain. First and only frame; answered by exactly one
+    /// [`FromEnvironmentWorker`].
+    ReadKey {
+        /// Environment and limits of the program that reads the keychain. It names no tools.
+        request: ToolsRequest,
+        /// Account of the entry. The service is `quackd`.
+        account: String,
+    },
+}
+
+/// Key from the system's keychain. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeychainKey(pub String);
+
+impl std::fmt::Debug for KeychainKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeychainKey")
+    }
 }
 
 /// Question to the user's tools.
@@ -129,7 +147,9 @@ pub enum FromEnvironmentWorker {
     Captured(LoginEnvironment),
     /// Answers of the tools, one for each requested kind.
     Tools(Vec<ToolAnswer>),
-    /// The capture failed.
+    /// The keychain has the key.
+    Key(KeychainKey),
+    /// The request failed.
     Failed {
         /// Reason, in one line.
         text: String,

@@ -1,5 +1,5 @@
 //! Asks the user's tools for the hosts of their registries, in the one-shot process `quack tool-registries`. Called by
-//! the registry when a rule names a derived preset.
+//! the registry when a rule names a derived preset. The same process reads a key from the system's keychain.
 //!
 //! The process is not trusted: each host is checked again, and becomes a rule for one host.
 
@@ -13,6 +13,7 @@ use quackd_protocol::environment::{
     ToEnvironmentWorker, ToolAnswer, ToolKind, ToolsRequest,
 };
 use quackd_protocol::state::FoundHost;
+use secrecy::SecretString;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
@@ -76,16 +77,49 @@ impl ToolRegistries {
         env: Variables,
         untrusted: Vec<String>,
     ) -> Result<Vec<ToolAnswer>, AskError> {
-        let turn = timeout(TURN_TIMEOUT, self.turn.acquire()).await;
-        let Ok(Ok(_turn)) = turn else { return Err(AskError::Busy) };
-        let run_dir = self.run_dir.display().to_string();
-        let request = ToolsRequest { run_dir, env, tools: tools.clone(), untrusted };
-        let request = ToEnvironmentWorker::AskTools(request);
-        let (process, stopping) = (&self.process, self.login.stopping());
-        match ask(process, &self.spawner, request, stopping).await? {
+        let request = self.request(tools.clone(), env, untrusted);
+        match self.exchange(ToEnvironmentWorker::AskTools(request)).await? {
             FromEnvironmentWorker::Tools(answers) => Ok(checked(&tools, answers)),
             _ => Err(CaptureError::Malformed("another frame".to_owned()).into()),
         }
+    }
+
+    /// Reads the key of an account of the service `quackd`. The other parameters and the limits are those of
+    /// [`Self::ask`].
+    pub(crate) async fn read_key(
+        &self,
+        account: String,
+        env: Variables,
+        untrusted: Vec<String>,
+    ) -> Result<SecretString, AskError> {
+        let request = self.request(Vec::new(), env, untrusted);
+        match self.exchange(ToEnvironmentWorker::ReadKey { request, account }).await? {
+            FromEnvironmentWorker::Key(key) => Ok(key.0.into()),
+            FromEnvironmentWorker::Failed { text } => {
+                Err(CaptureError::Failed(one_line(&text)).into())
+            }
+            _ => Err(CaptureError::Malformed("another frame".to_owned()).into()),
+        }
+    }
+
+    fn request(
+        &self,
+        tools: Vec<ToolKind>,
+        env: Variables,
+        untrusted: Vec<String>,
+    ) -> ToolsRequest {
+        ToolsRequest { run_dir: self.run_dir.display().to_string(), env, tools, untrusted }
+    }
+
+    /// Sends one request to a new process, after that of an earlier request has exited.
+    async fn exchange(
+        &self,
+        request: ToEnvironmentWorker,
+    ) -> Result<FromEnvironmentWorker, AskError> {
+        let turn = timeout(TURN_TIMEOUT, self.turn.acquire()).await;
+        let Ok(Ok(_turn)) = turn else { return Err(AskError::Busy) };
+        let (process, stopping) = (&self.process, self.login.stopping());
+        Ok(ask(process, &self.spawner, request, stopping).await?)
     }
 }
 

@@ -110,7 +110,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         config: parts.config,
         config_file: parts.config_file,
     });
-    let models = Models::new(&daemon, &children.login, parts.egress);
+    let models = Models::new(&daemon, &children, parts.egress);
     let sessions = Rc::new(SessionServices {
         daemon: Rc::clone(&daemon),
         children,

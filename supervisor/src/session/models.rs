@@ -3,9 +3,11 @@
 //! The catalog depends on the configuration, the daemon's variables, those of the login shell, and two files of Pi. It is
 //! loaded at the first use, and again after one of these changed.
 
+use crate::children::ChildServices;
 use crate::children::command_env::Variables;
 use crate::children::login_env::LoginEnv;
 use crate::children::pi_env;
+use crate::children::tool_registries::ToolRegistries;
 use crate::daemon_info::DaemonInfo;
 use crate::session::owner::Owner;
 use crate::session::pi::outside::Writable;
@@ -13,6 +15,7 @@ use quackd_config::{Config, Origin, Setting};
 use quackd_egress::Egress;
 use quackd_egress::models::{Given, ModelCatalog, ModelSettings, ModelSources};
 use quackd_protocol::model::{ModelFailure, ModelPart, ModelRequest};
+use secrecy::SecretString;
 use std::cell::{OnceCell, RefCell};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -29,6 +32,9 @@ const LOGIN_LIMIT: Duration = Duration::from_secs(3);
 /// Timeout of reading the files. A disk that hangs must not stop a session.
 const READ_LIMIT: Duration = Duration::from_secs(3);
 
+/// Time for which a failure of the keychain is kept.
+const KEYCHAIN_INTERVAL: Duration = Duration::from_secs(30);
+
 /// Shortest time between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -39,6 +45,8 @@ struct Stamps {
     files: [Option<(SystemTime, u64)>; 2],
     /// The directory of a session that could change them.
     held: Option<PathBuf>,
+    /// The reason why the keychain has no key, if it was asked.
+    no_key: Option<String>,
 }
 
 /// One instance per daemon, on the actors' thread.
@@ -48,6 +56,10 @@ pub(crate) struct Models {
     login: Rc<LoginEnv>,
     egress: Rc<Egress>,
     loaded: RefCell<Option<Loaded>>,
+    /// Reads the keychain.
+    tools: Rc<ToolRegistries>,
+    /// Result and time of the last look into the keychain.
+    key: RefCell<Option<(Instant, Result<SecretString, String>)>>,
     /// Knows the directories that commands may write. Set once at the start.
     owner: OnceCell<Owner>,
     /// One permit, so that concurrent callers load the catalog once.
@@ -67,10 +79,12 @@ struct Loaded {
 }
 
 impl Models {
-    pub(crate) fn new(daemon: &Rc<DaemonInfo>, login: &Rc<LoginEnv>, egress: Egress) -> Self {
+    pub(crate) fn new(daemon: &Rc<DaemonInfo>, children: &ChildServices, egress: Egress) -> Self {
         Self {
             daemon: Rc::clone(daemon),
-            login: Rc::clone(login),
+            login: Rc::clone(&children.login),
+            tools: Rc::clone(&children.tool_registries),
+            key: RefCell::default(),
             egress: Rc::new(egress),
             loaded: RefCell::default(),
             owner: OnceCell::new(),
@@ -89,7 +103,8 @@ impl Models {
         Rc::clone(&self.egress)
     }
 
-    /// Returns the current catalog. Waits at most about 6 s: for the login shell only if there is no key without it.
+    /// Returns the current catalog. Waits at most about 6 s: for the login shell only if there is no key without it. The
+    /// first look into a keychain takes longer if the user has to unlock it, see [`ToolRegistries::ask`].
     pub(crate) async fn catalog(&self) -> Rc<ModelCatalog> {
         // Never closed. Without a permit, the catalog would only be loaded twice.
         let _turn = self.turn.acquire().await.ok();
@@ -133,7 +148,9 @@ impl Models {
     async fn env(&self) -> Variables {
         let own = pi_env::merge(std::env::vars_os(), &[], &[]);
         let model = &self.daemon.config.model;
-        let is_configured = model.key.value.expose().is_some() || !model.base_url.value.is_empty();
+        let key = &model.key.value;
+        let has_key = key.expose().is_some() || key.account().is_some();
+        let is_configured = has_key || !model.base_url.value.is_empty();
         let has_key = is_configured || ModelSources::has_provider(&own);
         let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
         let login = self.login.env_for_pi(limit).await;
@@ -146,11 +163,15 @@ impl Models {
         env: Variables,
         known: Option<Stamps>,
     ) -> Result<Option<(ModelCatalog, Stamps)>, String> {
-        let settings = settings(&self.daemon.config);
+        let mut settings = settings(&self.daemon.config);
         let user_home = self.daemon.user_home.clone();
-        let mut sources = ModelSources { env, home: user_home.clone(), settings, distrust: None };
         let owner = self.owner.get().ok_or("the daemon is starting")?;
         let writable = owner.writable().await.ok_or("the daemon is shutting down")?;
+        if let Some(account) = self.daemon.config.model.key.value.account() {
+            settings.key = Some(self.key_of(account, &writable).await);
+        }
+        let no_key = settings.key.as_ref().and_then(|key| key.as_ref().err().cloned());
+        let mut sources = ModelSources { env, home: user_home.clone(), settings, distrust: None };
         let late = "the directory of Pi's files does not answer";
         let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_held| late)?;
         let read = move || {
@@ -160,8 +181,8 @@ impl Models {
             let files = sources.files();
             let writable = Writable::of_blocking(writable, &user_home);
             let held = files.iter().find_map(|file| writable.holds_blocking(file));
-            let stamps =
-                Stamps { held: held.map(Path::to_owned), files: files.map(stamp_blocking) };
+            let held = held.map(Path::to_owned);
+            let stamps = Stamps { held, files: files.map(stamp_blocking), no_key };
             sources.distrust = stamps.held.as_ref().map(|held| {
                 format!(
                     "Pi's models.json and auth.json are not read: commands write {}",
@@ -173,6 +194,44 @@ impl Models {
         };
         let read = timeout(READ_LIMIT, actix_rt::task::spawn_blocking(read)).await;
         read.map_err(|_late| late)?.map_err(|_gone| "the daemon is shutting down".to_owned())
+    }
+
+    /// Reads the key of an account from the keychain once. A failure is kept for [`KEYCHAIN_INTERVAL`].
+    async fn key_of(&self, account: &str, writable: &[PathBuf]) -> Result<SecretString, String> {
+        if let Some((at, read)) = &*self.key.borrow()
+            && (read.is_ok() || at.elapsed() < KEYCHAIN_INTERVAL)
+        {
+            return read.clone();
+        }
+        let untrusted = writable.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let (directories, home) = (writable.to_vec(), self.daemon.user_home.clone());
+        let mut env = self.tools.environment().await;
+        // Programs that read the keychain use the session bus of the user.
+        let of_session = |name: &&str| !env.iter().any(|(other, _)| other == *name);
+        let missing =
+            ["DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"].into_iter().filter(of_session);
+        let missing: Vec<_> =
+            missing.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
+        env.extend(missing);
+        let clean = move || {
+            Writable::of_blocking(directories, &home).clean_blocking(&mut env);
+            env
+        };
+        let (tools, account) = (Rc::clone(&self.tools), account.to_owned());
+        // A dropped future would not reap the process.
+        let reading = actix::spawn(async move {
+            let cleaned = timeout(READ_LIMIT, actix_rt::task::spawn_blocking(clean)).await;
+            match cleaned {
+                Ok(Ok(env)) => {
+                    tools.read_key(account, env, untrusted).await.map_err(|error| error.to_string())
+                }
+                _ => Err("a directory of PATH does not answer".to_owned()),
+            }
+        });
+        let read =
+            reading.await.unwrap_or_else(|_gone| Err("the daemon is shutting down".to_owned()));
+        self.key.replace(Some((Instant::now(), read.clone())));
+        read
     }
 }
 
@@ -205,7 +264,7 @@ fn settings(config: &Config) -> ModelSettings {
             .or_else(|| given(&pi.thinking, "pi.thinking")),
         base_url,
         api: model.api.value,
-        key: model.key.value.expose().map(Into::into),
+        key: model.key.value.expose().map(|key| Ok(key.into())),
         context_window: tokens(&model.context_window),
         max_tokens: tokens(&model.max_tokens),
         idle_timeout: model.idle_timeout.value,

@@ -120,7 +120,7 @@ fn a_key_in_the_configuration_is_not_shown() {
         "[model]\nbase_url = \"{}\"\nname = \"fake-1\"\nkey = \"{CANARY}\"\n",
         world.model.v1()
     ));
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::os::unix::fs::PermissionsExt;
     let private = std::fs::Permissions::from_mode(0o600);
     std::fs::set_permissions(world.daemon.app().join("quackd.toml"), private).unwrap();
     world.boot(&[]);
@@ -158,4 +158,46 @@ fn without_network_a_command_cannot_reach_the_model_server() {
         assert_eq!(is_connected, is_reachable, "{mode}: {end}");
         assert_eq!(text(answer(&events)), "done", "the agent itself reaches it");
     }
+}
+
+#[test]
+fn a_key_in_the_keychain_is_read_once_and_a_missing_one_is_explained() {
+    use std::os::unix::fs::PermissionsExt;
+    let mut world = World::absent(&json!({"on_exhausted": "echo"}));
+    std::fs::remove_file(world.agent.join("models.json")).unwrap();
+    let base = world.model.v1();
+    world.configure(&format!(
+        "model.base_url = \"{base}\"\nmodel.name = \"m\"\nmodel.key = \"keychain:work@example\"\n\
+        environment.login_shell = false\n"
+    ));
+    let bin = world.daemon.home().join("keychain");
+    std::fs::create_dir(&bin).unwrap();
+    let calls = bin.join("calls");
+    let program = |name: &str, end: &str| {
+        let script = format!("#!/bin/sh\necho \"$@\" >> {}\n{end}\n", calls.display());
+        std::fs::write(bin.join(name), script).unwrap();
+        std::fs::set_permissions(bin.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    let name = if cfg!(target_os = "macos") { "security" } else { "secret-tool" };
+    program(name, "exit 1");
+    let path = format!("PATH={}:{}", bin.display(), std::env::var("PATH").unwrap());
+    world.boot(&[&path]);
+    let shown = world.daemon.quack(&["models"]);
+    let shown = shown.stdout() + &shown.stderr();
+    assert!(shown.contains("the keychain has no key for work@example"), "{shown}");
+    world.daemon.quack(&["stop", "--yes"]).ok();
+
+    program(name, &format!("echo {CANARY}"));
+    world.boot(&[&path]);
+    let wire = world.follower();
+    for message in ["one", "two"] {
+        assert_eq!(text(answer(&turn(&wire, message))), format!("echo: {message}"));
+    }
+    let request = world.model.requests().pop().unwrap();
+    assert_eq!(request["headers"]["authorization"], "<redacted>", "the server gets the key");
+    let calls = std::fs::read_to_string(calls).unwrap();
+    let calls: Vec<&str> = calls.lines().collect();
+    assert!(calls.len() == 2 && calls[1].contains("work@example"), "{calls:?}");
+    assert_absent("the log", world.daemon.log().as_bytes());
+    assert_absent_below(&world.daemon.app());
 }

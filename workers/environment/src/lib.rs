@@ -1,5 +1,5 @@
-//! The environment worker: reads the environment of the user's login shell once, or asks the user's tools for the
-//! hosts of their registries, and exits.
+//! The environment worker: reads the environment of the user's login shell once, asks the user's tools for the hosts of
+//! their registries, or reads a key from the system's keychain, and exits.
 //!
 //! A daemon that launchd or systemd started has `PATH=/usr/bin:/bin` and does not have the user's toolchains in it.
 //! The login shell does, but its start files are programs that may print, hang, fork and exec. So the shell runs
@@ -11,7 +11,7 @@
 //! - [`capture`]: runs it with a deadline and takes its answer;
 //! - [`pipe`]: transports the answer, separate from the output of the start files;
 //! - [`variables`]: selects the requested variables;
-//! - [`tools`]: asks the tools.
+//! - [`tools`]: asks the tools and the keychain.
 //!
 //! The process has every secret of the user's profile in memory for a short time. It writes none of it to disk, and
 //! sends only the requested variables.
@@ -26,14 +26,14 @@ use capture::capture_until;
 pub use capture::{CaptureError, capture};
 pub use shell::Account;
 
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use quackd_ipc::{frames, link};
 use quackd_process::{
     Role, become_session_leader, harden, rank_above_parent, set_process_name,
     split_off_patient_monitor,
 };
 use quackd_protocol::environment::{
-    FromEnvironmentWorker, TO_ENVIRONMENT_WORKER_TAGS, ToEnvironmentWorker, ToolsRequest,
+    FromEnvironmentWorker, TO_ENVIRONMENT_WORKER_TAGS, ToEnvironmentWorker,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::io;
@@ -100,11 +100,18 @@ fn serve(control: OwnedFd) -> io::Result<()> {
 async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
     let mut channel = Framed::new(link::adopt(control)?, frames::codec());
     let first = timeout(REQUEST_DEADLINE, channel.next()).await?;
+    let abandon = CancellationToken::new();
     let request = match read(&first.ok_or(io::ErrorKind::UnexpectedEof)??)? {
         ToEnvironmentWorker::Capture(request) => request,
-        ToEnvironmentWorker::AskTools(request) => return answer_tools(channel, request).await,
+        ToEnvironmentWorker::AskTools(request) => {
+            let answers = tools::ask(request, &abandon).map(FromEnvironmentWorker::Tools);
+            return answer_tools(channel, answers, &abandon).await;
+        }
+        ToEnvironmentWorker::ReadKey { request, account } => {
+            let key = tools::read_key(request, &account, &abandon);
+            return answer_tools(channel, key, &abandon).await;
+        }
     };
-    let abandon = CancellationToken::new();
     let mut capturing = pin!(capture_until(&request, account, &abandon));
     let (captured, leaving) = tokio::select! {
         outcome = &mut capturing => outcome,
@@ -126,12 +133,15 @@ async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
     sent
 }
 
-/// Asks the tools, and writes the answer unless the supervisor has exited.
-async fn answer_tools(mut channel: Channel, request: ToolsRequest) -> io::Result<()> {
-    let abandon = CancellationToken::new();
-    let mut asking = pin!(tools::ask(request, &abandon));
-    let answers = tokio::select! {
-        answers = &mut asking => answers,
+/// Waits for the answer of the user's programs, and writes it unless the supervisor has exited.
+async fn answer_tools(
+    mut channel: Channel,
+    asking: impl Future<Output = FromEnvironmentWorker>,
+    abandon: &CancellationToken,
+) -> io::Result<()> {
+    let mut asking = pin!(asking);
+    let answer = tokio::select! {
+        answer = &mut asking => answer,
         // The supervisor sends nothing more, so this means that the channel is closed.
         _ = channel.next() => {
             abandon.cancel();
@@ -139,7 +149,7 @@ async fn answer_tools(mut channel: Channel, request: ToolsRequest) -> io::Result
             return Ok(());
         }
     };
-    let frame = frames::encode(&FromEnvironmentWorker::Tools(answers));
+    let frame = frames::encode(&answer);
     channel.send(frame.map_err(io::Error::other)?).await
 }
 

@@ -26,7 +26,8 @@ pub(super) fn configured_provider(settings: &ModelSettings) -> Option<String> {
     if let Some(base) = &settings.base_url {
         return Some(builtin::at(&base.value).to_owned());
     }
-    settings.key.as_ref().map(|key| builtin::of_key(name, key.expose_secret()).to_owned())
+    let key = settings.key.as_ref().and_then(|key| key.as_ref().ok());
+    key.map(|key| builtin::of_key(name, key.expose_secret()).to_owned())
 }
 
 /// Returns the name of a provider in the catalog.

@@ -51,8 +51,8 @@ pub struct ModelSettings {
     pub base_url: Option<Given>,
     /// API of the provider.
     pub api: Option<ModelApi>,
-    /// Key of the provider.
-    pub key: Option<SecretString>,
+    /// Key of the provider, or the reason why the keychain has none.
+    pub key: Option<Result<SecretString, String>>,
     /// Most tokens of input and output together.
     pub context_window: Option<u64>,
     /// Most tokens of an answer.
@@ -171,6 +171,9 @@ impl ModelCatalog {
             ModelsFile::default()
         });
         problems.extend(auth.problems);
+        if let Some(Err(problem)) = &settings.key {
+            problems.push(format!("`model.key` in quackd.toml: {problem}"));
+        }
         let mut providers: Vec<Provider> =
             builtin::BUILTINS.iter().map(|it| Provider::of_builtin(it, env)).collect();
         for provider in &mut providers {

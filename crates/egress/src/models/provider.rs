@@ -177,7 +177,8 @@ impl Provider {
             self.is_named = true;
         }
         self.api = settings.api.unwrap_or(self.api);
-        match settings.key.as_ref().map(|key| Key::parse(key.expose_secret())) {
+        let key = settings.key.as_ref().and_then(|key| key.as_ref().ok());
+        match key.map(|key| Key::parse(key.expose_secret())) {
             Some(Ok(Some(key))) => {
                 self.key = Some(key);
                 "`model.key` in quackd.toml".clone_into(&mut self.key_source);

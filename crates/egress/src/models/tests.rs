@@ -32,7 +32,7 @@ impl Case {
     }
 
     fn key(mut self, key: &str) -> Self {
-        self.settings.key = Some(key.into());
+        self.settings.key = Some(Ok(key.into()));
         self
     }
 

@@ -1,4 +1,5 @@
-//! Asks the user's tools for the hosts of their registries: runs them, and reads their user-level files.
+//! Asks the user's tools for the hosts of their registries: runs them, and reads their user-level files. Reads keys from
+//! the system's keychain in the same way.
 //!
 //! The tools run unconfined, so nothing that a session may write chooses what runs: the working directory is `/`, the
 //! supervisor removes variables and entries of PATH that lead into such a directory, and programs and files that do are
@@ -8,12 +9,14 @@
 //! - [`trust`]: the directories that sessions may write;
 //! - [`asking`]: runs one program with the deadline, and reads one file;
 //! - [`url_host`]: the host of a URL as a rule;
-//! - [`cargo`], [`npm`], [`pip`], [`go`], [`apt`], [`toolchains`]: one question each.
+//! - [`cargo`], [`npm`], [`pip`], [`go`], [`apt`], [`toolchains`]: one question each;
+//! - [`keychain`]: reads a key.
 
 mod apt;
 mod asking;
 mod cargo;
 mod go;
+mod keychain;
 mod npm;
 mod pip;
 mod toolchains;
@@ -22,6 +25,7 @@ mod url_host;
 
 use asking::Asking;
 use futures_util::future::join_all;
+pub(crate) use keychain::read_key;
 use quackd_protocol::environment::{
     MAX_PROBLEM_CHARS, MAX_TOOL_HOSTS, MAX_TOOL_PROBLEMS, ToolAnswer, ToolKind, ToolsRequest,
 };
