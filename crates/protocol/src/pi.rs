@@ -11,7 +11,7 @@
 use crate::model::{ModelInfo, ModelPart, ModelRequest, ThinkingLevel};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
+use serde_json::value::{RawValue, to_raw_value};
 
 /// Version of these frames. The supervisor refuses a worker with another number.
 pub const PI_FRAME_PROTOCOL: u32 = 1;
@@ -213,6 +213,25 @@ pub struct AgentToolDone {
     pub full_output_path: Option<String>,
     /// Duration in milliseconds.
     pub duration_ms: u64,
+}
+
+impl AgentToolDone {
+    /// Creates the result of a call that did not run, or whose result is lost.
+    #[must_use]
+    pub fn failed(number: u64, text: &str) -> Self {
+        let text = to_raw_value(&format!("Error: {text}"));
+        Self {
+            number,
+            text: text.unwrap_or_else(|_| RawValue::NULL.to_owned()),
+            data: None,
+            is_error: true,
+            exit_code: None,
+            aborted: false,
+            truncated: false,
+            full_output_path: None,
+            duration_ms: 0,
+        }
+    }
 }
 
 /// The first frame. The only frame that contains the user's keys: Pi itself sends requests to model providers.

@@ -5,6 +5,7 @@
 //! read. Some kinds of children have a frame rate limit: further frames stay in the socket and block the writer.
 //! Invalid data closes the link and kills the child.
 
+use super::process::SendError;
 use super::{ChildActor, ChildKind};
 use actix::{Addr, Message};
 use bytes::Bytes;
@@ -15,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::sync::mpsc;
+use tokio::sync::mpsc::{self, error::TrySendError};
 
 /// Maximum number of logged unknown frames per child.
 const UNKNOWN_LOGGED: u32 = 10;
@@ -83,10 +84,12 @@ impl ChannelTasks {
         Ok(Self { frames: sender, tasks: [writing, reading] })
     }
 
-    /// Queues a frame's body. Returns `false` if the queue is full because the child does not read.
-    #[must_use]
-    pub(super) fn try_send(&self, body: Bytes) -> bool {
-        self.frames.try_send(body).is_ok()
+    /// Queues a frame's body.
+    pub(super) fn try_send(&self, body: Bytes) -> Result<(), SendError> {
+        self.frames.try_send(body).map_err(|error| match error {
+            TrySendError::Full(_) => SendError::Full,
+            TrySendError::Closed(_) => SendError::Closed,
+        })
     }
 }
 

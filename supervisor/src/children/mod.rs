@@ -280,7 +280,7 @@ impl Child {
 
     /// Queues a frame.
     pub(crate) fn try_send<T: Serialize>(&self, frame: &T) -> Result<(), SendError> {
-        self.process.as_ref().map_or(Err(SendError::NotTaken), |process| process.try_send(frame))
+        self.process.as_ref().map_or(Err(SendError::Closed), |process| process.try_send(frame))
     }
 }
 

@@ -45,8 +45,10 @@ struct RunningProcess {
 pub(crate) enum SendError {
     /// The frame exceeds the maximum size.
     TooLong,
-    /// The queue is full, or the channel is closed.
-    NotTaken,
+    /// The queue is full, because the child does not read.
+    Full,
+    /// The channel is closed.
+    Closed,
 }
 
 impl ChildProcess {
@@ -98,8 +100,8 @@ impl ChildProcess {
     pub(super) fn try_send<T: Serialize>(&self, frame: &T) -> Result<(), SendError> {
         let body = frames::encode(frame).map_err(|_too_long| SendError::TooLong)?;
         match &self.link {
-            Some(link) if link.try_send(body) => Ok(()),
-            _ => Err(SendError::NotTaken),
+            Some(link) => link.try_send(body),
+            None => Err(SendError::Closed),
         }
     }
 

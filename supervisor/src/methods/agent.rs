@@ -16,7 +16,7 @@ use quackd_protocol::client::{AgentData, AgentParams, SayData, ToolData};
 use quackd_protocol::pi::{AgentToolDone, OtherCommand, PiCommand};
 use serde::Serialize;
 use serde_json::Value;
-use serde_json::value::{RawValue, to_raw_value};
+use serde_json::value::to_raw_value;
 use std::io;
 use std::rc::{Rc, Weak};
 
@@ -113,9 +113,9 @@ impl ToolRunner for AgentTools {
             match caller {
                 Some(caller) => match tool::run_for_agent(call, &caller).await {
                     Some(data) => done(number, data),
-                    None => failed(number, "The session is gone"),
+                    None => AgentToolDone::failed(number, "The session is gone"),
                 },
-                None => failed(number, "The daemon is shutting down"),
+                None => AgentToolDone::failed(number, "The daemon is shutting down"),
             }
         })
     }
@@ -132,21 +132,5 @@ fn done(number: u64, ToolData { text, info, data, .. }: ToolData) -> AgentToolDo
         truncated: info.truncated,
         full_output_path: info.full_output_path,
         duration_ms: info.duration_ms,
-    }
-}
-
-/// Returns the result of a call that was not made.
-fn failed(number: u64, text: &str) -> AgentToolDone {
-    let text = to_raw_value(&format!("Error: {text}"));
-    AgentToolDone {
-        number,
-        text: text.unwrap_or_else(|_| RawValue::NULL.to_owned()),
-        data: None,
-        is_error: true,
-        exit_code: None,
-        aborted: false,
-        truncated: false,
-        full_output_path: None,
-        duration_ms: 0,
     }
 }

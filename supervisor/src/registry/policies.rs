@@ -210,8 +210,10 @@ impl Registry {
     clippy::disallowed_methods,
     reason = "an internal signal that must not be lost; a client's change causes one per session"
 )]
-fn tell(handle: &Addr<SessionActor>, FoundPolicy { policy, rules, .. }: FoundPolicy) {
-    handle.do_send(TellSession::SetPolicy(policy, Arc::new(rules)));
+fn tell(handle: &Addr<SessionActor>, found: FoundPolicy) {
+    let FoundPolicy { policy, rules, layers, .. } = found;
+    let (rules, safe_mode) = (Arc::new(rules), layers.safe_mode);
+    handle.do_send(TellSession::SetPolicy { policy, rules, safe_mode });
 }
 
 /// Resolves the policy of a session from the configuration, its workspace and the session itself.

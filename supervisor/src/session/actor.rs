@@ -102,11 +102,11 @@ pub(crate) enum TellSession {
     /// Like `StartWorker`, for Pi.
     StartPi(FoundSession),
     /// The policy of the next worker, and the rules of hosts, which apply at once. A worker with another policy is
-    /// replaced when nothing runs in it.
-    SetPolicy(Policy, Arc<Rules>),
+    /// replaced when nothing runs in it, and so is an agent that was started with another network or safe mode.
+    SetPolicy { policy: Policy, rules: Arc<Rules>, safe_mode: bool },
     /// Reply with the owner of the worker's network, which is started if necessary. No reply without a worker.
     OpenNetwork(oneshot::Sender<Addr<NetworkActor>>),
-    /// What the user chose for the session's agent. An idle agent ends, so that the next command starts the right one.
+    /// The user's choice of the session's agent. An idle agent ends, so that the next command starts the right one.
     SetAgent(AgentChoice),
     /// MCP servers that a client gives the session, in place of earlier ones.
     SetMcpServers(Vec<McpServer>),
@@ -116,6 +116,8 @@ pub(crate) enum TellSession {
     AllowOnce(String),
     /// A part of a model's answer, for the process that sent the request.
     ModelPart(ModelAnswer),
+    /// The process of this generation does not take the pieces of an answer.
+    AgentIsSlow { generation: u64 },
     /// Does nothing: earlier requests have been handled when it is answered.
     Settle,
     /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
@@ -145,9 +147,11 @@ impl Handler<TellSession> for SessionActor {
                 }
             }
             TellSession::StartWorker => {}
-            TellSession::SetPolicy(policy, rules) => {
+            TellSession::SetPolicy { policy, rules, safe_mode } => {
                 self.set_rules(rules);
                 self.set_policy(policy, ctx);
+                self.pi.is_safe = safe_mode;
+                self.end_if_replaced(ctx);
             }
             TellSession::OpenNetwork(reply) => {
                 if let Some(network) = self.open_network() {
@@ -162,7 +166,8 @@ impl Handler<TellSession> for SessionActor {
                 reply.send(self.mcp_servers()).ok();
             }
             TellSession::AllowOnce(target) => self.allow_once(target),
-            TellSession::ModelPart(answer) => self.model_part(answer),
+            TellSession::ModelPart(answer) => self.model_part(answer, ctx),
+            TellSession::AgentIsSlow { generation } => self.agent_is_slow(generation, ctx),
             TellSession::Settle => {}
             TellSession::EndJobs => self.end_jobs(ctx),
             TellSession::ClientLeft => self.client_left(ctx),

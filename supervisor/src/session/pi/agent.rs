@@ -4,6 +4,7 @@ use super::OfPi;
 use super::engine::AgentChoice;
 use super::history;
 use super::outside::Writable;
+use super::prompts::StartFacts;
 use crate::children::LifecycleDriver;
 use crate::clock::now_text;
 use crate::errors::PiError;
@@ -199,10 +200,11 @@ impl SessionActor {
         let AgentLaunch { mut start, file } = prepared;
         self.pi.session_file.clone_from(&start.session_file);
         self.pi.is_native = true;
-        start.safe_mode = self.pi.is_safe;
+        let StartFacts { is_safe, network, .. } = self.pi.started;
+        start.safe_mode = is_safe;
         // In safe mode none is started.
-        start.has_mcp_servers = !self.pi.is_safe && !self.mcp_servers().is_empty();
-        start.network = match self.worker.policy.network_mode() {
+        start.has_mcp_servers = !is_safe && !self.mcp_servers().is_empty();
+        start.network = match network {
             NetworkMode::Off => "Commands have no network.".to_owned(),
             NetworkMode::Hosts => {
                 "Commands reach the hosts that the user has allowed, and no others.".to_owned()

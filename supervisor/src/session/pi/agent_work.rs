@@ -1,9 +1,8 @@
 //! Requests to models and tool calls of quackd's own agent. The agent has neither a key nor tools: egress sends its
 //! requests, and the session's worker runs its calls.
 
-use super::OfPi;
 use super::frames::MAX_EVENT_NAME;
-use crate::children::{KillReason, LifecycleDriver};
+use crate::children::SendError;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
 use futures_util::future::LocalBoxFuture;
@@ -13,12 +12,16 @@ use quackd_protocol::model::{
     MAX_MODEL_REQUEST_BYTES, MAX_MODEL_REQUESTS, MODEL_PIECES, ModelPart, ModelRequest,
 };
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone, ToPiWorker};
-use quackd_supervision::Cause;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::rc::Rc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
+
+/// Longest time in which an agent must take a piece of an answer. It computes nothing that takes seconds.
+const TAKE_LIMIT: Duration = Duration::from_secs(60);
 
 /// Requests for summaries of one turn.
 const SUMMARIES: usize = 16;
@@ -40,12 +43,12 @@ pub(crate) struct AgentCall {
     pub(crate) cancel: CancellationToken,
 }
 
-/// What the agent's process waits for.
+/// Requests and calls whose answers the agent's process waits for.
 #[derive(Debug, Default)]
 pub(super) struct AgentWork {
     requests: HashMap<u64, OpenRequest>,
     calls: HashMap<u64, CancellationToken>,
-    /// Requests since the last turn ended.
+    /// Requests since the last message of a client.
     n_requests: u32,
 }
 
@@ -72,14 +75,14 @@ impl AgentWork {
         }
     }
 
-    /// Counts the requests of the next turn.
-    pub(super) fn turn_ended(&mut self) {
+    /// Allows the requests for one more message of a client.
+    pub(super) fn refill(&mut self) {
         self.n_requests = 0;
     }
 
     /// Gives up everything, because the process has exited.
     pub(super) fn end(&mut self) {
-        self.turn_ended();
+        self.refill();
         self.requests.drain().for_each(|(_, request)| request.cancel.cancel());
         self.calls.drain().for_each(|(_, cancel)| cancel.cancel());
     }
@@ -94,15 +97,16 @@ impl SessionActor {
             && !work.requests.contains_key(&number)
             && work.requests.len() < MAX_MODEL_REQUESTS;
         if !is_sound {
-            return self.agent_broke("a request to a model beyond its limits", ctx);
+            return self.pi_broke("a request to a model beyond its limits", ctx);
         }
-        // Each request costs money, so that none goes out without a prompt or a summary.
+        // Each request costs money, so that none goes out without a prompt or a summary, and only so many for each
+        // message of a client.
         let agent = &self.services.daemon.config.agent;
         let most = (agent.max_turns.value + SUMMARIES) * (agent.retries.value.max(10) + 1);
         work.n_requests += 1;
         let is_meant = usize::try_from(work.n_requests).is_ok_and(|n| n <= most);
         if !is_meant || !(self.pi.in_turn() || self.pi.is_compacting) {
-            return self.agent_broke("a request to a model without a turn", ctx);
+            return self.pi_broke("a request to a model without a turn", ctx);
         }
         let work = &mut self.pi.work;
         let open = OpenRequest {
@@ -122,9 +126,14 @@ impl SessionActor {
                 let mut parts = services.models.request(request);
                 while let Some(part) = parts.recv().await {
                     if matches!(part, ModelPart::Piece(_)) {
-                        match credits.acquire().await {
-                            Ok(permit) => permit.forget(),
-                            Err(_closed) => return,
+                        match timeout(TAKE_LIMIT, credits.acquire()).await {
+                            Ok(Ok(permit)) => permit.forget(),
+                            Ok(Err(_closed)) => return,
+                            Err(_late) => {
+                                // The session may have ended.
+                                handle.send(TellSession::AgentIsSlow { generation }).await.ok();
+                                return;
+                            }
                         }
                     }
                     let answer = ModelAnswer { generation, number, part };
@@ -156,32 +165,45 @@ impl SessionActor {
             && !self.pi.work.calls.contains_key(&number)
             && self.pi.work.calls.len() < MAX_CALLS_PER_SESSION;
         if !is_sound {
-            return self.agent_broke("a tool call beyond its limits", ctx);
+            return self.pi_broke("a tool call beyond its limits", ctx);
         }
         let services = Rc::clone(&self.services);
-        let Some(runner) = services.tool_runner.get() else { return };
+        let Some(runner) = services.tool_runner.get() else {
+            let done = AgentToolDone::failed(number, "The daemon is starting: try again");
+            self.tell_agent(&ToPiWorker::ToolDone(Box::new(done)), ctx);
+            return;
+        };
         let cancel = CancellationToken::new();
         self.pi.work.calls.insert(number, cancel.clone());
         self.touch_pi();
         let running = runner.run(AgentCall { session: self.session.clone(), call, cancel });
         let generation = self.pi.child.generation;
-        ctx.spawn(running.into_actor(self).map(move |done, handle, _| {
+        ctx.spawn(running.into_actor(self).map(move |done, handle, ctx| {
             if handle.pi.child.generation == generation {
                 handle.pi.work.calls.remove(&number);
-                handle.tell_agent(&ToPiWorker::ToolDone(Box::new(done)));
+                if !handle.tell_agent(&ToPiWorker::ToolDone(Box::new(done)), ctx) {
+                    let done = AgentToolDone::failed(number, "The result is too long");
+                    handle.tell_agent(&ToPiWorker::ToolDone(Box::new(done)), ctx);
+                }
             }
         }));
     }
 
-    fn tell_agent(&mut self, frame: &ToPiWorker) {
-        let is_there = self.pi.child.process.is_some() && self.pi.end.is_none();
-        if is_there && self.pi.child.try_send(frame).is_err() {
-            tracing::warn!(session = %self.session, "cannot send a frame to the agent");
+    /// Returns false if the frame is too long. An agent that does not take frames is killed.
+    fn tell_agent(&mut self, frame: &ToPiWorker, ctx: &mut Context<Self>) -> bool {
+        if self.pi.end.is_some() {
+            return true;
         }
-    }
-
-    fn agent_broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
-        self.kill_for(OfPi, Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
+        match self.pi.child.try_send(frame) {
+            // A closed channel is the end of the process, which is handled elsewhere.
+            Ok(()) | Err(SendError::Closed) => true,
+            Err(SendError::TooLong) => false,
+            // A part that is left out in the middle of an answer would change it.
+            Err(SendError::Full) => {
+                self.pi_broke("it does not take frames", ctx);
+                true
+            }
+        }
     }
 }
 
@@ -194,7 +216,14 @@ pub(crate) struct ModelAnswer {
 }
 
 impl SessionActor {
-    pub(in crate::session) fn model_part(&mut self, answer: ModelAnswer) {
+    /// Kills an agent that has not taken a piece of an answer for [`TAKE_LIMIT`].
+    pub(in crate::session) fn agent_is_slow(&mut self, generation: u64, ctx: &mut Context<Self>) {
+        if self.pi.child.generation == generation {
+            self.pi_broke("a piece of an answer was not taken", ctx);
+        }
+    }
+
+    pub(in crate::session) fn model_part(&mut self, answer: ModelAnswer, ctx: &mut Context<Self>) {
         let ModelAnswer { generation, number, part } = answer;
         if self.pi.child.generation != generation || !self.pi.work.requests.contains_key(&number) {
             return;
@@ -203,6 +232,7 @@ impl SessionActor {
             self.pi.work.requests.remove(&number);
         }
         self.touch_pi();
-        self.tell_agent(&ToPiWorker::Model { number, part });
+        // A piece fits: see `MAX_PIECE_BYTES`.
+        self.tell_agent(&ToPiWorker::Model { number, part }, ctx);
     }
 }

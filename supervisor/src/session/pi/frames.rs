@@ -105,6 +105,15 @@ impl SessionActor {
             {
                 self.pi_broke("an event that the agent does not have", ctx);
             }
+            FromPiWorker::ModelRequest(_)
+            | FromPiWorker::ModelTaken { .. }
+            | FromPiWorker::ModelCancel { .. }
+            | FromPiWorker::CallTool(_)
+            | FromPiWorker::CancelTool { .. }
+                if !self.pi.is_native =>
+            {
+                self.pi_broke("a frame that only quackd's agent sends", ctx);
+            }
             FromPiWorker::Answer(answer) => self.command_answered(answer, ctx),
             FromPiWorker::Event { name, data } => {
                 self.on_pi_event(&name, &with_whole_characters(data), ctx);
@@ -155,7 +164,7 @@ fn is_shown(data: &RawValue, limit: usize) -> bool {
 }
 
 impl SessionActor {
-    fn pi_broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
+    pub(super) fn pi_broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
         self.kill_for(OfPi, Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
     }
 
@@ -318,7 +327,6 @@ impl SessionActor {
                 self.end_if_replaced(ctx);
             }
             "agent_end" => {
-                self.pi.work.turn_ended();
                 self.end_dialogs();
                 self.pi.turns.end();
                 self.on_idle(OfPi, ctx);

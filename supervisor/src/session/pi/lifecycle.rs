@@ -60,8 +60,7 @@ impl SessionActor {
         self.pi.end = None;
         self.pi.is_compacting = false;
         self.pi.kill_reason = None;
-        self.pi.started_as.clone_from(&self.pi.chosen);
-        self.pi.started_with.clone_from(&self.pi.mcp_servers);
+        self.pi.started = self.start_facts();
         let services = Rc::clone(&self.services);
         let (session, workspace) = (self.session.clone(), self.workspace.clone());
         let owner = self.owner.clone();

@@ -25,6 +25,7 @@ use quackd_protocol::client::ErrorCode;
 use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_ABORT_LIMIT, PI_COMMAND_LIMIT, PI_STATE_WAIT};
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::pi::{PiCommand, PiEnd, ToPiWorker, UiAnswer};
+use quackd_protocol::policy::NetworkMode;
 use quackd_supervision::{Cause, Demander, PI_WORKER, State};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -57,12 +58,25 @@ pub(super) enum Waiter {
     State,
 }
 
+/// Commands of clients after which an agent asks its model.
+const MESSAGES: [&str; 4] = ["prompt", "steer", "follow_up", "compact"];
+
 /// A command for a Pi that has not started yet.
 #[derive(Debug)]
 pub(super) struct QueuedCommand {
     pub(super) number: u64,
     pub(super) command: PiCommand,
     pub(super) waiter: Waiter,
+}
+
+/// Facts that an agent gets once, at its start. Another process replaces it when they change.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct StartFacts {
+    pub(super) choice: AgentChoice,
+    /// MCP servers that a client has given.
+    pub(super) servers: Vec<McpServer>,
+    pub(super) is_safe: bool,
+    pub(super) network: NetworkMode,
 }
 
 /// The Pi of one session.
@@ -75,15 +89,13 @@ pub(crate) struct PiPart {
     /// Whether a summary runs, also after the turn.
     pub(super) is_compacting: bool,
     /// Whether the session is in safe mode.
-    pub(super) is_safe: bool,
-    /// What the user chose for this session.
+    pub(in crate::session) is_safe: bool,
+    /// The user's choice of the agent for this session.
     pub(super) chosen: AgentChoice,
     /// MCP servers that a client has given.
     pub(super) mcp_servers: Vec<McpServer>,
-    /// The user's choice at the start of the process.
-    pub(super) started_as: AgentChoice,
-    /// The servers that a client had given when the process was started.
-    pub(super) started_with: Vec<McpServer>,
+    /// Facts that the process got at its start.
+    pub(super) started: StartFacts,
     /// Time of the last activity.
     pub(super) active: Instant,
     /// Pi's last reported state. `None` without a process.
@@ -122,8 +134,7 @@ impl PiPart {
             is_safe: false,
             chosen: AgentChoice::default(),
             mcp_servers: Vec::new(),
-            started_as: AgentChoice::default(),
-            started_with: Vec::new(),
+            started: StartFacts::default(),
             active: Instant::now(),
             state: None,
             dialogs: Dialogs::default(),
@@ -249,7 +260,10 @@ impl SessionActor {
         match self.pi.child.try_send(&frame) {
             Ok(()) => {}
             Err(SendError::TooLong) => return fail(waiter, &PiError::TooLong),
-            Err(SendError::NotTaken) => return fail(waiter, &PiError::Stdin),
+            Err(SendError::Full | SendError::Closed) => return fail(waiter, &PiError::Stdin),
+        }
+        if matches!(waiter, Waiter::Client(_)) && MESSAGES.contains(&name.as_str()) {
+            self.pi.work.refill();
         }
         let now = Instant::now();
         self.pi.active = now;
@@ -413,6 +427,7 @@ impl SessionActor {
         if MAX_PI_PROMPTS <= self.pi.unsent.len() + self.pi.commands.len_of_clients() {
             return fail(waiter, &PiError::TooMany);
         }
+        self.end_if_replaced(ctx);
         if self.is_pi_ready() {
             self.send_command(command, waiter, ctx);
         } else {

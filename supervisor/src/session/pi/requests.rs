@@ -3,7 +3,7 @@
 use super::OfPi;
 use super::dialogs::{AnswerOutcome, explanation};
 use super::engine::AgentChoice;
-use super::prompts::Waiter;
+use super::prompts::{StartFacts, Waiter};
 use crate::approvals::CloseReason;
 use crate::children::{KillReason, LifecycleDriver, STALL_THRESHOLD};
 use crate::errors::PiError;
@@ -61,13 +61,26 @@ impl SessionActor {
         self.end_if_replaced(ctx);
     }
 
-    /// Whether the user has chosen another agent or model, or a client other MCP servers, since the process was started.
+    /// Returns what a process gets that is started now.
+    pub(super) fn start_facts(&self) -> StartFacts {
+        StartFacts {
+            choice: self.pi.chosen.clone(),
+            servers: self.pi.mcp_servers.clone(),
+            is_safe: self.pi.is_safe,
+            network: self.worker.policy.network_mode(),
+        }
+    }
+
+    /// Whether another process would be started differently. The user's Pi knows nothing of the session's settings.
     pub(super) fn is_replaced(&self) -> bool {
-        self.pi.started_as != self.pi.chosen || self.pi.started_with != self.pi.mcp_servers
+        match self.pi.is_native {
+            true => self.pi.started != self.start_facts(),
+            false => self.pi.started.choice.engine != self.pi.chosen.engine,
+        }
     }
 
     /// Ends an idle process if another one is to replace it.
-    pub(super) fn end_if_replaced(&mut self, ctx: &mut Context<Self>) {
+    pub(in crate::session) fn end_if_replaced(&mut self, ctx: &mut Context<Self>) {
         if self.is_replaced() && self.is_pi_ready() && !self.pi.is_busy() {
             self.drain(OfPi, ctx);
         }

@@ -326,7 +326,7 @@ impl SessionActor {
         if let Err(refused) = offered {
             let error = match refused {
                 SendError::TooLong => CallError::TooLong,
-                SendError::NotTaken => CallError::NotResponding,
+                SendError::Full | SendError::Closed => CallError::NotResponding,
             };
             self.answer(number, ctx, |_| Err(error));
             return;
