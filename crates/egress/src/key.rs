@@ -64,7 +64,8 @@ impl Key {
         Some(header)
     }
 
-    /// Returns `text` with asterisks in place of the key. A key of less than 8 bytes may be a usual word, so it stays.
+    /// Returns `text` with asterisks in place of the key, and of a part of it at the end, where the text may have been
+    /// cut. A key of less than 8 bytes may be a usual word, so it stays.
     pub(crate) fn masked(&self, text: &[u8]) -> Vec<u8> {
         let key = self.0.expose_secret().as_bytes();
         let mut masked = text.to_vec();
@@ -80,6 +81,11 @@ impl Key {
                 }
                 None => at += 1,
             }
+        }
+        let parts = (MIN_MASKED_BYTES..key.len()).rev().filter_map(|length| key.get(..length));
+        if let Some(part) = parts.into_iter().find(|part| masked.ends_with(part)) {
+            let start = masked.len() - part.len();
+            masked.iter_mut().skip(start).for_each(|byte| *byte = b'*');
         }
         masked
     }

@@ -349,7 +349,11 @@ mod tests {
         for (body, expected) in [
             (r#"{"data": [{"id": "a"}, {"id": "b\n"}, {"id": ""}]}"#, Some(vec!["a"])),
             (r#"{"models": [{"name": "q:1"}]}"#, Some(vec!["q:1"])),
+            // llama.cpp, and providers with names for people.
+            (r#"{"models": [{"name": "m"}], "data": [{"id": "m.gguf"}]}"#, Some(vec!["m.gguf"])),
+            (r#"{"data": [{"id": "a/b", "name": "A: B"}]}"#, Some(vec!["a/b"])),
             ("<html>", None),
+            ("{}", None),
         ] {
             let (base, received) = provider(move |mut it| {
                 let length = body.len();

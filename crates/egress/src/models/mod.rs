@@ -174,8 +174,10 @@ impl ModelCatalog {
         if let Some(Err(problem)) = &settings.key {
             problems.push(format!("`model.key` in quackd.toml: {problem}"));
         }
-        let mut providers: Vec<Provider> =
-            builtin::BUILTINS.iter().map(|it| Provider::of_builtin(it, env)).collect();
+        let mut providers: Vec<Provider> = builtin::BUILTINS
+            .iter()
+            .map(|it| Provider::of_builtin(it, env, &mut problems))
+            .collect();
         for provider in &mut providers {
             if let Some(key) = auth.keys.get(&provider.name) {
                 provider.take_key(key, "auth.json of Pi", env, &mut problems);

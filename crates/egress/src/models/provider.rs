@@ -74,7 +74,11 @@ impl Provider {
     }
 
     /// Creates a well-known provider with the key of its variables.
-    pub(super) fn of_builtin(builtin: &Builtin, env: &[(String, String)]) -> Self {
+    pub(super) fn of_builtin(
+        builtin: &Builtin,
+        env: &[(String, String)],
+        problems: &mut Vec<String>,
+    ) -> Self {
         let mut provider = Self::named(builtin.name);
         let base = builtin.base_variable.and_then(|name| variable(env, name));
         if let Some(base) = base {
@@ -86,9 +90,15 @@ impl Provider {
             if let Some(value) = variable(env, name)
                 && provider.key.is_none()
             {
-                // An unusable key is reported by the model's test, like a wrong one.
-                provider.key = Key::parse(value).ok().flatten();
-                provider.key_source = (*name).to_owned();
+                match Key::parse(value) {
+                    Ok(key) => {
+                        provider.key = key;
+                        provider.key_source = (*name).to_owned();
+                    }
+                    Err(_unusable) => problems.push(format!(
+                        "{name} cannot be sent in a header: it has spaces or other unusual characters"
+                    )),
+                }
             }
         }
         provider

@@ -274,3 +274,13 @@ fn the_list_is_bounded() {
     assert_eq!(catalog.models().len(), MAX_MODELS);
     assert_eq!(catalog.models()[0].provider, "openai");
 }
+
+#[test]
+fn a_key_with_spaces_in_a_variable_is_a_problem() {
+    let catalog = Case::new(&[("OPENAI_API_KEY", "sk-a b")]).load();
+    assert!(catalog.chosen().is_none());
+    assert!(catalog.problems()[0].starts_with("OPENAI_API_KEY cannot be sent in a header"));
+    assert!(
+        !catalog.missing().contains("sk-a") && catalog.missing().contains("OPENAI_API_KEY cannot")
+    );
+}

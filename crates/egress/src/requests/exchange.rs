@@ -163,10 +163,7 @@ async fn error_body(mut response: Response, route: &Route) -> Vec<u8> {
         }
     };
     timeout(ERROR_BODY_TIMEOUT, reading).await.ok();
-    let mut body = match route.key() {
-        Some(key) => key.masked(&body),
-        None => body,
-    };
+    let mut body = route.masked(body);
     body.truncate(MAX_MODEL_ERROR_BYTES);
     body
 }

@@ -51,17 +51,18 @@ impl ListTask {
     }
 }
 
-/// OpenAI's and Anthropic's lists have `data`, Ollama's has `models`.
+/// OpenAI's and Anthropic's lists have `data`, Ollama's has `models`, and that of llama.cpp has both.
 #[derive(Deserialize)]
 struct List {
-    #[serde(alias = "models")]
-    data: Vec<Entry>,
+    data: Option<Vec<Entry>>,
+    models: Option<Vec<Entry>>,
 }
 
+/// Some servers give an id and a name, others only one of them.
 #[derive(Deserialize)]
 struct Entry {
-    #[serde(alias = "name")]
-    id: String,
+    id: Option<String>,
+    name: Option<String>,
 }
 
 async fn list(client: &Client, route: &Route) -> Result<Vec<String>, ModelFailure> {
@@ -89,7 +90,10 @@ async fn list(client: &Client, route: &Route) -> Result<Vec<String>, ModelFailur
         .map_err(|_error| broken("the answer is not a list of models"))?;
     let is_sound =
         |id: &String| !id.is_empty() && id.len() <= MAX_ID_BYTES && !id.contains(char::is_control);
-    Ok(list.data.into_iter().map(|it| it.id).filter(is_sound).take(MAX_MODELS).collect())
+    let entries = list.data.or(list.models);
+    let entries = entries.ok_or_else(|| broken("the answer is not a list of models"))?;
+    let ids = entries.into_iter().filter_map(|it| it.id.or(it.name));
+    Ok(ids.filter(is_sound).take(MAX_MODELS).collect())
 }
 
 fn failed(route: &Route, kind: ModelFailureKind, text: &str) -> ModelFailure {

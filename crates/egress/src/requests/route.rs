@@ -30,6 +30,9 @@ const RESERVED: [&str; 9] = [
 /// Parts of the names of headers that carry secrets.
 const SECRET_PARTS: [&str; 5] = ["auth", "key", "token", "secret", "cookie"];
 
+/// Shortest word of such a header that is masked, in bytes: not `Bearer`.
+const MIN_SECRET: usize = 8;
+
 /// Settings of a [`Route`].
 #[derive(Default)]
 pub struct RouteSettings {
@@ -66,6 +69,8 @@ pub struct Route {
     key: Option<Key>,
     with_bearer: bool,
     headers: HeaderMap,
+    /// Words of headers that are probably secret.
+    header_secrets: Vec<Key>,
     has_secret_header: bool,
 }
 
@@ -82,6 +87,7 @@ impl Route {
         base.set_fragment(None);
         let mut headers = HeaderMap::new();
         let mut has_secret_header = false;
+        let mut header_secrets = Vec::new();
         for (name, value) in settings.headers {
             let shown: String = name.chars().filter(|c| !c.is_control()).take(60).collect();
             let error = || RouteError::Header(shown.clone());
@@ -90,13 +96,19 @@ impl Route {
             if RESERVED.contains(&name.as_str()) || name.as_str().starts_with("proxy-") {
                 return Err(error());
             }
-            has_secret_header |= SECRET_PARTS.iter().any(|part| name.as_str().contains(part));
+            if SECRET_PARTS.iter().any(|part| name.as_str().contains(part)) {
+                has_secret_header = true;
+                // The header was checked just now, so its words can be sent.
+                let words = value.to_str().unwrap_or_default().split_whitespace();
+                let secrets = words.filter(|word| MIN_SECRET <= word.len());
+                header_secrets.extend(secrets.filter_map(|word| Key::parse(word).ok().flatten()));
+            }
             value.set_sensitive(true);
             headers.insert(name, value);
         }
         let api = settings.api.unwrap_or(ModelApi::OpenAiCompletions);
         let (key, with_bearer) = (settings.key, settings.with_bearer);
-        Ok(Self { base, api, key, with_bearer, headers, has_secret_header })
+        Ok(Self { base, api, key, with_bearer, headers, header_secrets, has_secret_header })
     }
 
     /// Returns the base URL without user, password and query.
@@ -161,8 +173,10 @@ impl Route {
         self.api
     }
 
-    pub(crate) fn key(&self) -> Option<&Key> {
-        self.key.as_ref()
+    /// Returns text of the provider without the key and the secret headers, which some providers repeat. Also masks a
+    /// part of them at the end.
+    pub(crate) fn masked(&self, text: Vec<u8>) -> Vec<u8> {
+        self.key.iter().chain(&self.header_secrets).fold(text, |text, key| key.masked(&text))
     }
 
     /// Returns the URL for requests of an API.
@@ -308,6 +322,21 @@ mod tests {
         assert_eq!(headers.get("anthropic-beta").unwrap(), "a-1,b");
         assert!(headers.get(AUTHORIZATION).is_none() && headers.contains_key("anthropic-version"));
         assert!(!format!("{headers:?}").contains("hush"));
+    }
+
+    #[test]
+    fn secrets_are_masked_also_in_headers_and_at_a_cut() {
+        let headers = [("X-Api-Token", "Bearer topsecret-1"), ("X-Title", "a usual title")];
+        let route = Route::new(RouteSettings {
+            base_url: "https://a".into(),
+            key: Key::parse("sk-0123456789").unwrap(),
+            headers: headers.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+            ..RouteSettings::default()
+        })
+        .unwrap();
+        let text = "Bearer topsecret-1, a usual title, sk-0123456789: sk-01234";
+        let masked = String::from_utf8(route.masked(text.into())).unwrap();
+        assert_eq!(masked, "Bearer ***********, a usual title, *************: ********");
     }
 
     #[test]
