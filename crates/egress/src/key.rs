@@ -64,8 +64,7 @@ impl Key {
         Some(header)
     }
 
-    /// Returns `text` with asterisks in place of the key, and of a part of it at the end, where the text may have been
-    /// cut. A key of less than 8 bytes may be a usual word, so it stays.
+    /// Returns `text` with asterisks in place of the key. A key of less than 8 bytes may be a usual word, so it stays.
     pub(crate) fn masked(&self, text: &[u8]) -> Vec<u8> {
         let key = self.0.expose_secret().as_bytes();
         let mut masked = text.to_vec();
@@ -82,6 +81,13 @@ impl Key {
                 None => at += 1,
             }
         }
+        masked
+    }
+
+    /// Like [`Self::masked`], and also masks a part of the key at the end, where the text may have been cut.
+    pub(crate) fn masked_at_cut(&self, text: &[u8]) -> Vec<u8> {
+        let key = self.0.expose_secret().as_bytes();
+        let mut masked = self.masked(text);
         let parts = (MIN_MASKED_BYTES..key.len()).rev().filter_map(|length| key.get(..length));
         if let Some(part) = parts.into_iter().find(|part| masked.ends_with(part)) {
             let start = masked.len() - part.len();

@@ -176,7 +176,7 @@ impl Route {
     /// Returns text of the provider without the key and the secret headers, which some providers repeat. Also masks a
     /// part of them at the end.
     pub(crate) fn masked(&self, text: Vec<u8>) -> Vec<u8> {
-        self.key.iter().chain(&self.header_secrets).fold(text, |text, key| key.masked(&text))
+        self.key.iter().chain(&self.header_secrets).fold(text, |text, key| key.masked_at_cut(&text))
     }
 
     /// Returns the URL for requests of an API.
