@@ -4,7 +4,6 @@ use super::{Route, failure, head};
 use crate::error_text::reason;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use futures_util::FutureExt;
 use quackd_protocol::model::{
     MAX_MODEL_ERROR_BYTES, ModelFailure, ModelFailureKind, ModelPart, ModelRequest,
 };
@@ -113,7 +112,8 @@ async fn exchange(
     }
 }
 
-/// Passes on the body in pieces. Reads nothing while the reader is slow, so that the provider has to wait.
+/// Passes on the body in pieces. Providers send a chunk for each token: while the reader is slow, they become one piece,
+/// and beyond its size the provider has to wait.
 async fn stream(
     mut response: Response,
     host: &str,
@@ -129,21 +129,16 @@ async fn stream(
         let broken = |error| failed(ModelFailureKind::Broken, host, &reason(&error));
         let Some(chunk) = read.map_err(broken)? else { return Ok(()) };
         let mut bytes = Vec::from(chunk);
-        // Providers send a chunk for each token. While the reader is slow, the chunks that are there become one piece.
-        let mut has_yielded = false;
-        while next.is_none() && parts.capacity() == 0 && bytes.len() < MAX_PIECE_BYTES {
-            match response.chunk().now_or_never() {
-                Some(Ok(Some(chunk))) => {
-                    bytes.extend_from_slice(&chunk);
-                    has_yielded = false;
-                }
-                Some(end) => next = Some(end),
-                None if has_yielded => break,
-                None => {
-                    // The task of the connection reads the next chunk.
-                    tokio::task::yield_now().await;
-                    has_yielded = true;
-                }
+        loop {
+            let has_room = next.is_none() && bytes.len() < MAX_PIECE_BYTES;
+            tokio::select! {
+                biased;
+                // The slot stays free, because nothing else sends.
+                slot = parts.reserve() => break drop(slot.map_err(|_closed| Gone)?),
+                read = response.chunk(), if has_room => match read {
+                    Ok(Some(chunk)) => bytes.extend_from_slice(&chunk),
+                    end => next = Some(end),
+                },
             }
         }
         pass(parts, &bytes).await?;
