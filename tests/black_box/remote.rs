@@ -335,6 +335,7 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
     wire.request("attach", json!({"path": repo.path(), "safeMode": true}));
     let set = json!({"sessionId": session.id, "action": "set", "profile": "full-access"});
     let claims = "Only local clients may name themselves and claim sessions";
+    let choices = "Only local clients may choose the agent and its model";
     let unsafe_again = json!({"path": repo.path(), "safeMode": false});
     for (method, params, error) in [
         ("quack.shutdown", json!({}), "Only local clients may stop the daemon"),
@@ -344,6 +345,9 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
         ("quack.sandbox", set, "Only local clients may change what a session may do"),
         ("attach", unsafe_again, "Only local clients may change what a session may do"),
         ("quack.gc", json!({"olderThanS": 1}), "Only local clients may delete files"),
+        ("quack.session_new", json!({"engine": "pi"}), choices),
+        ("quack.session_new", json!({"model": "a/b"}), choices),
+        ("quack.session_set", json!({"engine": "pi"}), choices),
         ("quack.forward", json!({"port": 3000}), "Only local clients may forward ports"),
         (
             "remote_configure",

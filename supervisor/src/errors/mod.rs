@@ -169,6 +169,10 @@ pub(crate) enum MethodError {
     LocalClaim,
     #[error("Only local clients may send commands to the agent")]
     LocalAgent,
+    #[error("Only local clients may choose the agent and its model")]
+    LocalAgentChoice,
+    #[error("Another conversation is being copied; try again")]
+    ForkBusy,
     #[error("engine must be native, pi or auto")]
     UnknownEngine,
     #[error("model must have at most 256 printable characters")]

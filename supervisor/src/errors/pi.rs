@@ -1,9 +1,10 @@
 //! Errors of Pi with their texts for clients. Upstream's texts are used where they exist.
 
 use crate::workspaces::NoPlace;
-use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_COMMAND_LIMIT};
+use quackd_protocol::limits::MAX_PI_PROMPTS;
 use quackd_supervision::Cause;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The reason why a request to Pi failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -36,8 +37,8 @@ pub(crate) enum PiError {
     #[error("Pi is not started before the next message: {0} exists")]
     Unasked(String),
     /// Pi did not respond in time.
-    #[error("Pi command \"{command}\" timed out after {}ms", PI_COMMAND_LIMIT.as_millis())]
-    TimedOut { command: String },
+    #[error("Pi command \"{command}\" timed out after {}ms", limit.as_millis())]
+    TimedOut { command: String, limit: Duration },
     /// Pi exited before it responded.
     #[error("Pi process exited with code {}", code.map_or_else(|| "null".to_owned(), |code| code.to_string()))]
     Exited { code: Option<i32> },
@@ -56,6 +57,9 @@ pub(crate) enum PiError {
     /// A process could not be started.
     #[error("Pi cannot be started: {0}")]
     NotStarted(String),
+    /// The process of quackd's own agent could not be started.
+    #[error("The agent cannot be started: {0}")]
+    AgentNotStarted(String),
     /// The workspace does not exist.
     #[error("Workspace not accessible: '{0}'")]
     NoWorkspace(String),
@@ -66,7 +70,7 @@ pub(crate) enum PiError {
     #[error("{0}")]
     NoModel(String),
     /// Another process writes the conversation.
-    #[error("The session file is in use by another program: {0}")]
+    #[error("The session file is in use by another program: {0}; `quack fork` continues in a copy")]
     InUse(String),
     /// The agent of quackd starts with the first request only.
     #[error("The agent is not started before the next message")]

@@ -6,6 +6,7 @@ use super::own_reference;
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
+use crate::registry::AgentChange;
 use crate::registry::catalog::Fresh;
 use crate::registry::{FindSession, Open, OpenSession, Purpose};
 use crate::session::actor::TellSession;
@@ -65,7 +66,14 @@ pub(super) async fn attach_path(
 ) -> Result<AttachData, MethodError> {
     let Workspace { path, foreign, .. } = look_up(caller, path).await?;
     let kind = Open::Existing;
-    let attach = OpenSession { path, kind, activate, safe_mode, fresh: fresh()? };
+    let attach = OpenSession {
+        path,
+        kind,
+        activate,
+        safe_mode,
+        agent: AgentChange::default(),
+        fresh: fresh()?,
+    };
     let data = caller.registry.send(attach).timeout(SAVE_LIMIT).await??;
     Ok(AttachData { note: foreign.map(|foreign| foreign.to_string()), ..data })
 }

@@ -4,6 +4,7 @@ use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
 use super::find::label;
 use super::{Caller, NoData};
 use crate::errors::MethodError;
+use crate::registry::AgentChange;
 use crate::registry::catalog::is_invisible;
 use crate::registry::{Claim, Open, OpenSession};
 use quackd_home::Workspace;
@@ -45,7 +46,14 @@ pub(super) async fn claim(
         keep_jobs: keep_jobs.unwrap_or(false),
         preferred: session_id,
     });
-    let open = OpenSession { path, kind, activate: false, safe_mode, fresh: fresh()? };
+    let open = OpenSession {
+        path,
+        kind,
+        activate: false,
+        safe_mode,
+        agent: AgentChange::default(),
+        fresh: fresh()?,
+    };
     let data = caller.registry.send(open).timeout(SAVE_LIMIT).await??;
     let label = label(caller, &data.session.id).await?;
     Ok(AttachData { note: foreign.map(|foreign| foreign.to_string()), label, ..data })

@@ -346,6 +346,7 @@ mod tests {
         let parts: Vec<_> = parts.map(|method| method.schema.name).collect();
         let asked = [
             "attach",
+            "quack.session_new",
             "quack.sandbox",
             "extension_ui_response",
             "quack.approvals",

@@ -9,6 +9,7 @@ use crate::health::Health;
 use crate::registry::TakeSnapshot;
 use crate::retention::{Lost, gone};
 use crate::services::Services;
+use crate::session::pi::Failure;
 use quackd_egress::models::{Chosen, ModelCatalog};
 use quackd_protocol::client::{
     Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, ProcessState,
@@ -62,7 +63,10 @@ pub(super) async fn doctor(
     checks.push(processes(services));
     checks.push(environment(services));
     checks.push(providers(&services.health));
-    checks.push(model(&*services.sessions.models.catalog().await));
+    checks.push(model(
+        &*services.sessions.models.catalog().await,
+        services.sessions.pi_failure.get(true),
+    ));
     checks.push(web_search(&services.health));
     checks.push(sessions(&workers, gone(&services.sessions, &caller.registry).await));
     checks.push(doctor_supervision::check(services));
@@ -362,7 +366,7 @@ fn providers(health: &Health) -> Check {
     }
 }
 
-fn model(catalog: &ModelCatalog) -> Check {
+fn model(catalog: &ModelCatalog, failure: Option<Failure>) -> Check {
     const NAME: &str = "model";
     let problems = match catalog.problems() {
         [] => String::new(),
@@ -370,16 +374,23 @@ fn model(catalog: &ModelCatalog) -> Check {
         [first, rest @ ..] => format!("; {first}; {} more, `quack models` lists them", rest.len()),
     };
     match catalog.chosen() {
-        Some(Chosen { model, why, thinking, key_source }) => ok(
-            NAME,
-            format!(
+        Some(Chosen { model, why, thinking, key_source }) => {
+            let text = format!(
                 "{}/{} at {}, thinking {}, because of {why}; key: {key_source}{problems}",
                 model.provider,
                 model.id,
                 model.base_url,
                 thinking.name()
-            ),
-        ),
+            );
+            match failure {
+                None => ok(NAME, text),
+                Some(failure) => warn(
+                    NAME,
+                    format!("{text}; {failure}"),
+                    "`quack logs` shows details; the next successful `quack say` clears this",
+                ),
+            }
+        }
         None => warn(
             NAME,
             format!("none for quackd's own agent{problems}"),

@@ -89,11 +89,11 @@ methods! {
 
     /// Creates another session for a directory.
     // Remote: the token grants access to sessions.
-    "quack.session_new": Concurrent, All, session_admin::session_new;
+    "quack.session_new": Concurrent, Part, session_admin::session_new;
 
     /// Sets the agent of a session.
     // Remote: a model costs money, and an engine runs with other rights.
-    "quack.session_set": Concurrent, Nothing(|| MethodError::LocalAgent), session_admin::session_set;
+    "quack.session_set": Concurrent, Nothing(|| MethodError::LocalAgentChoice), session_admin::session_set;
 
     /// Creates a session that continues the conversation of another one.
     // Remote: like quack.session_new.

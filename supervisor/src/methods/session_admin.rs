@@ -4,12 +4,14 @@ use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
 use super::find::{id_of, label};
 use super::{AnySession, Caller, NoParams};
 use crate::errors::MethodError;
+use crate::events::client_registry::Transport;
 use crate::registry::{
     Activate, AgentChange, ChangeSession, Delete, FindSession, Open, OpenSession, Purpose,
     SessionChange, TakeSnapshot,
 };
 use crate::session::actor::TellSession;
 use crate::session::pi::fork_blocking;
+use crate::session::services::NoLook;
 use crate::voice::VoiceSession;
 use crate::wire::reference;
 use quackd_config::EngineChoice;
@@ -21,6 +23,8 @@ use quackd_protocol::client::{
 };
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServer};
 use std::collections::BTreeSet;
+use std::io;
+use tokio::sync::Semaphore;
 
 pub(super) async fn workspaces(
     _: NoParams,
@@ -49,17 +53,18 @@ pub(super) async fn session_new(
 ) -> Result<AttachData, MethodError> {
     let (engine, model) =
         (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
+    // A model costs money, and an engine runs with other rights.
+    if (engine.is_some() || model.is_some()) && caller.client.transport != Transport::Socket {
+        return Err(MethodError::LocalAgentChoice);
+    }
     let path =
         own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
     let Workspace { path, foreign, .. } = look_up(caller, path).await?;
     let activate = activate.unwrap_or(false);
-    let new = OpenSession { path, kind: Open::New(name), activate, safe_mode, fresh: fresh()? };
+    let agent = AgentChange { engine, model, file: None };
+    let kind = Open::New(name);
+    let new = OpenSession { path, kind, activate, safe_mode, agent, fresh: fresh()? };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
-    if engine.is_some() || model.is_some() {
-        let change = SessionChange::Agent(AgentChange { engine, model, file: None });
-        let change = ChangeSession { session: data.session.id.clone(), change };
-        caller.registry.send(change).timeout(SAVE_LIMIT).await??;
-    }
     let label = label(caller, &data.session.id).await?;
     let data = AttachData { note: foreign.map(|foreign| foreign.to_string()), label, ..data };
     if activate {
@@ -128,6 +133,9 @@ pub(super) async fn session_set(
     Ok(SessionSetData { session_id: session, engine: chosen.engine, model: chosen.model })
 }
 
+/// Permit for the only running fork.
+static FORKING: Semaphore = Semaphore::const_new(1);
+
 /// Creates a session that continues the conversation of another one.
 pub(super) async fn fork(
     ForkParams { session_id, entry_id, name, activate }: ForkParams,
@@ -139,23 +147,36 @@ pub(super) async fn fork(
     let path = found.workspace_path.clone();
     let home = services.daemon.home.clone();
     let (source, workspace) = (found.pi_session_file.clone(), path.clone());
-    let make = move || fork_blocking(&home, &source, &workspace, entry_id.as_deref());
+    // Each has the conversation in memory.
+    let turn = FORKING.try_acquire().map_err(|_held| MethodError::ForkBusy)?;
+    let make = move || {
+        let _turn = turn;
+        fork_blocking(&home, &source, &workspace, entry_id.as_deref())
+    };
     let forked = match services.look(SAVE_LIMIT, make).await {
         Ok(forked) => forked.map_err(MethodError::Fork)?,
-        Err(_ended_or_late) => return Err(MethodError::ShuttingDown),
+        Err(NoLook::Ended) => return Err(MethodError::ShuttingDown),
+        Err(NoLook::TimedOut) => {
+            return Err(MethodError::Fork(io::Error::other("the disk does not respond")));
+        }
     };
     let activate = activate.unwrap_or(false);
     let safe_mode = found.safe_mode.then_some(true);
-    let new = OpenSession { path, kind: Open::New(name), activate, safe_mode, fresh: fresh()? };
-    let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
-    let session = data.session.id.clone();
-    let change = SessionChange::Agent(AgentChange {
+    let agent = AgentChange {
         engine: Some(found.agent.engine),
         model: Some(found.agent.model),
         file: Some(forked.path.clone()),
-    });
-    let change = ChangeSession { session: session.clone(), change };
-    caller.registry.send(change).timeout(SAVE_LIMIT).await??;
+    };
+    let kind = Open::New(name);
+    let new = OpenSession { path, kind, activate, safe_mode, agent, fresh: fresh()? };
+    let opened = caller.registry.send(new).timeout(SAVE_LIMIT).await;
+    if let Ok(Err(_refused)) = &opened {
+        let file = forked.path.clone();
+        // `quack gc --histories` finds it otherwise.
+        services.look(SAVE_LIMIT, move || std::fs::remove_file(file)).await.ok();
+    }
+    let data = opened??;
+    let session = data.session.id.clone();
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }

@@ -25,17 +25,16 @@ pub(super) async fn get_state(
     let session = table.snapshot(&found.session_id);
     let interrupted = caller.services.interrupted.of(&found.session_id);
     let pi_state = shown(&session.pi);
-    let known: AgentState = pi_state
-        .as_ref()
-        .and_then(|state| serde_json::from_str(state.get()).ok())
-        .unwrap_or_default();
-    let engine = pi_state.as_ref().map(|_| match known.engine.as_deref() {
-        Some("native") => Engine::Native,
-        _ => Engine::Pi,
+    let engine = session.pi.process.is_alive().then_some(match session.pi.is_native {
+        true => Engine::Native,
+        false => Engine::Pi,
     });
+    let of_native = pi_state.as_ref().filter(|_| session.pi.is_native);
+    let known = of_native.and_then(|state| serde_json::from_str(state.get()).ok());
+    let AgentState { stats } = known.unwrap_or_default();
     Ok(StateDataOf {
         pi_state,
-        stats: known.stats,
+        stats,
         engine: engine.map(|engine| engine.name().to_owned()),
         pi_session_file: Some(found.pi_session_file).filter(|file| !file.is_empty()),
         status: session.status(table.is_pinned(&found.session_id), Instant::now()),
@@ -52,7 +51,6 @@ pub(super) async fn get_state(
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct AgentState {
-    engine: Option<String>,
     stats: Option<Box<RawValue>>,
 }
 

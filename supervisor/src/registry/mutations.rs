@@ -24,6 +24,8 @@ pub(crate) struct OpenSession {
     pub(crate) activate: bool,
     /// Sets the session's safe mode if present.
     pub(crate) safe_mode: Option<bool>,
+    /// The agent of a new session.
+    pub(crate) agent: AgentChange,
     /// For a session that has to be created.
     pub(crate) fresh: Fresh,
 }
@@ -43,9 +45,9 @@ impl Handler<OpenSession> for Registry {
     type Result = ResponseFuture<Result<AttachData, MethodError>>;
 
     fn handle(&mut self, msg: OpenSession, ctx: &mut Self::Context) -> Self::Result {
-        let OpenSession { path, kind, activate, safe_mode, fresh } = msg;
+        let OpenSession { path, kind, activate, safe_mode, agent, fresh } = msg;
         let clients = Rc::clone(&self.clients);
-        self.change(ctx, safe_mode, |metadata| match kind {
+        self.change(ctx, safe_mode, agent, |metadata| match kind {
             Open::Existing => catalog::attach(metadata, &path, activate, fresh),
             Open::New(name) => {
                 let metadata = Arc::make_mut(metadata);
@@ -57,11 +59,12 @@ impl Handler<OpenSession> for Registry {
 }
 
 impl Registry {
-    /// Makes a change that results in a session, and sets the session's safe mode.
+    /// Makes a change that results in a session, and sets the session's safe mode and agent.
     fn change(
         &mut self,
         ctx: &mut Context<Self>,
         safe_mode: Option<bool>,
+        agent: AgentChange,
         make: impl FnOnce(
             &mut Arc<quackd_protocol::metadata::Metadata>,
         ) -> Result<(AttachData, bool), MethodError>,
@@ -78,6 +81,7 @@ impl Registry {
             changed |= self.change_state(&data.session.id, |state| state.safe_mode = safe_mode);
             self.tell_policy(&data.session.id);
         }
+        changed |= self.change_agent(&data.session.id, agent);
         let saved = self.keep(changed, ctx);
         Box::pin(async move { kept(saved).await.map(|()| data) })
     }

@@ -119,19 +119,31 @@ impl Models {
         }
         let known = known.map(|(catalog, stamps, _)| (catalog, stamps));
         let stamps = known.as_ref().map(|(_, stamps)| stamps.clone());
-        let (catalog, stamps) = match (self.read(env, stamps).await, known) {
+        let (catalog, stamps) = match (self.read(env.clone(), stamps).await, known) {
             (Ok(Some((catalog, stamps))), _) => {
                 self.egress.set_models(catalog.endpoints());
                 (Rc::new(catalog), stamps)
             }
             (_, Some(known)) => known,
-            (Err(problem), None) => return Rc::new(ModelCatalog::unavailable(problem)),
-            (Ok(None), None) => return Rc::new(ModelCatalog::unavailable(String::new())),
+            (unread, None) => return self.without_files(env, unread.err().unwrap_or_default()),
         };
         let loaded =
             Loaded { catalog: Rc::clone(&catalog), checked: Instant::now(), env: hash, stamps };
         self.loaded.replace(Some(loaded));
         catalog
+    }
+
+    /// Returns a catalog of the variables and the configuration, because a directory does not answer. Not kept.
+    fn without_files(&self, env: Variables, problem: String) -> Rc<ModelCatalog> {
+        let mut settings = settings(&self.daemon.config);
+        if self.daemon.config.model.key.value.account().is_some() {
+            settings.key = self.key.borrow().as_ref().map(|(_, read)| read.clone());
+        }
+        let (home, distrust) = (self.daemon.user_home.clone(), Some(problem));
+        // Reads no file.
+        let catalog = ModelCatalog::load_blocking(&ModelSources { env, home, settings, distrust });
+        self.egress.set_models(catalog.endpoints());
+        Rc::new(catalog)
     }
 
     /// Sends a request to a model of the current catalog. See [`Egress::model`].

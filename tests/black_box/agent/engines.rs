@@ -191,3 +191,27 @@ fn models_that_commands_could_change_are_not_used() {
     assert!(error.contains("commands write"), "{error}");
     assert_eq!(world.model.count("requests"), 0);
 }
+
+#[test]
+fn the_next_turn_knows_of_another_network_and_of_the_end_of_safe_mode() {
+    let world = World::new(&json!({"on_exhausted": "echo"}));
+    let wire = world.follower();
+    let asked = |message: &str| {
+        turn(&wire, message);
+        world.model.requests().pop().unwrap()["body"].to_string()
+    };
+    let no_network = "Commands have no network.";
+    assert!(asked("one").contains(no_network));
+    let first = world.agent_process();
+    assert!(asked("two").contains(no_network));
+    assert_eq!(world.agent_process().pid, first.pid, "nothing has changed");
+    wire.request("quack.sandbox", json!({"action": "set", "network": "on"}));
+    assert!(!asked("three").contains(no_network));
+    wire.request("attach", json!({"path": world.repo, "safeMode": true}));
+    let safe = asked("four");
+    assert!(safe.contains("Safe mode is on") && !safe.contains("edit_file"), "{safe}");
+    wire.request("attach", json!({"path": world.repo, "safeMode": false}));
+    let last = asked("five");
+    assert!(!last.contains("Safe mode is on") && last.contains("edit_file"), "{last}");
+    assert!(last.contains("echo: one"), "the conversation goes on");
+}

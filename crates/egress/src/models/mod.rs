@@ -20,7 +20,7 @@ use provider::Provider;
 use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelInfo, ThinkingLevel};
 use secrecy::SecretString;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Most providers of `models.json`.
@@ -85,7 +85,7 @@ pub struct ModelSources {
     pub home: PathBuf,
     /// `[model]` of the configuration.
     pub settings: ModelSettings,
-    /// Why Pi's files must not be read, as a problem for the user.
+    /// Reason for the user why Pi's files must not be read.
     pub distrust: Option<String>,
 }
 
@@ -134,6 +134,7 @@ pub struct ModelCatalog {
     chosen: Option<Chosen>,
     problems: Vec<String>,
     idle_timeout: Duration,
+    pi_directory: PathBuf,
 }
 
 impl ModelCatalog {
@@ -151,16 +152,10 @@ impl ModelCatalog {
         Self::build(sources, models, auth)
     }
 
-    /// Creates a catalog that contains nothing but a problem.
+    /// Returns the directory of Pi's files, whether it exists or not.
     #[must_use]
-    pub fn unavailable(problem: String) -> Self {
-        Self {
-            providers: Vec::new(),
-            models: Vec::new(),
-            chosen: None,
-            problems: vec![problem],
-            idle_timeout: crate::MODEL_IDLE_TIMEOUT,
-        }
+    pub fn pi_directory(&self) -> &Path {
+        &self.pi_directory
     }
 
     fn build(sources: &ModelSources, file: Result<ModelsFile, String>, auth: AuthFile) -> Self {
@@ -219,7 +214,8 @@ impl ModelCatalog {
         models.truncate(MAX_MODELS);
         problems.truncate(MAX_PROBLEMS);
         let idle_timeout = settings.idle_timeout;
-        Self { providers, models, chosen, problems, idle_timeout }
+        let pi_directory = pi_files::directory(env, &sources.home);
+        Self { providers, models, chosen, problems, idle_timeout, pi_directory }
     }
 
     /// Returns the models of all providers with a key, and of local servers without one; at most [`MAX_MODELS`].

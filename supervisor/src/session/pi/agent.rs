@@ -14,9 +14,10 @@ use crate::session::services::{NoLook, SessionServices};
 use crate::workspaces;
 use actix::prelude::*;
 use quackd_config::Setting;
+use quackd_egress::models::ModelCatalog;
 use quackd_home::own_file;
 use quackd_protocol::SessionId;
-use quackd_protocol::model::MAX_MODELS;
+use quackd_protocol::model::{MAX_MODELS, ModelInfo};
 use quackd_protocol::pi::{AgentModels, AgentSettings, AgentStart, PI_FRAME_PROTOCOL, ToPiWorker};
 use quackd_protocol::policy::NetworkMode;
 use serde::Deserialize;
@@ -29,9 +30,6 @@ use std::time::Duration;
 
 /// Timeout for file system access, because a disk may hang.
 const PREPARE_LIMIT: Duration = Duration::from_secs(5);
-
-/// Variable with Pi's directory of settings and models.
-const AGENT_DIR: &str = "PI_CODING_AGENT_DIR";
 
 /// Longest first line of a session file, in bytes.
 const MAX_HEADER: u64 = 8 * 1024;
@@ -55,27 +53,15 @@ pub(super) async fn prepare(
     choice: AgentChoice,
 ) -> Result<AgentLaunch, PiError> {
     let catalog = services.models.catalog().await;
-    let chosen = catalog.chosen();
-    let wanted = choice.model.as_deref();
-    let default = match wanted {
-        Some(wanted) => catalog.find(None, wanted).ok_or_else(|| {
-            PiError::NoModel(format!(
-                "The session's model {wanted} is not available. `quack models` lists the models; \
-                 `quack activate --model` changes it."
-            ))
-        })?,
-        None => match chosen {
-            Some(chosen) => chosen.model.clone(),
-            None => return Err(PiError::NoModel(catalog.missing())),
-        },
-    };
-    let thinking = chosen.map(|chosen| chosen.thinking).unwrap_or_default();
+    let default = default_model(&catalog, choice.model.as_deref())?;
+    let thinking = catalog.chosen().map(|chosen| chosen.thinking).unwrap_or_default();
     let mut models = catalog.models().to_vec();
     if !models.iter().any(|it| it.provider == default.provider && it.id == default.id) {
         models.insert(0, default.clone());
     }
     models.truncate(MAX_MODELS);
     let own = settings_of(&services.daemon.config.agent);
+    let pi_directory = catalog.pi_directory().to_owned();
     let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
@@ -84,14 +70,10 @@ pub(super) async fn prepare(
             return Err(PiError::NoWorkspace(workspace));
         }
         workspaces::check_blocking(Path::new(&workspace), &user_home)?;
-        // A command that could write the list of models could send the keys elsewhere.
-        let variable = std::env::var(AGENT_DIR).map(|value| (AGENT_DIR.to_owned(), value));
-        let home_dir = ("HOME".to_owned(), user_home.display().to_string());
-        let env: Vec<_> = variable.into_iter().chain([home_dir]).collect();
-        Writable::of_blocking(writable, &user_home).check_settings_blocking(&env)?;
-        let not_started = |error: io::Error| PiError::NotStarted(error.to_string());
+        let writable = Writable::of_blocking(writable, &user_home);
+        let not_started = |error: io::Error| PiError::AgentNotStarted(error.to_string());
         let sessions = home.prepare_pi_sessions_blocking();
-        let sessions = sessions.map_err(|error| PiError::NotStarted(error.to_string()))?;
+        let sessions = sessions.map_err(|error| PiError::AgentNotStarted(error.to_string()))?;
         let path = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
         let path = path.map_err(not_started)?;
         let file = own_file::lock_blocking(&path).map_err(|error| match error.kind() {
@@ -99,7 +81,10 @@ pub(super) async fn prepare(
             _ => not_started(error),
         })?;
         if path.parent() != Some(&*sessions) && !is_conversation_blocking(&file) {
-            return Err(PiError::NotStarted(format!("{} is no session file", path.display())));
+            return Err(PiError::AgentNotStarted(format!(
+                "{} is not a session file",
+                path.display()
+            )));
         }
         let start = AgentStart {
             proto: PI_FRAME_PROTOCOL,
@@ -108,7 +93,7 @@ pub(super) async fn prepare(
             session_file: path.display().to_string(),
             models: AgentModels { models, default, thinking },
             is_model_chosen: choice.model.is_some(),
-            settings: with_settings_of_pi_blocking(own, &user_home),
+            settings: with_settings_of_pi_blocking(own, &pi_directory, &writable),
             tools: Vec::new(),
             safe_mode: false,
             network: String::new(),
@@ -119,7 +104,23 @@ pub(super) async fn prepare(
     match services.look(PREPARE_LIMIT, make).await {
         Ok(prepared) => prepared,
         Err(NoLook::Ended) => Err(PiError::ShuttingDown),
-        Err(NoLook::TimedOut) => Err(PiError::NotStarted("a disk does not respond".to_owned())),
+        Err(NoLook::TimedOut) => {
+            Err(PiError::AgentNotStarted("a disk does not respond".to_owned()))
+        }
+    }
+}
+
+/// Returns the model that the user chose for the session, or the default.
+fn default_model(catalog: &ModelCatalog, wanted: Option<&str>) -> Result<ModelInfo, PiError> {
+    match (wanted, catalog.chosen()) {
+        (Some(wanted), _) => catalog.find(None, wanted).ok_or_else(|| {
+            PiError::NoModel(format!(
+                "The session's model {wanted} is not available. `quack models` lists the models; \
+                 `quack activate --model` changes it."
+            ))
+        }),
+        (None, Some(chosen)) => Ok(chosen.model.clone()),
+        (None, None) => Err(PiError::NoModel(catalog.missing())),
     }
 }
 
@@ -175,12 +176,17 @@ struct CompactionSettings {
 }
 
 /// Applies `retry` and `compaction` of Pi's global settings, if there are any: both agents then behave alike. A file
-/// that cannot be read is ignored, as Pi does.
-fn with_settings_of_pi_blocking(own: AgentSettings, user_home: &Path) -> AgentSettings {
-    let directory = std::env::var_os(AGENT_DIR).map(PathBuf::from);
-    let directory = directory.unwrap_or_else(|| user_home.join(".pi/agent"));
-    let bytes = own_file::read_blocking(&directory.join("settings.json"), MAX_SETTINGS);
-    let Ok(bytes) = bytes else { return own };
+/// that commands can write, or that cannot be read, is ignored.
+fn with_settings_of_pi_blocking(
+    own: AgentSettings,
+    directory: &Path,
+    writable: &Writable,
+) -> AgentSettings {
+    let path = directory.join("settings.json");
+    if writable.holds_blocking(&path).is_some() {
+        return own;
+    }
+    let Ok(bytes) = own_file::read_blocking(&path, MAX_SETTINGS) else { return own };
     let read: PiSettingsFile = serde_json::from_slice(&bytes).unwrap_or_default();
     let PiSettingsFile { retry, compaction } = read;
     AgentSettings {

@@ -89,7 +89,8 @@ impl SessionActor {
             FromPiWorker::Hello { proto, pid, pi_pid } => self.pi_hello(proto, (pid, pi_pid), ctx),
             FromPiWorker::CannotStart { reason } if self.pi.pids.is_none() => {
                 let reason: String = reason.chars().filter(|c| !c.is_control()).take(300).collect();
-                self.services.pi_failure.note(&self.session, &self.name, &reason);
+                let is_native = self.pi.is_native;
+                self.services.pi_failure.note(&self.session, &self.name, is_native, &reason);
                 self.kill_for(OfPi, Cause::Refused(reason), KillReason::CannotStart, ctx);
             }
             _ if self.pi.pids.is_none() => self.pi_broke("the first frame was no hello", ctx),

@@ -74,7 +74,11 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
     let check = match look {
         Ok(Ok(Ok((program, env)))) => {
             let asked = timeout(VERSION_LIMIT, version(services, program.clone(), env)).await;
-            found(&program, asked.unwrap_or_else(|_late| Err(late())), services.pi_failure.get())
+            found(
+                &program,
+                asked.unwrap_or_else(|_late| Err(late())),
+                services.pi_failure.get(false),
+            )
         }
         Ok(Ok(Err(PiError::NotFound { .. }))) if is_native => pi(
             CheckStatus::Ok,
@@ -126,8 +130,8 @@ fn found(program: &str, version: Result<String, NoVersion>, failure: Option<Fail
             Some("repeat `quack doctor`".to_owned()),
         ),
     };
-    if let Some(Failure { session_name, at, why, .. }) = failure {
-        message.push_str(&format!("; last failure, in {session_name} at {at}: {why}"));
+    if let Some(failure) = failure {
+        message.push_str(&format!("; {failure}"));
         if status == CheckStatus::Ok {
             status = CheckStatus::Warn;
             hint = Some(

@@ -13,7 +13,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Version of the format. Pi migrates a file with an older one.
-const VERSION: u32 = 3;
+const VERSION: u64 = 3;
 
 /// Longest file that is copied.
 const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
@@ -68,6 +68,22 @@ struct Link<'a> {
     message: Option<&'a RawValue>,
 }
 
+/// A line of the file, and the index of the line that it follows.
+struct Entry<'a> {
+    line: &'a str,
+    link: Link<'a>,
+    parent: Option<usize>,
+    /// Whether lines are lost between the two.
+    is_bridged: bool,
+}
+
+/// Returns the line with another parent.
+fn with_parent(line: &str, parent: &str) -> io::Result<String> {
+    let mut members: serde_json::Map<String, Value> = serde_json::from_str(line)?;
+    members.insert("parentId".to_owned(), parent.into());
+    Ok(serde_json::to_string(&members)?)
+}
+
 /// Copies the conversation before the message `entry`, or all of it, into a new file. Reads and writes the file system.
 ///
 /// # Errors
@@ -85,35 +101,52 @@ pub(crate) fn fork_blocking(
     let bytes = own_file::read_blocking(Path::new(source), MAX_FILE_BYTES)?;
     let text = String::from_utf8_lossy(&bytes);
     let mut lines = text.lines();
-    if !lines.next().is_some_and(|header| header.contains("\"session\"")) {
-        return Err(no_such("the session file has no header"));
+    let header = lines.next().and_then(|line| serde_json::from_str::<Value>(line).ok());
+    match header.as_ref().map(|header| (&header["type"], header["version"].as_u64())) {
+        Some((kind, Some(VERSION))) if kind == "session" => {}
+        Some((kind, _)) if kind == "session" => {
+            return Err(no_such("the session file has an old format; open it once with Pi"));
+        }
+        _ => return Err(no_such("the session file has no header")),
     }
-    let mut entries: Vec<(&str, Link<'_>)> = Vec::new();
+    let mut entries: Vec<Entry<'_>> = Vec::new();
     let mut at: HashMap<String, usize> = HashMap::new();
+    let mut has_lost = false;
     for line in lines {
-        let Ok(link) = serde_json::from_str::<Link<'_>>(line) else { continue };
+        let Ok(link) = serde_json::from_str::<Link<'_>>(line) else {
+            has_lost = true;
+            continue;
+        };
+        let parent = link.parent_id.as_deref().and_then(|parent| at.get(parent)).copied();
+        // After lost lines the entry follows the one before them, as the agent reads the file.
+        let is_bridged = parent.is_none() && link.parent_id.is_some() && has_lost;
+        let parent = parent.or_else(|| entries.len().checked_sub(1).filter(|_| is_bridged));
+        has_lost = false;
         if let Some(id) = &link.id {
             at.insert(id.clone().into_owned(), entries.len());
         }
-        entries.push((line, link));
+        entries.push(Entry { line, link, parent, is_bridged });
     }
     let (mut next, left) = match entry {
         None => (entries.len().checked_sub(1), None),
         Some(entry) => {
             let found = at.get(entry).and_then(|index| entries.get(*index));
-            let (_, link) = found.ok_or_else(|| no_such("no message has this id"))?;
-            let left = link.message.and_then(user_text);
-            let left = left.ok_or_else(|| no_such("the entry is no message of the user"))?;
-            let parent = link.parent_id.as_deref().and_then(|parent| at.get(parent)).copied();
-            (parent, Some(left))
+            let found = found.ok_or_else(|| no_such("no message has this id"))?;
+            let left = found.link.message.and_then(user_text);
+            let left = left.ok_or_else(|| no_such("the entry is not a message of the user"))?;
+            (found.parent, Some(left))
         }
     };
     let mut kept = Vec::new();
-    while let Some((line, link)) = next.and_then(|index| entries.get(index)) {
+    while let Some(entry) = next.and_then(|index| entries.get(index)) {
         // A parent comes before its child, so the walk ends.
-        let parent = link.parent_id.as_deref().and_then(|parent| at.get(parent)).copied();
-        next = parent.filter(|parent| next.is_some_and(|index| *parent < index));
-        kept.push(*line);
+        next = entry.parent;
+        let parent =
+            entry.parent.and_then(|parent| entries.get(parent)).filter(|_| entry.is_bridged);
+        kept.push(match parent.and_then(|parent| parent.link.id.as_deref()) {
+            Some(parent) => Cow::Owned(with_parent(entry.line, parent)?),
+            None => Cow::Borrowed(entry.line),
+        });
     }
     let sessions = home.prepare_pi_sessions_blocking().map_err(io::Error::other)?;
     let (id, now) = (new_id()?, now_text());
@@ -189,6 +222,36 @@ mod tests {
         assert!(gone.is_file());
         let elsewhere = prepare("/nowhere/x.jsonl");
         assert_eq!(elsewhere.parent(), Some(dir.path()));
+    }
+
+    #[test]
+    fn a_fork_links_over_lost_lines_and_an_old_format_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let app = dir.path().join("app").into_os_string();
+        let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| app.clone());
+        let home = Home::resolve_blocking(&var).unwrap();
+        home.prepare_blocking().unwrap();
+        let source = dir.path().join("s.jsonl");
+        let fork = |version: u64, entry: &str| {
+            let message = |id: &str, parent: &str, text: &str| {
+                json!({"type": "message", "id": id, "parentId": parent,
+                    "message": {"role": "user", "content": text}})
+            };
+            let first = message("a", "", "one");
+            let (later, last) = (message("c", "b", "three"), message("d", "c", "four"));
+            let header = json!({"type": "session", "version": version, "id": "x"});
+            fs::write(&source, format!("{header}\n{first}\n\n{later}\n{last}\n")).unwrap();
+            fork_blocking(&home, source.to_str().unwrap(), "/w", Some(entry))
+        };
+        let forked = fork(3, "d").unwrap();
+        let text = fs::read_to_string(forked.path).unwrap();
+        let entries: Vec<Value> =
+            text.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+        let links: Vec<_> =
+            entries.iter().map(|entry| (&entry["id"], &entry["parentId"])).collect();
+        assert_eq!(links, [(&json!("a"), &json!("")), (&json!("c"), &json!("a"))]);
+        assert_eq!(fork(3, "c").unwrap().text.as_deref(), Some("three"));
+        assert!(fork(2, "d").unwrap_err().to_string().contains("old format"));
     }
 
     #[test]

@@ -121,9 +121,9 @@ impl SessionActor {
     /// Handles a start that is not possible. The waiting callers get an error. The next call tries again.
     fn on_pi_start_failed(&mut self, error: &PiError, ctx: &mut Context<Self>) {
         let session = &self.session;
-        let is_of_pi = matches!(error, PiError::NotStarted(_) | PiError::Held { .. });
-        if is_of_pi {
-            self.services.pi_failure.note(session, &self.name, &error.to_string());
+        let is_native = matches!(error, PiError::AgentNotStarted(_));
+        if is_native || matches!(error, PiError::NotStarted(_) | PiError::Held { .. }) {
+            self.services.pi_failure.note(session, &self.name, is_native, &error.to_string());
         }
         match error {
             PiError::OnDemand | PiError::NoModel(_) => {}
@@ -196,7 +196,13 @@ impl SessionActor {
             tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "Pi crashed");
             let last = end.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
             let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
-            self.services.pi_failure.note(session, &self.name, &format!("{error}{last}"));
+            let is_native = self.pi.is_native;
+            self.services.pi_failure.note(
+                session,
+                &self.name,
+                is_native,
+                &format!("{error}{last}"),
+            );
             const NAME: &str = "extension_error";
             self.services.events.publish_in_turn(session, self.pi.turns.running(), NAME, || {
                 ProcessDeath {

@@ -42,11 +42,11 @@ pub(crate) struct OfPi;
 /// Maximum length of a recorded failure, in characters.
 const MAX_FAILURE: usize = 400;
 
-/// The last failure of a Pi, until a Pi of the same session succeeds. For `doctor`.
+/// The last failure of an agent, until an agent of the same session succeeds. For `doctor`.
 #[derive(Debug, Default)]
 pub(crate) struct LastFailure(RefCell<Option<Failure>>);
 
-/// Failure of a session's Pi.
+/// Failure of a session's agent.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     session: SessionId,
@@ -54,17 +54,26 @@ pub(crate) struct Failure {
     /// ISO 8601 UTC.
     pub(crate) at: String,
     pub(crate) why: String,
+    /// Whether it was quackd's own agent, and not a Pi.
+    is_native: bool,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "last failure, in {} at {}: {}", self.session_name, self.at, self.why)
+    }
 }
 
 impl LastFailure {
-    /// Records that a session's Pi failed to start, or crashed.
-    fn note(&self, session: &SessionId, name: &str, why: &str) {
+    /// Records that a session's agent failed to start, or crashed.
+    fn note(&self, session: &SessionId, name: &str, is_native: bool, why: &str) {
         let plain = why.chars().filter(|c| !c.is_control()).take(MAX_FAILURE).collect();
         self.0.replace(Some(Failure {
             session: session.clone(),
             session_name: name.to_owned(),
             at: crate::clock::now_text(),
             why: plain,
+            is_native,
         }));
     }
 
@@ -73,7 +82,8 @@ impl LastFailure {
         self.0.borrow_mut().take_if(|failure| failure.session == *session);
     }
 
-    fn get(&self) -> Option<Failure> {
-        self.0.borrow().clone()
+    /// Returns the failure if it was one of quackd's own agent, or of a Pi.
+    pub(crate) fn get(&self, of_native: bool) -> Option<Failure> {
+        self.0.borrow().clone().filter(|failure| failure.is_native == of_native)
     }
 }

@@ -40,8 +40,9 @@ const MAX_STATE_WAITERS: usize = 64;
 /// Time for commands that work for long: a summary, and a shell command of the user.
 const LONG_COMMAND_LIMIT: Duration = Duration::from_secs(600);
 
-fn limit_of(command: &PiCommand) -> Duration {
-    match command.name() {
+/// Returns the time limit of a command.
+fn limit_of(name: &str) -> Duration {
+    match name {
         "compact" | "bash" => LONG_COMMAND_LIMIT,
         _ => PI_COMMAND_LIMIT,
     }
@@ -255,7 +256,8 @@ impl SessionActor {
         waiter: Waiter,
         ctx: &mut Context<Self>,
     ) {
-        let (name, limit) = (command.name().to_owned(), limit_of(&command));
+        let name = command.name().to_owned();
+        let limit = limit_of(&name);
         let frame = ToPiWorker::Command { number, command };
         match self.pi.child.try_send(&frame) {
             Ok(()) => {}
@@ -288,7 +290,8 @@ impl SessionActor {
         // Upstream's clients use the same timeout. A Pi without any output since then is replaced. A Pi that works or
         // waits for the user may answer slowly.
         let is_mute = self.pi.heard <= sent.at;
-        fail(sent.waiter, &PiError::TimedOut { command: sent.name.clone().into_owned() });
+        let (command, limit) = (sent.name.clone().into_owned(), limit_of(&sent.name));
+        fail(sent.waiter, &PiError::TimedOut { command, limit });
         self.show_pi();
         if is_mute && sent.name == "prompt" {
             self.kill_for(OfPi, Cause::NotResponding, KillReason::NoAnswer, ctx);
@@ -445,7 +448,7 @@ impl SessionActor {
         };
         if let Some(unsent) = self.pi.unsent.remove(at) {
             let command = unsent.command.name().to_owned();
-            fail(unsent.waiter, &PiError::TimedOut { command });
+            fail(unsent.waiter, &PiError::TimedOut { command, limit: PI_COMMAND_LIMIT });
         }
         self.show_pi();
     }
