@@ -3,7 +3,6 @@
 //! A connection follows one session, so each session has its own. It is opened again if the daemon was restarted.
 
 use crate::agent_options::{self, AgentOptions};
-use crate::lock;
 use crate::modes::Modes;
 use crate::permissions::{self, Told};
 use crate::prompt::PromptMessage;
@@ -11,6 +10,7 @@ use crate::replay;
 use crate::rpc::{Peer, RpcError};
 use crate::turns::{Outcome, StopReason, Turns};
 use crate::updates::{Displays, Translator, session_info};
+use crate::{ReadTranscript, lock};
 use quackd_agent::message::Message;
 use quackd_client::{Answer, Client, ClientError, Event, Events, Question};
 use quackd_protocol::client::{FollowData, SandboxData, SayData};
@@ -34,7 +34,7 @@ pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout until the agent has accepted a prompt. It may have to start.
 const SAY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Open questions of one session. Further ones are cancelled.
+/// Open questions of one session. Further ones are not shown.
 const MAX_QUESTIONS: usize = 64;
 
 /// Time between two attempts to end a turn, and their number. The daemon kills an agent that does not end its turn.
@@ -191,7 +191,9 @@ impl Session {
     ) -> Outcome {
         let text = message.text.as_str();
         if self.is_busy.swap(true, Ordering::AcqRel) {
-            return Err(RpcError::invalid_request("the session works on another prompt"));
+            return Err(RpcError::invalid_request(
+                "the session has a running prompt; cancel it, or wait until it ends",
+            ));
         }
         let _prompting = Prompting(self);
         lock(&self.shared.translator).is_prompting = true;
@@ -302,9 +304,9 @@ impl Session {
     }
 
     /// Sends the whole conversation.
-    pub(crate) async fn replay(&self) -> Result<(), RpcError> {
+    pub(crate) async fn replay(&self, read_blocking: ReadTranscript) -> Result<(), RpcError> {
         let link = self.link().await?;
-        let messages = self.history(&link.client).await?;
+        let messages = self.history(&link.client, read_blocking).await?;
         self.has_title.store(!messages.is_empty(), Ordering::Relaxed);
         let updates = {
             let mut translator = lock(&self.shared.translator);
@@ -318,15 +320,23 @@ impl Session {
     }
 
     /// Returns the messages of the session's file, else those that the agent knows.
-    async fn history(&self, client: &Client) -> Result<Vec<Message>, RpcError> {
+    async fn history(
+        &self,
+        client: &Client,
+        read_blocking: ReadTranscript,
+    ) -> Result<Vec<Message>, RpcError> {
         let params = json!({"sessionId": self.id()});
         let state = client.request_raw("get_state", params, REPLY_TIMEOUT).await?;
         let file = state.get("piSessionFile").or_else(|| state.pointer("/piState/sessionFile"));
         if let Some(file) = file.and_then(Value::as_str).filter(|file| !file.is_empty()) {
             let file = PathBuf::from(file);
-            let read = tokio::task::spawn_blocking(move || replay::read_blocking(&file)).await;
+            let read = tokio::task::spawn_blocking(move || read_blocking(&file)).await;
+            let read = read.unwrap_or_else(|error| Err(error.into()));
+            let failed =
+                |error| RpcError::internal(format!("cannot read the conversation: {error}"));
             // Without a file the session has no conversation yet.
-            return Ok(read.ok().and_then(Result::ok).unwrap_or_default());
+            let transcript = read.map_err(failed)?;
+            return Ok(transcript.as_ref().map(replay::messages).unwrap_or_default());
         }
         let asked = json!({"type": "get_messages"});
         let mut known = match agent_options::command(client, self.id(), asked).await {
@@ -432,11 +442,11 @@ impl Shared {
         }
         let is_open = lock(&self.questions).contains_key(&question.key());
         let Some(asked) = asked.filter(|_| is_open) else {
-            return reply(client, &question, Told::Answer(Answer::Cancelled)).await;
+            return self.not_shown(&question, client).await;
         };
         let Some(mut pending) = self.peer.request(asked.method, asked.params).await else {
             self.forget(&question);
-            return reply(client, &question, Told::Answer(Answer::Cancelled)).await;
+            return self.not_shown(&question, client).await;
         };
         let (shared, client) = (Arc::clone(self), Arc::clone(client));
         tokio::spawn(async move {
@@ -445,9 +455,21 @@ impl Shared {
                 () = closed.cancelled() => return pending.cancel(&shared.peer).await,
             };
             shared.forget(&question);
-            let result = result.and_then(Result::ok).unwrap_or_default();
-            reply(&client, &question, permissions::told(&question, &result)).await;
+            match result {
+                Some(Ok(result)) => {
+                    reply(&client, &question, permissions::told(&question, &result)).await;
+                }
+                Some(Err(_)) | None => shared.not_shown(&question, &client).await,
+            }
         });
+    }
+
+    /// Cancels a question that the client does not show, if the client's own prompt is running. Otherwise another client
+    /// may answer.
+    async fn not_shown(&self, question: &Question, client: &Client) {
+        if lock(&self.translator).is_prompting {
+            reply(client, question, Told::Answer(Answer::Cancelled)).await;
+        }
     }
 
     fn forget(&self, question: &Question) {
