@@ -218,7 +218,9 @@ fn a_cancelled_prompt_ends_as_cancelled_and_the_next_one_works() {
         editor.update(ANSWER);
         let session = json!({"sessionId": editor.session});
         let second = editor.begin_prompt("too early");
-        assert_eq!(editor.agent.answer(second)["error"]["code"], -32600);
+        let refused = editor.agent.answer(second)["error"].take();
+        assert_eq!(refused["code"], -32600);
+        assert!(refused["message"].as_str().unwrap().contains("cancel it, or wait"), "{refused}");
         let (method, params) = match by_request {
             false => ("session/cancel", session),
             true => ("$/cancel_request", json!({"requestId": id})),
@@ -304,6 +306,31 @@ fn a_question_is_a_request_and_its_answer_reaches_the_agent() {
     let mut plain = Editor::start(&world, json!({}));
     assert_eq!(text(&plain.prompt("input").0, ANSWER), "Answer: {\"cancelled\": true}");
     plain.agent.leave();
+}
+
+#[test]
+fn a_question_that_an_editor_cannot_show_is_left_to_the_client_of_the_prompt() {
+    let world = World::new("");
+    let mut editor = Editor::start(&world, json!({}));
+    let other = world.daemon.wire();
+    let session = json!({"sessionId": editor.session});
+    other.request("follow", session.clone());
+    let prompt = json!({"message": "input", "sessionId": editor.session, "preferPi": true});
+    other.request("say", prompt);
+    let question = other.events_until("extension_ui_request").pop().unwrap()["data"]["id"].clone();
+    // The editor's connection has got the question before this answer.
+    editor.ok("session/set_mode", json!({"sessionId": editor.session, "modeId": "ask"}));
+    let mut late = Editor::spawn(&world.daemon, json!({}));
+    let of_session = json!({"sessionId": editor.session, "cwd": world.repo, "mcpServers": []});
+    late.ok("session/resume", of_session);
+    let answer = json!({"sessionId": editor.session, "id": question, "value": "Ada"});
+    other.request("extension_ui_response", answer);
+    let events = other.events_until("agent_end");
+    let told =
+        events.iter().any(|it| it["data"].to_string().contains("Answer: {\\\"value\\\": \\\"Ada"));
+    assert!(told, "{events:?}");
+    late.agent.leave();
+    editor.agent.leave();
 }
 
 #[test]
@@ -393,6 +420,24 @@ fn a_loaded_session_replays_its_conversation_and_a_resumed_one_does_not() {
     let (updates, answer) = resumed.updates_until(id);
     assert!(updates.is_empty() && answer["error"].is_null(), "{updates:?} {answer}");
     resumed.agent.leave();
+    editor.agent.leave();
+}
+
+#[test]
+fn a_conversation_that_cannot_be_read_is_an_error_and_a_missing_one_is_empty() {
+    let world = World::new("");
+    let mut editor = Editor::start(&world, json!({}));
+    editor.prompt("hello");
+    let state = world.daemon.wire().request("get_state", json!({"sessionId": editor.session}));
+    let file = state["piState"]["sessionFile"].as_str().expect("a file").to_owned();
+    let of_session = json!({"sessionId": editor.session, "cwd": world.repo, "mcpServers": []});
+    std::fs::write(&file, "no session\n").unwrap();
+    let error = editor.agent.request("session/load", of_session.clone())["error"].take();
+    let text = error["message"].as_str().unwrap_or_default();
+    assert!(text.contains("cannot read the conversation") && text.contains(&file), "{error}");
+    std::fs::remove_file(&file).unwrap();
+    let id = editor.agent.begin("session/load", of_session);
+    assert!(editor.updates_until(id).1["error"].is_null());
     editor.agent.leave();
 }
 

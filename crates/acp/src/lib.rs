@@ -31,7 +31,14 @@ mod updates;
 
 pub use server::serve_lines;
 
+use quackd_agent::transcript::Transcript;
+use std::io;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Function that reads a session file, and blocks. Returns `None` if the file is missing or empty. The text of an error
+/// has the path.
+pub type ReadTranscript = fn(&Path) -> io::Result<Option<Transcript>>;
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

@@ -1,68 +1,88 @@
-//! The history of a session: read from its file, and as updates that show it again.
+//! The conversation of a session as updates that show it again.
 
 use crate::tool_view::Call;
 use crate::updates::{Translator, tool_update};
-use quackd_agent::message::{Block, Content, Message, ToolResultMessage};
+use quackd_agent::message::{Block, Content, Message, ToolCall, ToolResultMessage};
 use quackd_agent::transcript::{EntryKind, Transcript};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use std::io::{self, Read};
-use std::path::Path;
 
-/// Most bytes of a session file that are read. The rest of a longer file is not shown.
-const MAX_FILE_BYTES: u64 = 256 * 1024 * 1024;
-
-/// Reads the messages of a session file: those of the current branch, also before a compaction.
-///
-/// # Errors
-/// The file cannot be read, is no session file or not a regular file.
-pub(crate) fn read_blocking(path: &Path) -> io::Result<Vec<Message>> {
-    // A pipe would block.
-    if !std::fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let mut bytes = Vec::new();
-    std::fs::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
-    let transcript = Transcript::read(&bytes).map_err(io::Error::other)?;
+/// Returns the messages of the current branch, also those before a compaction.
+pub(crate) fn messages(transcript: &Transcript) -> Vec<Message> {
     let messages = transcript.path().into_iter().filter_map(|entry| match &entry.kind {
         EntryKind::Message(message) => Some(message.clone()),
         _ => None,
     });
-    Ok(messages.collect())
+    messages.collect()
+}
+
+/// The last call with its id.
+struct PastCall<'a> {
+    call: &'a ToolCall,
+    /// Position of its update.
+    at: usize,
+    has_result: bool,
+    /// Earlier calls with the same id.
+    earlier: usize,
+}
+
+/// Updates, and the calls among them. Some model servers number the calls of each answer from 0 again.
+#[derive(Default)]
+struct Past<'a> {
+    updates: Vec<Value>,
+    calls: HashMap<&'a str, PastCall<'a>>,
+}
+
+impl<'a> Past<'a> {
+    /// Adds a call. An earlier call with the same id gets another id, because clients update the call with a known id.
+    fn call(&mut self, call: &'a ToolCall, update: Value) {
+        let before = self.calls.get(call.id.as_str());
+        let earlier = before.map_or(0, |before| before.earlier + 1);
+        let renamed = before.and_then(|before| self.updates.get_mut(before.at));
+        if let Some(id) = renamed.and_then(|update| update.get_mut("toolCallId")) {
+            *id = format!("{}#{earlier}", call.id).into();
+        }
+        let past = PastCall { call, at: self.updates.len(), has_result: false, earlier };
+        self.calls.insert(&call.id, past);
+        self.updates.push(update);
+    }
+
+    /// Returns the call of a result, and its update.
+    fn answered(&mut self, id: &str) -> Option<(&'a ToolCall, &mut Value)> {
+        let past = self.calls.get_mut(id).filter(|past| !past.has_result)?;
+        past.has_result = true;
+        Some((past.call, self.updates.get_mut(past.at)?))
+    }
 }
 
 impl Translator {
     /// Returns the updates that show these messages.
     pub(crate) fn replay(&mut self, messages: &[Message]) -> Vec<Value> {
-        let results: HashMap<&str, &ToolResultMessage> = messages
-            .iter()
-            .filter_map(|message| match message {
-                Message::ToolResult(result) => Some((result.tool_call_id.as_str(), result)),
-                _ => None,
-            })
-            .collect();
-        let mut updates = Vec::new();
+        let mut past = Past::default();
         for message in messages {
             self.next_message();
             match message {
                 Message::User(user) => {
-                    updates.extend(self.content("user_message_chunk", &user.content));
+                    past.updates.extend(self.content("user_message_chunk", &user.content));
                 }
                 Message::Assistant(answer) => {
                     for block in &answer.content {
-                        updates.extend(match block {
-                            Block::ToolCall(call) => {
-                                let args = Value::Object(call.arguments.clone());
-                                let result = results.get(call.id.as_str()).copied();
-                                Some(self.past_call(&call.id, &call.name, &args, result))
+                        match block {
+                            Block::ToolCall(call) => past.call(call, self.past_call(call, None)),
+                            block => {
+                                past.updates.extend(self.past_block("agent_message_chunk", block));
                             }
-                            block => self.past_block("agent_message_chunk", block),
-                        });
+                        }
                     }
                     self.add_past(answer);
                 }
+                Message::ToolResult(result) => {
+                    if let Some((call, update)) = past.answered(&result.tool_call_id) {
+                        *update = self.past_call(call, Some(result));
+                    }
+                }
                 Message::Custom(custom) if custom.display => {
-                    updates.extend(self.content("agent_message_chunk", &custom.content));
+                    past.updates.extend(self.content("agent_message_chunk", &custom.content));
                 }
                 Message::BashExecution(run) => {
                     let is_error = run.cancelled || run.exit_code != Some(0);
@@ -72,13 +92,13 @@ impl Translator {
                     let mut update = call.described();
                     update.extend(call.ended(&output, &Value::Null, is_error));
                     let id = format!("bash-{}", run.timestamp);
-                    updates.push(tool_update("tool_call", &id, update));
+                    past.updates.push(tool_update("tool_call", &id, update));
                 }
                 _ => {}
             }
         }
-        updates.extend(self.usage_update());
-        updates
+        past.updates.extend(self.usage_update());
+        past.updates
     }
 
     fn content(&self, kind: &str, content: &Content) -> Vec<Value> {
@@ -97,14 +117,9 @@ impl Translator {
     }
 
     /// Returns a call with its result. A call without one was interrupted.
-    fn past_call(
-        &self,
-        id: &str,
-        tool: &str,
-        args: &Value,
-        result: Option<&ToolResultMessage>,
-    ) -> Value {
-        let call = Call { tool, args, cwd: &self.cwd };
+    fn past_call(&self, asked: &ToolCall, result: Option<&ToolResultMessage>) -> Value {
+        let args = Value::Object(asked.arguments.clone());
+        let call = Call { tool: &asked.name, args: &args, cwd: &self.cwd };
         let mut update: Map<String, Value> = call.described();
         update.extend(match result {
             Some(result) => {
@@ -118,6 +133,50 @@ impl Translator {
             }
             None => call.ended(&[], &Value::Null, true),
         });
-        tool_update("tool_call", id, update)
+        tool_update("tool_call", &asked.id, update)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_with_one_id_have_their_own_results() {
+        let answer = |command: &str| {
+            json!({"role": "assistant", "api": "a", "provider": "p", "model": "m",
+                "stopReason": "toolUse", "timestamp": 1, "content": [{"type": "toolCall",
+                "id": "call_0", "name": "bash", "arguments": {"command": command}}]})
+        };
+        let result = |text: &str| {
+            json!({"role": "toolResult", "toolCallId": "call_0", "toolName": "bash",
+                "content": [{"type": "text", "text": text}], "isError": false, "timestamp": 2})
+        };
+        let messages = json!([
+            answer("a"),
+            result("one"),
+            result("stray"),
+            answer("b"),
+            result("two"),
+            answer("c"),
+        ]);
+        let messages: Vec<Message> = serde_json::from_value(messages).unwrap();
+        let updates = Translator::default().replay(&messages);
+        let shown = updates.iter().map(|update| {
+            let text = |path: &str| update.pointer(path).and_then(Value::as_str);
+            let result = text("/content/0/content/text").unwrap_or_default();
+            (
+                text("/title").unwrap(),
+                text("/toolCallId").unwrap(),
+                text("/status").unwrap(),
+                result,
+            )
+        });
+        let expected = [
+            ("a", "call_0#1", "completed", "```\none\n```"),
+            ("b", "call_0#2", "completed", "```\ntwo\n```"),
+            ("c", "call_0", "failed", ""),
+        ];
+        assert_eq!(shown.collect::<Vec<_>>(), expected);
     }
 }

@@ -7,7 +7,7 @@ use crate::params::{
 use crate::rpc::{self, Incoming, Peer, RpcError, parse_params};
 use crate::session::{Facts, REPLY_TIMEOUT, Session};
 use crate::updates::Displays;
-use crate::{lock, mcp_servers, prompt, sessions};
+use crate::{ReadTranscript, lock, mcp_servers, prompt, sessions};
 use bytes::Bytes;
 use quackd_client::{Client, Connector};
 use quackd_ipc::lines::{Line, LineReader};
@@ -46,8 +46,13 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const OPTIONS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves one client until its input ends, it stops reading, or `ended` is cancelled. Then running prompts are aborted.
-pub async fn serve_lines<R, W>(connector: Connector, input: R, output: W, ended: CancellationToken)
-where
+/// `read_blocking` reads the conversations of loaded sessions.
+pub async fn serve_lines<R, W>(
+    (connector, read_blocking): (Connector, ReadTranscript),
+    input: R,
+    output: W,
+    ended: CancellationToken,
+) where
     R: AsyncRead + Send + Unpin + 'static,
     W: AsyncWrite + Send + Unpin + 'static,
 {
@@ -55,6 +60,7 @@ where
     let mut writer = tokio::spawn(write(output, waiting));
     let server = Arc::new(Server {
         connector,
+        read_blocking,
         peer: Arc::new(Peer::new(lines.clone())),
         facts: Mutex::default(),
         sessions: Mutex::default(),
@@ -102,6 +108,7 @@ async fn write<W: AsyncWrite + Unpin>(mut output: W, mut lines: mpsc::Receiver<B
 
 struct Server {
     connector: Connector,
+    read_blocking: ReadTranscript,
     peer: Arc<Peer>,
     facts: Mutex<Facts>,
     sessions: Mutex<HashMap<String, Arc<Session>>>,
@@ -335,7 +342,7 @@ impl Server {
             session.set_mcp_servers(servers).await?;
         }
         if replays {
-            session.replay().await?;
+            session.replay(self.read_blocking).await?;
         }
         self.described(&session).await
     }

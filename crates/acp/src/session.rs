@@ -2,20 +2,20 @@
 //!
 //! A connection follows one session, so each session has its own. It is opened again if the daemon was restarted.
 
+mod questions;
+
 use crate::agent_options::{self, AgentOptions};
-use crate::lock;
 use crate::modes::Modes;
-use crate::permissions::{self, Told};
 use crate::prompt::PromptMessage;
 use crate::replay;
 use crate::rpc::{Peer, RpcError};
 use crate::turns::{Outcome, StopReason, Turns};
 use crate::updates::{Displays, Translator, session_info};
+use crate::{ReadTranscript, lock};
 use quackd_agent::message::Message;
-use quackd_client::{Answer, Client, ClientError, Event, Events, Question};
+use quackd_client::{Client, ClientError, Event, Events, Question};
 use quackd_protocol::client::{FollowData, SandboxData, SayData};
 use quackd_protocol::mcp::McpServer;
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -33,9 +33,6 @@ pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Timeout until the agent has accepted a prompt. It may have to start.
 const SAY_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// Open questions of one session. Further ones are cancelled.
-const MAX_QUESTIONS: usize = 64;
 
 /// Time between two attempts to end a turn, and their number. The daemon kills an agent that does not end its turn.
 const ABORT_INTERVAL: Duration = Duration::from_secs(1);
@@ -191,7 +188,9 @@ impl Session {
     ) -> Outcome {
         let text = message.text.as_str();
         if self.is_busy.swap(true, Ordering::AcqRel) {
-            return Err(RpcError::invalid_request("the session works on another prompt"));
+            return Err(RpcError::invalid_request(
+                "the session has a running prompt; cancel it, or wait until it ends",
+            ));
         }
         let _prompting = Prompting(self);
         lock(&self.shared.translator).is_prompting = true;
@@ -302,9 +301,9 @@ impl Session {
     }
 
     /// Sends the whole conversation.
-    pub(crate) async fn replay(&self) -> Result<(), RpcError> {
+    pub(crate) async fn replay(&self, read_blocking: ReadTranscript) -> Result<(), RpcError> {
         let link = self.link().await?;
-        let messages = self.history(&link.client).await?;
+        let messages = self.history(&link.client, read_blocking).await?;
         self.has_title.store(!messages.is_empty(), Ordering::Relaxed);
         let updates = {
             let mut translator = lock(&self.shared.translator);
@@ -318,15 +317,23 @@ impl Session {
     }
 
     /// Returns the messages of the session's file, else those that the agent knows.
-    async fn history(&self, client: &Client) -> Result<Vec<Message>, RpcError> {
+    async fn history(
+        &self,
+        client: &Client,
+        read_blocking: ReadTranscript,
+    ) -> Result<Vec<Message>, RpcError> {
         let params = json!({"sessionId": self.id()});
         let state = client.request_raw("get_state", params, REPLY_TIMEOUT).await?;
         let file = state.get("piSessionFile").or_else(|| state.pointer("/piState/sessionFile"));
         if let Some(file) = file.and_then(Value::as_str).filter(|file| !file.is_empty()) {
             let file = PathBuf::from(file);
-            let read = tokio::task::spawn_blocking(move || replay::read_blocking(&file)).await;
+            let read = tokio::task::spawn_blocking(move || read_blocking(&file)).await;
+            let read = read.unwrap_or_else(|error| Err(error.into()));
+            let failed =
+                |error| RpcError::internal(format!("cannot read the conversation: {error}"));
             // Without a file the session has no conversation yet.
-            return Ok(read.ok().and_then(Result::ok).unwrap_or_default());
+            let transcript = read.map_err(failed)?;
+            return Ok(transcript.as_ref().map(replay::messages).unwrap_or_default());
         }
         let asked = json!({"type": "get_messages"});
         let mut known = match agent_options::command(client, self.id(), asked).await {
@@ -394,7 +401,7 @@ impl Shared {
         match event.name.as_str() {
             "extension_ui_request" => {
                 if let Ok(question) = serde_json::from_str::<Question>(text)
-                    && is_dialog(&question)
+                    && questions::is_dialog(&question)
                 {
                     return self
                         .ask(Question { session: self.id.clone(), ..question }, client)
@@ -413,72 +420,4 @@ impl Shared {
             self.turns.end(turn, outcome);
         }
     }
-
-    /// Asks the client, in a task. The first answer of any client counts.
-    async fn ask(self: &Arc<Self>, question: Question, client: &Arc<Client>) {
-        let is_shown = question.call().is_some_and(|call| lock(&self.translator).is_open(call));
-        let asked = permissions::asked(&question, self.facts.has_forms, is_shown);
-        let closed = CancellationToken::new();
-        let is_known = {
-            let mut questions = lock(&self.questions);
-            let is_known = questions.contains_key(&question.key());
-            if !is_known && questions.len() < MAX_QUESTIONS && asked.is_some() {
-                questions.insert(question.key(), closed.clone());
-            }
-            is_known
-        };
-        if is_known {
-            return;
-        }
-        let is_open = lock(&self.questions).contains_key(&question.key());
-        let Some(asked) = asked.filter(|_| is_open) else {
-            return reply(client, &question, Told::Answer(Answer::Cancelled)).await;
-        };
-        let Some(mut pending) = self.peer.request(asked.method, asked.params).await else {
-            self.forget(&question);
-            return reply(client, &question, Told::Answer(Answer::Cancelled)).await;
-        };
-        let (shared, client) = (Arc::clone(self), Arc::clone(client));
-        tokio::spawn(async move {
-            let result = tokio::select! {
-                result = pending.answer() => result,
-                () = closed.cancelled() => return pending.cancel(&shared.peer).await,
-            };
-            shared.forget(&question);
-            let result = result.and_then(Result::ok).unwrap_or_default();
-            reply(&client, &question, permissions::told(&question, &result)).await;
-        });
-    }
-
-    fn forget(&self, question: &Question) {
-        lock(&self.questions).remove(&question.key());
-    }
-
-    fn closed(&self, text: &str) {
-        #[derive(Deserialize)]
-        struct Closed {
-            id: Value,
-        }
-        let Ok(Closed { id }) = serde_json::from_str(text) else { return };
-        let key = id.as_str().map_or_else(|| id.to_string(), ToOwned::to_owned);
-        if let Some(closed) = lock(&self.questions).remove(&key) {
-            closed.cancel();
-        }
-    }
-}
-
-fn is_dialog(question: &Question) -> bool {
-    matches!(question.method.as_str(), "confirm" | "select" | "input" | "editor")
-}
-
-/// Passes an answer on. A refusal means that another client was first or the question has timed out.
-async fn reply(client: &Client, question: &Question, told: Told) {
-    let (method, params) = match told {
-        Told::Answer(answer) => ("extension_ui_response", question.reply(answer).into()),
-        Told::DenySession => {
-            let params = json!({"id": question.key(), "decision": "deny", "scope": "session"});
-            ("quack.answer", params)
-        }
-    };
-    client.request_raw(method, params, REPLY_TIMEOUT).await.ok();
 }

@@ -41,14 +41,13 @@ pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<
                     || RpcError::internal("the daemon created a session without an id");
                 return id.map(ToOwned::to_owned).ok_or_else(unexpected);
             }
-            // The name may have been taken in between.
-            Err(ClientError::Refused { .. }) if attempt < MAX_ATTEMPTS => {
+            Err(error @ ClientError::Refused { .. }) if attempt < MAX_ATTEMPTS => {
+                // Only another client with the same name is a reason to try again.
                 let now = all(client).await?;
                 if now.sessions.iter().all(|session| session.name != name) {
-                    attempt = MAX_ATTEMPTS;
-                } else {
-                    attempt += 1;
+                    return Err(error.into());
                 }
+                attempt += 1;
             }
             Err(error) => return Err(error.into()),
         }
@@ -101,6 +100,9 @@ fn free_name<'a>(base: &str, taken: impl Iterator<Item = &'a str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
     fn a_session_is_named_after_the_client() {
@@ -109,5 +111,58 @@ mod tests {
         assert_eq!(base_name("\u{202e} /"), "acp");
         assert_eq!(free_name("zed", ["zed-1", "zed-3"].into_iter()), "zed-2");
         assert_eq!(free_name("zed", ["zed"].into_iter()), "zed-1");
+    }
+
+    /// Creates a session with a daemon that replies to each request in turn. Returns the error and the methods of the
+    /// requests.
+    async fn refused(replies: Vec<Value>) -> (RpcError, Vec<Value>) {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("quackd-acp-{}-{number}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&path).unwrap();
+        let daemon = tokio::task::spawn_blocking(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            let mut methods = Vec::new();
+            let mut replies = replies.into_iter();
+            for line in lines.map_while(Result::ok) {
+                let mut request: Value = serde_json::from_str(&line).unwrap();
+                let mut reply = replies.next().expect("a reply");
+                reply["id"] = request["id"].take();
+                writeln!(stream, "{reply}").unwrap();
+                methods.push(request["method"].take());
+            }
+            methods
+        });
+        let client = Client::connect(&path, REPLY_TIMEOUT).await.unwrap();
+        let facts = Facts { name: "zed".to_owned(), ..Facts::default() };
+        let error = create(&client, "/repo", &facts).await.unwrap_err();
+        drop(client);
+        std::fs::remove_file(path).unwrap();
+        (error, daemon.await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_refused_creation_is_sent_again_only_if_its_name_was_taken() {
+        let no = json!({"ok": false, "error": "no"});
+        let sessions = |names: &[&str]| {
+            let session = |name: &&str| {
+                json!({"id": name, "name": name, "workspaceId": "w", "workspacePath": "/repo",
+                    "isActive": false, "isRunning": false, "piSessionFile": "",
+                    "createdAt": "", "lastActiveAt": ""})
+            };
+            let all: Vec<_> = names.iter().map(session).collect();
+            json!({"ok": true, "data": {"sessions": all}})
+        };
+        let (list, new) = ("sessions", "quack.session_new");
+        let (error, methods) = refused(vec![sessions(&[]), no.clone(), sessions(&[])]).await;
+        assert_eq!(error, RpcError::internal("no"));
+        assert_eq!(methods, [list, new, list]);
+        let (one, two) = (sessions(&["zed-1"]), sessions(&["zed-1", "zed-2"]));
+        let taken =
+            vec![sessions(&[]), no.clone(), one.clone(), one, no.clone(), two.clone(), two, no];
+        let (_, methods) = refused(taken).await;
+        assert_eq!(methods, [list, new, list, list, new, list, list, new]);
     }
 }

@@ -18,6 +18,7 @@ mod reference;
 mod render;
 mod run_program;
 mod sanitize;
+mod session_file;
 mod session_hint;
 mod session_ref;
 mod subcommands;

@@ -49,7 +49,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("run/<session>/job-<n>.log", "Outputs of background jobs."),
     ("run/<session>/journal/<undo id>/", "Originals of replaced files, for `quack undo`."),
     ("caches/<id>/", "Package caches of a workspace: what its sessions downloaded."),
-    ("pi-sessions/", "Conversations of Pi."),
+    ("pi-sessions/", "Conversations of the sessions."),
 ];
 
 /// The sections EXIT STATUS, ENVIRONMENT and FILES of a manual page.

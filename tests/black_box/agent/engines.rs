@@ -80,11 +80,18 @@ fn the_first_that_says_something_decides() {
 fn a_session_can_change_its_agent_and_its_model() {
     let world = world(true, "", &[]);
     let wire = world.follower();
+    let shown = || {
+        let ran = world.daemon.command(&["models"]).current_dir(&world.repo).output().unwrap();
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    assert!(!shown().contains("The session"), "no agent has started");
     assert_eq!(engine(&wire), "pi");
+    assert!(shown().contains(" uses Pi"), "{}", shown());
     wire.request("quack.session_set", json!({"engine": "native"}));
     assert_eq!(engine(&wire), "native");
     wire.request("quack.session_set", json!({"model": "fake/fake-2"}));
     assert_eq!(engine(&wire), "native");
+    assert!(shown().contains(" uses quackd's own agent with fake/fake-2."), "{}", shown());
     assert_eq!(world.model.requests().pop().unwrap()["body"]["model"], "fake-2");
     wire.request("quack.session_set", json!({"engine": "pi"}));
     assert_eq!(engine(&wire), "pi");

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 /// The running subcommand; killed at the end of its test.
 struct Rpc {
@@ -86,6 +86,22 @@ impl Rpc {
     fn end(mut self) -> Option<i32> {
         self.stdin.take();
         wait_for("quack rpc to end", || self.child.try_wait().expect("wait")).code()
+    }
+
+    /// Closes stdin. Returns the remaining lines.
+    #[track_caller]
+    fn rest(self) -> Vec<Value> {
+        self.stdin.borrow_mut().take();
+        let mut rest = Vec::new();
+        loop {
+            match self.lines.recv_timeout(PATIENCE) {
+                Ok(line) => rest.push(line),
+                Err(RecvTimeoutError::Disconnected) => break,
+                Err(RecvTimeoutError::Timeout) => panic!("quack rpc has not ended: {rest:?}"),
+            }
+        }
+        assert_eq!(self.end(), Some(0));
+        rest
     }
 }
 
@@ -233,4 +249,78 @@ fn the_end_of_stdin_aborts_the_turn() {
         (!below.iter().any(|process| process.name == "sleep")).then_some(())
     });
     assert_eq!(world.model.count("requests"), 1);
+}
+
+/// The ids of the responses, sorted. Each response must be a success.
+#[track_caller]
+fn answered(lines: &[Value]) -> Vec<u64> {
+    let responses = lines.iter().filter(|line| line["type"] == "response");
+    let ids = responses.map(|response| {
+        assert_eq!(response["success"], true, "{response}");
+        response["id"].as_u64().expect("an id")
+    });
+    let mut ids: Vec<_> = ids.collect();
+    ids.sort_unstable();
+    ids
+}
+
+#[test]
+fn commands_of_one_pipe_are_answered_after_the_end_of_stdin() {
+    let world = echo();
+    let rpc = Rpc::start(&world, &["--no-session"]);
+    for (id, name) in ["get_state", "get_available_models", "get_messages"].iter().enumerate() {
+        rpc.send(&json!({"id": id, "type": name}));
+    }
+    rpc.send(&json!({"id": 3, "type": "new_session"}));
+    rpc.send(&json!({"id": 4, "type": "get_state"}));
+    assert_eq!(answered(&rpc.rest()), [0, 1, 2, 3, 4]);
+    let sessions = world.daemon.wire().request("sessions", json!({"all": true}));
+    assert_eq!(sessions["sessions"], json!([]), "deleted");
+}
+
+#[test]
+fn the_end_of_stdin_ends_the_turn_and_leaves_no_command_without_a_response() {
+    let call = json!({"name": "bash", "arguments": {"command": "echo begun; sleep 300"}});
+    let world = World::new(&json!({"replies": [{"tool_calls": [call]}], "on_exhausted": "echo"}));
+    let rpc = Rpc::start(&world, &["--no-session"]);
+    rpc.send(&json!({"id": 1, "type": "prompt", "message": "go"}));
+    rpc.until("tool_execution_update");
+    rpc.send(&json!({"id": 2, "type": "get_state"}));
+    rpc.send(&json!({"id": 3, "type": "abort"}));
+    rpc.send(&json!({"id": 4, "type": "bash", "command": "sleep 300"}));
+    let rest = rpc.rest();
+    assert_eq!(answered(&rest), [2, 3, 4]);
+    let at = |wanted: &dyn Fn(&Value) -> bool| rest.iter().position(wanted).expect("a line");
+    let end = at(&|line| line["type"] == "agent_end");
+    assert!(end < at(&|line| line["id"] == 3), "{rest:?}");
+    // A prompt before the end is sent, and its turn aborted.
+    let rpc = Rpc::start(&world, &["--no-session"]);
+    rpc.send(&json!({"id": 5, "type": "get_state"}));
+    rpc.send(&json!({"id": 6, "type": "prompt", "message": "late"}));
+    assert_eq!(answered(&rpc.rest()), [5, 6]);
+}
+
+#[test]
+fn a_continued_session_gets_the_model_and_the_thinking_level() {
+    let world = echo();
+    let rpc = Rpc::start(&world, &["--thinking", "high"]);
+    let state = rpc.call(json!({"type": "get_state"}))["data"].take();
+    assert_eq!(
+        (&state["model"]["id"], &state["thinkingLevel"]),
+        (&"fake-1".into(), &"high".into())
+    );
+    rpc.turn("hello");
+    assert_eq!(rpc.end(), Some(0));
+    let rpc = Rpc::start(&world, &["--continue", "--thinking", "off"]);
+    let state = rpc.call(json!({"type": "get_state"}))["data"].take();
+    assert_eq!((&state["messageCount"], &state["thinkingLevel"]), (&2.into(), &"off".into()));
+    assert_eq!(rpc.end(), Some(0));
+    let rpc = Rpc::start(&world, &["--continue", "--model", "fake/fake-2"]);
+    assert_eq!(rpc.call(json!({"type": "get_state"}))["data"]["model"]["id"], "fake-2");
+    assert_eq!(rpc.end(), Some(0));
+    // A session whose options are refused is not left behind.
+    let rpc = Rpc::start(&world, &["--no-session", "--thinking", "enormous"]);
+    assert_eq!(rpc.end(), Some(1));
+    let sessions = world.daemon.wire().request("sessions", json!({"all": true}));
+    assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");
 }

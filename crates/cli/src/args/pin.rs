@@ -3,7 +3,7 @@
 use super::{REF, reference};
 use clap::Args;
 
-/// Exempt a session's worker and Pi from idle eviction
+/// Exempt a session's worker and agent from idle eviction
 ///
 /// Pinned processes are not evicted for idleness, for another session or under memory pressure until `quack unpin`. A
 /// pin survives a restart of the daemon.
@@ -17,7 +17,7 @@ pub(crate) struct PinArgs {
     pub(crate) session: Option<String>,
 }
 
-/// Allow idle eviction of a session's worker and Pi again
+/// Allow idle eviction of a session's worker and agent again
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack unpin api")]
 pub(crate) struct UnpinArgs {

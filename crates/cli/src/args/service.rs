@@ -91,9 +91,9 @@ pub(crate) struct ServicePrintArgs {}
 
 /// Restart the daemon when it is idle
 ///
-/// Use it after an upgrade or a change of the configuration. Waits for calls, background jobs and turns of Pi, and
-/// lists them. The next daemon has the same sessions. Work that --force interrupts is marked as interrupted there. If
-/// the configuration is not valid, the daemon is not restarted.
+/// Use it after an upgrade or a change of the configuration. Waits for calls, background jobs and turns of the agent,
+/// and lists them. The next daemon has the same sessions. Work that --force interrupts is marked as interrupted there.
+/// If the configuration is not valid, the daemon is not restarted.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack restart\n  quack restart --wait 10m\n  quack restart --wait 1m --force\n\n\

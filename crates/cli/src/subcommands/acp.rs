@@ -3,6 +3,7 @@
 use crate::connector::connector;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
+use crate::session_file;
 use std::io::{self, IsTerminal};
 use tokio_util::sync::CancellationToken;
 
@@ -13,6 +14,7 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
         );
     }
     let (input, reply) = (tokio::io::stdin(), tokio::io::stdout());
-    quackd_acp::serve_lines(connector(output), input, reply, CancellationToken::new()).await;
+    let sources = (connector(output), session_file::read_blocking as quackd_acp::ReadTranscript);
+    quackd_acp::serve_lines(sources, input, reply, CancellationToken::new()).await;
     Ok(ExitCode::Ok)
 }

@@ -1,20 +1,20 @@
-//! `quack export`: writes a session's conversation as Markdown or HTML. Also reads session files for `quack history`.
+//! `quack export`: writes a session's conversation as Markdown or HTML. Also finds conversations for `quack history`.
 
 use crate::args::sessions::ExportArgs;
 use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
+use crate::session_file;
 use crate::session_ref::{self, Missing, Wanted};
 use anyhow::Context as _;
 use quackd_agent::export::{html, markdown};
-use quackd_agent::transcript::{MAX_FILE_BYTES, Transcript, TranscriptError};
+use quackd_agent::transcript::{Problems, Transcript};
 use quackd_home::Home;
-use quackd_home::own_file::read_blocking;
 use quackd_protocol::client::FoundInfo;
 use serde_json::json;
 use std::fs::OpenOptions;
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -72,16 +72,23 @@ pub(super) async fn conversation(
         let text = format!("session {label} has no conversation yet; `quack say` starts one");
         return Err(CliError::failed(text).into());
     };
-    if transcript.problems().total() > 0 {
-        let skipped = transcript.problems().bad_lines + transcript.problems().long_lines;
-        let broken = transcript.problems().broken_links;
-        output.warning(&format!(
-            "the session file is damaged: {} skipped, {}",
-            display::count(skipped, "line"),
-            display::count(broken, "broken link")
-        ));
+    if let Some(damage) = damage(transcript.problems()) {
+        output.warning(&format!("the session file is damaged: {damage}"));
     }
     Ok((found, transcript))
+}
+
+/// Describes the defects of a file. `None` without any.
+fn damage(problems: Problems) -> Option<String> {
+    let Problems { bad_lines, long_lines, bridged_links, broken_links } = problems;
+    let counted = [
+        (bad_lines + long_lines, "line", " skipped"),
+        (bridged_links, "gap", " (messages are missing)"),
+        (broken_links, "broken link", " (earlier messages are missing)"),
+    ];
+    let found = counted.into_iter().filter(|(number, ..)| *number != 0);
+    let found = found.map(|(number, noun, after)| display::count(number, noun) + after);
+    Some(found.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
 }
 
 /// Reads the session file that the daemon's state names. `None` if there is none, or it is empty.
@@ -93,14 +100,7 @@ fn read_transcript_blocking(session: &str) -> anyhow::Result<Option<Transcript>>
     if path.as_os_str().is_empty() {
         return Ok(None);
     }
-    let bytes = match read_blocking(&path, MAX_FILE_BYTES) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        bytes => bytes.with_context(|| path.display().to_string())?,
-    };
-    match Transcript::read(&bytes) {
-        Err(TranscriptError::Empty) => Ok(None),
-        transcript => transcript.with_context(|| path.display().to_string()).map(Some),
-    }
+    Ok(session_file::read_blocking(&path)?)
 }
 
 #[cfg(test)]
@@ -116,5 +116,15 @@ mod tests {
         write_blocking(&path, "text").unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn every_kind_of_damage_has_a_text() {
+        assert_eq!(damage(Problems::default()), None);
+        let one = Problems { bridged_links: 1, ..Problems::default() };
+        assert_eq!(damage(one).unwrap(), "1 gap (messages are missing)");
+        let all = Problems { bad_lines: 1, long_lines: 1, bridged_links: 2, broken_links: 1 };
+        let expected = "2 lines skipped, 2 gaps (messages are missing), 1 broken link (earlier messages are missing)";
+        assert_eq!(damage(all).unwrap(), expected);
     }
 }

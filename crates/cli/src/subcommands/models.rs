@@ -2,10 +2,14 @@
 
 use crate::args::models::ModelsArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
-use crate::display::{count, plain};
+use crate::display::{count, name, plain};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM, GREEN, RED, YELLOW};
-use quackd_protocol::client::{ModelTest, ModelsData, ModelsParams};
+use crate::session_ref::{Missing, Wanted};
+use quackd_client::Client;
+use quackd_protocol::client::{
+    FindBy, ModelTest, ModelsData, ModelsParams, SessionParams, StateData,
+};
 use quackd_protocol::model::ModelInfo;
 use std::time::Duration;
 
@@ -24,10 +28,27 @@ pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<E
     if output.is_json() {
         output.document(&data)?;
     } else {
-        output.text(&text(&data))?;
+        let session = running_agent(&daemon.client).await.unwrap_or_default();
+        output.text(&format!("{}{session}", text(&data)))?;
     }
     let has_failed = data.test.is_some_and(|test| !test.ok);
     Ok(if has_failed { ExitCode::Failed } else { ExitCode::Ok })
+}
+
+/// Describes the running agent of the directory's session. `None` without one: the agent is chosen when it starts.
+async fn running_agent(client: &Client) -> Option<String> {
+    let found = Wanted::reference(None).find(client, Missing::UseActive).await.ok()??;
+    if found.by != FindBy::Directory {
+        return None;
+    }
+    let params = SessionParams { session_id: Some(found.session_id.0) };
+    let state: StateData = client.request("get_state", params, REPLY_TIMEOUT).await.ok()?;
+    let model =
+        |part: &str| Some(plain(state.pi_state.as_ref()?.get("model")?.get(part)?.as_str()?));
+    let model: Option<[String; 2]> = model("provider").zip(model("id")).map(Into::into);
+    let model = model.map_or_else(String::new, |names| format!(" with {}", names.join("/")));
+    let agent = if state.engine? == "native" { "quackd's own agent" } else { "Pi" };
+    Some(format!("\nThe session {} uses {agent}{model}.\n", name(&found.label)))
 }
 
 /// Formats the reply as text.

@@ -110,7 +110,8 @@ pub(crate) fn tree(data: &PsData, home_dir: Option<&str>) -> String {
             text.push_str(&format!("{rail} └─ {}\n", pi_line(pi)));
             if let Some(death) = &pi.last_death {
                 let death = display::first_line(death, 100);
-                text.push_str(&format!("{rail}    {RED}last Pi: {death}{RED:#}\n"));
+                let name = agent_name(pi);
+                text.push_str(&format!("{rail}    {RED}last {name}: {death}{RED:#}\n"));
             }
         }
         for call in &worker.calls {
@@ -227,9 +228,13 @@ fn crashes(n: impl Into<u64>) -> String {
     }
 }
 
-/// Formats the processes of a session's Pi, from the supervisor's child to Pi itself.
+fn agent_name(pi: &PiInfo) -> &'static str {
+    if pi.native { "agent" } else { "Pi" }
+}
+
+/// Formats the processes of a session's agent: of Pi, from the supervisor's child to Pi itself.
 fn pi_line(pi: &PiInfo) -> String {
-    let name = if pi.native { "agent" } else { "Pi" };
+    let name = agent_name(pi);
     let mut line = format!("{name} {}", pi.state.name());
     if pi.busy {
         line.push_str(", at work");
@@ -317,6 +322,14 @@ mod tests {
              │  monitor 104 → worker 105  2.9 MB  idle for 3 s; pinned\n\
              └─ duck\u{fffd}2  /srv/x  absent\n   no process\n"
         );
+    }
+
+    #[test]
+    fn the_last_death_names_the_agent() {
+        let mut data = data();
+        data.workers.iter_mut().filter_map(|it| it.pi.as_mut()).for_each(|it| it.native = true);
+        let text = anstream::adapter::strip_str(&tree(&data, None)).to_string();
+        assert!(text.contains("last agent: exit code 3") && !text.contains("Pi"), "{text}");
     }
 
     #[test]

@@ -130,17 +130,16 @@ fn refusal(work: &[UnfinishedWork]) -> String {
 /// Formats running work, one line per item.
 pub(crate) fn list(work: &[UnfinishedWork], with_times: bool) -> String {
     let line = |piece: &UnfinishedWork| {
-        let kind = match piece.kind {
-            WorkKind::Call => "",
-            WorkKind::Job => "background job ",
-            WorkKind::Turn => "a turn of ",
+        let work = match piece.kind {
+            WorkKind::Call => plain(&piece.what),
+            WorkKind::Job => format!("background job {}", plain(&piece.what)),
+            WorkKind::Turn => "a turn of the agent".to_owned(),
         };
         let since = piece.elapsed_ms.filter(|_| with_times).map(Duration::from_millis);
         let since = since.map_or_else(String::new, |since| format!(", for {}", span(since)));
         format!(
-            "  {}: {kind}{}{since}\n",
+            "  {}: {work}{since}\n",
             display::name(display::label(&piece.label, &piece.session_name)),
-            plain(&piece.what)
         )
     };
     let mut text: String = work.iter().take(MAX_SHOWN).map(line).collect();
@@ -267,7 +266,7 @@ mod tests {
         assert_eq!(
             refusal(&work),
             "the daemon is busy:\n  app: bash, for 1.5 s\n  app: background job job-1 make\u{fffd}\n  \
-             app: a turn of Pi\n`quack restart --wait 10m` waits for it, --force interrupts it"
+             app: a turn of the agent\n`quack restart --wait 10m` waits for it, --force interrupts it"
         );
         let many: Vec<_> = (0..23).map(|_| piece(WorkKind::Call, "bash", None)).collect();
         assert!(list(&many, true).ends_with("  and 3 more\n"));

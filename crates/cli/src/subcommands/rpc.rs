@@ -1,16 +1,21 @@
 //! `quack rpc`: Pi's RPC protocol on stdin and stdout, as a client of the daemon. Programs that start `pi --mode rpc` can
 //! start this instead.
 //!
-//! Commands run at the same time, and each gets exactly one response with its id. A prompt's response precedes its
-//! events.
+//! Commands run at the same time, and each gets exactly one response with its id, also after the end of stdin. A prompt's
+//! response precedes its events.
 
+mod lines;
+mod output;
+
+use self::lines::{Command, parse, response};
+use self::output::{Done, Order, Output};
 use crate::args::rpc::RpcArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::directory;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::subcommands::follow::follow_connection::FollowConnection;
-use quackd_client::{Client, ClientError, Event};
+use quackd_client::{Client, ClientError};
 use quackd_home::Home;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::{
@@ -18,13 +23,14 @@ use quackd_protocol::client::{
     SessionNewParams, SessionParams, StateData, UiResponseParams,
 };
 use quackd_protocol::limits::MAX_LINE_BYTES;
-use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
-use std::io::Write;
+use std::io::{Stdout, Write};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 /// Timeout of a command, longer than the daemon's own.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(620);
@@ -32,24 +38,14 @@ const COMMAND_TIMEOUT: Duration = Duration::from_secs(620);
 /// Commands at the same time. Further lines wait.
 const MAX_COMMANDS: usize = 64;
 
-/// Commands that select another session, so that no other command may run meanwhile.
+/// Time for commands to end after the abort at the end of stdin.
+const ABORT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Commands that select another session. They wait for the responses of all others.
 const SWITCHES: [&str; 4] = ["new_session", "switch_session", "fork", "clone"];
 
-/// A response, and what its order depends on.
-struct Done {
-    line: String,
-    order: Order,
-}
-
-/// Order of a response and the events of a turn.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
-    Any,
-    /// The response precedes the events.
-    First,
-    /// The response follows the end of the turn.
-    Last,
-}
+/// Commands that an abort ends. Other ones end by themselves.
+const WORK: [&str; 4] = ["prompt", "compact", "bash", "abort"];
 
 /// The followed session.
 struct Session {
@@ -70,7 +66,11 @@ pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<Exit
     }
     let client = Arc::new(start_and_connect(output).await?.client);
     let mut session = begin(&args, client).await?;
-    let ended = serve(&mut session).await;
+    let served = async {
+        choose(&args, &session).await?;
+        serve(&mut session).await
+    };
+    let ended = served.await;
     session.end().await;
     ended.map(|()| ExitCode::Ok)
 }
@@ -81,15 +81,19 @@ fn note(text: &str) {
     drop(writeln!(std::io::stderr(), "note: {text}"));
 }
 
-/// Creates or finds the session.
-async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
-    let path = directory::workspace(args.dir.as_deref(), false)?;
-    let model = match (&args.provider, &args.model) {
+/// Returns the model of the options, as `provider/model` or as a name.
+fn wanted_model(args: &RpcArgs) -> Option<String> {
+    match (&args.provider, &args.model) {
         (Some(provider), Some(model)) if !model.starts_with(&format!("{provider}/")) => {
             Some(format!("{provider}/{model}"))
         }
         (_, model) => model.clone(),
-    };
+    }
+}
+
+/// Creates or finds the session.
+async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
+    let path = directory::workspace(args.dir.as_deref(), false)?;
     let id = if let Some(wanted) = &args.session {
         find(&client, wanted).await?
     } else if args.continues {
@@ -100,24 +104,30 @@ async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
         let params = SessionNewParams {
             path: Some(path),
             engine: args.engine.clone(),
-            model: model.clone(),
+            model: wanted_model(args),
             ..SessionNewParams::default()
         };
         let made: AttachData = client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
         made.session.id.0
     };
-    let follow = FollowConnection::begin(Arc::clone(&client), id.clone(), (None, true)).await?;
-    let session = Session { client, follow, is_temporary: args.no_session };
-    if let (Some(model), true) = (&model, args.session.is_some() || args.continues) {
-        let (provider, name) = model.split_once('/').unwrap_or(("", model));
+    let follow = FollowConnection::begin(Arc::clone(&client), id, (None, true)).await?;
+    Ok(Session { client, follow, is_temporary: args.no_session })
+}
+
+/// Sets the model of a continued session, and the thinking level.
+async fn choose(args: &RpcArgs, session: &Session) -> Result<(), ClientError> {
+    let is_continued = args.session.is_some() || args.continues;
+    if let Some(model) = wanted_model(args).filter(|_| is_continued) {
+        // The agent finds a name without a provider if only one provider has it.
+        let (provider, name) = model.split_once('/').unwrap_or(("", &model));
         let command = json!({ "type": "set_model", "provider": provider, "modelId": name });
-        send(&session.client, &id, command).await?;
+        send(&session.client, &session.id(), command).await?;
     }
-    if let Some(level) = args.thinking.as_deref().filter(|level| *level != "off") {
+    if let Some(level) = &args.thinking {
         let command = json!({ "type": "set_thinking_level", "level": level });
-        send(&session.client, &id, command).await?;
+        send(&session.client, &session.id(), command).await?;
     }
-    Ok(session)
+    Ok(())
 }
 
 /// Finds a session by its file or by a reference.
@@ -146,15 +156,20 @@ async fn send(client: &Client, session: &str, command: Value) -> Result<AgentDat
     client.request("quack.agent", params, COMMAND_TIMEOUT).await
 }
 
+/// Ends the turn and the calls of a session.
+async fn abort(client: &Client, session: &str) {
+    let params = SessionParams { session_id: Some(session.to_owned()) };
+    // There may be nothing to abort.
+    drop(client.request_raw("abort", params, REPLY_TIMEOUT).await);
+}
+
 impl Session {
     fn id(&self) -> String {
         self.follow.session().to_owned()
     }
 
     async fn abort(&self) {
-        let abort = SessionParams { session_id: Some(self.id()) };
-        // There may be nothing to abort.
-        drop(self.client.request_raw("abort", abort, REPLY_TIMEOUT).await);
+        abort(&self.client, &self.id()).await;
     }
 
     async fn end(&self) {
@@ -224,132 +239,149 @@ impl Session {
     }
 }
 
-/// The protocol's output: responses and events in their order.
-struct Output {
-    stdout: std::io::Stdout,
-    /// Prompts without a response, and the events that follow it.
-    prompts: usize,
-    held: Vec<String>,
-    /// Whether a turn runs, and the responses that follow its end.
-    in_turn: bool,
-    last: Vec<String>,
-}
-
-impl Output {
-    fn write(&mut self, lines: &[String]) -> std::io::Result<()> {
-        lines.iter().try_for_each(|line| writeln!(self.stdout, "{line}"))?;
-        self.stdout.flush()
-    }
-
-    fn done(&mut self, Done { line, order }: Done) -> std::io::Result<()> {
-        match order {
-            Order::Last if self.in_turn => self.last.push(line),
-            _ => self.write(&[line])?,
-        }
-        if order == Order::First {
-            self.prompts = self.prompts.saturating_sub(1);
-        }
-        if self.prompts == 0 {
-            let held = std::mem::take(&mut self.held);
-            self.write(&held)?;
-        }
-        Ok(())
-    }
-
-    /// Writes what waited for the turn, whose events are no longer read.
-    fn turn_left(&mut self) -> std::io::Result<()> {
-        (self.in_turn, self.prompts) = (false, 0);
-        let lines = [std::mem::take(&mut self.held), std::mem::take(&mut self.last)].concat();
-        self.write(&lines)
-    }
-
-    fn event(&mut self, event: Event) -> std::io::Result<()> {
-        match event.name.as_str() {
-            "agent_start" => self.in_turn = true,
-            "agent_end" => self.in_turn = false,
-            _ => {}
-        }
-        let Some(line) = event_line(event) else { return Ok(()) };
-        // The response of a prompt precedes the events of its turn.
-        match self.prompts {
-            0 => self.write(&[line])?,
-            _ => self.held.push(line),
-        }
-        if !self.in_turn {
-            let last = std::mem::take(&mut self.last);
-            self.write(&last)?;
-        }
-        Ok(())
-    }
-}
-
-/// Serves until the end of stdin. Commands that still run are given up.
+/// Serves until the end of stdin.
 async fn serve(session: &mut Session) -> anyhow::Result<()> {
     let mut lines = LineReader::new(tokio::io::stdin(), MAX_LINE_BYTES);
-    let slots = Arc::new(Semaphore::new(MAX_COMMANDS));
-    let (done, mut finished) = mpsc::channel::<Done>(MAX_COMMANDS);
-    let mut running = JoinSet::new();
-    let mut output = Output {
-        stdout: std::io::stdout(),
-        prompts: 0,
-        held: Vec::new(),
-        in_turn: false,
-        last: Vec::new(),
-    };
+    let mut serving = Serving::new(session);
     loop {
         tokio::select! {
             biased;
-            Some(done) = finished.recv() => output.done(done)?,
-            Some(_) = running.join_next() => {}
-            event = session.follow.recv() => {
-                let event = event.ok_or_else(|| CliError::daemon_gone("Daemon disconnected."))?;
-                output.event(event)?;
-            }
-            line = lines.next(), if slots.available_permits() != 0 => {
-                let Some(line) = line? else { return Ok(()) };
-                let Some((id, name, fields)) = obey(session, &line, &mut output).await? else {
-                    continue;
-                };
-                let order = match name.as_str() {
-                    "prompt" => Order::First,
-                    "abort" | "abort_retry" => Order::Last,
-                    _ => Order::Any,
-                };
-                output.prompts += usize::from(order == Order::First);
-                let (client, session) = (Arc::clone(&session.client), session.id());
-                let (done, slots) = (done.clone(), Arc::clone(&slots));
-                running.spawn(async move {
-                    let _slot = slots.acquire_owned().await;
-                    let result = run_command(&client, &session, &name, fields).await;
-                    let line = response(id.as_ref(), &name, result);
-                    drop(done.send(Done { line, order }).await);
-                });
-            }
+            stepped = serving.step() => stepped?,
+            line = lines.next(), if serving.running.len() < MAX_COMMANDS => match line? {
+                Some(line) => serving.line(&line).await?,
+                None => return serving.finish().await,
+            },
         }
     }
 }
 
-/// Reads a line. Returns a command for the agent, unless the line was handled here.
-async fn obey(
-    session: &mut Session,
-    line: &Line,
-    output: &mut Output,
-) -> std::io::Result<Option<Command>> {
-    match parse(line) {
-        Err(response) => output.write(&[response])?,
-        Ok((id, name, fields)) if SWITCHES.contains(&&*name) => {
-            // Like Pi: the turn of the old session ends. Its events are no longer followed.
-            session.abort().await;
-            output.turn_left()?;
-            let result = session.switch(&name, &fields).await;
-            output.write(&[response(id.as_ref(), &name, result.map(Some))])?;
+/// The commands of one client.
+struct Serving<'a> {
+    session: &'a mut Session,
+    output: Output<Stdout>,
+    running: JoinSet<()>,
+    done: mpsc::Sender<Done>,
+    finished: mpsc::Receiver<Done>,
+    /// Commands of [`WORK`] without a response, and other ones.
+    work: usize,
+    queries: usize,
+    /// Cancelled to answer the running commands with an error.
+    give_up: CancellationToken,
+}
+
+impl<'a> Serving<'a> {
+    fn new(session: &'a mut Session) -> Self {
+        let (done, finished) = mpsc::channel(MAX_COMMANDS);
+        Self {
+            session,
+            output: Output::new(std::io::stdout()),
+            running: JoinSet::new(),
+            done,
+            finished,
+            work: 0,
+            queries: 0,
+            give_up: CancellationToken::new(),
         }
-        Ok((_, name, fields)) if name == "extension_ui_response" => {
-            answer_dialog(session, fields).await;
-        }
-        Ok(command) => return Ok(Some(command)),
     }
-    Ok(None)
+
+    /// Writes the next response or event. Cancel-safe.
+    async fn step(&mut self) -> anyhow::Result<()> {
+        tokio::select! {
+            biased;
+            Some(done) = self.finished.recv() => self.write(done)?,
+            Some(_) = self.running.join_next() => {}
+            event = self.session.follow.recv() => {
+                let event = event.ok_or_else(|| CliError::daemon_gone("Daemon disconnected."))?;
+                self.output.event(event)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, done: Done) -> std::io::Result<()> {
+        let count = if done.is_work { &mut self.work } else { &mut self.queries };
+        *count = count.saturating_sub(1);
+        self.output.done(done)
+    }
+
+    /// Handles a line. Starts its command in a task.
+    async fn line(&mut self, line: &Line) -> anyhow::Result<()> {
+        match parse(line) {
+            Err(response) => self.output.write(&[response])?,
+            Ok((id, name, fields)) if SWITCHES.contains(&&*name) => {
+                // Like Pi: the turn of the old session ends. Its events are no longer followed.
+                self.finish().await?;
+                self.session.abort().await;
+                let result = self.session.switch(&name, &fields).await;
+                self.output.write(&[response(id.as_ref(), &name, result.map(Some))])?;
+            }
+            Ok((_, name, fields)) if name == "extension_ui_response" => {
+                answer_dialog(self.session, fields).await;
+            }
+            Ok(command) => self.start(command),
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, (id, name, fields): Command) {
+        let order = match name.as_str() {
+            "prompt" => Order::First,
+            "abort" => Order::AfterTurn,
+            "abort_retry" => Order::AfterRetry,
+            _ => Order::Any,
+        };
+        self.output.begun(order);
+        let is_work = WORK.contains(&name.as_str());
+        let count = if is_work { &mut self.work } else { &mut self.queries };
+        *count += 1;
+        let (client, session) = (Arc::clone(&self.session.client), self.session.id());
+        let (done, give_up) = (self.done.clone(), self.give_up.clone());
+        self.running.spawn(async move {
+            let result = tokio::select! {
+                result = run_command(&client, &session, &name, fields) => result,
+                () = give_up.cancelled() => {
+                    let text = "the command has not ended after the abort".to_owned();
+                    Err(ClientError::Refused { text, code: None })
+                }
+            };
+            let line = response(id.as_ref(), &name, result);
+            drop(done.send(Done { line, order, is_work }).await);
+        });
+    }
+
+    /// Ends the turn, and writes the responses of all commands.
+    async fn finish(&mut self) -> anyhow::Result<()> {
+        let mut aborted: Option<Instant> = None;
+        while !self.running.is_empty() {
+            let in_turn = self.output.in_turn();
+            // While the agent starts, an abort would also refuse the queries.
+            let may_abort = in_turn || self.work != 0 && self.queries == 0;
+            if aborted.is_none() && may_abort {
+                let (client, id) = (Arc::clone(&self.session.client), self.session.id());
+                let give_up = self.give_up.clone();
+                self.running.spawn(async move {
+                    let aborting = abort(&client, &id);
+                    give_up.run_until_cancelled(aborting).await;
+                });
+                aborted = Some(Instant::now());
+            }
+            let due = aborted.unwrap_or_else(Instant::now) + ABORT_TIMEOUT;
+            let may_give_up = aborted.is_some() && !self.give_up.is_cancelled();
+            tokio::select! {
+                stepped = self.step() => stepped?,
+                () = sleep_until(due), if may_give_up => self.give_up.cancel(),
+            }
+        }
+        while let Ok(done) = self.finished.try_recv() {
+            self.write(done)?;
+        }
+        // The events of the end of a turn precede the response to its abort.
+        while let Some(event) = self.session.follow.try_recv() {
+            self.output.event(event)?;
+        }
+        self.give_up = CancellationToken::new();
+        Ok(self.output.turn_left()?)
+    }
 }
 
 async fn run_command(
@@ -386,62 +418,4 @@ async fn answer_dialog(session: &Session, mut fields: Map<String, Value>) {
     };
     // Another client may have answered.
     drop(session.client.request_raw("extension_ui_response", params, REPLY_TIMEOUT).await);
-}
-
-/// A command: its id, its type and the object.
-type Command = (Option<Value>, String, Map<String, Value>);
-
-/// Reads a command. The error is the response.
-fn parse(line: &Line) -> Result<Command, String> {
-    let refuse = |why: String| {
-        json!({
-            "type": "response", "command": "parse", "success": false,
-            "error": format!("Failed to parse command: {why}"),
-        })
-        .to_string()
-    };
-    let Line::Text(text) = line else {
-        return Err(refuse(format!("the line is longer than {MAX_LINE_BYTES} bytes")));
-    };
-    let read: Result<Map<String, Value>, _> = serde_json::from_slice(text);
-    let mut fields = read.map_err(|error| refuse(error.to_string()))?;
-    let name = fields.get("type").and_then(Value::as_str).map(str::to_owned);
-    let name = name.ok_or_else(|| refuse("it has no type".to_owned()))?;
-    let id = match name.as_str() {
-        "extension_ui_response" => None,
-        _ => fields.remove("id"),
-    };
-    Ok((id, name, fields))
-}
-
-fn response(id: Option<&Value>, name: &str, result: Result<Option<Value>, ClientError>) -> String {
-    let mut line = Map::new();
-    if let Some(id) = id {
-        line.insert("id".to_owned(), id.clone());
-    }
-    line.insert("type".to_owned(), "response".into());
-    line.insert("command".to_owned(), name.into());
-    line.insert("success".to_owned(), result.is_ok().into());
-    match result {
-        Ok(Some(data)) => drop(line.insert("data".to_owned(), data)),
-        Ok(None) => {}
-        Err(ClientError::Refused { text, .. }) => {
-            drop(line.insert("error".to_owned(), text.into()));
-        }
-        Err(error) => drop(line.insert("error".to_owned(), error.to_string().into())),
-    }
-    Value::Object(line).to_string()
-}
-
-/// Returns the line of an event: its data, which names the event itself.
-fn event_line(event: Event) -> Option<String> {
-    let data: Box<RawValue> = event.data?;
-    match data.get().contains("\"type\"") {
-        true => Some(data.get().to_owned()),
-        false => {
-            let mut fields: Map<String, Value> = serde_json::from_str(data.get()).ok()?;
-            fields.insert("type".to_owned(), event.name.into());
-            to_raw_value(&fields).ok().map(|data| data.get().to_owned())
-        }
-    }
 }

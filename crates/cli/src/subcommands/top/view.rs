@@ -31,7 +31,7 @@ const HELP: [&str; 12] = [
     "q, Ctrl-C          quit",
     "Ctrl-Z             suspend; resume with `fg`",
     "",
-    "CPU and memory include a session's worker, Pi and their child processes.",
+    "CPU and memory include a session's worker, agent and their child processes.",
 ];
 
 /// Display options besides the model.

@@ -1,0 +1,194 @@
+//! The output of the protocol: responses and events in their order.
+
+use super::lines::event_line;
+use quackd_client::Event;
+use std::io::Write;
+
+/// A response, and what its order depends on.
+#[derive(Debug)]
+pub(super) struct Done {
+    pub(super) line: String,
+    pub(super) order: Order,
+    /// Whether the command was one of [`super::WORK`].
+    pub(super) is_work: bool,
+}
+
+/// Order of a response and the events of a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Any,
+    /// The response precedes the events.
+    First,
+    /// The response follows the end of the turn.
+    AfterTurn,
+    /// The response follows the end of the wait for another attempt.
+    AfterRetry,
+}
+
+/// Writer of responses and events.
+#[derive(Debug)]
+pub(super) struct Output<W> {
+    stdout: W,
+    /// Prompts without a response, and the events that follow it.
+    prompts: usize,
+    held: Vec<String>,
+    in_turn: bool,
+    /// Whether the turn waits for another attempt.
+    is_retrying: bool,
+    /// Responses that wait for an event.
+    late: Vec<Done>,
+}
+
+impl<W: Write> Output<W> {
+    /// Creates the output of an idle session.
+    pub(super) fn new(stdout: W) -> Self {
+        Self {
+            stdout,
+            prompts: 0,
+            held: Vec::new(),
+            in_turn: false,
+            is_retrying: false,
+            late: Vec::new(),
+        }
+    }
+
+    /// Whether a turn is running, according to the events.
+    pub(super) fn in_turn(&self) -> bool {
+        self.in_turn
+    }
+
+    /// Writes lines.
+    pub(super) fn write(&mut self, lines: &[String]) -> std::io::Result<()> {
+        lines.iter().try_for_each(|line| writeln!(self.stdout, "{line}"))?;
+        self.stdout.flush()
+    }
+
+    /// Notes a command. Events of a prompt wait for its response.
+    pub(super) fn begun(&mut self, order: Order) {
+        self.prompts += usize::from(order == Order::First);
+    }
+
+    /// Writes a response, or keeps it for later.
+    pub(super) fn done(&mut self, done: Done) -> std::io::Result<()> {
+        let order = done.order;
+        match self.is_early(order) {
+            true => self.late.push(done),
+            false => self.write(&[done.line])?,
+        }
+        if order == Order::First {
+            self.prompts = self.prompts.saturating_sub(1);
+        }
+        if self.prompts == 0 {
+            let held = std::mem::take(&mut self.held);
+            self.write(&held)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a response must wait for an event.
+    fn is_early(&self, order: Order) -> bool {
+        match order {
+            Order::Any | Order::First => false,
+            Order::AfterTurn => self.in_turn,
+            Order::AfterRetry => self.is_retrying,
+        }
+    }
+
+    /// Writes the lines that waited for the turn, whose events are no longer read.
+    pub(super) fn turn_left(&mut self) -> std::io::Result<()> {
+        (self.in_turn, self.is_retrying, self.prompts) = (false, false, 0);
+        let held = std::mem::take(&mut self.held);
+        self.write(&held)?;
+        self.write_late()
+    }
+
+    /// Writes an event, and the responses that have waited for it.
+    pub(super) fn event(&mut self, event: Event) -> std::io::Result<()> {
+        match event.name.as_str() {
+            "agent_start" => (self.in_turn, self.is_retrying) = (true, false),
+            "agent_end" => self.in_turn = false,
+            "auto_retry_start" => self.is_retrying = true,
+            "auto_retry_end" => self.is_retrying = false,
+            _ => {}
+        }
+        // The response of a prompt precedes the events of its turn.
+        match (event_line(event), self.prompts) {
+            (Some(line), 0) => self.write(&[line])?,
+            (Some(line), _) => self.held.push(line),
+            (None, _) => {}
+        }
+        self.write_late()
+    }
+
+    fn write_late(&mut self) -> std::io::Result<()> {
+        let late = std::mem::take(&mut self.late);
+        let (late, ready): (Vec<_>, Vec<_>) =
+            late.into_iter().partition(|done| self.is_early(done.order));
+        self.late = late;
+        let ready: Vec<_> = ready.into_iter().map(|done| done.line).collect();
+        if ready.is_empty() {
+            return Ok(());
+        }
+        self.write(&ready)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str) -> Event {
+        let data = serde_json::value::to_raw_value(&serde_json::json!({ "type": name })).ok();
+        Event { name: name.to_owned(), session_id: None, data, seq: None, turn: None }
+    }
+
+    fn done(line: &str, order: Order) -> Done {
+        Done { line: line.to_owned(), order, is_work: false }
+    }
+
+    /// Returns the lines that `script` writes.
+    fn written(script: impl FnOnce(&mut Output<Vec<u8>>) -> std::io::Result<()>) -> String {
+        let mut output = Output::new(Vec::new());
+        script(&mut output).unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        text.replace("{\"type\":\"", "").replace("\"}", "").lines().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_end_of_a_retry_is_answered_at_once_unless_one_is_waiting() {
+        let lines = written(|output| {
+            output.event(event("agent_start"))?;
+            output.done(done("none", Order::AfterRetry))?;
+            output.event(event("auto_retry_start"))?;
+            output.event(event("agent_start"))?;
+            output.done(done("late", Order::AfterRetry))?;
+            output.event(event("auto_retry_start"))?;
+            output.done(done("given-up", Order::AfterRetry))?;
+            output.event(event("auto_retry_end"))?;
+            output.event(event("agent_end"))
+        });
+        let expected = "agent_start none auto_retry_start agent_start late auto_retry_start \
+            auto_retry_end given-up agent_end";
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_response_is_before_or_after_the_events_of_its_turn() {
+        let lines = written(|output| {
+            output.begun(Order::First);
+            output.event(event("agent_start"))?;
+            output.done(done("state", Order::Any))?;
+            output.done(done("prompt", Order::First))?;
+            output.done(done("abort", Order::AfterTurn))?;
+            output.event(event("agent_end"))?;
+            output.done(done("idle", Order::AfterTurn))
+        });
+        assert_eq!(lines, "state prompt agent_start agent_end abort idle");
+        let left = written(|output| {
+            output.event(event("agent_start"))?;
+            output.done(done("abort", Order::AfterTurn))?;
+            output.turn_left()
+        });
+        assert_eq!(left, "agent_start abort");
+    }
+}
