@@ -75,7 +75,7 @@ impl SessionActor {
     pub(super) fn is_replaced(&self) -> bool {
         match self.pi.is_native {
             true => self.pi.started != self.start_facts(),
-            false => self.pi.started.choice.engine != self.pi.chosen.engine,
+            false => self.pi.started.choice != self.pi.chosen,
         }
     }
 
