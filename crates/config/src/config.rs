@@ -169,7 +169,7 @@ pub struct EnvironmentSettings {
 /// The agent of a session's turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSettings {
-    /// Which agent runs turns.
+    /// Agent that runs turns.
     pub engine: Setting<EngineChoice>,
     /// Most requests to the model in one run, 1 to 10,000.
     pub max_turns: Setting<usize>,

@@ -100,7 +100,7 @@ pub struct ModelInfo {
     pub base_url: String,
     /// Whether the model reasons, so that it has thinking levels.
     pub reasoning: bool,
-    /// What the model accepts.
+    /// Kinds of input that the model accepts.
     pub input: Vec<InputKind>,
     /// Prices. Zero if unknown.
     pub cost: ModelCost,
@@ -136,13 +136,13 @@ pub struct ModelCompat {
     /// Whether a tool result must have the name of its tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires_tool_result_name: Option<bool>,
-    /// Whether an assistant message must stand between a tool result and a user message.
+    /// Whether an assistant message is required between a tool result and a user message.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires_assistant_after_tool_result: Option<bool>,
     /// Whether thinking is sent back as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires_thinking_as_text: Option<bool>,
-    /// How thinking is switched: `openai`, `zai` or `qwen`.
+    /// Parameter that switches thinking: `openai`, `zai` or `qwen`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking_format: Option<String>,
 }

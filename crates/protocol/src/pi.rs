@@ -94,7 +94,7 @@ pub struct AgentModels {
     pub models: Vec<ModelInfo>,
     /// The model of new sessions.
     pub default: ModelInfo,
-    /// Its thinking level.
+    /// Thinking level of the model.
     pub thinking: ThinkingLevel,
 }
 
@@ -179,7 +179,7 @@ pub struct AgentToolCall {
     pub number: u64,
     /// The session's tool.
     pub tool: String,
-    /// Its arguments as JSON text.
+    /// Arguments of the call as JSON text.
     pub arguments: String,
     /// Name of the tool as the model called it, for events.
     pub shown_tool: String,
@@ -305,7 +305,7 @@ pub enum PiCommand {
 /// A command of Pi's protocol that the supervisor passes on without reading it.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OtherCommand {
-    /// Its `type`.
+    /// The `type` of the event.
     pub name: String,
     /// The whole object, without `id`, on one line.
     pub body: Box<RawValue>,

@@ -19,7 +19,7 @@ const INSTRUCTION_FILES: [&[&str]; 3] = [
     &[".pi/APPEND_SYSTEM.md"],
 ];
 
-/// Most bytes of one file with instructions. The rest is cut, and the text says so.
+/// Most bytes of one file with instructions. The rest is cut, and the text tells the reader.
 const MAX_INSTRUCTIONS: u64 = 32 * 1024;
 
 /// Largest image, in bytes. Providers refuse larger ones.
@@ -92,7 +92,7 @@ fn image_blocking(root: &Root, path: &str) -> io::Result<(&'static str, Vec<u8>)
         return Err(too_large());
     }
     let kind = mime_type(&bytes);
-    let kind = kind.ok_or_else(|| io::Error::other("it is no PNG, JPEG, GIF or WebP file"))?;
+    let kind = kind.ok_or_else(|| io::Error::other("it is not a PNG, JPEG, GIF or WebP file"))?;
     Ok((kind, bytes))
 }
 
@@ -137,7 +137,7 @@ mod tests {
         assert_eq!(image_blocking(&root, "a.png").unwrap().0, "image/gif");
         std::fs::write(dir.path().join("b.png"), b"text").unwrap();
         let error = image_blocking(&root, "b.png").unwrap_err().to_string();
-        assert_eq!(error, "it is no PNG, JPEG, GIF or WebP file");
+        assert_eq!(error, "it is not a PNG, JPEG, GIF or WebP file");
         std::fs::write(dir.path().join("c.png"), vec![0; 4 * 1024 * 1024]).unwrap();
         let error = image_blocking(&root, "c.png").unwrap_err().to_string();
         assert_eq!(error, "it is larger than 3 MiB; shrink it first");

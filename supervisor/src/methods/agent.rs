@@ -83,7 +83,7 @@ fn parse(command: Value) -> Result<PiCommand, MethodError> {
     Ok(PiCommand::Other(OtherCommand { name, body }))
 }
 
-/// Runs the tool calls of agents. Has a client of its own, which follows nothing.
+/// Runs the tool calls of agents. Has a separate client, which follows nothing.
 #[derive(Debug)]
 pub(crate) struct AgentTools {
     services: Weak<Services>,

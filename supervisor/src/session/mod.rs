@@ -33,6 +33,6 @@ pub(crate) struct FoundSession {
     pub(crate) handle: Addr<SessionActor>,
     /// Path of Pi's session file. Empty if Pi has never reported one.
     pub(crate) pi_session_file: String,
-    /// What the user chose for the session's agent.
+    /// The user's choice of the session's agent.
     pub(crate) agent: AgentChoice,
 }

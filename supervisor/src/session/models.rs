@@ -58,7 +58,7 @@ pub(crate) struct Models {
     loaded: RefCell<Option<Loaded>>,
     /// Reads the keychain.
     tools: Rc<ToolRegistries>,
-    /// Result and time of the last look into the keychain.
+    /// Result and time of the last read of the keychain.
     key: RefCell<Option<(Instant, Result<SecretString, String>)>>,
     /// Knows the directories that commands may write. Set once at the start.
     owner: OnceCell<Owner>,

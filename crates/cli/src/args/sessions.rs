@@ -151,7 +151,7 @@ pub(crate) struct ActivateArgs {
 
 /// Continue a conversation in another session
 ///
-/// The new session has the conversation before a message of yours, or all of it. The old session stays as it is.
+/// The new session has the conversation before one of your messages, or all of it. The old session stays as it is.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack fork --list                 your messages, with their ids\n  \

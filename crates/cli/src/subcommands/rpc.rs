@@ -392,7 +392,7 @@ async fn run_command(
 ) -> Result<Option<Value>, ClientError> {
     if name == "abort" {
         let params = SessionParams { session_id: Some(session.to_owned()) };
-        // An idle session has nothing to abort, which is no error in Pi's protocol.
+        // An idle session has nothing to abort, which is not an error in Pi's protocol.
         return match client.request_raw("abort", params, COMMAND_TIMEOUT).await {
             Ok(_) | Err(ClientError::Refused { .. }) => Ok(None),
             Err(error) => Err(error),

@@ -230,16 +230,16 @@ pub struct SessionSetParams {
     pub mcp_servers: Option<Vec<McpServer>>,
 }
 
-/// `quack.session_set` data: what the session has now.
+/// `quack.session_set` data: agent and model of the session now.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionSetData {
     /// The session.
     pub session_id: SessionId,
-    /// Its agent, if it is not the default.
+    /// The agent, if it is not the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub engine: Option<String>,
-    /// Its model, if it is not the default.
+    /// The model, if it is not the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
@@ -270,9 +270,9 @@ pub struct ForkParams {
 pub struct ForkData {
     /// The session.
     pub session_id: SessionId,
-    /// Its name.
+    /// Name of the new session.
     pub session_name: String,
-    /// Its session file.
+    /// Session file of the new session.
     pub session_file: String,
     /// Text of the message at which the conversation was left, for another version of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -6,7 +6,7 @@ use crate::errors::PiError;
 use crate::session::services::SessionServices;
 use quackd_config::EngineChoice;
 
-/// What the user chose for one session.
+/// The user's choice for one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct AgentChoice {
     /// `native` or `pi`. `None` for the default.

@@ -279,7 +279,7 @@ impl SessionActor {
                 && name.chars().count() <= MAX_NAME_CHARS
                 && !name.contains(|c: char| c.is_control())
         };
-        // The daemon chose the file of its own agent, which may not choose another one.
+        // The daemon chooses the file of quackd's agent, and the agent cannot change it.
         let is_chosen = |file: &String| !self.pi.is_native || *file == self.pi.session_file;
         let session_file = said.session_file.filter(is_path).filter(is_chosen);
         let session_name = said.session_name.filter(is_name);

@@ -389,7 +389,7 @@ pub(crate) struct SendCommand {
 pub(crate) struct CommandReply {
     /// Whether it was accepted.
     pub(crate) success: bool,
-    /// Data of a command that is no prompt.
+    /// Data of a command other than a prompt.
     pub(crate) data: Option<Box<RawValue>>,
     /// Error if it was refused.
     pub(crate) error: Option<String>,
