@@ -22,6 +22,7 @@
 mod capture;
 mod cgroup;
 mod command;
+mod complain;
 mod detached;
 mod exit;
 mod flow;
@@ -58,6 +59,7 @@ pub use command::{
     CALL_VARIABLE, Command, EndedBy, Finished, HOLDER_BYTES, Holder, LaunchError, MAX_HOLDERS,
     SpillTarget,
 };
+pub use complain::{abort_on_panic, complain};
 pub use detached::{
     DetachedChild, become_session_leader, redirect_stderr_to_null, spawn_detached_blocking,
     spawn_other_blocking,

@@ -29,8 +29,8 @@ pub use shell::Account;
 use futures_util::{FutureExt, SinkExt, StreamExt};
 use quackd_ipc::{frames, link};
 use quackd_process::{
-    Role, become_session_leader, harden, rank_above_parent, set_process_name,
-    split_off_patient_monitor,
+    Role, abort_on_panic, become_session_leader, complain, harden, rank_above_parent,
+    set_process_name, split_off_patient_monitor,
 };
 use quackd_protocol::environment::{
     FromEnvironmentWorker, TO_ENVIRONMENT_WORKER_TAGS, ToEnvironmentWorker,
@@ -62,10 +62,7 @@ type Channel = Framed<tokio::net::UnixStream, LengthDelimitedCodec>;
 /// monitor.
 #[must_use]
 pub fn main(name: &str) -> ExitCode {
-    std::panic::set_hook(Box::new(|info| {
-        complain(&format!("panic: {info}").replace('\n', " "));
-        std::process::abort();
-    }));
+    abort_on_panic();
     let served = enter(name).and_then(serve);
     match served {
         Ok(()) => ExitCode::SUCCESS,
@@ -158,11 +155,4 @@ fn read(body: &tokio_util::bytes::BytesMut) -> io::Result<ToEnvironmentWorker> {
         frames::Decoded::Known(request) => Ok(request),
         frames::Decoded::Unknown(tag) => Err(io::Error::other(format!("a `{tag}` frame"))),
     }
-}
-
-/// Writes one line to stderr. The supervisor keeps the last lines.
-fn complain(text: &str) {
-    use std::io::Write;
-    // A failed write cannot be reported.
-    drop(writeln!(std::io::stderr(), "{text}"));
 }

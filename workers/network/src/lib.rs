@@ -32,7 +32,9 @@ mod resolver;
 
 use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
 use quackd_ipc::link;
-use quackd_process::{Role, die_with_parent, harden, rank_above_parent, set_process_name};
+use quackd_process::{
+    Role, abort_on_panic, complain, die_with_parent, harden, rank_above_parent, set_process_name,
+};
 use quackd_protocol::network::{
     FromProxy, MAX_PROXY_SOCKETS, PROXY_PROTOCOL, ProxyStart, TO_PROXY_TAGS, ToProxy,
 };
@@ -59,10 +61,7 @@ struct Started {
 /// Runs as a proxy until the supervisor closes the channel. Called by `quack proxy` before any other code in the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    std::panic::set_hook(Box::new(|info| {
-        complain(&format!("panic: {info}").replace('\n', " "));
-        std::process::abort();
-    }));
+    abort_on_panic();
     let started = match enter() {
         Ok(started) => started,
         Err(error) => {
@@ -128,11 +127,4 @@ fn serve(started: Started) -> io::Result<()> {
     let ended = local.block_on(&runtime, channel::serve(started));
     runtime.shutdown_background();
     ended
-}
-
-/// Writes one line to stderr. The supervisor keeps the last lines for its crash report.
-fn complain(text: &str) {
-    use std::io::Write;
-    // A failed write cannot be reported.
-    drop(writeln!(std::io::stderr(), "{text}"));
 }

@@ -21,6 +21,8 @@ mod truncate_event;
 mod turn;
 mod version;
 
+use quackd_process::abort_on_panic;
+pub(crate) use quackd_process::complain;
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::process::ExitCode;
 
@@ -31,10 +33,7 @@ use std::process::ExitCode;
 /// monitor.
 #[must_use]
 pub fn main() -> ExitCode {
-    std::panic::set_hook(Box::new(|info| {
-        complain(&format!("panic: {info}").replace('\n', " "));
-        std::process::abort();
-    }));
+    abort_on_panic();
     let started = match stage0::enter() {
         Ok(started) => started,
         Err(error) => {
@@ -50,11 +49,4 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Writes one line to stderr. The supervisor keeps the last lines for its crash report.
-fn complain(text: &str) {
-    use std::io::Write;
-    // A failed write cannot be reported.
-    drop(writeln!(std::io::stderr(), "{text}"));
 }

@@ -36,6 +36,8 @@ mod updates;
 mod web;
 mod wrapper;
 
+use quackd_process::abort_on_panic;
+pub(crate) use quackd_process::complain;
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::process::ExitCode;
 
@@ -102,20 +104,4 @@ pub fn probe() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Aborts the process at the first panic, in every build profile. Otherwise a worker without an executor would only
-/// be detected by its silence.
-fn abort_on_panic() {
-    std::panic::set_hook(Box::new(|info| {
-        complain(&format!("panic: {info}").replace('\n', " "));
-        std::process::abort();
-    }));
-}
-
-/// Writes one line to stderr. The supervisor keeps the last lines for its crash report.
-fn complain(text: &str) {
-    use std::io::Write;
-    // A failed write cannot be reported.
-    drop(writeln!(std::io::stderr(), "{text}"));
 }
