@@ -13,8 +13,6 @@ mod answer;
 mod commands;
 mod compact;
 mod events;
-#[cfg(test)]
-mod faults_tests;
 mod run;
 mod servers;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! The engine with faults: summaries that fail, requests that must not be sent twice, and calls beyond the limits.
 
-use super::tests::{Bench, chunk, header};
-use super::*;
+use super::super::*;
+use super::{Bench, chunk, header};
 use quackd_protocol::limits::MAX_ARGUMENTS_BYTES;
 use quackd_protocol::model::ModelFailureKind;
 use serde_json::json;

@@ -1,0 +1,54 @@
+//! Summaries that succeed.
+
+use super::super::*;
+use super::{Bench, header};
+use serde_json::json;
+
+#[test]
+fn an_overflow_is_summarized_once_and_the_turn_goes_on() {
+    let mut bench = Bench::with(
+        AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
+        Transcript::new(header()),
+    );
+    bench.prompt(&"lorem ipsum ".repeat(100));
+    bench.say(&"warm answer ".repeat(100));
+    bench.prompt("overflow now");
+    bench.refuse(400, "This model's maximum context length is 128000 tokens.");
+    assert_eq!(bench.event("auto_compaction_start")["reason"], "overflow");
+    let (_, body) = bench.request();
+    let system = body["messages"][0]["content"].to_string();
+    assert!(system.contains("context summarization assistant"), "{system}");
+    bench.say("## Goal\nThe summary.");
+    let end = bench.event("auto_compaction_end");
+    assert_eq!((&end["willRetry"], &end["aborted"]), (&json!(true), &json!(false)));
+    assert!(end["result"]["summary"].as_str().unwrap().contains("The summary."));
+    bench.refuse(400, "This model's maximum context length is 128000 tokens.");
+    assert!(bench.agent.is_idle(), "only once");
+    let starts = bench.events().matches("auto_compaction_start").count();
+    assert_eq!(starts, 1);
+}
+
+#[test]
+fn a_summary_on_demand_is_answered_and_refused_when_there_is_nothing_to_do() {
+    let mut bench = Bench::with(
+        AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
+        Transcript::new(header()),
+    );
+    let none = bench.send(json!({ "type": "compact" }));
+    assert_eq!(bench.answered(none), Err("Nothing to compact (session too small)".into()));
+    bench.prompt(&"lorem ipsum ".repeat(100));
+    bench.say("first");
+    bench.prompt("second");
+    bench.say(&"long answer ".repeat(50));
+    let command = bench.send(json!({ "type": "compact", "customInstructions": "keep names" }));
+    let waiting = bench.send(json!({ "type": "prompt", "message": "third" }));
+    assert_eq!(bench.answered(waiting).unwrap()["disposition"], "started");
+    while bench.agent.compaction.is_some() {
+        bench.say("## Goal\nA summary.");
+    }
+    assert!(bench.answered(command).unwrap()["summary"].as_str().unwrap().contains("A summary."));
+    // The prompt that waited begins.
+    let (_, body) = bench.request();
+    assert!(body.to_string().contains("third"));
+    assert!(body.to_string().contains("A summary."));
+}
