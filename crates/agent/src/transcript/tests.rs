@@ -59,6 +59,7 @@ fn answer(text: &str, calls: &[&str], stop_reason: StopReason) -> EntryKind {
         timestamp: 2,
         response_id: None,
         duration_ms: None,
+        raw_stop_reason: None,
     }))
 }
 
@@ -93,7 +94,7 @@ fn texts(transcript: &Transcript) -> Vec<String> {
         Message::Custom(message) => format!("custom: {}", message.content.text()),
         other => format!("{other:?}"),
     };
-    transcript.context().messages.iter().map(text).collect()
+    transcript.messages().iter().map(|message| text(message)).collect()
 }
 
 #[test]
@@ -342,6 +343,7 @@ fn files_of_version_1_are_converted() {
         !again.needs_rewrite() && again.header().version == VERSION && again.header().id == "old"
     );
     assert_eq!(again.context(), transcript.context());
+    assert_eq!(again.messages(), transcript.messages());
     assert!(rewritten.contains("\"more\":1"), "unknown members stay");
 }
 
@@ -400,8 +402,7 @@ fn the_context_begins_at_the_last_compaction() {
     assert_eq!((stats.user_messages, stats.tokens.input), (5, before.tokens.input + 5));
     transcript.append(compaction(99, "third", &transcript), TIME, 23);
     assert_eq!(texts(&transcript), ["summary: third"], "the kept entry is unknown");
-    let Message::CompactionSummary { timestamp, tokens_before, .. } =
-        transcript.context().messages[0]
+    let Message::CompactionSummary { timestamp, tokens_before, .. } = *transcript.messages()[0]
     else {
         panic!()
     };
@@ -518,7 +519,7 @@ proptest! {
         }
         file.truncate(file.len() - cut.index(file.len()) / 8);
         if let Ok(mut transcript) = Transcript::read(&file) {
-            drop((transcript.context(), transcript.stats(), transcript.interrupted()));
+            drop((transcript.context(), transcript.messages(), transcript.stats(), transcript.interrupted()));
             for (id, _) in transcript.fork_points() {
                 let (fork, _) = transcript.fork(&id, header()).unwrap();
                 prop_assert_eq!(Transcript::read(fork.as_bytes()).unwrap().problems().broken_links, 0);

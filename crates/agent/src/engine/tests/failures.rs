@@ -113,3 +113,19 @@ fn after_the_first_byte_nothing_is_sent_again() {
     assert_eq!(bench.event("auto_retry_end")["finalError"], "Retry cancelled");
     assert!(bench.agent.is_idle());
 }
+
+#[test]
+fn a_refusal_of_the_provider_keeps_its_reason() {
+    let mut bench = Bench::new();
+    bench.prompt("bad");
+    bench.head(200);
+    bench.bytes(&chunk(&json!({ "content": "I" }), Some("content_filter")));
+    let message = bench.event("message_end")["message"].clone();
+    assert_eq!(message["rawStopReason"], "content_filter");
+    assert_eq!(message["stopReason"], "error");
+    let kept = Transcript::read(bench.file().as_bytes()).unwrap();
+    assert!(kept.lines().any(|line| line.contains(r#""rawStopReason":"content_filter""#)));
+    bench.prompt("good");
+    bench.say("yes");
+    assert_eq!(bench.event("message_end")["message"]["rawStopReason"], Value::Null);
+}

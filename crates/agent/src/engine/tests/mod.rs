@@ -4,6 +4,8 @@ mod calls;
 mod commands;
 mod failures;
 mod faults;
+mod models;
+mod sizes;
 mod summaries;
 mod turns;
 
@@ -179,7 +181,7 @@ impl Bench {
         calls.collect()
     }
 
-    /// Names of the events since the last look, abbreviated: messages with their role.
+    /// Names of the events since the last call, abbreviated: messages with their role.
     fn events(&mut self) -> String {
         let mut names = Vec::new();
         for effect in std::mem::take(&mut self.effects) {

@@ -52,3 +52,45 @@ fn a_summary_on_demand_is_answered_and_refused_when_there_is_nothing_to_do() {
     assert!(body.to_string().contains("third"));
     assert!(body.to_string().contains("A summary."));
 }
+
+const TOO_LONG: &str = "This model's maximum context length is 128000 tokens.";
+
+fn summarized(bench: &mut Bench) {
+    while bench.agent.compaction.is_some() {
+        bench.say("## Goal\nA summary.");
+    }
+}
+
+#[test]
+fn each_overflow_after_progress_is_summarized() {
+    let mut bench = Bench::with(
+        AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
+        Transcript::new(header()),
+    );
+    bench.prompt(&"lorem ipsum ".repeat(100));
+    bench.say(&"warm answer ".repeat(100));
+    bench.prompt("long work");
+    for n in 0..3 {
+        bench.refuse(400, TOO_LONG);
+        assert!(bench.agent.compaction.is_some(), "{n}");
+        summarized(&mut bench);
+        bench.call(&[("bash", json!({ "command": format!("echo {n}") }))]);
+        let number = bench.calls().last().unwrap().0;
+        bench.done(number, &"output ".repeat(100), false);
+    }
+    bench.say("done");
+    assert_eq!(bench.event("agent_end")["reason"], Value::Null);
+    assert_eq!(bench.events().matches("auto_compaction_start").count(), 3);
+}
+
+#[test]
+fn a_single_message_that_is_too_large_is_named_as_the_reason() {
+    let mut bench = Bench::new();
+    bench.prompt("huge");
+    bench.refuse(400, TOO_LONG);
+    let text = bench.event("auto_compaction_end")["errorMessage"].clone();
+    let expected =
+        "Compaction failed: a single message is too large for the model; start a new session";
+    assert_eq!(text, expected);
+    assert!(bench.agent.is_idle());
+}
