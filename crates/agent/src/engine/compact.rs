@@ -96,8 +96,10 @@ impl Agent {
         self.event_start(reason);
         match self.compaction_plan() {
             Ok(plan) => self.summarize(reason, plan, instructions),
-            Err(CompactionError::TooSmall) if reason == Reason::Overflow => {
-                let text = "a single message is too large for the model; start a new session";
+            // A summary never replaces the newest messages.
+            Err(_) if reason == Reason::Overflow => {
+                let text =
+                    "the newest messages alone are too large for the model; start a new session";
                 self.compaction_failed(reason, text.to_owned(), false);
             }
             Err(error) => self.compaction_failed(reason, error.to_string(), false),

@@ -84,13 +84,31 @@ fn each_overflow_after_progress_is_summarized() {
 }
 
 #[test]
-fn a_single_message_that_is_too_large_is_named_as_the_reason() {
+fn newest_messages_that_are_too_large_are_named_as_the_reason() {
     let mut bench = Bench::new();
     bench.prompt("huge");
     bench.refuse(400, TOO_LONG);
     let text = bench.event("auto_compaction_end")["errorMessage"].clone();
-    let expected =
-        "Compaction failed: a single message is too large for the model; start a new session";
+    let expected = "Compaction failed: the newest messages alone are too large for the model; start a new session";
     assert_eq!(text, expected);
     assert!(bench.agent.is_idle());
+}
+
+#[test]
+fn prompts_that_wait_for_a_summary_are_limited() {
+    let mut bench = Bench::with(
+        AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
+        Transcript::new(header()),
+    );
+    bench.prompt(&"lorem ipsum ".repeat(100));
+    bench.say(&"long answer ".repeat(100));
+    bench.send(json!({ "type": "compact" }));
+    assert!(bench.agent.compaction.is_some());
+    let mut send = || {
+        let number = bench.send(json!({ "type": "prompt", "message": "wait" }));
+        bench.answered(number)
+    };
+    assert!((0..MAX_QUEUED).all(|_| send().is_ok()));
+    let text = "At most 64 prompts can wait for a summary; send it again after the summary";
+    assert_eq!(send(), Err(text.into()));
 }
