@@ -6,6 +6,7 @@
 //! - [`export`]: a conversation as Markdown or HTML;
 //! - [`message`]: the messages of a conversation;
 //! - [`providers`]: requests to models, and their streams as state machines from bytes to deltas;
+//! - [`surrogates`]: JSON that JavaScript has cut;
 //! - [`transcript`]: session files, compatible with Pi's.
 
 pub mod compaction;
@@ -14,4 +15,5 @@ pub mod export;
 pub mod message;
 pub mod prompt;
 pub mod providers;
+mod surrogates;
 pub mod transcript;

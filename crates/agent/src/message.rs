@@ -173,6 +173,9 @@ pub struct AssistantMessage {
     pub usage: Usage,
     /// Why the message ended.
     pub stop_reason: StopReason,
+    /// The provider's name of the reason, if it stopped the answer, such as `refusal`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub raw_stop_reason: Option<String>,
     /// Error, if it failed or was aborted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error_message: Option<String>,
@@ -270,6 +273,21 @@ impl Usage {
         let tokens = [self.input, self.output, self.cache_read, self.cache_write];
         let total_tokens = tokens.into_iter().fold(0, u64::saturating_add);
         Self { total_tokens, cost, ..self }
+    }
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, more: Self) {
+        self.input = self.input.saturating_add(more.input);
+        self.output = self.output.saturating_add(more.output);
+        self.cache_read = self.cache_read.saturating_add(more.cache_read);
+        self.cache_write = self.cache_write.saturating_add(more.cache_write);
+        self.total_tokens = self.total_tokens.saturating_add(more.total_tokens);
+        self.cost.input += more.cost.input;
+        self.cost.output += more.cost.output;
+        self.cost.cache_read += more.cost.cache_read;
+        self.cost.cache_write += more.cost.cache_write;
+        self.cost.total += more.cost.total;
     }
 }
 

@@ -24,6 +24,7 @@ pub mod places;
 pub mod plain;
 pub mod policy;
 pub mod search;
+pub mod shorten;
 pub mod state;
 pub mod tiers;
 pub mod tools;

@@ -15,8 +15,8 @@ use quackd_protocol::model::ModelPart;
 use quackd_protocol::pi::{
     AgentStart, FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiEnd, TO_PI_WORKER_TAGS, ToPiWorker,
 };
+use quackd_protocol::shorten::shorten;
 use quackd_protocol::tools::{self, Offer};
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -55,7 +55,7 @@ async fn serve(started: Started) -> io::Result<()> {
     }
     let saving = Saving { path: start.session_file.clone(), is_failing: false };
     let agent = Agent::new(setup(start), transcript);
-    let mut driver = Driver { agent, file, saving, timer: None };
+    let mut driver = Driver { agent, file, saving, is_unsynced: false, timer: None };
     loop {
         let due = driver.timer;
         tokio::select! {
@@ -65,7 +65,10 @@ async fn serve(started: Started) -> io::Result<()> {
                 driver.take(Input::Timer, &mut channel).await?;
             }
             frame = channel.next() => {
-                let Some(frame) = frame else { return Ok(()) };
+                let Some(frame) = frame else {
+                    driver.sync();
+                    return Ok(());
+                };
                 if !driver.frame(&frame?, &mut channel).await? {
                     return Ok(());
                 }
@@ -126,6 +129,8 @@ struct Driver {
     agent: Agent,
     file: SessionFile,
     saving: Saving,
+    /// Whether a line was appended that is perhaps not on the disk.
+    is_unsynced: bool,
     timer: Option<Instant>,
 }
 
@@ -165,6 +170,9 @@ impl Driver {
             ToPiWorker::Shutdown {} => {
                 let command = quackd_protocol::pi::PiCommand::Abort;
                 self.take(Input::Command { number: 0, command }, channel).await?;
+                if let Some(warning) = self.sync() {
+                    send(channel, &warning).await?;
+                }
                 let end = PiEnd { code: Some(0), ..PiEnd::default() };
                 send(channel, &FromPiWorker::Ended(end)).await?;
                 return Ok(false);
@@ -179,11 +187,10 @@ impl Driver {
     /// Passes an input to the agent and carries out its effects.
     async fn take(&mut self, input: Input, channel: &mut Channel) -> io::Result<()> {
         let effects = self.agent.handle(input, now()?);
-        let mut has_appended = false;
         for effect in effects {
             let frame = match effect {
                 Effect::Append(line) => {
-                    has_appended = true;
+                    self.is_unsynced = true;
                     let written = self.file.append(&line);
                     for frame in self.saving.report(written) {
                         channel.feed(frames::encode(&frame).map_err(io::Error::other)?).await?;
@@ -209,11 +216,26 @@ impl Driver {
         }
         SinkExt::<Bytes>::flush(channel).await?;
         // A message is on the disk before the agent is idle, and not after each line.
-        if has_appended && self.agent.is_idle() && self.file.sync().is_err() {
-            let text = "cannot write the session file to the disk".to_owned();
-            send(channel, &FromPiWorker::Warning { text }).await?;
+        if self.agent.is_idle()
+            && let Some(warning) = self.sync()
+        {
+            send(channel, &warning).await?;
         }
         Ok(())
+    }
+
+    /// Waits until the disk has the session file. Returns a warning if that fails.
+    fn sync(&mut self) -> Option<FromPiWorker> {
+        if !std::mem::take(&mut self.is_unsynced) {
+            return None;
+        }
+        // After a failure the kernel may report success without a write, so that another attempt proves nothing.
+        let error = self.file.sync().err()?;
+        let path = &self.saving.path;
+        let text = format!(
+            "cannot write the session file {path} to the disk: {error}; a power failure may lose the last messages"
+        );
+        Some(FromPiWorker::Warning { text })
     }
 }
 
@@ -266,36 +288,13 @@ fn answer(number: u64, result: Result<Option<Box<RawValue>>, String>) -> PiAnswe
     }
 }
 
-/// Returns an event that fits into a frame: its long texts are cut. The session file has them whole.
+/// Returns an event that fits into a frame. The session file has all of it.
 fn fitting(name: &str, data: Box<RawValue>) -> Box<RawValue> {
     if data.get().len() <= MAX_PI_EVENT_BYTES {
         return data;
     }
-    let mut value: Value = serde_json::from_str(data.get()).unwrap_or_default();
-    for limit in [32 * 1024, 2 * 1024, 100] {
-        cut_texts(&mut value, limit);
-        if let Some(cut) = to_raw_value(&value).ok()
-            && cut.get().len() <= MAX_PI_EVENT_BYTES
-        {
-            return cut;
-        }
-    }
-    // Thousands of messages.
-    let short = serde_json::json!({ "type": name, "truncated": true, "messages": [] });
-    to_raw_value(&short).unwrap_or(data)
-}
-
-/// Cuts every text that has more than `limit` bytes.
-fn cut_texts(value: &mut Value, limit: usize) {
-    match value {
-        Value::String(text) if limit < text.len() => {
-            text.truncate(text.floor_char_boundary(limit));
-            text.push('…');
-        }
-        Value::Array(values) => values.iter_mut().for_each(|value| cut_texts(value, limit)),
-        Value::Object(fields) => fields.values_mut().for_each(|value| cut_texts(value, limit)),
-        _ => {}
-    }
+    // A shortened event is always JSON.
+    RawValue::from_string(shorten(data.get(), name, MAX_PI_EVENT_BYTES)).unwrap_or(data)
 }
 
 fn now() -> io::Result<Now> {
@@ -307,22 +306,130 @@ fn now() -> io::Result<Now> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
+    use quackd_protocol::model::{ModelFailure, ModelFailureKind, ModelInfo, ThinkingLevel};
+    use quackd_protocol::pi::{AgentModels, AgentSettings, OtherCommand, PiCommand};
+    use serde_json::{Value, json};
 
     #[test]
-    fn a_long_event_keeps_its_shape_and_loses_only_the_end_of_its_texts() {
-        let long = "ä".repeat(MAX_PI_EVENT_BYTES);
-        let event =
-            json!({ "type": "message_end", "message": { "role": "toolResult", "content": long } });
+    fn a_long_event_is_shortened_and_marked() {
+        let image = json!({ "type": "image", "data": "A".repeat(MAX_PI_EVENT_BYTES) });
+        let event = json!({ "type": "message_end", "message": { "role": "toolResult", "content": [image] } });
         let cut = fitting("message_end", to_raw_value(&event).unwrap());
-        assert!(cut.get().len() <= MAX_PI_EVENT_BYTES);
         let cut: Value = serde_json::from_str(cut.get()).unwrap();
-        assert_eq!(cut["message"]["role"], "toolResult");
-        assert!(cut["message"]["content"].as_str().unwrap().ends_with("ä…"));
-        let many =
-            json!({ "type": "agent_end", "messages": vec![json!({ "text": "x" }); 100_000] });
-        let cut = fitting("agent_end", to_raw_value(&many).unwrap());
-        assert_eq!(cut.get(), r#"{"messages":[],"truncated":true,"type":"agent_end"}"#);
+        assert_eq!(
+            (&cut["message"]["role"], &cut["truncated"]),
+            (&json!("toolResult"), &json!(true))
+        );
+        assert_eq!(cut["message"]["content"][0]["type"], "text");
+        let event = to_raw_value(&json!({ "type": "message_end" })).unwrap();
+        assert_eq!(fitting("message_end", event.clone()).get(), event.get());
+    }
+
+    /// An agent in the middle of a summary, with its file.
+    fn summarizing(file: std::fs::File) -> Driver {
+        let text = "lorem ipsum ".repeat(100);
+        let header = r#"{"type":"session","version":3,"id":"s","timestamp":"2026-01-02T03:04:05.000Z","cwd":"/w"}"#;
+        let user = |id: &str, parent: Value| {
+            let message = json!({ "role": "user", "content": text, "timestamp": 1 });
+            json!({ "type": "message", "id": id, "parentId": parent, "timestamp": "", "message": message })
+        };
+        let lines = [
+            header.to_owned(),
+            user("a", Value::Null).to_string(),
+            user("b", json!("a")).to_string(),
+        ];
+        let transcript = Transcript::read(lines.join("\n").as_bytes()).unwrap();
+        let model: ModelInfo = serde_json::from_value(json!({
+            "id": "one", "name": "one", "api": "openai-completions", "provider": "fake", "baseUrl": "http://127.0.0.1:1",
+            "reasoning": false, "input": ["text"], "contextWindow": 1000, "maxTokens": 100,
+            "cost": { "input": 0.0, "output": 0.0, "cacheRead": 0.0, "cacheWrite": 0.0 },
+        }))
+        .unwrap();
+        let setup = AgentSetup {
+            session_file: "/s.jsonl".to_owned(),
+            workspace: "/w".to_owned(),
+            models: AgentModels {
+                models: vec![model.clone()],
+                default: model,
+                thinking: ThinkingLevel::Off,
+            },
+            is_model_chosen: false,
+            settings: AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
+            tools: Vec::new(),
+            facts: Vec::new(),
+            has_mcp_servers: false,
+        };
+        let mut agent = Agent::new(setup, transcript);
+        let now = Now { unix_ms: 1, random: 1 };
+        drop(agent.handle(command(1, json!({ "type": "compact" })), now));
+        assert!(!agent.is_idle());
+        let saving = Saving { path: "/s.jsonl".to_owned(), is_failing: false };
+        let file = SessionFile::new(file);
+        Driver { agent, file, saving, is_unsynced: false, timer: None }
+    }
+
+    fn command(number: u64, body: Value) -> Input {
+        let name = body["type"].as_str().unwrap().to_owned();
+        let body = to_raw_value(&body).unwrap();
+        Input::Command { number, command: PiCommand::Other(OtherCommand { name, body }) }
+    }
+
+    /// Warnings that the other end gets until the driver is dropped.
+    async fn warnings(mut other: Channel) -> Vec<String> {
+        let mut warnings = Vec::new();
+        while let Some(Ok(frame)) = other.next().await {
+            let frame: Value = serde_json::from_slice(&frame).unwrap();
+            warnings.extend(frame["warning"]["text"].as_str().map(str::to_owned));
+        }
+        warnings
+    }
+
+    /// Appends to a file that cannot be flushed to a disk while a summary is made, then ends the summary.
+    async fn warnings_after(end: impl AsyncFnOnce(&mut Driver, &mut Channel)) -> Vec<String> {
+        let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
+        let [mut ours, theirs] = [ours, theirs].map(|it| Framed::new(it, frames::codec()));
+        let null = std::fs::File::options().read(true).write(true).open("/dev/null").unwrap();
+        let mut driver = summarizing(null);
+        let named = command(2, json!({ "type": "set_session_name", "name": "n" }));
+        driver.take(named, &mut ours).await.unwrap();
+        assert!(driver.is_unsynced, "the agent is not idle");
+        end(&mut driver, &mut ours).await;
+        drop(ours);
+        warnings(theirs).await
+    }
+
+    fn blocking<T>(future: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(future)
+    }
+
+    const LOST: &str = "; a power failure may lose the last messages";
+
+    #[test]
+    fn lines_from_before_the_last_input_are_flushed_when_the_agent_is_idle() {
+        let all = blocking(warnings_after(async |driver, channel| {
+            let failure = ModelFailure { kind: ModelFailureKind::NotConnected, text: "no".into() };
+            let part = Part::Failed(failure);
+            driver.take(Input::Model { number: 1, part }, channel).await.unwrap();
+            assert!(driver.agent.is_idle() && !driver.is_unsynced);
+        }));
+        let [warning] = &*all else { panic!("{all:?}") };
+        assert!(warning.starts_with("cannot write the session file /s.jsonl to the disk: "));
+        assert!(warning.ends_with(LOST), "{warning}");
+    }
+
+    #[test]
+    fn lines_are_flushed_before_the_end_of_a_shutdown() {
+        let all = blocking(warnings_after(async |driver, channel| {
+            // A command of the user keeps the agent busy.
+            let shell = command(3, json!({ "type": "bash", "command": "true" }));
+            driver.take(shell, channel).await.unwrap();
+            let body = BytesMut::from(&*frames::encode(&ToPiWorker::Shutdown {}).unwrap());
+            assert!(!driver.frame(&body, channel).await.unwrap());
+            assert!(!driver.agent.is_idle());
+        }));
+        let [warning] = &*all else { panic!("{all:?}") };
+        assert!(warning.ends_with(LOST), "{warning}");
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! In reading order:
 //! - [`stage0`]: single-threaded start: the first frame, the monitor process, limits;
 //! - [`serve`]: Pi and its pipes, and the control channel;
-//! - [`dialect`]: translates Pi's output to this daemon's wire format, with [`fields`] and [`truncate_event`];
+//! - [`dialect`]: translates Pi's output to this daemon's wire format, with [`fields`];
 //! - [`turn`]: detects the end of a turn;
 //! - [`pending`]: finds the command of an answer without an id.
 //!
@@ -17,7 +17,6 @@ mod fields;
 mod pending;
 mod serve;
 mod stage0;
-mod truncate_event;
 mod turn;
 mod version;
 

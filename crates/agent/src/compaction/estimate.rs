@@ -1,6 +1,7 @@
 //! Estimates of the tokens of a context.
 
 use crate::message::{AssistantMessage, Block, Content, Message, StopReason};
+use std::borrow::Borrow;
 
 /// Tokens of an image.
 const IMAGE_TOKENS: u64 = 1200;
@@ -12,8 +13,9 @@ const TOKEN_CHARS: u64 = 4;
 ///
 /// A count from before the compaction is not used, because the provider counted the messages that the summary replaces.
 #[must_use]
-pub fn estimate_tokens(messages: &[Message]) -> u64 {
-    let compacted = messages.iter().rev().find_map(|message| match message {
+pub fn estimate_tokens<M: Borrow<Message>>(messages: &[M]) -> u64 {
+    let all = || messages.iter().map(M::borrow);
+    let compacted = all().rev().find_map(|message| match message {
         Message::CompactionSummary { timestamp, .. } => Some(*timestamp),
         _ => None,
     });
@@ -21,10 +23,9 @@ pub fn estimate_tokens(messages: &[Message]) -> u64 {
         Message::Assistant(it) if compacted.is_none_or(|at| it.timestamp > at) => counted(it),
         _ => None,
     };
-    let last = messages.iter().enumerate().rev().find_map(|(at, it)| Some((at, count(it)?)));
+    let last = all().enumerate().rev().find_map(|(at, it)| Some((at, count(it)?)));
     let (tokens, rest) = last.map_or((0, 0), |(at, tokens)| (tokens, at + 1));
-    let rest = messages.get(rest..).unwrap_or_default().iter().map(message_tokens);
-    rest.fold(tokens, u64::saturating_add)
+    all().skip(rest).map(message_tokens).fold(tokens, u64::saturating_add)
 }
 
 /// Returns the tokens of the context up to this answer, as its provider counted them.

@@ -13,6 +13,7 @@ use self::estimate::message_tokens;
 use crate::message::{Message, Usage};
 use crate::transcript::{EntryKind, Transcript, context_entries, is_compaction};
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Most paths in each list of files of a summary.
@@ -28,6 +29,9 @@ pub enum CompactionError {
     #[error("Nothing to compact (session too small)")]
     TooSmall,
 }
+
+/// A message for the model, with the position of its entry on the path.
+type Item<'a> = (usize, Cow<'a, Message>);
 
 /// Parts of the conversation, split for a compaction.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,9 +66,9 @@ pub fn plan(transcript: &Transcript, keep_recent_tokens: u64) -> Result<Plan, Co
     if last_compaction.is_some_and(|last| items.iter().all(|(at, _)| *at <= last)) {
         return Err(CompactionError::AlreadyCompacted);
     }
-    let context: Vec<Message> = items.iter().map(|(_, message)| message.clone()).collect();
+    let context: Vec<&Message> = items.iter().map(|(_, message)| &**message).collect();
     let tokens_before = estimate_tokens(&context);
-    let is_summary = |it: &(usize, Message)| matches!(it.1, Message::CompactionSummary { .. });
+    let is_summary = |it: &Item<'_>| matches!(*it.1, Message::CompactionSummary { .. });
     let items: Vec<_> = items.into_iter().filter(|it| !is_summary(it)).collect();
 
     let cut = cut_point(&items, keep_recent_tokens).ok_or(CompactionError::TooSmall)?;
@@ -74,7 +78,7 @@ pub fn plan(transcript: &Transcript, keep_recent_tokens: u64) -> Result<Plan, Co
     let splits_turn = kept.first().is_some_and(|(_, message)| !starts_turn(message));
     let turn = before.iter().rposition(|(_, message)| starts_turn(message));
     let (history, prefix) = before.split_at(turn.filter(|_| splits_turn).unwrap_or(before.len()));
-    let messages = |items: &[(usize, Message)]| items.iter().map(|it| it.1.clone()).collect();
+    let messages = |items: &[Item<'_>]| items.iter().map(|it| Message::clone(&it.1)).collect();
 
     let mut plan = Plan {
         first_kept_entry_id: first_kept.id.clone(),
@@ -96,7 +100,7 @@ pub fn plan(transcript: &Transcript, keep_recent_tokens: u64) -> Result<Plan, Co
 }
 
 /// Returns the index of the first kept message. `None` if nothing is before it.
-fn cut_point(items: &[(usize, Message)], keep_recent_tokens: u64) -> Option<usize> {
+fn cut_point(items: &[Item<'_>], keep_recent_tokens: u64) -> Option<usize> {
     let mut tokens = 0_u64;
     let enough = items.iter().rposition(|(_, message)| {
         tokens = tokens.saturating_add(message_tokens(message));
@@ -105,7 +109,7 @@ fn cut_point(items: &[(usize, Message)], keep_recent_tokens: u64) -> Option<usiz
     let is_valid = |at: &usize| {
         items
             .get(*at)
-            .is_some_and(|(_, it)| !matches!(it, Message::ToolResult(_) | Message::Other(_)))
+            .is_some_and(|(_, it)| !matches!(**it, Message::ToolResult(_) | Message::Other(_)))
     };
     // A huge last result stays with its call.
     let cut = (enough..items.len()).find(is_valid).or_else(|| (0..enough).rfind(is_valid))?;

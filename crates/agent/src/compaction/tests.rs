@@ -36,6 +36,7 @@ fn assistant(text: &str, call: Option<(&str, &str)>, total_tokens: u64, timestam
         timestamp,
         response_id: None,
         duration_ms: None,
+        raw_stop_reason: None,
     })
 }
 
@@ -86,7 +87,7 @@ fn tokens_are_those_of_the_last_answer_and_an_estimate_of_the_rest() {
     ];
     assert_eq!(estimate_tokens(&messages), 5000 + 1202);
     assert_eq!(estimate_tokens(&messages[..1]), 100);
-    assert_eq!(estimate_tokens(&[]), 0);
+    assert_eq!(estimate_tokens::<Message>(&[]), 0);
     // The count of a kept answer is from before the compaction.
     let summary = Message::CompactionSummary {
         summary: "x".repeat(40),

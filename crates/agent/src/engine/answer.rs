@@ -1,44 +1,20 @@
 //! One answer of the model: its stream, its end, and further attempts after a failure.
 
-use super::run::Phase;
-use super::{Agent, Effect, Part};
+use super::incoming::{Arrived, Incoming};
+use super::run::{Phase, empty_message};
+use super::{Agent, Effect, Part, is_same};
 use crate::message::{AssistantMessage, Message, StopReason};
-use crate::providers::{self, Delta, ErrorKind, ProviderError, Stream, StreamEnd};
-use quackd_protocol::model::{MAX_MODEL_ERROR_BYTES, ModelFailureKind, ModelHead, ModelInfo};
+use crate::providers::{Delta, ErrorKind, ProviderError, StreamEnd};
+use quackd_protocol::model::{ModelFailureKind, ModelHead, ModelInfo};
 use serde_json::json;
 
 /// An answer that is not complete.
 #[derive(Debug)]
 pub(super) struct Answer {
-    /// Number of the request.
-    pub(super) number: u64,
-    stream: Stream,
-    head: Option<ModelHead>,
-    /// Body of an answer with an error status.
-    error_body: Vec<u8>,
+    pub(super) incoming: Incoming,
     /// Whether clients know of the message.
-    is_started: bool,
-    /// Whether the provider has sent a byte of the answer, so that it may bill it.
-    has_bytes: bool,
-    began_ms: i64,
-}
-
-impl Answer {
-    pub(super) fn new(number: u64, model: &ModelInfo, began_ms: i64) -> Self {
-        Self {
-            number,
-            stream: Stream::new(model),
-            head: None,
-            error_body: Vec::new(),
-            is_started: false,
-            has_bytes: false,
-            began_ms,
-        }
-    }
-
-    fn is_error(&self) -> bool {
-        self.head.as_ref().is_some_and(|head| !(200..300).contains(&head.status))
-    }
+    pub(super) is_started: bool,
+    pub(super) began_ms: i64,
 }
 
 impl Agent {
@@ -47,33 +23,17 @@ impl Agent {
         let Some(Phase::Answering(answer)) = self.run.as_mut().map(|run| &mut run.phase) else {
             return;
         };
-        match part {
-            Part::Head(head) => answer.head = Some(head),
-            Part::Bytes(bytes) if answer.is_error() => {
-                let room = MAX_MODEL_ERROR_BYTES.saturating_sub(answer.error_body.len());
-                answer.error_body.extend(bytes.iter().take(room));
-            }
-            Part::Bytes(bytes) => {
-                answer.has_bytes = true;
-                let deltas = answer.stream.push(&bytes);
-                let (is_over, number) = (answer.stream.is_over(), answer.number);
+        let (number, has_head) = (answer.incoming.number, answer.incoming.head.is_some());
+        match answer.incoming.take(part) {
+            Arrived::Deltas(deltas) => self.publish(&deltas),
+            Arrived::Last(deltas) => {
                 self.publish(&deltas);
-                if is_over {
-                    self.effects.push(Effect::CancelRequest { number });
-                    self.end_answer(StreamEnd::Complete);
-                }
+                self.effects.push(Effect::CancelRequest { number });
+                self.end_answer(StreamEnd::Complete);
             }
-            Part::Done | Part::Failed(_) if answer.is_error() => {
-                let status = answer.head.as_ref().map_or(0, |head| head.status);
-                let error = providers::http_error(status, &answer.error_body);
-                self.answer_failed(error);
-            }
-            Part::Done => self.end_answer(StreamEnd::Complete),
-            Part::Failed(failure) if answer.has_bytes => {
-                self.end_answer(StreamEnd::Broken(failure.text));
-            }
-            Part::Failed(failure) => {
-                let has_head = answer.head.is_some();
+            Arrived::End(how) => self.end_answer(how),
+            Arrived::Refused(error) => self.answer_failed(error),
+            Arrived::Missing(failure) => {
                 let kind = self.kind_of(failure.kind, has_head);
                 self.answer_failed(ProviderError { text: failure.text, kind });
             }
@@ -97,9 +57,7 @@ impl Agent {
 
     fn publish(&mut self, deltas: &[Delta]) {
         for delta in deltas {
-            if !matches!(delta, Delta::Usage(_)) {
-                self.start_answer();
-            }
+            self.start_answer();
             self.delta(delta);
         }
     }
@@ -112,7 +70,8 @@ impl Agent {
         if std::mem::replace(&mut answer.is_started, true) {
             return;
         }
-        let message = self.empty_message(StopReason::Stop, None);
+        let model = answer.incoming.stream.model();
+        let message = empty_message(model, StopReason::Stop, None, self.now.unix_ms);
         self.message_start(&Message::Assistant(message));
     }
 
@@ -123,21 +82,25 @@ impl Agent {
         else {
             return;
         };
-        let Answer { stream, is_started, began_ms, .. } = *answer;
+        let Answer { incoming, is_started, began_ms } = *answer;
         let is_aborted = matches!(how, StreamEnd::Aborted);
-        let (deltas, finished) = stream.finish(how);
+        let model = incoming.stream.model().clone();
+        let empty = |stop| empty_message(&model, stop, None, self.now.unix_ms);
+        let begun = Message::Assistant(empty(StopReason::Stop));
+        let (deltas, finished) = incoming.stream.finish(how);
         let mut message = AssistantMessage {
             content: finished.content,
             usage: finished.usage,
             response_id: finished.response_id,
             duration_ms: u64::try_from(self.now.unix_ms - began_ms).ok(),
-            ..self.empty_message(finished.stop_reason, None)
+            raw_stop_reason: finished.raw_stop_reason,
+            ..empty(finished.stop_reason)
         };
         let mut is_announced = is_started;
         for delta in &deltas {
             if !is_announced && !matches!(delta, Delta::Usage(_)) {
                 is_announced = true;
-                self.message_start(&Message::Assistant(self.empty_message(StopReason::Stop, None)));
+                self.message_start(&begun);
             }
             self.delta(delta);
         }
@@ -161,6 +124,7 @@ impl Agent {
             self.message_start(&whole);
         }
         self.finish_message(whole);
+        self.record_change_after(&model);
         match error {
             Some(_) if is_aborted => {
                 self.turn_end(&message, &[]);
@@ -181,11 +145,20 @@ impl Agent {
         else {
             return;
         };
-        let mut message = self.empty_message(StopReason::Error, Some(error.text.clone()));
-        message.duration_ms = u64::try_from(self.now.unix_ms - answer.began_ms).ok();
+        let Incoming { stream, head, has_bytes, .. } = answer.incoming;
+        let (text, now) = (error.text.clone(), self.now.unix_ms);
+        let mut message = empty_message(stream.model(), StopReason::Error, Some(text), now);
+        message.duration_ms = u64::try_from(now - answer.began_ms).ok();
         self.add_message(Message::Assistant(message.clone()));
-        let has_bytes = answer.has_bytes;
-        self.after_failure(&message, error, answer.head, has_bytes);
+        self.record_change_after(stream.model());
+        self.after_failure(&message, error, head, has_bytes);
+    }
+
+    /// Records the current model again if the last answer came from another one, which a reader of the file would take
+    /// for the current one.
+    fn record_change_after(&mut self, answered: &ModelInfo) {
+        self.is_model_recorded &= is_same(answered, &self.model);
+        self.record_model();
     }
 
     /// Decides what follows a failed answer: a summary, another attempt, or the end.
@@ -235,7 +208,7 @@ impl Agent {
     /// Reports the end of further attempts, if there were any.
     fn end_retry(&mut self, error: Option<&str>) {
         let Some(run) = &mut self.run else { return };
-        run.was_broken = false;
+        (run.was_broken, run.was_compacted) = (false, false);
         let attempt = std::mem::take(&mut run.attempt);
         if attempt == 0 {
             return;

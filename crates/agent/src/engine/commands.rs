@@ -1,33 +1,35 @@
 //! Commands of clients, with the names, members and texts of Pi's protocol.
 
 use super::run::{Phase, user_message};
-use super::{Agent, Effect, MAX_QUEUED, QueueMode, fields};
-use crate::message::{BashExecution, Block, Message, UserMessage};
+use super::{Agent, Effect, MAX_QUEUED, QueueMode, fields, is_same};
+use crate::message::{Block, Message, UserMessage};
 use crate::providers::{StreamEnd, clamp, levels};
 use crate::transcript::EntryKind;
-use quackd_protocol::limits::MAX_ARGUMENTS_BYTES;
+use quackd_protocol::limits::{MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES};
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};
-use quackd_protocol::pi::{AgentToolCall, AgentToolDone, OtherCommand, PiCommand};
+use quackd_protocol::pi::{OtherCommand, PiCommand};
+use quackd_protocol::shorten::shorten;
+use serde::Serialize;
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// Images of one message.
 const MAX_IMAGES: usize = 16;
 
-/// Commands of the user that run at the same time.
-const MAX_SHELLS: usize = 4;
-
 /// Most messages and entries in one answer. A client reads the session file for more.
 const MAX_LISTED: usize = 2_000;
 
-/// A command of the user that runs in the shell.
-#[derive(Debug)]
-pub(super) struct Shell {
-    /// Number of the client's command.
-    number: u64,
-    /// Number of the tool call.
-    call: u64,
-    command: String,
-    is_excluded: bool,
+/// Most bytes of messages and entries in one answer. The rest of [`MAX_PI_ANSWER_BYTES`] is for its other members.
+const MAX_LISTED_BYTES: usize = MAX_PI_ANSWER_BYTES - 64 * 1024;
+
+/// Answer to `get_entries`. There are more entries if the last one is not the leaf.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entries<'a> {
+    entries: Vec<Box<RawValue>>,
+    leaf_id: Option<&'a str>,
 }
 
 impl Agent {
@@ -131,17 +133,16 @@ impl Agent {
         match name {
             "get_state" => self.on_command(number, PiCommand::GetState),
             "get_messages" => {
-                let mut messages = self.transcript.context().messages;
-                let excess = messages.len().saturating_sub(MAX_LISTED);
-                messages.drain(..excess);
-                self.answer(number, Some(&json!({ "messages": messages })));
+                let mut messages = listed(self.transcript.messages().iter().rev());
+                messages.reverse();
+                self.answer(number, Some(&BTreeMap::from([("messages", messages)])));
             }
             "get_last_assistant_text" => {
                 let text = self.transcript.last_assistant_text();
                 self.answer(number, Some(&json!({ "text": text })));
             }
             "get_session_stats" => {
-                let stats = self.stats();
+                let stats = self.stats(&self.transcript.messages());
                 self.answer(number, Some(&stats));
             }
             "get_available_models" => {
@@ -156,8 +157,8 @@ impl Agent {
                 let points = self.transcript.fork_points().into_iter();
                 let points =
                     points.map(|(entry_id, text)| json!({ "entryId": entry_id, "text": text }));
-                let messages: Vec<_> = points.take(MAX_LISTED).collect();
-                self.answer(number, Some(&json!({ "messages": messages })));
+                let messages = listed(points);
+                self.answer(number, Some(&BTreeMap::from([("messages", messages)])));
             }
             "get_entries" => self.entries(number, fields.get("since").and_then(Value::as_str)),
             "get_commands" => self.answer(number, Some(&json!({ "commands": [] }))),
@@ -186,7 +187,10 @@ impl Agent {
         }
         if self.compaction.is_some() {
             if MAX_QUEUED <= self.waiting.len() {
-                return self.refuse(number, "Too many prompts wait");
+                let text = format!(
+                    "At most {MAX_QUEUED} prompts can wait for a summary; send it again after the summary"
+                );
+                return self.refuse(number, text);
             }
             self.waiting.push_back(message);
             // It begins its own turn, although later.
@@ -238,7 +242,7 @@ impl Agent {
                 self.effects.extend(numbers.map(|number| Effect::CancelCall { number }));
             }
             Phase::Answering(answer) => {
-                let number = answer.number;
+                let number = answer.incoming.number;
                 self.effects.push(Effect::CancelRequest { number });
                 self.end_answer(StreamEnd::Aborted);
             }
@@ -251,6 +255,7 @@ impl Agent {
     pub(super) fn state(&self) -> Value {
         let is_active = self.run.is_some();
         let pending = self.steering.len() + self.follow_up.len() + self.waiting.len();
+        let messages = self.transcript.messages();
         let mut state = json!({
             "model": self.model,
             "thinkingLevel": self.thinking.name(),
@@ -263,12 +268,12 @@ impl Agent {
             "sessionName": self.transcript.name(),
             "autoCompactionEnabled": self.auto_compaction,
             "autoRetryEnabled": self.auto_retry,
-            "messageCount": self.transcript.context().messages.len(),
+            "messageCount": messages.len(),
             "pendingMessageCount": pending,
             "isRetrying": self.is_retrying(),
             "engine": "native",
             "instructions": self.instructions.as_ref().map(|it| &it.files),
-            "stats": self.stats(),
+            "stats": self.stats(&messages),
         });
         if let Some(state) = state.as_object_mut() {
             state.retain(|_, value| !value.is_null());
@@ -276,9 +281,8 @@ impl Agent {
         state
     }
 
-    fn stats(&self) -> Value {
-        let messages = self.transcript.context().messages;
-        let tokens = crate::compaction::estimate_tokens(&messages);
+    fn stats(&self, messages: &[Cow<'_, Message>]) -> Value {
+        let tokens = crate::compaction::estimate_tokens(messages);
         let window = self.model.context_window;
         // Token counts are far below 2^52.
         #[expect(clippy::cast_precision_loss, reason = "see above")]
@@ -296,31 +300,45 @@ impl Agent {
     }
 
     fn set_model(&mut self, number: u64, provider: &str, id: &str) {
-        let is_it = |model: &&ModelInfo| model.provider == provider && model.id == id;
-        let Some(model) = self.setup.models.models.iter().find(is_it).cloned() else {
-            let cut = |text: &str| text.chars().take(100).collect::<String>();
-            let text = format!("Model not found: {}/{}", cut(provider), cut(id));
-            return self.refuse(number, text);
+        let is_it = |model: &&ModelInfo| {
+            model.id == id && (provider.is_empty() || model.provider == provider)
         };
-        self.use_model(model.clone());
-        self.answer(number, Some(&model));
+        let name = |provider: &str, id: &str| match provider {
+            "" => id.to_owned(),
+            provider => format!("{provider}/{id}"),
+        };
+        let found: Vec<_> = self.setup.models.models.iter().filter(is_it).cloned().collect();
+        let error = match &*found {
+            [model] => {
+                self.use_model(model.clone());
+                return self.answer(number, Some(model));
+            }
+            [] => {
+                let cut = |text: &str| text.chars().take(100).collect::<String>();
+                format!("Model not found: {}", name(&cut(provider), &cut(id)))
+            }
+            several => {
+                let names: Vec<_> = several.iter().map(|it| name(&it.provider, &it.id)).collect();
+                let names = names.join(", ");
+                format!("Several providers have this model; name one of them: {names}")
+            }
+        };
+        self.refuse(number, error);
     }
 
     fn use_model(&mut self, model: ModelInfo) {
         self.model = model;
         self.thinking = clamp(self.thinking, &self.model);
+        self.is_model_recorded = false;
         if self.transcript.leaf().is_some() {
-            self.is_model_recorded = true;
-            let (provider, model_id) = (self.model.provider.clone(), self.model.id.clone());
-            self.append(EntryKind::ModelChange { provider, model_id });
+            self.record_model();
         }
     }
 
     fn cycle_model(&mut self, number: u64) {
         let models = &self.setup.models.models;
-        let is_it =
-            |model: &ModelInfo| model.provider == self.model.provider && model.id == self.model.id;
-        let next = models.iter().position(is_it).map_or(0, |at| at + 1);
+        let current = models.iter().position(|model| is_same(model, &self.model));
+        let next = current.map_or(0, |at| at + 1);
         let next = models.get(next).or_else(|| models.first()).cloned();
         let Some(model) = next.filter(|_| 1 < models.len()) else {
             return self.answer(number, Some(&Value::Null));
@@ -377,79 +395,29 @@ impl Agent {
                 None => return self.refuse(number, "No entry with this id"),
             },
         };
-        let listed: Vec<_> = entries.iter().skip(begin).take(MAX_LISTED).collect();
-        let data = json!({ "entries": listed, "leafId": self.transcript.leaf() });
-        self.answer(number, Some(&data));
+        let entries = listed(entries.iter().skip(begin));
+        let data = Entries { entries, leaf_id: self.transcript.leaf() };
+        let data = to_raw_value(&data).ok();
+        self.answer(number, data.as_ref());
     }
+}
 
-    fn shell(&mut self, number: u64, command: &str, is_excluded: bool) {
-        if command.trim().is_empty() {
-            return self.refuse(number, "The command is empty");
+/// Returns the first items that fit into one answer. An item that is too large for any answer is shortened.
+fn listed(items: impl Iterator<Item = impl Serialize>) -> Vec<Box<RawValue>> {
+    let mut room = MAX_LISTED_BYTES;
+    let texts = items.take(MAX_LISTED).filter_map(|item| {
+        let item = to_raw_value(&item).ok()?;
+        if item.get().len() < MAX_LISTED_BYTES {
+            return Some(item);
         }
-        if MAX_SHELLS <= self.shells.len() {
-            return self.refuse(number, format!("At most {MAX_SHELLS} commands can run at once"));
-        }
-        let arguments = json!({ "command": command }).to_string();
-        if MAX_ARGUMENTS_BYTES < arguments.len() {
-            return self.refuse(number, "The command is too long");
-        }
-        let call = self.next_call();
-        let command = command.to_owned();
-        self.effects.push(Effect::Call(Box::new(AgentToolCall {
-            number: call,
-            tool: "bash".to_owned(),
-            arguments,
-            shown_tool: String::new(),
-            tool_call_id: String::new(),
-        })));
-        self.shells.push(Shell { number, call, command, is_excluded });
-    }
-
-    fn abort_shells(&mut self, number: u64) {
-        for shell in &self.shells {
-            self.effects.push(Effect::CancelCall { number: shell.call });
-        }
-        self.done(number);
-    }
-
-    /// Takes the result of a command of the user.
-    pub(super) fn on_shell_done(&mut self, done: &AgentToolDone) {
-        let Some(at) = self.shells.iter().position(|shell| shell.call == done.number) else {
-            return;
-        };
-        let shell = self.shells.remove(at);
-        let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
-        let output = match done.exit_code {
-            Some(code) => {
-                let end = format!("\n[Exit code: {code}]");
-                text.strip_suffix(&end).map(str::to_owned).unwrap_or(text)
-            }
-            None => text,
-        };
-        let mut data = json!({
-            "output": output, "exitCode": done.exit_code, "cancelled": done.aborted,
-            "truncated": done.truncated, "fullOutputPath": done.full_output_path,
-        });
-        if let Some(data) = data.as_object_mut() {
-            data.retain(|_, value| !value.is_null());
-        }
-        let message = Message::BashExecution(BashExecution {
-            command: shell.command,
-            output,
-            exit_code: done.exit_code,
-            cancelled: done.aborted,
-            truncated: done.truncated,
-            full_output_path: done.full_output_path.clone(),
-            exclude_from_context: shell.is_excluded.then_some(true),
-            timestamp: self.now.unix_ms,
-        });
-        // Between a call and its result no other message may stand.
-        match self.run.is_some() {
-            true => self.shell_messages.push(message),
-            false => self.record(message),
-        }
-        self.answer(shell.number, Some(&data));
-    }
+        RawValue::from_string(shorten(item.get(), "message", MAX_PI_EVENT_BYTES)).ok()
+    });
+    let fitting = texts.map_while(|item| {
+        // A comma separates the items.
+        room = room.checked_sub(item.get().len() + 1)?;
+        Some(item)
+    });
+    fitting.collect()
 }
 
 /// Reads the images of a prompt.

@@ -1,14 +1,12 @@
 //! Summaries of a conversation that became too long: after a run, because of an overflow, or on demand.
 
+use super::incoming::{Arrived, Incoming};
 use super::run::Phase;
 use super::{Agent, Effect, Part};
 use crate::compaction::{self, CompactionError, Plan, Prompt, SummaryPrompts};
 use crate::message::{Message, Usage};
-use crate::providers::{self, RequestOptions, Stream, StreamEnd};
+use crate::providers::{self, RequestOptions, StreamEnd};
 use crate::transcript::EntryKind;
-use quackd_protocol::model::{
-    MAX_MODEL_ERROR_BYTES, MAX_MODEL_REQUEST_BYTES, ModelHead, ModelRequest,
-};
 use serde_json::{Value, json};
 
 /// Failures of automatic summaries in a row after which the agent starts no further one: each may cost as much as the
@@ -26,10 +24,10 @@ pub(super) struct Compaction {
     history: Option<String>,
     turn_prefix: Option<String>,
     usage: Usage,
-    number: u64,
-    stream: Stream,
-    head: Option<ModelHead>,
-    error_body: Vec<u8>,
+    /// The answer to the running request.
+    incoming: Option<Incoming>,
+    /// Whether a byte of an answer came, so that the provider may bill the summary.
+    is_billed: bool,
 }
 
 /// Why a summary is made.
@@ -56,7 +54,7 @@ impl Reason {
 impl Compaction {
     /// Whether it waits for the answer to this request.
     pub(super) fn is_for(&self, number: u64) -> bool {
-        self.number == number
+        self.incoming.as_ref().is_some_and(|it| it.number == number)
     }
 }
 
@@ -75,10 +73,12 @@ impl Agent {
     /// there is nothing to summarize. Otherwise the end of the summary, which may have come already, calls
     /// [`Self::settle`].
     pub(super) fn compact_if_full(&mut self) -> bool {
-        let tokens = compaction::estimate_tokens(&self.transcript.context().messages);
+        if !self.may_compact() {
+            return false;
+        }
+        let tokens = compaction::estimate_tokens(&self.transcript.messages());
         let reserve = self.setup.settings.reserve_tokens;
-        let is_full = compaction::should_compact(tokens, self.model.context_window, reserve);
-        if !self.may_compact() || !is_full {
+        if !compaction::should_compact(tokens, self.model.context_window, reserve) {
             return false;
         }
         let Ok(plan) = self.compaction_plan() else { return false };
@@ -96,6 +96,12 @@ impl Agent {
         self.event_start(reason);
         match self.compaction_plan() {
             Ok(plan) => self.summarize(reason, plan, instructions),
+            // A summary never replaces the newest messages.
+            Err(_) if reason == Reason::Overflow => {
+                let text =
+                    "the newest messages alone are too large for the model; start a new session";
+                self.compaction_failed(reason, text.to_owned(), false);
+            }
             Err(error) => self.compaction_failed(reason, error.to_string(), false),
         }
     }
@@ -116,10 +122,8 @@ impl Agent {
             history: None,
             turn_prefix: None,
             usage: Usage::default(),
-            number: 0,
-            stream: Stream::new(&self.model),
-            head: None,
-            error_body: Vec::new(),
+            incoming: None,
+            is_billed: false,
         };
         self.compaction = Some(compaction);
         self.next_summary();
@@ -133,14 +137,12 @@ impl Agent {
     /// Sends the next prompt, or records the summary.
     fn next_summary(&mut self) {
         let number = self.next_request();
-        let stream = Stream::new(&self.model);
         let Some(compaction) = &mut self.compaction else { return };
         let history = compaction.prompts.history.take();
         compaction.is_history = history.is_some();
         let prompt: Option<Prompt> = history.or_else(|| compaction.prompts.turn_prefix.take());
         let Some(prompt) = prompt else { return self.finish_compaction() };
-        (compaction.number, compaction.stream, compaction.head) = (number, stream, None);
-        compaction.error_body.clear();
+        compaction.incoming = Some(Incoming::new(number, &self.model));
         let reserve = self.setup.settings.reserve_tokens;
         let options = RequestOptions {
             system: prompt.system,
@@ -151,54 +153,36 @@ impl Agent {
         };
         let message = super::run::user_message(&prompt.user, Vec::new(), self.now.unix_ms);
         let made = providers::request(&self.model, &[Message::User(message)], &options);
-        if MAX_MODEL_REQUEST_BYTES < made.body.get().len() {
+        if self.send(number, made).is_err() {
             let text = "The conversation is longer than a request may be; start a new session";
-            return self.summary_failed(text.to_owned());
+            self.summary_failed(text.to_owned());
         }
-        self.effects.push(Effect::Request(Box::new(ModelRequest {
-            number,
-            provider: self.model.provider.clone(),
-            api: self.model.api,
-            model: self.model.id.clone(),
-            betas: made.betas,
-            body: made.body,
-        })));
     }
 
     /// Takes a part of the model's answer to a prompt for a summary.
     pub(super) fn on_summary(&mut self, part: Part) {
         let Some(compaction) = &mut self.compaction else { return };
-        let is_error =
-            compaction.head.as_ref().is_some_and(|head| !(200..300).contains(&head.status));
-        match part {
-            Part::Head(head) => compaction.head = Some(head),
-            Part::Bytes(bytes) if is_error => {
-                let room = MAX_MODEL_ERROR_BYTES.saturating_sub(compaction.error_body.len());
-                compaction.error_body.extend(bytes.iter().take(room));
+        let Some(incoming) = &mut compaction.incoming else { return };
+        let number = incoming.number;
+        let arrived = incoming.take(part);
+        compaction.is_billed |= incoming.has_bytes;
+        match arrived {
+            Arrived::Deltas(_) => {}
+            Arrived::Last(_) => {
+                self.effects.push(Effect::CancelRequest { number });
+                self.end_summary(StreamEnd::Complete);
             }
-            Part::Bytes(bytes) => {
-                drop(compaction.stream.push(&bytes));
-                if compaction.stream.is_over() {
-                    let number = compaction.number;
-                    self.effects.push(Effect::CancelRequest { number });
-                    self.end_summary(StreamEnd::Complete);
-                }
-            }
-            Part::Done if is_error => {
-                let status = compaction.head.as_ref().map_or(0, |head| head.status);
-                let error = providers::http_error(status, &compaction.error_body);
-                self.summary_failed(error.text);
-            }
-            Part::Done => self.end_summary(StreamEnd::Complete),
-            Part::Failed(failure) => self.summary_failed(failure.text),
+            Arrived::End(how) => self.end_summary(how),
+            Arrived::Refused(error) => self.summary_failed(error.text),
+            Arrived::Missing(failure) => self.summary_failed(failure.text),
         }
     }
 
     fn end_summary(&mut self, how: StreamEnd) {
-        let fresh = Stream::new(&self.model);
         let Some(compaction) = &mut self.compaction else { return };
-        let (_, finished) = std::mem::replace(&mut compaction.stream, fresh).finish(how);
-        add_tokens(&mut compaction.usage, &finished.usage);
+        let Some(incoming) = compaction.incoming.take() else { return };
+        let (_, finished) = incoming.stream.finish(how);
+        compaction.usage += finished.usage;
         if let Some(error) = finished.error {
             return self.summary_failed(error.text);
         }
@@ -220,7 +204,6 @@ impl Agent {
             return;
         };
         self.failed_summaries = 0;
-        let usage = usage.priced(&self.model.cost);
         let entry = plan.entry(history.as_deref(), turn_prefix.as_deref(), Some(usage));
         self.append(entry);
         let entry = self.transcript.entries().last().map(serde_json::to_value);
@@ -241,11 +224,14 @@ impl Agent {
         self.after_compaction(reason, true, false);
     }
 
-    fn summary_failed(&mut self, error: String) {
+    fn summary_failed(&mut self, mut error: String) {
         let Some(compaction) = self.compaction.take() else { return };
         let reason = compaction.reason;
-        if !matches!(reason, Reason::Manual(_)) {
+        if !matches!(reason, Reason::Manual(_)) && compaction.is_billed {
             self.failed_summaries += 1;
+            if !self.may_compact() {
+                error.push_str("; no further automatic summary is made; run `compact` to make one");
+            }
         }
         self.record_usage(compaction);
         self.compaction_failed(reason, error, false);
@@ -253,11 +239,11 @@ impl Agent {
 
     /// Records what a summary without a result has cost.
     fn record_usage(&mut self, compaction: Compaction) {
-        let Compaction { mut usage, stream, .. } = compaction;
-        let (_, finished) = stream.finish(StreamEnd::Aborted);
-        add_tokens(&mut usage, &finished.usage);
-        if [usage.input, usage.output, usage.cache_read, usage.cache_write] != [0; 4] {
-            let usage = usage.priced(&self.model.cost);
+        let Compaction { mut usage, incoming, .. } = compaction;
+        if let Some(incoming) = incoming {
+            usage += incoming.stream.finish(StreamEnd::Aborted).1.usage;
+        }
+        if usage.total_tokens != 0 {
             self.append(EntryKind::Usage { usage });
         }
     }
@@ -266,7 +252,9 @@ impl Agent {
     pub(super) fn abort_compaction(&mut self) {
         let Some(compaction) = self.compaction.take() else { return };
         let reason = compaction.reason;
-        self.effects.push(Effect::CancelRequest { number: compaction.number });
+        if let Some(Incoming { number, .. }) = compaction.incoming {
+            self.effects.push(Effect::CancelRequest { number });
+        }
         self.record_usage(compaction);
         self.compaction_failed(reason, "Compaction cancelled".to_owned(), true);
     }
@@ -304,11 +292,4 @@ impl Agent {
             Reason::Manual(_) => {}
         }
     }
-}
-
-fn add_tokens(sum: &mut Usage, more: &Usage) {
-    sum.input += more.input;
-    sum.output += more.output;
-    sum.cache_read += more.cache_read;
-    sum.cache_write += more.cache_write;
 }

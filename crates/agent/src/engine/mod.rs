@@ -4,8 +4,10 @@
 //! - [`commands`]: commands of clients;
 //! - [`run`]: a run, from a prompt to the end of its last turn;
 //! - [`answer`]: one answer of the model, and further attempts;
+//! - [`incoming`]: requests, and their answers as they arrive;
 //! - [`tools`]: the calls of one answer;
 //! - [`servers`]: tools of MCP servers;
+//! - [`shells`]: commands that the user runs in the shell;
 //! - [`compact`]: summaries of a conversation that became too long;
 //! - [`events`]: events for clients.
 
@@ -13,10 +15,10 @@ mod answer;
 mod commands;
 mod compact;
 mod events;
-#[cfg(test)]
-mod faults_tests;
+mod incoming;
 mod run;
 mod servers;
+mod shells;
 #[cfg(test)]
 mod tests;
 mod tools;
@@ -31,8 +33,8 @@ use quackd_protocol::pi::{
     AgentModels, AgentSettings, AgentToolCall, AgentToolDone, OtherCommand, PiCommand,
 };
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 
 /// Messages in both queues together. A further one is refused.
@@ -181,7 +183,7 @@ pub struct Agent {
     /// `abort` commands that are answered at the end of the run.
     aborts: Vec<u64>,
     /// Commands of the user that run in the shell: the command, the tool call and its text.
-    shells: Vec<commands::Shell>,
+    shells: Vec<shells::Shell>,
     /// Results of the user's commands that are recorded after the run.
     shell_messages: Vec<Message>,
     last_request: u64,
@@ -264,15 +266,33 @@ impl Agent {
     }
 
     fn set_models(&mut self, models: AgentModels) {
-        let is_it =
-            |model: &&ModelInfo| model.provider == self.model.provider && model.id == self.model.id;
-        if let Some(found) = models.models.iter().find(is_it) {
+        self.setup.models = models;
+        let models = &self.setup.models.models;
+        if let Some(found) = models.iter().find(|model| is_same(model, &self.model)) {
             self.model = found.clone();
         } else if self.run.is_none() {
-            self.model = models.default.clone();
-            self.is_model_recorded = false;
+            self.replace_missing_model();
         }
-        self.setup.models = models;
+    }
+
+    /// Uses the default model if the current one was removed.
+    fn replace_missing_model(&mut self) {
+        let AgentModels { models, default, .. } = &self.setup.models;
+        if models.iter().chain([default]).any(|model| is_same(model, &self.model)) {
+            return;
+        }
+        let missing = std::mem::replace(&mut self.model, default.clone());
+        self.thinking = crate::providers::clamp(self.thinking, &self.model);
+        self.is_model_recorded = false;
+        let error = format!(
+            "the model {}/{} is not configured any more; the session uses {}/{}",
+            missing.provider, missing.id, self.model.provider, self.model.id
+        );
+        let kind = "extension_error";
+        let data = json!({
+            "type": kind, "extensionPath": "quackd", "event": "models", "error": error,
+        });
+        self.event(kind, &data);
     }
 
     fn on_model(&mut self, number: u64, part: Part) {
@@ -342,6 +362,11 @@ impl Agent {
     fn refuse(&mut self, number: u64, error: impl Into<String>) {
         self.effects.push(Effect::Answer { number, result: Err(error.into()) });
     }
+}
+
+/// Whether both are the same model, even if other facts about it have changed.
+fn is_same(one: &ModelInfo, other: &ModelInfo) -> bool {
+    (&one.provider, &one.id) == (&other.provider, &other.id)
 }
 
 /// The fields of a command's body.

@@ -1,12 +1,13 @@
 //! A run: from a prompt to the end of the last turn that it causes.
 
 use super::answer::Answer;
+use super::incoming::Incoming;
 use super::tools::Batch;
 use super::{Agent, Effect, Instructions, QueueMode};
 use crate::message::{AssistantMessage, Block, Content, Message, StopReason, Usage, UserMessage};
 use crate::prompt;
 use crate::providers::{self, RequestOptions};
-use quackd_protocol::model::{MAX_MODEL_REQUEST_BYTES, ModelRequest};
+use quackd_protocol::model::ModelInfo;
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use serde_json::json;
 use std::collections::VecDeque;
@@ -33,7 +34,7 @@ pub(super) struct Run {
     pub(super) attempt: u32,
     /// Whether the user aborted.
     pub(super) is_aborted: bool,
-    /// Whether this run was continued after a summary because of an overflow.
+    /// Whether the run was continued after a summary because of an overflow, and no answer has come since.
     pub(super) was_compacted: bool,
     /// Whether the connection of an earlier attempt of the current request broke.
     pub(super) was_broken: bool,
@@ -68,7 +69,7 @@ pub(super) struct Loading {
 impl Run {
     /// Whether this run waits for the answer to this request.
     pub(super) fn is_for_request(&self, number: u64) -> bool {
-        matches!(&self.phase, Phase::Answering(answer) if answer.number == number)
+        matches!(&self.phase, Phase::Answering(answer) if answer.incoming.number == number)
     }
 }
 
@@ -210,7 +211,6 @@ impl Agent {
                 "Stopped: the session has cost {spent:.2} USD of {max_cost:.2} USD (agent.max_cost_usd)"
             ));
         }
-        let context = self.transcript.context();
         let instructions = self.instructions.clone().unwrap_or_default();
         let system = prompt::system(&self.setup.workspace, &self.setup.facts, &instructions.text);
         let options = RequestOptions {
@@ -220,25 +220,14 @@ impl Agent {
             max_tokens: None,
             cache_key: &self.transcript.header().id,
         };
-        let made = providers::request(&self.model, &context.messages, &options);
+        let made = providers::request(&self.model, &self.transcript.messages(), &options);
         let number = self.next_request();
-        let answer = Answer::new(number, &self.model, self.now.unix_ms);
+        let incoming = Incoming::new(number, &self.model);
+        let answer = Answer { incoming, is_started: false, began_ms: self.now.unix_ms };
         self.set_phase(Phase::Answering(Box::new(answer)));
-        if MAX_MODEL_REQUEST_BYTES < made.body.get().len() {
-            let text = "The conversation is longer than a request may be; run /compact, or start a new session";
-            return self.answer_failed(providers::ProviderError {
-                text: text.to_owned(),
-                kind: providers::ErrorKind::Overflow,
-            });
+        if let Err(error) = self.send(number, made) {
+            self.answer_failed(error);
         }
-        self.effects.push(Effect::Request(Box::new(ModelRequest {
-            number,
-            provider: self.model.provider.clone(),
-            api: self.model.api,
-            model: self.model.id.clone(),
-            betas: made.betas,
-            body: made.body,
-        })));
     }
 
     /// Continues after an answer without an error: with its calls, with queued messages, or not at all.
@@ -287,39 +276,19 @@ impl Agent {
 
     /// Ends the run with an answer that exists only to show an error.
     pub(super) fn end_with_error(&mut self, error: String) {
-        let message = self.empty_message(StopReason::Error, Some(error));
-        self.message_start(&Message::Assistant(message.clone()));
-        self.finish_message(Message::Assistant(message.clone()));
-        self.turn_end(&message, &[]);
-        self.end_run();
+        self.end_with(StopReason::Error, error);
     }
 
     /// Ends a run that was aborted between two answers.
     pub(super) fn end_aborted(&mut self) {
-        let message = self.empty_message(StopReason::Aborted, Some("Request was aborted".into()));
-        self.message_start(&Message::Assistant(message.clone()));
-        self.finish_message(Message::Assistant(message.clone()));
-        self.turn_end(&message, &[]);
-        self.end_run();
+        self.end_with(StopReason::Aborted, "Request was aborted".to_owned());
     }
 
-    pub(super) fn empty_message(
-        &self,
-        stop_reason: StopReason,
-        error_message: Option<String>,
-    ) -> AssistantMessage {
-        AssistantMessage {
-            content: Vec::new(),
-            api: self.model.api.name().to_owned(),
-            provider: self.model.provider.clone(),
-            model: self.model.id.clone(),
-            usage: Usage::default(),
-            stop_reason,
-            error_message,
-            timestamp: self.now.unix_ms,
-            response_id: None,
-            duration_ms: None,
-        }
+    fn end_with(&mut self, stop_reason: StopReason, error: String) {
+        let message = empty_message(&self.model, stop_reason, Some(error), self.now.unix_ms);
+        self.add_message(Message::Assistant(message.clone()));
+        self.turn_end(&message, &[]);
+        self.end_run();
     }
 
     /// Ends the run, and starts what waited for it.
@@ -327,6 +296,7 @@ impl Agent {
         let Some(run) = self.run.take() else { return };
         self.effects.push(Effect::Timer(None));
         self.agent_end(&run.messages, run.reason);
+        self.replace_missing_model();
         for message in std::mem::take(&mut self.shell_messages) {
             self.record(message);
         }
@@ -385,7 +355,8 @@ impl Agent {
             }));
         }
         let error = "Interrupted: the agent's process ended during this turn".to_owned();
-        let message = self.empty_message(StopReason::Aborted, Some(error));
+        let message =
+            empty_message(&self.model, StopReason::Aborted, Some(error), self.now.unix_ms);
         self.record(Message::Assistant(message));
     }
 }
@@ -404,6 +375,28 @@ fn take(queue: &mut VecDeque<UserMessage>, mode: QueueMode) -> Vec<UserMessage> 
         QueueMode::OneAtATime => queue.len().min(1),
     };
     queue.drain(..n).collect()
+}
+
+/// Creates a message of the model without content.
+pub(super) fn empty_message(
+    model: &ModelInfo,
+    stop_reason: StopReason,
+    error_message: Option<String>,
+    timestamp: i64,
+) -> AssistantMessage {
+    AssistantMessage {
+        content: Vec::new(),
+        api: model.api.name().to_owned(),
+        provider: model.provider.clone(),
+        model: model.id.clone(),
+        usage: Usage::default(),
+        stop_reason,
+        raw_stop_reason: None,
+        error_message,
+        timestamp,
+        response_id: None,
+        duration_ms: None,
+    }
 }
 
 /// Creates a message of the user.

@@ -2,10 +2,14 @@
 
 use super::models::Quirks;
 use crate::message::{AssistantMessage, BashExecution, Block, Content, Message, StopReason};
-use quackd_protocol::model::{InputKind, ModelApi, ModelInfo};
+use quackd_protocol::model::{InputKind, MAX_MODEL_REQUEST_BYTES, ModelApi, ModelInfo};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+
+/// Most bytes of images in a request, in base64. The rest of [`MAX_MODEL_REQUEST_BYTES`] is for texts, which a summary
+/// can shorten.
+const MAX_IMAGE_BYTES: usize = MAX_MODEL_REQUEST_BYTES / 4 * 3;
 
 /// A message as providers accept it. Between two of the model are its results, in any order, then at most one of the
 /// user.
@@ -81,11 +85,14 @@ pub enum Said<'a> {
 /// - Joins consecutive messages of the user; commands and summaries become texts of the user.
 /// - Turns the reasoning of other models into text, and drops their hidden reasoning.
 /// - Replaces call ids that the API does not accept, or that occur twice.
-/// - Replaces images by a note if the model does not accept them.
+/// - Replaces images by a note if the model does not accept them, and older ones that do not fit into a request.
 ///
 /// Strings of Rust have no lone surrogates, so none are removed here.
 #[must_use]
-pub fn prepare<'a>(messages: &'a [Message], model: &ModelInfo) -> Vec<Turn<'a>> {
+pub fn prepare<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+    model: &ModelInfo,
+) -> Vec<Turn<'a>> {
     let mut preparation = Preparation {
         model,
         accepts_images: model.input.contains(&InputKind::Image),
@@ -99,7 +106,25 @@ pub fn prepare<'a>(messages: &'a [Message], model: &ModelInfo) -> Vec<Turn<'a>> 
         preparation.add(message);
     }
     preparation.end_turn();
-    preparation.turns
+    let mut turns = preparation.turns;
+    limit_images(&mut turns);
+    turns
+}
+
+/// Replaces the images beyond [`MAX_IMAGE_BYTES`] by a note. Newer images come first.
+fn limit_images(turns: &mut [Turn<'_>]) {
+    let mut room = MAX_IMAGE_BYTES;
+    let parts = turns.iter_mut().rev().flat_map(|turn| match turn {
+        Turn::User(parts) | Turn::ToolResult { parts, .. } => parts.iter_mut().rev(),
+        Turn::Assistant(_) => Default::default(),
+    });
+    for part in parts {
+        let Part::Image { data, .. } = part else { continue };
+        match room.checked_sub(data.len()) {
+            Some(rest) => room = rest,
+            None => *part = Part::Text("(image left out: the request is too long with it)".into()),
+        }
+    }
 }
 
 struct Preparation<'m, 'a> {

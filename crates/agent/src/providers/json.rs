@@ -1,12 +1,13 @@
 //! Reads the JSON of providers and of models, leniently where that cannot change the calls that run.
 
+use crate::surrogates::without_lone_surrogates;
 use serde_json::{Map, Value};
 
 /// Parses one record. Removes escapes of lone surrogates, which some servers send when they cut a text between two
 /// UTF-16 units. Returns `None` if the text is not JSON.
 pub(super) fn parse(text: &str) -> Option<Value> {
     let parsed = serde_json::from_str(text).ok();
-    parsed.or_else(|| serde_json::from_str(&without_lone_surrogates(text)?).ok())
+    parsed.or_else(|| serde_json::from_str(&without_lone_surrogates(text, "")?).ok())
 }
 
 /// Returns the string at a JSON pointer, or an empty one.
@@ -62,29 +63,6 @@ fn beginning(text: &str) -> Map<String, Value> {
     let shorter = text.get(..complete).unwrap_or_default();
     let attempts = [format!("{whole}{quote}{closers}"), format!("{shorter}{closers}")];
     attempts.iter().find_map(|text| serde_json::from_str(text).ok()).unwrap_or_default()
-}
-
-/// Removes `\ud800` to `\udfff` that are not halves of a pair. Returns `None` if there is no such escape.
-fn without_lone_surrogates(text: &str) -> Option<String> {
-    let unit = |at: usize| -> Option<u32> {
-        let digits = text.get(at..)?.strip_prefix("\\u")?.get(..4)?;
-        u32::from_str_radix(digits, 16).ok()
-    };
-    let (mut kept, mut from, mut at) = (String::new(), 0, 0);
-    while let Some(next) = text.get(at..).and_then(|rest| rest.find('\\')) {
-        at += next;
-        match (unit(at), unit(at + 6)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 12,
-            (Some(0xd800..=0xdfff), _) => {
-                kept.push_str(text.get(from..at)?);
-                at += 6;
-                from = at;
-            }
-            _ => at += 2,
-        }
-    }
-    kept.push_str(text.get(from..)?);
-    (from > 0).then_some(kept)
 }
 
 #[cfg(test)]

@@ -7,13 +7,12 @@ use crate::message::{Content, CustomMessage, Message};
 use quackd_protocol::model::ThinkingLevel;
 use serde::Deserialize;
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Messages for the model, and its settings.
-#[derive(Debug, Clone, Default, PartialEq)]
+/// Settings for the model.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Context {
-    /// The messages, beginning with the summary of the last compaction.
-    pub messages: Vec<Message>,
     /// Provider and model of the last change or answer.
     pub model: Option<(String, String)>,
     /// The last known level.
@@ -21,12 +20,11 @@ pub struct Context {
 }
 
 impl Transcript {
-    /// Returns the context of the current branch.
+    /// Returns the settings of the current branch.
     #[must_use]
     pub fn context(&self) -> Context {
-        let path = self.path();
         let mut context = Context::default();
-        for entry in &path {
+        for entry in self.path() {
             match &entry.kind {
                 EntryKind::ModelChange { provider, model_id } => {
                     context.model = Some((provider.clone(), model_id.clone()));
@@ -40,13 +38,18 @@ impl Transcript {
                 _ => {}
             }
         }
-        context.messages = context_entries(&path).into_iter().map(|(_, message)| message).collect();
         context
+    }
+
+    /// Returns the messages of the current branch for the model, beginning with the summary of the last compaction.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Cow<'_, Message>> {
+        context_entries(&self.path()).into_iter().map(|(_, message)| message).collect()
     }
 }
 
 /// Returns the messages for the model, each with the position of its entry on the path.
-pub(crate) fn context_entries(path: &[&Entry]) -> Vec<(usize, Message)> {
+pub(crate) fn context_entries<'a>(path: &[&'a Entry]) -> Vec<(usize, Cow<'a, Message>)> {
     let mut edits: HashMap<&str, Option<&Value>> = HashMap::new();
     let mut compaction = None;
     for (at, entry) in path.iter().enumerate() {
@@ -61,12 +64,14 @@ pub(crate) fn context_entries(path: &[&Entry]) -> Vec<(usize, Message)> {
         }
     }
     let message = |at: usize| {
-        let entry = path.get(at)?;
+        let entry: &'a Entry = path.get(at)?;
         let message = message_of(entry)?;
         match edits.get(entry.id.as_str()) {
             None => Some((at, message)),
             Some(None) => None,
-            Some(Some(replacement)) => Some((at, edited(message, replacement))),
+            Some(Some(replacement)) => {
+                Some((at, Cow::Owned(edited(message.into_owned(), replacement))))
+            }
         }
     };
     let Some((compaction, kept)) = compaction else {
@@ -87,33 +92,34 @@ pub(crate) fn is_compaction(entry: &Entry) -> bool {
 }
 
 /// Returns the message that an entry adds to the context.
-fn message_of(entry: &Entry) -> Option<Message> {
+fn message_of(entry: &Entry) -> Option<Cow<'_, Message>> {
     let timestamp = || parse_iso_time(&entry.timestamp).unwrap_or_default();
-    match &entry.kind {
-        EntryKind::Message(message) => Some(message.clone()),
-        EntryKind::Compaction { summary, tokens_before, .. } => Some(Message::CompactionSummary {
+    let message = match &entry.kind {
+        EntryKind::Message(message) => return Some(Cow::Borrowed(message)),
+        EntryKind::Compaction { summary, tokens_before, .. } => Message::CompactionSummary {
             summary: summary.clone(),
             tokens_before: *tokens_before,
             timestamp: timestamp(),
-        }),
+        },
         EntryKind::BranchSummary { from_id, summary, .. } if !summary.is_empty() => {
-            Some(Message::BranchSummary {
+            Message::BranchSummary {
                 summary: summary.clone(),
                 from_id: from_id.clone(),
                 timestamp: timestamp(),
-            })
+            }
         }
         EntryKind::CustomMessage { custom_type, content, display, details } => {
-            Some(Message::Custom(CustomMessage {
+            Message::Custom(CustomMessage {
                 custom_type: custom_type.clone(),
                 content: content.clone(),
                 display: *display,
                 details: details.clone(),
                 timestamp: timestamp(),
-            }))
+            })
         }
-        _ => None,
-    }
+        _ => return None,
+    };
+    Some(Cow::Owned(message))
 }
 
 /// Replaces the content of a message, if the replacement has the right form.

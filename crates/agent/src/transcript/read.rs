@@ -2,6 +2,7 @@
 
 use super::entry::{Entry, EntryKind, Header};
 use super::{Transcript, VERSION};
+use crate::surrogates::without_lone_surrogates;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -164,7 +165,10 @@ fn parse_entry(transcript: &Transcript, line: &[u8]) -> Option<Entry> {
     let mut members = match serde_json::from_slice::<Map<String, Value>>(line) {
         Ok(members) => members,
         Err(_) => {
-            text = Cow::Owned(repair(line).into_bytes());
+            // JavaScript writes escapes of half surrogate pairs, which JSON parsers refuse.
+            let valid = String::from_utf8_lossy(line);
+            let repaired = without_lone_surrogates(&valid, "\\ufffd");
+            text = Cow::Owned(repaired.unwrap_or_else(|| valid.into_owned()).into_bytes());
             serde_json::from_slice(&text).ok()?
         }
     };
@@ -218,45 +222,5 @@ fn migrate(transcript: &Transcript, members: &mut Map<String, Value>) {
         && *role == "hookMessage"
     {
         *role = "custom".into();
-    }
-}
-
-/// Replaces invalid UTF-8, and escapes of half surrogate pairs, which JavaScript writes and JSON parsers refuse.
-fn repair(line: &[u8]) -> String {
-    let text = String::from_utf8_lossy(line);
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text.as_ref();
-    while let Some(at) = rest.find('\\') {
-        let (plain, escape) = rest.split_at(at);
-        out.push_str(plain);
-        let len = match (half(escape), escape.get(6..).and_then(half)) {
-            (Some(Half::High), Some(Half::Low)) => 12,
-            (Some(_), _) => {
-                out.push_str("\\ufffd");
-                rest = escape.get(6..).unwrap_or_default();
-                continue;
-            }
-            (None, _) => 1 + escape.chars().nth(1).map_or(0, char::len_utf8),
-        };
-        let (escape, after) = escape.split_at(len);
-        out.push_str(escape);
-        rest = after;
-    }
-    out.push_str(rest);
-    out
-}
-
-enum Half {
-    High,
-    Low,
-}
-
-/// Returns the half of a surrogate pair that the escape at the start of `text` stands for.
-fn half(text: &str) -> Option<Half> {
-    let digits = text.strip_prefix("\\u")?.get(..4)?;
-    match u16::from_str_radix(digits, 16).ok()? {
-        0xd800..=0xdbff => Some(Half::High),
-        0xdc00..=0xdfff => Some(Half::Low),
-        _ => None,
     }
 }

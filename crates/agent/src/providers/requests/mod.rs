@@ -9,6 +9,7 @@ use crate::message::Message;
 use quackd_protocol::model::{ModelApi, ModelInfo, ThinkingLevel};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
+use std::borrow::Borrow;
 
 /// Most tokens of an answer, unless a request asks for more.
 const MAX_TOKENS: u64 = 32_000;
@@ -50,12 +51,12 @@ pub struct ProviderRequest {
 
 /// Returns the request for these messages.
 #[must_use]
-pub fn request(
+pub fn request<M: Borrow<Message>>(
     model: &ModelInfo,
-    messages: &[Message],
+    messages: &[M],
     options: &RequestOptions<'_>,
 ) -> ProviderRequest {
-    let turns = history::prepare(messages, model);
+    let turns = history::prepare(messages.iter().map(M::borrow), model);
     let limit = options.max_tokens.unwrap_or(MAX_TOKENS).min(model.max_tokens).max(1);
     let (body, betas) = match model.api {
         ModelApi::OpenAiCompletions => {

@@ -18,6 +18,9 @@ const MAX_RESPONSE_ID: usize = 256;
 /// Most bytes of the provider's id of a call. A longer one is replaced.
 const MAX_CALL_ID: usize = 256;
 
+/// Most bytes of the provider's reason of the end. A longer one is only in the text of the error.
+const MAX_RAW_STOP: usize = 64;
+
 /// Kind of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -77,6 +80,7 @@ pub(super) struct Answer {
     pub(super) usage: Usage,
     /// The provider's reason of the end. `None` before its end marker.
     pub(super) stop: Option<StopReason>,
+    raw_stop: Option<String>,
     response_id: Option<String>,
     error: Option<ProviderError>,
 }
@@ -94,6 +98,15 @@ impl Answer {
     /// Keeps the first failure.
     pub(super) fn fail(&mut self, error: ProviderError) {
         self.error.get_or_insert(error);
+    }
+
+    /// Takes a reason of the end that is a failure, such as `content_filter`.
+    pub(super) fn stopped(&mut self, reason: &str) {
+        let error = errors::stopped(reason);
+        if reason.len() <= MAX_RAW_STOP {
+            self.raw_stop.get_or_insert_with(|| reason.to_owned());
+        }
+        self.fail(error);
     }
 
     pub(super) fn set_response_id(&mut self, id: &str) {
@@ -268,6 +281,7 @@ impl Answer {
             content,
             usage: self.usage,
             stop_reason,
+            raw_stop_reason: self.raw_stop,
             error: self.error.or(silent),
             response_id: self.response_id,
             any_bytes: false,

@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Kind};
 use crate::message::{StopReason, Usage};
-use crate::providers::{errors, json};
+use crate::providers::json;
 use quackd_protocol::model::ModelInfo;
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ impl Reader {
                     }
                     "max_tokens" => answer.stop = Some(StopReason::Length),
                     "tool_use" => answer.stop = Some(StopReason::ToolUse),
-                    reason => answer.fail(errors::stopped(reason)),
+                    reason => answer.stopped(reason),
                 }
             }
             "message_stop" => {

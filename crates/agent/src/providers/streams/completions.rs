@@ -2,7 +2,7 @@
 
 use super::answer::{Answer, Kind};
 use crate::message::{StopReason, Usage};
-use crate::providers::{errors, json};
+use crate::providers::json;
 use quackd_protocol::model::ModelInfo;
 use serde_json::Value;
 use std::borrow::Cow;
@@ -54,7 +54,7 @@ impl Reader {
             "length" | "max_tokens" => {
                 answer.stop.get_or_insert(StopReason::Length);
             }
-            reason => answer.fail(errors::stopped(reason)),
+            reason => answer.stopped(reason),
         }
     }
 

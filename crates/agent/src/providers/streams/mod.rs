@@ -43,6 +43,31 @@ pub enum Delta {
     Usage(Usage),
 }
 
+impl Delta {
+    /// Adds the next delta to this one, if both add text to the same block. Returns false if they do not.
+    pub fn join(&mut self, next: &Self) -> bool {
+        let (text, more, same) = match (self, next) {
+            (
+                Self::TextDelta { content_index: i, delta: text },
+                Self::TextDelta { content_index: j, delta: more },
+            )
+            | (
+                Self::ThinkingDelta { content_index: i, delta: text },
+                Self::ThinkingDelta { content_index: j, delta: more },
+            )
+            | (
+                Self::ToolCallDelta { content_index: i, delta: text },
+                Self::ToolCallDelta { content_index: j, delta: more },
+            ) => (text, more, i == j),
+            _ => return false,
+        };
+        if same {
+            text.push_str(more);
+        }
+        same
+    }
+}
+
 /// End of the bytes of a body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamEnd {
@@ -63,6 +88,8 @@ pub struct Finished {
     pub usage: Usage,
     /// `Error` exactly if there is no complete answer and nothing was aborted.
     pub stop_reason: StopReason,
+    /// The provider's name of the reason, if it stopped the answer, such as `refusal`.
+    pub raw_stop_reason: Option<String>,
     /// The failure. With another `stop_reason` than `Error` only of kind [`ErrorKind::Overflow`]: the provider has cut
     /// the context without reporting it.
     pub error: Option<ProviderError>,
@@ -117,6 +144,12 @@ impl Stream {
             any_bytes: false,
             has_end_marker: false,
         }
+    }
+
+    /// The model that answers.
+    #[must_use]
+    pub fn model(&self) -> &ModelInfo {
+        &self.model
     }
 
     /// Reads bytes of the body.

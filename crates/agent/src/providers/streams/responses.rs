@@ -160,10 +160,10 @@ impl Reader {
             "completed" => answer.stop = Some(StopReason::Stop),
             "incomplete" => match json::text(response, "/incomplete_details/reason") {
                 "" | "max_output_tokens" | "max_tokens" => answer.stop = Some(StopReason::Length),
-                reason => answer.fail(errors::stopped(reason)),
+                reason => answer.stopped(reason),
             },
             "failed" => answer.fail(errors::reported(response)),
-            status => answer.fail(errors::stopped(status)),
+            status => answer.stopped(status),
         }
     }
 }

@@ -213,6 +213,13 @@ fn reasons_of_the_end_are_those_of_each_api() {
         let (_, finished) = read_records(api, &[&record]);
         let (stop, error) = outcome(&finished);
         assert_eq!((stop, error.map(|(_, kind)| kind)), expected, "{record}");
+        let raw = finished.raw_stop_reason;
+        assert_eq!(
+            raw.is_some(),
+            expected.1.is_some(),
+            "only a failure has a reason of its provider"
+        );
+        assert!(raw.is_none_or(|raw| record.contains(&format!("\"{raw}\""))), "{record}");
     }
 }
 

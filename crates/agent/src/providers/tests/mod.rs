@@ -45,20 +45,8 @@ fn read<'a>(
     all.extend(last);
     let mut joined: Vec<Delta> = Vec::new();
     for delta in all {
-        match (joined.last_mut(), &delta) {
-            (
-                Some(Delta::TextDelta { content_index: i, delta: before }),
-                Delta::TextDelta { content_index: j, delta: after },
-            )
-            | (
-                Some(Delta::ThinkingDelta { content_index: i, delta: before }),
-                Delta::ThinkingDelta { content_index: j, delta: after },
-            )
-            | (
-                Some(Delta::ToolCallDelta { content_index: i, delta: before }),
-                Delta::ToolCallDelta { content_index: j, delta: after },
-            ) if i == j => before.push_str(after),
-            _ => joined.push(delta),
+        if !joined.last_mut().is_some_and(|last| last.join(&delta)) {
+            joined.push(delta);
         }
     }
     (joined, finished)

@@ -96,6 +96,7 @@ fn expected(api: ModelApi) -> (Vec<Delta>, Finished) {
         content,
         usage,
         stop_reason: StopReason::ToolUse,
+        raw_stop_reason: None,
         error: None,
         response_id: Some(id.to_owned()),
         any_bytes: true,

@@ -1,7 +1,7 @@
 //! The engine with faults: summaries that fail, requests that must not be sent twice, and calls beyond the limits.
 
-use super::tests::{Bench, chunk, header};
-use super::*;
+use super::super::*;
+use super::{Bench, chunk, header};
 use quackd_protocol::limits::MAX_ARGUMENTS_BYTES;
 use quackd_protocol::model::ModelFailureKind;
 use serde_json::json;
@@ -182,6 +182,10 @@ fn a_failed_summary_is_paid_for_and_two_in_a_row_are_the_last_automatic_ones() {
         if n <= 2 {
             assert!(bench.agent.compaction.is_some(), "{n}");
             fail(&mut bench);
+            let end = bench.event("auto_compaction_end");
+            let text = end["errorMessage"].as_str().unwrap();
+            let tells = "no further automatic summary is made; run `compact` to make one";
+            assert_eq!(text.contains(tells), n == 2, "{text}");
         }
         assert!(bench.agent.is_idle(), "{n}");
     }
@@ -191,6 +195,19 @@ fn a_failed_summary_is_paid_for_and_two_in_a_row_are_the_last_automatic_ones() {
     bench.send(json!({ "type": "compact" }));
     while bench.agent.compaction.is_some() {
         bench.say("A summary.");
+    }
+    assert!(bench.agent.may_compact());
+}
+
+#[test]
+fn a_summary_that_cost_nothing_does_not_count_as_failed() {
+    let mut bench = two_turns();
+    bench.agent.model.context_window = 100;
+    for n in 1..=4 {
+        bench.prompt("more");
+        bench.say(&"long answer ".repeat(50));
+        assert!(bench.agent.compaction.is_some(), "{n}");
+        bench.part(failure(ModelFailureKind::NotConnected));
     }
     assert!(bench.agent.may_compact());
 }

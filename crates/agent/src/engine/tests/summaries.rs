@@ -1,0 +1,114 @@
+//! Summaries that succeed.
+
+use super::super::*;
+use super::{Bench, header};
+use serde_json::json;
+
+#[test]
+fn an_overflow_is_summarized_once_and_the_turn_goes_on() {
+    let mut bench = Bench::with(
+        AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
+        Transcript::new(header()),
+    );
+    bench.prompt(&"lorem ipsum ".repeat(100));
+    bench.say(&"warm answer ".repeat(100));
+    bench.prompt("overflow now");
+    bench.refuse(400, "This model's maximum context length is 128000 tokens.");
+    assert_eq!(bench.event("auto_compaction_start")["reason"], "overflow");
+    let (_, body) = bench.request();
+    let system = body["messages"][0]["content"].to_string();
+    assert!(system.contains("context summarization assistant"), "{system}");
+    bench.say("## Goal\nThe summary.");
+    let end = bench.event("auto_compaction_end");
+    assert_eq!((&end["willRetry"], &end["aborted"]), (&json!(true), &json!(false)));
+    assert!(end["result"]["summary"].as_str().unwrap().contains("The summary."));
+    bench.refuse(400, "This model's maximum context length is 128000 tokens.");
+    assert!(bench.agent.is_idle(), "only once");
+    let starts = bench.events().matches("auto_compaction_start").count();
+    assert_eq!(starts, 1);
+}
+
+#[test]
+fn a_summary_on_demand_is_answered_and_refused_when_there_is_nothing_to_do() {
+    let mut bench = Bench::with(
+        AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
+        Transcript::new(header()),
+    );
+    let none = bench.send(json!({ "type": "compact" }));
+    assert_eq!(bench.answered(none), Err("Nothing to compact (session too small)".into()));
+    bench.prompt(&"lorem ipsum ".repeat(100));
+    bench.say("first");
+    bench.prompt("second");
+    bench.say(&"long answer ".repeat(50));
+    let command = bench.send(json!({ "type": "compact", "customInstructions": "keep names" }));
+    let waiting = bench.send(json!({ "type": "prompt", "message": "third" }));
+    assert_eq!(bench.answered(waiting).unwrap()["disposition"], "started");
+    while bench.agent.compaction.is_some() {
+        bench.say("## Goal\nA summary.");
+    }
+    assert!(bench.answered(command).unwrap()["summary"].as_str().unwrap().contains("A summary."));
+    // The prompt that waited begins.
+    let (_, body) = bench.request();
+    assert!(body.to_string().contains("third"));
+    assert!(body.to_string().contains("A summary."));
+}
+
+const TOO_LONG: &str = "This model's maximum context length is 128000 tokens.";
+
+fn summarized(bench: &mut Bench) {
+    while bench.agent.compaction.is_some() {
+        bench.say("## Goal\nA summary.");
+    }
+}
+
+#[test]
+fn each_overflow_after_progress_is_summarized() {
+    let mut bench = Bench::with(
+        AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
+        Transcript::new(header()),
+    );
+    bench.prompt(&"lorem ipsum ".repeat(100));
+    bench.say(&"warm answer ".repeat(100));
+    bench.prompt("long work");
+    for n in 0..3 {
+        bench.refuse(400, TOO_LONG);
+        assert!(bench.agent.compaction.is_some(), "{n}");
+        summarized(&mut bench);
+        bench.call(&[("bash", json!({ "command": format!("echo {n}") }))]);
+        let number = bench.calls().last().unwrap().0;
+        bench.done(number, &"output ".repeat(100), false);
+    }
+    bench.say("done");
+    assert_eq!(bench.event("agent_end")["reason"], Value::Null);
+    assert_eq!(bench.events().matches("auto_compaction_start").count(), 3);
+}
+
+#[test]
+fn newest_messages_that_are_too_large_are_named_as_the_reason() {
+    let mut bench = Bench::new();
+    bench.prompt("huge");
+    bench.refuse(400, TOO_LONG);
+    let text = bench.event("auto_compaction_end")["errorMessage"].clone();
+    let expected = "Compaction failed: the newest messages alone are too large for the model; start a new session";
+    assert_eq!(text, expected);
+    assert!(bench.agent.is_idle());
+}
+
+#[test]
+fn prompts_that_wait_for_a_summary_are_limited() {
+    let mut bench = Bench::with(
+        AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
+        Transcript::new(header()),
+    );
+    bench.prompt(&"lorem ipsum ".repeat(100));
+    bench.say(&"long answer ".repeat(100));
+    bench.send(json!({ "type": "compact" }));
+    assert!(bench.agent.compaction.is_some());
+    let mut send = || {
+        let number = bench.send(json!({ "type": "prompt", "message": "wait" }));
+        bench.answered(number)
+    };
+    assert!((0..MAX_QUEUED).all(|_| send().is_ok()));
+    let text = "At most 64 prompts can wait for a summary; send it again after the summary";
+    assert_eq!(send(), Err(text.into()));
+}
