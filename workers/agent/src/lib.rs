@@ -17,7 +17,9 @@ mod session_file;
 use crate::session_file::SessionFile;
 use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
 use quackd_ipc::link;
-use quackd_process::{Role, die_with_parent, harden, rank_above_parent, set_process_name};
+use quackd_process::{
+    Role, abort_on_panic, complain, die_with_parent, harden, rank_above_parent, set_process_name,
+};
 use quackd_protocol::pi::{
     AgentStart, FromPiWorker, PI_FRAME_PROTOCOL, TO_PI_WORKER_TAGS, ToPiWorker,
 };
@@ -42,10 +44,7 @@ struct Started {
 /// in the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    std::panic::set_hook(Box::new(|info| {
-        complain(&format!("panic: {info}").replace('\n', " "));
-        std::process::abort();
-    }));
+    abort_on_panic();
     let started = match enter() {
         Ok(started) => started,
         Err(error) => {
@@ -96,11 +95,4 @@ fn enter() -> io::Result<Started> {
     #[cfg(not(target_os = "linux"))]
     let notes = vec!["this system has no confinement for the agent".to_owned()];
     Ok(Started { control, start: *start, file: SessionFile::new(file.into()), notes })
-}
-
-/// Writes one line to stderr. The supervisor keeps the last lines for its crash report.
-fn complain(text: &str) {
-    use std::io::Write;
-    // A failed write cannot be reported.
-    drop(writeln!(std::io::stderr(), "{text}"));
 }

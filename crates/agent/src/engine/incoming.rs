@@ -7,8 +7,9 @@ use quackd_protocol::model::{
     ModelRequest,
 };
 
-/// Deltas of one piece above which adjacent ones are joined. The supervisor takes at most 1,000 events a second.
-const MAX_SINGLE_DELTAS: usize = 16;
+/// Deltas of one piece above which adjacent ones are joined. A piece has so many if they wait for the supervisor, which
+/// takes at most 1,000 events a second.
+const MAX_SINGLE_DELTAS: usize = 64;
 
 /// An answer that is not complete.
 #[derive(Debug)]
