@@ -4,9 +4,10 @@ against the protocol's JSON Schema.
 
     python3 -m venv tests/acp/.venv
     tests/acp/.venv/bin/pip install -r tests/acp/requirements.txt
-    tests/acp/.venv/bin/python tests/acp/run.py QUACK SCHEMA.json
+    tests/acp/.venv/bin/python tests/acp/run.py QUACK SCHEMA.json [CONDUCTOR]
 
-QUACK is the program. SCHEMA.json is `schema/v1/schema.json` of the npm package @agentclientprotocol/sdk 2.4.0. The agent
+QUACK is the program. CONDUCTOR, if it is given, runs between the client and QUACK: the program of the crate
+agent-client-protocol-conductor 5.0.0. SCHEMA.json is `schema/v1/schema.json` of the npm package @agentclientprotocol/sdk 2.4.0. The agent
 of the sessions is tests/fixtures/fake_pi.py. Everything runs in a private directory. Prints one line for each check; the
 exit code is 1 if one failed.
 """
@@ -162,7 +163,8 @@ async def drive(quack, record, repo, env, fake):
                 await self.seen.wait()
 
     editor = Editor()
-    command = [sys.executable, __file__, "--tee", str(record), quack, "acp"]
+    server = [sys.argv[3], "agent", f"{quack} acp"] if 3 < len(sys.argv) else [quack, "acp"]
+    command = [sys.executable, __file__, "--tee", str(record), *server]
     patience = 60
     async with acp.spawn_agent_process(editor, command[0], *command[1:], env=env, cwd=repo) as (agent, process):
         within = lambda waited: asyncio.wait_for(waited, patience)

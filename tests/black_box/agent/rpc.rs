@@ -315,9 +315,11 @@ fn a_continued_session_gets_the_model_and_the_thinking_level() {
     let state = rpc.call(json!({"type": "get_state"}))["data"].take();
     assert_eq!((&state["messageCount"], &state["thinkingLevel"]), (&2.into(), &"off".into()));
     assert_eq!(rpc.end(), Some(0));
-    let rpc = Rpc::start(&world, &["--continue", "--model", "fake/fake-2"]);
-    assert_eq!(rpc.call(json!({"type": "get_state"}))["data"]["model"]["id"], "fake-2");
-    assert_eq!(rpc.end(), Some(0));
+    for (name, id) in [("fake/fake-2", "fake-2"), ("fake-1", "fake-1")] {
+        let rpc = Rpc::start(&world, &["--continue", "--model", name]);
+        assert_eq!(rpc.call(json!({"type": "get_state"}))["data"]["model"]["id"], id);
+        assert_eq!(rpc.end(), Some(0));
+    }
     // A session whose options are refused is not left behind.
     let rpc = Rpc::start(&world, &["--no-session", "--thinking", "enormous"]);
     assert_eq!(rpc.end(), Some(1));

@@ -68,8 +68,8 @@ fn a_piece_with_many_deltas_has_one_event_for_adjacent_ones() {
     assert_eq!(push(piece(16)), numbers(16).collect::<Vec<_>>());
     assert_eq!(push(piece(500)), [numbers(500).collect::<String>()]);
     let thought = chunk(&json!({ "reasoning_content": "hm" }), None);
-    let both = [piece(20), thought, piece(20)].concat();
-    let text: String = numbers(20).collect();
+    let both = [piece(40), thought, piece(40)].concat();
+    let text: String = numbers(40).collect();
     assert_eq!(push(both), [text.clone(), "hm".to_owned(), text]);
 }
 
