@@ -1,7 +1,9 @@
 //! Facts about this run of the daemon that do not change: paths, times and the configuration.
 
-use quackd_config::Config;
+use quackd_config::{Config, UpstreamChoice};
 use quackd_home::Home;
+use quackd_policy::upstream::{UpstreamError, UpstreamProxy};
+use quackd_protocol::network::UpstreamVariables;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
@@ -23,6 +25,8 @@ pub(crate) struct DaemonInfo {
     /// Configuration that was read at the start.
     pub(crate) config: Config,
     pub(crate) config_file: ConfigFile,
+    /// Proxy of the user's network for connections of commands. They connect directly without one, or after an error.
+    pub(crate) upstream: Result<Option<UpstreamVariables>, UpstreamError>,
 }
 
 /// The file that the configuration was read from.
@@ -31,6 +35,24 @@ pub(crate) struct ConfigFile {
     pub(crate) path: PathBuf,
     /// Time of its last change before it was read; `None` if it did not exist.
     pub(crate) modified: Option<SystemTime>,
+}
+
+/// Reads the variables that name the proxy of the user's network, if the configuration wants it.
+pub(crate) fn upstream(choice: UpstreamChoice) -> Result<Option<UpstreamVariables>, UpstreamError> {
+    if choice == UpstreamChoice::None {
+        return Ok(None);
+    }
+    // Upper case first, like reqwest, which sends the daemon's own requests.
+    let value = |upper: &str, lower: &str| {
+        std::env::var(upper).or_else(|_unset| std::env::var(lower)).unwrap_or_default()
+    };
+    let variables = UpstreamVariables {
+        all: value("ALL_PROXY", "all_proxy"),
+        http: value("HTTP_PROXY", "http_proxy"),
+        https: value("HTTPS_PROXY", "https_proxy"),
+        no: value("NO_PROXY", "no_proxy"),
+    };
+    Ok(UpstreamProxy::new(&variables)?.is_some().then_some(variables))
 }
 
 /// The user's home directory, which no worker may write as a whole.

@@ -83,6 +83,7 @@ mod tool_tables;
 mod tools;
 mod top_verb;
 mod transcripts;
+mod upstream_proxy;
 mod voice;
 mod web_search;
 mod worker_faults;

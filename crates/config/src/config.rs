@@ -82,6 +82,10 @@ pub struct SandboxSettings {
     pub network: Setting<NetworkMode>,
     /// Rules of the hosts for [`NetworkMode::Hosts`].
     pub hosts: Setting<Vec<String>>,
+    /// Whether programs that use no proxy reach allowed hosts.
+    pub transparent: Setting<bool>,
+    /// Whether connections to allowed hosts go through the proxy that the daemon's environment names.
+    pub upstream_proxy: Setting<UpstreamChoice>,
     /// Whether sessions may search the web.
     pub web_search: Setting<WebSearchRule>,
     /// Writable directories in addition to the workspace.
@@ -278,6 +282,27 @@ impl PiStart {
     }
 }
 
+/// Path of connections to allowed hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UpstreamChoice {
+    /// Through the proxy that the daemon's environment names, if it names one.
+    #[default]
+    Environment,
+    /// Directly.
+    None,
+}
+
+impl UpstreamChoice {
+    pub(crate) const ALL: [Self; 2] = [Self::Environment, Self::None];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Environment => "environment",
+            Self::None => "none",
+        }
+    }
+}
+
 /// The daemon's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
@@ -376,6 +401,8 @@ impl Default for Config {
                 profile: Setting::default_of(Profile::default()),
                 network: Setting::default_of(NetworkMode::default()),
                 hosts: Setting::default_of(Vec::new()),
+                transparent: Setting::default_of(true),
+                upstream_proxy: Setting::default_of(UpstreamChoice::default()),
                 web_search: Setting::default_of(WebSearchRule::default()),
                 writable: Setting::default_of(Vec::new()),
                 hidden: Setting::default_of(Vec::new()),

@@ -4,7 +4,7 @@
 use crate::choices::{APIS, TIERS, api_word, tier_word};
 use crate::validate;
 use crate::value_kind::{ChoiceAccessor, FieldAccessor, ValueKind};
-use crate::{Config, EngineChoice, PiStart, RemoteApprovals, Setting};
+use crate::{Config, EngineChoice, PiStart, RemoteApprovals, Setting, UpstreamChoice};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 use serde_json::Value as Json;
@@ -164,6 +164,19 @@ static KEYS: &[Key] = &[
             field: field!(sandbox.hosts),
             values: "an array of rules",
             check: validate::host_rule,
+        },
+    },
+    Key {
+        name: "sandbox.transparent",
+        description: "Whether programs that use no proxy reach allowed hosts too. `false` leaves only the HTTP and SOCKS proxy that variables name.",
+        kind: ValueKind::Switch { field: field!(sandbox.transparent) },
+    },
+    Key {
+        name: "sandbox.upstream_proxy",
+        description: "Whether connections to allowed hosts go through the HTTP proxy that `HTTPS_PROXY`, `HTTP_PROXY` and `NO_PROXY` of the daemon's `environment` name, or to the hosts themselves (`none`).",
+        kind: ValueKind::Choice {
+            field: choice!(sandbox.upstream_proxy, UpstreamChoice::ALL, UpstreamChoice::word),
+            variable: None,
         },
     },
     Key {

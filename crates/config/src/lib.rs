@@ -26,8 +26,8 @@ mod value_kind;
 pub use config::{
     AgentSettings, Config, EngineChoice, EnvironmentSettings, KeepSettings, LimitSettings,
     LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart, RemoteApprovals,
-    RemoteSettings, SandboxSettings, ToolSettings, WebSearchSettings, WorkerSettings,
-    load_blocking,
+    RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice, WebSearchSettings,
+    WorkerSettings, load_blocking,
 };
 pub use entry::Entry;
 pub use error::ConfigError;

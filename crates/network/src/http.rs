@@ -3,7 +3,7 @@
 //! Strict where programs differ in what they understand: each disagreement between this proxy and a server would let a
 //! request for one host pass as one for another.
 
-use httparse::{EMPTY_HEADER, Request, Status};
+use httparse::{EMPTY_HEADER, Request, Response, Status};
 use quackd_policy::hosts::Host;
 use std::net::IpAddr;
 
@@ -155,6 +155,35 @@ fn read(bytes: &[u8], target_of: impl Fn(&str, &str) -> Option<Target>) -> Read 
     head.extend(b"\r\n");
     let kind = Kind::Forward { head, body: facts.body, upgrades: facts.upgrades };
     Read::Complete(Head { host, port, kind, length })
+}
+
+/// Writes the whole address into a head of [`Kind::Forward`], for another proxy.
+#[must_use]
+pub fn with_whole_address(head: &[u8], host: &Host, port: u16) -> Vec<u8> {
+    let at = head.iter().position(|byte| *byte == b' ').map_or(0, |space| space + 1);
+    let (method, rest) = head.split_at(at);
+    let address = format!("http://{}", host_field(host, (port != 80).then_some(port)));
+    // `OPTIONS *` is about the server, which an address without a path names.
+    [method, address.as_bytes(), rest.strip_prefix(b"*").unwrap_or(rest)].concat()
+}
+
+/// A request for a tunnel to a host, for another proxy.
+#[must_use]
+pub fn connect_request(host: &Host, port: u16) -> Vec<u8> {
+    let target = host_field(host, Some(port));
+    format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").into_bytes()
+}
+
+/// Whether the answer to [`connect_request`] opens the tunnel. `None` if the head is not complete.
+#[must_use]
+pub fn opens_tunnel(head: &[u8]) -> Option<bool> {
+    let mut fields = [EMPTY_HEADER; MAX_FIELDS];
+    let mut response = Response::new(&mut fields);
+    match response.parse(head) {
+        Ok(Status::Complete(_)) => Some(response.code.is_some_and(|code| code / 100 == 2)),
+        Ok(Status::Partial) if head.len() < MAX_HEAD => None,
+        _ => Some(false),
+    }
 }
 
 /// Fields that decide about host and length.

@@ -4,6 +4,7 @@
 //! supervisor.
 
 pub mod hosts;
+pub mod upstream;
 
 use hosts::{Rule, RuleError};
 use quackd_protocol::client::PolicyLayers;

@@ -130,9 +130,22 @@ pub struct ProxyStart {
     pub sockets: Vec<SocketKind>,
     /// Rules at the start.
     pub rules: Rules,
-    /// Proxy of the user's network, as a URL without credentials. Without it the proxy connects directly.
+    /// Proxy of the user's network. Without it the proxy connects directly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub upstream: Option<String>,
+    pub upstream: Option<UpstreamVariables>,
+}
+
+/// Values of the variables that name the proxy of the user's network. Empty if they are not set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UpstreamVariables {
+    /// `ALL_PROXY`.
+    pub all: String,
+    /// `HTTP_PROXY`.
+    pub http: String,
+    /// `HTTPS_PROXY`.
+    pub https: String,
+    /// `NO_PROXY`.
+    pub no: String,
 }
 
 /// Kind of a socket in the worker's network namespace.
@@ -356,6 +369,8 @@ pub enum FailReason {
     Unresolved,
     /// No address accepted the connection.
     Unreachable,
+    /// The proxy of the user's network did not make the connection.
+    Upstream,
     /// The connection broke or was silent for too long.
     Broken,
     /// A rule that was removed closed it.

@@ -2,13 +2,15 @@
 
 use super::Caller;
 use super::find::label;
+use crate::daemon_info::DaemonInfo;
 use crate::errors::MethodError;
 use crate::registry::FoundPolicy;
 use crate::session::FoundSession;
 use quackd_policy::hosts::presets::{self, PRESETS, PresetHosts};
 use quackd_policy::hosts::{Decision, Host, HostRules, OriginRule, is_refused, local_refusal};
+use quackd_policy::upstream::UpstreamProxy;
 use quackd_protocol::client::{HostExplained, HostVerdict, NetworkData, SandboxParams};
-use quackd_protocol::network::RuleText;
+use quackd_protocol::network::{MACHINE_HOST, RuleText};
 use quackd_protocol::policy::NetworkMode;
 use quackd_protocol::state::FoundPreset;
 use std::collections::BTreeMap;
@@ -45,7 +47,7 @@ pub(super) async fn requests(
 pub(super) fn explain(
     host: &str,
     (session, found): (FoundSession, FoundPolicy),
-    known: &BTreeMap<String, FoundPreset>,
+    (known, daemon): (&BTreeMap<String, FoundPreset>, &DaemonInfo),
 ) -> Result<HostExplained, MethodError> {
     let not_a_host = || MethodError::NotAHost(host.chars().take(100).collect());
     let (name, port) = split_port(host).ok_or_else(not_a_host)?;
@@ -81,7 +83,8 @@ pub(super) fn explain(
             let rules = HostRules::parse(&found.rules.rules);
             match rules.decide(&host, port) {
                 Decision::Allowed(by) => {
-                    let text = format!("{target} is allowed by {by}{}", but_private(&host));
+                    let path = upstream(&host, port, daemon).unwrap_or_else(|| but_private(&host));
+                    let text = format!("{target} is allowed by {by}{path}");
                     explained(HostVerdict::Allowed, text, None, Some(by))
                 }
                 Decision::Denied(by) => {
@@ -117,6 +120,22 @@ fn preset_of(
     };
     let derived = PRESETS.iter().filter(|preset| matches!(preset.hosts, PresetHosts::Derived(_)));
     derived.into_iter().find(allows).map(|preset| preset.name)
+}
+
+/// The end of the text for a name that the proxy of the user's network resolves, or should.
+fn upstream(host: &Host, port: u16, daemon: &DaemonInfo) -> Option<String> {
+    let Host::Name(name) = host else { return None };
+    if name == MACHINE_HOST {
+        return None;
+    }
+    let variables = match &daemon.upstream {
+        Ok(variables) => variables.as_ref()?,
+        Err(error) => return Some(format!("{}\nnot used: {error}", but_private(host))),
+    };
+    let (proxy, at) = UpstreamProxy::new(variables).ok()??.of_name(name, port, port == 80)?;
+    Some(format!(
+        ", through {proxy}:{at}, the proxy of this network: it resolves the name, so quackd cannot check the address"
+    ))
 }
 
 /// The end of the text for a name: it does not lead everywhere.

@@ -90,7 +90,8 @@ pub(super) async fn sandbox(
             let of = session_and_policy(&asked, caller).await?;
             let host = asked.host.as_deref().unwrap_or_default();
             let snapshot = caller.registry.send(TakeSnapshot).await?;
-            return hosts::explain(host, of, snapshot.presets()).map(SandboxReply::Host);
+            return hosts::explain(host, of, (snapshot.presets(), &caller.services.daemon))
+                .map(SandboxReply::Host);
         }
         Some("audit") => return ask_worker(AUDIT, String::from("{}"), &asked, caller).await,
         Some("explain") => {

@@ -10,7 +10,7 @@ use crate::children::tool_registries::ToolRegistries;
 use crate::children::{Deaths, OneShot};
 use crate::clock::now_text;
 use crate::daemon_info::ConfigFile;
-use crate::daemon_info::{DaemonInfo, user_home};
+use crate::daemon_info::{DaemonInfo, upstream, user_home};
 use crate::errors::start::StartError;
 use crate::events::Events;
 use crate::events::client_registry::Clients;
@@ -100,6 +100,10 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         Arc::clone(&metrics),
     );
     let network_journal = Journal::of_network(parts.home.network_file());
+    let upstream = upstream(parts.config.sandbox.upstream_proxy.value);
+    if let Err(error) = &upstream {
+        tracing::warn!(%error, "commands connect to allowed hosts without the proxy of this network");
+    }
     let daemon = Rc::new(DaemonInfo {
         home: parts.home,
         user_home: user_home(),
@@ -109,6 +113,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         started_at: now_text(),
         config: parts.config,
         config_file: parts.config_file,
+        upstream,
     });
     let models = Models::new(&daemon, &children, parts.egress);
     let sessions = Rc::new(SessionServices {

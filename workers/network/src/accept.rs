@@ -1,6 +1,6 @@
 //! Connections of commands: to the HTTP and SOCKS proxy, and to synthetic addresses.
 
-use crate::dial::{DialError, dial};
+use crate::dial::{DialError, Route, Server, dial};
 use crate::proxy::{Admitted, Proxy, Request, Slot};
 use crate::relay::{self, BodyReader, First, HTTP, TLS, Upstream, reset, tls_hello};
 use quackd_network::http::{self, Head, Kind, MAX_HEAD, Read};
@@ -102,7 +102,11 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
         Ok(admitted) => admitted,
         Err(why) => return refuse(client, &request, why).await,
     };
-    let server = match dial(proxy, &request).await {
+    let is_http = match &head.kind {
+        Kind::Connect => is_http_tunnel(&request, &admitted),
+        Kind::Forward { upgrades, .. } => !upgrades,
+    };
+    let server = match dial(proxy, &request, is_http).await {
         Ok(server) => server,
         Err(DialError::Private(address)) => {
             proxy.refuse(&request, DenyReason::PrivateAddress, Some(address));
@@ -110,10 +114,10 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
         }
         Err(DialError::Failed(why)) => {
             proxy.fail(&request, why, admitted.rule);
-            let what = if why == FailReason::Unresolved {
-                "cannot be resolved"
-            } else {
-                "cannot be reached"
+            let what = match why {
+                FailReason::Unresolved => "cannot be resolved",
+                FailReason::Upstream => "cannot be reached through the proxy of this network",
+                _ => "cannot be reached",
             };
             let text = format!("quackd: {} {what}\n", request.host);
             return answer(client, &format!("502 quackd: {} {what}", request.host), "", &text)
@@ -127,11 +131,25 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
             tunnel((client, server), rest, &request, admitted, proxy).await;
         }
         Kind::Forward { head, body, upgrades } => {
+            let head = for_route(head, &request, server.route);
             let (first, upstream) = forwarded(head, rest, body, upgrades)?;
             relay::run(proxy, (&request, admitted), (client, server), (first, upstream)).await;
         }
     }
     Some(())
+}
+
+/// Whether a tunnel carries a request of HTTP without TLS. Then it is read.
+fn is_http_tunnel(request: &Request, admitted: &Admitted) -> bool {
+    request.port == HTTP && !admitted.raw
+}
+
+/// The head of a request for the server, or for the proxy of the user's network.
+fn for_route(head: Vec<u8>, request: &Request, route: Route) -> Vec<u8> {
+    match route {
+        Route::WholeAddress => http::with_whole_address(&head, &request.host, request.port),
+        Route::Direct | Route::Tunnel => head,
+    }
 }
 
 /// The first bytes for the server, and what may follow. `None` if the body is malformed.
@@ -153,7 +171,7 @@ fn forwarded(
 
 /// Checks the first bytes of a tunnel and passes it on: port 443 is for TLS, port 80 for HTTP, to the requested host.
 async fn tunnel(
-    (mut client, server): (TcpStream, TcpStream),
+    (mut client, server): (TcpStream, Server),
     rest: Vec<u8>,
     request: &Request,
     admitted: Admitted,
@@ -165,7 +183,9 @@ async fn tunnel(
             First::Other => First::Other,
             First::Gone => First::Gone,
         },
-        HTTP if !admitted.raw => http_request(&mut client, rest, request).await,
+        _ if is_http_tunnel(request, &admitted) => {
+            http_request((&mut client, rest), request, server.route).await
+        }
         _ => First::Complete((rest, Upstream::All)),
     };
     match first {
@@ -188,9 +208,9 @@ async fn tunnel(
 
 /// Reads a request to a server from a tunnel.
 async fn http_request(
-    client: &mut TcpStream,
-    mut bytes: Vec<u8>,
+    (client, mut bytes): (&mut TcpStream, Vec<u8>),
     request: &Request,
+    route: Route,
 ) -> First<(Vec<u8>, Upstream)> {
     let parse = |bytes: &[u8]| http::server_request(bytes, &request.host, request.port);
     let reading = read_head(client, &mut bytes, parse);
@@ -202,6 +222,7 @@ async fn http_request(
     let rest = bytes.split_off(head.length);
     match head.kind {
         Kind::Forward { head, body, upgrades } => {
+            let head = for_route(head, request, route);
             forwarded(head, rest, body, upgrades).map_or(First::Other, First::Complete)
         }
         Kind::Connect => First::Other,
@@ -356,9 +377,9 @@ async fn open(
     request: &Request,
     proxy: &Proxy,
     slot: &mut Slot,
-) -> Result<(TcpStream, Admitted), Reply> {
+) -> Result<(Server, Admitted), Reply> {
     let admitted = proxy.admit(request, slot).await.map_err(|_recorded| Reply::NotAllowed)?;
-    match dial(proxy, request).await {
+    match dial(proxy, request, is_http_tunnel(request, &admitted)).await {
         Ok(server) => Ok((server, admitted)),
         Err(DialError::Private(address)) => {
             proxy.refuse(request, DenyReason::PrivateAddress, Some(address));

@@ -10,6 +10,7 @@ use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::link::adopt;
 use quackd_policy::hosts::Host;
+use quackd_policy::upstream::UpstreamProxy;
 use quackd_protocol::network::{FromProxy, PROXY_PROTOCOL, SocketKind, TO_PROXY_TAGS, ToProxy};
 use std::io;
 use std::ops::ControlFlow;
@@ -24,7 +25,11 @@ use tokio_util::codec::Framed;
 pub(crate) async fn serve(started: Started) -> io::Result<()> {
     let Started { control, settings, pair, sockets, notes } = started;
     let mut channel = Framed::new(adopt(control)?, frames::codec());
-    let proxy = Rc::new(Proxy::new(&settings.rules, Pair::new(pair)?));
+    let mut proxy = Proxy::new(&settings.rules, Pair::new(pair)?);
+    if let Some(variables) = &settings.upstream {
+        proxy.upstream = UpstreamProxy::new(variables).map_err(io::Error::other)?;
+    }
+    let proxy = Rc::new(proxy);
     for (kind, socket) in settings.sockets.iter().zip(sockets) {
         open(*kind, socket, &proxy)?;
     }

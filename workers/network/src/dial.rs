@@ -1,13 +1,16 @@
 //! The connection to a host: resolves names outside of the session, refuses addresses that no name may lead to, and
-//! connects to the addresses that were checked and to no other.
+//! connects to the addresses that were checked and to no other. If the user's network has a proxy, names go to it, and it
+//! resolves them.
 
 use crate::proxy::{Proxy, Request};
+use quackd_network::http::{self, MAX_HEAD};
 use quackd_policy::hosts::Host;
 use quackd_protocol::network::{FailReason, MACHINE_HOST};
 use rustix::io::Errno;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -29,8 +32,80 @@ pub(crate) enum DialError {
     Failed(FailReason),
 }
 
-/// Connects to a host that the rules allow.
-pub(crate) async fn dial(proxy: &Proxy, request: &Request) -> Result<TcpStream, DialError> {
+/// A connection to a host.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) stream: TcpStream,
+    pub(crate) route: Route,
+}
+
+/// Path of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// To an address that was checked.
+    Direct,
+    /// Through a tunnel of the proxy of the user's network.
+    Tunnel,
+    /// To that proxy, which reads the address in each request.
+    WholeAddress,
+}
+
+/// Connects to a host that the rules allow. `is_http` is true if the command sends one request of HTTP without TLS.
+pub(crate) async fn dial(
+    proxy: &Proxy,
+    request: &Request,
+    is_http: bool,
+) -> Result<Server, DialError> {
+    match &request.host {
+        Host::Name(name) if name != MACHINE_HOST => {
+            let upstream = proxy.upstream.as_ref();
+            if let Some(upstream) = upstream.and_then(|it| it.of_name(name, request.port, is_http))
+            {
+                return dial_upstream(proxy, request, upstream, is_http).await;
+            }
+        }
+        _ => {}
+    }
+    let stream = dial_directly(proxy, request).await?;
+    Ok(Server { stream, route: Route::Direct })
+}
+
+/// Connects through the proxy of the user's network, to which no rule applies: the user has named it.
+async fn dial_upstream(
+    proxy: &Proxy,
+    request: &Request,
+    (name, port): (String, u16),
+    is_http: bool,
+) -> Result<Server, DialError> {
+    let found = match name.parse() {
+        Ok(address) => vec![address],
+        Err(_) => mixed(proxy.lookups.find(&name).await),
+    };
+    let addresses = found.into_iter().take(MAX_ADDRESSES).map(|address| (address, port).into());
+    let failed = DialError::Failed(FailReason::Upstream);
+    let mut stream = connect(addresses.collect()).await.map_err(|_unreachable| failed)?;
+    if is_http {
+        return Ok(Server { stream, route: Route::WholeAddress });
+    }
+    let opening = async {
+        stream.write_all(&http::connect_request(&request.host, request.port)).await?;
+        let mut head = Vec::new();
+        loop {
+            // The bytes after the head belong to the command.
+            head.push(stream.read_u8().await?);
+            let is_line = head.ends_with(b"\n") || MAX_HEAD <= head.len();
+            if is_line && let Some(is_open) = http::opens_tunnel(&head) {
+                return io::Result::Ok(is_open);
+            }
+        }
+    };
+    match timeout(DIAL_TIME, opening).await {
+        Ok(Ok(true)) => Ok(Server { stream, route: Route::Tunnel }),
+        _ => Err(failed),
+    }
+}
+
+async fn dial_directly(proxy: &Proxy, request: &Request) -> Result<TcpStream, DialError> {
     let port = request.port;
     let addresses = match &request.host {
         Host::Name(name) if name == MACHINE_HOST => {
@@ -152,7 +227,7 @@ mod tests {
         }));
         let host = Host::read("a.example").unwrap();
         let request = Request { host, port, path: RequestPath::Connect };
-        dial(&proxy, &request).await.map(|stream| stream.peer_addr().unwrap())
+        dial(&proxy, &request, false).await.map(|server| server.stream.peer_addr().unwrap())
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use crate::lookups::Lookups;
 use crate::pair::Pair;
 use quackd_network::synthetic::SyntheticAddresses;
 use quackd_policy::hosts::{Decision, Host, HostRules, askable};
+use quackd_policy::upstream::UpstreamProxy;
 use quackd_protocol::network::{
     DenyReason, FailReason, LogEntry, RequestPath, Rules, ToWorkerPacket, Verdict,
 };
@@ -53,6 +54,8 @@ pub(crate) struct Proxy {
     pub(crate) log: Log,
     pub(crate) pair: Pair,
     pub(crate) lookups: Rc<Lookups>,
+    /// The proxy of the user's network.
+    pub(crate) upstream: Option<UpstreamProxy>,
     connections: Cell<usize>,
     by_host: RefCell<HashMap<Host, usize>>,
 }
@@ -102,6 +105,7 @@ impl Proxy {
             log: Log::default(),
             pair,
             lookups: Lookups::by_system(),
+            upstream: None,
             connections: Cell::new(0),
             by_host: RefCell::default(),
         }

@@ -1,5 +1,6 @@
 //! Copies bytes between a command and a host, counts them, and ends when a rule is removed or nothing happens for long.
 
+use crate::dial::{Route, Server};
 use crate::proxy::{Admitted, Proxy, Request, Traffic};
 use quackd_network::hello::{self, Hello, MAX_HELLO};
 use quackd_network::http::{BadChunks, Body, Chunks};
@@ -73,16 +74,17 @@ enum PumpError {
 pub(crate) async fn run(
     proxy: &Proxy,
     (request, admitted): (&Request, Admitted),
-    (mut client, mut server): (TcpStream, TcpStream),
+    (mut client, server): (TcpStream, Server),
     (first, upstream): (Vec<u8>, Upstream),
 ) {
     let started = Instant::now();
+    let Server { stream: mut server, route } = server;
     // A program must not take half of an answer for all of it: until the end was copied, closing resets, also if this
     // process is killed.
     reset_on_close([&client, &server], true);
     let counts =
         Counts { sent: Cell::new(0), received: Cell::new(0), last: Cell::new(Instant::now()) };
-    let ends = (server.local_addr(), server.peer_addr());
+    let ends = (route == Route::Direct).then(|| (server.local_addr(), server.peer_addr()));
     let (ended, is_whole) = {
         let copying = copy_both(&mut client, &mut server, first, upstream, &counts);
         tokio::select! {
@@ -125,7 +127,8 @@ fn reset_on_close<const N: usize>(streams: [&TcpStream; N], resets: bool) {
     }
 }
 
-type Ends = (io::Result<SocketAddr>, io::Result<SocketAddr>);
+/// Addresses of a connection to the host itself.
+type Ends = Option<(io::Result<SocketAddr>, io::Result<SocketAddr>)>;
 
 /// Ends when the rules no longer allow the connection.
 async fn until_revoked(proxy: &Proxy, request: &Request, admitted: &Admitted, ends: Ends) {
@@ -152,6 +155,7 @@ fn is_allowed(proxy: &Proxy, request: &Request, admitted: &Admitted, ends: &Ends
     if matches!(&request.host, Host::Name(name) if name == MACHINE_HOST) {
         return true;
     }
+    let Some(ends) = ends else { return true };
     let (Ok(local), Ok(peer)) = ends else { return false };
     // The kernel connects this machine's addresses from themselves. One may have become its own since the lookup.
     let is_own = |address| local.ip().to_canonical() == address;

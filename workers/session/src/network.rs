@@ -36,12 +36,16 @@ const MAX_CONNECTING: usize = 64;
 /// Most packets that are read at once.
 const MAX_BATCH: usize = 1024;
 
-/// Ports with a listener for programs that use no proxy. `None` unless the policy names hosts.
+/// Ports with a listener for programs that use no proxy; empty if these are not served. `None` unless the policy names
+/// hosts.
 #[cfg(target_os = "linux")]
 pub(crate) fn host_ports(start: &Start) -> Option<Vec<u16>> {
     let has_hosts = start.sandbox.policy.network_mode() == NetworkMode::Hosts;
-    let more = start.sandbox.ports.iter().copied().filter(|port| !USUAL_PORTS.contains(port));
-    has_hosts.then(|| USUAL_PORTS.into_iter().chain(more).take(MAX_TRANSPARENT_PORTS).collect())
+    has_hosts.then(|| {
+        let Some(ports) = &start.sandbox.ports else { return Vec::new() };
+        let more = ports.iter().copied().filter(|port| !USUAL_PORTS.contains(port));
+        USUAL_PORTS.into_iter().chain(more).take(MAX_TRANSPARENT_PORTS).collect()
+    })
 }
 
 /// Passes the sockets of the network namespace to the supervisor. Called in stage 0, before the hello.

@@ -46,7 +46,7 @@ mod open {
 
     impl PrivateNetwork {
         /// Opens the sockets, for which the process needs the rights of its user namespace. `hosts` are the ports for
-        /// programs that use no proxy; `None` if the network is off. `proc` is an open `/proc` that shows this process.
+        /// programs that use no proxy, empty if these are not served; `None` if the network is off. `proc` is an open `/proc` that shows this process.
         pub(crate) fn open(proc: impl AsFd, hosts: Option<&[u16]>) -> Self {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             let open = |name| openat(&proc, name, flags, Mode::empty()).ok().map(File::from);
@@ -70,6 +70,9 @@ mod open {
         fn open_for_hosts(&mut self, ports: &[u16]) {
             let here = Ipv4Addr::LOCALHOST;
             self.keep(SocketKind::Proxy, PROXY_PORT, listen(here, PROXY_PORT));
+            if ports.is_empty() {
+                return;
+            }
             self.keep(SocketKind::ResolverUdp, RESOLVER_PORT, receive());
             self.keep(SocketKind::ResolverTcp, RESOLVER_PORT, listen(here, RESOLVER_PORT));
             for &port in ports {

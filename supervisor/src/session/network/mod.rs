@@ -129,7 +129,7 @@ impl NetworkActor {
             session_id: self.session.clone(),
             sockets,
             rules: self.rules_now(),
-            upstream: None,
+            upstream: self.services.daemon.upstream.clone().ok().flatten(),
         }))
     }
 

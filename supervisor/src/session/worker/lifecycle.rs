@@ -125,7 +125,8 @@ impl SessionActor {
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
                 caches,
-                ports: transparent_ports(&self.worker.rules),
+                ports: (services.daemon.config.sandbox.transparent.value)
+                    .then(|| transparent_ports(&self.worker.rules)),
                 cgroup: cgroup_for_worker,
             },
         }));

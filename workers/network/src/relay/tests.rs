@@ -33,10 +33,10 @@ fn request(host: &str, port: u16) -> Request {
 }
 
 /// A connection of a command, and its server: the command's end, the server's end, and both ends of the proxy.
-async fn chain() -> (TcpStream, TcpStream, (TcpStream, TcpStream)) {
+async fn chain() -> (TcpStream, TcpStream, (TcpStream, Server)) {
     let (command, client) = connected().await;
     let (server, far) = connected().await;
-    (command, far, (client, server))
+    (command, far, (client, Server { stream: server, route: Route::Direct }))
 }
 
 /// Runs a test, which must end.

@@ -200,7 +200,8 @@ pub(super) async fn explain_host(
             let to = if data.verdict == HostVerdict::Allowed { "restrict" } else { "allow" };
             format!("  to {to} it: {}\n", plain(change))
         });
-        output.text(&format!("{}\n{}", plain(&data.text), change.unwrap_or_default()))?;
+        let text: String = data.text.lines().map(|line| format!("{}\n", plain(line))).collect();
+        output.text(&format!("{text}{}", change.unwrap_or_default()))?;
     }
     Ok(ExitCode::Ok)
 }

@@ -1,0 +1,124 @@
+//! The proxy of the user's network, which `HTTPS_PROXY`, `HTTP_PROXY`, `ALL_PROXY` and `NO_PROXY` name. hyper-util reads
+//! these as curl does.
+
+use hyper::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
+use quackd_protocol::network::UpstreamVariables;
+
+/// Port of a proxy whose URL has none.
+const USUAL_PORT: u16 = 80;
+
+/// The proxy of the user's network.
+#[derive(Debug)]
+pub struct UpstreamProxy(Matcher);
+
+/// Variables that name no proxy that quackd can use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UpstreamError {
+    /// The proxy is not an HTTP proxy.
+    #[error("the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY is not an http:// proxy")]
+    NotHttp,
+    /// The URL has a name or a password.
+    #[error(
+        "the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY needs a password, which quackd does not give to the processes \
+         of sessions; run a local proxy that adds it"
+    )]
+    Password,
+}
+
+impl UpstreamProxy {
+    /// Reads the variables. `None` if they name no proxy.
+    ///
+    /// # Errors
+    /// A proxy that is not an HTTP proxy, or one with a password.
+    pub fn new(variables: &UpstreamVariables) -> Result<Option<Self>, UpstreamError> {
+        let UpstreamVariables { all, http, https, no } = variables;
+        if [all, http, https].iter().all(|value| value.trim().is_empty()) {
+            return Ok(None);
+        }
+        let builder = || {
+            let (all, http, https) = (all.clone(), http.clone(), https.clone());
+            Matcher::builder().all(all).http(http).https(https)
+        };
+        let matcher = builder().build();
+        for scheme in ["http", "https"] {
+            let set = if scheme == "http" { http } else { https };
+            match address(scheme, "a.example", 1).and_then(|uri| matcher.intercept(&uri)) {
+                // hyper-util does not understand the value.
+                None if !set.trim().is_empty() || !all.trim().is_empty() => {
+                    return Err(UpstreamError::NotHttp);
+                }
+                None => {}
+                Some(proxy) if proxy.basic_auth().is_some() || proxy.raw_auth().is_some() => {
+                    return Err(UpstreamError::Password);
+                }
+                Some(proxy) if proxy.uri().scheme_str() != Some("http") => {
+                    return Err(UpstreamError::NotHttp);
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(Some(Self(builder().no(no.clone()).build())))
+    }
+
+    /// Host and port of the proxy through which a name is reached. `is_http` is true for a request that the proxy gets as a
+    /// whole address, false for a tunnel. `None` if the name is reached directly.
+    #[must_use]
+    pub fn of_name(&self, name: &str, port: u16, is_http: bool) -> Option<(String, u16)> {
+        let scheme = if is_http { "http" } else { "https" };
+        let proxy = self.0.intercept(&address(scheme, name, port)?)?;
+        let host = proxy.uri().host()?.trim_start_matches('[').trim_end_matches(']');
+        Some((host.to_owned(), proxy.uri().port_u16().unwrap_or(USUAL_PORT)))
+    }
+}
+
+fn address(scheme: &str, name: &str, port: u16) -> Option<Uri> {
+    let authority = format!("{name}:{port}");
+    Uri::builder().scheme(scheme).authority(authority).path_and_query("/").build().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables([all, http, https, no]: [&str; 4]) -> UpstreamVariables {
+        let [all, http, https, no] = [all, http, https, no].map(str::to_owned);
+        UpstreamVariables { all, http, https, no }
+    }
+
+    #[test]
+    fn each_kind_of_request_has_its_proxy_and_exceptions() {
+        let texts = ["", "http://plain.example", "tls.example:3128", "corp.example, 10.0.0.0/8"];
+        let proxy = UpstreamProxy::new(&variables(texts)).unwrap().unwrap();
+        let plain = Some(("plain.example".to_owned(), 80));
+        let tls = Some(("tls.example".to_owned(), 3128));
+        assert_eq!(proxy.of_name("a.example", 80, true), plain);
+        assert_eq!(proxy.of_name("a.example", 80, false), tls);
+        assert_eq!(proxy.of_name("a.example", 443, false), tls);
+        for name in ["corp.example", "a.corp.example"] {
+            assert_eq!(proxy.of_name(name, 443, false), None);
+        }
+        let all = variables(["http://[::1]:8080", "", "", ""]);
+        let proxy = UpstreamProxy::new(&all).unwrap().unwrap();
+        assert_eq!(proxy.of_name("a.example", 22, false), Some(("::1".to_owned(), 8080)));
+    }
+
+    #[test]
+    fn what_is_no_plain_http_proxy_is_an_error() {
+        assert!(UpstreamProxy::new(&variables(["", " ", "", "*"])).unwrap().is_none());
+        let only_tls = ["", "", "http://tls.example", "*"];
+        let proxy = UpstreamProxy::new(&variables(only_tls)).unwrap().unwrap();
+        assert_eq!(proxy.of_name("a.example", 443, false), None);
+        for value in ["socks5://a.example", "https://a.example", "http://[", "a b"] {
+            for texts in [[value, "", "", ""], ["", value, "", ""], ["", "", value, ""]] {
+                let error = UpstreamProxy::new(&variables(texts)).unwrap_err();
+                assert_eq!(error, UpstreamError::NotHttp, "{value}");
+            }
+        }
+        for value in ["http://me:secret@a.example", "socks5://me:secret@a.example"] {
+            let error = UpstreamProxy::new(&variables(["", "", value, ""])).unwrap_err();
+            assert_eq!(error, UpstreamError::Password);
+            assert!(!error.to_string().contains("secret"));
+        }
+    }
+}
