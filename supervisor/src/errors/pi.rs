@@ -39,6 +39,9 @@ pub(crate) enum PiError {
     /// Pi did not respond in time.
     #[error("Pi command \"{command}\" timed out after {}ms", limit.as_millis())]
     TimedOut { command: String, limit: Duration },
+    /// quackd's own agent did not respond in time.
+    #[error("The agent did not answer \"{command}\" within {} s", limit.as_secs())]
+    AgentTimedOut { command: String, limit: Duration },
     /// Pi exited before it responded.
     #[error("Pi process exited with code {}", code.map_or_else(|| "null".to_owned(), |code| code.to_string()))]
     Exited { code: Option<i32> },
@@ -54,6 +57,9 @@ pub(crate) enum PiError {
     /// Pi has failed. It starts again only on demand.
     #[error("Pi {0}")]
     Failed(Cause),
+    /// quackd's own agent has failed. It starts again only on demand.
+    #[error("The agent {0}")]
+    AgentFailed(Cause),
     /// A process could not be started.
     #[error("Pi cannot be started: {0}")]
     NotStarted(String),
@@ -77,17 +83,19 @@ pub(crate) enum PiError {
     OnDemand,
     /// Too many prompts are waiting.
     #[error(
-        "Pi has {MAX_PI_PROMPTS} messages waiting in this session and takes no more; try again later"
+        "The agent has {MAX_PI_PROMPTS} messages waiting in this session and takes no more; try again later"
     )]
     TooMany,
-    /// The limit on live Pis is reached, and all are busy.
-    #[error("{max} Pis are at work (pi.max_live); try again later, or end one with `quack abort`")]
+    /// The limit on live agents is reached, and all are busy.
+    #[error(
+        "{max} agents are at work (pi.max_live); try again later, or end one with `quack abort`"
+    )]
     TooManyPis { max: usize },
     /// It does not fit into a frame.
     #[error("Message is too long")]
     TooLong,
     /// A client canceled the prompt before it was sent.
-    #[error("Aborted before Pi had started")]
+    #[error("Aborted before the agent had started")]
     Aborted,
     /// The daemon is shutting down.
     #[error("Daemon is shutting down")]

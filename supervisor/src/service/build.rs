@@ -100,10 +100,6 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         Arc::clone(&metrics),
     );
     let network_journal = Journal::of_network(parts.home.network_file());
-    let upstream = upstream(parts.config.sandbox.upstream_proxy.value);
-    if let Err(error) = &upstream {
-        tracing::warn!(%error, "commands connect to allowed hosts without the proxy of this network");
-    }
     let daemon = Rc::new(DaemonInfo {
         home: parts.home,
         user_home: user_home(),
@@ -111,9 +107,9 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         socket: parts.socket,
         started: Instant::now(),
         started_at: now_text(),
+        upstream: upstream(parts.config.sandbox.upstream_proxy.value),
         config: parts.config,
         config_file: parts.config_file,
-        upstream,
     });
     let models = Models::new(&daemon, &children, parts.egress);
     let sessions = Rc::new(SessionServices {

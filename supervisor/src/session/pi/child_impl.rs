@@ -70,7 +70,11 @@ impl ChildActor<OfPi> for SessionActor {
     }
 
     fn fail_waiters(&mut self, _: OfPi, cause: &Cause, _: &mut Context<Self>) {
-        self.refuse_unsent(&PiError::Failed(cause.clone()));
+        let error = match self.pi.is_native {
+            true => PiError::AgentFailed(cause.clone()),
+            false => PiError::Failed(cause.clone()),
+        };
+        self.refuse_unsent(&error);
     }
 
     fn on_kill(&mut self, _: OfPi, why: KillReason) {

@@ -180,7 +180,8 @@ impl SessionActor {
             HelloMeans::Late => return,
             HelloMeans::Unexpected => return self.pi_broke("a second hello", ctx),
         }
-        tracing::info!(session = %self.session, pid = pids.1, "Pi started");
+        let agent = if self.pi.is_native { "agent" } else { "Pi" };
+        tracing::info!(session = %self.session, pid = pids.1, "{agent} started");
         self.pi.pids = Some(pids);
         self.touch_pi();
         self.begin_heartbeat(OfPi, ctx);
