@@ -5,28 +5,52 @@ use serde_json::error::Category;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::Duration;
 
 /// Largest file.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Looks at a file that ends too early, and the time between them: a program that writes it in place leaves it incomplete
+/// for a moment.
+const LOOKS: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Reads a file. `None` if it does not exist.
 ///
 /// # Errors
 /// One line with the reason and the position, without any value of the file, which may be a key.
 pub(super) fn read_blocking<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
+    parse(path, || bytes_blocking(path), || std::thread::sleep(PAUSE))
+}
+
+fn parse<T: DeserializeOwned>(
+    path: &Path,
+    mut read: impl FnMut() -> io::Result<Vec<u8>>,
+    mut pause: impl FnMut(),
+) -> Result<Option<T>, String> {
     let shown = path.display();
-    let bytes = match bytes_blocking(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("cannot read {shown}: {error}")),
-    };
-    serde_json::from_slice(&without_comments(bytes)).map(Some).map_err(|error| {
+    let mut looks = 1;
+    loop {
+        let bytes = match read() {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(format!("cannot read {shown}: {error}")),
+        };
+        let error = match serde_json::from_slice(&without_comments(bytes)) {
+            Ok(value) => return Ok(Some(value)),
+            Err(error) => error,
+        };
         let what = match error.classify() {
+            Category::Eof if looks < LOOKS => {
+                looks += 1;
+                pause();
+                continue;
+            }
             Category::Data => "a value is missing or has the wrong type",
             Category::Syntax | Category::Eof | Category::Io => "it is not valid JSON",
         };
-        format!("{shown}:{}:{}: {what}", error.line(), error.column())
-    })
+        return Err(format!("{shown}:{}:{}: {what}", error.line(), error.column()));
+    }
 }
 
 fn bytes_blocking(path: &Path) -> io::Result<Vec<u8>> {
@@ -102,6 +126,26 @@ fn blank(text: &mut [u8], end: impl Fn(&[u8]) -> Option<usize>) -> usize {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[test]
+    fn a_file_that_is_being_written_is_read_again() {
+        let read = |texts: &[&'static str]| {
+            let mut texts = texts.iter().copied().cycle();
+            let mut pauses = 0;
+            let next = || Ok(texts.next().unwrap_or_default().into());
+            let read = parse::<Value>(Path::new("m.json"), next, || pauses += 1);
+            (read, pauses)
+        };
+        assert_eq!(read(&["", r#"{"a": [1"#, "[1]"]), (Ok(Some(json!([1]))), 2));
+        let (incomplete, pauses) = read(&[r#"{"a":"#]);
+        assert_eq!(
+            (incomplete.unwrap_err(), pauses),
+            ("m.json:1:5: it is not valid JSON".into(), 4)
+        );
+        let (bad, pauses) = read(&["{]"]);
+        assert!(bad.is_err());
+        assert_eq!(pauses, 0);
+    }
 
     #[test]
     fn comments_and_trailing_commas_are_tolerated() {
