@@ -74,12 +74,10 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
     }
 
     fn apply_order(&mut self, k: K, order: Order, ctx: &mut Context<Self>) {
-        if let Some(process) = &mut self.child_mut(k).process {
-            match order {
-                Order::Nothing => {}
-                Order::Shutdown if process.try_send(&K::shutdown()).is_ok() => {}
-                Order::Shutdown | Order::Kill => process.kill(),
-            }
+        match order {
+            Order::Nothing => {}
+            Order::Shutdown if self.child(k).try_send(&K::shutdown()).is_ok() => {}
+            Order::Shutdown | Order::Kill => self.kill_now(k, ctx),
         }
         self.publish_status(k);
         self.arm_life(k, ctx);
@@ -283,12 +281,18 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
         self.child(k).process.as_ref()?;
         let (done, drained) = oneshot::channel();
         self.child_mut(k).drained.push(done);
-        ctx.run_later(until.saturating_duration_since(Instant::now()), move |handle, _| {
-            if let Some(process) = &mut handle.child_mut(k).process {
-                process.kill();
-            }
+        ctx.run_later(until.saturating_duration_since(Instant::now()), move |handle, ctx| {
+            handle.kill_now(k, ctx);
         });
         Some(drained)
+    }
+
+    fn kill_now(&mut self, k: K, ctx: &mut Context<Self>) {
+        if let Some(process) = &mut self.child_mut(k).process {
+            process.kill();
+            // Its channel is not read any more. A process that was reaped already may have waited for the end of it.
+            self.on_channel_closed(k, ctx);
+        }
     }
 
     /// Handles input from the channel. Input from an earlier process is dropped.

@@ -253,6 +253,19 @@ fn the_end_of_stdin_aborts_the_turn() {
 
 /// The ids of the responses, sorted. Each response must be a success.
 #[track_caller]
+#[test]
+fn a_temporary_session_ends_with_its_client_at_once() {
+    let world = echo();
+    for _ in 0..30 {
+        let rpc = Rpc::start(&world, &["--no-session"]);
+        rpc.turn("hello");
+        assert_eq!(rpc.end(), Some(0));
+    }
+    let sessions = world.daemon.wire().request("sessions", json!({}));
+    assert_eq!(sessions["sessions"], json!([]), "{sessions}");
+    assert!(!world.daemon.log().contains("did not arrive"), "{}", world.daemon.log());
+}
+
 fn answered(lines: &[Value]) -> Vec<u64> {
     let responses = lines.iter().filter(|line| line["type"] == "response");
     let ids = responses.map(|response| {

@@ -180,8 +180,7 @@ impl SessionActor {
             HelloMeans::Late => return,
             HelloMeans::Unexpected => return self.pi_broke("a second hello", ctx),
         }
-        let agent = if self.pi.is_native { "agent" } else { "Pi" };
-        tracing::info!(session = %self.session, pid = pids.1, "{agent} started");
+        tracing::info!(session = %self.session, pid = pids.1, "{} started", self.pi.kind());
         self.pi.pids = Some(pids);
         self.touch_pi();
         self.begin_heartbeat(OfPi, ctx);

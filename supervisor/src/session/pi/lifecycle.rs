@@ -193,7 +193,8 @@ impl SessionActor {
         if !is_asked {
             let exceeded = exceeded.map(|cause| cause.to_string());
             let text = self.death_text(exceeded.as_deref(), &end);
-            tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "Pi crashed");
+            let agent = self.pi.kind();
+            tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "{agent} crashed");
             let last = end.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
             let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
             let is_native = self.pi.is_native;
@@ -218,7 +219,7 @@ impl SessionActor {
             });
             self.owner.crashed(session);
         } else {
-            tracing::info!(%session, "Pi exited");
+            tracing::info!(%session, "{} exited", self.pi.kind());
         }
         self.end_turns(&error.to_string());
         self.pi.state_waiters.clear();
@@ -266,7 +267,8 @@ impl SessionActor {
         self.pi.exited = Some(exit);
         let generation = self.pi.child.generation;
         ctx.run_later(LAST_FRAMES, move |handle, ctx| {
-            if handle.pi.child.generation == generation {
+            if handle.pi.child.generation == generation && handle.pi.exited.is_some() {
+                tracing::warn!(session = %handle.session, "the last frames of an agent did not arrive");
                 handle.finish_pi_exit(ctx);
             }
         });

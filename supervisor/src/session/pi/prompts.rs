@@ -163,6 +163,11 @@ impl PiPart {
         self.is_safe = found.safe_mode;
     }
 
+    /// Name of the kind of the agent, for the log.
+    pub(super) fn kind(&self) -> &'static str {
+        if self.is_native { "agent" } else { "Pi" }
+    }
+
     /// Id of the running turn.
     pub(in crate::session) fn running_turn(&self) -> Option<u64> {
         self.turns.running()
