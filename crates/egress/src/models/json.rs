@@ -20,7 +20,9 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// # Errors
 /// One line with the reason and the position, without any value of the file, which may be a key.
 pub(super) fn read_blocking<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, String> {
-    parse(path, || bytes_blocking(path), || std::thread::sleep(PAUSE))
+    #[expect(clippy::disallowed_methods, reason = "files are read on the blocking pool")]
+    let pause = || std::thread::sleep(PAUSE);
+    parse(path, || bytes_blocking(path), pause)
 }
 
 fn parse<T: DeserializeOwned>(
