@@ -58,12 +58,6 @@ impl Key {
 const DAY_S: u64 = 24 * 60 * 60;
 const MAX_DAYS: u64 = 3650;
 
-/// Every key, table by table.
-#[must_use]
-pub fn keys() -> &'static [Key] {
-    KEYS
-}
-
 /// Accessor of the field in [`Config`] that stores a key's value.
 macro_rules! field {
     ($table:ident . $name:ident) => {
@@ -92,7 +86,7 @@ macro_rules! choice {
 /// Largest number of tokens.
 const MAX_TOKENS: u64 = 100_000_000;
 
-static KEYS: &[Key] = &[
+pub(crate) static KEYS: &[Key] = &[
     Key {
         name: "worker.idle_minutes",
         description: "Minutes without a call before an idle worker is evicted. The next call starts a new worker.",
@@ -506,6 +500,7 @@ static KEYS: &[Key] = &[
 mod tests {
     use super::*;
     use crate::entry::to_toml;
+    use crate::keys;
     use std::collections::BTreeSet;
     use std::fmt::Write as _;
 

@@ -32,6 +32,12 @@ pub use config::{
 pub use entry::Entry;
 pub use error::ConfigError;
 pub use file::{MAX_CONFIG_BYTES, locate};
-pub use key::{Key, keys};
+pub use key::Key;
 pub use secret::Secret;
 pub use setting::{Origin, Setting};
+
+/// Every key, table by table.
+#[must_use]
+pub fn keys() -> &'static [Key] {
+    key::KEYS
+}

@@ -137,8 +137,7 @@ pub struct SandboxStart {
     /// Directory that keeps the package caches of the workspace. It already exists. Without it they are in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caches: Option<String>,
-    /// Ports of allowed hosts for programs that use no proxy, in addition to the usual ones. `None` if such programs are
-    /// not served.
+    /// Further ports of allowed hosts for programs that use no proxy. `None` if these are not served.
     pub ports: Option<Vec<u16>>,
     /// The control group for the session's commands, as `quackd-process` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]

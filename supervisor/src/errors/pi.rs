@@ -110,3 +110,13 @@ pub(crate) enum PiError {
     #[error("UI request {id} {how}")]
     DialogClosed { id: String, how: &'static str },
 }
+
+impl PiError {
+    /// Error of a command that was not answered in time.
+    pub(crate) fn timed_out(is_native: bool, command: String, limit: Duration) -> Self {
+        match is_native {
+            true => Self::AgentTimedOut { command, limit },
+            false => Self::TimedOut { command, limit },
+        }
+    }
+}

@@ -300,7 +300,7 @@ impl SessionActor {
         // waits for the user may answer slowly.
         let is_mute = self.pi.heard <= sent.at;
         let (command, limit) = (sent.name.clone().into_owned(), limit_of(&sent.name));
-        fail(sent.waiter, &self.timed_out(command, limit));
+        fail(sent.waiter, &PiError::timed_out(self.pi.is_native, command, limit));
         self.show_pi();
         if is_mute && sent.name == "prompt" {
             self.kill_for(OfPi, Cause::NotResponding, KillReason::NoAnswer, ctx);
@@ -451,20 +451,13 @@ impl SessionActor {
         self.show_pi();
     }
 
-    fn timed_out(&self, command: String, limit: Duration) -> PiError {
-        match self.pi.is_native {
-            true => PiError::AgentTimedOut { command, limit },
-            false => PiError::TimedOut { command, limit },
-        }
-    }
-
     fn give_up_unsent(&mut self, number: u64) {
         let Some(at) = self.pi.unsent.iter().position(|unsent| unsent.number == number) else {
             return;
         };
         if let Some(unsent) = self.pi.unsent.remove(at) {
             let command = unsent.command.name().to_owned();
-            fail(unsent.waiter, &self.timed_out(command, PI_COMMAND_LIMIT));
+            fail(unsent.waiter, &PiError::timed_out(self.pi.is_native, command, PI_COMMAND_LIMIT));
         }
         self.show_pi();
     }
