@@ -51,9 +51,15 @@ pub(super) fn explain(
 ) -> Result<HostExplained, MethodError> {
     let not_a_host = || MethodError::NotAHost(host.chars().take(100).collect());
     let (name, port) = split_port(host).ok_or_else(not_a_host)?;
+    let name = if name == "machine" { MACHINE_HOST } else { name };
     let host = Host::read(name).map_err(|_error| not_a_host())?;
     let target = format!("{}:{port}", display(&host));
-    let rule = if port == USUAL_PORT || port == 80 { display(&host) } else { target.clone() };
+    let is_machine = matches!(&host, Host::Name(name) if name == MACHINE_HOST);
+    let rule = match (port, is_machine) {
+        (_, true) => format!("machine:{port}"),
+        (80 | USUAL_PORT, false) => display(&host),
+        _ => target.clone(),
+    };
     let allow = Some(format!("quack sandbox allow {rule}"));
     let mode = found.policy.network_mode();
     let explained =
@@ -141,6 +147,7 @@ fn upstream(host: &Host, port: u16, daemon: &DaemonInfo) -> Option<String> {
 /// The end of the text for a name: it does not lead everywhere.
 fn but_private(host: &Host) -> String {
     match host {
+        Host::Name(name) if name == MACHINE_HOST => ", and leads to this machine".to_owned(),
         Host::Name(_) => ", unless the name leads to this machine or a local network".to_owned(),
         Host::Address(address) if is_refused(*address) => {
             format!(", which names it although it is {}", local_refusal(*address))

@@ -266,6 +266,46 @@ fn a_temporary_session_ends_with_its_client_at_once() {
     assert!(!world.daemon.log().contains("did not arrive"), "{}", world.daemon.log());
 }
 
+#[test]
+fn only_sessions_that_the_client_created_are_temporary() {
+    let world = echo();
+    let kept = Rpc::start(&world, &[]);
+    kept.turn("hello");
+    let file = kept.call(json!({"type": "get_state"}))["data"]["sessionFile"].clone();
+    assert_eq!(kept.end(), Some(0));
+    let count = || {
+        let all = world.daemon.wire().request("sessions", json!({}));
+        all["sessions"].as_array().unwrap().len()
+    };
+    let rpc = Rpc::start(&world, &["--no-session"]);
+    let refused = rpc.call(json!({"type": "switch_session"}));
+    assert_eq!(refused["error"], "sessionPath is missing", "{refused}");
+    assert_eq!(count(), 2);
+    rpc.call(json!({"type": "switch_session", "sessionPath": file}));
+    assert_eq!(count(), 1, "the client's own session is gone");
+    assert_eq!(rpc.end(), Some(0));
+    let rpc = Rpc::start(&world, &["--no-session", "--session", file.as_str().unwrap()]);
+    for prompt in [json!({"type": "prompt"}), json!({"type": "prompt", "message": ""})] {
+        assert_eq!(rpc.call(prompt)["error"], "The message is missing or empty");
+    }
+    assert_eq!(rpc.end(), Some(0));
+    assert_eq!(count(), 1);
+}
+
+#[test]
+fn a_signal_ends_the_turn_and_the_temporary_session() {
+    let world = World::new(&json!({"replies": [{"text": "slow ", "repeat": 400, "delay_ms": 50}]}));
+    let mut rpc = Rpc::start(&world, &["--no-session"]);
+    rpc.send(&json!({"type": "prompt", "message": "hello"}));
+    rpc.until("message_update");
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(rpc.child.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+    let exit = wait_for("quack rpc to end", || rpc.child.try_wait().expect("wait"));
+    assert_eq!(exit.code(), Some(130));
+    let all = world.daemon.wire().request("sessions", json!({}));
+    assert_eq!(all["sessions"], json!([]), "{all}");
+}
+
 fn answered(lines: &[Value]) -> Vec<u64> {
     let responses = lines.iter().filter(|line| line["type"] == "response");
     let ids = responses.map(|response| {

@@ -24,6 +24,8 @@ const MAX_LISTED: usize = 2_000;
 /// Most bytes of messages and entries in one answer. The rest of [`MAX_PI_ANSWER_BYTES`] is for its other members.
 const MAX_LISTED_BYTES: usize = MAX_PI_ANSWER_BYTES - 64 * 1024;
 
+const NO_MESSAGE: &str = "The message is missing or empty";
+
 /// Answer to `get_entries`. There are more entries if the last one is not the leaf.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -174,6 +176,9 @@ impl Agent {
             Ok(images) => images,
             Err(error) => return self.refuse(number, error),
         };
+        if message.is_empty() && images.is_empty() {
+            return self.refuse(number, NO_MESSAGE);
+        }
         let message = user_message(message, images, self.now.unix_ms);
         if self.run.is_some() {
             return match fields.get("streamingBehavior").and_then(Value::as_str) {
@@ -202,6 +207,9 @@ impl Agent {
 
     fn queue(&mut self, number: u64, is_steering: bool, message: &str, fields: &Value) {
         match images(fields) {
+            Ok(images) if message.is_empty() && images.is_empty() => {
+                self.refuse(number, NO_MESSAGE);
+            }
             Ok(images) => {
                 let message = user_message(message, images, self.now.unix_ms);
                 self.enqueue(number, is_steering, message);

@@ -13,6 +13,7 @@ use crate::args::rpc::RpcArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::directory;
 use crate::exit::{CliError, ExitCode};
+use crate::interrupts::Interrupts;
 use crate::output::CliOutput;
 use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError};
@@ -51,8 +52,10 @@ const WORK: [&str; 4] = ["prompt", "compact", "bash", "abort"];
 struct Session {
     client: Arc<Client>,
     follow: FollowConnection,
-    /// Delete it at the end.
+    /// Sessions that this client creates are deleted at the end.
     is_temporary: bool,
+    /// Whether this client has created it.
+    is_created: bool,
 }
 
 /// Runs the subcommand.
@@ -64,15 +67,16 @@ pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<Exit
             note(&format!("{name} has no effect"));
         }
     }
+    let mut interrupts = Interrupts::catch_with_hangup()?;
     let client = Arc::new(start_and_connect(output).await?.client);
     let mut session = begin(&args, client).await?;
     let served = async {
         choose(&args, &session).await?;
-        serve(&mut session).await
+        serve(&mut session, &mut interrupts).await
     };
     let ended = served.await;
     session.end().await;
-    ended.map(|()| ExitCode::Ok)
+    ended
 }
 
 /// Writes a note to stderr: stdout is for the protocol alone.
@@ -94,6 +98,7 @@ fn wanted_model(args: &RpcArgs) -> Option<String> {
 /// Creates or finds the session.
 async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
     let path = directory::workspace(args.dir.as_deref(), false)?;
+    let is_created = args.session.is_none() && !args.continues;
     let id = if let Some(wanted) = &args.session {
         find(&client, wanted).await?
     } else if args.continues {
@@ -111,7 +116,7 @@ async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
         made.session.id.0
     };
     let follow = FollowConnection::begin(Arc::clone(&client), id, (None, true)).await?;
-    Ok(Session { client, follow, is_temporary: args.no_session })
+    Ok(Session { client, follow, is_temporary: args.no_session, is_created })
 }
 
 /// Sets the model of a continued session, and the thinking level.
@@ -173,16 +178,19 @@ impl Session {
     }
 
     async fn end(&self) {
-        let id = self.id();
         self.abort().await;
-        if self.is_temporary {
-            let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
-            drop(self.client.request_raw("quack.session_delete", params, REPLY_TIMEOUT).await);
+        if self.is_temporary && self.is_created {
+            self.delete(self.id()).await;
         }
     }
 
+    async fn delete(&self, id: String) {
+        let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
+        drop(self.client.request_raw("quack.session_delete", params, REPLY_TIMEOUT).await);
+    }
+
     /// Follows another session.
-    async fn follow(&mut self, id: String) -> Result<(), ClientError> {
+    async fn follow(&mut self, id: String, is_created: bool) -> Result<(), ClientError> {
         let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, (None, true));
         let next = match begin(id).await {
             Ok(next) => next,
@@ -193,10 +201,9 @@ impl Session {
             }
         };
         let old = std::mem::replace(&mut self.follow, next);
-        if self.is_temporary {
-            let id = old.session().to_owned();
-            let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
-            drop(self.client.request_raw("quack.session_delete", params, REPLY_TIMEOUT).await);
+        let was_created = std::mem::replace(&mut self.is_created, is_created);
+        if self.is_temporary && was_created && old.session() != self.follow.session() {
+            self.delete(old.session().to_owned()).await;
         }
         Ok(())
     }
@@ -211,8 +218,14 @@ impl Session {
         let cancelled = json!({ "cancelled": false });
         match name {
             "switch_session" => {
-                let id = find(&self.client, text("sessionPath")).await?;
-                self.follow(id).await?;
+                let path = text("sessionPath");
+                if path.is_empty() {
+                    let text = "sessionPath is missing".to_owned();
+                    return Err(ClientError::Refused { text, code: None });
+                }
+                let id = find(&self.client, path).await?;
+                let is_created = self.is_created && id == self.id();
+                self.follow(id, is_created).await?;
                 Ok(cancelled)
             }
             "fork" | "clone" => {
@@ -221,7 +234,7 @@ impl Session {
                 let params = ForkParams { session_id, entry_id, ..ForkParams::default() };
                 let made: ForkData =
                     self.client.request("quack.fork", params, REPLY_TIMEOUT).await?;
-                self.follow(made.session_id.0).await?;
+                self.follow(made.session_id.0, true).await?;
                 Ok(match name {
                     "fork" => json!({ "text": made.text.unwrap_or_default(), "cancelled": false }),
                     _ => cancelled,
@@ -232,24 +245,31 @@ impl Session {
                 let params = SessionNewParams { path: Some(path), ..SessionNewParams::default() };
                 let made: AttachData =
                     self.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
-                self.follow(made.session.id.0).await?;
+                self.follow(made.session.id.0, true).await?;
                 Ok(cancelled)
             }
         }
     }
 }
 
-/// Serves until the end of stdin.
-async fn serve(session: &mut Session) -> anyhow::Result<()> {
+/// Serves until the end of stdin, or until a signal.
+async fn serve(session: &mut Session, interrupts: &mut Interrupts) -> anyhow::Result<ExitCode> {
     let mut lines = LineReader::new(tokio::io::stdin(), MAX_LINE_BYTES);
     let mut serving = Serving::new(session);
     loop {
         tokio::select! {
             biased;
+            () = interrupts.next() => {
+                serving.finish().await?;
+                return Ok(ExitCode::Interrupted);
+            }
             stepped = serving.step() => stepped?,
             line = lines.next(), if serving.running.len() < MAX_COMMANDS => match line? {
                 Some(line) => serving.line(&line).await?,
-                None => return serving.finish().await,
+                None => {
+                    serving.finish().await?;
+                    return Ok(ExitCode::Ok);
+                }
             },
         }
     }

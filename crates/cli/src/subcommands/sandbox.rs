@@ -167,6 +167,9 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
     if args.is_empty() {
         return Err(CliError::usage("give a profile or an option; see --help").into());
     }
+    if !args.hosts.is_empty() && args.network.is_some_and(|mode| mode != NetworkMode::Hosts) {
+        return Err(CliError::usage("--allow is for --network hosts").into());
+    }
     let paths = |paths: Vec<PathBuf>| -> anyhow::Result<Option<Vec<PathBuf>>> {
         let paths = paths.iter().map(|path| absolute(path)).collect::<anyhow::Result<Vec<_>>>()?;
         Ok((!paths.is_empty()).then_some(paths))

@@ -126,7 +126,9 @@ impl FromStr for Rule {
         let (target, ports) = split_ports(rest);
         let ports = match ports {
             Some(ports) => Ports::parse(ports).ok_or_else(|| RuleError::Ports(text.to_owned()))?,
-            None if target == "machine" => return Err(RuleError::MachinePorts(text.to_owned())),
+            None if HostTarget::parse(target, text, denies) == Ok(HostTarget::Machine) => {
+                return Err(RuleError::MachinePorts(text.to_owned()));
+            }
             // A rule that denies a host denies all of it.
             None if denies => Ports::All,
             None => Ports::List(DEFAULT_PORTS.to_vec()),
@@ -327,6 +329,8 @@ mod tests {
             "a.example:x",
             "a.example:70000",
             "machine",
+            "host.quackd.internal",
+            "!Host.Quackd.Internal.",
             ":443",
             "a b",
         ] {

@@ -56,7 +56,8 @@ fn secrets_are_not_there(world: &World) {
          cat /etc/shadow /etc/gshadow /etc/sudoers; ls /root /home /work /var /mnt /srv /boot 2>/dev/null
          true"
     ));
-    let output = ran.ok();
+    // The name of the directory is random and could contain one of the words.
+    let output = ran.ok().replace(&root, "ROOT");
     assert!(!output.contains(CANARY), "{output}");
     for absent in ["root:*", "root:$", ".ssh", "other\n", "s2", "cloudsdk", "main"] {
         assert!(
