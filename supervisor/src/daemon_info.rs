@@ -52,10 +52,9 @@ pub(crate) fn upstream(choice: UpstreamChoice) -> Result<Option<UpstreamVariable
         https: value("HTTPS_PROXY", "https_proxy"),
         no: value("NO_PROXY", "no_proxy"),
     };
-    let proxy = UpstreamProxy::new(&variables).inspect_err(|error| {
+    UpstreamProxy::check(variables).inspect_err(|error| {
         tracing::warn!(%error, "commands connect to allowed hosts without the proxy of this network");
-    })?;
-    Ok(proxy.is_some().then_some(variables))
+    })
 }
 
 /// The user's home directory, which no worker may write as a whole.

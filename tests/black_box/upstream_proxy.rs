@@ -101,12 +101,9 @@ fn names_go_through_the_proxy_of_the_network_and_rules_still_hold() {
         let text = session.bash(&format!("exec 3<>/dev/tcp/a.example/80; {request}; head -4 <&3"));
         assert!(text.contains("proxied"), "{text}");
         assert_eq!(upstream.lines.recv().unwrap(), "GET http://a.example/z HTTP/1.1");
-        // What it refuses is no denial by a rule.
+        // A refusal of the proxy is not a denial by a rule.
         let text = session.bash(&tunnel("refused.example:2222"));
-        assert!(
-            text.contains("HTTP/1.1 502 quackd: refused.example cannot be reached through"),
-            "{text}"
-        );
+        assert!(text.contains("wants a password"), "{text}");
         assert!(!text.contains("[Sandbox"), "{text}");
         assert_eq!(upstream.lines.recv().unwrap(), "CONNECT refused.example:2222 HTTP/1.1");
         // Hosts without a rule, exceptions, and this machine do not reach it.

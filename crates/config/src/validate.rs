@@ -2,7 +2,6 @@
 //! the requirement and the actual value.
 
 use crate::error::excerpt;
-use quackd_policy::hosts::Rule;
 use quackd_policy::{MAX_ROOTS, path_problem};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::MAX_HOST_RULES;
@@ -150,7 +149,8 @@ pub(crate) fn host_rule(index: usize, rule: &str) -> Result<(), String> {
     if MAX_HOST_RULES <= index {
         return Err(format!("must have at most {MAX_HOST_RULES} rules"));
     }
-    rule.parse::<Rule>().map(drop).map_err(|error| format!("must have usable rules, but {error}"))
+    quackd_policy::validate_hosts(&[rule.to_owned()])
+        .map_err(|error| format!("must have usable rules, but {error}"))
 }
 
 /// Checks the name of a kind of operation.

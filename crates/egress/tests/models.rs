@@ -344,7 +344,7 @@ mod tests {
         for (body, expected) in [
             (r#"{"data": [{"id": "a"}, {"id": "b\n"}, {"id": ""}]}"#, Some(vec!["a"])),
             (r#"{"models": [{"name": "q:1"}]}"#, Some(vec!["q:1"])),
-            // llama.cpp, and providers with names for people.
+            // llama.cpp, and providers with names for display.
             (r#"{"models": [{"name": "m"}], "data": [{"id": "m.gguf"}]}"#, Some(vec!["m.gguf"])),
             (r#"{"data": [{"id": "a/b", "name": "A: B"}]}"#, Some(vec!["a/b"])),
             ("<html>", None),

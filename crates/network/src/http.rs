@@ -174,15 +174,15 @@ pub fn connect_request(host: &Host, port: u16) -> Vec<u8> {
     format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").into_bytes()
 }
 
-/// Whether the answer to [`connect_request`] opens the tunnel. `None` if the head is not complete.
+/// Status of the answer to [`connect_request`], 0 for a malformed one. `None` if the head is not complete.
 #[must_use]
-pub fn opens_tunnel(head: &[u8]) -> Option<bool> {
+pub fn connect_status(head: &[u8]) -> Option<u16> {
     let mut fields = [EMPTY_HEADER; MAX_FIELDS];
     let mut response = Response::new(&mut fields);
     match response.parse(head) {
-        Ok(Status::Complete(_)) => Some(response.code.is_some_and(|code| code / 100 == 2)),
+        Ok(Status::Complete(_)) => response.code.or(Some(0)),
         Ok(Status::Partial) if head.len() < MAX_HEAD => None,
-        _ => Some(false),
+        _ => Some(0),
     }
 }
 

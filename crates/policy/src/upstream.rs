@@ -27,38 +27,41 @@ pub enum UpstreamError {
 }
 
 impl UpstreamProxy {
-    /// Reads the variables. `None` if they name no proxy.
+    /// Checks variables as a program has them. The result has no password. `None` if they name no proxy.
     ///
     /// # Errors
     /// A proxy that is not an HTTP proxy, or one with a password.
-    pub fn new(variables: &UpstreamVariables) -> Result<Option<Self>, UpstreamError> {
-        let UpstreamVariables { all, http, https, no } = variables;
-        if [all, http, https].iter().all(|value| value.trim().is_empty()) {
+    pub fn check(given: UpstreamVariables) -> Result<Option<UpstreamVariables>, UpstreamError> {
+        let UpstreamVariables { all, http, https, no } = given;
+        let is_set = |value: &str| !value.trim().is_empty();
+        if ![&all, &http, &https].into_iter().any(|value| is_set(value)) {
             return Ok(None);
         }
-        let builder = || {
-            let (all, http, https) = (all.clone(), http.clone(), https.clone());
-            Matcher::builder().all(all).http(http).https(https)
-        };
-        let matcher = builder().build();
-        for scheme in ["http", "https"] {
-            let set = if scheme == "http" { http } else { https };
+        let (has_http, has_https) = (is_set(&all) || is_set(&http), is_set(&all) || is_set(&https));
+        let matcher = Matcher::builder().all(all).http(http).https(https).build();
+        let checked = |scheme: &str, is_set: bool| {
             match address(scheme, "a.example", 1).and_then(|uri| matcher.intercept(&uri)) {
                 // hyper-util does not understand the value.
-                None if !set.trim().is_empty() || !all.trim().is_empty() => {
-                    return Err(UpstreamError::NotHttp);
-                }
-                None => {}
+                None if is_set => Err(UpstreamError::NotHttp),
+                None => Ok(String::new()),
                 Some(proxy) if proxy.basic_auth().is_some() || proxy.raw_auth().is_some() => {
-                    return Err(UpstreamError::Password);
+                    Err(UpstreamError::Password)
                 }
                 Some(proxy) if proxy.uri().scheme_str() != Some("http") => {
-                    return Err(UpstreamError::NotHttp);
+                    Err(UpstreamError::NotHttp)
                 }
-                Some(_) => {}
+                Some(proxy) => Ok(proxy.uri().to_string()),
             }
-        }
-        Ok(Some(Self(builder().no(no.clone()).build())))
+        };
+        let (http, https) = (checked("http", has_http)?, checked("https", has_https)?);
+        Ok(Some(UpstreamVariables { all: String::new(), http, https, no }))
+    }
+
+    /// Reads checked variables.
+    #[must_use]
+    pub fn new(checked: &UpstreamVariables) -> Self {
+        let UpstreamVariables { all, http, https, no } = checked.clone();
+        Self(Matcher::builder().all(all).http(http).https(https).no(no).build())
     }
 
     /// Host and port of the proxy through which a name is reached. `is_http` is true for a request that the proxy gets as a
@@ -86,10 +89,25 @@ mod tests {
         UpstreamVariables { all, http, https, no }
     }
 
+    fn read(texts: [&str; 4]) -> Result<Option<UpstreamProxy>, UpstreamError> {
+        let checked = UpstreamProxy::check(variables(texts))?;
+        Ok(checked.as_ref().map(UpstreamProxy::new))
+    }
+
+    #[test]
+    fn no_part_of_a_password_is_left() {
+        let plain = "http://plain.example:1";
+        let texts = ["socks5://me:hunter2@a.example", plain, plain, ""];
+        let checked = UpstreamProxy::check(variables(texts)).unwrap().unwrap();
+        assert!(!format!("{checked:?}").contains("hunter2"), "{checked:?}");
+        let proxy = UpstreamProxy::new(&checked);
+        assert_eq!(proxy.of_name("b.example", 443, false), Some(("plain.example".to_owned(), 1)));
+    }
+
     #[test]
     fn each_kind_of_request_has_its_proxy_and_exceptions() {
         let texts = ["", "http://plain.example", "tls.example:3128", "corp.example, 10.0.0.0/8"];
-        let proxy = UpstreamProxy::new(&variables(texts)).unwrap().unwrap();
+        let proxy = read(texts).unwrap().unwrap();
         let plain = Some(("plain.example".to_owned(), 80));
         let tls = Some(("tls.example".to_owned(), 3128));
         assert_eq!(proxy.of_name("a.example", 80, true), plain);
@@ -98,25 +116,24 @@ mod tests {
         for name in ["corp.example", "a.corp.example"] {
             assert_eq!(proxy.of_name(name, 443, false), None);
         }
-        let all = variables(["http://[::1]:8080", "", "", ""]);
-        let proxy = UpstreamProxy::new(&all).unwrap().unwrap();
+        let proxy = read(["http://[::1]:8080", "", "", ""]).unwrap().unwrap();
         assert_eq!(proxy.of_name("a.example", 22, false), Some(("::1".to_owned(), 8080)));
     }
 
     #[test]
     fn what_is_no_plain_http_proxy_is_an_error() {
-        assert!(UpstreamProxy::new(&variables(["", " ", "", "*"])).unwrap().is_none());
+        assert!(read(["", " ", "", "*"]).unwrap().is_none());
         let only_tls = ["", "", "http://tls.example", "*"];
-        let proxy = UpstreamProxy::new(&variables(only_tls)).unwrap().unwrap();
+        let proxy = read(only_tls).unwrap().unwrap();
         assert_eq!(proxy.of_name("a.example", 443, false), None);
         for value in ["socks5://a.example", "https://a.example", "http://[", "a b"] {
             for texts in [[value, "", "", ""], ["", value, "", ""], ["", "", value, ""]] {
-                let error = UpstreamProxy::new(&variables(texts)).unwrap_err();
+                let error = read(texts).unwrap_err();
                 assert_eq!(error, UpstreamError::NotHttp, "{value}");
             }
         }
         for value in ["http://me:secret@a.example", "socks5://me:secret@a.example"] {
-            let error = UpstreamProxy::new(&variables(["", "", value, ""])).unwrap_err();
+            let error = read(["", "", value, ""]).unwrap_err();
             assert_eq!(error, UpstreamError::Password);
             assert!(!error.to_string().contains("secret"));
         }

@@ -135,7 +135,7 @@ pub struct ProxyStart {
     pub upstream: Option<UpstreamVariables>,
 }
 
-/// Values of the variables that name the proxy of the user's network. Empty if they are not set.
+/// Values of the variables that name the proxy of the user's network, without passwords. Empty if they are not set.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UpstreamVariables {
     /// `ALL_PROXY`.

@@ -74,13 +74,14 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
     }
 
     fn apply_order(&mut self, k: K, order: Order, ctx: &mut Context<Self>) {
+        // Before a kill, which can end the process at once and set the timer of a restart.
+        self.publish_status(k);
+        self.arm_life(k, ctx);
         match order {
             Order::Nothing => {}
             Order::Shutdown if self.child(k).try_send(&K::shutdown()).is_ok() => {}
             Order::Shutdown | Order::Kill => self.kill_now(k, ctx),
         }
-        self.publish_status(k);
-        self.arm_life(k, ctx);
     }
 
     /// Kills a process that failed. `why` is shown to the user.
@@ -290,7 +291,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
     fn kill_now(&mut self, k: K, ctx: &mut Context<Self>) {
         if let Some(process) = &mut self.child_mut(k).process {
             process.kill();
-            // Its channel is not read any more. A process that was reaped already may have waited for the end of it.
+            // Its channel is no longer read. The exit of a process that was reaped first may have waited for its end.
             self.on_channel_closed(k, ctx);
         }
     }
@@ -318,9 +319,14 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
         if let Some(process) = &mut self.child_mut(k).process {
             process.on_channel_closed();
         }
+        // Before the end of the channel, which can end the process at once and set the timer of a restart.
+        if let Some(why) = &violation {
+            let cause = Cause::Protocol(why.clone());
+            self.kill_for(k, cause, KillReason::BrokeProtocol, ctx);
+        }
         self.on_channel_closed(k, ctx);
         match violation {
-            Some(why) => self.kill_for(k, Cause::Protocol(why), KillReason::BrokeProtocol, ctx),
+            Some(_killed) => {}
             // Usually the exit follows shortly and contains more details. A process that keeps running without its
             // channel is useless.
             None => {

@@ -87,9 +87,7 @@ pub(crate) enum PiError {
     )]
     TooMany,
     /// The limit on live agents is reached, and all are busy.
-    #[error(
-        "{max} agents are at work (pi.max_live); try again later, or end one with `quack abort`"
-    )]
+    #[error("{max} agents are busy (pi.max_live); try again later, or end one with `quack abort`")]
     TooManyPis { max: usize },
     /// It does not fit into a frame.
     #[error("Message is too long")]

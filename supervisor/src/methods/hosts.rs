@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 /// Port of a host without one.
 const USUAL_PORT: u16 = 443;
 
+/// The end of the text for a host that commands reach in their own session.
+const OWN_LOOPBACK: &str = ", but commands reach their own session by it: a rule for a server of this machine is machine:PORT";
+
 /// Most unreadable rules in one answer.
 const MAX_UNREADABLE: usize = 8;
 
@@ -138,7 +141,7 @@ fn upstream(host: &Host, port: u16, daemon: &DaemonInfo) -> Option<String> {
         Ok(variables) => variables.as_ref()?,
         Err(error) => return Some(format!("{}\nnot used: {error}", but_private(host))),
     };
-    let (proxy, at) = UpstreamProxy::new(variables).ok()??.of_name(name, port, port == 80)?;
+    let (proxy, at) = UpstreamProxy::new(variables).of_name(name, port, port == 80)?;
     Some(format!(
         ", through {proxy}:{at}, the proxy of this network: it resolves the name, so quackd cannot check the address"
     ))
@@ -148,6 +151,8 @@ fn upstream(host: &Host, port: u16, daemon: &DaemonInfo) -> Option<String> {
 fn but_private(host: &Host) -> String {
     match host {
         Host::Name(name) if name == MACHINE_HOST => ", and leads to this machine".to_owned(),
+        Host::Name(name) if name == "localhost" => OWN_LOOPBACK.to_owned(),
+        Host::Address(address) if address.is_loopback() => OWN_LOOPBACK.to_owned(),
         Host::Name(_) => ", unless the name leads to this machine or a local network".to_owned(),
         Host::Address(address) if is_refused(*address) => {
             format!(", which names it although it is {}", local_refusal(*address))

@@ -125,7 +125,7 @@ impl Models {
                 (Rc::new(catalog), stamps)
             }
             (_, Some(known)) => known,
-            (unread, None) => return self.without_files(env, unread.err().unwrap_or_default()),
+            (unread, None) => return self.without_files(unread.err().unwrap_or_default()),
         };
         let loaded =
             Loaded { catalog: Rc::clone(&catalog), checked: Instant::now(), env: hash, stamps };
@@ -133,8 +133,10 @@ impl Models {
         catalog
     }
 
-    /// Returns a catalog of the variables and the configuration, because a directory does not answer. Not kept.
-    fn without_files(&self, env: Variables, problem: String) -> Rc<ModelCatalog> {
+    /// Returns a catalog of the configuration, because a directory does not answer. Not kept. It has no keys of variables:
+    /// a file in the directory may send them to another address than the usual one.
+    fn without_files(&self, problem: String) -> Rc<ModelCatalog> {
+        let env = Variables::default();
         let mut settings = settings(&self.daemon.config);
         if self.daemon.config.model.key.value.account().is_some() {
             settings.key = self.key.borrow().as_ref().map(|(_, read)| read.clone());
@@ -142,7 +144,9 @@ impl Models {
         let (home, distrust) = (self.daemon.user_home.clone(), Some(problem));
         // Reads no file.
         let catalog = ModelCatalog::load_blocking(&ModelSources { env, home, settings, distrust });
-        self.egress.set_models(catalog.endpoints());
+        if catalog.chosen().is_some() {
+            self.egress.set_models(catalog.endpoints());
+        }
         Rc::new(catalog)
     }
 

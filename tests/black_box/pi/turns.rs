@@ -334,6 +334,6 @@ fn one_more_pi_than_may_live_takes_the_place_of_an_idle_one() {
     wire.attach(&world.repo);
     let reply = wire.reply("say", json!({"message": "hello", "preferPi": true}));
     let error = reply["error"].as_str().unwrap();
-    assert!(error.starts_with("1 agents are at work (pi.max_live)"), "{error}");
+    assert!(error.starts_with("1 agents are busy (pi.max_live)"), "{error}");
     assert_eq!(reply["code"], "busy");
 }

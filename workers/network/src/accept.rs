@@ -112,16 +112,13 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
             proxy.refuse(&request, DenyReason::PrivateAddress, Some(address));
             return refuse(client, &request, DenyReason::PrivateAddress).await;
         }
-        Err(DialError::Failed(why)) => {
-            proxy.fail(&request, why, admitted.rule);
-            let what = match why {
-                FailReason::Unresolved => "cannot be resolved",
-                FailReason::Upstream => "cannot be reached through the proxy of this network",
-                _ => "cannot be reached",
-            };
-            let text = format!("quackd: {} {what}\n", request.host);
-            return answer(client, &format!("502 quackd: {} {what}", request.host), "", &text)
-                .await;
+        Err(error) => {
+            if let Some(why) = error.reason() {
+                proxy.fail(&request, why, admitted.rule);
+            }
+            let text = format!("quackd: {} {error}\n", request.host);
+            let status = format!("502 {}", text.trim_end());
+            return answer(client, &status, "", &text).await;
         }
     };
     let rest = bytes.split_off(head.length);
@@ -385,8 +382,10 @@ async fn open(
             proxy.refuse(request, DenyReason::PrivateAddress, Some(address));
             Err(Reply::NotAllowed)
         }
-        Err(DialError::Failed(why)) => {
-            proxy.fail(request, why, admitted.rule);
+        Err(error) => {
+            if let Some(why) = error.reason() {
+                proxy.fail(request, why, admitted.rule);
+            }
             Err(Reply::Unreachable)
         }
     }

@@ -7,9 +7,9 @@ use quackd_network::http::{self, MAX_HEAD};
 use quackd_policy::hosts::Host;
 use quackd_protocol::network::{FailReason, MACHINE_HOST};
 use rustix::io::Errno;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::time::Duration;
+use std::{fmt, io};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -30,6 +30,38 @@ pub(crate) enum DialError {
     /// The host leads to an address that the rules do not name.
     Private(IpAddr),
     Failed(FailReason),
+    /// The proxy of the user's network answered with this status to a request for a tunnel. 0 without an answer.
+    Upstream(u16),
+}
+
+impl DialError {
+    /// Reason for the log. `None` if the rules refuse the address.
+    pub(crate) fn reason(self) -> Option<FailReason> {
+        match self {
+            Self::Private(_) => None,
+            Self::Failed(why) => Some(why),
+            Self::Upstream(_) => Some(FailReason::Upstream),
+        }
+    }
+}
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Private(_) => f.write_str("is not allowed"),
+            Self::Failed(FailReason::Unresolved) => f.write_str("cannot be resolved"),
+            Self::Failed(_) => f.write_str("cannot be reached"),
+            Self::Upstream(0) => {
+                f.write_str("cannot be reached: the proxy of this network does not answer")
+            }
+            Self::Upstream(407) => {
+                f.write_str("cannot be reached: the proxy of this network wants a password")
+            }
+            Self::Upstream(status) => {
+                write!(f, "cannot be reached: the proxy of this network answered {status}")
+            }
+        }
+    }
 }
 
 /// A connection to a host.
@@ -82,8 +114,8 @@ async fn dial_upstream(
         Err(_) => mixed(proxy.lookups.find(&name).await),
     };
     let addresses = found.into_iter().take(MAX_ADDRESSES).map(|address| (address, port).into());
-    let failed = DialError::Failed(FailReason::Upstream);
-    let mut stream = connect(addresses.collect()).await.map_err(|_unreachable| failed)?;
+    let unreachable = |_| DialError::Upstream(0);
+    let mut stream = connect(addresses.collect()).await.map_err(unreachable)?;
     if is_http {
         return Ok(Server { stream, route: Route::WholeAddress });
     }
@@ -94,14 +126,15 @@ async fn dial_upstream(
             // The bytes after the head belong to the command.
             head.push(stream.read_u8().await?);
             let is_line = head.ends_with(b"\n") || MAX_HEAD <= head.len();
-            if is_line && let Some(is_open) = http::opens_tunnel(&head) {
-                return io::Result::Ok(is_open);
+            if is_line && let Some(status) = http::connect_status(&head) {
+                return io::Result::Ok(status);
             }
         }
     };
     match timeout(DIAL_TIME, opening).await {
-        Ok(Ok(true)) => Ok(Server { stream, route: Route::Tunnel }),
-        _ => Err(failed),
+        Ok(Ok(200..300)) => Ok(Server { stream, route: Route::Tunnel }),
+        Ok(Ok(status)) => Err(DialError::Upstream(status)),
+        _ => Err(DialError::Upstream(0)),
     }
 }
 

@@ -7,7 +7,7 @@
 use quackd_protocol::denial::one_line;
 use quackd_protocol::network::PROXY_PORT;
 use quackd_sandbox::confine::DenySockets;
-use quackd_tools::Attempts;
+use quackd_tools::{Attempts, RefusedRequest};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -115,11 +115,20 @@ async fn answer(mut client: TcpStream, attempts: &Attempts) -> io::Result<()> {
     let host = request.host.clone();
     let near = tokio::task::spawn_blocking(move || near_blocking(&host)).await.unwrap_or_default();
     if near.is_empty() {
-        attempts.record(Some(&request.host));
+        let (host, port) = (one_line(&request.host), request.port);
+        let rule = match port {
+            80 | 443 => {
+                attempts.record(Some(&request.host));
+                host.clone()
+            }
+            port => {
+                let refused = RefusedRequest { port, ..RefusedRequest::default() };
+                attempts.refused(&request.host, refused);
+                format!("{host}:{port}")
+            }
+        };
         let body = format!(
-            "quackd: {} was not asked: the network of this session is off. To allow it: \
-             quack sandbox set --network on\n",
-            one_line(&request.host)
+            "quackd: {host} was not asked: the network of this session is off. To allow it: quack sandbox allow {rule}\n"
         );
         return refuse(client, "403 quackd: the network is off", &body).await;
     }

@@ -115,7 +115,11 @@ async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
         let made: AttachData = client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
         made.session.id.0
     };
-    let follow = FollowConnection::begin(Arc::clone(&client), id, (None, true)).await?;
+    let follow = FollowConnection::begin(Arc::clone(&client), id.clone(), (None, true)).await;
+    if follow.is_err() && args.no_session && is_created {
+        delete(&client, id).await;
+    }
+    let follow = follow?;
     Ok(Session { client, follow, is_temporary: args.no_session, is_created })
 }
 
@@ -161,6 +165,12 @@ async fn send(client: &Client, session: &str, command: Value) -> Result<AgentDat
     client.request("quack.agent", params, COMMAND_TIMEOUT).await
 }
 
+/// Deletes a session, also with running work.
+async fn delete(client: &Client, id: String) {
+    let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
+    drop(client.request_raw("quack.session_delete", params, REPLY_TIMEOUT).await);
+}
+
 /// Ends the turn and the calls of a session.
 async fn abort(client: &Client, session: &str) {
     let params = SessionParams { session_id: Some(session.to_owned()) };
@@ -180,21 +190,19 @@ impl Session {
     async fn end(&self) {
         self.abort().await;
         if self.is_temporary && self.is_created {
-            self.delete(self.id()).await;
+            delete(&self.client, self.id()).await;
         }
-    }
-
-    async fn delete(&self, id: String) {
-        let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
-        drop(self.client.request_raw("quack.session_delete", params, REPLY_TIMEOUT).await);
     }
 
     /// Follows another session.
     async fn follow(&mut self, id: String, is_created: bool) -> Result<(), ClientError> {
         let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, (None, true));
-        let next = match begin(id).await {
+        let next = match begin(id.clone()).await {
             Ok(next) => next,
             Err(error) => {
+                if self.is_temporary && is_created && id != self.id() {
+                    delete(&self.client, id).await;
+                }
                 // The attempt has ended the old subscription.
                 self.follow = begin(self.id()).await?;
                 return Err(error);
@@ -203,7 +211,7 @@ impl Session {
         let old = std::mem::replace(&mut self.follow, next);
         let was_created = std::mem::replace(&mut self.is_created, is_created);
         if self.is_temporary && was_created && old.session() != self.follow.session() {
-            self.delete(old.session().to_owned()).await;
+            delete(&self.client, old.session().to_owned()).await;
         }
         Ok(())
     }
@@ -260,14 +268,14 @@ async fn serve(session: &mut Session, interrupts: &mut Interrupts) -> anyhow::Re
         tokio::select! {
             biased;
             () = interrupts.next() => {
-                serving.finish().await?;
+                serving.finish(Some(Instant::now())).await?;
                 return Ok(ExitCode::Interrupted);
             }
             stepped = serving.step() => stepped?,
             line = lines.next(), if serving.running.len() < MAX_COMMANDS => match line? {
                 Some(line) => serving.line(&line).await?,
                 None => {
-                    serving.finish().await?;
+                    serving.finish(None).await?;
                     return Ok(ExitCode::Ok);
                 }
             },
@@ -330,7 +338,7 @@ impl<'a> Serving<'a> {
             Err(response) => self.output.write(&[response])?,
             Ok((id, name, fields)) if SWITCHES.contains(&&*name) => {
                 // Like Pi: the turn of the old session ends. Its events are no longer followed.
-                self.finish().await?;
+                self.finish(None).await?;
                 self.session.abort().await;
                 let result = self.session.switch(&name, &fields).await;
                 self.output.write(&[response(id.as_ref(), &name, result.map(Some))])?;
@@ -369,8 +377,9 @@ impl<'a> Serving<'a> {
         });
     }
 
-    /// Ends the turn, and writes the responses of all commands.
-    async fn finish(&mut self) -> anyhow::Result<()> {
+    /// Ends the turn, and writes the responses of all commands. After a signal, no command is waited for longer than
+    /// [`ABORT_TIMEOUT`].
+    async fn finish(&mut self, signal: Option<Instant>) -> anyhow::Result<()> {
         let mut aborted: Option<Instant> = None;
         while !self.running.is_empty() {
             let in_turn = self.output.in_turn();
@@ -385,8 +394,9 @@ impl<'a> Serving<'a> {
                 });
                 aborted = Some(Instant::now());
             }
-            let due = aborted.unwrap_or_else(Instant::now) + ABORT_TIMEOUT;
-            let may_give_up = aborted.is_some() && !self.give_up.is_cancelled();
+            let since = signal.or(aborted);
+            let due = since.unwrap_or_else(Instant::now) + ABORT_TIMEOUT;
+            let may_give_up = since.is_some() && !self.give_up.is_cancelled();
             tokio::select! {
                 stepped = self.step() => stepped?,
                 () = sleep_until(due), if may_give_up => self.give_up.cancel(),

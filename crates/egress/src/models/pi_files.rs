@@ -1,6 +1,7 @@
 //! The files of Pi that name models and keys: `models.json` and `auth.json`. Only read.
 
 use super::json;
+use indexmap::IndexMap;
 use quackd_protocol::model::{InputKind, ModelCompat, ModelCost};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -23,11 +24,11 @@ pub(super) fn directory(env: &[(String, String)], home: &Path) -> PathBuf {
     }
 }
 
-/// `models.json`. Unknown members are ignored.
+/// `models.json`, in its order. Unknown members are ignored.
 #[derive(Default, Deserialize)]
 pub(super) struct ModelsFile {
     #[serde(default)]
-    pub(super) providers: BTreeMap<String, PiProvider>,
+    pub(super) providers: IndexMap<String, PiProvider>,
 }
 
 /// A provider in `models.json`.

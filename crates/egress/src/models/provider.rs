@@ -134,11 +134,16 @@ impl Provider {
         problems: &mut Vec<String>,
     ) {
         const SOURCE: &str = "models.json of Pi";
+        let api = self.api_named(given.api.as_deref(), problems);
+        let is_foreign = given.api.is_some() && api.is_none();
+        if is_foreign && given.models.iter().all(|it| it.api.is_none()) {
+            return;
+        }
         if let Some(base) = given.base_url {
             self.base_url = base.trim().to_owned();
             self.is_named = true;
         }
-        if let Some(api) = self.api_named(given.api.as_deref(), problems) {
+        if let Some(api) = api {
             self.api = api;
         }
         if let Some(key) = given.api_key {
@@ -159,7 +164,7 @@ impl Provider {
                 continue;
             }
             let own = match api {
-                None => Some(self.api),
+                None => (!is_foreign).then_some(self.api),
                 Some(api) => self.api_named(Some(&api), problems),
             };
             let Some(api) = own else { continue };

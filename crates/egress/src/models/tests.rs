@@ -113,6 +113,14 @@ fn the_strongest_source_names_the_model() {
             "box/qwen3, first model in models.json of Pi, no key",
         ),
         (
+            Case::new(&[]).models(
+                r#"{"providers": {
+                    "z": {"baseUrl": "http://127.0.0.1:9/v1", "models": [{"id": "first"}]},
+                    "a": {"baseUrl": "http://127.0.0.1:9/v1", "models": [{"id": "second"}]}}}"#,
+            ),
+            "z/first, first model in models.json of Pi, no key",
+        ),
+        (
             Case::new(&[openai]).models(LOCAL),
             "openai/gpt-4o-mini, OPENAI_API_KEY is set, OPENAI_API_KEY",
         ),
@@ -239,7 +247,8 @@ fn every_problem_of_the_files_is_told_without_a_secret() {
         "b": {"baseUrl": "https://b", "apiKey": "B_KEY", "api": "google-generative-ai", "models": [{"id": "m"}]},
         "c": {"baseUrl": "http://10.0.0.1", "apiKey": "hush-hush", "models": [{"id": ""}]},
         "d": {"baseUrl": "https://d", "apiKey": "k", "headers": {"host": "hush"}, "models": [{"id": "m"}]},
-        "e": {"apiKey": "k", "models": [{"id": "m"}]}
+        "e": {"apiKey": "k", "models": [{"id": "m"}]},
+        "f": {"baseUrl": "https://f", "apiKey": "B_KEY", "models": [{"id": "m"}]}
     }}"#;
     let catalog = Case::new(&[]).models(models).auth("{\"x\": 7}").load();
     let told = catalog.problems().join("\n");
@@ -256,6 +265,7 @@ fn every_problem_of_the_files_is_told_without_a_secret() {
         assert!(told.contains(part), "{part} is not in\n{told}");
     }
     assert!(!told.contains("hush"), "{told}");
+    assert!(catalog.find(Some("b"), "m").is_none(), "a provider whose API quackd does not speak");
     let invalid =
         Case::new(&[("OPENAI_API_KEY", "k")]).models("{\n\n \"providers\": [hush]}").load();
     assert!(invalid.problems()[0].contains("models.json:3:"), "{:?}", invalid.problems());

@@ -93,6 +93,9 @@ pub enum RuleError {
     /// A name of a preset with unusual characters, or a preset where none may be.
     #[error("rule {0:?}: a preset has the form @name")]
     Preset(String),
+    /// The rule is a URL.
+    #[error("rule {0:?}: name the host alone, as in example.com or example.com:8443")]
+    Url(String),
     /// The rule for this machine needs ports.
     #[error("rule {0:?}: name the ports, as in machine:5432")]
     MachinePorts(String),
@@ -118,6 +121,9 @@ impl FromStr for Rule {
                 true => Ok(Self::Preset { denies, name: name.to_owned() }),
                 false => Err(RuleError::Preset(text.to_owned())),
             };
+        }
+        if rest.contains("://") {
+            return Err(RuleError::Url(text.to_owned()));
         }
         let (rest, raw) = match rest.strip_suffix("/raw") {
             Some(rest) => (rest, true),
@@ -328,6 +334,7 @@ mod tests {
             "a.example:0",
             "a.example:x",
             "a.example:70000",
+            "https://a.example/",
             "machine",
             "host.quackd.internal",
             "!Host.Quackd.Internal.",

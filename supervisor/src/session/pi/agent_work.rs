@@ -2,7 +2,7 @@
 //! requests, and the session's worker runs its calls.
 
 use super::frames::MAX_EVENT_NAME;
-use crate::children::SendError;
+use crate::children::{STALL_THRESHOLD, SendError};
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
 use futures_util::future::LocalBoxFuture;
@@ -15,8 +15,9 @@ use quackd_protocol::pi::{AgentToolCall, AgentToolDone, ToPiWorker};
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::rc::Rc;
-use std::time::Duration;
-use tokio::sync::Semaphore;
+use std::time::{Duration, Instant};
+use tokio::sync::{AcquireError, Semaphore, SemaphorePermit};
+use tokio::time::error::Elapsed;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
@@ -126,7 +127,7 @@ impl SessionActor {
                 let mut parts = services.models.request(request);
                 while let Some(part) = parts.recv().await {
                     if matches!(part, ModelPart::Piece(_)) {
-                        match timeout(TAKE_LIMIT, credits.acquire()).await {
+                        match credit(&credits).await {
                             Ok(Ok(permit)) => permit.forget(),
                             Ok(Err(_closed)) => return,
                             Err(_late) => {
@@ -234,5 +235,17 @@ impl SessionActor {
         self.touch_pi();
         // A piece fits: see `MAX_PIECE_BYTES`.
         self.tell_agent(&ToPiWorker::Model { number, part }, ctx);
+    }
+}
+
+/// Waits for the agent to take a piece, at most [`TAKE_LIMIT`].
+async fn credit(credits: &Semaphore) -> Result<Result<SemaphorePermit<'_>, AcquireError>, Elapsed> {
+    loop {
+        let due = Instant::now() + TAKE_LIMIT;
+        match timeout(TAKE_LIMIT, credits.acquire()).await {
+            // The daemon was suspended, and perhaps the agent too.
+            Err(_late) if STALL_THRESHOLD < due.elapsed() => {}
+            taken => return taken,
+        }
     }
 }

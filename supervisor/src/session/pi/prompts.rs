@@ -180,7 +180,8 @@ impl PiPart {
 
     /// Whether a turn or a summary runs, or a caller or a dialog waits.
     pub(super) fn is_busy(&self) -> bool {
-        let waits = self.commands.count("prompt") != 0 || !self.unsent.is_empty();
+        let works = ["prompt", "bash"].into_iter().any(|name| self.commands.count(name) != 0);
+        let waits = works || !self.unsent.is_empty();
         // An extension of Pi may accept a prompt without a turn.
         let is_awaited = self.is_native && self.turns.is_awaited();
         self.in_turn() || waits || is_awaited || self.is_compacting || self.dialogs.any()
