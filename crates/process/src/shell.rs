@@ -288,9 +288,10 @@ impl AbandonedShell {
         let mut sweeper = Sweeper::new(until);
         let mut pause = FIRST_PAUSE;
         while Instant::now() < until {
-            let left = self.mark.sweep(&mut sweeper);
-            // An error means that the shell was already reaped.
+            // Before the sweep: a shell that dies after it leaves children that the sweep has not seen. An error means that the
+            // shell was already reaped.
             let is_gone = !matches!(self.process.try_reap(), Ok(None));
+            let left = self.mark.sweep(&mut sweeper);
             if is_gone && left != SweepProgress::Dying {
                 return;
             }
