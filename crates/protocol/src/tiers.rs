@@ -80,6 +80,10 @@ pub struct Probe {
     pub landlock_abi: i32,
     /// True if seccomp can filter system calls.
     pub seccomp: bool,
+    /// True if process 1 of a worker can carry out system calls of commands. Git directories then have no protected
+    /// name that a program outside can expose by replacing it.
+    #[serde(default)]
+    pub held_calls: bool,
     /// True if package caches can be writable through a private layer.
     pub overlay: bool,
     /// True for user 0.

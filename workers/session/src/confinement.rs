@@ -22,7 +22,8 @@ use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
     self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
-    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, git,
+    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side,
+    git::{self, ProtectionMode},
 };
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,8 +34,11 @@ use std::time::{Duration, Instant};
 /// tree.
 const WALK_ENTRIES: u64 = 200_000;
 
-/// Note for systems where the worker cannot create the links of commands.
+/// Notes for systems where process 1 cannot create the links of commands, or cannot carry out their changes of git
+/// directories.
 const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links in .git are removed when a command ends, not refused";
+const NAMES_NOTE: &str = "this system cannot hold system calls (Linux 5.14, ptrace_scope up to 1, no other listener): while your own git or \
+     editor replaces .git/config, a running command can write it";
 
 /// Timeout for reading the workspace before the confinement exists. Shorter than the supervisor's start timeout, so
 /// that the call gets this reason.
@@ -85,7 +89,13 @@ pub(crate) fn enter(
     }
     let world = ConfinementInputs::look_blocking(start)?;
     let mut confined = match tier {
-        Tier::A | Tier::B => world.enter_namespaces(start, cgroup, group, exe)?,
+        Tier::A | Tier::B => {
+            let mode = match probe.held_calls {
+                true => ProtectionMode::Top,
+                false => ProtectionMode::Names,
+            };
+            world.enter_namespaces(start, cgroup, group, exe, mode)?
+        }
         Tier::D => world.enter_alone(start, cgroup, group, exe)?,
         Tier::M | Tier::Unconfined => return unconfined(start, cgroup, Vec::new()),
     };
@@ -174,6 +184,7 @@ impl ConfinementInputs {
         cgroup: Option<&SessionPaths>,
         group: Option<&Group>,
         exe: SelfExe,
+        mode: ProtectionMode,
     ) -> Result<ConfinementResult, WorkerStartError> {
         let Self { workspace, roots, facts, mut plan, found, policy, mut notes, until } = self;
         let known = Some(Known::from(&found));
@@ -191,7 +202,9 @@ impl ConfinementInputs {
                     }
                 }
             }
-            let (more, protected) = protect(&mut plan, &trees, &registry, until);
+            let visible: Vec<&Path> = trees.iter().map(|tree| tree.path).collect();
+            let settings = git::ProtectionSettings { mode, until, visible: &visible };
+            let (more, protected) = protect(&mut plan, &trees, &registry, settings);
             notes.extend(more);
             protected
         });
@@ -221,14 +234,22 @@ impl ConfinementInputs {
         let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
         let pins: Vec<PathBuf> =
             plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect();
-        let ConfinedProcess { host_pid, oom_score, private_network, caches_in_memory } =
-            init.enter(&plan, extra).map_err(confining)?;
+        let ConfinedProcess {
+            host_pid,
+            oom_score,
+            private_network,
+            caches_in_memory,
+            command_filter,
+        } = init.enter(&plan, extra).map_err(confining)?;
         notes.extend(caches_in_memory.map(|why| caches::note(&why)));
-        let filter = confine::CommandFilter::new(&plan.git_mounts).map_err(confining)?;
-        let (spawn_thread, note) = launching(oom_score.and_then(OomScore::from_file), Some(filter));
+        let (spawn_thread, note) =
+            launching(oom_score.and_then(OomScore::from_file), Some(command_filter));
         notes.extend(note);
-        if !plan.git_mounts.is_empty() && !confine::CommandFilter::can_hold_links() {
+        if !plan.git_mounts.is_empty() && !confine::CommandFilter::can_hold_calls() {
             notes.push(LINKS_NOTE.to_owned());
+        }
+        if !plan.git_mounts.is_empty() && mode == ProtectionMode::Names {
+            notes.push(NAMES_NOTE.to_owned());
         }
         drop((roots, elsewhere));
         Ok(ConfinementResult {
@@ -370,16 +391,17 @@ fn protect(
     plan: &mut MountPlan,
     trees: &[Tree<'_>],
     registry: &Path,
-    until: Instant,
+    settings: git::ProtectionSettings<'_>,
 ) -> (Vec<String>, Option<(git::Placeholders, Vec<git::Main>)>) {
     let protected = git::Placeholders::open_blocking(registry).and_then(|mut placeholders| {
         let mut all = git::Protection::default();
         for Tree { handle, path, found } in trees {
-            let one = git::protect_blocking(handle, path, found, until, &mut placeholders)?;
+            let one = git::protect_blocking(handle, path, found, settings, &mut placeholders)?;
             all.pins.extend(one.pins);
             all.repositories.extend(one.repositories);
             all.git_directories.extend(one.git_directories);
             all.troubles.extend(one.troubles);
+            all.layout.extend(one.layout);
         }
         plan.protect(&all)?;
         Ok((all, placeholders))

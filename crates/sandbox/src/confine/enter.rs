@@ -1,11 +1,13 @@
 //! Enters confinement: the order of steps after the split, and tier D, which has no split. Called by stage 0, while
 //! the process has one thread. After any error the process must exit.
 
+use super::commands::CommandFilter;
 use super::error::{ConfineError, StepContext};
+use super::held::{self, HeldCalls, TopMount};
 use super::landlock::{self, FileRights, FileRule, LandlockRules};
 use super::limits::ConfinementLimits;
 use super::loopback;
-use super::mounts;
+use super::mounts::{self, BuiltTree};
 use super::plan::MountPlan;
 use super::private_network::PrivateNetwork;
 use super::privilege;
@@ -14,11 +16,11 @@ use super::spawn::{self, Init};
 use super::sys;
 use nix::unistd::ForkResult;
 use quackd_protocol::policy::Policy;
-use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, readlinkat, statx};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal, setsid};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A worker after it entered confinement.
 #[derive(Debug)]
@@ -31,6 +33,8 @@ pub struct ConfinedProcess {
     pub private_network: Option<PrivateNetwork>,
     /// Reason if the plan keeps package caches and some are in memory.
     pub caches_in_memory: Option<String>,
+    /// Filter of the commands.
+    pub command_filter: CommandFilter,
 }
 
 impl Init {
@@ -68,12 +72,18 @@ impl Init {
         let outside = openat(CWD, "/proc", flags, Mode::empty()).step("hold the host's /proc")?;
         let private_network =
             (!self.network).then(|| PrivateNetwork::open(&outside, plan.hosts.as_deref()));
-        let caches_in_memory = mounts::build(plan, self.workspace)?;
+        let BuiltTree { caches_in_memory, git_tops } = mounts::build(plan, self.workspace)?;
         privilege::apply_limits(&plan.limits)?;
         privilege::drop_capabilities()?;
         privilege::forbid_new_rights()?;
         let mut files = rules_of(plan)?;
         files.extend(extra);
+        for (at, top) in &git_tops {
+            // This mount has no path, so no other rule holds for it.
+            let what = top.try_clone().step_on("hold a repository", at)?;
+            files.push(FileRule { what, rights: FileRights::Write });
+        }
+        let held = held_calls(plan, git_tops)?;
         // The worker opens its `oom_score_adj` there. This `/proc` is not mounted inside, so commands cannot reach
         // it.
         let what = outside.try_clone().step("hold the host's /proc")?;
@@ -86,15 +96,48 @@ impl Init {
         match sys::fork_once().step("start the worker")? {
             ForkResult::Child => {
                 drop(self.status);
+                let command_filter = match held {
+                    Some(HeldParts { calls, worker_end, .. }) => {
+                        CommandFilter::answered(worker_end, !calls.git.1.is_empty())
+                    }
+                    None => CommandFilter::default(),
+                };
                 let worker = become_worker(outside)?;
-                Ok(ConfinedProcess { private_network, caches_in_memory, ..worker })
+                Ok(ConfinedProcess { private_network, caches_in_memory, command_filter, ..worker })
             }
             ForkResult::Parent { child } => {
                 drop(outside);
-                spawn::reap_until_end(child.as_raw(), &self.status)
+                let held = held.map(|held| (held.calls, held.end));
+                spawn::reap_until_end(child.as_raw(), &self.status, held)
             }
         }
     }
+}
+
+/// Parts of the answering of suspended calls, before the fork.
+struct HeldParts {
+    calls: HeldCalls,
+    worker_end: OwnedFd,
+    /// The end of process 1.
+    end: OwnedFd,
+}
+
+/// Returns `None` if no call needs to be suspended, or process 1 cannot read the arguments of commands.
+fn held_calls(
+    plan: &MountPlan,
+    git_tops: Vec<TopMount>,
+) -> Result<Option<HeldParts>, ConfineError> {
+    if plan.git_mounts.is_empty() || !CommandFilter::can_hold_calls() {
+        return Ok(None);
+    }
+    let mount = |path: &PathBuf| {
+        let found = statx(CWD, path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::MNT_ID);
+        found.map(|found| found.stx_mnt_id).step_on("find the mount of a repository", path)
+    };
+    let link_free = plan.git_mounts.iter().map(mount).collect::<Result<_, _>>()?;
+    let (worker_end, end) = held::connection()?;
+    let calls = HeldCalls { link_free, git: (plan.git.clone(), git_tops) };
+    Ok(Some(HeldParts { calls, worker_end, end }))
 }
 
 /// Opens the `oom_score_adj` of this process in a `/proc`.
@@ -111,7 +154,13 @@ fn become_worker(outside: OwnedFd) -> Result<ConfinedProcess, ConfineError> {
     let number = readlinkat(&outside, "self", Vec::new()).step("read the host's number")?;
     let host_pid = number.to_str().ok().and_then(|number| number.parse().ok());
     let oom_score = privilege::as_own_process(|| open_oom_score(&outside))?;
-    Ok(ConfinedProcess { host_pid, oom_score, private_network: None, caches_in_memory: None })
+    Ok(ConfinedProcess {
+        host_pid,
+        oom_score,
+        private_network: None,
+        caches_in_memory: None,
+        command_filter: CommandFilter::default(),
+    })
 }
 
 /// Returns the Landlock rules of a plan. They allow reading everything, because hidden files are not mounted, and
@@ -159,5 +208,11 @@ pub fn enter_alone(
         // Landlock controls content and names, but not attributes.
         seccomp::apply(&seccomp::build_for_attributes()?)?;
     }
-    Ok(ConfinedProcess { host_pid: None, oom_score, private_network: None, caches_in_memory: None })
+    Ok(ConfinedProcess {
+        host_pid: None,
+        oom_score,
+        private_network: None,
+        caches_in_memory: None,
+        command_filter: CommandFilter::default(),
+    })
 }

@@ -24,6 +24,8 @@ mod error;
 #[cfg(target_os = "linux")]
 pub mod git;
 #[cfg(target_os = "linux")]
+mod held;
+#[cfg(target_os = "linux")]
 mod host_facts;
 #[cfg(target_os = "linux")]
 mod kernel_files;
@@ -31,8 +33,6 @@ mod kernel_files;
 mod landlock;
 #[cfg(target_os = "linux")]
 mod landlock_only;
-#[cfg(target_os = "linux")]
-mod links;
 #[cfg(target_os = "linux")]
 mod loopback;
 #[cfg(target_os = "linux")]
@@ -76,6 +76,8 @@ pub use commands::CommandFilter;
 pub use enter::{ConfinedProcess, enter_alone};
 #[cfg(target_os = "linux")]
 pub use error::ConfineError;
+#[cfg(target_os = "linux")]
+pub use held::GitLayout;
 #[cfg(target_os = "linux")]
 pub use host_facts::{HostFacts, ReadOnlyBind, SessionDirs, SystemDirectory};
 #[cfg(target_os = "linux")]

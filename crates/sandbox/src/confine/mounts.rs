@@ -5,6 +5,7 @@
 //! no name is resolved twice.
 
 use super::error::{ConfineError, StepContext};
+use super::held::TopMount;
 use super::kernel_files;
 use super::new_root::{MountTargetKind, NewRoot};
 use super::overlay::Layers;
@@ -18,6 +19,7 @@ use rustix::mount::{
     open_tree, unmount,
 };
 use rustix::process::{chdir, fchdir, pivot_root};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -54,15 +56,19 @@ struct Source<'p> {
     kind: MountTargetKind,
 }
 
+/// Result of building the tree.
+pub(crate) struct BuiltTree {
+    /// Reason if the plan keeps package caches and some are in memory.
+    pub(crate) caches_in_memory: Option<String>,
+    /// Writable mounts of the git directories that are read-only in the tree. They have no path.
+    pub(crate) git_tops: Vec<TopMount>,
+}
+
 /// Builds the planned tree and makes it the root. Afterwards the working directory is the workspace. Before, the
 /// working directory must be the workspace with the identity `expected`: a process keeps its working directory in a
 /// new mount namespace without resolving its name again.
 ///
-/// Returns the reason if the plan keeps package caches and some are in memory.
-pub(crate) fn build(
-    plan: &MountPlan,
-    expected: DirectoryId,
-) -> Result<Option<String>, ConfineError> {
+pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<BuiltTree, ConfineError> {
     let flags = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", flags).step("make mounts private")?;
     let sources = open_sources(plan, expected)?;
@@ -104,16 +110,14 @@ pub(crate) fn build(
             Mount::Empty => empty.cover(&root, at)?,
         }
     }
-    for pin in &plan.pins {
-        pin_down(&root, pin)?;
-    }
+    let git_tops = pin_all(&root, plan)?;
     // Make these directories read-only only now, when all mount points in them exist.
     for (at, way) in ways {
         sys::set_attributes(&way, MountAttributes::READ_ONLY, false).step_on("close", at)?;
     }
-    let failed = layers.failed;
+    let caches_in_memory = layers.failed;
     enter(root, &plan.workspace)?;
-    Ok(failed)
+    Ok(BuiltTree { caches_in_memory, git_tops })
 }
 
 fn open_sources<'p>(
@@ -255,6 +259,33 @@ fn cover(
     let copy = clone_tree(store.open_exactly(&name)?, "").step_on("cover", at)?;
     sys::set_attributes(&copy, MountAttributes::READ_ONLY, false).step_on("cover", at)?;
     root.place_on(&copy, &target, at)
+}
+
+/// Mounts all pins. Returns writable mounts of the git directories that become read-only.
+fn pin_all(root: &NewRoot, plan: &MountPlan) -> Result<Vec<TopMount>, ConfineError> {
+    let mut tops = Vec::new();
+    let mut prepared = BTreeMap::new();
+    let git: Vec<&Path> = plan.git.tops().collect();
+    for pin in &plan.pins {
+        if let Some(tree) = prepared.remove(&pin.at) {
+            let target = root.open_exactly(&pin.at)?;
+            root.place_on(tree, target, &pin.at)?;
+            continue;
+        }
+        if git.contains(&pin.at.as_path()) {
+            let writable = |at: &Path| -> Result<OwnedFd, ConfineError> {
+                clone_tree(root.open_exactly(at)?, "").step_on("pin", at)
+            };
+            // Take these before the mount that makes their paths read-only.
+            tops.push((pin.at.clone(), writable(&pin.at)?));
+            let inside = plan.pins.iter().map(|pin| &pin.at).filter(|at| at.starts_with(&pin.at));
+            for at in inside.filter(|at| plan.git.writable.contains(*at)) {
+                prepared.insert(at, writable(at)?);
+            }
+        }
+        pin_down(root, pin)?;
+    }
+    Ok(tops)
 }
 
 fn pin_down(root: &NewRoot, pin: &Pin) -> Result<(), ConfineError> {

@@ -4,6 +4,7 @@
 //! A file of the host is visible only if code here adds a mount for it.
 
 use super::git;
+use super::held::GitLayout;
 use super::host_facts::{HostFacts, SessionDirs, SystemDirectory};
 use super::limits::ConfinementLimits;
 use super::mounts::DirectoryId;
@@ -97,8 +98,10 @@ pub struct MountPlan {
     pub mounts: BTreeMap<PathBuf, Mount>,
     /// Pins in mount order.
     pub pins: Vec<Pin>,
-    /// Writable pins that are git directories. Commands cannot create symbolic links in them.
+    /// Mounts in git directories that commands can change. They cannot create symbolic links in them.
     pub git_mounts: Vec<PathBuf>,
+    /// Git directories whose top commands cannot change. Process 1 carries out permitted changes.
+    pub git: GitLayout,
     /// Workspace and initial working directory.
     pub workspace: PathBuf,
     /// Home directory inside, for the environment of commands.
@@ -156,6 +159,7 @@ impl MountPlan {
             mounts: BTreeMap::new(),
             pins: Vec::new(),
             git_mounts: Vec::new(),
+            git: GitLayout::default(),
             workspace: facts.places.workspace.clone(),
             home: home_inside(&facts.places.home),
             network: policy.network,
@@ -199,10 +203,19 @@ impl MountPlan {
             }
         }
         self.pins = protection.pins.iter().filter(|pin| self.shows(&pin.at)).cloned().collect();
+        self.git = protection.layout.clone();
+        let hidden: Vec<_> =
+            self.git.directories.keys().filter(|at| !self.shows(at)).cloned().collect();
+        for at in hidden {
+            self.git.directories.remove(&at);
+        }
         let is_in_git =
             |at: &Path| protection.git_directories.iter().any(|git| at.starts_with(git));
-        let writable = self.pins.iter().filter(|pin| !pin.read_only && is_in_git(&pin.at));
-        self.git_mounts = writable.map(|pin| pin.at.clone()).collect();
+        let is_mount = |pin: &&Pin| {
+            let is_top = self.git.directories.contains_key(&pin.at);
+            is_top || !pin.read_only && is_in_git(&pin.at)
+        };
+        self.git_mounts = self.pins.iter().filter(is_mount).map(|pin| pin.at.clone()).collect();
         Ok(())
     }
 

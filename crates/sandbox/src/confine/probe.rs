@@ -5,11 +5,15 @@
 //! A failure that may not repeat, such as too many processes, is an error and not a result. Otherwise a busy
 //! system would choose a lower tier.
 
+use super::commands::CommandFilter;
 use super::error::{ConfineError, StepContext};
+use super::held;
 use super::mounts::new_file_system;
 use super::spawn;
 use super::sys::{self, MountAttributes};
 use nix::libc;
+use nix::sys::wait::WaitStatus;
+use nix::unistd::ForkResult;
 use quackd_protocol::tiers::Probe;
 use rustix::fs::CWD;
 use rustix::mount::{MountPropagationFlags, mount_change};
@@ -47,6 +51,7 @@ pub fn probe_blocking() -> Result<Probe, ConfineError> {
         is_root: uid.is_root(),
         ..Probe::default()
     };
+    probe.held_calls = CommandFilter::can_hold_calls() && try_held_calls()?;
     match try_namespaces(uid.as_raw(), rustix::process::getegid().as_raw()) {
         Ok(text) if text == WITH_LAYERS => probe.overlay = true,
         Ok(text) if text == WITHOUT_LAYERS => {}
@@ -58,6 +63,18 @@ pub fn probe_blocking() -> Result<Probe, ConfineError> {
         Err(error) => probe.namespaces_fail = Some(error.to_string()),
     }
     Ok(probe)
+}
+
+/// Returns true if another process can answer system calls with files. Tries it in a process of its own, because the
+/// thread keeps its filter.
+fn try_held_calls() -> Result<bool, ConfineError> {
+    match sys::fork_once().step("try held calls")? {
+        ForkResult::Child => sys::end_process(i32::from(!held::works())),
+        ForkResult::Parent { child } => {
+            let status = nix::sys::wait::waitpid(child, None);
+            Ok(matches!(status, Ok(WaitStatus::Exited(_, libc::EXIT_SUCCESS))))
+        }
+    }
 }
 
 fn try_namespaces(uid: u32, gid: u32) -> Result<String, ConfineError> {

@@ -5,6 +5,7 @@
 //! when process 1 exits. Process 1 exits after the worker, once it has reported the worker's status to the monitor.
 
 use super::error::{ConfineError, StepContext};
+use super::held::HeldCalls;
 use super::mounts::DirectoryId;
 use super::sys;
 use nix::libc;
@@ -14,7 +15,7 @@ use rustix::process::{
     PidfdFlags, Signal, chdir, fchdir, getpid, pidfd_open, set_parent_process_death_signal,
 };
 use std::fs;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 /// Side of the split that this process is on.
 #[derive(Debug)]
@@ -105,12 +106,31 @@ pub(crate) fn map_identity(uid: u32, gid: u32) -> Result<(), ConfineError> {
     Ok(())
 }
 
-/// Waits for the worker's exit. Reaps all orphans, as process 1 must. Never returns.
-pub(crate) fn reap_until_end(worker: i32, status: &OwnedFd) -> ! {
-    let keep = status.as_fd().as_raw_fd();
+/// Waits for the worker's exit. Reaps all orphans, as process 1 must. Answers the suspended calls of commands
+/// on other threads. Never returns.
+pub(crate) fn reap_until_end(
+    worker: i32,
+    status: &OwnedFd,
+    held: Option<(HeldCalls, OwnedFd)>,
+) -> ! {
+    let mut kept = vec![status.as_raw_fd()];
+    if let Some((calls, connection)) = &held {
+        kept.push(connection.as_raw_fd());
+        kept.extend(calls.git.1.iter().map(|(_, top)| top.as_raw_fd()));
+    }
     // Close all other descriptors, or a pipe would stay open here after the worker closes it.
-    let _closed = sys::close_between(0, Some(keep - 1));
-    let _closed = sys::close_between(keep + 1, None);
+    kept.sort_unstable();
+    let mut first = 0;
+    for keep in kept {
+        let _closed = sys::close_between(first, Some(keep - 1));
+        first = keep + 1;
+    }
+    let _closed = sys::close_between(first, None);
+    if let Some((calls, connection)) = held
+        && calls.start(connection).is_err()
+    {
+        sys::end_process(libc::EXIT_FAILURE)
+    }
     loop {
         match sys::wait_for_any() {
             Ok((pid, raw)) if pid == worker => {

@@ -29,6 +29,8 @@ pub(crate) struct Request {
     pub(crate) script: String,
     /// True for tier D.
     pub(crate) alone: bool,
+    /// True to protect the names in git directories one by one.
+    pub(crate) names: bool,
     /// Processes, open files, size of files.
     pub(crate) limits: [Option<u64>; 3],
 }
@@ -71,12 +73,20 @@ impl Request {
         let registry = self.state_dir.join("placeholders");
         let mut placeholders = git::Placeholders::open_blocking(&registry).expect("registry");
         if self.policy.may_write() {
-            let until = Instant::now() + Duration::from_secs(60);
+            let settings = git::ProtectionSettings {
+                mode: if self.names {
+                    git::ProtectionMode::Names
+                } else {
+                    git::ProtectionMode::Top
+                },
+                until: Instant::now() + Duration::from_secs(60),
+                visible: &[&self.workspace],
+            };
             let protection = git::protect_blocking(
                 &workspace,
                 &self.workspace,
                 &found,
-                until,
+                settings,
                 &mut placeholders,
             );
             let protection = protection.expect("protect");
@@ -103,6 +113,7 @@ impl Request {
                 }
                 let number = entered.host_pid.expect("host pid");
                 assert_ne!(number, std::process::id());
+                entered.command_filter.apply_to_thread().expect("the filter of commands");
                 self.work()
             }
             Err(error) => {

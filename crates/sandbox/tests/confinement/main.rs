@@ -24,6 +24,8 @@ mod confined;
 #[cfg(target_os = "linux")]
 mod deaths;
 #[cfg(target_os = "linux")]
+mod replaced;
+#[cfg(target_os = "linux")]
 mod repositories;
 #[cfg(target_os = "linux")]
 mod speed;
@@ -50,7 +52,7 @@ fn main() {
     let users = world::users();
     let mut failed = 0;
     for user in users {
-        let all = [cases::ALL, repositories::ALL, deaths::ALL, alone::ALL].concat();
+        let all = [cases::ALL, repositories::ALL, replaced::ALL, deaths::ALL, alone::ALL].concat();
         for (name, case) in all {
             if filter.as_ref().is_some_and(|filter| !name.contains(filter.as_str())) {
                 continue;

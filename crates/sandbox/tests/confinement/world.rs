@@ -42,6 +42,8 @@ pub(crate) struct World {
     pub(crate) path: String,
     /// True for tier D.
     pub(crate) alone: bool,
+    /// True to protect the names in git directories one by one.
+    pub(crate) names: bool,
     /// Processes, open files, size of files.
     pub(crate) limits: [Option<u64>; 3],
     /// The home that is shown in part, if not the world's own.
@@ -67,6 +69,7 @@ impl World {
             policy: Policy::default(),
             path,
             alone: false,
+            names: false,
             limits: [None; 3],
             home: None,
         };
@@ -130,6 +133,7 @@ impl World {
             path: self.path.clone(),
             script: script.to_owned(),
             alone: self.alone,
+            names: self.names,
             limits: self.limits,
         }
     }

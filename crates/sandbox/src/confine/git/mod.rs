@@ -16,8 +16,11 @@ mod walk;
 pub(crate) use crate::git_config as config;
 pub use gitdir::Main;
 pub use identity::Identity;
-pub(crate) use openat::open_directory;
 pub use openat::{Node, hold_directory_blocking, node_at};
+pub(crate) use openat::{normalise, open_directory};
 pub use placeholder::{CleanupStats, Placeholders, clean_blocking};
-pub use protect::{Protection, ProtectionGap, git_directories_blocking, protect_blocking};
+pub use protect::{
+    Protection, ProtectionGap, ProtectionMode, ProtectionSettings, git_directories_blocking,
+    protect_blocking,
+};
 pub use walk::{FoundRepositories, NodeKind, Walk};

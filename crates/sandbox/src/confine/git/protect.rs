@@ -1,12 +1,13 @@
-//! Plans the pins of a workspace's repositories. Commits work, but no file that makes a later git run code can be
-//! written, created, replaced or moved away. Called by stage 0 with the result of a walk.
+//! Plans the mounts that protect a workspace's repositories. Commits work, but no file that makes a later git run code
+//! can be written, created, replaced or moved away. Called by stage 0 with the result of a walk.
 //!
-//! | in every `.git` | |
-//! |---|---|
-//! | the node itself and every directory above it | cannot be renamed or removed |
-//! | `hooks`, `config`, `config.worktree`, `commondir`, `info/attributes`, `objects/info/alternates` | read-only, created if missing |
-//! | the same in `modules/*`; `gitdir` and `commondir` in `worktrees/*` | read-only |
-//! | the paths in `include.path`, `includeIf.*.path` and `core.hooksPath` | read-only if they exist |
+//! | in every `.git` | [`ProtectionMode::Top`] | [`ProtectionMode::Names`] |
+//! |---|---|---|
+//! | the node itself and every directory above it | cannot be renamed or removed | the same |
+//! | `objects` without `info`, `refs`, `logs` | writable | writable |
+//! | `hooks`, `config`, `config.worktree`, `commondir`, `info/attributes`, `objects/info/alternates` | read-only with everything else; process 1 carries out permitted changes | read-only, created if missing |
+//! | the same in `modules/*`; `gitdir` and `commondir` in `worktrees/*` | the same | read-only |
+//! | the paths in `include.path`, `includeIf.*.path` and `core.hooksPath` | read-only if they exist | the same |
 //!
 //! If one of these is a link, which cannot be a mount point, the whole `.git` is read-only.
 
@@ -15,8 +16,10 @@ use super::gitdir::{self, LinkedRepository, Main};
 use super::openat::{self, Node};
 use super::placeholder::{PlaceholderKind, Placeholders};
 use super::walk::{FoundRepositories, NodeKind};
+use crate::confine::held::GitLayout;
 use crate::confine::plan::Pin;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::io;
@@ -48,6 +51,30 @@ const NAMES: [(&str, PlaceholderKind); 6] = [
     ("objects/info/alternates", PlaceholderKind::EmptyFile),
 ];
 
+/// Directories in a git directory that are writable mounts in [`ProtectionMode::Top`].
+const WRITABLE: [&str; 3] = ["objects", "refs", "logs"];
+
+/// Kind of protection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProtectionMode {
+    /// Git directories are read-only mounts with writable directories on top. Process 1 carries out permitted changes
+    /// of all other names. A program outside that replaces a name removes no mount.
+    Top,
+    /// Each protected name is a read-only mount. A program outside that replaces the name removes the mount.
+    Names,
+}
+
+/// Settings of [`protect_blocking`].
+#[derive(Debug, Clone, Copy)]
+pub struct ProtectionSettings<'a> {
+    /// Kind of protection.
+    pub mode: ProtectionMode,
+    /// Deadline for reading the repositories.
+    pub until: Instant,
+    /// Directories that the session sees. A linked worktree elsewhere must not change.
+    pub visible: &'a [&'a Path],
+}
+
 /// Pins and mounts that protect the repositories of a workspace.
 #[derive(Debug, Default)]
 pub struct Protection {
@@ -58,6 +85,8 @@ pub struct Protection {
     pub repositories: Vec<Main>,
     /// Git directories that were found, including submodules.
     pub git_directories: Vec<PathBuf>,
+    /// Rules of process 1. Empty in [`ProtectionMode::Names`].
+    pub layout: GitLayout,
     /// Paths that could not be protected, or only by stricter rules. For display to the user.
     pub troubles: Vec<ProtectionGap>,
 }
@@ -71,22 +100,23 @@ pub struct ProtectionGap {
     pub what: &'static str,
 }
 
-/// Plans the protection of the repositories in `found`, and creates placeholders for missing names. `workspace` is an
-/// open directory with the canonical path `path`. Not needed for a read-only workspace.
+/// Plans the protection of the repositories in `found`. With [`ProtectionMode::Names`], creates placeholders for
+/// missing names. `workspace` is an open directory with the canonical path `path`. Not needed for a read-only
+/// workspace.
 ///
 /// # Errors
-/// A placeholder or its record cannot be created, a repository cannot be read, or the deadline `until` has passed.
-/// Then a name would stay writable, and the worker must not start.
+/// A placeholder or its record cannot be created, a repository cannot be read, or the deadline has passed. Then a name
+/// would stay writable, and the worker must not start.
 pub fn protect_blocking(
     workspace: impl AsFd,
     path: &Path,
     found: &FoundRepositories,
-    until: Instant,
+    settings: ProtectionSettings<'_>,
     placeholders: &mut Placeholders,
 ) -> io::Result<Protection> {
     let base = Base { handle: workspace.as_fd(), path };
     let (pins, rest) = (BTreeMap::new(), Protection::default());
-    let mut builder = Builder { placeholders, until, pins, done: BTreeSet::new(), rest };
+    let mut builder = Builder { placeholders, settings, pins, done: BTreeSet::new(), rest };
     for (at, kind) in &found.repositories {
         builder.pin_above(base, at);
         match kind {
@@ -140,6 +170,14 @@ fn is_own(base: Base<'_>, at: &Path) -> bool {
     node.is_ok_and(openat::is_own) && worktree.is_ok_and(openat::is_own)
 }
 
+/// Returns true if no link is in place of a protected name in an open git directory.
+fn can_be_top(git: &OwnedFd) -> Result<bool, Errno> {
+    let mut names = NAMES.iter().map(|(name, _)| *name).chain(PARENTS).chain(WRITABLE);
+    names.try_fold(true, |fits, name| {
+        Ok(fits && openat::node_at(git, Path::new(name))? != Node::Other)
+    })
+}
+
 /// A tree that contains repositories.
 #[derive(Clone, Copy)]
 struct Base<'a> {
@@ -149,7 +187,7 @@ struct Base<'a> {
 
 struct Builder<'a> {
     placeholders: &'a mut Placeholders,
-    until: Instant,
+    settings: ProtectionSettings<'a>,
     /// Pins by path. The value is true for read-only.
     pins: BTreeMap<PathBuf, bool>,
     /// Git directories whose names are pinned.
@@ -167,7 +205,7 @@ impl Builder<'_> {
 
     /// Fails after the deadline or with too many pins. Called for each directory, before placeholders are created.
     fn check(&self) -> io::Result<()> {
-        if self.until <= Instant::now() {
+        if self.settings.until <= Instant::now() {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "reading them takes too long"));
         }
         if MAX_PINS < self.pins.len() {
@@ -200,9 +238,11 @@ impl Builder<'_> {
             return Ok(());
         }
         let git = openat::open_directory(base.handle, at)?;
-        self.pin(base, at, false);
+        let is_top = self.settings.mode == ProtectionMode::Top;
+        self.pin(base, at, is_top);
         self.rest.git_directories.push(base.path.join(at));
-        if !self.names(base, at, &git)? {
+        let has_names = if is_top { can_be_top(&git)? } else { self.names(base, at, &git)? };
+        if !has_names {
             self.pin(base, at, true);
             self.trouble(base, at, "has links in place of protected names and is read-only");
             return Ok(());
@@ -213,11 +253,37 @@ impl Builder<'_> {
             self.trouble(base, at, "has settings that another program holds and is read-only");
             return Ok(());
         };
+        if is_top {
+            self.rest.layout.directories.insert(base.path.join(at), true);
+            self.writable(base, at, &git)?;
+        }
         for lead in leads {
-            self.lead(base, &lead)?;
+            if is_top && lead.starts_with(at) {
+                self.rest.layout.read_only.insert(base.path.join(lead));
+            } else {
+                self.lead(base, &lead)?;
+            }
         }
         self.modules(base, &at.join("modules"), MAX_MODULE_DEPTH)?;
         self.worktrees(base, &at.join("worktrees"))
+    }
+
+    /// Adds the writable mounts of a git directory.
+    fn writable(&mut self, base: Base<'_>, at: &Path, git: &OwnedFd) -> io::Result<()> {
+        let is_directory =
+            |name: &str| Ok::<_, Errno>(openat::node_at(git, Path::new(name))? == Node::Directory);
+        for name in WRITABLE {
+            // Without `info`, a command could create `info/alternates` in a writable mount. Process 1 refuses it.
+            if !is_directory(name)? || name == "objects" && !is_directory("objects/info")? {
+                continue;
+            }
+            self.pin(base, &at.join(name), false);
+            self.rest.layout.writable.insert(base.path.join(at).join(name));
+            if name == "objects" {
+                self.pin(base, &at.join("objects/info"), true);
+            }
+        }
+        Ok(())
     }
 
     /// Pins the protected names of a repository. False if that is impossible.
@@ -284,7 +350,9 @@ impl Builder<'_> {
     /// Protects submodules: directories at any depth of `modules` that look like a repository.
     fn modules(&mut self, base: Base<'_>, at: &Path, depth: usize) -> io::Result<()> {
         let Some(names) = self.children(base, at)? else { return Ok(()) };
-        self.pin(base, at, false);
+        if self.settings.mode == ProtectionMode::Names {
+            self.pin(base, at, false);
+        }
         for name in names {
             let child = at.join(&name);
             let is_repository = ["HEAD", "config", "hooks", "objects"].iter().any(|mark| {
@@ -304,6 +372,14 @@ impl Builder<'_> {
     /// Pins the files of linked worktrees that name the repository and its settings.
     fn worktrees(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
         let Some(names) = self.children(base, at)? else { return Ok(()) };
+        if self.settings.mode == ProtectionMode::Top {
+            for name in names {
+                let path = base.path.join(at).join(name);
+                let is_visible = self.sees_worktree_of(base, &path);
+                self.rest.layout.directories.insert(path, is_visible);
+            }
+            return Ok(());
+        }
         self.pin(base, at, false);
         for name in names {
             let child = at.join(&name);
@@ -329,6 +405,14 @@ impl Builder<'_> {
         Ok(())
     }
 
+    /// Returns true if the session sees the linked worktree with the git directory at `path`.
+    fn sees_worktree_of(&self, base: Base<'_>, path: &Path) -> bool {
+        let Ok(inside) = path.strip_prefix(base.path) else { return false };
+        let Ok(back) = openat::read(base.handle, &inside.join("gitdir")) else { return false };
+        let file = openat::normalise(&path.join(back.trim()));
+        file.is_some_and(|file| self.settings.visible.iter().any(|root| file.starts_with(root)))
+    }
+
     /// Returns the names of the directories in a directory. `None` if the directory does not exist.
     fn children(&mut self, base: Base<'_>, at: &Path) -> io::Result<Option<Vec<PathBuf>>> {
         self.check()?;
@@ -348,9 +432,12 @@ impl Builder<'_> {
                 continue;
             }
             if names.len() == MAX_CHILDREN {
-                // A command may have created them so that some stay unprotected.
-                self.trouble(base, at, "has too many directories and is read-only as a whole");
-                self.pin(base, at, true);
+                // A command may have created them so that some stay unprotected. Process 1 changes nothing in
+                // directories that are not in the layout.
+                self.trouble(base, at, "has too many directories, and at least some are read-only");
+                if self.settings.mode == ProtectionMode::Names {
+                    self.pin(base, at, true);
+                }
                 break;
             }
             names.push(PathBuf::from(name));

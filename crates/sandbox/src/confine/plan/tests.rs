@@ -145,6 +145,7 @@ fn pins_in_what_is_hidden_are_left_out() {
     let protection = git::Protection {
         pins: vec![pin("/home/u/work/ws/.git/config"), pin("/home/u/work/ws/private/.git/config")],
         repositories: vec![main, other],
+        layout: GitLayout::default(),
         git_directories: vec!["/home/u/work/ws/.git".into()],
         troubles: Vec::new(),
     };

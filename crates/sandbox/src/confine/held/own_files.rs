@@ -1,0 +1,76 @@
+//! The files and directories that a session has created at the top of git directories. Only these may be changed
+//! under names that git does not rewrite: another file can be a temporary one that the user's program renames to
+//! `config` next.
+
+use rustix::fs::{AtFlags, StatxFlags, statx};
+use rustix::io::Errno;
+use std::collections::{HashSet, VecDeque};
+use std::os::fd::AsFd;
+
+/// Maximum number of remembered files. The oldest are forgotten, and then belong to the user.
+const MAX_FILES: usize = 65_536;
+
+/// Identity of a file: device, inode, and time of creation, because inodes are used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct FileId {
+    device: (u32, u32),
+    inode: u64,
+    created: (i64, u32),
+}
+
+impl FileId {
+    /// Returns the identity and the type and mode of an open file.
+    ///
+    /// # Errors
+    /// `statx` fails.
+    pub(crate) fn of(file: impl AsFd) -> Result<(Self, u32), Errno> {
+        let mask = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::INO | StatxFlags::BTIME;
+        let found = statx(file, "", AtFlags::EMPTY_PATH, mask)?;
+        let id = Self {
+            device: (found.stx_dev_major, found.stx_dev_minor),
+            inode: found.stx_ino,
+            created: (found.stx_btime.tv_sec, found.stx_btime.tv_nsec),
+        };
+        Ok((id, u32::from(found.stx_mode)))
+    }
+}
+
+/// Set of the newest files.
+#[derive(Debug, Default)]
+pub(crate) struct OwnFiles {
+    files: HashSet<FileId>,
+    by_age: VecDeque<FileId>,
+}
+
+impl OwnFiles {
+    pub(crate) fn contains(&self, file: &FileId) -> bool {
+        self.files.contains(file)
+    }
+
+    pub(crate) fn insert(&mut self, file: FileId) {
+        if !self.files.insert(file) {
+            return;
+        }
+        self.by_age.push_back(file);
+        if MAX_FILES < self.by_age.len()
+            && let Some(oldest) = self.by_age.pop_front()
+        {
+            self.files.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_files_are_forgotten() {
+        let id = |inode| FileId { device: (0, 1), inode, created: (0, 0) };
+        let mut own = OwnFiles::default();
+        (0..=MAX_FILES as u64).for_each(|inode| own.insert(id(inode)));
+        own.insert(id(1));
+        assert!(!own.contains(&id(0)) && own.contains(&id(1)));
+        assert_eq!(own.by_age.len(), MAX_FILES);
+    }
+}
