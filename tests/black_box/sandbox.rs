@@ -122,6 +122,7 @@ fn a_session_is_explained_as_a_whole_and_by_path() {
     for (path, access) in [
         (at("src/new.rs"), "read_write"),
         (at(".git/config"), "read_only"),
+        (at(".git/index"), "read_write"),
         (at(".envrc"), "protected"),
         ("/usr/bin/env".to_owned(), "read_only"),
     ] {

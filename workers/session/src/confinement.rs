@@ -434,9 +434,14 @@ fn pins_above_hidden(
             hidden.strip_prefix(root).ok().map(|beneath| (root, handle, beneath))
         });
         let Some((root, handle, beneath)) = found else { continue };
-        if git::node_at(handle, beneath) == Ok(git::Node::Missing) {
-            notes.push(format!("{} is not there and will not be hidden", hidden.display()));
-        }
+        let note = match git::node_at(handle, beneath) {
+            Ok(git::Node::Missing) => Some("is not there and will not be hidden"),
+            Ok(git::Node::File) => Some(
+                "is a hidden file, which a running command can read once a program outside replaces it; hide its directory",
+            ),
+            _ => None,
+        };
+        notes.extend(note.map(|note| format!("{} {note}", hidden.display())));
         let above = beneath.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
         let above = above.filter(|above| git::node_at(handle, above) == Ok(git::Node::Directory));
         pins.extend(above.map(|above| Pin { at: root.join(above), read_only: false }));

@@ -1,7 +1,9 @@
 //! Facts about this machine that a plan needs and that must be read from the disk. Stage 0 gathers them before
 //! namespaces exist, so the plan itself is pure.
 
+use super::entries;
 use super::git;
+use super::plan::Mount;
 use super::toolchains::{
     CACHES, CREDENTIALS, SYSTEM_DIRECTORIES, SYSTEM_SECRETS, TOOLCHAINS, Toolchain, VARIABLES,
     Variable,
@@ -72,6 +74,9 @@ pub struct HostFacts {
     pub gid: u32,
     /// Existing system directories.
     pub system: Vec<SystemDirectory>,
+    /// Mounts of directories that are built of their entries: of the system, if user 0 could read its secrets, and tops
+    /// of toolchains.
+    pub built: Vec<(PathBuf, Mount)>,
     /// Existing secrets of the system and of visible toolchains.
     pub secrets: Vec<PathBuf>,
     /// Toolchains and directories of `PATH`.
@@ -132,8 +137,13 @@ impl HostFacts {
             SYSTEM_SECRETS.iter().map(PathBuf::from).filter(|path| exists(path)).collect();
         secrets.extend(host_keys());
         secrets.extend(credentials_in(&shown));
+        let uid = rustix::process::getuid();
+        // Other users cannot read these secrets, and would wait for about 150 mounts.
+        let mut built = if uid.is_root() { entries::of_system() } else { Vec::new() };
+        built.extend(shown.iter().filter_map(|one| entries::of_toolchain(one, &home)).flatten());
         Self {
-            uid: rustix::process::getuid().as_raw(),
+            uid: uid.as_raw(),
+            built,
             gid: rustix::process::getgid().as_raw(),
             system: SYSTEM_DIRECTORIES.iter().filter_map(|path| system(Path::new(path))).collect(),
             secrets,

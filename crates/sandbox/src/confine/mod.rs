@@ -20,6 +20,8 @@ mod commands;
 #[cfg(target_os = "linux")]
 mod enter;
 #[cfg(target_os = "linux")]
+mod entries;
+#[cfg(target_os = "linux")]
 mod error;
 #[cfg(target_os = "linux")]
 pub mod git;

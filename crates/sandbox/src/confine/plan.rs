@@ -5,7 +5,7 @@
 
 use super::git;
 use super::held::GitLayout;
-use super::host_facts::{HostFacts, SessionDirs, SystemDirectory};
+use super::host_facts::{HostFacts, ReadOnlyBind, SessionDirs, SystemDirectory};
 use super::limits::ConfinementLimits;
 use super::mounts::DirectoryId;
 use super::overlay::CacheDirectory;
@@ -283,6 +283,11 @@ impl MountPlan {
         nearest.is_some_and(Mount::is_of_the_host)
     }
 
+    /// Returns true if the file at `path` is visible in a mounted directory, and not as a mount of its own.
+    fn shows_in_a_directory(&self, path: &Path) -> bool {
+        !self.mounts.contains_key(path) && self.shows(path)
+    }
+
     fn add(&mut self, at: impl Into<PathBuf>, mount: Mount) {
         self.mounts.insert(at.into(), mount);
     }
@@ -293,6 +298,9 @@ impl MountPlan {
                 SystemDirectory::Directory(path) => self.add(path, shown(path)),
                 SystemDirectory::Link { at, to } => self.add(at, Mount::Link { to: to.clone() }),
             }
+        }
+        for (at, mount) in &facts.built {
+            self.add(at, mount.clone());
         }
         for (at, mode) in [("/tmp", 0o1777), ("/var/tmp", 0o1777), ("/run", 0o755)] {
             self.add(at, Mount::Private { mode });
@@ -306,7 +314,7 @@ impl MountPlan {
             Mount::Bind { from: cpus.into(), writable: false, is_directory: true, required: false },
         );
         if let Some(resolver) = &facts.resolver {
-            match (self.network, self.shows(resolver)) {
+            match (self.network, self.shows_in_a_directory(resolver)) {
                 (true, true) => {}
                 (true, false) => self.add(resolver, file(resolver)),
                 (false, true) => {
@@ -323,7 +331,7 @@ impl MountPlan {
     fn add_hosts_file(&mut self, facts: &HostFacts) {
         if let (false, Some((path, content))) = (self.network, &facts.hosts_file) {
             let content = content.clone();
-            match self.shows(path) {
+            match self.shows_in_a_directory(path) {
                 true => self.add(path, Mount::Over { content: content.into() }),
                 false => self.add(path, Mount::File { content }),
             }
@@ -337,7 +345,8 @@ impl MountPlan {
         {
             self.add(private, Mount::Private { mode: 0o700 });
         }
-        for one in &facts.shown {
+        let is_built = |one: &&ReadOnlyBind| facts.built.iter().any(|(at, _)| *at == one.at);
+        for one in facts.shown.iter().filter(|one| !is_built(one)) {
             let mount = Mount::Bind {
                 from: one.from.clone(),
                 writable: false,

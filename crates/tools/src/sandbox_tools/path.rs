@@ -64,7 +64,7 @@ impl PathQuery {
         }
         let table = if self.tier == Some(Tier::D) { Vec::new() } else { mounts::table_blocking() };
         let mount = mounts::of(&table, real);
-        let is_pinned = exists && mount.is_some_and(|mount| mount.is_read_only);
+        let is_pinned = mount.is_some_and(|mount| mount.is_read_only);
         if let Some(name) = in_workspace {
             return self.in_workspace(name, is_pinned);
         }
@@ -95,12 +95,20 @@ impl PathQuery {
         match (rule, is_pinned) {
             (Some(rule), true) => told(
                 PathAccess::ReadOnly,
-                format!("it is a protected name, which {}, and is pinned", rule.reason()),
+                format!(
+                    "it is a protected name, which {}, and is mounted read-only",
+                    rule.reason()
+                ),
                 Some("write it by hand"),
+            ),
+            (None, true) if is_in_git(name) => told(
+                PathAccess::ReadWrite,
+                "git changes it; the worker's process 1 does so for commands".to_owned(),
+                None,
             ),
             (None, true) => told(
                 PathAccess::ReadOnly,
-                "git's configuration names it, so that it is pinned".to_owned(),
+                "git's configuration names it, so that it is mounted read-only".to_owned(),
                 Some("write it by hand"),
             ),
             (Some(rule), false) if self.tier == Some(Tier::D) && is_in_git(name) => told(

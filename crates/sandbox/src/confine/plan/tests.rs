@@ -1,11 +1,11 @@
 //! Tests of the visible and hidden paths of a plan. They need no privileges.
 
-use super::super::host_facts::ReadOnlyBind;
 use super::super::overlay::CacheDirectoryError;
 use super::*;
 
 fn facts() -> HostFacts {
     HostFacts {
+        built: Vec::new(),
         places: SessionDirs {
             workspace: "/home/u/work/ws".into(),
             run_dir: "/home/u/.local/state/quackd/run/s1".into(),
