@@ -275,9 +275,38 @@ pub struct SandboxReport {
     /// Whether commands reach the hosts of rules only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hosts: bool,
+    /// How the names in git directories are protected: `top` or `names`. Absent if nothing there can be written, or
+    /// without namespaces.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
+    #[schemars(with = "String")]
+    pub git: Option<GitProtection>,
     /// Parts that could not be confined as intended, each a sentence for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub notes: Vec<String>,
+}
+
+/// Kind of protection of git directories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GitProtection {
+    /// Git directories are read-only mounts with writable directories on top. Process 1 of the worker carries out what
+    /// git may change besides. A program outside that replaces a name removes no mount.
+    Top,
+    /// Each protected name is a read-only mount. A program outside that replaces the name removes the mount.
+    Names,
+}
+
+impl GitProtection {
+    /// Returns the display text.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Top => "read-only mounts; the worker carries out what git may change",
+            Self::Names => {
+                "each protected name is a mount, which a program outside removes if it replaces the name"
+            }
+        }
+    }
 }
 
 impl SandboxReport {
@@ -289,6 +318,7 @@ impl SandboxReport {
             policy: Some(Profile::FullAccess),
             network: true,
             hosts: false,
+            git: None,
             notes: Vec::new(),
         }
     }

@@ -18,12 +18,11 @@ use quackd_process::{
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
-use quackd_protocol::worker::{SandboxReport, Start};
+use quackd_protocol::worker::{GitProtection, SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
     self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
-    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side,
-    git::{self, ProtectionMode},
+    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, git,
 };
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -91,8 +90,8 @@ pub(crate) fn enter(
     let mut confined = match tier {
         Tier::A | Tier::B => {
             let mode = match probe.held_calls {
-                true => ProtectionMode::Top,
-                false => ProtectionMode::Names,
+                true => GitProtection::Top,
+                false => GitProtection::Names,
             };
             world.enter_namespaces(start, cgroup, group, exe, mode)?
         }
@@ -118,6 +117,7 @@ fn unconfined(
             policy: Some(start.sandbox.policy.profile),
             network: true,
             hosts: false,
+            git: None,
             notes,
         },
         is_confined: false,
@@ -184,7 +184,7 @@ impl ConfinementInputs {
         cgroup: Option<&SessionPaths>,
         group: Option<&Group>,
         exe: SelfExe,
-        mode: ProtectionMode,
+        mode: GitProtection,
     ) -> Result<ConfinementResult, WorkerStartError> {
         let Self { workspace, roots, facts, mut plan, found, policy, mut notes, until } = self;
         let known = Some(Known::from(&found));
@@ -248,12 +248,13 @@ impl ConfinementInputs {
         if !plan.git_mounts.is_empty() && !confine::CommandFilter::can_hold_calls() {
             notes.push(LINKS_NOTE.to_owned());
         }
-        if !plan.git_mounts.is_empty() && mode == ProtectionMode::Names {
+        if !plan.git_mounts.is_empty() && mode == GitProtection::Names {
             notes.push(NAMES_NOTE.to_owned());
         }
         drop((roots, elsewhere));
+        let git = (!plan.git_mounts.is_empty()).then_some(mode);
         Ok(ConfinementResult {
-            report: report(start, notes),
+            report: SandboxReport { git, ..report(start, notes) },
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: host_pid.unwrap_or_else(std::process::id),
@@ -459,6 +460,7 @@ fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
         policy: Some(policy.profile),
         network: policy.network,
         hosts: policy.hosts.is_some(),
+        git: None,
         notes,
     }
 }

@@ -8,7 +8,7 @@ use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::{Group, SessionPaths, split_off_monitor_of};
 use quackd_protocol::policy::{Policy, Profile};
 use quackd_protocol::tiers::Tier;
-use quackd_protocol::worker::{SandboxReport, Start};
+use quackd_protocol::worker::{GitProtection, SandboxReport, Start};
 use quackd_sandbox::{MacPaths, SANDBOX_EXEC, Seatbelt};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,7 @@ pub(crate) fn enter(
             policy: Some(policy.profile),
             network: policy.network || !is_confined,
             hosts: false,
+            git: None,
             notes: Vec::new(),
         },
         is_confined,

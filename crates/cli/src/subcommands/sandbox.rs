@@ -250,6 +250,9 @@ fn lines(data: &SandboxData) -> String {
             let policy = report.policy.map_or("unknown", Profile::name);
             let network = display::network(report.network, report.hosts);
             row("in force", &format!("{confinement}, {policy}, network {network}"));
+            if let Some(git) = report.git {
+                row("git", git.in_words());
+            }
         }
     }
     if data.outdated {
@@ -321,7 +324,7 @@ mod tests {
             "layers": {"configuration": {"profile": "workspace-write", "network": false},
                 "workspace": {"network": true, "hidden": ["/srv/x/keys"]},
                 "session": {"profile": "read-only", "writableRoots": ["/srv/x"]}, "safeMode": false},
-            "inForce": {"tier": "B", "policy": "workspace-write"}, "outdated": true, "jobsRunning": 1,
+            "inForce": {"tier": "B", "policy": "workspace-write", "git": "top"}, "outdated": true, "jobsRunning": 1,
             "jobs": [{"jobId": "job-1", "command": "npm run dev", "elapsedMs": 1}],
         }))
         .unwrap();
@@ -335,6 +338,7 @@ mod tests {
              writable       /srv/x  set for the session\n\
              hidden         /srv/x/keys\n\
              in force       confined, workspace-write, network off\n\
+             git            read-only mounts; the worker carries out what git may change\n\
              \x20              the worker still has an older policy: waits for 1 background job\n\
              \x20              job-1  npm run dev\n\
              \x20              to kill them now: quack sandbox set --end-jobs\n"

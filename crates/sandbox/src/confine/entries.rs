@@ -24,11 +24,8 @@ pub(crate) fn of_system() -> Vec<(PathBuf, Mount)> {
     let mounts = built.filter_map(|at| built_of(at, at, MAX_SYSTEM_ENTRIES, is_secret));
     let mut mounts: Vec<_> = mounts.flatten().collect();
     // A directory that is built itself is not mounted as an entry of the one above it.
-    let is_way = |mounts: &[(PathBuf, Mount)], at: &Path| {
-        mounts.iter().any(|(other, mount)| other == at && *mount == Mount::Way)
-    };
-    let ways: BTreeSet<PathBuf> =
-        mounts.iter().map(|(at, _)| at).filter(|at| is_way(&mounts, at)).cloned().collect();
+    let ways = mounts.iter().filter(|(_, mount)| *mount == Mount::Way).map(|(at, _)| at.clone());
+    let ways: BTreeSet<PathBuf> = ways.collect();
     mounts.retain(|(at, mount)| *mount == Mount::Way || !ways.contains(at));
     mounts
 }

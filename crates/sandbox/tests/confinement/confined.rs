@@ -1,6 +1,7 @@
 //! The confined copy of this program. It gets all input in one environment variable.
 
 use quackd_protocol::policy::{Policy, Profile};
+use quackd_protocol::worker::GitProtection;
 use quackd_sandbox::confine::ConfinementLimits;
 use quackd_sandbox::confine::{
     HostFacts, Monitor, MountPlan, SessionDirs, Side, enter_alone, git, rules_alone_blocking, split,
@@ -74,11 +75,7 @@ impl Request {
         let mut placeholders = git::Placeholders::open_blocking(&registry).expect("registry");
         if self.policy.may_write() {
             let settings = git::ProtectionSettings {
-                mode: if self.names {
-                    git::ProtectionMode::Names
-                } else {
-                    git::ProtectionMode::Top
-                },
+                mode: if self.names { GitProtection::Names } else { GitProtection::Top },
                 until: Instant::now() + Duration::from_secs(60),
                 visible: &[&self.workspace],
             };

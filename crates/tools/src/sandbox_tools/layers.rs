@@ -83,7 +83,7 @@ fn protected(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
              there is audited"
         }
         _ => {
-            "git's hooks and settings are pinned; the file tools refuse other names that later programs run or \
+            "git's hooks and settings are mounted read-only; the file tools refuse other names that later programs run or \
              obey, and what commands write there is audited"
         }
     };
@@ -161,9 +161,9 @@ mod tests {
     fn a_tier_is_told_by_what_it_holds() {
         let a = names(Profile::WorkspaceWrite, true, Tier::A);
         assert_eq!(a.len(), 6);
-        assert!(a[1].contains("pinned") && a[4].contains("control group"), "{a:?}");
+        assert!(a[1].contains("mounted read-only") && a[4].contains("control group"), "{a:?}");
         let d = names(Profile::WorkspaceWrite, true, Tier::D);
-        assert!(!d[1].contains("pinned") && !d[4].contains("control group"), "{d:?}");
+        assert!(!d[1].contains("mounted read-only") && !d[4].contains("control group"), "{d:?}");
         let read_only = names(Profile::ReadOnly, true, Tier::B);
         assert!(read_only[0].starts_with("files: the workspace can be read;"), "{read_only:?}");
     }

@@ -20,7 +20,6 @@ pub use openat::{Node, hold_directory_blocking, node_at};
 pub(crate) use openat::{normalise, open_directory};
 pub use placeholder::{CleanupStats, Placeholders, clean_blocking};
 pub use protect::{
-    Protection, ProtectionGap, ProtectionMode, ProtectionSettings, git_directories_blocking,
-    protect_blocking,
+    Protection, ProtectionGap, ProtectionSettings, git_directories_blocking, protect_blocking,
 };
 pub use walk::{FoundRepositories, NodeKind, Walk};

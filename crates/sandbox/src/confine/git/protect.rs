@@ -1,7 +1,7 @@
 //! Plans the mounts that protect a workspace's repositories. Commits work, but no file that makes a later git run code
 //! can be written, created, replaced or moved away. Called by stage 0 with the result of a walk.
 //!
-//! | in every `.git` | [`ProtectionMode::Top`] | [`ProtectionMode::Names`] |
+//! | in every `.git` | [`GitProtection::Top`] | [`GitProtection::Names`] |
 //! |---|---|---|
 //! | the node itself and every directory above it | cannot be renamed or removed | the same |
 //! | `objects` without `info`, `refs`, `logs` | writable | writable |
@@ -18,6 +18,7 @@ use super::placeholder::{PlaceholderKind, Placeholders};
 use super::walk::{FoundRepositories, NodeKind};
 use crate::confine::held::GitLayout;
 use crate::confine::plan::Pin;
+use quackd_protocol::worker::GitProtection;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,24 +52,14 @@ const NAMES: [(&str, PlaceholderKind); 6] = [
     ("objects/info/alternates", PlaceholderKind::EmptyFile),
 ];
 
-/// Directories in a git directory that are writable mounts in [`ProtectionMode::Top`].
+/// Directories in a git directory that are writable mounts in [`GitProtection::Top`].
 const WRITABLE: [&str; 3] = ["objects", "refs", "logs"];
-
-/// Kind of protection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ProtectionMode {
-    /// Git directories are read-only mounts with writable directories on top. Process 1 carries out permitted changes
-    /// of all other names. A program outside that replaces a name removes no mount.
-    Top,
-    /// Each protected name is a read-only mount. A program outside that replaces the name removes the mount.
-    Names,
-}
 
 /// Settings of [`protect_blocking`].
 #[derive(Debug, Clone, Copy)]
 pub struct ProtectionSettings<'a> {
     /// Kind of protection.
-    pub mode: ProtectionMode,
+    pub mode: GitProtection,
     /// Deadline for reading the repositories.
     pub until: Instant,
     /// Directories that the session sees. A linked worktree elsewhere must not change.
@@ -85,7 +76,7 @@ pub struct Protection {
     pub repositories: Vec<Main>,
     /// Git directories that were found, including submodules.
     pub git_directories: Vec<PathBuf>,
-    /// Rules of process 1. Empty in [`ProtectionMode::Names`].
+    /// Rules of process 1. Empty in [`GitProtection::Names`].
     pub layout: GitLayout,
     /// Paths that could not be protected, or only by stricter rules. For display to the user.
     pub troubles: Vec<ProtectionGap>,
@@ -100,7 +91,7 @@ pub struct ProtectionGap {
     pub what: &'static str,
 }
 
-/// Plans the protection of the repositories in `found`. With [`ProtectionMode::Names`], creates placeholders for
+/// Plans the protection of the repositories in `found`. With [`GitProtection::Names`], creates placeholders for
 /// missing names. `workspace` is an open directory with the canonical path `path`. Not needed for a read-only
 /// workspace.
 ///
@@ -238,7 +229,7 @@ impl Builder<'_> {
             return Ok(());
         }
         let git = openat::open_directory(base.handle, at)?;
-        let is_top = self.settings.mode == ProtectionMode::Top;
+        let is_top = self.settings.mode == GitProtection::Top;
         self.pin(base, at, is_top);
         self.rest.git_directories.push(base.path.join(at));
         let has_names = if is_top { can_be_top(&git)? } else { self.names(base, at, &git)? };
@@ -350,7 +341,7 @@ impl Builder<'_> {
     /// Protects submodules: directories at any depth of `modules` that look like a repository.
     fn modules(&mut self, base: Base<'_>, at: &Path, depth: usize) -> io::Result<()> {
         let Some(names) = self.children(base, at)? else { return Ok(()) };
-        if self.settings.mode == ProtectionMode::Names {
+        if self.settings.mode == GitProtection::Names {
             self.pin(base, at, false);
         }
         for name in names {
@@ -372,7 +363,7 @@ impl Builder<'_> {
     /// Pins the files of linked worktrees that name the repository and its settings.
     fn worktrees(&mut self, base: Base<'_>, at: &Path) -> io::Result<()> {
         let Some(names) = self.children(base, at)? else { return Ok(()) };
-        if self.settings.mode == ProtectionMode::Top {
+        if self.settings.mode == GitProtection::Top {
             for name in names {
                 let path = base.path.join(at).join(name);
                 let is_visible = self.sees_worktree_of(base, &path);
@@ -435,7 +426,7 @@ impl Builder<'_> {
                 // A command may have created them so that some stay unprotected. Process 1 changes nothing in
                 // directories that are not in the layout.
                 self.trouble(base, at, "has too many directories, and at least some are read-only");
-                if self.settings.mode == ProtectionMode::Names {
+                if self.settings.mode == GitProtection::Names {
                     self.pin(base, at, true);
                 }
                 break;
