@@ -392,6 +392,37 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
 }
 
 #[test]
+fn the_token_leaves_no_restriction_by_another_session() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("r");
+    let wire = daemon.wire();
+    let made = wire.request("quack.session_new", json!({"path": repo.path(), "safeMode": true}));
+    let safe = &made["session"]["id"];
+    let hidden = json!({"action": "set", "sessionId": safe, "hidden": [repo.path().join("keys")]});
+    wire.request("quack.sandbox", hidden);
+    let remote = enable(&wire);
+    let mut phone = remote.socket();
+    let write = |phone: &mut Socket, session: &Value| {
+        let arguments = json!({"command": "touch w && echo WROTE"});
+        let params = json!({"tool": "bash", "sessionId": session, "arguments": arguments});
+        phone.request("quack.tool", params)["text"].to_string()
+    };
+    for params in [json!({"path": repo.path()}), json!({"path": repo.path(), "safeMode": false})] {
+        let new = phone.request("quack.session_new", params)["session"]["id"].take();
+        let shown = wire.request("quack.sandbox", json!({"sessionId": new}));
+        assert_eq!(shown["policy"]["hidden"][0], json!(repo.path().join("keys")), "{shown}");
+        assert!(!write(&mut phone, &new).contains("WROTE"));
+        // Nor by deleting the restricted session and opening the next one.
+        let refused = phone.reply("quack.session_delete", json!({"sessionId": new, "force": true}));
+        assert_eq!(refused["error"], "Only local clients may change what a session may do");
+    }
+    assert!(!repo.path().join("w").exists());
+    let free = wire.request("quack.session_new", json!({"path": repo.path()}));
+    let id = &free["session"]["id"];
+    phone.request("quack.session_delete", json!({"sessionId": id, "force": true}));
+}
+
+#[test]
 fn wrong_tokens_do_not_slow_the_daemon() {
     let daemon = Daemon::start();
     let wire = daemon.wire();

@@ -33,7 +33,8 @@ pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<
     loop {
         let taken = all(client).await?;
         let name = free_name(&base, taken.sessions.iter().map(|session| session.name.as_str()));
-        let params = json!({"path": cwd, "name": name});
+        // Restrictions of a session protect files of its workspace, also from the agent of an editor.
+        let params = json!({"path": cwd, "name": name, "restrictionsOf": "*"});
         match client.request_raw("quack.session_new", params, REPLY_TIMEOUT).await {
             Ok(created) => {
                 let id = created.pointer("/session/id").and_then(Value::as_str);

@@ -25,6 +25,7 @@ mod subcommands;
 mod suggest;
 mod time_format;
 mod tool_output;
+mod user_file;
 mod workspace_scope;
 
 use crate::args::{Cli, OutputArgs, Verb};

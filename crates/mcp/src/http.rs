@@ -22,14 +22,15 @@ use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use secrecy::{ExposeSecret, SecretString};
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use subtle::ConstantTimeEq;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::time::sleep;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -50,6 +51,9 @@ const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://
 
 /// Pause after a failed accept, for example if no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Maximum wait for the slot of a connection that was ended.
+const SLOT_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Body = BoxBody<Bytes, Infallible>;
 
@@ -80,6 +84,7 @@ pub async fn serve<S, F>(
     let service = StreamableHttpService::new(make, Arc::clone(&sessions), config);
     let endpoint = Arc::new(Endpoint { service, sessions, token });
     let slots = Arc::new(Semaphore::new(MAX_REMOTE_CONNECTIONS_PER_PEER));
+    let mut strangers = VecDeque::new();
     let connections = TaskTracker::new();
     loop {
         let accepted = tokio::select! {
@@ -90,27 +95,62 @@ pub async fn serve<S, F>(
             sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        // Without a slot the connection is closed, because an answer would need a slot.
-        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
-        let (endpoint, ended) = (Arc::clone(&endpoint), ended.clone());
+        let Some(slot) = slot(&slots, &mut strangers).await else { continue };
+        let stranger = Stranger { is_known: CancellationToken::new(), ended: ended.child_token() };
+        let (endpoint, this) = (Arc::clone(&endpoint), stranger.clone());
         connections.spawn(async move {
             tokio::select! {
-                () = connection(stream, endpoint) => {}
-                () = ended.cancelled() => {}
+                () = connection(stream, endpoint, this.is_known.clone()) => {}
+                () = this.ended.cancelled() => {}
             }
             drop(slot);
+            this.ended.cancel();
         });
+        strangers.retain(|one| !one.is_known.is_cancelled() && !one.ended.is_cancelled());
+        strangers.push_back(stranger);
     }
     connections.close();
     connections.wait().await;
 }
 
-async fn connection<S: ServerHandler>(stream: TcpStream, endpoint: Arc<Endpoint<S>>) {
+/// A connection on which no request had the token yet. Every user of the machine can open some.
+#[derive(Debug, Clone)]
+struct Stranger {
+    /// Cancelled by the first request with the token.
+    is_known: CancellationToken,
+    /// Ends the connection. Cancelled when it has ended.
+    ended: CancellationToken,
+}
+
+/// Returns a slot for a connection. If none is free, ends the oldest connection without the token, so that connections
+/// without it keep no slot from others. `None` closes the new connection, because an answer would need a slot.
+async fn slot(
+    slots: &Arc<Semaphore>,
+    strangers: &mut VecDeque<Stranger>,
+) -> Option<OwnedSemaphorePermit> {
+    if let Ok(slot) = Arc::clone(slots).try_acquire_owned() {
+        return Some(slot);
+    }
+    while let Some(oldest) = strangers.pop_front() {
+        if oldest.is_known.is_cancelled() || oldest.ended.is_cancelled() {
+            continue;
+        }
+        oldest.ended.cancel();
+        return timeout(SLOT_TIMEOUT, Arc::clone(slots).acquire_owned()).await.ok()?.ok();
+    }
+    None
+}
+
+async fn connection<S: ServerHandler>(
+    stream: TcpStream,
+    endpoint: Arc<Endpoint<S>>,
+    is_known: CancellationToken,
+) {
     // Answers are small and must not be delayed. A failure only adds latency.
     stream.set_nodelay(true).ok();
     let service = service_fn(move |request| {
-        let endpoint = Arc::clone(&endpoint);
-        async move { Ok::<_, Infallible>(endpoint.answer(request).await) }
+        let (endpoint, is_known) = (Arc::clone(&endpoint), is_known.clone());
+        async move { Ok::<_, Infallible>(endpoint.answer(request, &is_known).await) }
     });
     let serving = http1::Builder::new()
         .timer(TokioTimer::new())
@@ -122,7 +162,11 @@ async fn connection<S: ServerHandler>(stream: TcpStream, endpoint: Arc<Endpoint<
 }
 
 impl<S: ServerHandler> Endpoint<S> {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        is_known: &CancellationToken,
+    ) -> Response<Body> {
         if request.uri().path() != PATH {
             return plain(StatusCode::NOT_FOUND, "the endpoint is /mcp");
         }
@@ -132,6 +176,7 @@ impl<S: ServerHandler> Endpoint<S> {
             refusal.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
             return refusal;
         }
+        is_known.cancel();
         let headers = request.headers();
         let version = headers.get(VERSION).map(HeaderValue::as_bytes);
         let has_no_sessions = version == Some(ProtocolVersion::V_2026_07_28.as_str().as_bytes());

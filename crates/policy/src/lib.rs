@@ -4,7 +4,10 @@
 //! supervisor.
 
 pub mod hosts;
+mod restrict;
 pub mod upstream;
+
+pub use restrict::restriction;
 
 use hosts::{Rule, RuleError};
 use quackd_protocol::client::PolicyLayers;

@@ -3,12 +3,13 @@
 use super::Caller;
 use super::find::id_of;
 use super::own_reference;
+use super::session_admin::joined;
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::AgentChange;
 use crate::registry::catalog::Fresh;
-use crate::registry::{FindSession, Open, OpenSession, Purpose};
+use crate::registry::{FindSession, Open, OpenSession, Purpose, Restrictions};
 use crate::session::actor::TellSession;
 use crate::session::services::NoLook;
 use crate::voice::VoiceSession;
@@ -72,10 +73,15 @@ pub(super) async fn attach_path(
         activate,
         safe_mode,
         agent: AgentChange::default(),
+        restrictions: match caller.client.transport {
+            Transport::Socket => Restrictions::default(),
+            _ => Restrictions::remote(),
+        },
         fresh: fresh()?,
     };
     let data = caller.registry.send(attach).timeout(SAVE_LIMIT).await??;
-    Ok(AttachData { note: foreign.map(|foreign| foreign.to_string()), ..data })
+    let note = joined(foreign.map(|foreign| foreign.to_string()), data.note);
+    Ok(AttachData { note, ..data })
 }
 
 /// Returns the reference of the session that quackd's own methods act on: `id`, or the session of the directory `path`,

@@ -6,7 +6,7 @@ use super::{Caller, NoData};
 use crate::errors::MethodError;
 use crate::registry::AgentChange;
 use crate::registry::catalog::is_invisible;
-use crate::registry::{Claim, Open, OpenSession};
+use crate::registry::{Claim, Open, OpenSession, Restrictions};
 use quackd_home::Workspace;
 use quackd_protocol::client::{AttachData, ClaimParams, HelloParams};
 use quackd_protocol::limits::{MAX_CLIENT_DOOR_CHARS, MAX_CLIENT_NAME_CHARS};
@@ -52,6 +52,7 @@ pub(super) async fn claim(
         activate: false,
         safe_mode,
         agent: AgentChange::default(),
+        restrictions: Restrictions::default(),
         fresh: fresh()?,
     };
     let data = caller.registry.send(open).timeout(SAVE_LIMIT).await??;

@@ -7,7 +7,7 @@ use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::registry::{
     Activate, AgentChange, ChangeSession, Delete, FindSession, Open, OpenSession, Purpose,
-    SessionChange, TakeSnapshot,
+    Restrictions, SessionChange, TakeSnapshot,
 };
 use crate::session::actor::TellSession;
 use crate::session::pi::fork_blocking;
@@ -48,7 +48,7 @@ pub(super) async fn activate_session(
 }
 
 pub(super) async fn session_new(
-    SessionNewParams { path, name, activate, safe_mode, engine, model }: SessionNewParams,
+    SessionNewParams { path, name, activate, safe_mode, engine, model, restrictions_of }: SessionNewParams,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
     let (engine, model) =
@@ -63,14 +63,47 @@ pub(super) async fn session_new(
     let activate = activate.unwrap_or(false);
     let agent = AgentChange { engine, model, file: None };
     let kind = Open::New(name);
-    let new = OpenSession { path, kind, activate, safe_mode, agent, fresh: fresh()? };
+    let restrictions = new_restrictions(restrictions_of, caller).await?;
+    let new = OpenSession { path, kind, activate, safe_mode, agent, restrictions, fresh: fresh()? };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
     let label = label(caller, &data.session.id).await?;
-    let data = AttachData { note: foreign.map(|foreign| foreign.to_string()), label, ..data };
+    let note = joined(foreign.map(|foreign| foreign.to_string()), data.note);
+    let data = AttachData { note, label, ..data };
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }
     Ok(data)
+}
+
+/// Returns the sessions whose restrictions a new session takes over.
+async fn new_restrictions(
+    restrictions_of: Option<String>,
+    caller: &Caller,
+) -> Result<Restrictions, MethodError> {
+    let of = match restrictions_of.as_deref() {
+        None => Restrictions::default(),
+        Some(EVERY_SESSION) => Restrictions { of_workspace: true, ..Restrictions::default() },
+        Some(reference) => {
+            let of_session = Some(SessionId(id_of(caller, reference.to_owned()).await?));
+            Restrictions { of_session, ..Restrictions::default() }
+        }
+    };
+    Ok(if caller.client.transport == Transport::Socket {
+        of
+    } else {
+        Restrictions { of_session: of.of_session, ..Restrictions::remote() }
+    })
+}
+
+/// Reference in `restrictionsOf` that means every session of the workspace.
+const EVERY_SESSION: &str = "*";
+
+/// Joins two notes.
+pub(super) fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
+    match (first, second) {
+        (Some(first), Some(second)) => Some(format!("{first}; {second}")),
+        (first, second) => first.or(second),
+    }
 }
 
 /// Longest name of a model, in bytes.
@@ -168,7 +201,12 @@ pub(super) async fn fork(
         file: Some(forked.path.clone()),
     };
     let kind = Open::New(name);
-    let new = OpenSession { path, kind, activate, safe_mode, agent, fresh: fresh()? };
+    let of_session = Some(found.session_id.clone());
+    let restrictions = match caller.client.transport {
+        Transport::Socket => Restrictions { of_session, ..Restrictions::default() },
+        _ => Restrictions { of_session, ..Restrictions::remote() },
+    };
+    let new = OpenSession { path, kind, activate, safe_mode, agent, restrictions, fresh: fresh()? };
     let opened = caller.registry.send(new).timeout(SAVE_LIMIT).await;
     if let Ok(Err(_refused)) = &opened {
         let file = forked.path.clone();
@@ -185,6 +223,7 @@ pub(super) async fn fork(
         session_name: data.session.name,
         session_file: forked.path,
         text: forked.text,
+        note: data.note,
     })
 }
 
@@ -195,7 +234,8 @@ pub(super) async fn session_delete(
     let reference = reference(&session_id).ok_or(MethodError::NoReference)?;
     let reference = id_of(caller, reference).await?;
     let label = label(caller, &SessionId(reference.clone())).await?;
-    let delete = Delete::Session { reference: reference.clone(), force: force.unwrap_or(false) };
+    let (force, is_remote) = (force.unwrap_or(false), caller.client.transport != Transport::Socket);
+    let delete = Delete::Session { reference: reference.clone(), force, is_remote };
     let deleted = caller.registry.send(delete).timeout(SAVE_LIMIT).await??;
     let deleted = deleted.ok_or(MethodError::SessionNotFound(reference))?;
     caller.services.interrupted.resumed(&deleted.session.id);

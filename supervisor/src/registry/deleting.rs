@@ -34,6 +34,8 @@ pub(crate) enum Delete {
         reference: String,
         /// End its running calls and background jobs.
         force: bool,
+        /// Refuse a session with restrictions: the client could create one without them next.
+        is_remote: bool,
     },
     /// Deletes the listed workspaces that have no session.
     EmptyWorkspaces(HashSet<String>),
@@ -47,7 +49,12 @@ impl Handler<Delete> for Registry {
             return refuse(MethodError::ShuttingDown);
         }
         match msg {
-            Delete::Session { reference, force } => self.delete_session(reference, force, ctx),
+            Delete::Session { reference, force, is_remote } => {
+                if is_remote && self.is_restricted(&reference) {
+                    return refuse(MethodError::LocalPolicy);
+                }
+                self.delete_session(reference, force, ctx)
+            }
             Delete::EmptyWorkspaces(paths) => {
                 let saved = self.forget_workspaces(&paths, ctx);
                 Box::pin(async move { kept(saved).await.map(|()| None) }.into_actor(self))

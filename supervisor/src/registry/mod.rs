@@ -25,6 +25,7 @@ mod pi_updates;
 mod pins;
 mod policies;
 mod presets;
+mod restrictions;
 pub(crate) mod shutdown_record;
 mod snapshot;
 pub(crate) mod tombstones;
@@ -37,6 +38,7 @@ pub(crate) use mutations::{Activate, Open, OpenSession};
 pub(crate) use persistence::Saving;
 pub(crate) use policies::{AgentChange, ChangeSession, FoundPolicy, PolicyChange, SessionChange};
 pub(crate) use presets::{Problems, ask_tools};
+pub(crate) use restrictions::Restrictions;
 pub(crate) use snapshot::{RegistrySnapshot, TakeSnapshot};
 
 use crate::children::DrainReason;

@@ -5,6 +5,7 @@ use super::claims::Claim;
 use super::labels;
 use super::persistence::kept;
 use super::policies::AgentChange;
+use super::restrictions::Restrictions;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Fresh};
 use actix::prelude::*;
@@ -26,6 +27,8 @@ pub(crate) struct OpenSession {
     pub(crate) safe_mode: Option<bool>,
     /// The agent of a new session.
     pub(crate) agent: AgentChange,
+    /// Sessions whose restrictions a new session takes over.
+    pub(crate) restrictions: Restrictions,
     /// For a session that has to be created.
     pub(crate) fresh: Fresh,
 }
@@ -45,9 +48,10 @@ impl Handler<OpenSession> for Registry {
     type Result = ResponseFuture<Result<AttachData, MethodError>>;
 
     fn handle(&mut self, msg: OpenSession, ctx: &mut Self::Context) -> Self::Result {
-        let OpenSession { path, kind, activate, safe_mode, agent, fresh } = msg;
+        let OpenSession { path, kind, activate, safe_mode, agent, restrictions, fresh } = msg;
         let clients = Rc::clone(&self.clients);
-        self.change(ctx, safe_mode, agent, |metadata| match kind {
+        let settings = NewSettings { safe_mode, agent, restrictions };
+        self.change(ctx, settings, |metadata| match kind {
             Open::Existing => catalog::attach(metadata, &path, activate, fresh),
             Open::New(name) => {
                 let metadata = Arc::make_mut(metadata);
@@ -58,13 +62,19 @@ impl Handler<OpenSession> for Registry {
     }
 }
 
+/// Settings of an opened session.
+struct NewSettings {
+    safe_mode: Option<bool>,
+    agent: AgentChange,
+    restrictions: Restrictions,
+}
+
 impl Registry {
-    /// Makes a change that results in a session, and sets the session's safe mode and agent.
+    /// Makes a change that results in a session, and sets the session's safe mode, restrictions and agent.
     fn change(
         &mut self,
         ctx: &mut Context<Self>,
-        safe_mode: Option<bool>,
-        agent: AgentChange,
+        NewSettings { safe_mode, agent, restrictions }: NewSettings,
         make: impl FnOnce(
             &mut Arc<quackd_protocol::metadata::Metadata>,
         ) -> Result<(AttachData, bool), MethodError>,
@@ -72,10 +82,16 @@ impl Registry {
         if self.draining {
             return Box::pin(async { Err(MethodError::ShuttingDown) });
         }
-        let (data, mut changed) = match make(&mut self.metadata) {
+        let before = Arc::clone(&self.metadata);
+        let (mut data, mut changed) = match make(&mut self.metadata) {
             Ok(made) => made,
             Err(error) => return Box::pin(async { Err(error) }),
         };
+        if before.sessions.iter().all(|known| known.id != data.session.id) {
+            // In force before the save, like safe mode.
+            data.note = self.restrict(&data.session.id, &restrictions, &before.sessions);
+            changed |= data.note.is_some();
+        }
         // In force before the save: a session in safe mode must never run without it.
         if let Some(safe_mode) = safe_mode {
             changed |= self.change_state(&data.session.id, |state| state.safe_mode = safe_mode);

@@ -109,7 +109,8 @@ pub(crate) async fn prune(
             continue;
         }
         if !dry_run {
-            let delete = Delete::Session { reference: session.id.0.clone(), force: false };
+            let reference = session.id.0.clone();
+            let delete = Delete::Session { reference, force: false, is_remote: false };
             match registry.send(delete).await? {
                 Ok(_) => interrupted.resumed(&session.id),
                 Err(MethodError::SessionNotFound(_)) => continue,

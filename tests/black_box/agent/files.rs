@@ -149,6 +149,50 @@ fn the_prompt_is_in_the_file_before_the_model_answers() {
 }
 
 #[test]
+fn a_fork_may_do_no_more_than_the_session_that_it_continues() {
+    let world = echo();
+    let wire = world.follower();
+    begin(&wire);
+    let keys = world.repo.join("keys");
+    std::fs::create_dir(&keys).unwrap();
+    std::fs::write(keys.join("k"), "TOPSECRET").unwrap();
+    wire.request(
+        "quack.sandbox",
+        json!({"action": "set", "profile": "read-only", "hidden": [keys], "webSearch": "off"}),
+    );
+    let deny = json!({"action": "allow", "rules": ["!evil.example.com"]});
+    wire.request("quack.sandbox", deny);
+    let forked = wire.request("quack.fork", json!({}));
+    let note = forked["note"].as_str().unwrap();
+    assert!(note.contains("read-only") && note.contains("hidden paths: 1"), "{note}");
+    let cloned = wire.request("quack.fork", json!({"sessionId": forked["sessionId"]}));
+    let continued = json!({"path": world.repo, "restrictionsOf": forked["sessionId"]});
+    let continued = wire.request("quack.session_new", continued);
+    let beside = json!({"path": world.repo, "restrictionsOf": "*"});
+    let beside = wire.request("quack.session_new", beside);
+    for session in [
+        &forked["sessionId"],
+        &cloned["sessionId"],
+        &continued["session"]["id"],
+        &beside["session"]["id"],
+    ] {
+        let shown = wire.request("quack.sandbox", json!({"sessionId": session}));
+        assert_eq!(shown["policy"]["profile"], "read-only", "{shown}");
+        assert_eq!(shown["policy"]["hidden"], json!([keys]), "{shown}");
+        assert_eq!(shown["policy"]["webSearch"], "off", "{shown}");
+        assert_eq!(shown["grants"][0]["decision"], "deny", "{shown}");
+        let command = json!({"command": "cat keys/k; touch z && echo WROTE"});
+        let params = json!({"tool": "bash", "sessionId": session, "arguments": command});
+        let text = wire.request("quack.tool", params)["text"].to_string();
+        assert!(!text.contains("TOPSECRET") && !text.contains("WROTE"), "{text}");
+    }
+    // A new session of the user continues nothing.
+    let free = wire.request("quack.session_new", json!({"path": world.repo}));
+    let shown = wire.request("quack.sandbox", json!({"sessionId": free["session"]["id"]}));
+    assert_eq!(shown["policy"]["profile"], "workspace-write", "{shown}");
+}
+
+#[test]
 fn a_fork_has_the_conversation_before_the_message_and_leaves_the_other_session_alone() {
     let world = echo();
     let wire = world.follower();

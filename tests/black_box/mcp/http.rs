@@ -82,6 +82,30 @@ fn the_token_is_needed_and_the_tools_are_the_same() {
 }
 
 #[test]
+fn connections_without_the_token_keep_no_agent_out() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("project");
+    let server = serve(&daemon, repo.path());
+    let bearer = server.bearer();
+    let address = server.url.trim_start_matches("http://").trim_end_matches("/mcp");
+    let held: Vec<_> = (0..300)
+        .filter_map(|_| {
+            let mut stream = std::net::TcpStream::connect(address).ok()?;
+            std::io::Write::write_all(&mut stream, b"POST /mcp HTTP/1.1\r\n").ok()?;
+            Some(stream)
+        })
+        .collect();
+    assert!(200 < held.len(), "{}", held.len());
+    let http = Client::builder().no_proxy().pool_max_idle_per_host(0).build().expect("a client");
+    let server = Server { http, ..server };
+    for _ in 0..10 {
+        let headers = [("authorization", bearer.as_str())];
+        let list = server.post(&headers, "tools/list", current(json!({}), json!({})));
+        assert_eq!(list.status(), 200);
+    }
+}
+
+#[test]
 fn pages_of_other_hosts_are_refused() {
     let daemon = Daemon::start();
     let repo = daemon.repo("project");

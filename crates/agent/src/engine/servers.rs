@@ -146,6 +146,9 @@ mod tests {
             let wanted = json!({ "server": server, "tool": tool, "arguments": { "n": 1 } });
             assert_eq!(call, wanted);
         }
+        // Two servers whose names and tools give the same text.
+        let pair = [("a", "b__c"), ("a__b", "c")].map(|(at, it)| tools.add(tool(at, it)).name);
+        assert_eq!(pair, ["mcp__a__b__c", "mcp__a__b__c_1"]);
         assert_eq!(tools.route("mcp__db__other", &Map::new()), None);
         assert_eq!(tools.route("bash", &Map::new()), None);
     }

@@ -26,7 +26,7 @@ pub fn markdown(transcript: &Transcript) -> String {
             Part::Tool(tool) => out.push_str(&tool_text(&tool)),
             Part::Image { mime_type, data } => {
                 let kib = data.len() / 4 * 3 / 1024;
-                out.push_str(&format!("*Image of type {mime_type}, {kib} KiB*\n"));
+                out.push_str(&format!("*Image of type {}, {kib} KiB*\n", plain(&mime_type)));
             }
             Part::Note(text) => out.push_str(&format!("*{}*\n", plain(&text))),
         }
@@ -77,27 +77,23 @@ fn plain(line: &str) -> String {
     out
 }
 
-/// Escapes HTML and images outside of code, and closes an open code block.
+/// Escapes HTML and images outside of code blocks, also in inline code, and closes an open code block.
 ///
 /// Only fences at the start of a line count: an indented one can belong to a list, whose end also ends the block.
 fn defused(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut fence: Option<&str> = None;
-    // Whether a backtick of this paragraph has no partner on its line, so that code may begin anywhere.
-    let mut is_open = false;
     for line in text.lines() {
         match fence {
             Some(open) if closes(line, open) => fence = None,
             Some(_) => {}
             None => {
-                is_open &= !line.trim().is_empty();
                 fence = opening_fence(line);
                 if fence.is_none() {
-                    is_open |= defuse_line(line, is_open, &mut out);
+                    defuse_line(line, &mut out);
                     out.push('\n');
                     continue;
                 }
-                is_open = false;
             }
         }
         out.push_str(line);
@@ -124,32 +120,31 @@ fn closes(line: &str, fence: &str) -> bool {
         && is_fence.is_some_and(|rest| rest.chars().all(|c| fence.starts_with(c)))
 }
 
-/// Appends the escaped line. Inline code stays as it is, unless `is_open`. Returns whether a run of backticks has no
-/// partner.
-fn defuse_line(line: &str, mut is_open: bool, out: &mut String) -> bool {
+/// Appends the escaped line. Viewers disagree about where inline code begins and ends: a table is split into cells
+/// before code is looked for. So inline code that contains HTML or an image becomes text with escaped backticks.
+fn defuse_line(line: &str, out: &mut String) {
     let mut rest = line;
     while let Some(at) = rest.find('`') {
         let (before, code) = rest.split_at(at);
+        escape(before, out);
         let ticks = code.len() - code.trim_start_matches('`').len();
         let (ticks, inner) = code.split_at(ticks);
-        escape(before, out);
-        // A backslash before a backtick can change its meaning.
-        is_open |= before.ends_with('\\');
-        match partner(inner, ticks.len()).filter(|_| !is_open) {
-            Some(end) => {
-                let (code, after) = code.split_at(ticks.len() + end);
-                out.push_str(code);
-                rest = after;
-            }
-            None => {
-                is_open = true;
-                out.push_str(ticks);
-                rest = inner;
-            }
-        }
+        let Some(end) = partner(inner, ticks.len()) else {
+            out.push_str(ticks);
+            rest = inner;
+            continue;
+        };
+        let (inner, after) = inner.split_at(end);
+        let inner = inner.strip_suffix(ticks).unwrap_or(inner);
+        let mut escaped = String::with_capacity(inner.len());
+        escape(inner, &mut escaped);
+        let marks = if escaped == inner { ticks.to_owned() } else { "&#96;".repeat(ticks.len()) };
+        out.push_str(&marks);
+        out.push_str(&escaped);
+        out.push_str(&marks);
+        rest = after;
     }
     escape(rest, out);
-    is_open
 }
 
 /// Returns the end of the next run of exactly `len` backticks.

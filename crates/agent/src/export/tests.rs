@@ -161,14 +161,20 @@ fn markdown_of_a_model_has_no_html_and_loads_no_image() {
             "a <script>x</script> ![i](http://h/?x)",
             "a &lt;script>x&lt;/script> &#33;[i](http://h/?x)",
         ),
-        ("1 < 2, `<b>` and ``a ` <b>``", "1 < 2, `<b>` and ``a ` <b>``"),
+        (
+            "1 < 2, `<b>` and ``a ` <b>``, `x`",
+            "1 < 2, &#96;&lt;b>&#96; and &#96;&#96;a ` &lt;b>&#96;&#96;, `x`",
+        ),
+        // A viewer splits a table into cells before it looks for code.
+        ("| ` | <img src=x> | ` |", "| &#96; | &lt;img src=x> | &#96; |"),
+        ("- > a ` \\| ![p](h) | `", "- > a &#96; \\| &#33;[p](h) | &#96;"),
         ("```html\n<b>\n```\n<b>", "```html\n<b>\n```\n&lt;b>"),
         ("~~~\n```\n<b>\n~~~ \n<i>", "~~~\n```\n<b>\n~~~ \n&lt;i>"),
         ("````\n```\n<b>", "````\n```\n<b>\n````"),
         // A viewer pairs the backtick of the first line with the first one of the second line.
-        ("`\n` <b> `", "`\n` &lt;b> `"),
-        ("\\`<b>`", "\\`&lt;b>`"),
-        ("`\n\n`<b>`", "`\n\n`<b>`"),
+        ("`\n` <b> `", "`\n&#96; &lt;b> &#96;"),
+        ("\\`<b>`", "\\&#96;&lt;b>&#96;"),
+        ("`\n\n`<b>`", "`\n\n&#96;&lt;b>&#96;"),
         // The end of the list ends the block.
         ("1. a\n   ```\n<b>", "1. a\n   ```\n&lt;b>"),
         ("``` `a` <b>", "``` `a` &lt;b>"),

@@ -7,16 +7,14 @@ use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_file;
 use crate::session_ref::{self, Missing, Wanted};
+use crate::user_file;
 use anyhow::Context as _;
 use quackd_agent::export::{html, markdown};
 use quackd_agent::transcript::{Problems, Transcript};
 use quackd_home::Home;
 use quackd_protocol::client::FoundInfo;
 use serde_json::json;
-use std::fs::OpenOptions;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: ExportArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -36,7 +34,10 @@ pub(crate) async fn run(args: ExportArgs, output: CliOutput) -> anyhow::Result<E
     };
     let bytes = text.len();
     let name = path.display().to_string();
-    let written = tokio::task::spawn_blocking(move || write_blocking(&path, &text)).await?;
+    let written = tokio::task::spawn_blocking(move || {
+        user_file::write_blocking(&path, text.as_bytes(), user_file::PRIVATE)
+    })
+    .await?;
     written.with_context(|| format!("cannot write {name}"))?;
     if output.is_json() {
         output.document(&json!({ "format": format, "path": name, "bytes": bytes }))?;
@@ -44,13 +45,6 @@ pub(crate) async fn run(args: ExportArgs, output: CliOutput) -> anyhow::Result<E
         output.note(&format!("wrote {name}"));
     }
     Ok(ExitCode::Ok)
-}
-
-/// Writes a file that only this user can read. Replaces the content of an existing file and keeps its access.
-fn write_blocking(path: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    let file = options.write(true).create(true).truncate(true).mode(0o600).open(path);
-    file?.write_all(text.as_bytes())
 }
 
 /// Returns a session and its conversation. Warns about damaged lines.
@@ -106,17 +100,6 @@ fn read_transcript_blocking(session: &str) -> anyhow::Result<Option<Transcript>>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::os::unix::fs::PermissionsExt as _;
-
-    #[test]
-    fn an_exported_file_is_closed_to_other_users_and_replaced_the_next_time() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x.md");
-        write_blocking(&path, "a longer text").unwrap();
-        write_blocking(&path, "text").unwrap();
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "text");
-        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
-    }
 
     #[test]
     fn every_kind_of_damage_has_a_text() {

@@ -38,6 +38,9 @@ pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<Exi
     } else {
         let (name, id) = (display::name(&made.session_name), display::plain(&made.session_id.0));
         output.text(&format!("{BOLD}{name}{BOLD:#}  {DIM}{id}{DIM:#}\n"))?;
+        if let Some(note) = &made.note {
+            output.text(&format!("{}\n", display::plain(note)))?;
+        }
         if let Some(text) = &made.text {
             output.text(&format!("Your message was:\n{}\n", display::plain(text)))?;
         }

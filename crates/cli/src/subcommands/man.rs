@@ -6,6 +6,7 @@ use crate::display::{count, plain};
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use crate::reference;
+use crate::user_file;
 use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
@@ -38,7 +39,8 @@ fn write_blocking(dir: &Path, output: CliOutput) -> anyhow::Result<ExitCode> {
     let mut pages = Vec::new();
     collect("quack", &all, &mut pages)?;
     for (name, page) in &pages {
-        std::fs::write(dir.join(name), page).with_context(cannot)?;
+        user_file::write_blocking(&dir.join(name), page.as_bytes(), user_file::PUBLIC)
+            .with_context(cannot)?;
     }
     let mut pages: Vec<String> = pages.into_iter().map(|(name, _)| name).collect();
     pages.sort();

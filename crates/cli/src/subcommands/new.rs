@@ -17,6 +17,7 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         safe_mode: args.safe.then_some(true),
         engine: args.engine,
         model: args.model,
+        restrictions_of: None,
     };
     let daemon = start_and_connect(output).await?;
     let made: AttachData =

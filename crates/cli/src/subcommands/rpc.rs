@@ -250,7 +250,12 @@ impl Session {
             }
             _ => {
                 let path = self.follow.followed().workspace_path.clone();
-                let params = SessionNewParams { path: Some(path), ..SessionNewParams::default() };
+                let restrictions_of = Some(self.id());
+                let params = SessionNewParams {
+                    path: Some(path),
+                    restrictions_of,
+                    ..SessionNewParams::default()
+                };
                 let made: AttachData =
                     self.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
                 self.follow(made.session.id.0, true).await?;

@@ -208,6 +208,10 @@ pub struct SessionNewParams {
     /// Model of quackd's own agent, as `provider/model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Reference of a session that the new one continues: it gets the restrictions of that session. `*`: those of every
+    /// session of the workspace, without their safe mode.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restrictions_of: Option<String>,
 }
 
 /// `quack.session_set` parameters.
@@ -277,6 +281,9 @@ pub struct ForkData {
     /// Text of the message at which the conversation was left, for another version of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
+    /// Restrictions that the session has taken over, a sentence for the user.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
 }
 
 /// `quack.sandbox` parameters.

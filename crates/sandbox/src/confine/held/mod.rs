@@ -37,7 +37,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 /// Maximum number of filters. A worker installs one, or a second one if two commands start at the same time.
 const MAX_LISTENERS: usize = 4;
@@ -109,7 +109,7 @@ impl HeldCalls {
         let server = Arc::new(Server {
             link_free: self.link_free,
             filters: own.filters.saturating_add(FILTERS_OF_A_COMMAND),
-            git: (!tops.is_empty()).then(|| Mutex::new(GitWriter::new(layout, tops))),
+            git: (!tops.is_empty()).then(|| GitWriter::new(layout, tops).into()),
         });
         spawn("listeners", move || {
             for _ in 0..MAX_LISTENERS {
@@ -151,7 +151,11 @@ struct Server {
     link_free: BTreeSet<u64>,
     /// Number of filters of a command with all rights of the worker.
     filters: u32,
-    git: Option<Mutex<GitWriter>>,
+    #[expect(
+        clippy::disallowed_types,
+        reason = "threads of process 1, which has no actors, share it"
+    )]
+    git: Option<std::sync::Mutex<GitWriter>>,
 }
 
 impl Server {
