@@ -13,7 +13,7 @@ use crate::exit::{self, CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_hint;
 use crate::session_ref::{self, Missing, Wanted};
-use crate::subcommands::approval_prompt::{Prompter, is_possible};
+use crate::subcommands::approval_prompt::{AskedBy, Prompter, is_possible};
 use crate::subcommands::follow::session_view::Interrupts;
 use crate::suggest::nearest;
 use crate::tool_output::call_id;
@@ -26,7 +26,6 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::io::Read;
 use std::time::Duration;
-use tokio_util::task::AbortOnDropHandle;
 
 /// Default deadline of a call. It is longer than a voice agent's, because users at a terminal run builds and tests.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -60,13 +59,20 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
     let mut printer = Printer::new(args.raw, output);
     let may_ask = !args.no_ask && !args.raw && is_possible(output);
     let asking = match may_ask {
-        true => Prompter::start(params.session_id.clone(), false, output).await.ok(),
+        true => Prompter::start(params.session_id.clone(), AskedBy::Call, output).await.ok(),
         false => None,
     };
-    let asking = asking.map(|it| AbortOnDropHandle::new(tokio::spawn(it.run(output))));
-    let ended =
-        call::make(&client, params, patience, &mut printer, &mut interrupts, output).await?;
-    drop(asking);
+    let asking = async {
+        if let Some(asking) = asking {
+            asking.run().await;
+        }
+        std::future::pending::<std::convert::Infallible>().await
+    };
+    // The end of the call ends an open question, so that its result can be printed.
+    let ended = tokio::select! {
+        ended = call::make(&client, params, patience, &mut printer, &mut interrupts, output) => ended?,
+        never = asking => match never {},
+    };
     match ended {
         Ended::Answered(result) => answered(args, &result, &printer, output),
         Ended::Unread(result) if args.raw => Ok(exit::of_raw(&result)),
