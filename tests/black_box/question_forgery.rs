@@ -323,3 +323,49 @@ fn a_link_in_the_workspace_does_not_tell_where_it_leads() {
         assert!(!text.contains(directory.to_str().unwrap()), "{text}");
     });
 }
+
+#[test]
+fn no_text_suggests_a_metadata_service_or_this_machine() {
+    let text = |session: &Session<'_>, host: &str| {
+        let command = connect(host).replace("echo \"$status\"", "echo \"$status\"; cat <&3");
+        session.bash(&command)
+    };
+    with_hosts(|_daemon, session| {
+        for host in [
+            "169.254.169.254:9000",
+            "169.254.170.2:80",
+            "100.100.100.200:8080",
+            "[fe80::1]:80",
+            "metadata:80",
+        ] {
+            let text = text(session, host);
+            assert!(text.contains("was denied"), "{host}: {text}");
+            assert!(
+                !text.contains("quack sandbox allow") && !text.contains("--network"),
+                "{host}: {text}"
+            );
+        }
+        assert!(text(session, "a.example:443").contains("quack sandbox allow a.example]"));
+        let off = json!({"sessionId": session.id, "action": "set", "network": "off"});
+        session.wire.request("quack.sandbox", off);
+        for host in ["169.254.169.254:9000", "100.100.100.200:80"] {
+            let text = text(session, host);
+            assert!(!text.contains("quack sandbox allow"), "{host}: {text}");
+        }
+        assert!(text(session, "a.example:443").contains("quack sandbox allow a.example"));
+    });
+}
+
+#[test]
+fn after_an_interrupt_the_output_of_a_call_goes_on() {
+    with_hosts(|daemon, session| {
+        let command = format!("({}) & echo started; wait", connect(EVIL));
+        let repo = Path::new(&session.path);
+        let terminal = Terminal::start(quack_at(daemon, repo, &["tool", "bash", &command]));
+        settled(&terminal);
+        terminal.interrupt();
+        terminal.see("canceling the call");
+        assert_eq!(terminal.end().1, Some(130));
+        assert_eq!(recent(daemon).iter().filter(|(decision, _)| decision == "allow").count(), 0);
+    });
+}

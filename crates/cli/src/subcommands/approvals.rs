@@ -294,12 +294,20 @@ async fn confirmed(
     // Typed before the question was shown.
     stdin_lines::forget();
     let scope = scope.unwrap_or(question.narrowest);
+    // A directory or a command has words of others, and is shown above.
+    let target = match question.kind {
+        ApprovalKind::Network => format!(" {}", plain(&question.target)),
+        _ => String::new(),
+    };
     if decision == Decision::Deny {
         let end = if scope == AnswerScope::Session { " for this session" } else { "" };
-        let prompt = format!("Deny {}{end}?", plain(&question.target));
+        let prompt = format!("Deny{target}{end}?");
         return Ok(tokio::task::spawn_blocking(move || output.ask_blocking(&prompt)).await??);
     }
-    let prompt = format!("{}: {}?", scope.option(), plain(&question.target));
+    let prompt = match target.as_str() {
+        "" => format!("{}?", scope.option()),
+        target => format!("{}:{target}?", scope.option()),
+    };
     if scope == AnswerScope::Once {
         return Ok(tokio::task::spawn_blocking(move || output.ask_blocking(&prompt)).await??);
     }

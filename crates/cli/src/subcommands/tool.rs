@@ -24,8 +24,10 @@ use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_TOOL_DEADLINE};
 use quackd_protocol::tools::{self, is_meant_as_json, main_parameter};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::io::Read;
 use std::time::Duration;
+use tokio_util::sync::CancellationToken;
 
 /// Default deadline of a call. It is longer than a voice agent's, because users at a terminal run builds and tests.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -62,15 +64,18 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
         true => Prompter::start(params.session_id.clone(), AskedBy::Call, output).await.ok(),
         false => None,
     };
+    let cancel = CancellationToken::new();
     let asking = async {
         if let Some(asking) = asking {
-            asking.run().await;
+            // After an interrupt, the user is not asked here, and the output goes on.
+            cancel.run_until_cancelled(asking.run()).await;
         }
-        std::future::pending::<std::convert::Infallible>().await
+        std::future::pending::<Infallible>().await
     };
+    let stopping = (&mut interrupts, &cancel);
     // The end of the call ends an open question, so that its result can be printed.
     let ended = tokio::select! {
-        ended = call::make(&client, params, patience, &mut printer, &mut interrupts, output) => ended?,
+        ended = call::make(&client, params, patience, &mut printer, stopping, output) => ended?,
         never = asking => match never {},
     };
     match ended {

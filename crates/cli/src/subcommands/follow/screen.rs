@@ -192,3 +192,33 @@ impl Screen {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::OutputArgs;
+    use crate::render::DisplayOptions;
+    use serde_json::json;
+
+    #[test]
+    fn text_waits_while_a_question_is_open_and_what_is_too_much_is_counted() {
+        let output = CliOutput::new(OutputArgs::default());
+        let mut screen = Screen::new(output, Renderer::new(DisplayOptions::default()));
+        let say = |text: &str| json!({"method": "notify", "message": text});
+        screen.hold(true);
+        screen.event("extension_ui_request", &say("first"));
+        let line = say(&"x".repeat(300));
+        while screen.omitted < 3 {
+            screen.event("extension_ui_request", &line);
+        }
+        assert!(screen.len() <= MAX_HELD);
+        screen.hold(false);
+        let text = anstream::adapter::strip_str(&screen.piece).to_string();
+        assert!(text.starts_with("[ui] first\n"), "{}", &text[..40]);
+        let last = text.lines().last().unwrap();
+        assert!(
+            last.starts_with("-- 3 lines are not shown: a question was open; quack history"),
+            "{last}"
+        );
+    }
+}
