@@ -20,14 +20,14 @@ pub(crate) fn connect(host: &str) -> String {
 }
 
 /// A connection that follows a session and can answer.
-fn answerer(daemon: &Daemon, session: &Session<'_>) -> Wire {
+pub(crate) fn answerer(daemon: &Daemon, session: &Session<'_>) -> Wire {
     let wire = daemon.wire();
     wire.request("follow", json!({"sessionId": session.id, "answers": true}));
     wire
 }
 
 /// The question of the next event of its kind.
-fn question(wire: &Wire) -> Value {
+pub(crate) fn question(wire: &Wire) -> Value {
     wire.events_until(REQUEST).pop().unwrap()["data"].take()
 }
 
@@ -37,7 +37,7 @@ fn set_hosts(session: &Session<'_>) {
 }
 
 /// A worker with the policy in force, so that no worker is replaced in the middle of a test.
-fn with_hosts(test: impl FnOnce(&Daemon, &Session<'_>)) {
+pub(crate) fn with_hosts(test: impl FnOnce(&Daemon, &Session<'_>)) {
     in_session(|daemon, session| {
         set_hosts(session);
         session.bash("true");
@@ -173,16 +173,16 @@ fn without_an_answer_the_host_is_denied_and_a_late_answer_helps_the_next_attempt
     let follower = answerer(&daemon, &session);
     session.bash("true");
     let text = session.bash(&connect("c.example:443"));
-    let line = "[Sandbox: the network (c.example:443) was denied: no answer within 5 s. To allow the next attempt: quack allow]";
+    let line = "[Sandbox: the network (c.example:443) was denied: no answer within 5 s. To allow the next attempt: quack allow c.example:443]";
     assert!(text.contains(line), "{text}");
     let closed = follower.events_until(CLOSED).pop().unwrap();
     assert_eq!(closed["data"]["reason"], "timeout");
-    let allowed = daemon.quack(&["allow"]).ok();
+    let allowed = daemon.quack(&["allow", "c.example:443"]).ok();
     assert_eq!(allowed, "allowed once: network c.example:443\n");
     let text = session.bash(&connect("c.example:443"));
     assert!(text.starts_with("HTTP/1.1 502 "), "{text}");
-    let refused = daemon.quack(&["allow"]);
-    assert!(refused.stderr().contains("No question to the user is open"), "{refused:?}");
+    let refused = daemon.quack(&["allow", "c.example"]);
+    assert!(refused.stderr().contains("no question is about c.example"), "{refused:?}");
 }
 
 #[test]
@@ -387,7 +387,10 @@ fn an_agent_can_ask_before_it_tries() {
         let call = session.begin("request_permission", ask);
         let asked = question(&wire);
         let message = asked["message"].as_str().unwrap();
-        assert!(message.contains("connect to g.example:443; the agent says: \"to "), "{message}");
+        assert!(
+            message.starts_with("connect to g.example:443\nthe agent says: \"to "),
+            "{message}"
+        );
         assert!(!message.contains(['\u{202e}', '\u{1b}']), "{message}");
         wire.request(
             "extension_ui_response",
@@ -409,15 +412,15 @@ fn an_agent_can_ask_before_it_tries() {
         let text = session.bash(&connect("machine:5432"));
         assert!(text.starts_with("HTTP/1.1 403 "), "{text}");
         for (arguments, part) in [
-            (json!({"kind": "network", "target": "10.0.0.7:443"}), "only the user can allow it"),
-            (json!({"kind": "network", "target": "machine:5432"}), "only the user can allow it"),
+            (json!({"kind": "network", "target": "10.0.0.7:443"}), "the user is not asked"),
+            (json!({"kind": "network", "target": "machine:5432"}), "the user is not asked"),
             (
                 json!({"kind": "network", "target": "host.quackd.internal:5432"}),
-                "only the user can allow it",
+                "the user is not asked",
             ),
             (json!({"kind": "network", "target": "a b"}), "not a host"),
             (json!({"kind": "write", "target": "/etc"}), "cannot be made writable"),
-            (json!({"kind": "write", "target": "/nowhere/at/all"}), "cannot be made writable"),
+            (json!({"kind": "write", "target": "nowhere/at/all"}), "cannot be made writable"),
             (json!({"kind": "all", "target": "x"}), "kind must be network or write"),
             (json!({}), "kind must be network or write"),
         ] {
@@ -448,7 +451,7 @@ fn a_deleted_session_and_a_stopped_daemon_close_their_questions() {
     });
 }
 
-fn quack_at(daemon: &Daemon, repo: &Path, args: &[&str]) -> std::process::Command {
+pub(crate) fn quack_at(daemon: &Daemon, repo: &Path, args: &[&str]) -> std::process::Command {
     let mut command = daemon.command(args);
     command.current_dir(repo);
     command

@@ -65,6 +65,7 @@ mod ordinary_work;
 mod pi;
 mod pins;
 mod pressure;
+mod question_forgery;
 mod remote;
 mod replace_kills;
 mod sandbox;

@@ -39,12 +39,17 @@ pub(crate) fn asked(question: &Question, has_forms: bool, is_shown: bool) -> Opt
             "requestedSchema": schema});
         return has_forms.then_some(Asked { method: "elicitation/create", params });
     }
-    let text = question.text();
+    let (facts, words) = question.facts_and_words();
+    // Editors read Markdown. In a block, words of others stay on their lines and are no markup.
+    let text = match words {
+        Some(words) => format!("{facts}\n\n```text\n{words}\n```"),
+        None => facts.clone(),
+    };
     let content = json!([{"type": "content", "content": {"type": "text", "text": text}}]);
     let call = match question.call().filter(|_| is_shown) {
         Some(call) => json!({"toolCallId": call, "content": content}),
         None => {
-            json!({"toolCallId": question.key(), "title": text, "kind": "other", "status": "pending",
+            json!({"toolCallId": question.key(), "title": facts, "kind": "other", "status": "pending",
             "content": content})
         }
     };
@@ -149,6 +154,19 @@ mod tests {
         let unknown = super::asked(&permission(), false, false).unwrap().params;
         assert_eq!(unknown["toolCall"]["toolCallId"], "quack-1");
         assert_eq!(unknown["toolCall"]["title"], "Allow network access? curl connects to a:443");
+    }
+
+    #[test]
+    fn words_of_others_are_a_block_after_the_facts() {
+        let mut asked = permission();
+        asked.message =
+            "connects to a:443\ncommand \"# Allowed ![x](http://e)\"\nsession s".to_owned();
+        let shown = super::asked(&asked, false, false).unwrap().params;
+        assert_eq!(shown["toolCall"]["title"], "Allow network access? connects to a:443");
+        assert_eq!(
+            shown["toolCall"]["content"][0]["content"]["text"],
+            "Allow network access? connects to a:443\n\n```text\ncommand \"# Allowed ![x](http://e)\"\nsession s\n```"
+        );
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod session_hint;
 mod session_ref;
 mod subcommands;
 mod suggest;
+mod terminal;
 mod time_format;
 mod tool_output;
 mod user_file;

@@ -1,4 +1,5 @@
-//! Prints all output of `quack`. No other module prints. Used by `main` and every subcommand.
+//! Prints all output of `quack`. No other module prints. Used by `main` and every subcommand. While a question is open
+//! ([`OpenQuestion`]), all other output waits ([`crate::terminal`]).
 //!
 //! A closed pipe (`quack ps | head -1`) is not an error: the remaining output is discarded and the exit code stays the
 //! same. A subcommand that would print forever exits.
@@ -6,6 +7,7 @@
 use crate::args::{Color, OutputArgs};
 use crate::json::visible;
 use crate::sanitize::clean;
+use crate::terminal::{self, Turn};
 use anstream::{AutoStream, ColorChoice};
 use anstyle::{AnsiColor, Style};
 use quackd_protocol::plain::without_numbers;
@@ -59,6 +61,9 @@ impl CliOutput {
 
     /// Prints trusted text. Drops its styles if color is off.
     pub(crate) fn text(self, text: &str) -> io::Result<()> {
+        if terminal::keeps(false, text) {
+            return Ok(());
+        }
         let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
         unless_closed(stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()))
     }
@@ -70,6 +75,9 @@ impl CliOutput {
         let is_terminal = stdout.is_terminal();
         let text = if is_terminal { Cow::from(clean(text)) } else { Cow::from(text) };
         let last = if is_terminal && !text.ends_with('\n') { "\n" } else { "" };
+        if terminal::keeps(false, &format!("{text}{last}")) {
+            return Ok(());
+        }
         let written = stdout
             .write_all(text.as_bytes())
             .and_then(|()| stdout.write_all(last.as_bytes()))
@@ -115,18 +123,26 @@ impl CliOutput {
     /// Prints text that may contain file content and that the caller has sanitized for [`CliOutput::audience`]. With
     /// `--json` the text is lines of JSON. Writes on a separate thread. `Gone`: the reader closed the pipe.
     pub(crate) async fn raw(self, text: String) -> io::Result<StdoutState> {
-        let written = tokio::task::spawn_blocking(move || match self.json {
-            true => write_out(visible(&text).as_bytes()),
-            false => write_out(text.as_bytes()),
+        let turn = terminal::turn().await;
+        let written = tokio::task::spawn_blocking(move || {
+            let _until_written = turn;
+            match self.json {
+                true => write_out(visible(&text).as_bytes()),
+                false => write_out(text.as_bytes()),
+            }
         });
         unless_gone(written.await.map_err(io::Error::other)?)
     }
 
     /// Prints bytes unchanged, to stderr or stdout. Writes on a separate thread. `Gone`: the reader closed the pipe.
     pub(crate) async fn bytes(bytes: Vec<u8>, to_stderr: bool) -> io::Result<StdoutState> {
-        let written = tokio::task::spawn_blocking(move || match to_stderr {
-            true => io::stderr().lock().write_all(&bytes),
-            false => write_out(&bytes),
+        let turn = terminal::turn().await;
+        let written = tokio::task::spawn_blocking(move || {
+            let _until_written = turn;
+            match to_stderr {
+                true => io::stderr().lock().write_all(&bytes),
+                false => write_out(&bytes),
+            }
         });
         unless_gone(written.await.map_err(io::Error::other)?)
     }
@@ -134,7 +150,19 @@ impl CliOutput {
     /// Prints a piece of a stream: trusted text, or lines of JSON. Writes on a separate thread, so that a blocked
     /// reader blocks nothing else. `Gone`: the reader closed the pipe.
     pub(crate) async fn piece(self, text: String) -> io::Result<StdoutState> {
+        let turn = terminal::turn().await;
+        self.piece_in_turn(text, turn).await
+    }
+
+    /// Like [`CliOutput::piece`], for a caller that has waited for its turn. The piece is printed even if this is
+    /// canceled.
+    pub(crate) async fn piece_in_turn(
+        self,
+        text: String,
+        turn: Option<Turn>,
+    ) -> io::Result<StdoutState> {
         let written = tokio::task::spawn_blocking(move || {
+            let _until_written = turn;
             if self.json {
                 return write_out(visible(&text).as_bytes());
             }
@@ -142,12 +170,6 @@ impl CliOutput {
             stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
         });
         unless_gone(written.await.map_err(io::Error::other)?)
-    }
-
-    /// Prints a question and its prompt to stderr, without a line end after the prompt.
-    pub(crate) fn question(self, lines: &[String]) {
-        let shown: Vec<_> = lines.iter().map(|line| clean(line)).collect();
-        self.to_stderr(&shown.join("\n"));
     }
 
     /// Prints a warning to stderr. The subcommand continues.
@@ -162,10 +184,16 @@ impl CliOutput {
 
     /// Asks the user a yes-or-no question and waits for the answer without a timeout.
     pub(crate) fn ask_blocking(self, question: &str) -> io::Result<bool> {
-        self.to_stderr(&format!("{question} [y/N] "));
-        let mut answer = String::new();
-        io::stdin().lock().take(MAX_ANSWER).read_line(&mut answer)?;
+        let answer = self.read_line_blocking(&format!("{question} [y/N] "))?;
         Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+
+    /// Prints a prompt and waits for a line of at most 256 bytes, without a timeout.
+    pub(crate) fn read_line_blocking(self, prompt: &str) -> io::Result<String> {
+        self.to_stderr(prompt);
+        let mut line = String::new();
+        io::stdin().lock().take(MAX_ANSWER).read_line(&mut line)?;
+        Ok(line)
     }
 
     /// Prints a note to stderr if that is a terminal and `--json` is off.
@@ -182,8 +210,59 @@ impl CliOutput {
 
     /// Prints to stderr unchanged, except for styles. For texts that users of another program know.
     pub(crate) fn to_stderr(self, text: &str) {
+        if !terminal::keeps(true, text) {
+            self.to_stderr_now(text);
+        }
+    }
+
+    fn to_stderr_now(self, text: &str) {
         // A failed write to stderr cannot be reported.
         let _lost = AutoStream::new(io::stderr().lock(), self.color).write_all(text.as_bytes());
+    }
+}
+
+/// The terminal while a question is open. Until this is dropped, nothing else is printed.
+#[derive(Debug)]
+pub(crate) struct OpenQuestion {
+    output: CliOutput,
+    turn: Option<Turn>,
+}
+
+impl OpenQuestion {
+    /// Waits for writes that are running, and stops all others. Cancel-safe.
+    pub(crate) async fn begin(output: CliOutput) -> Self {
+        let turn = terminal::turn().await;
+        terminal::hold();
+        Self { output, turn }
+    }
+
+    /// Prints a text of the question, with styles: to stderr, or to stdout if stderr is no terminal.
+    pub(crate) fn print(&self, text: &str) {
+        if io::stderr().is_terminal() {
+            return self.output.to_stderr_now(text);
+        }
+        let mut stdout = AutoStream::new(io::stdout().lock(), self.output.color);
+        // Without a terminal the question is answered elsewhere.
+        let _lost = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        let Self { output, turn } = self;
+        let held = terminal::release();
+        drop(turn.take());
+        for (to_stderr, text) in held.texts {
+            match to_stderr {
+                true => output.to_stderr_now(&text),
+                // A closed pipe has no reader that misses it.
+                false => drop(output.text(&text)),
+            }
+        }
+        if held.omitted != 0 {
+            let lines = held.omitted;
+            output.warning(&format!("{lines} lines are not shown: a question was open"));
+        }
     }
 }
 

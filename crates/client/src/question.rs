@@ -67,6 +67,17 @@ impl Question {
         self.permission.as_ref()?.tool_call_id.as_deref()
     }
 
+    /// Returns the first line of a question about a permission, which has the facts, and the lines after it, which have
+    /// words of others.
+    #[must_use]
+    pub fn facts_and_words(&self) -> (String, Option<String>) {
+        let text = self.text();
+        match text.split_once('\n').filter(|_| self.permission.is_some()) {
+            Some((facts, words)) => (facts.to_owned(), Some(words.to_owned())),
+            None => (text, None),
+        }
+    }
+
     /// Returns title and message as one text.
     #[must_use]
     pub fn text(&self) -> String {

@@ -195,7 +195,8 @@ pub struct ApprovalRequest {
     pub method: String,
     /// The question.
     pub title: String,
-    /// The operation and its target, one line.
+    /// First line: the operation and its target, and nothing else. Then one line for each word that an agent, a command
+    /// or a client chose, in quotes that it does not contain.
     pub message: String,
     /// [`DENY_OPTION`], then one option for each scope.
     pub options: Vec<String>,
@@ -319,9 +320,8 @@ pub struct RecentApproval {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AnswerParams {
-    /// Id of the question. Absent: the only pending one, or without one the last that expired within 10 minutes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
+    /// Id of the question, which may have expired within 10 minutes.
+    pub id: String,
     /// The decision.
     pub decision: Decision,
     /// Scope of the answer. Absent: the narrowest.

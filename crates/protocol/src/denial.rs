@@ -6,6 +6,7 @@
 use crate::approval::AnswerScope;
 use crate::network::DenyReason;
 use crate::policy::{Policy, Profile};
+use crate::suggestion::may_be_suggested;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -117,7 +118,7 @@ impl RefusedHost {
     /// The rule that would allow it. `None` if no rule can.
     fn rule(&self) -> Option<String> {
         let is_host = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
-        let host = self.address.as_ref().unwrap_or(&self.host);
+        let host = self.target();
         if host.is_empty() || !host.chars().all(is_host) {
             return None;
         }
@@ -125,6 +126,20 @@ impl RefusedHost {
             (0 | 80 | 443, None) => in_rule(host),
             (port, _) => format!("{}:{port}", in_rule(host)),
         })
+    }
+}
+
+impl RefusedHost {
+    /// The address to which the host led, else the host.
+    fn target(&self) -> &String {
+        self.address.as_ref().unwrap_or(&self.host)
+    }
+
+    /// Whether the text may propose to allow it.
+    fn may_be_suggested(&self) -> bool {
+        // A name that leads to an address that was not reported: a rule for the name would not help.
+        let is_known = self.why != Some(DenyReason::PrivateAddress) || self.address.is_some();
+        is_known && may_be_suggested(&self.host) && may_be_suggested(self.target())
     }
 }
 
@@ -203,9 +218,10 @@ fn explain_reason(
         }
         Some(DenyReason::Timeout) => {
             let waited_s = hosts.iter().map(|host| host.waited_s).max().unwrap_or(0);
+            let target = hosts.first().map(ToString::to_string).unwrap_or_default();
             return format!(
                 "[Sandbox: the network{named} was denied{whom}: no answer within {waited_s} s. To allow the next \
-                 attempt: quack allow]"
+                 attempt: quack allow {target}]"
             );
         }
         Some(DenyReason::TooManyAsks) => ": too many open requests".to_owned(),
@@ -234,11 +250,12 @@ fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, profile: Profile) -
         let host = hosts.first().and_then(RefusedHost::rule).unwrap_or_else(|| "HOST".to_owned());
         return format!(". To see the rule: quack sandbox explain {host}");
     }
-    if !has_rule {
+    let mut suggested = hosts.iter().filter(|host| host.may_be_suggested()).peekable();
+    if !has_rule || (!hosts.is_empty() && suggested.peek().is_none()) {
         return String::new();
     }
     let mut rules: Vec<String> =
-        hosts.iter().take(MAX_NAMED_HOSTS).filter_map(RefusedHost::rule).collect();
+        suggested.take(MAX_NAMED_HOSTS).filter_map(RefusedHost::rule).collect();
     rules.dedup();
     match rules.is_empty() {
         true => format!(". {}", DenialKind::Network.allowed_by(profile)),
@@ -396,6 +413,32 @@ mod tests {
     }
 
     #[test]
+    fn a_metadata_service_and_this_machine_are_never_suggested() {
+        let policy = Policy { hosts: Some(Vec::new()), ..Policy::default() };
+        let line = |host: RefusedHost| explain_network(&[host], false, &policy);
+        let private = |address: Option<&str>| RefusedHost {
+            address: address.map(str::to_owned),
+            ..refused("build.example", 9000, Some(DenyReason::PrivateAddress))
+        };
+        let not_listed = |host| refused(host, 80, Some(DenyReason::NotListed));
+        for host in [
+            private(Some("169.254.169.254")),
+            private(Some("127.0.0.1")),
+            private(None),
+            not_listed("169.254.169.254"),
+            not_listed("metadata.google.internal"),
+            refused("100.100.100.200", 80, None),
+        ] {
+            let line = line(host);
+            assert!(!line.contains("quack sandbox"), "{line}");
+        }
+        assert!(line(private(Some("10.0.0.7"))).ends_with("quack sandbox allow 10.0.0.7:9000]"));
+        let both = [not_listed("169.254.169.254"), not_listed("a.example")];
+        let line = explain_network(&both, false, &policy);
+        assert!(line.ends_with(". To allow it: quack sandbox allow a.example]"), "{line}");
+    }
+
+    #[test]
     fn answers_of_the_user_are_named() {
         let policy = Policy { hosts: Some(Vec::new()), ..Policy::default() };
         let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy);
@@ -410,7 +453,7 @@ mod tests {
                 "[Sandbox: the network (a.example:443) was allowed by the user for this session]",
                 "[Sandbox: the network (b.example:443) was denied by the user]",
                 "[Sandbox: the network (c.example:443) was denied: no answer within 30 s. To allow the next attempt: \
-                 quack allow]",
+                 quack allow c.example:443]",
             ]
         );
     }

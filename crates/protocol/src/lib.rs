@@ -26,6 +26,7 @@ pub mod policy;
 pub mod search;
 pub mod shorten;
 pub mod state;
+pub mod suggestion;
 pub mod tiers;
 pub mod tools;
 pub mod worker;

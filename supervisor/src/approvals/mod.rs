@@ -8,6 +8,7 @@
 //! Not an actor: every function runs on the actors' thread.
 
 mod table;
+pub(crate) mod words;
 
 pub(crate) use table::Subject;
 
@@ -80,7 +81,7 @@ pub(crate) struct Question {
     pub(crate) subject: Subject,
     /// The question, such as `Allow network access?`.
     pub(crate) title: &'static str,
-    /// The operation and its target, one line.
+    /// See [`words::message`].
     pub(crate) message: String,
     /// A preset that has the host.
     pub(crate) preset: Option<String>,
@@ -88,6 +89,8 @@ pub(crate) struct Question {
     pub(crate) tool_call_id: Option<String>,
     /// Whether the target was inferred from a program's output.
     pub(crate) likely: bool,
+    /// Whether the operation can be allowed. Otherwise the only option denies.
+    pub(crate) is_possible: bool,
 }
 
 /// An open question with its waiting operations.
@@ -128,10 +131,6 @@ pub(crate) enum NoAnswer {
     Unknown,
     /// The question is closed.
     Closed(Box<RecentApproval>),
-    /// No question is open, and none has expired lately.
-    NoneOpen,
-    /// Several questions are open; these are their ids.
-    Several(Vec<String>),
 }
 
 /// Receives the number of a session's open questions.
@@ -199,6 +198,12 @@ impl Approvals {
         self.can_answer(session) || self.table.borrow().has_late_answers(session)
     }
 
+    /// Counts a request of an agent for a permission, whether or not it leads to a question. Returns false beyond the
+    /// limit of a minute.
+    pub(crate) fn count_request(&self, session: &SessionId) -> bool {
+        self.table.borrow_mut().count_request(session, Instant::now())
+    }
+
     /// Asks the user, unless an equal question is open. The receiver gets the outcome, after `wait` at the latest.
     pub(crate) fn ask(
         self: &Rc<Self>,
@@ -239,10 +244,11 @@ impl Approvals {
         waiter: oneshot::Sender<Outcome>,
         (now, wait): (Instant, Duration),
     ) {
-        let Question { subject, title, message, preset, tool_call_id, likely } = question;
+        let Question { subject, title, message, preset, tool_call_id, likely, is_possible } =
+            question;
         let number = self.table.borrow_mut().next_number();
         let id = format!("{REQUEST_PREFIX}{}-{number}", self.epoch);
-        let scopes = subject.kind.scopes(likely).to_vec();
+        let scopes = if is_possible { subject.kind.scopes(likely).to_vec() } else { Vec::new() };
         let allow = scopes.iter().map(|scope| scope.option().to_owned());
         let request = ApprovalRequest {
             kind: ApprovalRequest::NAME.to_owned(),
@@ -304,29 +310,17 @@ impl Approvals {
         self.table.borrow_mut().forget(session);
     }
 
-    /// Starts to answer a question: the one with this id; without an id the only open one, or if none is open the one that
-    /// expired last. Another answer to it is then refused.
-    pub(crate) fn take(self: &Rc<Self>, id: Option<&str>) -> Result<Answering, NoAnswer> {
+    /// Starts to answer the question with this id, also for a while after it has expired. Another answer to it is then
+    /// refused. An answer always names its question: another one may have been opened since the user read it.
+    pub(crate) fn take(self: &Rc<Self>, id: &str) -> Result<Answering, NoAnswer> {
         let mut table = self.table.borrow_mut();
-        let id = match (id, table.pending()) {
-            (Some(id), _) => Some(id.to_owned()),
-            (None, []) => None,
-            (None, [only]) => Some(only.id.clone()),
-            (None, several) => {
-                return Err(NoAnswer::Several(
-                    several.iter().map(|open| open.id.clone()).collect(),
-                ));
-            }
-        };
-        if let Some(open) = id.as_deref().and_then(|id| table.take(id)) {
+        if let Some(open) = table.take(id) {
             let (subject, request) = (open.subject.clone(), open.with.request.clone());
             let (open, approvals) = (Some(open), Rc::clone(self));
             return Ok(Answering { subject, request, open, approvals });
         }
         let now = Instant::now();
-        let Some(closed) = table.closed(id.as_deref(), now) else {
-            return Err(if id.is_some() { NoAnswer::Unknown } else { NoAnswer::NoneOpen });
-        };
+        let closed = table.closed(id).ok_or(NoAnswer::Unknown)?;
         match closed.late(now) {
             Some((subject, request)) => {
                 let approvals = Rc::clone(self);
@@ -452,59 +446,7 @@ impl Approvals {
     }
 }
 
-/// Longest text of a question, in bytes.
-const MAX_MESSAGE_BYTES: usize = 256;
-
-/// Returns one line without control characters, invisible characters and those that change the direction of a text. Runs
-/// of blanks become one space. Cut to [`MAX_MESSAGE_BYTES`] with `…`.
-pub(crate) fn for_display(text: &str) -> String {
-    const MARK: char = '…';
-    let mut line = String::new();
-    for c in text.chars() {
-        let c = match c {
-            c if c.is_whitespace() && !c.is_control() => ' ',
-            c if c.is_control() || is_invisible(c) => '\u{fffd}',
-            c => c,
-        };
-        if c == ' ' && line.ends_with(' ') {
-            continue;
-        }
-        if MAX_MESSAGE_BYTES < line.len() + c.len_utf8() {
-            line.truncate(line.floor_char_boundary(MAX_MESSAGE_BYTES - MARK.len_utf8()));
-            line.push(MARK);
-            break;
-        }
-        line.push(c);
-    }
-    line
-}
-
-/// Whether a character is invisible or changes the direction of the text.
-fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-    )
-}
-
 fn reply(waiter: oneshot::Sender<Outcome>, outcome: Outcome) {
     // The operation may have ended.
     waiter.send(outcome).ok();
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_one_line_and_are_cut_with_a_mark() {
-        assert_eq!(for_display("a\u{1b}[2J\nb"), "a\u{fffd}[2J\u{fffd}b");
-        assert_eq!(for_display("a \u{a0} \u{2028}b\u{202e}"), "a b\u{fffd}");
-        let long = for_display(&"ä".repeat(300));
-        assert!(long.len() <= MAX_MESSAGE_BYTES && long.ends_with("ä…"), "{long}");
-        assert_eq!(for_display("short"), "short");
-    }
 }

@@ -27,6 +27,9 @@ pub(crate) struct Subject {
     pub(crate) kind: ApprovalKind,
     /// Host and port, directory, command or tool.
     pub(crate) target: String,
+    /// The target as the agent named it. A denial counts for this name: otherwise an immediate one would tell that two
+    /// names lead to one directory.
+    pub(crate) given: String,
 }
 
 /// A question without an answer. `Q` is what the caller keeps with it.
@@ -65,6 +68,8 @@ pub(crate) struct Table<Q, L> {
     closed: VecDeque<Closed<L>>,
     /// Times of the last questions of each session.
     asked: HashMap<SessionId, VecDeque<Instant>>,
+    /// Times of the last requests of each session's agents.
+    requested: HashMap<SessionId, VecDeque<Instant>>,
     denied: HashMap<SessionId, VecDeque<Denied>>,
     /// Operations that the user allowed once after their question had expired.
     late: Vec<(Subject, Instant)>,
@@ -74,7 +79,7 @@ pub(crate) struct Table<Q, L> {
 #[derive(Debug)]
 struct Denied {
     kind: ApprovalKind,
-    target: String,
+    given: String,
     times: VecDeque<Instant>,
     /// True if it is denied until the session ends.
     is_final: bool,
@@ -87,6 +92,7 @@ impl<Q, L> Default for Table<Q, L> {
             open: Vec::new(),
             closed: VecDeque::new(),
             asked: HashMap::new(),
+            requested: HashMap::new(),
             denied: HashMap::new(),
             late: Vec::new(),
         }
@@ -107,13 +113,22 @@ impl<Q, L: Clone> Table<Q, L> {
         let of_session =
             self.open.iter().filter(|open| open.subject.session == subject.session).count();
         let asked = self.asked.entry(subject.session.clone()).or_default();
-        while asked.front().is_some_and(|at| MINUTE <= now.duration_since(*at)) {
-            asked.pop_front();
-        }
+        forget_older(asked, now);
         let is_full = MAX_APPROVALS <= self.open.len()
             || MAX_APPROVALS_PER_SESSION <= of_session
             || MAX_APPROVALS_PER_MINUTE <= asked.len();
         if is_full { Err(NotAsked::TooMany) } else { Ok(()) }
+    }
+
+    /// Counts a request of a session's agent. Returns false beyond [`MAX_APPROVALS_PER_MINUTE`].
+    pub(crate) fn count_request(&mut self, session: &SessionId, now: Instant) -> bool {
+        let requested = self.requested.entry(session.clone()).or_default();
+        forget_older(requested, now);
+        let is_within = requested.len() < MAX_APPROVALS_PER_MINUTE;
+        if is_within {
+            requested.push_back(now);
+        }
+        is_within
     }
 
     /// Allows the next attempt of an operation.
@@ -188,18 +203,15 @@ impl<Q, L: Clone> Table<Q, L> {
         self.closed.iter()
     }
 
-    /// The closed question with this id, or without an id the last one that expired lately.
-    pub(crate) fn closed(&self, id: Option<&str>, now: Instant) -> Option<&Closed<L>> {
-        let mut newest_first = self.closed.iter().rev();
-        newest_first.find(|closed| match id {
-            Some(id) => closed.record.id == id,
-            None => closed.late(now).is_some(),
-        })
+    /// The closed question with this id.
+    pub(crate) fn closed(&self, id: &str) -> Option<&Closed<L>> {
+        self.closed.iter().find(|closed| closed.record.id == id)
     }
 
     /// Forgets the denials and limits of a session.
     pub(crate) fn forget(&mut self, session: &SessionId) {
         self.asked.remove(session);
+        self.requested.remove(session);
         self.denied.remove(session);
         self.late.retain(|(subject, _)| subject.session != *session);
     }
@@ -207,14 +219,13 @@ impl<Q, L: Clone> Table<Q, L> {
     /// Forgets that the user denied an operation, because the user has allowed it since.
     pub(crate) fn pardon(&mut self, subject: &Subject) {
         if let Some(denied) = self.denied.get_mut(&subject.session) {
-            denied.retain(|one| (one.kind, &one.target) != (subject.kind, &subject.target));
+            denied.retain(|one| (one.kind, &one.given) != (subject.kind, &subject.given));
         }
     }
 
     fn deny(&mut self, subject: &Subject, is_final: bool, now: Instant) {
         let all = self.denied.entry(subject.session.clone()).or_default();
-        let is_same =
-            |one: &&mut Denied| (one.kind, &one.target) == (subject.kind, &subject.target);
+        let is_same = |one: &&mut Denied| (one.kind, &one.given) == (subject.kind, &subject.given);
         if let Some(known) = all.iter_mut().find(is_same) {
             known.times.retain(|at| now.duration_since(*at) < HOUR);
             known.times.push_back(now);
@@ -224,17 +235,24 @@ impl<Q, L: Clone> Table<Q, L> {
         if all.len() == MAX_DENIED {
             all.pop_front();
         }
-        let (kind, target) = (subject.kind, subject.target.clone());
-        all.push_back(Denied { kind, target, times: VecDeque::from([now]), is_final });
+        let (kind, given) = (subject.kind, subject.given.clone());
+        all.push_back(Denied { kind, given, times: VecDeque::from([now]), is_final });
     }
 
     fn is_denied(&self, subject: &Subject, now: Instant) -> bool {
         let mut all = self.denied.get(&subject.session).into_iter().flatten();
         all.any(|one| {
             let last = one.times.back();
-            (one.kind, &one.target) == (subject.kind, &subject.target)
+            (one.kind, &one.given) == (subject.kind, &subject.given)
                 && (one.is_final || last.is_some_and(|at| now.duration_since(*at) < DENIED_FOR))
         })
+    }
+}
+
+/// Removes the times that are a minute old.
+fn forget_older(times: &mut VecDeque<Instant>, now: Instant) {
+    while times.front().is_some_and(|at| MINUTE <= now.duration_since(*at)) {
+        times.pop_front();
     }
 }
 
@@ -253,8 +271,8 @@ mod tests {
     use crate::approvals::CloseReason;
 
     fn subject(session: &str, target: &str) -> Subject {
-        let target = target.to_owned();
-        Subject { session: SessionId::from(session), kind: ApprovalKind::Network, target }
+        let (session, kind) = (SessionId::from(session), ApprovalKind::Network);
+        Subject { session, kind, target: target.to_owned(), given: target.to_owned() }
     }
 
     fn ask(table: &mut Table<(), ()>, subject: &Subject, now: Instant) -> Result<String, NotAsked> {
@@ -341,19 +359,30 @@ mod tests {
     }
 
     #[test]
+    fn requests_of_an_agent_are_counted_without_a_question() {
+        let (mut table, now) = (Table::<(), ()>::default(), Instant::now());
+        let session = SessionId::from("s");
+        for _ in 0..MAX_APPROVALS_PER_MINUTE {
+            assert!(table.count_request(&session, now));
+        }
+        assert!(!table.count_request(&session, now));
+        assert!(table.count_request(&SessionId::from("t"), now));
+        assert!(table.count_request(&session, now + MINUTE));
+    }
+
+    #[test]
     fn an_expired_question_can_be_answered_late_for_a_while() {
         let (mut table, now) = (Table::default(), Instant::now());
         let id = ask(&mut table, &subject("s", "a"), now).unwrap();
         close(&mut table, &id, CloseReason::TimedOut, None, now);
         let other = ask(&mut table, &subject("s", "b"), now).unwrap();
         close(&mut table, &other, CloseReason::Ended, None, now);
-        let late = |table: &Table<(), ()>, id, now| {
-            table.closed(id, now).and_then(|closed| closed.late(now)).map(|(it, ())| it.target)
+        let late = |table: &Table<(), ()>, id: &str, now| {
+            table.closed(id).and_then(|closed| closed.late(now)).map(|(it, ())| it.target)
         };
-        assert_eq!(late(&table, None, now).as_deref(), Some("a"));
-        assert_eq!(late(&table, Some(&id), now).as_deref(), Some("a"));
-        assert_eq!(late(&table, Some(&other), now), None);
-        assert_eq!(late(&table, None, now + LATE_ANSWER), None);
+        assert_eq!(late(&table, &id, now).as_deref(), Some("a"));
+        assert_eq!(late(&table, &other, now), None);
+        assert_eq!(late(&table, &id, now + LATE_ANSWER), None);
         let a = subject("s", "a");
         table.answer_late(a.clone(), now);
         assert!(table.has_late_answers(&a.session));

@@ -135,10 +135,6 @@ pub(crate) enum MethodError {
     Forward { port: u16, local: u16, refusal: ForwardRefusal },
     #[error("No question to the user has this id: {0}; quack approvals lists them")]
     NoSuchRequest(String),
-    #[error("No question to the user is open")]
-    NoRequest,
-    #[error("Several questions are open, name one: {0}")]
-    SeveralRequests(String),
     #[error("UI request {} was answered already ({})", .0.id, approval::closed(.0))]
     RequestClosed(Box<RecentApproval>),
     #[error("The answer is not an option of the question: {0}")]

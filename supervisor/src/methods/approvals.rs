@@ -68,7 +68,7 @@ pub(super) async fn answer(
     caller: &Caller,
 ) -> Result<AnswerData, MethodError> {
     remote_limit(caller)?;
-    let answering = take(id.as_deref(), caller)?;
+    let answering = take(&id, caller)?;
     let scope = scope.unwrap_or_else(|| narrowest(&answering, decision));
     finish(answering, (decision, scope), caller).await
 }
@@ -80,7 +80,7 @@ pub(super) async fn by_option(
     caller: &Caller,
 ) -> Result<UiResponseData, MethodError> {
     remote_limit(caller)?;
-    let answering = take(Some(id), caller)?;
+    let answering = take(id, caller)?;
     let is_denial =
         asked.cancelled == Some(Value::Bool(true)) || asked.confirmed == Some(Value::Bool(false));
     let option = asked.value.as_ref().and_then(Value::as_str);
@@ -97,13 +97,9 @@ pub(super) async fn by_option(
     Ok(UiResponseData { session_id })
 }
 
-fn take(id: Option<&str>, caller: &Caller) -> Result<Answering, MethodError> {
+fn take(id: &str, caller: &Caller) -> Result<Answering, MethodError> {
     caller.services.sessions.approvals.take(id).map_err(|why| match why {
-        NoAnswer::Unknown => {
-            MethodError::NoSuchRequest(id.unwrap_or_default().chars().take(100).collect())
-        }
-        NoAnswer::NoneOpen => MethodError::NoRequest,
-        NoAnswer::Several(ids) => MethodError::SeveralRequests(ids.join(", ")),
+        NoAnswer::Unknown => MethodError::NoSuchRequest(id.chars().take(100).collect()),
         NoAnswer::Closed(record) => MethodError::RequestClosed(record),
     })
 }
@@ -171,7 +167,7 @@ async fn finish(
         }
         Err(error) => return Err(error),
     };
-    let Subject { session, kind, target } = answering.subject.clone();
+    let Subject { session, kind, target, .. } = answering.subject.clone();
     let id = answering.request.id.clone();
     approvals.answered(answering, (decision, scope), by);
     Ok(AnswerData { id, session_id: session, kind, target, decision, scope, not_saved })
@@ -184,7 +180,7 @@ async fn apply(
     by: &str,
     caller: &Caller,
 ) -> Result<(), MethodError> {
-    let Subject { session, kind, target } = &answering.subject;
+    let Subject { session, kind, target, .. } = &answering.subject;
     let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     let change = match (kind, decision, scope) {

@@ -13,6 +13,7 @@ use quackd_protocol::client::{HostExplained, HostVerdict, NetworkData, SandboxPa
 use quackd_protocol::network::{MACHINE_HOST, RuleText};
 use quackd_protocol::policy::NetworkMode;
 use quackd_protocol::state::FoundPreset;
+use quackd_protocol::suggestion::may_be_suggested;
 use std::collections::BTreeMap;
 
 /// Port of a host without one.
@@ -63,7 +64,7 @@ pub(super) fn explain(
         (80 | USUAL_PORT, false) => display(&host),
         _ => target.clone(),
     };
-    let allow = Some(format!("quack sandbox allow {rule}"));
+    let allow = may_be_suggested(&display(&host)).then(|| format!("quack sandbox allow {rule}"));
     let mode = found.policy.network_mode();
     let explained =
         |verdict, text: String, change: Option<String>, by: Option<&OriginRule>| HostExplained {

@@ -153,7 +153,7 @@ methods! {
 
     /// Answers a question about a denied operation.
     // Remote: would let the token widen its own rights, so only as far as `remote.approvals` allows.
-    "quack.answer": Concurrent, Part, approvals::answer, needs ["decision"];
+    "quack.answer": Concurrent, Part, approvals::answer, needs ["id", "decision"];
 
     /// Sends the events of a session to this client.
     // Remote: reads.

@@ -3,7 +3,8 @@
 //! `request_permission`, by which an agent asks before it tries.
 
 use super::Caller;
-use crate::approvals::{Outcome, Question, Subject, for_display};
+use crate::approvals::words::{self, for_display};
+use crate::approvals::{Outcome, Question, Subject};
 use crate::registry::{FoundPolicy, TakeSnapshot};
 use crate::session::FoundSession;
 use crate::session::worker::{CallDone, command_text};
@@ -11,10 +12,12 @@ use crate::workspaces;
 use quackd_policy::hosts::{Host, askable};
 use quackd_protocol::approval::{ApprovalKind, Decision};
 use quackd_protocol::denial::DenialKind;
-use quackd_protocol::policy::NetworkMode;
+use quackd_protocol::limits::MAX_APPROVALS_PER_MINUTE;
+use quackd_protocol::places;
+use quackd_protocol::policy::{NetworkMode, Policy};
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -80,56 +83,97 @@ pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Ca
         // The worker reports this, and is hostile: only such a call cannot have run.
         Some(ApprovalKind::Command) if call.is_refusable() => command(&call),
         Some(ApprovalKind::SafeMode) if call.session.safe_mode && !call.is_safe_call => {
-            let message = format!("{} changes files, and the session is in safe mode", call.tool);
-            Some((ApprovalKind::SafeMode, call.tool.to_owned(), message))
+            let facts = format!("{} changes files, and the session is in safe mode", call.tool);
+            Some(Asked::new(ApprovalKind::SafeMode, call.tool.to_owned(), facts))
         }
         Some(_) => None,
-        None => directory(&call, done, caller).await,
+        // Without a client that can answer, no directory is read.
+        None if caller.services.sessions.approvals.may_ask(&call.session.session_id) => {
+            directory(&call, done, caller).await
+        }
+        None => None,
     };
-    let Some((kind, target, message)) = found else { return After::Unchanged };
+    let Some(asked) = found else { return After::Unchanged };
+    let (kind, given) = (asked.kind, asked.given.clone());
     if !caller.services.daemon.config.sandbox.asks_about(kind) {
         return After::Unchanged;
     }
-    let likely = kind == ApprovalKind::Write;
-    let outcome = ask(&call, (kind, target.clone(), message, likely), caller).await;
+    let outcome = ask(&call, asked, caller).await;
     match (kind, outcome) {
         (_, None | Some(Outcome::NoAnswerer | Outcome::Ended)) => After::Unchanged,
         (ApprovalKind::Command, Some(Outcome::Allowed(_))) => After::RunAgain,
-        (kind, Some(outcome)) => After::Line(line(kind, &target, outcome, waited(&call, caller))),
+        (kind, Some(outcome)) => After::Line(line(kind, &given, outcome, waited(&call, caller))),
     }
+}
+
+/// The operation that the user is asked about.
+#[derive(Debug)]
+struct Asked {
+    kind: ApprovalKind,
+    /// Host and port, directory, command or tool.
+    target: String,
+    /// The target as the agent or the command named it, for the reply: the resolved one would tell what exists.
+    given: String,
+    /// First line of the question.
+    facts: String,
+    /// Lines with words of others.
+    said: Vec<(&'static str, String)>,
+    likely: bool,
+    is_possible: bool,
+}
+
+impl Asked {
+    fn new(kind: ApprovalKind, target: String, facts: String) -> Self {
+        let (given, said) = (target.clone(), Vec::new());
+        Self { kind, target, given, facts, said, likely: false, is_possible: true }
+    }
+
+    fn directory(directory: String, given: String) -> Self {
+        // A name that cannot be shown is not asked about.
+        let shown = words::exact(&directory).unwrap_or_default();
+        let facts = format!("write in {}", if is_plain(&directory) { &directory } else { &shown });
+        Self { given, ..Self::new(ApprovalKind::Write, directory, facts) }
+    }
+}
+
+/// Whether a path needs no quotes, in a sentence and for a shell.
+fn is_plain(path: &str) -> bool {
+    path.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+:,=@%".contains(c))
 }
 
 /// The question about a command that safe mode does not run.
-fn command(call: &EndedCall<'_>) -> Option<(ApprovalKind, String, String)> {
-    let command = command_text(call.arguments)?;
+fn command(call: &EndedCall<'_>) -> Option<Asked> {
+    let command = command_text(call.arguments).filter(|command| command.len() <= MAX_COMMAND)?;
     // The user must see all of it.
-    let is_whole = for_display(&command) == command && command.trim() == command;
-    if MAX_COMMAND < command.len() || command.is_empty() || !is_whole {
-        return None;
-    }
-    let message = format!("in safe mode, run: {command}");
-    Some((ApprovalKind::Command, command, message))
+    let shown = words::exact(&command)?;
+    let facts = "run a command in safe mode".to_owned();
+    let said = vec![("command", shown)];
+    Some(Asked { said, ..Asked::new(ApprovalKind::Command, command, facts) })
 }
 
 /// The question about a directory that a command could not write.
-async fn directory(
-    call: &EndedCall<'_>,
-    done: &CallDone,
-    caller: &Caller,
-) -> Option<(ApprovalKind, String, String)> {
+async fn directory(call: &EndedCall<'_>, done: &CallDone, caller: &Caller) -> Option<Asked> {
     let denials = done.report.denials.iter();
     let mut targets = denials.filter(|denial| denial.kind == DenialKind::Write);
     let denied = targets.find_map(|denial| denial.target.clone());
     let path = denied.or_else(|| done.report.missing.clone())?;
-    let directory = writable(PathBuf::from(path), call.session, caller).await?;
+    let policy = policy(call.session, caller).await?.policy;
+    let directory = writable(PathBuf::from(&path), &policy, call.session, caller).await?;
+    // Where a link leads is not told to the command.
+    let is_given = Path::new(&path).ancestors().take(2).any(|it| it == Path::new(&directory));
+    let given = if is_given { directory.clone() } else { path };
     let command = command_text(call.arguments).unwrap_or_else(|| call.tool.to_owned());
-    let message = format!("write in {directory}, for: {command}");
-    Some((ApprovalKind::Write, directory, message))
+    let said = vec![("command", words::quoted(&command))];
+    Some(Asked { said, likely: true, ..Asked::directory(directory, given) })
 }
 
 /// The existing directory of a path, if `quack sandbox set --writable` would accept it.
-async fn writable(path: PathBuf, session: &FoundSession, caller: &Caller) -> Option<String> {
-    let policy = policy(session, caller).await?.policy;
+async fn writable(
+    path: PathBuf,
+    policy: &Policy,
+    session: &FoundSession,
+    caller: &Caller,
+) -> Option<String> {
     if !path.is_absolute() || !policy.may_write() {
         return None;
     }
@@ -140,11 +184,15 @@ async fn writable(path: PathBuf, session: &FoundSession, caller: &Caller) -> Opt
     wanted.writable_roots.push(directory.clone());
     let daemon = &caller.services.daemon;
     quackd_policy::validate(&wanted, &daemon.user_home, daemon.home.dir()).ok()?;
-    let is_known = policy.writable_roots.iter().any(|root| directory.starts_with(root))
-        || directory.starts_with(&session.workspace_path);
     let text = directory.to_str()?.to_owned();
-    let is_shown = text.len() <= MAX_DIRECTORY && for_display(&text) == text;
-    (!is_known && is_shown).then_some(text)
+    let is_shown = text.len() <= MAX_DIRECTORY && words::exact(&text).is_some();
+    (!is_writable(&directory, policy, session) && is_shown).then_some(text)
+}
+
+/// Whether the policy makes a path writable already, by its name.
+fn is_writable(path: &Path, policy: &Policy, session: &FoundSession) -> bool {
+    policy.writable_roots.iter().any(|root| path.starts_with(root))
+        || path.starts_with(&session.workspace_path)
 }
 
 fn writable_blocking(path: &Path, home: &Path) -> Option<PathBuf> {
@@ -166,29 +214,27 @@ fn waited(call: &EndedCall<'_>, caller: &Caller) -> Duration {
     wait.min(call.left.saturating_sub(BEFORE_DEADLINE))
 }
 
-async fn ask(
-    call: &EndedCall<'_>,
-    (kind, target, message, likely): (ApprovalKind, String, String, bool),
-    caller: &Caller,
-) -> Option<Outcome> {
+async fn ask(call: &EndedCall<'_>, asked: Asked, caller: &Caller) -> Option<Outcome> {
     let wait = waited(call, caller);
     if wait < SHORTEST_WAIT {
         return None;
     }
-    let id = call.id.map(|id| format!("call {}, ", for_display(id))).unwrap_or_default();
-    let message = format!("{message} ({id}session {})", call.session.session_name);
+    let Asked { kind, target, given, facts, mut said, likely, is_possible } = asked;
+    said.extend(call.id.map(|id| ("call", words::name(id))));
+    said.push(("session", words::name(&call.session.session_name)));
     let question = Question {
-        subject: Subject { session: call.session.session_id.clone(), kind, target },
+        subject: Subject { session: call.session.session_id.clone(), kind, target, given },
         title: match kind {
             ApprovalKind::Network => "Allow network access?",
             ApprovalKind::Write => "Allow writing?",
             ApprovalKind::Command => "Allow the command?",
             ApprovalKind::SafeMode => "End safe mode?",
         },
-        message: for_display(&message),
+        message: words::message(&facts, &said),
         preset: None,
         tool_call_id: call.id.map(for_display),
         likely,
+        is_possible,
     };
     let outcome = caller.services.sessions.approvals.ask(question, wait);
     let cancelled = async {
@@ -222,10 +268,18 @@ fn line(kind: ApprovalKind, target: &str, outcome: Outcome, wait: Duration) -> S
             format!("[Sandbox: {what} was allowed by the user {scope}; call again]")
         }
         Outcome::Denied => format!("[Sandbox: {what} was denied by the user]"),
-        Outcome::TimedOut => format!(
-            "[Sandbox: {what} was denied: no answer within {} s. To allow the next attempt: quack allow]",
-            wait.as_secs()
-        ),
+        Outcome::TimedOut => {
+            // The user names what is allowed. A command is named by the id of its question.
+            let next = match kind {
+                ApprovalKind::Network => format!("quack allow {target}"),
+                ApprovalKind::Write if is_plain(target) => format!("quack allow {target}"),
+                _ => "quack approvals, then quack allow ID".to_owned(),
+            };
+            let wait_s = wait.as_secs();
+            format!(
+                "[Sandbox: {what} was denied: no answer within {wait_s} s. To allow the next attempt: {next}]"
+            )
+        }
         Outcome::TooMany => format!("[Sandbox: {what} was denied: too many open requests]"),
         Outcome::NoAnswerer | Outcome::Ended => {
             format!("[Sandbox: {what} was denied: no client can answer]")
@@ -252,83 +306,122 @@ struct Requested {
     reason: String,
 }
 
-/// The tool `request_permission`: returns its text, and whether the operation is allowed now.
+/// The tool `request_permission`: returns its text, and whether the operation is allowed now. The text depends on the
+/// arguments, the policy and the user, and never on the files outside of the sandbox.
 pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bool) {
-    let (kind, target, reason) = match requested(&call, caller).await {
+    let approvals = &caller.services.sessions.approvals;
+    if !approvals.count_request(&call.session.session_id) {
+        let text =
+            format!("Error: too many requests: at most {MAX_APPROVALS_PER_MINUTE} in a minute");
+        return (text, false);
+    }
+    let (mut asked, policy) = match requested(&call, caller).await {
         Ok(requested) => requested,
         Err(text) => return (text, false),
     };
-    let what = match kind {
-        ApprovalKind::Write => format!("write in {target}"),
-        _ => format!("connect to {target}"),
-    };
-    let reason: String = for_display(&reason).chars().take(MAX_REASON).collect();
-    let message = match reason.is_empty() {
-        true => what,
-        false => format!("{what}; the agent says: \"{reason}\""),
-    };
-    let is_asked = caller.services.daemon.config.sandbox.asks_about(kind);
+    let (kind, given) = (asked.kind, asked.given.clone());
+    let is_asked = caller.services.daemon.config.sandbox.asks_about(kind)
+        && approvals.may_ask(&call.session.session_id);
     let outcome = match is_asked {
-        true => ask(&call, (kind, target.clone(), message, false), caller).await,
+        true => {
+            if kind == ApprovalKind::Write {
+                asked = resolved(asked, &policy, &call, caller).await;
+            }
+            ask(&call, asked, caller).await
+        }
         false => Some(Outcome::NoAnswerer),
     };
     let outcome = outcome.unwrap_or(Outcome::Ended);
-    let line = line(kind, &target, outcome, waited(&call, caller));
+    let line = line(kind, &given, outcome, waited(&call, caller));
     match outcome {
         Outcome::Allowed(_) => (line.replace("; call again]", "]"), true),
-        Outcome::NoAnswerer => {
+        Outcome::NoAnswerer if kind == ApprovalKind::Network || is_plain(&given) => {
             let option = if kind == ApprovalKind::Write { "set --writable" } else { "allow" };
-            (format!("Error: {line}\nTo allow it: quack sandbox {option} {target}"), false)
+            (format!("Error: {line}\nTo allow it: quack sandbox {option} {given}"), false)
         }
         _ => (format!("Error: {line}"), false),
     }
 }
 
+/// Looks at the requested directory, for the user only. A directory that cannot be made writable is asked about too: an
+/// immediate refusal would tell the agent that it exists, or where a link leads.
+async fn resolved(asked: Asked, policy: &Policy, call: &EndedCall<'_>, caller: &Caller) -> Asked {
+    let Asked { given, said, .. } = asked;
+    match writable(PathBuf::from(&given), policy, call.session, caller).await {
+        Some(directory) => Asked { said, ..Asked::directory(directory, given) },
+        None => {
+            let asked = Asked::directory(given.clone(), given);
+            let facts = format!("{}, which is no directory that can be made writable", asked.facts);
+            Asked { said, facts, is_possible: false, ..asked }
+        }
+    }
+}
+
 /// Checks the arguments. The error is the text for the agent.
-async fn requested(
-    call: &EndedCall<'_>,
-    caller: &Caller,
-) -> Result<(ApprovalKind, String, String), String> {
+async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Asked, Policy), String> {
     let Requested { kind, target, reason } =
         serde_json::from_str(call.arguments).unwrap_or_default();
     let policy = policy(call.session, caller).await;
-    let policy = policy.ok_or("Error: the session has no policy")?;
-    match kind.as_str() {
-        "network" => {
-            if policy.policy.network_mode() != NetworkMode::Hosts {
-                let mode = policy.policy.network_mode();
-                return Err(format!(
-                    "Error: the network is {mode}; the user is asked only if it is hosts"
-                ));
-            }
-            let (host, port) = target.rsplit_once(':').unwrap_or((&target, "443"));
-            let (host, port) = match (Host::read(host), port.parse::<u16>()) {
-                (Ok(host), Ok(port)) if port != 0 => (host, port),
-                _ => {
-                    return Err(format!(
-                        "Error: not a host or host:port: {}",
-                        for_display(&target)
-                    ));
-                }
-            };
-            let rule = askable(&host, port).ok_or_else(|| {
-                let target = for_display(&target);
-                format!(
-                    "Error: {target} is this machine, a local network, or too long; only the user can allow it: quack \
-                     sandbox allow"
-                )
-            })?;
-            Ok((ApprovalKind::Network, rule, reason))
-        }
-        "write" => match writable(PathBuf::from(&target), call.session, caller).await {
-            Some(directory) => Ok((ApprovalKind::Write, directory, reason)),
-            None => Err(format!(
-                "Error: {} is not an existing directory that can be made writable",
-                for_display(&target)
-            )),
-        },
-        _ => Err("Error: kind must be network or write".to_owned()),
+    let policy = policy.ok_or("Error: the session has no policy")?.policy;
+    let asked = match kind.as_str() {
+        "network" => requested_host(&target, &policy)?,
+        "write" => requested_directory(&target, &policy, call, caller)?,
+        _ => return Err("Error: kind must be network or write".to_owned()),
+    };
+    let reason: String = for_display(&reason).chars().take(MAX_REASON).collect();
+    let says = (!reason.is_empty()).then(|| ("the agent says:", words::quoted(&reason)));
+    Ok((Asked { said: says.into_iter().collect(), ..asked }, policy))
+}
+
+fn requested_host(target: &str, policy: &Policy) -> Result<Asked, String> {
+    let mode = policy.network_mode();
+    if mode != NetworkMode::Hosts {
+        return Err(format!("Error: the network is {mode}; the user is asked only if it is hosts"));
     }
+    let (host, port) = target.rsplit_once(':').unwrap_or((target, "443"));
+    let (host, port) = match (Host::read(host), port.parse::<u16>()) {
+        (Ok(host), Ok(port)) if port != 0 => (host, port),
+        _ => return Err(format!("Error: not a host or host:port: {}", for_display(target))),
+    };
+    let rule = askable(&host, port).ok_or_else(|| {
+        let target = for_display(target);
+        format!("Error: {target} is this machine, a local network, or too long; the user is not asked about it")
+    })?;
+    let facts = format!("connect to {rule}");
+    Ok(Asked::new(ApprovalKind::Network, rule, facts))
+}
+
+/// Checks the name of a directory, and reads no files.
+fn requested_directory(
+    target: &str,
+    policy: &Policy,
+    call: &EndedCall<'_>,
+    caller: &Caller,
+) -> Result<Asked, String> {
+    let refuse = |why: &str| Err(format!("Error: {} {why}", for_display(target)));
+    let path = Path::new(target);
+    let is_usual = |part| matches!(part, Component::RootDir | Component::Normal(_));
+    let is_shown = target.len() <= MAX_DIRECTORY && words::exact(target).is_some();
+    if !path.is_absolute() || !path.components().all(is_usual) || !is_shown {
+        return refuse("is not an absolute directory that can be made writable");
+    }
+    if !policy.may_write() {
+        return refuse("cannot be made writable: the session only reads");
+    }
+    if is_writable(path, policy, call.session) {
+        return refuse(
+            "is in the workspace or another writable directory, and cannot be made writable",
+        );
+    }
+    let daemon = &caller.services.daemon;
+    let mut wanted = policy.clone();
+    wanted.writable_roots.push(path.to_owned());
+    let is_refused = places::refusal(path, &daemon.user_home).is_some()
+        || quackd_policy::validate(&wanted, &daemon.user_home, daemon.home.dir()).is_err();
+    if is_refused {
+        return refuse("cannot be made writable");
+    }
+    Ok(Asked::directory(target.to_owned(), target.to_owned()))
 }
 
 /// Whether the user has allowed this command for the session.
@@ -374,7 +467,8 @@ mod tests {
         assert_eq!(line(Outcome::Denied), "[Sandbox: writing /srv/out was denied by the user]");
         assert_eq!(
             line(Outcome::TimedOut),
-            "[Sandbox: writing /srv/out was denied: no answer within 28 s. To allow the next attempt: quack allow]"
+            "[Sandbox: writing /srv/out was denied: no answer within 28 s. To allow the next attempt: quack allow \
+             /srv/out]"
         );
     }
 }

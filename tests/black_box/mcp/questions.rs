@@ -188,7 +188,7 @@ fn another_client_may_answer_first_and_the_dialog_ends() {
         let mut agent = asking(daemon, repo, &[]);
         let call = agent.begin("tools/call", bash("a.example:443"));
         let asked = agent.asked();
-        assert_eq!(daemon.quack(&["allow", "--session"]).code(), Some(0));
+        assert_eq!(daemon.quack(&["allow", "a.example", "--session"]).code(), Some(0));
         let ended = agent.message(|message| message["method"] == "notifications/cancelled");
         assert_eq!(ended["params"]["requestId"], asked["id"]);
         agent.react(&asked, json!({"action": "decline"}));
@@ -212,7 +212,7 @@ fn an_agent_that_refuses_a_question_is_not_asked_again() {
         let error = json!({"code": -32601, "message": "no forms"});
         agent.send(&json!({"jsonrpc": "2.0", "id": asked["id"], "error": error}));
         // Another client answers the question that is open.
-        assert_eq!(daemon.quack(&["deny"]).code(), Some(0));
+        assert_eq!(daemon.quack(&["deny", "a.example"]).code(), Some(0));
         assert!(agent.text_of(call).contains("was denied by the user]"));
         wait_for("the next connection to be refused at once", || {
             let call = agent.begin("tools/call", bash("b.example:443"));
@@ -278,7 +278,7 @@ fn a_call_of_the_current_revision_ends_without_the_agent_and_keeps_its_result() 
         let mut agent = Agent::spawn(command(daemon, repo.path(), &[]));
         let call = bash("a.example:443");
         let asked = agent.call_now(call.clone());
-        assert_eq!(daemon.quack(&["allow", "--session"]).code(), Some(0));
+        assert_eq!(daemon.quack(&["allow", "a.example", "--session"]).code(), Some(0));
         wait_for("the end of the call", || (calls_running(daemon) == 0).then_some(()));
         // The late answer counts for nothing.
         let done = agent.call_now(answered(&call, &asked, Some(json!({"action": "decline"}))));

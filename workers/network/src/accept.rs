@@ -1,6 +1,7 @@
 //! Connections of commands: to the HTTP and SOCKS proxy, and to synthetic addresses.
 
 use crate::dial::{DialError, Route, Server, dial};
+use crate::own::told_reason;
 use crate::proxy::{Admitted, Proxy, Request, Slot};
 use crate::relay::{self, BodyReader, First, HTTP, TLS, Upstream, reset, tls_hello};
 use quackd_network::http::{self, Head, Kind, MAX_HEAD, Read};
@@ -8,6 +9,7 @@ use quackd_network::socks::{self, GREETING_REPLY, Message, Reply};
 use quackd_network::synthetic::SyntheticAddresses;
 use quackd_policy::hosts::Host;
 use quackd_protocol::network::{DenyReason, FailReason, RequestPath};
+use quackd_protocol::suggestion::may_be_suggested;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
@@ -287,11 +289,14 @@ async fn refuse(client: TcpStream, request: &Request, why: DenyReason) -> Option
         DenyReason::TooMany => "503 quackd: too many connections".to_owned(),
         _ => format!("403 quackd: {host}:{port} is not allowed"),
     };
+    let rule_host = request.host.to_string();
     let rule = if matches!(*port, HTTP | TLS) { host } else { format!("{host}:{port}") };
+    let why = told_reason(&request.host, why);
     let body = match why {
-        DenyReason::NotListed | DenyReason::NoAnswerer => {
+        DenyReason::NotListed | DenyReason::NoAnswerer if may_be_suggested(&rule_host) => {
             format!("quackd: denied ({why}). To allow it: quack sandbox allow {rule}\n")
         }
+        _ if !may_be_suggested(&rule_host) => format!("quackd: denied ({why})\n"),
         _ => format!("quackd: denied ({why}). More: quack sandbox explain {rule}\n"),
     };
     answer(client, &status, &format!("Quackd-Denied: {why}\r\n"), &body).await

@@ -2,12 +2,12 @@
 //! connects to the addresses that were checked and to no other. If the user's network has a proxy, names go to it, and it
 //! resolves them.
 
+use crate::own::is_own_address;
 use crate::proxy::{Proxy, Request};
 use quackd_network::http::{self, MAX_HEAD};
 use quackd_policy::hosts::Host;
 use quackd_protocol::network::{FailReason, MACHINE_HOST};
-use rustix::io::Errno;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use std::{fmt, io};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -163,18 +163,6 @@ async fn dial_directly(proxy: &Proxy, request: &Request) -> Result<TcpStream, Di
     }
 }
 
-/// Whether an address belongs to this machine: only such a one can be bound. An address that cannot be checked, for
-/// example without free descriptors, is taken for one.
-fn is_own_address(address: IpAddr) -> bool {
-    is_own(&UdpSocket::bind((address, 0)).map(drop))
-}
-
-fn is_own(bound: &io::Result<()>) -> bool {
-    let error = bound.as_ref().err().and_then(Errno::from_io_error);
-    // No connection is possible to an address of a family that the kernel does not have.
-    !matches!(error, Some(Errno::ADDRNOTAVAIL | Errno::AFNOSUPPORT))
-}
-
 /// Addresses of IPv6 and IPv4 in turn.
 fn mixed(found: Vec<IpAddr>) -> Vec<IpAddr> {
     let (six, four): (Vec<_>, Vec<_>) = found.into_iter().partition(IpAddr::is_ipv6);
@@ -226,24 +214,6 @@ mod tests {
     use std::sync::Arc;
 
     const MIXED: &[&str] = &["::ffff:10.0.0.1", "fd00:ec2::254", "169.254.169.254", "127.0.0.1"];
-
-    #[test]
-    fn only_an_address_that_the_kernel_does_not_have_is_foreign() {
-        for (errno, own) in [
-            (Errno::ADDRNOTAVAIL, false),
-            (Errno::AFNOSUPPORT, false),
-            (Errno::MFILE, true),
-            (Errno::NFILE, true),
-            (Errno::NOBUFS, true),
-            (Errno::NOMEM, true),
-            (Errno::ACCESS, true),
-        ] {
-            assert_eq!(is_own(&Err(errno.into())), own, "{errno}");
-        }
-        assert!(is_own(&Ok(())));
-        assert!(is_own_address("127.0.0.1".parse().unwrap()));
-        assert!(!is_own_address("192.0.2.1".parse().unwrap()));
-    }
 
     /// Dials `a.example`, which has these addresses, by these rules.
     async fn dialled(

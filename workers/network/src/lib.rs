@@ -25,6 +25,7 @@ mod dial;
 mod forward;
 mod log;
 mod lookups;
+mod own;
 mod pair;
 mod proxy;
 mod relay;

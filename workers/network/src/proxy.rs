@@ -3,6 +3,7 @@
 use crate::asks::Asks;
 use crate::log::Log;
 use crate::lookups::Lookups;
+use crate::own::{is_own_address, told_reason};
 use crate::pair::Pair;
 use quackd_network::synthetic::SyntheticAddresses;
 use quackd_policy::hosts::{Decision, Host, HostRules, askable};
@@ -206,6 +207,9 @@ impl Proxy {
         address: Option<IpAddr>,
         waited_s: u64,
     ) {
+        let why = told_reason(&request.host, why);
+        // Texts for the agent name no address of this machine.
+        let address = address.filter(|address| !is_own_address(*address));
         let address = address.map(|address| address.to_string());
         let host = request.host.to_string();
         let packet = ToWorkerPacket::Refused { host, port: request.port, why, address, waited_s };

@@ -6,6 +6,7 @@
 
 use quackd_protocol::denial::one_line;
 use quackd_protocol::network::PROXY_PORT;
+use quackd_protocol::suggestion::may_be_suggested;
 use quackd_sandbox::confine::DenySockets;
 use quackd_tools::{Attempts, RefusedRequest};
 use std::io;
@@ -127,9 +128,12 @@ async fn answer(mut client: TcpStream, attempts: &Attempts) -> io::Result<()> {
                 format!("{host}:{port}")
             }
         };
-        let body = format!(
-            "quackd: {host} was not asked: the network of this session is off. To allow it: quack sandbox allow {rule}\n"
-        );
+        let allow = match may_be_suggested(&request.host) {
+            true => format!(". To allow it: quack sandbox allow {rule}"),
+            false => String::new(),
+        };
+        let body =
+            format!("quackd: {host} was not asked: the network of this session is off{allow}\n");
         return refuse(client, "403 quackd: the network is off", &body).await;
     }
     for address in near {

@@ -21,14 +21,17 @@ pub(crate) struct ApprovalsArgs {
 }
 
 /// Allow the operation of a question
+///
+/// At a terminal, the question is shown first. To allow more than once, type its host, or a code for another target.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack allow\n  quack allow quack-3f-7 --session\n  quack allow --workspace"
+    after_help = "Examples:\n  quack allow registry.example.org\n  quack allow quack-3f-7 --session\n  quack allow    \
+    show the only open question, and ask"
 )]
 pub(crate) struct AllowArgs {
-    /// Id of the question [default: the only open one, else the last that expired]
-    #[arg(value_name = "ID")]
-    pub(crate) id: Option<String>,
+    /// Id of the question, its host, or another target of it [default: at a terminal the only open one, else the last that expired]
+    #[arg(value_name = "ID|HOST")]
+    pub(crate) question: Option<String>,
     /// For the session
     #[arg(long, group = "scope")]
     pub(crate) session: bool,
@@ -41,14 +44,16 @@ pub(crate) struct AllowArgs {
 }
 
 /// Deny the operation of a question
+///
+/// At a terminal, the question is shown first.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack deny\n  quack deny quack-3f-7 --session    do not ask again in this session"
+    after_help = "Examples:\n  quack deny ads.example.org\n  quack deny quack-3f-7 --session    do not ask again in this session"
 )]
 pub(crate) struct DenyArgs {
-    /// Id of the question [default: the only open one]
-    #[arg(value_name = "ID")]
-    pub(crate) id: Option<String>,
+    /// Id of the question, its host, or another target of it [default: at a terminal the only open one, else the last that expired]
+    #[arg(value_name = "ID|HOST")]
+    pub(crate) question: Option<String>,
     /// For the session
     #[arg(long)]
     pub(crate) session: bool,

@@ -24,6 +24,7 @@ use self::line_buffer::LineBuffer;
 use self::messages::{Messages, error};
 use crate::output::{DIM, YELLOW};
 use crate::sanitize::one_line;
+use quackd_protocol::suggestion::may_be_suggested;
 use serde_json::Value;
 use std::time::Instant;
 
@@ -112,17 +113,6 @@ impl Renderer {
         self.page.take()
     }
 
-    /// Renders a question of Pi with its options, given as lines.
-    pub(crate) fn question(&mut self, lines: &[String]) -> String {
-        for (n, line) in lines.iter().enumerate() {
-            match n {
-                0 => mark("ui", line, &mut self.page),
-                _ => self.page.line(line),
-            }
-        }
-        self.page.take()
-    }
-
     /// Renders a failure of the client.
     pub(crate) fn failure(&mut self, text: &str) -> String {
         error(text, &mut self.page);
@@ -185,9 +175,20 @@ impl Renderer {
                     .filter_map(Value::as_str)
                     .take(MAX_OPTIONS)
                     .collect();
-                let parts = [title, message, &options.join(" | ")];
+                // A question about a permission has one line for each word of others.
+                let is_permission = data.get("permission").is_some();
+                let lines: Vec<&str> = match is_permission {
+                    true => message.split('\n').take(MAX_OPTIONS).collect(),
+                    false => vec![message],
+                };
+                let (facts, said) = lines.split_first().unwrap_or((&"", &[]));
+                let options = options.join(" | ");
+                let parts = [title, facts, options.as_str()];
                 let parts: Vec<&str> = parts.into_iter().filter(|part| !part.is_empty()).collect();
                 mark("ui", &one_line(&parts.join("  "), MAX_LINE), page);
+                for line in said {
+                    dim(&format!("  {}", one_line(line, MAX_LINE)), page);
+                }
             }
             "setStatus" | "setWidget" | "setTitle" | "set_editor_text" if !self.look.verbose => {}
             "setStatus" => match text.strip_prefix("voice:") {
@@ -234,7 +235,9 @@ fn denied(data: &Value) -> String {
     };
     let rule = if matches!(port, 0 | 80 | 443) { &host } else { &target };
     match why {
-        "not-listed" => format!("{target} was denied; to allow it: quack sandbox allow {rule}"),
+        "not-listed" if may_be_suggested(&host) => {
+            format!("{target} was denied; to allow it: quack sandbox allow {rule}")
+        }
         why => format!("{target} was denied: {}", one_line(why, MAX_LINE)),
     }
 }

@@ -1,14 +1,13 @@
 //! Asks questions about denied operations at this terminal, while a subcommand waits. Used by `quack tool` and
 //! `quack approvals --watch`.
 //!
-//! Has its own connection, which watches the questions. Prints on stderr and reads lines from stdin.
+//! Has its own connection, which watches the questions. [`Asking`] prints them and reads the answers.
 
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display::plain;
 use crate::output::CliOutput;
 use crate::run_program;
-use crate::subcommands::follow::question_queue::{InputResult, Question, QuestionQueue, SETTLE};
-use crate::subcommands::follow::stdin_lines::{self, StdinLine};
+use crate::subcommands::follow::asking::{Asking, Typed};
 use quackd_client::{Client, Event, Events};
 use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest};
 use quackd_protocol::client::{
@@ -16,12 +15,19 @@ use quackd_protocol::client::{
 };
 use serde_json::Value;
 use std::io::{self, IsTerminal};
-use std::time::Instant;
-use tokio::sync::mpsc;
 
 /// Whether the user can be asked here.
 pub(crate) fn is_possible(output: CliOutput) -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal() && !output.is_json()
+}
+
+/// The subcommand that asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AskedBy {
+    /// `quack tool`, which holds back the output of its call while it asks.
+    Call,
+    /// `quack approvals --watch`, with or without notifications of the desktop.
+    Watch { notifies: bool },
 }
 
 /// Asks questions.
@@ -30,9 +36,8 @@ pub(crate) struct Prompter {
     client: Client,
     events: Events,
     notifies: bool,
-    questions: QuestionQueue,
-    asked: Instant,
-    typed: Option<mpsc::Receiver<StdinLine>>,
+    asking: Asking,
+    output: CliOutput,
     /// Questions that were open at the start.
     open: Vec<PendingApproval>,
 }
@@ -44,129 +49,117 @@ impl Prompter {
     /// Those of the connection.
     pub(crate) async fn start(
         session_id: Option<String>,
-        notifies: bool,
+        by: AskedBy,
         output: CliOutput,
     ) -> anyhow::Result<Self> {
         let client = start_and_connect(output).await?.client;
         let events = client.events().await?;
         let params = ApprovalsParams { watch: Some(true), session_id };
         let data: ApprovalsData = client.request("quack.approvals", params, REPLY_TIMEOUT).await?;
-        let (questions, asked, typed) = (QuestionQueue::default(), Instant::now(), None);
-        Ok(Self { client, events, notifies, questions, asked, typed, open: data.pending })
+        // Another program may print on this terminal, such as a reader of this one's output.
+        let is_alone = by == AskedBy::Call && output.audience().is_terminal;
+        let asking = Asking::new(!is_alone, output);
+        let notifies = by == AskedBy::Watch { notifies: true };
+        Ok(Self { client, events, notifies, asking, output, open: data.pending })
     }
 
     /// Asks until the connection to the daemon ends. Cancel-safe.
-    pub(crate) async fn run(mut self, output: CliOutput) {
+    pub(crate) async fn run(mut self) {
         for open in std::mem::take(&mut self.open) {
             let request = serde_json::to_value(&open.request);
-            self.open(&request.unwrap_or(Value::Null), output);
+            self.opened(&request.unwrap_or(Value::Null));
         }
         loop {
             tokio::select! {
                 event = self.events.recv() => match event {
-                    Some(event) => self.event(&event, output),
+                    Some(event) => self.event(&event),
                     None => return,
                 },
-                Some(line) = next(&mut self.typed) => self.typed(&line, output).await,
+                typed = self.asking.next() => if let Typed::Answer(answer, record) = typed {
+                    self.answer(*answer, record).await;
+                }
             }
         }
     }
 
-    fn event(&mut self, event: &Event, output: CliOutput) {
+    fn event(&mut self, event: &Event) {
         let data = event.data.as_deref().map_or("null", serde_json::value::RawValue::get);
         let data: Value = serde_json::from_str(data).unwrap_or(Value::Null);
         match event.name.as_str() {
-            ApprovalRequest::NAME => self.open(&data, output),
+            ApprovalRequest::NAME => self.opened(&data),
             ApprovalClosed::NAME => {
-                let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
-                let was_asked = self.questions.current().is_some_and(|open| open.is(text("id")));
-                if self.questions.close(text("id")) {
-                    output.note(match text("reason") {
-                        "answered" => "another client has answered",
-                        "timeout" => "there was no answer in time",
-                        _ => "the question was withdrawn",
-                    });
-                }
-                if was_asked {
-                    self.ask(output);
+                if let Some(remark) = self.asking.closed(&data) {
+                    self.output.note(&format!("-- {remark} --"));
                 }
             }
             _ => {}
         }
     }
 
-    fn open(&mut self, data: &Value, output: CliOutput) {
+    fn opened(&mut self, data: &Value) {
         if self.notifies
             && let Ok(request) = serde_json::from_value(data.clone())
         {
             notify(&request);
         }
-        let Some(question) = Question::read(data) else { return };
-        if self.questions.open(question) {
-            self.ask(output);
-        }
+        self.asking.opened(data);
     }
 
-    /// Asks the current question.
-    fn ask(&mut self, output: CliOutput) {
-        if self.questions.current().is_some() {
-            stdin_lines::forget();
-            self.show(output);
-            self.asked = Instant::now();
-            self.typed.get_or_insert_with(stdin_lines::read);
+    async fn answer(&mut self, answer: UiResponseParams, record: Option<String>) {
+        let sent: Result<UiResponseData, _> =
+            self.client.request("extension_ui_response", answer, REPLY_TIMEOUT).await;
+        match (sent, record) {
+            (Err(error), _) => self.output.warning(&error.to_string()),
+            (Ok(_), Some(record)) => self.output.note(&format!("-- {record} --")),
+            (Ok(_), None) => {}
         }
-    }
-
-    fn show(&self, output: CliOutput) {
-        let Some(question) = self.questions.current() else { return };
-        let mut lines = question.lines();
-        lines.push(question.prompt().to_owned());
-        output.question(&lines);
-    }
-
-    async fn typed(&mut self, line: &StdinLine, output: CliOutput) {
-        if self.questions.current().is_none() {
-            return;
-        }
-        if self.asked.elapsed() < SETTLE {
-            // Typed before the user can have read the question.
-            return self.show(output);
-        }
-        match self.questions.take(line) {
-            InputResult::Answer(answer) => {
-                let answer = UiResponseParams::clone(&answer);
-                let sent: Result<UiResponseData, _> =
-                    self.client.request("extension_ui_response", answer, REPLY_TIMEOUT).await;
-                if let Err(error) = sent {
-                    output.warning(&error.to_string());
-                }
-                self.ask(output);
-            }
-            InputResult::Again(hint) => {
-                output.note(hint);
-                self.ask(output);
-            }
-            InputResult::More | InputResult::Nothing => {}
-        }
-    }
-}
-
-async fn next(from: &mut Option<mpsc::Receiver<StdinLine>>) -> Option<StdinLine> {
-    match from {
-        Some(from) => from.recv().await,
-        None => std::future::pending().await,
     }
 }
 
 /// Shows a question as a notification of the desktop. Without the program, nothing is shown.
 pub(crate) fn notify(request: &ApprovalRequest) {
-    let (title, message) = (plain(&request.title), plain(&request.message));
     const SCRIPT: &str =
         "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run";
+    let (title, message) = (plain(&request.title), lines(&request.message));
     let words: &[&str] = match cfg!(target_os = "macos") {
         true => &["osascript", "-e", SCRIPT, &title, &message],
-        false => &["notify-send", "--app-name=quackd", "--", &title, &message],
+        false => &["notify-send", "--app-name=quackd", "--", &escaped(&title), &escaped(&message)],
     };
     let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
     drop(tokio::spawn(async move { drop(run_program::ask(&words).await) }));
+}
+
+/// Returns a message without control characters except for its line ends. The first character is no `-` and no `@`.
+fn lines(message: &str) -> String {
+    let text = message.split('\n').map(plain).collect::<Vec<_>>().join("\n");
+    if text.starts_with(['-', '@']) { format!(" {text}") } else { text }
+}
+
+/// Returns a text for `notify-send`: servers of notifications read markup, and the program itself reads backslashes.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::new();
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '\\' => escaped.push_str("\\\\"),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notification_is_text_without_markup_and_without_options() {
+        let message = "--icon=x connects to a:443\ncommand \"<a href='x'>&\\074b\\076\u{1b}[31m\"";
+        assert_eq!(
+            escaped(&lines(message)),
+            " --icon=x connects to a:443\ncommand \"&lt;a href='x'&gt;&amp;\\\\074b\\\\076\u{fffd}[31m\""
+        );
+    }
 }

@@ -3,15 +3,18 @@
 use crate::args::approvals::{AllowArgs, ApprovalsArgs, DenyArgs};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display::{name, plain};
-use crate::exit::ExitCode;
+use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::subcommands::approval_prompt::{Prompter, is_possible, notify};
+use crate::subcommands::approval_prompt::{AskedBy, Prompter, is_possible, notify};
+use crate::subcommands::confirmation::{Confirmation, names};
 use crate::subcommands::follow::session_view::Interrupts;
+use crate::subcommands::follow::stdin_lines;
 use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_client::Started;
 use quackd_protocol::approval::{
-    AnswerScope, ApprovalClosed, ApprovalRequest, Decision, PendingApproval, RecentApproval,
+    AnswerScope, ApprovalClosed, ApprovalKind, ApprovalRequest, Decision, PendingApproval,
+    REQUEST_PREFIX, RecentApproval,
 };
 use quackd_protocol::client::{AnswerData, AnswerParams, ApprovalsData, ApprovalsParams};
 
@@ -43,12 +46,17 @@ pub(crate) async fn run(args: ApprovalsArgs, output: CliOutput) -> anyhow::Resul
 }
 
 fn pending(PendingApproval { label, left_ms, request, .. }: &PendingApproval) -> String {
-    let (id, title) = (plain(&request.id), plain(&request.title));
-    let (message, seconds) = (plain(&request.message), left_ms / 1000);
-    format!(
-        "{BOLD}{id}{BOLD:#}  {}  {title} {message}  {DIM}{seconds} s left{DIM:#}\n",
-        name(label)
-    )
+    let (id, seconds) = (plain(&request.id), left_ms / 1000);
+    let (facts, said) = lines(request);
+    let label = name(label);
+    format!("{BOLD}{id}{BOLD:#}  {label}  {facts}  {DIM}{seconds} s left{DIM:#}\n{said}")
+}
+
+/// Returns the facts of a question, and its other lines.
+fn lines(request: &ApprovalRequest) -> (String, String) {
+    let mut lines = request.message.split('\n').map(plain);
+    let facts = format!("{} {}", plain(&request.title), lines.next().unwrap_or_default());
+    (facts, lines.map(|line| format!("  {line}\n")).collect())
 }
 
 fn recent(record: &RecentApproval, zone: &TimeZone) -> String {
@@ -75,11 +83,11 @@ async fn watch(
 ) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::catch_with_hangup()?;
     if is_possible(output) {
-        let asking = Prompter::start(None, notifies, output).await?;
+        let asking = Prompter::start(None, AskedBy::Watch { notifies }, output).await?;
         output.note("waiting for questions; Ctrl-C ends this");
         tokio::select! {
             () = interrupts.next() => return Ok(ExitCode::Ok),
-            () = asking.run(output) => anyhow::bail!("the daemon has closed the connection"),
+            () = asking.run() => anyhow::bail!("the daemon has closed the connection"),
         }
     }
     let mut events = client.events().await?;
@@ -111,9 +119,9 @@ fn show(request: &ApprovalRequest, notifies: bool, output: CliOutput) -> anyhow:
     if notifies {
         notify(request);
     }
-    let (id, title, message) = (plain(&request.id), plain(&request.title), plain(&request.message));
+    let (id, (facts, said)) = (plain(&request.id), lines(request));
     if !output.is_json() {
-        output.text(&format!("{BOLD}{id}{BOLD:#}  {title} {message}\n"))?;
+        output.text(&format!("{BOLD}{id}{BOLD:#}  {facts}\n{said}"))?;
     }
     Ok(())
 }
@@ -125,29 +133,44 @@ pub(crate) async fn allow(args: AllowArgs, output: CliOutput) -> anyhow::Result<
         () if args.workspace => Some(AnswerScope::Workspace),
         () => args.always.then_some(AnswerScope::Always),
     };
-    answer(args.id, (Decision::Allow, scope), output).await
+    answer(args.question, (Decision::Allow, scope), output).await
 }
 
 /// Denies the operation of a question.
 pub(crate) async fn deny(args: DenyArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let scope = args.session.then_some(AnswerScope::Session);
-    answer(args.id, (Decision::Deny, scope), output).await
+    answer(args.question, (Decision::Deny, scope), output).await
 }
 
 async fn answer(
-    id: Option<String>,
-    (decision, scope): (Decision, Option<AnswerScope>),
+    named: Option<String>,
+    answer: (Decision, Option<AnswerScope>),
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
+    let (decision, scope) = answer;
+    let can_ask = is_possible(output);
+    if named.is_none() && !can_ask {
+        let verb = if decision == Decision::Allow { "allow" } else { "deny" };
+        let error = format!(
+            "name the question, or its host or directory: quack {verb} ID, quack {verb} HOST; quack approvals lists them"
+        );
+        return Err(CliError::usage(error).into());
+    }
     let daemon = start_and_connect(output).await?;
-    // The daemon's choice could be a question that has come in this moment.
-    let id = match id {
-        Some(id) => Some(id),
-        None => match only(&daemon.client, output).await? {
-            Choice::Id(id) => Some(id),
-            Choice::None => None,
-            Choice::Refused => return Ok(ExitCode::Failed),
-        },
+    let params = ApprovalsParams::default();
+    let data: ApprovalsData =
+        daemon.client.request("quack.approvals", params, REPLY_TIMEOUT).await?;
+    let known = known(&data);
+    let id = match choose(&known, named.as_deref())? {
+        Chosen::Unknown(id) => id,
+        Chosen::Known(question, is_named_by_target) => {
+            let id = question.id.clone();
+            if can_ask && !is_named_by_target && !confirmed(question, answer, output).await? {
+                output.note("nothing was answered");
+                return Ok(ExitCode::Failed);
+            }
+            id
+        }
     };
     let params = AnswerParams { id, decision, scope };
     let data: AnswerData = daemon.client.request("quack.answer", params, REPLY_TIMEOUT).await?;
@@ -169,32 +192,170 @@ async fn answer(
     Ok(ExitCode::Ok)
 }
 
-/// The question that an answer without an id is for.
-enum Choice {
-    Id(String),
-    /// None, or several: the daemon's error says which.
-    None,
-    /// The user does not want to answer the question that has expired.
-    Refused,
+/// A question that can be answered.
+#[derive(Debug, Clone)]
+struct Answerable {
+    id: String,
+    kind: ApprovalKind,
+    target: String,
+    /// Text for the user before the answer.
+    shown: String,
+    is_open: bool,
+    /// The narrowest scope of an answer that allows.
+    narrowest: AnswerScope,
 }
 
-/// Returns the only open question. Without one, asks at a terminal about the one that expired last.
-async fn only(client: &quackd_client::Client, output: CliOutput) -> anyhow::Result<Choice> {
-    let params = ApprovalsParams::default();
-    let data: ApprovalsData = client.request("quack.approvals", params, REPLY_TIMEOUT).await?;
-    match data.pending.as_slice() {
-        [] => {}
-        [open] => return Ok(Choice::Id(open.request.id.clone())),
-        _ => return Ok(Choice::None),
+/// Returns the open questions, and after them those that have expired, the last one first.
+fn known(data: &ApprovalsData) -> Vec<Answerable> {
+    let open = data.pending.iter().map(|PendingApproval { request, .. }| {
+        let (facts, said) = lines(request);
+        let scopes = &request.permission.scopes;
+        Answerable {
+            id: request.id.clone(),
+            kind: request.permission.kind,
+            target: request.permission.target.clone(),
+            shown: format!("{facts}\n{said}"),
+            is_open: true,
+            narrowest: scopes.first().copied().unwrap_or(AnswerScope::Once),
+        }
+    });
+    let expired = data.recent.iter().rev().filter(|record| record.reason == "timeout");
+    let expired = expired.map(|record| Answerable {
+        id: record.id.clone(),
+        kind: record.kind,
+        target: record.target.clone(),
+        shown: format!("expired: {} {}\n", record.kind.name(), plain(&record.target)),
+        is_open: false,
+        narrowest: record.kind.scopes(false).first().copied().unwrap_or(AnswerScope::Once),
+    });
+    open.chain(expired).collect()
+}
+
+/// The question that an answer is for.
+#[derive(Debug)]
+enum Chosen<'a> {
+    /// And whether the user named its target.
+    Known(&'a Answerable, bool),
+    /// This id, which the daemon may know.
+    Unknown(String),
+}
+
+/// Returns the question with this id or about this target. Without a name the only open one, or if none is open the one
+/// that expired last.
+///
+/// # Errors
+/// If there is none, or there are several.
+fn choose<'a>(known: &'a [Answerable], named: Option<&str>) -> anyhow::Result<Chosen<'a>> {
+    let Some(named) = named else {
+        let open: Vec<_> = known.iter().filter(|question| question.is_open).collect();
+        return match (open.as_slice(), known.first()) {
+            ([only], _) => Ok(Chosen::Known(only, false)),
+            ([], Some(expired)) => Ok(Chosen::Known(expired, false)),
+            ([], None) => anyhow::bail!("No question to the user is open"),
+            (several, _) => Err(ambiguous(several)),
+        };
+    };
+    if let Some(question) = known.iter().find(|question| question.id == named) {
+        return Ok(Chosen::Known(question, false));
     }
-    let expired = data.recent.iter().rev().find(|record| record.reason == "timeout");
-    let Some(expired) = expired else { return Ok(Choice::None) };
-    if CliOutput::can_ask() {
-        let (kind, target) = (expired.kind.name(), plain(&expired.target));
-        let question = format!("{} has expired: {kind} {target}. Answer it?", plain(&expired.id));
-        if !tokio::task::spawn_blocking(move || output.ask_blocking(&question)).await?? {
-            return Ok(Choice::Refused);
+    for is_open in [true, false] {
+        let is_meant = |it: &&Answerable| it.is_open == is_open && names(named, &it.target);
+        let meant: Vec<_> = known.iter().filter(is_meant).collect();
+        match meant.as_slice() {
+            [] => {}
+            // Of the expired ones about one target, the last counts.
+            [first, others @ ..]
+                if others.is_empty()
+                    || !is_open && others.iter().all(|other| other.target == first.target) =>
+            {
+                return Ok(Chosen::Known(first, true));
+            }
+            several => return Err(ambiguous(several)),
         }
     }
-    Ok(Choice::Id(expired.id.clone()))
+    match named.starts_with(REQUEST_PREFIX) {
+        true => Ok(Chosen::Unknown(named.to_owned())),
+        false => anyhow::bail!("no question is about {}; quack approvals lists them", plain(named)),
+    }
+}
+
+fn ambiguous(several: &[&Answerable]) -> anyhow::Error {
+    let ids: Vec<_> = several.iter().map(|question| plain(&question.id)).collect();
+    anyhow::anyhow!("Several questions are open, name one: {}", ids.join(", "))
+}
+
+/// Shows a question, and returns whether the user confirms the answer to it.
+async fn confirmed(
+    question: &Answerable,
+    (decision, scope): (Decision, Option<AnswerScope>),
+    output: CliOutput,
+) -> anyhow::Result<bool> {
+    output.to_stderr(&format!("{BOLD}{}{BOLD:#}  {}", plain(&question.id), question.shown));
+    // Typed before the question was shown.
+    stdin_lines::forget();
+    let scope = scope.unwrap_or(question.narrowest);
+    // A directory or a command has words of others, and is shown above.
+    let target = match question.kind {
+        ApprovalKind::Network => format!(" {}", plain(&question.target)),
+        _ => String::new(),
+    };
+    if decision == Decision::Deny {
+        let end = if scope == AnswerScope::Session { " for this session" } else { "" };
+        let prompt = format!("Deny{target}{end}?");
+        return Ok(tokio::task::spawn_blocking(move || output.ask_blocking(&prompt)).await??);
+    }
+    let prompt = match target.as_str() {
+        "" => format!("{}?", scope.option()),
+        target => format!("{}:{target}?", scope.option()),
+    };
+    if scope == AnswerScope::Once {
+        return Ok(tokio::task::spawn_blocking(move || output.ask_blocking(&prompt)).await??);
+    }
+    let confirmation = Confirmation::new(question.kind, &question.target);
+    let prompt = format!("{prompt} {}: ", confirmation.request());
+    let reading = tokio::task::spawn_blocking(move || output.read_line_blocking(&prompt));
+    Ok(confirmation.is_given(&reading.await??))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(id: &str, target: &str, is_open: bool) -> Answerable {
+        let (id, target) = (id.to_owned(), target.to_owned());
+        let (kind, narrowest) = (ApprovalKind::Network, AnswerScope::Once);
+        Answerable { id, kind, target, shown: String::new(), is_open, narrowest }
+    }
+
+    fn chosen(known: &[Answerable], named: Option<&str>) -> Result<String, String> {
+        match choose(known, named) {
+            Ok(Chosen::Known(question, _)) => Ok(question.id.clone()),
+            Ok(Chosen::Unknown(id)) => Ok(format!("daemon {id}")),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn an_answer_is_for_the_question_that_the_user_named() {
+        let known = [
+            question("quack-1", "a.example:443", true),
+            question("quack-2", "b.example:443", true),
+            question("quack-4", "c.example:443", false),
+            question("quack-3", "c.example:443", false),
+        ];
+        let named = |name| chosen(&known, Some(name));
+        assert_eq!(named("quack-2").unwrap(), "quack-2");
+        assert_eq!(named("A.example").unwrap(), "quack-1");
+        assert_eq!(named("c.example:443").unwrap(), "quack-4");
+        assert_eq!(named("quack-9").unwrap(), "daemon quack-9");
+        assert!(
+            named("evil.example").unwrap_err().starts_with("no question is about evil.example")
+        );
+        assert!(named("a.example:80").is_err());
+        let several = chosen(&known, None).unwrap_err();
+        assert_eq!(several, "Several questions are open, name one: quack-1, quack-2");
+        assert_eq!(chosen(&known[..1], None).unwrap(), "quack-1");
+        assert_eq!(chosen(&known[2..], None).unwrap(), "quack-4");
+        assert_eq!(chosen(&[], None).unwrap_err(), "No question to the user is open");
+    }
 }

@@ -9,6 +9,7 @@ pub(crate) mod approvals;
 pub(crate) mod attach;
 pub(crate) mod completions;
 pub(crate) mod config;
+mod confirmation;
 pub(crate) mod daemon;
 pub(crate) mod delete;
 pub(crate) mod demo;

@@ -13,7 +13,7 @@ use crate::exit::{self, CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_hint;
 use crate::session_ref::{self, Missing, Wanted};
-use crate::subcommands::approval_prompt::{Prompter, is_possible};
+use crate::subcommands::approval_prompt::{AskedBy, Prompter, is_possible};
 use crate::subcommands::follow::session_view::Interrupts;
 use crate::suggest::nearest;
 use crate::tool_output::call_id;
@@ -24,9 +24,10 @@ use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_TOOL_DEADLINE};
 use quackd_protocol::tools::{self, is_meant_as_json, main_parameter};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::io::Read;
 use std::time::Duration;
-use tokio_util::task::AbortOnDropHandle;
+use tokio_util::sync::CancellationToken;
 
 /// Default deadline of a call. It is longer than a voice agent's, because users at a terminal run builds and tests.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -60,13 +61,23 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
     let mut printer = Printer::new(args.raw, output);
     let may_ask = !args.no_ask && !args.raw && is_possible(output);
     let asking = match may_ask {
-        true => Prompter::start(params.session_id.clone(), false, output).await.ok(),
+        true => Prompter::start(params.session_id.clone(), AskedBy::Call, output).await.ok(),
         false => None,
     };
-    let asking = asking.map(|it| AbortOnDropHandle::new(tokio::spawn(it.run(output))));
-    let ended =
-        call::make(&client, params, patience, &mut printer, &mut interrupts, output).await?;
-    drop(asking);
+    let cancel = CancellationToken::new();
+    let asking = async {
+        if let Some(asking) = asking {
+            // After an interrupt, the user is not asked here, and the output goes on.
+            cancel.run_until_cancelled(asking.run()).await;
+        }
+        std::future::pending::<Infallible>().await
+    };
+    let stopping = (&mut interrupts, &cancel);
+    // The end of the call ends an open question, so that its result can be printed.
+    let ended = tokio::select! {
+        ended = call::make(&client, params, patience, &mut printer, stopping, output) => ended?,
+        never = asking => match never {},
+    };
     match ended {
         Ended::Answered(result) => answered(args, &result, &printer, output),
         Ended::Unread(result) if args.raw => Ok(exit::of_raw(&result)),

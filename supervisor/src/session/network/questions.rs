@@ -1,7 +1,8 @@
 //! Questions of the proxy to the user, about hosts that no rule names.
 
 use super::NetworkActor;
-use crate::approvals::{Outcome, Question, Subject, for_display};
+use crate::approvals::words::{self, for_display};
+use crate::approvals::{Outcome, Question, Subject};
 use actix::prelude::*;
 use quackd_policy::hosts::{Host, askable};
 use quackd_protocol::approval::ApprovalKind;
@@ -13,6 +14,9 @@ const BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Shortest time for an answer.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
+/// A line of a question: its label and its text.
+type Line = (&'static str, String);
 
 impl NetworkActor {
     /// The rules, with whether the proxy may ask the user.
@@ -51,16 +55,25 @@ impl NetworkActor {
         };
         self.asking += 1;
         let (running, tool_call_id, left) = self.running_call();
-        let call = tool_call_id.as_ref().map(|id| format!("call {id}, ")).unwrap_or_default();
-        // The target comes first: the rest may be cut.
-        let message = format!("connects to {target}: {running} ({call}session {})", self.name);
+        let call = tool_call_id.as_deref().map(|id| ("call", words::name(id)));
+        let said: Vec<_> = [Some(running), call, Some(("session", words::name(&self.name)))]
+            .into_iter()
+            .flatten()
+            .collect();
+        let message = words::message(&format!("connects to {target}"), &said);
         let question = Question {
-            subject: Subject { session: self.session.clone(), kind: ApprovalKind::Network, target },
+            subject: Subject {
+                session: self.session.clone(),
+                kind: ApprovalKind::Network,
+                given: target.clone(),
+                target,
+            },
             title: "Allow network access?",
-            message: for_display(&message),
+            message,
             preset: None,
             tool_call_id: tool_call_id.as_deref().map(for_display),
             likely: false,
+            is_possible: true,
         };
         let wait = self.services.daemon.config.sandbox.ask_wait.value;
         let wait = left.map_or(wait, |left| wait.min(left)).max(SHORTEST_WAIT);
@@ -96,9 +109,9 @@ impl NetworkActor {
         }
     }
 
-    /// Returns the text of the call or job that the connection probably belongs to, the id of the only running call, and
-    /// the time until nothing may wait for the user.
-    fn running_call(&self) -> (String, Option<String>, Option<Duration>) {
+    /// Returns the line about the call or job that the connection probably belongs to, the id of the only running call,
+    /// and the time until nothing may wait for the user.
+    fn running_call(&self) -> (Line, Option<String>, Option<Duration>) {
         let snapshot = self.services.table.snapshot(&self.session);
         let (calls, jobs) = (&snapshot.worker.calls, &snapshot.worker.jobs);
         let now = Instant::now();
@@ -106,15 +119,18 @@ impl NetworkActor {
             (since + deadline).saturating_duration_since(now).saturating_sub(BEFORE_DEADLINE)
         };
         let longest = calls.iter().map(|call| left(call.since, call.deadline)).max();
+        let from = |origin: &str| ("from", origin.to_owned());
         let told = calls.first().and_then(|call| call.told.as_deref());
         match (calls.len(), jobs.len()) {
             (1, 0) => match told {
-                Some((id, command)) => (command.clone(), Some(id.clone()), longest),
-                None => ("a command".to_owned(), None, longest),
+                Some((id, command)) => {
+                    (("command", words::quoted(command)), Some(id.clone()), longest)
+                }
+                None => (from("a command"), None, longest),
             },
-            (0, 1) => ("a background job".to_owned(), None, None),
-            (_, 0) => ("one of several commands".to_owned(), None, longest),
-            _ => ("a command".to_owned(), None, None),
+            (0, 1) => (from("a background job"), None, None),
+            (_, 0) => (from("one of several commands"), None, longest),
+            _ => (from("a command"), None, None),
         }
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! [`session_view`] is the event loop, shared with `quack [DIR]` and `quack say`. It uses:
 //! - [`follow_connection`]: the connection. [`requests`]: its requests.
-//! - [`screen`]: the output. [`stdin_lines`] and [`question_queue`]: the input.
+//! - [`screen`]: the output. [`asking`], with [`stdin_lines`] and [`question_queue`]: the questions and the input.
 //! - [`history`]: the app's history.
 //! - [`turn_tracker`] and [`turn_filter`]: the outcome and the events of one turn.
 
+pub(crate) mod asking;
 pub(crate) mod follow_connection;
 mod history;
-pub(crate) mod question_queue;
+mod question_queue;
 mod requests;
 mod screen;
 pub(crate) mod session_view;

@@ -1,16 +1,22 @@
-//! Queue of Pi's questions for the user at this terminal, asked one at a time. Pure state machine: takes questions and
-//! typed lines, returns texts and answers. Used by [`super::session_view`].
+//! Queue of the questions for the user at this terminal, asked one at a time. Pure state machine: takes questions and
+//! typed lines, returns texts and answers. Used by [`super::asking`].
+//!
+//! An answer that allows more than the waiting operation needs two lines: the number of the option, then the host or a
+//! code ([`Confirmation`]).
 
 use super::stdin_lines::StdinLine;
 use crate::sanitize::one_line;
-use quackd_protocol::approval::DENY_OPTION;
+use crate::subcommands::confirmation::Confirmation;
+use quackd_protocol::approval::{
+    AnswerScope, ApprovalKind, DENY_OPTION, Permission, REQUEST_PREFIX,
+};
 use quackd_protocol::client::UiResponseParams;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Time after a question appears in which typed lines do not count: they were meant for something else.
-pub(crate) const SETTLE: Duration = Duration::from_millis(400);
+/// Time after a question about a permission appears in which typing does not count: it was meant for something else.
+pub(crate) const SETTLE: Duration = Duration::from_secs(1);
 
 /// Maximum number of queued questions. The daemon also keeps all of them for later followers.
 const MAX_WAITING: usize = 64;
@@ -19,17 +25,37 @@ const MAX_WAITING: usize = 64;
 const MAX_TEXT: usize = 400;
 const MAX_OPTIONS: usize = 200;
 
+/// Maximum number of lines of a question about a permission.
+const MAX_SAID: usize = 8;
+
+/// Hint after a wrong confirmation.
+const MISMATCH: &str = "that is not what this question is about: nothing was allowed";
+
 /// Maximum length of an answer, in bytes.
 const MAX_ANSWER: usize = 1024 * 1024;
 
-/// Question of Pi.
+/// Question of quackd about a permission, or of Pi.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Question {
     id: String,
+    /// First line: the facts, for a question about a permission.
     title: String,
+    /// Further lines of a question about a permission, with words of others.
+    said: Vec<String>,
     kind: QuestionKind,
-    /// Answer to an empty line: a question about a permission has one.
-    default: Option<String>,
+    permission: Option<AskedPermission>,
+}
+
+/// Additional fields of a question about a permission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct AskedPermission {
+    /// Host and port, directory, command or tool.
+    target: String,
+    /// Whether the target is a host, which fits into the prompt and has no words of others.
+    is_host: bool,
+    confirmation: Confirmation,
+    /// The option that the user has to confirm.
+    chosen: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,6 +75,8 @@ pub(crate) enum InputResult {
     More,
     /// The line is not a valid answer. Show the hint and ask again.
     Again(&'static str),
+    /// The user has chosen an option. Ask for the confirmation.
+    Confirm,
     /// The line completes this answer.
     Answer(Box<UiResponseParams>),
 }
@@ -57,6 +85,8 @@ pub(crate) enum InputResult {
 #[derive(Debug, Default)]
 pub(crate) struct QuestionQueue {
     waiting: VecDeque<Question>,
+    /// Confirm every answer that allows something: other programs may print on this terminal.
+    confirms_all: bool,
 }
 
 impl Question {
@@ -77,18 +107,34 @@ impl Question {
             }
             _ => return None,
         };
-        let title: Vec<String> = [text("title"), text("message")]
+        let is_own = id.starts_with(REQUEST_PREFIX);
+        let permission = data.get("permission").filter(|_| is_own).map(AskedPermission::read);
+        let mut lines = match permission {
+            Some(_) => text("message").split('\n').take(MAX_SAID).collect(),
+            None => vec![text("message")],
+        };
+        let title: Vec<String> = [text("title"), lines.remove(0)]
             .into_iter()
             .filter(|text| !text.trim().is_empty())
             .map(|text| one_line(text, MAX_TEXT))
             .collect();
-        let default = data.get("permission").map(|_| DENY_OPTION.to_owned());
-        Some(Self { id: id.to_owned(), title: title.join(" "), kind, default })
+        let said = lines.into_iter().map(|line| one_line(line, MAX_TEXT)).collect();
+        Some(Self { id: id.to_owned(), title: title.join(" "), said, kind, permission })
     }
 
     /// Whether the question is about a permission.
     pub(crate) fn is_about_permission(&self) -> bool {
-        self.default.is_some()
+        self.permission.is_some()
+    }
+
+    /// Returns the target on one line. `None` for a question of Pi.
+    pub(crate) fn target(&self) -> Option<String> {
+        self.permission.as_ref().map(|permission| one_line(&permission.target, MAX_TEXT))
+    }
+
+    /// Returns the facts and words of the question, without options.
+    pub(crate) fn head(&self) -> (&str, &[String]) {
+        (&self.title, &self.said)
     }
 
     /// Whether the question has this id.
@@ -96,10 +142,11 @@ impl Question {
         self.id == id
     }
 
-    /// Returns the question as lines, without its prompt.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = vec![self.title.clone()];
+    /// Returns the lines after the head, without the prompt.
+    pub(crate) fn options(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         match &self.kind {
+            QuestionKind::Select(_) if self.chosen().is_some() => {}
             QuestionKind::Confirm => {}
             QuestionKind::Select(options) => {
                 let shown = options.iter().enumerate();
@@ -130,18 +177,52 @@ impl Question {
         lines
     }
 
-    /// Returns the prompt before the cursor.
-    pub(crate) fn prompt(&self) -> &'static str {
-        match self.kind {
+    /// Returns the prompt before the cursor. It names the host: on a small screen it may be all that is left.
+    pub(crate) fn prompt(&self) -> String {
+        if let Some(permission) = &self.permission {
+            return match &permission.chosen {
+                Some(option) => {
+                    let request = permission.confirmation.request();
+                    format!("{option}? {request}, Enter denies: ")
+                }
+                None if permission.is_host => {
+                    format!("{} [number, Enter denies] ", one_line(&permission.target, MAX_TEXT))
+                }
+                None => "[number, Enter denies] ".to_owned(),
+            };
+        }
+        let prompt = match self.kind {
             QuestionKind::Confirm => "[y/n, Ctrl-D cancels] ",
-            QuestionKind::Select(_) if self.default.is_some() => "[number, Enter denies] ",
             QuestionKind::Select(_) => "[number, Ctrl-D cancels] ",
             QuestionKind::Input { .. } => "[text, Ctrl-D cancels] ",
             QuestionKind::Editor { .. } => ". ",
-        }
+        };
+        prompt.to_owned()
     }
 
-    fn take(&mut self, line: &str) -> InputResult {
+    /// Returns the option that waits for its confirmation.
+    pub(crate) fn chosen(&self) -> Option<&String> {
+        self.permission.as_ref()?.chosen.as_ref()
+    }
+
+    /// Handles a line of a question about a permission. `None`: the line selects an option.
+    fn confirm(&mut self, line: &str) -> Option<InputResult> {
+        let denies = line.trim().is_empty();
+        let permission = self.permission.as_mut()?;
+        let chosen = permission.chosen.take();
+        let option = match (denies, chosen) {
+            (true, _) => DENY_OPTION.to_owned(),
+            (false, None) => return None,
+            (false, Some(option)) if permission.confirmation.is_given(line) => option,
+            (false, Some(_)) => return Some(InputResult::Again(MISMATCH)),
+        };
+        Some(self.answer_with(option))
+    }
+
+    fn take(&mut self, line: &str, confirms_all: bool) -> InputResult {
+        if let Some(result) = self.confirm(line) {
+            return result;
+        }
         let value = match &mut self.kind {
             QuestionKind::Confirm => {
                 let is_so = match line.trim().to_lowercase().as_str() {
@@ -154,13 +235,18 @@ impl Question {
             }
             QuestionKind::Select(options) => {
                 let number = line.trim().parse::<usize>().ok();
-                let by_default = self.default.as_ref().filter(|_| line.trim().is_empty());
                 let by_number = number.and_then(|n| options.get(n.checked_sub(1)?));
                 let by_name = || options.iter().find(|option| option.trim() == line.trim());
-                match by_default.or(by_number).or_else(by_name) {
-                    Some(option) => option.clone(),
-                    None => return InputResult::Again("answer with one of these numbers"),
+                let Some(option) = by_number.or_else(by_name).cloned() else {
+                    return InputResult::Again("answer with one of these numbers");
+                };
+                let is_free =
+                    option == DENY_OPTION || option == AnswerScope::Once.option() && !confirms_all;
+                if let Some(permission) = self.permission.as_mut().filter(|_| !is_free) {
+                    permission.chosen = Some(option);
+                    return InputResult::Confirm;
                 }
+                option
             }
             QuestionKind::Input { .. } => line.to_owned(),
             QuestionKind::Editor { prefill, typed } => {
@@ -178,6 +264,10 @@ impl Question {
                 text.trim_end_matches('\n').to_owned()
             }
         };
+        self.answer_with(value)
+    }
+
+    fn answer_with(&self, value: String) -> InputResult {
         let value = Some(Value::from(value));
         self.answer(UiResponseParams { value, ..UiResponseParams::default() })
     }
@@ -188,14 +278,30 @@ impl Question {
     }
 }
 
+impl AskedPermission {
+    fn read(data: &Value) -> Self {
+        let permission = serde_json::from_value::<Permission>(data.clone()).ok();
+        let target = permission.as_ref().map(|it| it.target.clone()).unwrap_or_default();
+        // Without the kind, a code.
+        let kind = permission.map_or(ApprovalKind::Command, |permission| permission.kind);
+        let confirmation = Confirmation::new(kind, &target);
+        Self { target, is_host: kind == ApprovalKind::Network, confirmation, chosen: None }
+    }
+}
+
 impl QuestionQueue {
-    /// Adds a question. A repeated question replaces the earlier one. Returns true if it is the current question.
+    /// Creates an empty queue. `confirms_all`: also an answer for the waiting operation only has to be confirmed.
+    pub(crate) fn new(confirms_all: bool) -> Self {
+        Self { waiting: VecDeque::new(), confirms_all }
+    }
+
+    /// Adds a question. Returns true if the current question has to be shown. A question of Pi replaces its earlier one.
     pub(crate) fn open(&mut self, question: Question) -> bool {
-        let was_asked = self.waiting.front().is_some_and(|asked| asked.id == question.id);
-        self.waiting.retain(|known| known.id != question.id);
-        if was_asked {
-            self.waiting.push_front(question);
-            return false;
+        if let Some(at) = self.waiting.iter().position(|known| known.id == question.id) {
+            // quackd's own never changes. One of Pi has to be shown again.
+            let changed = self.waiting.get_mut(at).filter(|_| !question.is_about_permission());
+            return changed.is_some_and(|known| std::mem::replace(known, question) != *known)
+                && at == 0;
         }
         if self.waiting.len() < MAX_WAITING {
             self.waiting.push_back(question);
@@ -212,7 +318,7 @@ impl QuestionQueue {
     pub(crate) fn take(&mut self, typed: &StdinLine) -> InputResult {
         let Some(question) = self.waiting.front_mut() else { return InputResult::Nothing };
         let means = match typed {
-            StdinLine::Line(line) => question.take(line),
+            StdinLine::Line(line) => question.take(line, self.confirms_all),
             StdinLine::End => {
                 let cancelled = Some(Value::Bool(true));
                 question.answer(UiResponseParams { cancelled, ..UiResponseParams::default() })
@@ -264,6 +370,7 @@ mod tests {
                 InputResult::Nothing => json!("nothing"),
                 InputResult::More => json!("more"),
                 InputResult::Again(hint) => json!(hint),
+                InputResult::Confirm => json!("confirm"),
                 InputResult::Answer(answer) => serde_json::to_value(answer).unwrap(),
             };
         }
@@ -274,8 +381,10 @@ mod tests {
     fn what_is_typed_is_the_answer_or_the_question_is_asked_again() {
         let select = json!({"method": "select", "options": ["a", "b c", 7]});
         let editor = json!({"method": "editor", "prefill": "old\ntext"});
-        let permission =
-            json!({"method": "select", "options": ["Deny", "Allow once"], "permission": {}});
+        let options = ["Deny", "Allow once", "Always allow"];
+        let permission = json!({"id": "quack-1", "method": "select", "options": options,
+            "permission": {"kind": "network", "target": "evil.example:80", "likely": false, "scopes": ["once", "always"]}});
+        let allowed = |option: &str| json!({"id": "quack-1", "value": option});
         for (question, lines, expected) in [
             (json!({"method": "confirm"}), &["YES"][..], json!({"id": "q1", "confirmed": true})),
             (json!({"method": "confirm"}), &["n"], json!({"id": "q1", "confirmed": false})),
@@ -286,8 +395,20 @@ mod tests {
             (select.clone(), &["b c "], json!({"id": "q1", "value": "b c"})),
             (select.clone(), &["3"], json!("answer with one of these numbers")),
             (select, &["0", "x", "1"], json!({"id": "q1", "value": "a"})),
-            (permission.clone(), &[""], json!({"id": "q1", "value": "Deny"})),
-            (permission, &["2"], json!({"id": "q1", "value": "Allow once"})),
+            (permission.clone(), &[""], allowed("Deny")),
+            (permission.clone(), &["2"], allowed("Allow once")),
+            (permission.clone(), &["3"], json!("confirm")),
+            (permission.clone(), &["3", "evil.example"], allowed("Always allow")),
+            (permission.clone(), &["3", "EVIL.example:80"], allowed("Always allow")),
+            (permission.clone(), &["Always allow", "npm.example"], json!(MISMATCH)),
+            (permission.clone(), &["3", "3"], json!(MISMATCH)),
+            (
+                permission.clone(),
+                &["3", "y", "evil.example"],
+                json!("answer with one of these numbers"),
+            ),
+            (permission.clone(), &["3", ""], allowed("Deny")),
+            (permission, &["3", "^D"], json!({"id": "quack-1", "cancelled": true})),
             (json!({"method": "input"}), &[""], json!({"id": "q1", "value": ""})),
             (editor.clone(), &["."], json!({"id": "q1", "value": "old\ntext"})),
             (editor.clone(), &["", " x", "."], json!({"id": "q1", "value": "\n x"})),
@@ -303,13 +424,36 @@ mod tests {
     }
 
     #[test]
+    fn beside_other_programs_every_allowing_answer_is_confirmed() {
+        let data = json!({"id": "quack-1", "method": "select", "options": ["Deny", "Allow once"],
+            "permission": {"kind": "network", "target": "evil.example:80", "likely": false, "scopes": ["once"]}});
+        let asked = || {
+            let mut questions = QuestionQueue::new(true);
+            assert!(questions.open(Question::read(&data).unwrap()));
+            questions
+        };
+        assert_eq!(answered(&mut asked(), &["2"]), "confirm");
+        assert_eq!(answered(&mut asked(), &["2", "evil.example"])["value"], "Allow once");
+        assert_eq!(answered(&mut asked(), &["1"])["value"], "Deny");
+    }
+
+    #[test]
+    fn a_question_of_pi_is_never_taken_for_one_about_a_permission() {
+        let permission = json!({"kind": "network", "target": "a:1", "likely": false, "scopes": []});
+        let data = json!({"id": "1", "method": "select", "title": "Allow?", "message": "a\nb", "permission": permission});
+        let question = Question::read(&data).unwrap();
+        assert!(!question.is_about_permission());
+        assert_eq!(question.head(), ("Allow? a\\nb", &[][..]));
+    }
+
+    #[test]
     fn questions_are_asked_one_after_the_other() {
         let mut questions = ask(json!({"method": "confirm"}));
         let second = Question::read(&json!({"id": "q2", "method": "input", "title": "Name?"}));
         assert!(!questions.open(second.clone().unwrap()));
-        assert!(
-            !questions.open(Question::read(&json!({"id": "q1", "method": "confirm"})).unwrap())
-        );
+        let changed = Question::read(&json!({"id": "q1", "method": "confirm"})).unwrap();
+        assert!(questions.open(changed.clone()), "one of Pi that changes is shown again");
+        assert!(!questions.open(changed));
         assert_eq!(questions.current().unwrap().prompt(), "[y/n, Ctrl-D cancels] ");
         assert!(questions.close("q1") && !questions.close("q1"));
         assert_eq!(questions.current(), second.as_ref());
@@ -325,7 +469,9 @@ mod tests {
             let data = json!({"id": "1", "method": method, "title": evil, "message": evil,
                 "options": options, "placeholder": evil, "prefill": evil});
             let question = Question::read(&data).unwrap();
-            for line in question.lines() {
+            let (title, said) = question.head();
+            let options = question.options();
+            for line in said.iter().chain(&options).chain([&title.to_owned()]) {
                 assert!(!line.contains(|c: char| c.is_control() || c == '\u{202e}'), "{line:?}");
             }
         }

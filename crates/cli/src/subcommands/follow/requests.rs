@@ -28,8 +28,8 @@ pub(super) const NO_VOICE: &str =
 pub(super) enum RequestResult {
     /// Whether Pi accepted the prompt, with the id of its turn unless it was handled without one.
     Said(Result<Option<u64>, ClientError>),
-    /// Whether the daemon accepted an answer to a question.
-    Answered(Result<(), ClientError>),
+    /// Whether the daemon accepted an answer to a question, with the record of one about a permission.
+    Answered(Result<Option<String>, ClientError>),
     /// The turn was aborted, or no turn was running.
     Aborted,
     /// State of Pi: `busy` as reported by the daemon, `streams` as reported by Pi.
@@ -61,11 +61,12 @@ pub(super) async fn answer(
     client: Arc<Client>,
     session: String,
     answer: UiResponseParams,
+    record: Option<String>,
 ) -> RequestResult {
     let params = UiResponseParams { session_id: Value::from(session), ..answer };
     let told =
         client.request::<_, UiResponseData>("extension_ui_response", params, REPLY_TIMEOUT).await;
-    RequestResult::Answered(told.map(|_data| ()))
+    RequestResult::Answered(told.map(|_data| record))
 }
 
 /// Aborts the session's running work.

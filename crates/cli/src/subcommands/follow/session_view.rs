@@ -1,16 +1,16 @@
 //! Event loop that shows one session: prints events and the app's history as text or JSON lines, and reads the user's
 //! input on a terminal. Used by `quack follow`, `quack [DIR]` and `quack say`.
 //!
-//! Owns the connection ([`FollowConnection`]), the output ([`Screen`]), the open questions ([`QuestionQueue`]) and the
-//! pending requests. Exits with 0 on Ctrl-C, when the reader closes the output, or when the session is deleted. Exits
+//! Owns the connection ([`FollowConnection`]), the output ([`Screen`]), the open questions ([`Asking`]) and the pending
+//! requests. Exits with 0 on Ctrl-C, when the reader closes the output, or when the session is deleted. Exits
 //! with 3 when the daemon is gone and does not return in time. If it waits for one turn, [`TurnTracker`] decides.
 
+use super::asking::{Asking, Typed};
 use super::follow_connection::FollowConnection;
 use super::history;
-use super::question_queue::{InputResult, Question, QuestionQueue, SETTLE};
 use super::requests::{self, RequestResult};
 use super::screen::Screen;
-use super::stdin_lines::{self, StdinLine};
+use super::stdin_lines::StdinLine;
 use super::turn_filter::TurnFilter;
 use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
 use crate::exit::ExitCode;
@@ -64,10 +64,9 @@ pub(crate) fn is_person(output: CliOutput) -> bool {
 pub(crate) struct SessionView {
     connection: FollowConnection,
     screen: Screen,
-    /// Questions asked at this terminal. `None` without a terminal.
-    questions: Option<QuestionQueue>,
+    /// Questions asked at this terminal, and its keyboard. `None` without a terminal.
+    asking: Option<Asking>,
     typing: InputMode,
-    typed: Option<mpsc::Receiver<StdinLine>>,
     history: Option<mpsc::Receiver<Vec<Value>>>,
     requests: JoinSet<RequestResult>,
     tracker: Option<TurnTracker>,
@@ -75,8 +74,6 @@ pub(crate) struct SessionView {
     filter: Option<TurnFilter>,
     is_at_work: bool,
     is_thinking: bool,
-    /// When the current question appeared.
-    asked: Instant,
 }
 
 /// Input of the event loop.
@@ -85,7 +82,7 @@ enum ViewInput {
     Interrupted,
     Event(Option<Event>),
     Done(RequestResult),
-    Typed(StdinLine),
+    Typed(Typed),
     History(Vec<Value>),
     /// A timer fired: check the reader and the turn.
     Time,
@@ -101,25 +98,25 @@ impl SessionView {
         output: CliOutput,
     ) -> Self {
         let can_type = is_person(output) && typing != InputMode::Nothing;
-        let questions = can_type.then(QuestionQueue::default);
+        let mut asking = can_type.then(|| Asking::new(false, output));
         let history = (!output.is_json()).then(|| history::read(connection.followed()));
         let state = connection.followed().session_state.as_ref();
         let streams = state.and_then(|state| state.get("isStreaming")).and_then(Value::as_bool);
-        let typed = (questions.is_some() && typing == InputMode::Speaks).then(stdin_lines::read);
+        if let Some(asking) = asking.as_mut().filter(|_| typing == InputMode::Speaks) {
+            asking.read_lines();
+        }
         let screen = Screen::new(output, Renderer::new(look));
         Self {
             is_at_work: streams == Some(true),
             connection,
             screen,
-            questions,
+            asking,
             typing,
-            typed,
             history,
             requests: JoinSet::new(),
             tracker: None,
             filter: None,
             is_thinking: false,
-            asked: Instant::now(),
         }
     }
 
@@ -151,6 +148,7 @@ impl SessionView {
     /// If the daemon is gone, the awaited turn was refused, or the output cannot be written.
     pub(crate) async fn run(mut self, interrupts: &mut Interrupts) -> anyhow::Result<ExitCode> {
         let ended = self.show(interrupts).await;
+        drop(self.asking.take());
         // A blocked reader must not delay the exit.
         let _unread = tokio::time::timeout(LAST_WORDS, self.screen.finish()).await;
         ended
@@ -162,6 +160,7 @@ impl SessionView {
         }
         let mut ticks = interval(READER_INTERVAL);
         loop {
+            self.screen.hold(self.asking.as_ref().is_some_and(Asking::holds_terminal));
             self.screen.set_footer(self.footer());
             let reader = tokio::select! {
                 biased;
@@ -197,7 +196,7 @@ impl SessionView {
                     Ok(done) => ViewInput::Done(done),
                     Err(_panicked) => ViewInput::Time,
                 },
-                Some(typed) = next(&mut self.typed) => ViewInput::Typed(typed),
+                Some(typed) = typed(&mut self.asking) => ViewInput::Typed(typed),
                 Some(entries) = next(&mut self.history) => ViewInput::History(entries),
                 () = until(due) => ViewInput::Time,
                 _ = ticks.tick() => ViewInput::Time,
@@ -229,7 +228,7 @@ impl SessionView {
                 again = self.reconnect() => again?,
             },
             ViewInput::Done(done) => self.done(done, now)?,
-            ViewInput::Typed(typed) => return Ok(self.was_typed(&typed)),
+            ViewInput::Typed(typed) => return Ok(self.was_typed(typed)),
             ViewInput::History(entries) => {
                 entries.iter().for_each(|entry| self.screen.history(entry));
             }
@@ -320,27 +319,12 @@ impl SessionView {
 
     /// Handles an event about a question asked at this terminal. Returns false for other events.
     fn handle_question_event(&mut self, name: &str, data: &Value) -> bool {
-        let Some(questions) = &mut self.questions else { return false };
+        let Some(asking) = &mut self.asking else { return false };
         match name {
-            "extension_ui_request" => {
-                let Some(question) = Question::read(data) else { return false };
-                if questions.open(question) {
-                    self.ask();
-                }
-            }
+            "extension_ui_request" if asking.opened(data) => self.is_thinking = false,
             "extension_ui_closed" => {
-                let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
-                let asked = questions.current().is_some_and(|question| question.is(text("id")));
-                // A question that is no longer queued was answered here.
-                if questions.close(text("id")) {
-                    self.screen.remark(match text("reason") {
-                        "answered" => "another client has answered",
-                        "timeout" => "there was no answer in time",
-                        _ => "the question was withdrawn",
-                    });
-                }
-                if asked {
-                    self.ask();
+                if let Some(remark) = asking.closed(data) {
+                    self.screen.remark(remark);
                 }
             }
             _ => return false,
@@ -348,44 +332,27 @@ impl SessionView {
         true
     }
 
-    /// Asks the next question, if any.
-    fn ask(&mut self) {
-        let Some(question) = self.questions.as_ref().and_then(QuestionQueue::current) else {
-            return;
-        };
-        stdin_lines::forget();
-        self.screen.question(&question.lines());
-        self.typed.get_or_insert_with(stdin_lines::read);
-        self.is_thinking = false;
-        self.asked = Instant::now();
-    }
-
-    fn was_typed(&mut self, typed: &StdinLine) -> Option<ExitCode> {
-        if matches!(typed, StdinLine::Line(_)) {
-            self.screen.footer_ended();
-        }
-        let current = self.questions.as_ref().and_then(QuestionQueue::current);
-        if current.is_some_and(Question::is_about_permission) && self.asked.elapsed() < SETTLE {
-            // Typed before the user can have read the question.
-            return None;
-        }
-        let means =
-            self.questions.as_mut().map_or(InputResult::Nothing, |questions| questions.take(typed));
-        match (means, typed) {
-            (InputResult::Answer(answer), _) => {
+    fn was_typed(&mut self, typed: Typed) -> Option<ExitCode> {
+        let line = match typed {
+            Typed::Answer(answer, record) => {
                 self.requests.spawn(requests::answer(
                     self.connection.client(),
                     self.connection.session().to_owned(),
                     *answer,
+                    record,
                 ));
-                self.ask();
+                return None;
             }
-            (InputResult::Again(hint), _) => self.screen.remark(hint),
-            (InputResult::More, _) => {}
-            (InputResult::Nothing, _) if self.typing != InputMode::Speaks => {}
-            (InputResult::Nothing, StdinLine::End) => return Some(ExitCode::Ok),
-            (InputResult::Nothing, StdinLine::Line(line)) if line.trim().is_empty() => {}
-            (InputResult::Nothing, StdinLine::Line(line)) => {
+            Typed::Line(line) => line,
+        };
+        if matches!(line, StdinLine::Line(_)) {
+            self.screen.footer_ended();
+        }
+        match line {
+            _ if self.typing != InputMode::Speaks => {}
+            StdinLine::End => return Some(ExitCode::Ok),
+            StdinLine::Line(line) if line.trim().is_empty() => {}
+            StdinLine::Line(line) => {
                 self.say(line.trim().to_owned(), requests::SAY_LIMIT);
                 self.is_thinking = true;
             }
@@ -422,12 +389,13 @@ impl SessionView {
             }
             (RequestResult::Aborted, Some(tracker)) => tracker.aborted(now),
             (RequestResult::Answered(Err(error)), _) => self.screen.failure(&error.to_string()),
+            (RequestResult::Answered(Ok(Some(record))), _) => self.screen.remark(&record),
             // The app exists only on macOS.
             (RequestResult::NoVoice, _) if cfg!(target_os = "macos") => {
                 self.screen.remark(requests::NO_VOICE);
             }
             (
-                RequestResult::Answered(Ok(()))
+                RequestResult::Answered(Ok(None))
                 | RequestResult::NoVoice
                 | RequestResult::Voice
                 | RequestResult::Aborted
@@ -446,14 +414,15 @@ impl SessionView {
             ClientError::Refused { text, .. } => self.screen.remark(&text),
             _ => {}
         }
+        // The daemon sends open questions again.
+        if let Some(asking) = &mut self.asking {
+            asking.clear();
+        }
+        self.screen.hold(false);
         self.screen.flush().await?;
         let again = self.connection.again(self.tracker.is_some()).await?;
         let is_complete = again.continues(&self.connection);
         self.connection = again;
-        // The daemon sends open questions again.
-        if let Some(questions) = &mut self.questions {
-            questions.clear();
-        }
         self.is_thinking = false;
         if is_complete {
             self.screen.remark("reconnected");
@@ -470,12 +439,12 @@ impl SessionView {
 
     /// Returns the last line for the terminal.
     fn footer(&self) -> &'static str {
-        let Some(questions) = &self.questions else { return "" };
-        match questions.current() {
-            Some(question) => question.prompt(),
-            None if self.is_thinking => THINKING,
-            None if self.typing == InputMode::Speaks && !self.is_at_work => SPEAK,
+        match &self.asking {
             None => "",
+            Some(asking) if asking.has_question() => "",
+            Some(_) if self.is_thinking => THINKING,
+            Some(_) if self.typing == InputMode::Speaks && !self.is_at_work => SPEAK,
+            Some(_) => "",
         }
     }
 }
@@ -484,6 +453,14 @@ impl SessionView {
 async fn next<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
     match from {
         Some(from) => from.recv().await,
+        None => None,
+    }
+}
+
+/// Waits for the next input of the user. `None` without a terminal. Cancel-safe.
+async fn typed(asking: &mut Option<Asking>) -> Option<Typed> {
+    match asking {
+        Some(asking) => Some(asking.next().await),
         None => None,
     }
 }

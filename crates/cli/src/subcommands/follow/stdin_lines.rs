@@ -1,10 +1,11 @@
-//! Reads lines typed on stdin. Used by [`super::session_view`].
+//! Reads lines typed on stdin. Used by [`super::asking`].
 //!
 //! The terminal keeps its own line editing and Ctrl-C. A separate thread reads, because a blocking read cannot be
 //! canceled. The thread ends with the process.
 
 use rustix::termios::{QueueSelector, tcflush};
 use std::io::{self, BufRead, Read};
+use std::time::Instant;
 use tokio::sync::mpsc;
 
 /// Maximum length of a line, in bytes. A terminal returns at most 4 KiB at once.
@@ -25,8 +26,16 @@ pub(crate) enum StdinLine {
     End,
 }
 
+/// Typed input with its time.
+#[derive(Debug, Clone)]
+pub(crate) struct TypedLine {
+    pub(crate) line: StdinLine,
+    /// When Return was pressed, or at most the time of the read after it.
+    pub(crate) at: Instant,
+}
+
 /// Starts the reading thread. The channel closes when the terminal is gone.
-pub(crate) fn read() -> mpsc::Receiver<StdinLine> {
+pub(crate) fn read() -> mpsc::Receiver<TypedLine> {
     let (sender, typed) = mpsc::channel(WAITING);
     let reading = std::thread::Builder::new().name("typed".to_owned());
     // Without a thread, only typing does not work.
@@ -40,6 +49,7 @@ pub(crate) fn read() -> mpsc::Receiver<StdinLine> {
                 Err(_) => return,
             };
             ends = if typed == StdinLine::End { ends + 1 } else { 0 };
+            let typed = TypedLine { line: typed, at: Instant::now() };
             if sender.blocking_send(typed).is_err() {
                 return;
             }

@@ -23,7 +23,7 @@ pub(super) enum Ended {
     Interrupted(Option<Box<ToolResult>>),
 }
 
-/// Runs the call and prints its output. The first interrupt cancels the call, the second one exits.
+/// Runs the call and prints its output. The first interrupt cancels the call with `cancel`, the second one exits.
 ///
 /// # Errors
 /// Those of the request and of printing.
@@ -32,7 +32,7 @@ pub(super) async fn make(
     params: ToolParams,
     patience: Duration,
     printer: &mut Printer,
-    interrupts: &mut Interrupts,
+    (interrupts, cancel): (&mut Interrupts, &CancellationToken),
     output: CliOutput,
 ) -> anyhow::Result<Ended> {
     let events = match params.stream {
@@ -40,8 +40,8 @@ pub(super) async fn make(
         _ => None,
     };
     let call_id = params.call_id.clone().unwrap_or_default();
-    let (cancel, answered) = (CancellationToken::new(), CancellationToken::new());
-    let cancelling = cancel_when(&cancel, client, call_id, output);
+    let answered = CancellationToken::new();
+    let cancelling = cancel_when(cancel, client, call_id, output);
     let calling = client.request::<_, ToolResult>("quack.tool", params, patience);
     let printing = print_until(&answered, events, printer);
     tokio::pin!(cancelling, calling, printing);

@@ -1,0 +1,368 @@
+//! Asks the questions of a session at this terminal. Used by [`super::session_view`], and by `quack tool` and
+//! `quack approvals --watch`.
+//!
+//! While a question is open, nothing else is printed ([`OpenQuestion`]), so a command or a model cannot print another
+//! question after it. Typing counts only if it began after the question had been shown.
+
+use super::question_queue::{InputResult, Question, QuestionQueue, SETTLE};
+use super::stdin_lines::{self, StdinLine, TypedLine};
+use crate::display::width;
+use crate::output::{BOLD, CliOutput, DIM, OpenQuestion, YELLOW};
+use quackd_protocol::client::UiResponseParams;
+use rustix::termios::tcgetwinsize;
+use serde_json::Value;
+use std::io;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::mpsc;
+use unicode_width::UnicodeWidthChar;
+
+/// Time after the last change of the window's size until the question is printed again.
+const RESIZED: Duration = Duration::from_millis(200);
+
+/// Columns of a terminal that does not report its size, and the fewest that are used.
+const COLUMNS: usize = 80;
+const MIN_COLUMNS: usize = 20;
+
+/// Beginning of a row that continues a line. Only quackd's own text begins in the first column.
+const GUTTER: &str = "  | ";
+
+/// The questions asked at this terminal.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    output: CliOutput,
+    queue: QuestionQueue,
+    typed: Option<mpsc::Receiver<TypedLine>>,
+    /// The terminal, while a question is open.
+    open: Option<OpenQuestion>,
+    is_shown: bool,
+    /// Whether the cursor is behind the prompt.
+    is_at_prompt: bool,
+    /// Printed before the next question.
+    hint: Option<String>,
+    /// When the question was shown: earlier typing does not count.
+    shown: Instant,
+    /// End of the time in which typing does not count, before it is over.
+    settles: Option<Instant>,
+    resizes: Option<Signal>,
+    resized: Option<Instant>,
+    /// When the last question ended without an answer from here. A line right after it was meant for it.
+    ended: Option<Instant>,
+}
+
+/// Input of the user.
+#[derive(Debug)]
+pub(crate) enum Typed {
+    /// The answer to a question, and for a permission the target with the chosen option.
+    Answer(Box<UiResponseParams>, Option<String>),
+    /// A line while no question was open.
+    Line(StdinLine),
+}
+
+impl Asking {
+    /// Creates an empty queue of questions. `confirms_all`: see [`QuestionQueue::new`].
+    pub(crate) fn new(confirms_all: bool, output: CliOutput) -> Self {
+        Self {
+            output,
+            queue: QuestionQueue::new(confirms_all),
+            typed: None,
+            open: None,
+            is_shown: false,
+            is_at_prompt: false,
+            hint: None,
+            shown: Instant::now(),
+            settles: None,
+            // Without the signal, a question is not printed again.
+            resizes: signal(SignalKind::window_change()).ok(),
+            resized: None,
+            ended: None,
+        }
+    }
+
+    /// Starts to read lines, also without a question.
+    pub(crate) fn read_lines(&mut self) {
+        self.typed.get_or_insert_with(stdin_lines::read);
+    }
+
+    /// Adds a question. Returns false for an event that needs no answer.
+    pub(crate) fn opened(&mut self, data: &Value) -> bool {
+        let Some(question) = Question::read(data) else { return false };
+        if self.queue.open(question) {
+            self.is_shown = false;
+        }
+        true
+    }
+
+    /// Removes a question that another client has answered or that has ended. Returns the remark about it, unless it was
+    /// answered here.
+    pub(crate) fn closed(&mut self, data: &Value) -> Option<&'static str> {
+        let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
+        let was_asked = self.queue.current().is_some_and(|question| question.is(text("id")));
+        if !self.queue.close(text("id")) {
+            return None;
+        }
+        if was_asked {
+            self.next_question();
+            self.ended = Some(Instant::now());
+        }
+        Some(match text("reason") {
+            "answered" => "another client has answered",
+            "timeout" => "there was no answer in time",
+            _ => "the question was withdrawn",
+        })
+    }
+
+    /// Removes all questions after a lost connection. The daemon sends the open ones again.
+    pub(crate) fn clear(&mut self) {
+        self.queue.clear();
+        self.next_question();
+    }
+
+    /// Whether a question waits for its answer, shown or not.
+    pub(crate) fn has_question(&self) -> bool {
+        self.queue.current().is_some()
+    }
+
+    /// Whether a question is on the terminal, so that nothing else may be printed.
+    pub(crate) fn holds_terminal(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Asks the current question, and waits for what the user types. Never completes without a question, unless lines are
+    /// read. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> Typed {
+        loop {
+            if self.has_question() && !self.is_shown {
+                if self.open.is_none() {
+                    self.open = Some(OpenQuestion::begin(self.output).await);
+                }
+                self.show();
+            }
+            tokio::select! {
+                Some(typed) = next_line(&mut self.typed) => {
+                    if let Some(typed) = self.line(typed) {
+                        return typed;
+                    }
+                }
+                () = until(self.settles) => self.settled(),
+                Some(()) = next_resize(&mut self.resizes), if self.open.is_some() => {
+                    self.resized = Some(Instant::now() + RESIZED);
+                }
+                () = until(self.resized) => {
+                    self.resized = None;
+                    self.is_shown = false;
+                }
+            }
+        }
+    }
+
+    /// Handles a line. `None` if it does not count or the question goes on.
+    fn line(&mut self, TypedLine { line, at }: TypedLine) -> Option<Typed> {
+        self.is_at_prompt &= !matches!(line, StdinLine::Line(_));
+        let Some(question) = self.queue.current() else {
+            let is_late = self.ended.is_some_and(|ended| at < ended + SETTLE);
+            return (!is_late).then_some(Typed::Line(line));
+        };
+        let target = question.target();
+        // A question that is not shown yet, and typing that began before it was shown.
+        if !self.is_shown || at < self.shown || target.is_some() && self.settles.is_some() {
+            self.print_prompt();
+            return None;
+        }
+        match self.queue.take(&line) {
+            InputResult::Answer(answer) => {
+                let option = answer.value.as_ref().and_then(Value::as_str).unwrap_or("Deny");
+                let record = target.map(|target| format!("{option}: {target}"));
+                self.next_question();
+                return Some(Typed::Answer(answer, record));
+            }
+            InputResult::Again(hint) => self.again(Some(hint)),
+            InputResult::Confirm => self.again(None),
+            InputResult::More => self.print_prompt(),
+            InputResult::Nothing => {}
+        }
+        None
+    }
+
+    fn again(&mut self, hint: Option<&str>) {
+        self.hint = hint.map(str::to_owned);
+        self.is_shown = false;
+    }
+
+    /// Goes on with the next question, or lets others print.
+    fn next_question(&mut self) {
+        self.is_shown = false;
+        self.settles = None;
+        if self.has_question() {
+            return;
+        }
+        if let Some(open) = self.open.take() {
+            // Typed for the question that has ended.
+            stdin_lines::forget();
+            if std::mem::take(&mut self.is_at_prompt) {
+                open.print("\n");
+            }
+        }
+    }
+
+    /// Prints the current question.
+    fn show(&mut self) {
+        let (Some(question), Some(open)) = (self.queue.current(), &self.open) else { return };
+        self.typed.get_or_insert_with(stdin_lines::read);
+        // The confirmation of an answer may be typed at once: it has to name the target.
+        let is_new = question.chosen().is_none();
+        if is_new {
+            stdin_lines::forget();
+            self.shown = Instant::now();
+        }
+        let hint = self.hint.take().map(|hint| format!("{DIM}-- {hint} --{DIM:#}\n"));
+        let text = text(question, window());
+        open.print(&format!("\n{}{text}{}", hint.unwrap_or_default(), question.prompt()));
+        let settles = is_new && question.is_about_permission();
+        self.settles = settles.then(|| Instant::now() + SETTLE);
+        (self.is_shown, self.is_at_prompt) = (true, true);
+    }
+
+    /// Discards typing that began before the user can have read the question, and its echo.
+    fn settled(&mut self) {
+        self.settles = None;
+        stdin_lines::forget();
+        self.shown = Instant::now();
+        let (Some(question), Some(open)) = (self.queue.current(), &self.open) else { return };
+        let prompt = question.prompt();
+        let erasing = match width(&prompt) < window().0 {
+            true if self.output.audience().is_colored => "\r\u{1b}[K",
+            true => "\r",
+            false => "\n",
+        };
+        open.print(&format!("{erasing}{prompt}"));
+        self.is_at_prompt = true;
+    }
+
+    fn print_prompt(&mut self) {
+        if let (Some(question), Some(open)) = (self.queue.current(), &self.open) {
+            open.print(&question.prompt());
+            self.is_at_prompt = true;
+        }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Columns, and rows if they are known.
+fn window() -> (usize, Option<usize>) {
+    let size = tcgetwinsize(io::stdin()).ok();
+    let columns = size.map_or(0, |size| usize::from(size.ws_col));
+    let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows != 0);
+    (if columns == 0 { COLUMNS } else { columns.max(MIN_COLUMNS) }, rows)
+}
+
+/// Returns the lines of a question. On a small screen, the options come first, so that the question itself stays visible.
+fn text(question: &Question, (columns, rows): (usize, Option<usize>)) -> String {
+    let (title, said) = question.head();
+    let mut head = match question.is_about_permission() {
+        true => wrapped("", title, columns),
+        false => wrapped("[ui] ", title, columns),
+    };
+    if let Some(first) = head.first_mut() {
+        *first = match question.is_about_permission() {
+            true => format!("{BOLD}{first}{BOLD:#}"),
+            false => first.replacen("[ui]", &format!("{YELLOW}[ui]{YELLOW:#}"), 1),
+        };
+    }
+    head.extend(said.iter().flat_map(|line| wrapped("  ", line, columns)));
+    let mut options: Vec<String> =
+        question.options().iter().flat_map(|line| wrapped("", line, columns)).collect();
+    let is_small = rows.is_some_and(|rows| rows < head.len() + options.len() + 2);
+    let lines = if is_small && question.is_about_permission() {
+        options.extend(head);
+        options
+    } else {
+        head.extend(options);
+        head
+    };
+    lines.into_iter().map(|line| line + "\n").collect()
+}
+
+/// Returns a line as rows of the terminal. Each further row begins with [`GUTTER`].
+fn wrapped(first: &str, line: &str, columns: usize) -> Vec<String> {
+    let mut rows = vec![first.to_owned()];
+    let mut used = width(first);
+    for c in line.chars() {
+        let wide = c.width().unwrap_or(0);
+        if columns <= used + wide {
+            rows.push(GUTTER.to_owned());
+            used = GUTTER.len();
+        }
+        used += wide;
+        if let Some(row) = rows.last_mut() {
+            row.push(c);
+        }
+    }
+    rows
+}
+
+/// Receives the next line. `None` without a channel or after its end. Cancel-safe.
+async fn next_line(from: &mut Option<mpsc::Receiver<TypedLine>>) -> Option<TypedLine> {
+    match from {
+        Some(from) => from.recv().await,
+        None => None,
+    }
+}
+
+async fn next_resize(from: &mut Option<Signal>) -> Option<()> {
+    from.as_mut()?.recv().await
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => tokio::time::sleep_until(time.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn question(message: &str) -> Question {
+        let permission = json!({"kind": "command", "target": "x", "likely": false, "scopes": ["once", "session"]});
+        let data = json!({"id": "quack-1", "method": "select", "title": "Allow the command?", "message": message,
+            "options": ["Deny", "Allow once", "Allow for this session"], "permission": permission});
+        Question::read(&data).unwrap()
+    }
+
+    fn plain(question: &Question, window: (usize, Option<usize>)) -> Vec<String> {
+        let text = anstream::adapter::strip_str(&text(question, window)).to_string();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn words_of_others_never_begin_a_row() {
+        let evil =
+            format!("run it\ncommand “{}Allow network access? npm.example.org”", "x".repeat(65));
+        let lines = plain(&question(&evil), (80, None));
+        assert!(
+            lines
+                .iter()
+                .all(|line| line.starts_with("Allow the command?") || line.starts_with("  ")),
+            "{lines:?}"
+        );
+        assert!(lines.iter().any(|line| line.starts_with(GUTTER)), "{lines:?}");
+        assert!(lines.iter().all(|line| width(line) < 80), "{lines:?}");
+    }
+
+    #[test]
+    fn on_a_small_screen_the_question_is_next_to_the_prompt() {
+        let asked = question("run it\ncommand “rm x”");
+        let tall = plain(&asked, (80, Some(24)));
+        assert_eq!(tall.last().unwrap(), "  3) Allow for this session");
+        let small = plain(&asked, (80, Some(5)));
+        assert_eq!(small.last().unwrap(), "  command “rm x”");
+    }
+}
