@@ -7,7 +7,7 @@ use crate::approvals::{Outcome, Question, Subject, for_display};
 use crate::registry::{FoundPolicy, TakeSnapshot};
 use crate::session::FoundSession;
 use crate::session::worker::{CallDone, command_text};
-use crate::workspaces;
+use crate::workspaces::Places;
 use quackd_policy::hosts::{Host, askable};
 use quackd_protocol::approval::{ApprovalKind, Decision};
 use quackd_protocol::denial::DenialKind;
@@ -133,8 +133,8 @@ async fn writable(path: PathBuf, session: &FoundSession, caller: &Caller) -> Opt
     if !path.is_absolute() || !policy.may_write() {
         return None;
     }
-    let home = caller.services.daemon.user_home.clone();
-    let look = move || writable_blocking(&path, &home);
+    let places = caller.services.daemon.places();
+    let look = move || writable_blocking(&path, &places);
     let directory = caller.services.sessions.look(LOOKUP_LIMIT, look).await.ok()??;
     let mut wanted = policy.clone();
     wanted.writable_roots.push(directory.clone());
@@ -147,10 +147,10 @@ async fn writable(path: PathBuf, session: &FoundSession, caller: &Caller) -> Opt
     (!is_known && is_shown).then_some(text)
 }
 
-fn writable_blocking(path: &Path, home: &Path) -> Option<PathBuf> {
+fn writable_blocking(path: &Path, places: &Places) -> Option<PathBuf> {
     let directory = if path.is_dir() { path } else { path.parent()? };
     let directory = directory.canonicalize().ok().filter(|it| it.is_dir())?;
-    workspaces::check_blocking(&directory, home).ok()?;
+    places.check_blocking(&directory).ok()?;
     Some(directory)
 }
 

@@ -1,6 +1,6 @@
 //! `workspaces`, `activate_session`, `quack.session_new`, `quack.session_delete`: list and change the sessions.
 
-use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
+use super::attach::{SAVE_LIMIT, fresh, look_up_noted, own_path};
 use super::find::{id_of, label};
 use super::{AnySession, Caller, NoParams};
 use crate::errors::MethodError;
@@ -15,7 +15,6 @@ use crate::session::services::NoLook;
 use crate::voice::VoiceSession;
 use crate::wire::reference;
 use quackd_config::EngineChoice;
-use quackd_home::Workspace;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     ActivateData, AttachData, ForkData, ForkParams, SessionDeleteData, SessionDeleteParams,
@@ -59,14 +58,14 @@ pub(super) async fn session_new(
     }
     let path =
         own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
-    let Workspace { path, foreign, .. } = look_up(caller, path).await?;
+    let (path, note) = look_up_noted(caller, path).await?;
     let activate = activate.unwrap_or(false);
     let agent = AgentChange { engine, model, file: None };
     let kind = Open::New(name);
     let new = OpenSession { path, kind, activate, safe_mode, agent, fresh: fresh()? };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
     let label = label(caller, &data.session.id).await?;
-    let data = AttachData { note: foreign.map(|foreign| foreign.to_string()), label, ..data };
+    let data = AttachData { note, label, ..data };
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }
