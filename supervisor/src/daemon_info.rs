@@ -1,9 +1,14 @@
 //! Facts about this run of the daemon that do not change: paths, times and the configuration.
 
+use crate::obeyed::Obeyed;
+use crate::workspaces::Places;
+pub(crate) use crate::workspaces::user_home;
 use quackd_config::{Config, UpstreamChoice};
 use quackd_home::Home;
 use quackd_policy::upstream::{UpstreamError, UpstreamProxy};
+use quackd_process::Held;
 use quackd_protocol::network::UpstreamVariables;
+use quackd_protocol::state::HeldConfig;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime};
 
@@ -25,16 +30,30 @@ pub(crate) struct DaemonInfo {
     /// Configuration that was read at the start.
     pub(crate) config: Config,
     pub(crate) config_file: ConfigFile,
+    /// Files that the daemon obeys.
+    pub(crate) obeyed: Obeyed,
     /// Proxy of the user's network for connections of commands. They connect directly without one, or after an error.
     pub(crate) upstream: Result<Option<UpstreamVariables>, UpstreamError>,
 }
 
+impl DaemonInfo {
+    /// Directories in which no session may work.
+    pub(crate) fn places(&self) -> Places {
+        Places { user_home: self.user_home.clone(), state_dir: self.home.dir().to_owned() }
+    }
+}
+
 /// The file that the configuration was read from.
 #[derive(Debug)]
-pub(crate) struct ConfigFile {
-    pub(crate) path: PathBuf,
+pub struct ConfigFile {
+    /// Absolute path.
+    pub path: PathBuf,
     /// Time of its last change before it was read; `None` if it did not exist.
-    pub(crate) modified: Option<SystemTime>,
+    pub modified: Option<SystemTime>,
+    /// Reason why commands of sessions could change it. Its keys that allow more are not in force then.
+    pub held: Option<Held>,
+    /// Record for the state, if commands could change it.
+    pub record: Option<HeldConfig>,
 }
 
 /// Reads the variables that name the proxy of the user's network, if the configuration wants it.
@@ -55,9 +74,4 @@ pub(crate) fn upstream(choice: UpstreamChoice) -> Result<Option<UpstreamVariable
     UpstreamProxy::check(variables).inspect_err(|error| {
         tracing::warn!(%error, "commands connect to allowed hosts without the proxy of this network");
     })
-}
-
-/// The user's home directory, which no worker may write as a whole.
-pub(crate) fn user_home() -> PathBuf {
-    std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
 }

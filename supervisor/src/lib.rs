@@ -3,7 +3,7 @@
 //! The modules form layers. A module imports only modules of lower layers (checked by `tests/tidy.rs`):
 //!
 //! 1. [`clock`], [`log`], [`metrics`] (counters, latencies, process usage), [`workspaces`] (directories that no session
-//!    may use) and [`daemon_info`] (paths and configuration).
+//!    may use), [`obeyed`] (files that the daemon obeys) and [`daemon_info`] (paths and configuration).
 //! 2. [`wire`] parses request lines and writes to clients; [`errors`] contains the errors and their texts.
 //! 3. [`events`] numbers the events of each session, and knows the connected clients that follow them. [`children`]
 //!    starts, watches and reaps child processes. [`health`] records what `doctor` reports. [`remote`] is the
@@ -33,6 +33,7 @@ mod health;
 mod log;
 mod methods;
 mod metrics;
+mod obeyed;
 mod pool;
 mod registry;
 mod remote;
@@ -44,7 +45,9 @@ mod voice;
 mod wire;
 mod workspaces;
 
+pub use daemon_info::ConfigFile;
 pub use errors::start::StartError;
-pub use health::next_daemon::check_config_blocking;
+pub use health::next_daemon::{check_config_blocking, read_config};
 pub use methods::wire as client_wire;
+pub use obeyed::held_config_blocking;
 pub use service::daemon::{DaemonOptions, Ended, run};

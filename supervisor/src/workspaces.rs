@@ -5,11 +5,15 @@
 //! or a Pi starts. The last check is necessary because another program may have recorded the workspace, or replaced it
 //! by a link.
 
+use quackd_process::Writable;
 use quackd_protocol::places::{
     HOLDS_SOCKET, SOCKET_IN_HOME, SOCKET_IN_RUNTIME_DIR, SYSTEM, refusal,
 };
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// Reason to refuse a directory with the state directory, or with a link on the way to it.
+const HOLDS_STATE: &str = "holds the daemon's state directory, lies in it, or has a link to it";
 
 /// A directory in which a session may not work, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -19,11 +23,38 @@ pub(crate) struct NoPlace {
     reason: &'static str,
 }
 
-/// Refuses system directories and the home directory. Accepts a path that cannot be resolved: the caller reports that.
-///
-/// # Errors
-/// See [`NoPlace`].
-pub(crate) fn check_blocking(path: &Path, home: &Path) -> Result<(), NoPlace> {
+/// The user's home directory, which no worker may write as a whole.
+pub(crate) fn user_home() -> PathBuf {
+    std::env::var_os("HOME").map_or_else(|| PathBuf::from("/"), PathBuf::from)
+}
+
+/// The user's home directory and the daemon's state directory.
+#[derive(Debug, Clone)]
+pub(crate) struct Places {
+    pub(crate) user_home: PathBuf,
+    pub(crate) state_dir: PathBuf,
+}
+
+impl Places {
+    /// Refuses system directories, the home directory, and directories through which a session could change the state
+    /// directory. Accepts a path that cannot be resolved: the caller reports that.
+    ///
+    /// # Errors
+    /// See [`NoPlace`].
+    pub(crate) fn check_blocking(&self, path: &Path) -> Result<(), NoPlace> {
+        check_blocking(path, &self.user_home)?;
+        let Ok(real) = path.canonicalize() else { return Ok(()) };
+        let one = Writable::of_blocking([real.clone()], &self.user_home);
+        let is_on_the_way = one.way_blocking(&self.state_dir).is_some();
+        let is_inside = self.state_dir.canonicalize().is_ok_and(|state| real.starts_with(state));
+        match is_on_the_way || is_inside {
+            true => Err(NoPlace { path: real.display().to_string(), reason: HOLDS_STATE }),
+            false => Ok(()),
+        }
+    }
+}
+
+fn check_blocking(path: &Path, home: &Path) -> Result<(), NoPlace> {
     let Ok(real) = path.canonicalize() else { return Ok(()) };
     let home = home.canonicalize().unwrap_or_else(|_| home.to_owned());
     let runtime_dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);

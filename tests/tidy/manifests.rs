@@ -65,7 +65,11 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
             "quackd-schema",
         ],
     ),
-    ("quackd-environment-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
+    (
+        "quackd-environment-worker",
+        3,
+        &["quackd-protocol", "quackd-ipc", "quackd-process", "quackd-sandbox"],
+    ),
     ("quackd-pi-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
     (
         "quackd-session-worker",

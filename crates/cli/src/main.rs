@@ -57,6 +57,10 @@ fn main() -> std::process::ExitCode {
         Some("proxy") => return quackd_network_worker::main(),
         Some("pi-worker") => return quackd_pi_worker::main(),
         Some("agent-worker") => return quackd_agent_worker::main(),
+        #[cfg(target_os = "linux")]
+        Some("login-shell") => {
+            return quackd_environment_worker::become_shell(std::env::args_os().skip(2));
+        }
         Some("login-environment") => return quackd_environment_worker::main("quack-login-env"),
         Some("tool-registries") => return quackd_environment_worker::main("quack-tools"),
         _ => {}

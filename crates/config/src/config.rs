@@ -1,7 +1,7 @@
 //! The configuration as types. Combines the defaults, the file and the environment, in this order. Read once by the
 //! supervisor at its start, and by `quack config`.
 
-use crate::{ConfigError, Entry, Origin, Secret, Setting, document, file, keys, mcp_servers};
+use crate::{Entry, Origin, Secret, Setting, keys, mcp_servers};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS, MAX_PIS,
@@ -13,7 +13,7 @@ use quackd_protocol::model::ModelApi;
 use quackd_protocol::network::MAX_CONNECTION_WAIT;
 use quackd_protocol::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
 use quackd_protocol::tiers::Tier;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Every setting, validated. A subcommand with a flag for a setting applies the flag afterwards.
@@ -47,6 +47,8 @@ pub struct Config {
     pub web_search: WebSearchSettings,
     /// `[mcp_servers.NAME]`, in the order of the file. At most [`quackd_protocol::mcp::MAX_MCP_SERVERS`].
     pub mcp_servers: Vec<Setting<McpServer>>,
+    /// Names of keys of an untrusted file that are not in force, with their place; see [`crate::load_untrusted_blocking`].
+    pub ignored: Vec<(String, Origin)>,
 }
 
 /// Start and eviction of workers.
@@ -447,6 +449,7 @@ impl Default for Config {
                 endpoint: Setting::default_of("https://api.exa.ai/search".to_owned()),
             },
             mcp_servers: Vec::new(),
+            ignored: Vec::new(),
         }
     }
 }
@@ -456,38 +459,20 @@ fn mebibytes(bytes: u64) -> usize {
 }
 
 impl Config {
-    /// Returns every key with its value and origin, in the order of [`keys`], then the MCP servers.
+    /// Returns every key with its value and origin, in the order of [`keys`], then the MCP servers. The origin of a key of
+    /// an untrusted file also names the place that is not obeyed.
     #[must_use]
     pub fn entries(&self) -> Vec<Entry> {
         let entry = |key: &crate::Key| {
             let (value, origin) = key.kind.show(self);
-            Entry { key: key.name().into(), value, origin: origin.to_string() }
+            let ignored = self.ignored.iter().find(|(name, _)| name == key.name());
+            let origin = match ignored {
+                Some((_, place)) => format!("{origin}, {place} is not obeyed"),
+                None => origin.to_string(),
+            };
+            Entry { key: key.name().into(), value, origin }
         };
         let servers = self.mcp_servers.iter().flat_map(mcp_servers::entries);
         keys().iter().map(entry).chain(servers).collect()
     }
-}
-
-/// Reads the configuration from the file at `path` and from the variables that `env` looks up. Variables override
-/// the file. A missing file means the defaults, unless `explicit` is true. Blocks on the disk. Opens only a regular
-/// file, also through a symbolic link. A blank variable counts as unset.
-///
-/// # Errors
-/// [`ConfigError`] for the first invalid value in the file, then in the environment. The file's values are checked
-/// even if a variable overrides them.
-pub fn load_blocking(
-    path: &Path,
-    explicit: bool,
-    env: &dyn Fn(&str) -> Option<String>,
-) -> Result<Config, ConfigError> {
-    let mut config = Config::default();
-    if let Some(text) = file::read_blocking(path, explicit)? {
-        document::apply(&mut config, path, &text)?;
-    }
-    for key in keys() {
-        key.kind
-            .read_variable(&mut config, env)
-            .map_err(|(variable, message)| ConfigError::Environment { variable, message })?;
-    }
-    Ok(config)
 }

@@ -16,10 +16,12 @@ mod entry;
 mod error;
 mod file;
 mod key;
+mod load;
 mod mcp_servers;
 mod secret;
 mod setting;
 mod suggest;
+mod untrusted;
 mod validate;
 mod value_kind;
 
@@ -27,12 +29,13 @@ pub use config::{
     AgentSettings, Config, EngineChoice, EnvironmentSettings, KeepSettings, LimitSettings,
     LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart, RemoteApprovals,
     RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice, WebSearchSettings,
-    WorkerSettings, load_blocking,
+    WorkerSettings,
 };
 pub use entry::Entry;
 pub use error::ConfigError;
 pub use file::{MAX_CONFIG_BYTES, locate};
 pub use key::Key;
+pub use load::{load_blocking, load_untrusted_blocking};
 pub use secret::Secret;
 pub use setting::{Origin, Setting};
 

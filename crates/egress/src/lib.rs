@@ -96,6 +96,8 @@ pub struct Egress {
     /// Like `slots`, for model requests.
     model_slots: Arc<Semaphore>,
     endpoints: watch::Sender<Arc<ModelEndpoints>>,
+    /// Reason why the certificates of the machine must not be read.
+    distrust: watch::Sender<Option<String>>,
     thread: OnceLock<mpsc::Sender<Task>>,
 }
 
@@ -113,6 +115,7 @@ impl Egress {
             slots: Arc::new(Semaphore::new(MAX_WEB_SEARCHES)),
             model_slots: Arc::new(Semaphore::new(MAX_MODEL_STREAMS)),
             endpoints: watch::Sender::default(),
+            distrust: watch::Sender::default(),
             thread: OnceLock::new(),
         })
     }
@@ -143,6 +146,12 @@ impl Egress {
             return WebOutcome::Busy;
         }
         answered.await.unwrap_or_else(|_| failed("the daemon is shutting down"))
+    }
+
+    /// Reads no certificates from now on: encrypted requests fail with `reason`, except on open connections. For
+    /// variables that name certificates that commands of sessions could change.
+    pub fn distrust_certificates(&self, reason: String) {
+        self.distrust.send_replace(Some(reason));
     }
 
     /// Replaces the endpoints of model requests. Running requests go on.
@@ -203,7 +212,7 @@ impl Egress {
             return Ok(tasks);
         }
         // If another caller starts one at the same time, the other thread exits, because its only sender is dropped.
-        let tasks = thread::start()?;
+        let tasks = thread::start(self.distrust.subscribe())?;
         Ok(self.thread.get_or_init(|| tasks))
     }
 }

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::Builder;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -71,7 +71,7 @@ impl Task {
 }
 
 /// Starts the thread. The channel has room for as many tasks as may run.
-pub(crate) fn start() -> io::Result<mpsc::Sender<Task>> {
+pub(crate) fn start(distrust: watch::Receiver<Option<String>>) -> io::Result<mpsc::Sender<Task>> {
     let (sender, tasks) = mpsc::channel(QUEUE);
     // Name lookups block and cannot be canceled. Further ones wait for a thread.
     let runtime = Builder::new_current_thread()
@@ -81,13 +81,13 @@ pub(crate) fn start() -> io::Result<mpsc::Sender<Task>> {
         .thread_name("egress-names")
         .build()?;
     std::thread::Builder::new().name("egress".to_owned()).spawn(move || {
-        runtime.block_on(serve(tasks));
+        runtime.block_on(serve(tasks, distrust));
         runtime.shutdown_background();
     })?;
     Ok(sender)
 }
 
-async fn serve(mut tasks: mpsc::Receiver<Task>) {
+async fn serve(mut tasks: mpsc::Receiver<Task>, distrust: watch::Receiver<Option<String>>) {
     let mut clients: Vec<(Connection, Client)> = Vec::new();
     let mut running = JoinSet::new();
     loop {
@@ -96,6 +96,11 @@ async fn serve(mut tasks: mpsc::Receiver<Task>) {
                 let Some(task) = task else { return };
                 let connection = task.connection();
                 let ready = clients.iter().find(|(kind, _)| *kind == connection);
+                let refusal = distrust.borrow().clone();
+                if let Some(refusal) = refusal.filter(|_| ready.is_none() && connection.is_encrypted) {
+                    running.spawn(task.fail(refusal));
+                    continue;
+                }
                 match ready.map_or_else(|| http::client(connection), |(_, ready)| Ok(ready.clone())) {
                     Ok(client) => {
                         if ready.is_none() {

@@ -29,11 +29,11 @@ mod flow;
 mod handle;
 mod harden;
 mod limits;
-mod links;
 mod live_output;
 mod monitor;
 mod oom;
 mod output;
+mod outside;
 mod pipe_holders;
 mod piped;
 mod process_tree;
@@ -46,6 +46,7 @@ mod shell_registry;
 mod spawn;
 mod spawn_thread;
 mod spill;
+mod start_files;
 mod sweep;
 #[cfg(target_os = "linux")]
 mod template;
@@ -69,7 +70,6 @@ pub use flow::{Flow, FlowPiece, StreamName};
 pub use handle::ProcessHandle;
 pub use harden::{Role, harden, restore_after_fork, set_process_name};
 pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};
-pub use links::held_on_the_way_blocking;
 pub use live_output::{LIVE_BYTES, Live, Piece};
 #[cfg(target_os = "linux")]
 pub use monitor::{ForkSide, split_off_monitor_by};
@@ -77,6 +77,7 @@ pub use monitor::{
     die_with_parent, split_off_monitor, split_off_monitor_of, split_off_patient_monitor,
 };
 pub use oom::{OomScore, rank_above_parent};
+pub use outside::{Held, Writable};
 pub use piped::{Piped, Pipes, launch_piped};
 #[cfg(target_os = "linux")]
 pub use program_pages::release_program_pages_blocking;
@@ -88,6 +89,7 @@ pub use spawn::{
 };
 pub use spawn_thread::SpawnThread;
 pub use spill::Spilled;
+pub use start_files::start_files_blocking;
 pub use sweep::{SweepReport, sweep_strays_blocking};
 #[cfg(target_os = "linux")]
 pub use template::{Template, serve_template};

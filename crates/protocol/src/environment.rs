@@ -137,6 +137,9 @@ pub struct CaptureRequest {
     pub prefixes: Vec<String>,
     /// Timeout of the shell, in milliseconds; at most [`CAPTURE_DEADLINE`].
     pub deadline_ms: u64,
+    /// Directories that sessions may write. No start file in them is run, and the shell does not see them.
+    #[serde(default)]
+    pub untrusted: Vec<String>,
 }
 
 /// The capturing process to the supervisor.
@@ -167,6 +170,9 @@ pub struct LoginEnvironment {
     pub variables: Vec<(String, String)>,
     /// Duration of the capture, in milliseconds.
     pub took_ms: u64,
+    /// Whether the shell ran confined.
+    #[serde(default)]
+    pub confined: bool,
 }
 
 /// Source of the commands' environment, as `doctor` shows it.
@@ -189,6 +195,9 @@ pub struct LoginState {
     /// Duration of the last capture, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub took_ms: Option<u64>,
+    /// Whether the shell ran confined in the last capture.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub confined: Option<bool>,
     /// Reason why the last attempt failed. The result of an earlier one stays in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,

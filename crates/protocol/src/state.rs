@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 /// Version that quackd writes. A file with a higher number was written by a newer program.
 pub const STATE_VERSION: u64 = 1;
@@ -30,9 +31,27 @@ pub struct DaemonState {
     /// Hosts that the user's tools reported, by preset without `@`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub presets: BTreeMap<String, FoundPreset>,
+    /// Configuration files that commands could change at some time. At most [`MAX_HELD`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held: Vec<HeldConfig>,
     /// Keys of a newer program.
     #[serde(flatten)]
     pub other: Map<String, Value>,
+}
+
+/// Most entries of [`DaemonState::held`].
+pub const MAX_HELD: usize = 64;
+
+/// A configuration file that commands of sessions could change. Kept when the sessions are gone, because the content
+/// stays.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldConfig {
+    /// Path of the file.
+    pub path: PathBuf,
+    /// The directory that they could write.
+    pub directory: PathBuf,
+    /// Device and inode of the file. Another file at the path, such as a copy, is not this one.
+    pub identity: Option<(u64, u64)>,
 }
 
 /// Hosts of a preset that the user's tools reported.
@@ -62,6 +81,7 @@ impl Default for DaemonState {
             workspaces: BTreeMap::new(),
             grants: Vec::new(),
             presets: BTreeMap::new(),
+            held: Vec::new(),
             other: Map::new(),
         }
     }

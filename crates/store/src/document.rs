@@ -6,7 +6,7 @@ use quackd_protocol::approval::Grant;
 use quackd_protocol::limits::{MAX_METADATA_BYTES, MAX_STATE_BYTES};
 use quackd_protocol::metadata::{METADATA_VERSION, Metadata};
 use quackd_protocol::state::{
-    DaemonState, FoundPreset, STATE_VERSION, SessionState, WorkspaceState,
+    DaemonState, FoundPreset, HeldConfig, STATE_VERSION, SessionState, WorkspaceState,
 };
 use quackd_protocol::{SessionId, WorkspaceId};
 use serde::de::{MapAccess, Visitor};
@@ -82,13 +82,14 @@ impl DurableDocument for StateFile {
             workspaces,
             grants,
             presets,
+            held,
             mut metadata,
             is_settled,
             other,
         } = serde_json::from_slice(bytes)?;
         let Entries { sessions, mut duplicates } = sessions;
         duplicates.extend(metadata.iter_mut().flat_map(remove_duplicates));
-        let state = DaemonState { version, sessions, workspaces, grants, presets, other };
+        let state = DaemonState { version, sessions, workspaces, grants, presets, held, other };
         Ok((Self { state, metadata, is_settled }, duplicates))
     }
 }
@@ -105,6 +106,8 @@ struct File {
     grants: Vec<Grant>,
     #[serde(default)]
     presets: BTreeMap<String, FoundPreset>,
+    #[serde(default)]
+    held: Vec<HeldConfig>,
     #[serde(default)]
     metadata: Option<Metadata>,
     #[serde(default, rename = "settled")]

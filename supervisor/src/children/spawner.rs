@@ -10,6 +10,7 @@ use crate::children::probing::ProbeError;
 use crate::children::worker_source::{WorkerSource, may_be_an_attack};
 use crate::errors::chain;
 use crate::metrics::Metrics;
+use crate::obeyed::HeldFile;
 use crate::workspaces::NoPlace;
 use quackd_home::HomeError;
 use quackd_process::{
@@ -76,6 +77,8 @@ pub(crate) enum SpawnRequestError {
     Workspace(std::io::Error),
     #[error("the workspace is refused: {0}")]
     NoPlace(NoPlace),
+    #[error("worker.launcher is not run: {0}")]
+    Launcher(Box<HeldFile>),
 }
 
 impl SpawnRequestError {

@@ -7,10 +7,12 @@ use crate::daemon_info::ConfigFile;
 use crate::daemon_info::user_home;
 use crate::errors::start::StartError;
 use crate::health::executable::Executable;
+use crate::obeyed::{held_config_blocking, record_blocking};
 use quackd_config::Config;
 use quackd_home::Home;
 use quackd_process::{Exit, spawn_other_blocking};
 use quackd_protocol::client::ExecutableState;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Subcommand with which every version of the program reads its configuration and starts nothing.
@@ -83,22 +85,32 @@ pub fn check_config_blocking(home: &Home) -> Result<(), StartError> {
     read_config(home).map(drop)
 }
 
-/// Reads the configuration. An invalid one prevents the start.
-pub(crate) fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
+/// Reads the configuration with the variables of this process. If commands of sessions could change the file, its keys
+/// that allow more are not in force.
+///
+/// # Errors
+/// The configuration is not valid, which prevents the start of the daemon.
+pub fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     // A value that is not UTF-8 matches no valid value, so it is reported as wrong.
     let variable =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
     let (path, is_named) = quackd_config::locate(home.config(), &variable)?;
     // Before reading the file, so that a change in between is detected later.
     let modified = path.metadata().and_then(|found| found.modified()).ok();
-    let config = quackd_config::load_blocking(&path, is_named, &variable)?;
+    let mut config = quackd_config::load_blocking(&path, is_named, &variable)?;
+    let named = config.sandbox.writable.value.iter().map(PathBuf::from).collect();
+    let held = held_config_blocking(home, &path, named);
+    let record = held.as_ref().map(|held| record_blocking(&path, held));
+    if held.is_some() {
+        config = quackd_config::load_untrusted_blocking(&path, is_named, &variable)?;
+    }
     let policy = quackd_policy::resolve([config.sandbox.patch()]);
     if let Err(reason) = quackd_policy::validate(&policy, &user_home(), home.dir()) {
         // Reading the file has already checked the other values.
         let origin = config.sandbox.writable.origin;
         return Err(StartError::Policy { origin, reason });
     }
-    Ok((config, ConfigFile { path, modified }))
+    Ok((config, ConfigFile { path, modified, held, record }))
 }
 
 /// Returns the error message of another `quack`, without its prefix.

@@ -1,7 +1,7 @@
 //! `quack.approvals` and `quack.answer`: lists the questions to the user about denied operations, and answers them. Clients
 //! without these methods answer by `extension_ui_response`.
 
-use super::attach::SAVE_LIMIT;
+use super::attach::{SAVE_LIMIT, note_held};
 use super::find::{id_of, label};
 use super::{Caller, own_reference};
 use crate::approvals::{Answering, NoAnswer, Subject};
@@ -213,6 +213,9 @@ async fn apply(
     };
     let change = ChangeSession { session: session.clone(), change };
     caller.registry.send(change).timeout(SAVE_LIMIT).await??;
+    if (*kind, decision) == (ApprovalKind::Write, Decision::Allow) {
+        note_held(caller, vec![target.into()]).await;
+    }
     // The session has handled the change when it answers this.
     found.handle.send(TellSession::Settle).await?;
     Ok(())

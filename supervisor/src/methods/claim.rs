@@ -1,13 +1,12 @@
 //! `quack.hello`, `quack.claim`: a client names itself and gets separate sessions.
 
-use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
+use super::attach::{SAVE_LIMIT, fresh, look_up_noted, own_path};
 use super::find::label;
 use super::{Caller, NoData};
 use crate::errors::MethodError;
 use crate::registry::AgentChange;
 use crate::registry::catalog::is_invisible;
 use crate::registry::{Claim, Open, OpenSession, Restrictions};
-use quackd_home::Workspace;
 use quackd_protocol::client::{AttachData, ClaimParams, HelloParams};
 use quackd_protocol::limits::{MAX_CLIENT_DOOR_CHARS, MAX_CLIENT_NAME_CHARS};
 
@@ -39,7 +38,7 @@ pub(super) async fn claim(
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
     let path = own_path(Some(&path))?.ok_or(MethodError::EmptyPath)?;
-    let Workspace { path, foreign, .. } = look_up(caller, path).await?;
+    let (path, note) = look_up_noted(caller, path).await?;
     let client = caller.client.id.as_str().to_owned();
     let kind = Open::Claimed(Claim {
         client,
@@ -57,5 +56,5 @@ pub(super) async fn claim(
     };
     let data = caller.registry.send(open).timeout(SAVE_LIMIT).await??;
     let label = label(caller, &data.session.id).await?;
-    Ok(AttachData { note: foreign.map(|foreign| foreign.to_string()), label, ..data })
+    Ok(AttachData { note, label, ..data })
 }

@@ -3,7 +3,8 @@
 //! Names and order are upstream's where they exist there. Each check is one function. The file system is read once on
 //! the blocking pool, before the checks run.
 
-use super::{Caller, doctor_supervision};
+use super::attach::held;
+use super::{Caller, doctor_obeyed, doctor_supervision};
 use crate::errors::MethodError;
 use crate::health::Health;
 use crate::registry::TakeSnapshot;
@@ -25,6 +26,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+/// Hint for a login shell that ran without confinement.
+const UNCONFINED_SHELL: &str = "keep files that your start files run out of workspaces, or set environment.login_shell = false";
+
 /// Timeout for file system access. A disk that hangs is reported as a failed check.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -43,6 +47,7 @@ pub(super) async fn doctor(
     let mut checks = vec![daemon(services)];
     let settings = &services.daemon.config.sandbox;
     let writable = snapshot.as_ref().map(|it| it.writable(settings)).unwrap_or_default();
+    let held = held(caller, writable.clone()).await;
     checks.extend(crate::session::pi::checks(&services.sessions, writable).await);
     checks.extend(match &on_disk {
         None => vec![fail(
@@ -52,7 +57,7 @@ pub(super) async fn doctor(
         )],
         Some(on_disk) => vec![
             socket(services, on_disk),
-            config(services, on_disk),
+            doctor_obeyed::config(services, on_disk.config),
             log(services, on_disk),
             services.sessions.pool.disk.report(services.retention.last()),
         ],
@@ -62,6 +67,7 @@ pub(super) async fn doctor(
     checks.push(sandbox(&workers));
     checks.push(processes(services));
     checks.push(environment(services));
+    checks.push(doctor_obeyed::obeyed(&held));
     checks.push(providers(&services.health));
     checks.push(model(
         &*services.sessions.models.catalog().await,
@@ -79,11 +85,11 @@ pub(super) async fn doctor(
     Ok(DoctorData { checks })
 }
 
-fn ok(name: &str, message: String) -> Check {
+pub(super) fn ok(name: &str, message: String) -> Check {
     Check { name: name.to_owned(), status: CheckStatus::Ok, message, hint: None }
 }
 
-fn warn(name: &str, message: String, hint: impl Into<String>) -> Check {
+pub(super) fn warn(name: &str, message: String, hint: impl Into<String>) -> Check {
     Check { name: name.to_owned(), status: CheckStatus::Warn, message, hint: Some(hint.into()) }
 }
 
@@ -157,22 +163,6 @@ fn socket(services: &Services, on_disk: &OnDisk) -> Check {
             format!("{path}; another state directory exists and is not used: {}", rival.display()),
             "move or delete one of them, or set RUBBER_DUCK_APP_SUPPORT",
         ),
-    }
-}
-
-fn config(services: &Services, on_disk: &OnDisk) -> Check {
-    let file = &services.daemon.config_file;
-    let path = file.path.display();
-    if on_disk.config != file.modified {
-        return warn(
-            "config",
-            format!("{path} was changed after the daemon had started"),
-            "`quack stop`; the next verb starts it with the new one",
-        );
-    }
-    match file.modified {
-        Some(_) => ok("config", path.to_string()),
-        None => ok("config", format!("no {path}: defaults")),
     }
 }
 
@@ -323,7 +313,7 @@ fn processes(services: &Services) -> Check {
 
 fn environment(services: &Services) -> Check {
     const NAME: &str = "environment";
-    let LoginState { source, shell, captured_at, error, path_entries, .. } =
+    let LoginState { source, shell, captured_at, error, path_entries, confined, .. } =
         services.sessions.children.login.state();
     let shell = shell.unwrap_or_else(|| "the login shell".to_owned());
     let at = captured_at.unwrap_or_default();
@@ -350,6 +340,10 @@ fn environment(services: &Services) -> Check {
             again,
         ),
     };
+    if check.status == CheckStatus::Ok && source == LoginSource::Fresh && confined == Some(false) {
+        let message = format!("{}; this system could not confine the shell", check.message);
+        check = warn(NAME, message, UNCONFINED_SHELL);
+    }
     // The list is at the end of the message, because the command line shows it on a separate line.
     check.message.push_str(&format!("; they are {entries}"));
     check

@@ -8,7 +8,7 @@ use crate::approvals::{Outcome, Question, Subject};
 use crate::registry::{FoundPolicy, TakeSnapshot};
 use crate::session::FoundSession;
 use crate::session::worker::{CallDone, command_text};
-use crate::workspaces;
+use crate::workspaces::Places;
 use quackd_policy::hosts::{Host, askable};
 use quackd_protocol::approval::{ApprovalKind, Decision};
 use quackd_protocol::denial::DenialKind;
@@ -177,8 +177,8 @@ async fn writable(
     if !path.is_absolute() || !policy.may_write() {
         return None;
     }
-    let home = caller.services.daemon.user_home.clone();
-    let look = move || writable_blocking(&path, &home);
+    let places = caller.services.daemon.places();
+    let look = move || writable_blocking(&path, &places);
     let directory = caller.services.sessions.look(LOOKUP_LIMIT, look).await.ok()??;
     let mut wanted = policy.clone();
     wanted.writable_roots.push(directory.clone());
@@ -195,10 +195,10 @@ fn is_writable(path: &Path, policy: &Policy, session: &FoundSession) -> bool {
         || path.starts_with(&session.workspace_path)
 }
 
-fn writable_blocking(path: &Path, home: &Path) -> Option<PathBuf> {
+fn writable_blocking(path: &Path, places: &Places) -> Option<PathBuf> {
     let directory = if path.is_dir() { path } else { path.parent()? };
     let directory = directory.canonicalize().ok().filter(|it| it.is_dir())?;
-    workspaces::check_blocking(&directory, home).ok()?;
+    places.check_blocking(&directory).ok()?;
     Some(directory)
 }
 

@@ -2,12 +2,14 @@
 //! returns the worker's report on its sandbox and workspace.
 
 use super::Caller;
-use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, named};
+use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, held, named, note_held};
 use super::find::label;
 use super::hosts;
 use super::presets;
+use crate::approvals::for_display;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
+use crate::obeyed::HeldFile;
 use crate::registry::{
     ChangeSession, FindSession, FoundPolicy, GrantChange, PolicyChange, Purpose, SessionChange,
     TakeSnapshot,
@@ -17,7 +19,6 @@ use crate::session::actor::TellSession;
 use crate::session::describe::jobs;
 use crate::session::services::NoLook;
 use crate::session::worker::{self, CallDone, CallTool};
-use crate::workspaces;
 use quackd_policy::{MAX_ROOTS, PolicyError, path_problem};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
@@ -38,6 +39,9 @@ use std::time::Instant;
 
 /// Maximum length of a path in a request, in bytes: the kernel's `PATH_MAX`.
 const MAX_TARGET_BYTES: usize = 4096;
+
+/// Most files that the daemon obeys in the report of an audit.
+const MAX_HELD: usize = 64;
 
 /// Replies of the actions.
 #[derive(Serialize)]
@@ -93,7 +97,14 @@ pub(super) async fn sandbox(
             return hosts::explain(host, of, (snapshot.presets(), &caller.services.daemon))
                 .map(SandboxReply::Host);
         }
-        Some("audit") => return ask_worker(AUDIT, String::from("{}"), &asked, caller).await,
+        Some("audit") => {
+            let answer = ask_worker(AUDIT, String::from("{}"), &asked, caller).await?;
+            let SandboxReply::Worker(said) = answer else { return Ok(answer) };
+            let FoundPolicy { policy, .. } = policy(caller, &said.session_id).await?;
+            let workspace = PathBuf::from(&said.workspace_path);
+            let writable = policy.writable_roots.into_iter().chain([workspace]).collect();
+            return Ok(SandboxReply::Worker(with_held(said, &held(caller, writable).await)));
+        }
         Some("explain") => {
             let target = asked.target.as_deref().filter(|target| !target.is_empty());
             if target.is_some_and(|target| MAX_TARGET_BYTES < target.len()) {
@@ -130,7 +141,7 @@ pub(super) async fn sandbox(
     // Rules that cannot be used are refused before any tool is asked.
     let rules = asked_rules(&asked);
     quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
-    let notes = presets::resolve(rules, caller).await?;
+    let mut notes = presets::resolve(rules, caller).await?;
     let found = match change {
         None => policy(caller, &session.session_id).await?,
         Some(change) => {
@@ -140,6 +151,9 @@ pub(super) async fn sandbox(
     };
     if ends_jobs {
         session.handle.send(TellSession::EndJobs).await?;
+    }
+    if asked.action.as_deref() == Some("set") {
+        notes.extend(note_held(caller, found.policy.writable_roots.clone()).await);
     }
     let data = in_force(session, found, caller).await?;
     Ok(SandboxReply::Policy(Box::new(SandboxData { notes, ..data })))
@@ -240,8 +254,8 @@ async fn check_roots(roots: &[PathBuf], caller: &Caller) -> Result<(), MethodErr
     // `quackd_policy::validate` refuses unusable paths and too many of them.
     let is_path = |root: &&PathBuf| path_problem(root).is_none();
     let roots: Vec<PathBuf> = roots.iter().take(MAX_ROOTS).filter(is_path).cloned().collect();
-    let home = caller.services.daemon.user_home.clone();
-    let look = move || roots.iter().try_for_each(|root| workspaces::check_blocking(root, &home));
+    let places = caller.services.daemon.places();
+    let look = move || roots.iter().try_for_each(|root| places.check_blocking(root));
     match caller.services.sessions.look(RESOLVE_LIMIT, look).await {
         Ok(checked) => checked.map_err(MethodError::NotWritable),
         Err(NoLook::Ended) => Err(MethodError::ShuttingDown),
@@ -286,6 +300,30 @@ async fn ask_worker(
         text,
         report,
     }))
+}
+
+/// Adds the files outside of the workspace that the daemon obeys and that the session could change, to the worker's report
+/// of an audit.
+fn with_held(mut said: WorkerSays, held: &[HeldFile]) -> WorkerSays {
+    let texts: Vec<String> =
+        held.iter().take(MAX_HELD).map(|file| for_display(&file.to_string())).collect();
+    let text: Option<String> = serde_json::from_str(said.text.get()).ok();
+    let Some(text) = text.filter(|_| !texts.is_empty()) else { return said };
+    let text = format!(
+        "Files that quackd obeys and that this session could change:\n  {}\n{text}",
+        texts.join("\n  ")
+    );
+    let report = said.report.as_ref().and_then(|report| serde_json::from_str(report.get()).ok());
+    let report = report.map(|report: AuditReport| AuditReport {
+        found: report.found.saturating_add(texts.len()),
+        obeyed: texts,
+        ..report
+    });
+    if let Ok(text) = to_raw_value(&text) {
+        said.text = text;
+        said.report = report.and_then(|report| to_raw_value(&report).ok()).or(said.report);
+    }
+    said
 }
 
 /// Adds the rule for web searches, which the supervisor enforces, to the worker's report.

@@ -1,6 +1,6 @@
 //! `workspaces`, `activate_session`, `quack.session_new`, `quack.session_delete`: list and change the sessions.
 
-use super::attach::{SAVE_LIMIT, fresh, look_up, own_path};
+use super::attach::{SAVE_LIMIT, fresh, joined, look_up_noted, own_path};
 use super::find::{id_of, label};
 use super::{AnySession, Caller, NoParams};
 use crate::errors::MethodError;
@@ -15,7 +15,6 @@ use crate::session::services::NoLook;
 use crate::voice::VoiceSession;
 use crate::wire::reference;
 use quackd_config::EngineChoice;
-use quackd_home::Workspace;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
     ActivateData, AttachData, ForkData, ForkParams, SessionDeleteData, SessionDeleteParams,
@@ -59,7 +58,7 @@ pub(super) async fn session_new(
     }
     let path =
         own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
-    let Workspace { path, foreign, .. } = look_up(caller, path).await?;
+    let (path, note) = look_up_noted(caller, path).await?;
     let activate = activate.unwrap_or(false);
     let agent = AgentChange { engine, model, file: None };
     let kind = Open::New(name);
@@ -67,7 +66,7 @@ pub(super) async fn session_new(
     let new = OpenSession { path, kind, activate, safe_mode, agent, restrictions, fresh: fresh()? };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
     let label = label(caller, &data.session.id).await?;
-    let note = joined(foreign.map(|foreign| foreign.to_string()), data.note);
+    let note = joined(note, data.note);
     let data = AttachData { note, label, ..data };
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
@@ -97,14 +96,6 @@ async fn new_restrictions(
 
 /// Reference in `restrictionsOf` that means every session of the workspace.
 const EVERY_SESSION: &str = "*";
-
-/// Joins two notes.
-pub(super) fn joined(first: Option<String>, second: Option<String>) -> Option<String> {
-    match (first, second) {
-        (Some(first), Some(second)) => Some(format!("{first}; {second}")),
-        (first, second) => first.or(second),
-    }
-}
 
 /// Longest name of a model, in bytes.
 const MAX_MODEL: usize = 256;

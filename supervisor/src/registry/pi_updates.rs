@@ -3,6 +3,7 @@
 use super::Registry;
 use crate::session::owner::{OwnerReply, PiReport, TellOwner};
 use actix::prelude::*;
+use quackd_protocol::state::{HeldConfig, MAX_HELD};
 use std::sync::Arc;
 
 /// Prefix of default session names, followed by a number.
@@ -22,6 +23,10 @@ impl Handler<TellOwner> for Registry {
                 self.keep_hosts(found, ctx);
                 OwnerReply::Done
             }
+            TellOwner::ConfigHeld(record) => {
+                self.keep_held(record, ctx);
+                OwnerReply::Done
+            }
             TellOwner::ListWritable => {
                 let settings = &self.services.daemon.config.sandbox;
                 OwnerReply::Writable(self.snapshot().writable(settings))
@@ -31,6 +36,19 @@ impl Handler<TellOwner> for Registry {
 }
 
 impl Registry {
+    /// Remembers that commands could change the configuration file. A failed save is repeated with the next one.
+    fn keep_held(&mut self, record: HeldConfig, ctx: &mut Context<Self>) {
+        if self.draining || self.state.held.contains(&record) {
+            return;
+        }
+        let held = &mut Arc::make_mut(&mut self.state).held;
+        if MAX_HELD <= held.len() {
+            held.remove(0);
+        }
+        held.push(record);
+        drop(self.save(ctx));
+    }
+
     /// Takes Pi's state into the metadata, and returns the session's name. The caller does not wait for the disk.
     fn pi_report(&mut self, report: PiReport, ctx: &mut Context<Self>) -> Option<String> {
         let PiReport { session, session_file, session_name } = report;

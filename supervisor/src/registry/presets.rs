@@ -6,10 +6,11 @@ use crate::children::tool_registries::AskError;
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::session::owner::TellOwner;
-use crate::session::pi::outside::Writable;
+use crate::session::pi::outside::clean_blocking;
 use crate::session::services::{NoLook, SessionServices};
 use actix::prelude::*;
 use quackd_policy::hosts::presets::{Preset, PresetHosts, derived_in};
+use quackd_process::Writable;
 use quackd_protocol::environment::{CAPTURE_LIMIT, ToolAnswer, ToolKind};
 use quackd_protocol::state::FoundPreset;
 use std::collections::BTreeMap;
@@ -49,7 +50,7 @@ pub(crate) async fn ask_tools(
     let registries = Rc::clone(&services.children.tool_registries);
     let (mut env, home) = (registries.environment().await, services.daemon.user_home.clone());
     let clean = move || {
-        Writable::of_blocking(writable, &home).clean_blocking(&mut env);
+        clean_blocking(&Writable::of_blocking(writable, &home), &mut env);
         env
     };
     let env = match services.look(CLEAN_LIMIT, clean).await {

@@ -9,7 +9,6 @@ use crate::registry::in_progress::unfinished;
 use crate::registry::shutdown_record::Interrupted;
 use crate::registry::{Delete, Registry, TakeSnapshot};
 use crate::session::services::SessionServices;
-use crate::workspaces::check_blocking;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{PrunedSession, SessionInfo};
@@ -52,14 +51,14 @@ pub(crate) async fn gone(
 
 /// Returns the paths that do not exist or are refused. A path that cannot be inspected counts as existing.
 async fn lost(services: &SessionServices, paths: HashSet<String>) -> Option<HashMap<String, Lost>> {
-    let user_home = services.daemon.user_home.clone();
+    let places = services.daemon.places();
     let look = move || {
         let why = |path: &Path| {
             let error = path.metadata().err().map(|error| error.kind());
             match error {
                 _ if !path.is_absolute() => None,
                 Some(ErrorKind::NotFound | ErrorKind::NotADirectory) => Some(Lost::Missing),
-                _ => check_blocking(path, &user_home).is_err().then_some(Lost::Refused),
+                _ => places.check_blocking(path).is_err().then_some(Lost::Refused),
             }
         };
         let with_reason = |path: String| why(Path::new(&path)).map(|why| (path, why));

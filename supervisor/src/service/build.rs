@@ -22,6 +22,7 @@ use crate::log::LogControl;
 use crate::log::journal::Journal;
 use crate::metrics::Metrics;
 use crate::metrics::endpoint::MetricsEndpoint;
+use crate::obeyed::Obeyed;
 use crate::pool::Pool;
 use crate::pool::command_slots::CommandSlots;
 use crate::pool::disk_space::DiskSpace;
@@ -100,6 +101,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         Arc::clone(&metrics),
     );
     let network_journal = Journal::of_network(parts.home.network_file());
+    let obeyed = Obeyed::new(&parts.config, parts.config_file.path.clone(), &parts.home);
     let daemon = Rc::new(DaemonInfo {
         home: parts.home,
         user_home: user_home(),
@@ -108,6 +110,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         started: Instant::now(),
         started_at: now_text(),
         upstream: upstream(parts.config.sandbox.upstream_proxy.value),
+        obeyed,
         config: parts.config,
         config_file: parts.config_file,
     });

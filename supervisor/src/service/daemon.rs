@@ -7,7 +7,7 @@
 //! metadata, unlink our socket, remove the pid file. A second signal skips the waiting.
 
 use crate::children::command_env;
-use crate::children::login_env::load_cached_blocking;
+use crate::children::login_env::{WritableSource, load_cached_blocking};
 use crate::children::spawner::{self, SpawnSettings};
 use crate::clients;
 use crate::clients::listener::accept_clients;
@@ -33,7 +33,7 @@ use crate::service::shutdown::{self, StopSources};
 use crate::service::state_dir_watch;
 use crate::service::watchdog;
 use crate::services::{Services, StopRequest};
-use crate::session::owner::Owner;
+use crate::session::owner::{Owner, TellOwner};
 use actix::prelude::*;
 use quackd_config::Config;
 use quackd_egress::{Egress, EgressConfig, Key};
@@ -325,6 +325,14 @@ async fn serve_until_stopped(
     let registry = Registry::new(sessions, health, voice, clients, loaded, saving).start();
     let file = bound.file();
     services.sessions.models.set_owner(Owner::new(&registry));
+    let owner = Owner::new(&registry);
+    if let Some(record) = services.daemon.config_file.record.clone() {
+        registry.send(TellOwner::ConfigHeld(record)).await.ok();
+    }
+    services.sessions.children.login.set_writable(WritableSource(Box::new(move || {
+        let owner = owner.clone();
+        Box::pin(async move { owner.writable().await })
+    })));
     match AgentTools::new(&services, registry.clone()) {
         Ok(tools) => drop(services.sessions.tool_runner.set(Box::new(tools))),
         Err(error) => tracing::error!(%error, "agents have no tools"),

@@ -9,17 +9,19 @@ use crate::children::login_env::LoginEnv;
 use crate::children::pi_env;
 use crate::children::tool_registries::ToolRegistries;
 use crate::daemon_info::DaemonInfo;
+use crate::obeyed::Obeyed;
 use crate::session::owner::Owner;
-use crate::session::pi::outside::Writable;
+use crate::session::pi::outside::clean_blocking;
 use quackd_config::{Config, Origin, Setting};
 use quackd_egress::Egress;
 use quackd_egress::models::{Given, ModelCatalog, ModelSettings, ModelSources};
+use quackd_process::{Held, Writable};
 use quackd_protocol::model::{ModelFailure, ModelPart, ModelRequest};
 use secrecy::SecretString;
 use std::cell::{OnceCell, RefCell};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -44,7 +46,7 @@ struct Stamps {
     /// Time of the last change and size of each file; `None` for a missing one.
     files: [Option<(SystemTime, u64)>; 2],
     /// The directory of a session that could change them.
-    held: Option<PathBuf>,
+    held: Option<Held>,
     /// The reason why the keychain has no key, if it was asked.
     no_key: Option<String>,
 }
@@ -150,6 +152,26 @@ impl Models {
         Rc::new(catalog)
     }
 
+    /// Stops encrypted requests if commands could change the certificates that variables of the daemon name. Called before
+    /// a request may read them.
+    pub(crate) async fn check_certificates(&self) {
+        if !Obeyed::has_certificates() {
+            return;
+        }
+        let Some(owner) = self.owner.get() else { return };
+        let Some(writable) = owner.writable().await else { return };
+        let look = move || Obeyed::held_certificates_blocking(writable);
+        let held = timeout(READ_LIMIT, actix_rt::task::spawn_blocking(look)).await;
+        let reason = match held {
+            Ok(Ok(None)) => return,
+            Ok(Ok(Some(held))) => held.to_string(),
+            _ => {
+                "the certificates that SSL_CERT_FILE or SSL_CERT_DIR names do not answer".to_owned()
+            }
+        };
+        self.egress.distrust_certificates(reason);
+    }
+
     /// Sends a request to a model of the current catalog. See [`Egress::model`].
     pub(crate) fn request(&self, request: ModelRequest) -> mpsc::Receiver<ModelPart> {
         self.egress.model(request)
@@ -179,6 +201,7 @@ impl Models {
         env: Variables,
         known: Option<Stamps>,
     ) -> Result<Option<(ModelCatalog, Stamps)>, String> {
+        self.check_certificates().await;
         let mut settings = settings(&self.daemon.config);
         let user_home = self.daemon.user_home.clone();
         let owner = self.owner.get().ok_or("the daemon is starting")?;
@@ -196,13 +219,12 @@ impl Models {
             // A command that could change them could send keys to another server.
             let files = sources.files();
             let writable = Writable::of_blocking(writable, &user_home);
-            let held = files.iter().find_map(|file| writable.holds_blocking(file));
-            let held = held.map(Path::to_owned);
+            let held = files.iter().find_map(|file| writable.held_blocking(file));
             let stamps = Stamps { held, files: files.map(stamp_blocking), no_key };
             sources.distrust = stamps.held.as_ref().map(|held| {
                 format!(
                     "Pi's models.json and auth.json are not read: commands write {}",
-                    held.display()
+                    held.directory().display()
                 )
             });
             (known.as_ref() != Some(&stamps))
@@ -230,7 +252,7 @@ impl Models {
             missing.filter_map(|name| Some((name.to_owned(), std::env::var(name).ok()?))).collect();
         env.extend(missing);
         let clean = move || {
-            Writable::of_blocking(directories, &home).clean_blocking(&mut env);
+            clean_blocking(&Writable::of_blocking(directories, &home), &mut env);
             env
         };
         let (tools, account) = (Rc::clone(&self.tools), account.to_owned());

@@ -4,7 +4,7 @@ use actix::WeakRecipient;
 use actix::dev::ToEnvelope;
 use actix::prelude::*;
 use quackd_protocol::SessionId;
-use quackd_protocol::state::FoundPreset;
+use quackd_protocol::state::{FoundPreset, HeldConfig};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -18,6 +18,9 @@ pub(crate) enum TellOwner {
     PiReport(PiReport),
     /// The user's tools reported hosts of derived presets, by preset. Sent by the request that asked the tools.
     KeepHosts(BTreeMap<String, FoundPreset>),
+    /// Commands of sessions could change the configuration file. Sent by the start, and by requests that let a session
+    /// write another directory.
+    ConfigHeld(HeldConfig),
     /// Lists every directory that a command of any session may write.
     ListWritable,
 }

@@ -1,14 +1,18 @@
 //! Captures the environment of one shell. Called by `answer` of this process, and by the tests with real shells.
 
+use crate::confined::{CANNOT_CONFINE, Wrapper};
 use crate::pipe::Pipe;
 use crate::shell::{Account, Attempt, PIPE_VARIABLE, attempts, choose};
 use crate::variables::{EnvironmentError, wanted};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use quackd_process::{Command, EndedBy, Finished, LaunchError, Limits, run};
+use quackd_process::{
+    Command, EndedBy, Exit, Finished, LaunchError, Limits, Writable, run, start_files_blocking,
+};
 use quackd_protocol::environment::{
     CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment, MAX_CAPTURE_BYTES,
 };
+use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -30,6 +34,9 @@ pub(crate) const GRACE: Duration = Duration::from_secs(1);
 const HANG_UP: Duration = Duration::from_millis(400);
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
+/// Longest reason of the wrapper, in characters.
+const MAX_REASON: usize = 300;
+
 /// Marks all processes of the shell. Start files can also read it to detect this capture.
 const TAG: &str = "login-environment";
 
@@ -45,6 +52,8 @@ pub struct CaptureError {
 enum AttemptError {
     #[error("cannot make a pipe: {0}")]
     Pipe(#[source] io::Error),
+    #[error("the shell cannot be confined: {0}")]
+    Unconfined(String),
     #[error("{0}")]
     Launch(#[from] LaunchError),
     #[error("`{call}` {how} without telling its environment")]
@@ -71,16 +80,18 @@ pub async fn capture(
     request: &CaptureRequest,
     account: Option<&Account>,
 ) -> Result<LoginEnvironment, CaptureError> {
-    let (result, leaving) = capture_until(request, account, &CancellationToken::new()).await;
+    let never = CancellationToken::new();
+    let (result, leaving) = capture_until(request, account, None, &never).await;
     leaving.await;
     result
 }
 
-/// Like [`capture`], but kills the shell when `abandon` is canceled. Returns the answer before the shell has exited.
-/// The second future stops the shell and must be awaited.
+/// Like [`capture`], but starts the shell confined by `wrapper`, and kills it when `abandon` is canceled. Returns the
+/// answer before the shell has exited. The second future stops the shell and must be awaited.
 pub(crate) async fn capture_until(
     request: &CaptureRequest,
     account: Option<&Account>,
+    wrapper: Option<&Wrapper>,
     abandon: &CancellationToken,
 ) -> (Result<LoginEnvironment, CaptureError>, Leaving) {
     let begin = Instant::now();
@@ -88,18 +99,31 @@ pub(crate) async fn capture_until(
     let variable = request.base.iter().find(|(name, _)| name == "SHELL");
     let shell = choose(account, variable.map(|(_, value)| value.as_str()));
     let env = environment(request, account, &shell);
+    let untrusted = untrusted(request, &env);
+    if let Some(refused) = refused_blocking(&shell, &env, &untrusted) {
+        return (Err(CaptureError { attempts: vec![refused] }), Box::pin(async {}));
+    }
+    let words = match wrapper.map(|wrapper| wrapper.words(&untrusted)) {
+        Some(Some(words)) => Some(words),
+        Some(None) => {
+            let attempts = vec!["too many directories of sessions to hide from it".to_owned()];
+            return (Err(CaptureError { attempts }), Box::pin(async {}));
+        }
+        None => None,
+    };
     let mut failed = Vec::new();
     let mut attempts = attempts(&shell).iter().peekable();
     while let Some(attempt) = attempts.next().filter(|_| !abandon.is_cancelled()) {
         let left = deadline.saturating_sub(begin.elapsed());
         let limit = if attempts.peek().is_some() { left / 10 * FIRST_SHARE } else { left };
-        match ask(&shell, attempt, env.clone(), request, (limit, abandon)).await {
+        match ask((&shell, words.as_ref()), attempt, env.clone(), request, (limit, abandon)).await {
             Ok((variables, leaving)) => {
                 let environment = LoginEnvironment {
                     shell: shell.display().to_string(),
                     interactive: attempt.interactive,
                     variables,
                     took_ms: u64::try_from(begin.elapsed().as_millis()).unwrap_or(u64::MAX),
+                    confined: words.is_some(),
                 };
                 return (Ok(environment), leaving);
             }
@@ -107,6 +131,40 @@ pub(crate) async fn capture_until(
         }
     }
     (Err(CaptureError { attempts: failed }), Box::pin(async {}))
+}
+
+/// The directories that sessions may write.
+fn untrusted(request: &CaptureRequest, env: &[(String, String)]) -> Writable {
+    let directories = request.untrusted.iter().map(PathBuf::from);
+    Writable::of_blocking(directories, Path::new(value(env, "HOME").unwrap_or("/")))
+}
+
+/// Returns the reason why the shell must not be started: sessions could change it, or one of its start files.
+fn refused_blocking(
+    shell: &Path,
+    env: &[(String, String)],
+    untrusted: &Writable,
+) -> Option<String> {
+    let home = Path::new(value(env, "HOME")?);
+    let config = value(env, "XDG_CONFIG_HOME").map_or_else(|| home.join(".config"), PathBuf::from);
+    let program = untrusted.way_blocking(shell).map(|held| (shell.to_owned(), held));
+    let mut files = start_files_blocking(Some(shell), home, &config).into_iter();
+    let held = program
+        .or_else(|| files.find_map(|file| untrusted.held_blocking(&file).map(|held| (file, held))));
+    held.map(|(file, held)| {
+        format!("`{}` was not started: {} {held}", shell.display(), file.display())
+    })
+}
+
+fn value<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
+    env.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
+}
+
+/// The first line of an error output, without control characters.
+fn first_line(stderr: &[u8]) -> String {
+    let text = String::from_utf8_lossy(stderr);
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect()
 }
 
 /// Returns the initial environment of the shell, as login(1) sets it.
@@ -132,7 +190,7 @@ fn environment(
 }
 
 async fn ask(
-    shell: &Path,
+    (shell, wrapper): (&Path, Option<&(OsString, Vec<OsString>)>),
     attempt: &Attempt,
     mut env: Vec<(String, String)>,
     request: &CaptureRequest,
@@ -142,13 +200,19 @@ async fn ask(
     let mut pipe = Pipe::create(Path::new(&request.run_dir)).map_err(AttemptError::Pipe)?;
     env.push((PIPE_VARIABLE.to_owned(), pipe.path().display().to_string()));
     let (cancel, is_interactive) = (CancellationToken::new(), attempt.interactive);
-    let mut running: Running = Box::pin(run(command(shell, attempt, env, limit, cancel.clone())));
+    let mut running: Running =
+        Box::pin(run(command((shell, wrapper), attempt, env, limit, cancel.clone())));
     let answered = tokio::select! {
         finished = &mut running => {
             // The shell has exited, so the pipe contains its complete output.
             let answered = pipe.take();
             if answered == Ok(false) {
-                return Err(AttemptError::Silent { call: call(), how: how(&finished?) });
+                let finished = finished?;
+                let is_unconfined = finished.exit == Exit::Code(CANNOT_CONFINE.into());
+                return Err(match wrapper.filter(|_| is_unconfined) {
+                    Some(_) => AttemptError::Unconfined(first_line(&finished.stderr.head)),
+                    None => AttemptError::Silent { call: call(), how: how(&finished) },
+                });
             }
             running = Box::pin(async move { finished });
             answered.map(drop)
@@ -185,16 +249,24 @@ async fn ask(
 }
 
 fn command(
-    shell: &Path,
+    (shell, wrapper): (&Path, Option<&(OsString, Vec<OsString>)>),
     attempt: &Attempt,
     env: Vec<(String, String)>,
     limit: Duration,
     cancel: CancellationToken,
 ) -> Command {
     let home = env.iter().find(|(name, _)| name == "HOME").map(|(_, home)| PathBuf::from(home));
+    let arguments = attempt.options.iter().chain([&attempt.script]).map(OsString::from);
+    let (program, args) = match wrapper {
+        Some((program, words)) => (
+            program.clone(),
+            words.iter().cloned().chain([shell.into()]).chain(arguments).collect(),
+        ),
+        None => (shell.into(), arguments.collect()),
+    };
     Command {
-        program: shell.into(),
-        args: attempt.options.iter().chain([&attempt.script]).map(Into::into).collect(),
+        program,
+        args,
         // A terminal also starts in the home.
         cwd: home.filter(|home| home.is_dir()).unwrap_or_else(|| "/".into()),
         env,

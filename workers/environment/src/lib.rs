@@ -9,6 +9,7 @@
 //! In reading order:
 //! - [`shell`]: chooses the shell and its arguments;
 //! - [`capture`]: runs it with a deadline and takes its answer;
+//! - [`confined`]: confines it first;
 //! - [`pipe`]: transports the answer, separate from the output of the start files;
 //! - [`variables`]: selects the requested variables;
 //! - [`tools`]: asks the tools and the keychain.
@@ -17,6 +18,7 @@
 //! sends only the requested variables.
 
 mod capture;
+mod confined;
 mod pipe;
 mod shell;
 mod tools;
@@ -24,6 +26,8 @@ mod variables;
 
 use capture::capture_until;
 pub use capture::{CaptureError, capture};
+#[cfg(target_os = "linux")]
+pub use confined::become_shell;
 pub use shell::Account;
 
 use futures_util::{FutureExt, SinkExt, StreamExt};
@@ -109,7 +113,8 @@ async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
             return answer_tools(channel, key, &abandon).await;
         }
     };
-    let mut capturing = pin!(capture_until(&request, account, &abandon));
+    let wrapper = confined::Wrapper::find();
+    let mut capturing = pin!(capture_until(&request, account, wrapper.as_ref(), &abandon));
     let (captured, leaving) = tokio::select! {
         outcome = &mut capturing => outcome,
         // The supervisor sends nothing more, so this means that the channel is closed. The monitor, if there is one,

@@ -54,6 +54,7 @@ mod tests {
             names: owned(names),
             prefixes: owned(prefixes),
             deadline_ms: 0,
+            untrusted: Vec::new(),
         }
     }
 

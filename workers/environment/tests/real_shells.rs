@@ -74,6 +74,7 @@ impl Person {
             names: ["PATH", "DUCK", "HOME", "SHELL"].map(str::to_owned).into(),
             prefixes: vec!["LC_".to_owned()],
             deadline_ms: u64::try_from(self.deadline.as_millis()).unwrap(),
+            untrusted: Vec::new(),
         };
         let captured = capture(&request, Some(&self.account));
         let captured = tokio::time::timeout(PATIENCE, captured).await.unwrap();

@@ -47,8 +47,8 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     };
     let params = AttachParams { path: Some(Value::from(workspace)), ..AttachParams::default() };
     let attached: AttachData = daemon.client.request("attach", params, REPLY_TIMEOUT).await?;
-    if let Some(note) = &attached.note {
-        output.note(note);
+    if let Some(note) = attached.note.as_ref().filter(|_| !output.is_json()) {
+        output.warning(note);
     }
     let home_dir = std::env::var("HOME").ok();
     if args.no_follow {

@@ -5,7 +5,7 @@ use crate::args::program::{ConfigArgs, ConfigShowArgs, ConfigVerb};
 use crate::display::plain;
 use crate::exit::ExitCode;
 use crate::output::{CliOutput, DIM};
-use quackd_config::{Entry, load_blocking, locate};
+use quackd_config::{Entry, locate};
 use quackd_home::Home;
 use serde_json::{Map, Value, json};
 use std::fmt::Write;
@@ -16,12 +16,17 @@ const MAX_COLUMN: usize = 56;
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &ConfigArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let (path, is_named) = locate(Home::from_process_env_blocking()?.config(), &variable)?;
+    let home = Home::from_process_env_blocking()?;
+    let (path, is_named) = locate(home.config(), &variable)?;
     match &args.verb {
         ConfigVerb::Path(_) => show_path(path, is_named, output),
         ConfigVerb::Show(args) => {
-            let entries = load_blocking(&path, is_named, &variable)?.entries();
-            show(&entries, args, output)
+            let (config, file) = quackd_supervisor::read_config(&home)?;
+            if let Some(held) = &file.held {
+                let path = plain(&path.display().to_string());
+                output.note(&format!("{path} {held}: its keys that allow more are not in force"));
+            }
+            show(&config.entries(), args, output)
         }
     }
 }

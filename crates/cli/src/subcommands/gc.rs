@@ -129,11 +129,8 @@ fn lock_blocking(home: &Home) -> anyhow::Result<quackd_home::InstanceLock> {
 /// Reads the daemon's settings. If the configuration is not valid, nothing is deleted, because the intended retention
 /// is unknown.
 fn keep_settings(home: &Home) -> anyhow::Result<KeepSettings> {
-    let variable =
-        |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let (path, is_named) = quackd_config::locate(home.config(), &variable)?;
-    let config = quackd_config::load_blocking(&path, is_named, &variable);
-    Ok(config.context("the configuration with the retention times cannot be read")?.keep)
+    let read = quackd_supervisor::read_config(home);
+    Ok(read.context("the configuration with the retention times cannot be read")?.0.keep)
 }
 
 /// Reads the sessions from both files without changing them. Only the daemon repairs them. After a kill, metadata.json

@@ -22,8 +22,8 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
     let daemon = start_and_connect(output).await?;
     let made: AttachData =
         daemon.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
-    if let Some(note) = &made.note {
-        output.note(note);
+    if let Some(note) = made.note.as_ref().filter(|_| !output.is_json()) {
+        output.warning(note);
     }
     if output.is_json() {
         output.document(&made)?;

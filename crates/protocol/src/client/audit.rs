@@ -67,6 +67,10 @@ pub struct AuditReport {
     /// Number of such repositories that are not listed.
     #[serde(skip_serializing_if = "is_zero")]
     pub not_listed: usize,
+    /// Files outside of the workspace that the daemon runs or obeys and that commands of the session could change, one
+    /// line each. The daemon adds them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub obeyed: Vec<String>,
 }
 
 /// A file or directory in [`AuditReport`].

@@ -98,6 +98,7 @@ pub fn audit_blocking(
         planted_not_listed: planted.not_listed,
         repositories,
         not_listed,
+        obeyed: Vec::new(),
     })
 }
 

@@ -36,6 +36,8 @@ mod landlock;
 #[cfg(target_os = "linux")]
 mod landlock_only;
 #[cfg(target_os = "linux")]
+mod login_shell;
+#[cfg(target_os = "linux")]
 mod loopback;
 #[cfg(target_os = "linux")]
 mod mounts;
@@ -86,6 +88,8 @@ pub use host_facts::{HostFacts, ReadOnlyBind, SessionDirs, SystemDirectory};
 pub use landlock::{FileRights, FileRule};
 #[cfg(target_os = "linux")]
 pub use landlock_only::rules_alone_blocking;
+#[cfg(target_os = "linux")]
+pub use login_shell::{become_login_shell, can_confine_login_shell};
 #[cfg(target_os = "linux")]
 pub use overlay::{CacheDirectory, CacheDirectoryError};
 #[cfg(target_os = "linux")]

@@ -168,6 +168,24 @@ const OF_A_PROCESS: &[(i64, u8)] = &[
     (libc::SYS_sched_setattr, 0),
 ];
 
+/// Calls that ask for rights on a file, and the index of the mode argument.
+const WRITE_CHECKS: &[(i64, u8)] = &[
+    (libc::SYS_faccessat, 2),
+    (libc::SYS_faccessat2, 2),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_access, 1),
+];
+
+/// Calls that send signals.
+const SIGNALS: &[i64] = &[
+    libc::SYS_kill,
+    libc::SYS_tkill,
+    libc::SYS_tgkill,
+    libc::SYS_rt_sigqueueinfo,
+    libc::SYS_rt_tgsigqueueinfo,
+    libc::SYS_pidfd_send_signal,
+];
+
 /// Calls that the network proxy does not need: programs, and signals to other processes.
 const NOT_FOR_PROXY: &[i64] = &[
     libc::SYS_execve,
@@ -267,6 +285,26 @@ pub(crate) fn build_for_agent() -> Result<BpfProgram, ConfineError> {
         rules.insert(call, Vec::new());
     }
     compile(rules, libc::EPERM)
+}
+
+/// Builds the filter of a login shell: no sockets except connected pairs, no tracing, and, if Landlock does not forbid
+/// them, no signals.
+pub(crate) fn build_for_login_shell(forbids_signals: bool) -> Result<BpfProgram, ConfineError> {
+    let mut rules = rules(Sockets::PairsOnly).step("build the system call filter")?;
+    if forbids_signals {
+        rules.extend(SIGNALS.iter().map(|call| (*call, Vec::new())));
+    }
+    compile(rules, libc::EPERM)
+}
+
+/// Builds a filter that fails questions whether a file may be written. Landlock does not answer them.
+pub(crate) fn build_against_write_checks() -> Result<BpfProgram, ConfineError> {
+    let write = number(libc::W_OK);
+    let rules = WRITE_CHECKS.iter().map(|(call, mode)| {
+        Ok((*call, vec![rule(&[(*mode, SeccompCmpOp::MaskedEq(write), write)])?]))
+    });
+    let rules = rules.collect::<io::Result<_>>().step("build the system call filter")?;
+    compile(rules, libc::EROFS)
 }
 
 fn proxy_rules() -> io::Result<SyscallRules> {

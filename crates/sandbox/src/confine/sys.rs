@@ -20,6 +20,8 @@ impl MountAttributes {
         Self(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_RDONLY);
     /// Terminals of the worker.
     pub(crate) const TERMINALS: Self = Self(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NOEXEC);
+    /// No set-id programs, and read-only. Devices work.
+    pub(crate) const UNCHANGED: Self = Self(libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_RDONLY);
     /// `READ_ONLY`, and no execution of programs.
     pub(crate) const MASK: Self = Self(Self::READ_ONLY.0 | libc::MOUNT_ATTR_NOEXEC);
 }

@@ -105,6 +105,7 @@ mod tests {
             not_listed: 0,
             planted: Vec::new(),
             planted_not_listed: 0,
+            obeyed: Vec::new(),
         };
         assert_eq!(
             text(&report),

@@ -96,6 +96,7 @@ mod tests {
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .into(),
             took_ms: 12,
+            confined: false,
         }
     }
 

@@ -159,6 +159,7 @@ mod tests {
             names: vec!["PATH".into()],
             prefixes: Vec::new(),
             deadline_ms: 10_000,
+            untrusted: Vec::new(),
         }
     }
 
@@ -194,6 +195,7 @@ mod tests {
             interactive: false,
             variables: vec![("PATH".into(), "/a".into())],
             took_ms: 7,
+            confined: false,
         };
         assert_eq!(environment, expected);
     }

@@ -33,9 +33,10 @@ use quackd_protocol::environment::{
     ToEnvironmentWorker,
 };
 use quackd_supervision::ENVIRONMENT_WORKER;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::sync::{Notify, watch};
@@ -71,6 +72,19 @@ pub(crate) struct LoginEnvInputs {
     pub(crate) deaths: Rc<Deaths>,
 }
 
+/// Returns the directories that sessions may write, and `None` if the daemon is stopping. This folder does not know the
+/// sessions.
+pub(crate) struct WritableSource(pub(crate) Box<dyn Fn() -> Listing>);
+
+/// See [`WritableSource`].
+pub(crate) type Listing = Pin<Box<dyn Future<Output = Option<Vec<PathBuf>>>>>;
+
+impl std::fmt::Debug for WritableSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WritableSource").finish_non_exhaustive()
+    }
+}
+
 /// The login environment. One per daemon, behind an `Rc` on the actors' thread.
 #[derive(Debug)]
 pub(crate) struct LoginEnv {
@@ -83,6 +97,7 @@ pub(crate) struct LoginEnv {
     run_dir: PathBuf,
     spawner: Spawner,
     one_shot: OneShot,
+    writable: OnceCell<WritableSource>,
     stopping: Stopping,
     /// Ends the delay of [`CAPTURE_DELAY`]: a caller waits for the result.
     skip_delay: Notify,
@@ -162,6 +177,7 @@ impl LoginEnv {
             run_dir: parts.run_dir,
             spawner: parts.spawner,
             one_shot: OneShot::new(&ENVIRONMENT_WORKER, parts.deaths),
+            writable: OnceCell::new(),
             stopping: Stopping::default(),
             skip_delay: Notify::new(),
             first_worker_deadline: must_wait.then(|| Instant::now() + FIRST_WORKER_TIMEOUT),
@@ -251,6 +267,7 @@ impl LoginEnv {
             interactive: environment.map(|environment| environment.interactive),
             captured_at: captured.map(|captured| captured.captured_at.clone()),
             took_ms: environment.map(|environment| environment.took_ms),
+            confined: environment.map(|environment| environment.confined),
             error: known.error.clone(),
             path_entries: path.split(':').map(str::to_owned).collect(),
         }
@@ -271,9 +288,13 @@ impl LoginEnv {
             // `notify_one` before the wait also ends it.
             timeout_at(Instant::now() + delay, login.skip_delay.notified()).await.ok();
             let (one_shot, spawner) = (&login.one_shot, &login.spawner);
-            let request = ToEnvironmentWorker::Capture(login.request());
-            let answer = ask(one_shot, spawner, request, &login.stopping).await;
-            let answer = answer.and_then(captured);
+            let answer = match login.writable().await {
+                Some(writable) => {
+                    let request = ToEnvironmentWorker::Capture(login.request(&writable));
+                    ask(one_shot, spawner, request, &login.stopping).await.and_then(captured)
+                }
+                None => Err(CaptureError::Stopping),
+            };
             if let Some(captured) = login.settle(answer) {
                 login.phase.send_replace(Phase::Saving);
                 login.save(captured).await;
@@ -282,8 +303,21 @@ impl LoginEnv {
         });
     }
 
-    fn request(&self) -> CaptureRequest {
+    /// Sets the source of the directories that sessions may write. Without it no shell is started.
+    pub(crate) fn set_writable(&self, source: WritableSource) {
+        // Set once: later calls change nothing.
+        drop(self.writable.set(source));
+    }
+
+    /// `None` if the daemon is stopping.
+    async fn writable(&self) -> Option<Vec<PathBuf>> {
+        self.writable.get()?.0().await
+    }
+
+    fn request(&self, writable: &[PathBuf]) -> CaptureRequest {
+        let untrusted = writable.iter().map(|path| path.to_string_lossy().into_owned());
         CaptureRequest {
+            untrusted: untrusted.collect(),
             run_dir: self.run_dir.display().to_string(),
             base: command_env::for_login_shell(&self.own),
             names: self.names(),

@@ -36,6 +36,7 @@ fn answer(path: &str) -> LoginEnvironment {
         interactive: true,
         variables: variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         took_ms: 7,
+        confined: true,
     }
 }
 
@@ -125,6 +126,7 @@ async fn a_failure_leaves_what_is_in_use_and_the_next_answer_replaces_it() {
         shell: Some("/bin/zsh".into()),
         interactive: Some(true),
         captured_at: Some("2026-01-02T03:04:05Z".into()),
+        confined: Some(true),
         took_ms: Some(7),
         error: Some("no answer after 12s".into()),
         path_entries: vec!["/kept".into(), "/bin".into()],
@@ -176,7 +178,7 @@ fn what_is_kept_has_no_key_and_no_name_that_is_not_on_the_list() {
 
 #[test]
 fn a_login_shell_is_asked_for_the_list_and_given_no_key() {
-    let request = LoginEnv::new(bare()).request();
+    let request = LoginEnv::new(bare()).request(&["/ws".into()]);
     assert!(["PATH", "DUCK"].iter().all(|name| request.names.iter().any(|there| there == name)));
     assert!(!request.names.iter().any(|name| name.contains("EXA")));
     let names: Vec<_> = request.base.iter().map(|(name, _)| name.as_str()).collect();
@@ -187,6 +189,7 @@ fn a_login_shell_is_asked_for_the_list_and_given_no_key() {
 #[actix::test]
 async fn asking_again_ends_with_the_truth_and_asks_once() {
     let login = Rc::new(LoginEnv::new(bare()));
+    login.set_writable(WritableSource(Box::new(|| Box::pin(async { Some(Vec::new()) }))));
     let (one, other) = tokio::join!(login.refresh(), login.refresh());
     assert_eq!(one, other);
     assert!(!one.refreshing);

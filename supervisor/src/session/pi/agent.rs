@@ -3,7 +3,6 @@
 use super::OfPi;
 use super::engine::AgentChoice;
 use super::history;
-use super::outside::Writable;
 use super::prompts::StartFacts;
 use crate::children::LifecycleDriver;
 use crate::clock::now_text;
@@ -11,11 +10,11 @@ use crate::errors::PiError;
 use crate::session::actor::SessionActor;
 use crate::session::owner::Owner;
 use crate::session::services::{NoLook, SessionServices};
-use crate::workspaces;
 use actix::prelude::*;
 use quackd_config::Setting;
 use quackd_egress::models::ModelCatalog;
 use quackd_home::own_file;
+use quackd_process::Writable;
 use quackd_protocol::SessionId;
 use quackd_protocol::model::{MAX_MODELS, ModelInfo};
 use quackd_protocol::pi::{AgentModels, AgentSettings, AgentStart, PI_FRAME_PROTOCOL, ToPiWorker};
@@ -65,11 +64,12 @@ pub(super) async fn prepare(
     let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
+    let places = services.daemon.places();
     let make = move || {
         if PathBuf::from(&workspace).read_dir().is_err() {
             return Err(PiError::NoWorkspace(workspace));
         }
-        workspaces::check_blocking(Path::new(&workspace), &user_home)?;
+        places.check_blocking(Path::new(&workspace))?;
         let writable = Writable::of_blocking(writable, &user_home);
         let not_started = |error: io::Error| PiError::AgentNotStarted(error.to_string());
         let sessions = home.prepare_pi_sessions_blocking();

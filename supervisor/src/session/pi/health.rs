@@ -2,7 +2,7 @@
 
 use super::engine::{self, AgentChoice, Engine};
 use super::locate::{choose, find_blocking};
-use super::outside::Writable;
+use super::outside::clean_blocking;
 use super::{Failure, OfPi};
 use crate::children::pi_env as environment;
 use crate::children::spawner::Spawner;
@@ -11,7 +11,7 @@ use crate::errors::PiError;
 use crate::session::services::SessionServices;
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
-use quackd_process::ProcessHandle;
+use quackd_process::{ProcessHandle, Writable};
 use quackd_protocol::client::{Check, CheckStatus};
 use quackd_protocol::pi::{
     FROM_PI_WORKER_TAGS, FromPiWorker, PI_FRAME_PROTOCOL, PiStart, ToPiWorker,
@@ -65,7 +65,7 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
     let user_home = services.daemon.user_home.clone();
     let look = move || {
         let writable = Writable::of_blocking(writable, &user_home);
-        writable.clean_blocking(&mut env);
+        clean_blocking(&writable, &mut env);
         let path = crate::children::command_env::of(&env, "PATH");
         let program = find_blocking(&binary, path, &config, &writable)?;
         Ok((program, env))

@@ -6,7 +6,7 @@ use super::agent::{self, AgentLaunch};
 use super::engine::{self, Chosen, Engine};
 use super::history;
 use super::locate::{arguments, find_blocking, version_blocking};
-use super::outside::{Writable, project_settings_blocking};
+use super::outside::{check_settings_blocking, clean_blocking, project_settings_blocking};
 use super::prompts::fail;
 use crate::children::command_env::of;
 use crate::children::pi_env as environment;
@@ -20,9 +20,8 @@ use crate::pool::sessions::Full;
 use crate::session::actor::SessionActor;
 use crate::session::owner::Owner;
 use crate::session::services::{NoLook, SessionServices};
-use crate::workspaces;
 use actix::prelude::*;
-use quackd_process::{Exit as ProcessExit, SessionPaths};
+use quackd_process::{Exit as ProcessExit, SessionPaths, Writable};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{DeadProcess, ErrorCode, ProcessDeath, PromptError};
 use quackd_protocol::pi::{PI_FRAME_PROTOCOL, PiEnd, PiStart, ToPiWorker};
@@ -380,22 +379,23 @@ async fn prepare(
     let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
+    let places = services.daemon.places();
     let config = services.daemon.config_file.path.clone();
     let cgroups = services.children.cgroups.clone();
     let processes =
         u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
     let make = move || {
         let writable = Writable::of_blocking(writable, &user_home);
-        let removed = writable.clean_blocking(&mut env);
+        let removed = clean_blocking(&writable, &mut env);
         if !removed.is_empty() {
             tracing::warn!(%session, ?removed, "variables that name a workspace or a relative path are not passed to Pi");
         }
-        writable.check_settings_blocking(&env)?;
+        check_settings_blocking(&writable, &env)?;
         let program = find_blocking(&settings.binary, of(&env, "PATH"), &config, &writable)?;
         if PathBuf::from(&workspace).read_dir().is_err() {
             return Err(PiError::NoWorkspace(workspace));
         }
-        workspaces::check_blocking(Path::new(&workspace), &user_home)?;
+        places.check_blocking(Path::new(&workspace))?;
         let sessions = home.prepare_pi_sessions_blocking();
         let sessions = sessions.map_err(|error| PiError::NotStarted(error.to_string()))?;
         let file = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());

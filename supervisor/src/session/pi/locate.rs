@@ -1,9 +1,9 @@
 //! Finds the Pi executable, builds its arguments, and describes both for `doctor`.
 
-use super::outside::Writable;
 use crate::children::pi_env::has;
 use crate::errors::PiError;
 use quackd_config::{Origin, PiSettings, Setting};
+use quackd_process::Writable;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 

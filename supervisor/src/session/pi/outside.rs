@@ -5,9 +5,9 @@
 
 use crate::children::command_env::Variables;
 use crate::errors::PiError;
-use quackd_process::held_on_the_way_blocking;
+use quackd_process::Writable;
 use serde_json::Value;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -67,107 +67,82 @@ const LOADERS: [&str; 11] = [
     "RUBYLIB",
 ];
 
-/// Directories that commands of sessions may write, canonical. In order, so that a lookup takes no longer with a thousand
-/// sessions than with one.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Writable(BTreeSet<PathBuf>);
-
-impl Writable {
-    /// Canonicalizes the directories. Reads the file system.
-    pub(crate) fn of_blocking(directories: Vec<PathBuf>, home: &Path) -> Self {
-        let canonical = |path: PathBuf| fs::canonicalize(&path).unwrap_or(path);
-        let home = canonical(home.to_owned());
-        // Ignore directories that contain the home: no worker starts there, and Pi could never start.
-        let is_narrow = |path: &PathBuf| !home.starts_with(path);
-        Self(directories.into_iter().map(canonical).filter(is_narrow).collect())
+/// Refuses settings of Pi that commands can change: a workspace in them, a link that leads into a workspace, or a path
+/// that `settings.json` names. Reads the file system.
+///
+/// # Errors
+/// [`PiError::Held`], or [`PiError::ManySettings`] for more entries than the daemon checks.
+pub(crate) fn check_settings_blocking(writable: &Writable, env: &Variables) -> Result<(), PiError> {
+    let home = Path::new(crate::children::command_env::of(env, "HOME"));
+    let expand = |text: &str| match text.strip_prefix("~/") {
+        Some(rest) => home.join(rest),
+        None => PathBuf::from(text),
+    };
+    let agent = match crate::children::command_env::of(env, AGENT_DIRECTORY) {
+        "" => home.join(".pi/agent"),
+        named => expand(named),
+    };
+    let settings = read_settings(&agent.join(SETTINGS));
+    let code = CODE_KEYS.iter().filter_map(|key| settings.get(key));
+    let code: Vec<_> = code.flat_map(|value| named_in(value.clone())).collect();
+    for text in named_in(settings) {
+        check_blocking(writable, &agent.join(expand(&text)))?;
     }
+    let mut walk = Walk { held: writable, agent: &agent, seen: HashSet::new(), left: MAX_ENTRIES };
+    walk.run_blocking(agent.clone())?;
+    code.iter().try_for_each(|text| walk.run_blocking(agent.join(expand(text))))
+}
 
-    /// Refuses settings of Pi that commands can change: a workspace in them, a link that leads into a workspace, or a
-    /// path that `settings.json` names. Reads the file system.
-    ///
-    /// # Errors
-    /// [`PiError::Held`], or [`PiError::ManySettings`] for more entries than the daemon checks.
-    pub(crate) fn check_settings_blocking(&self, env: &Variables) -> Result<(), PiError> {
-        let home = Path::new(crate::children::command_env::of(env, "HOME"));
-        let expand = |text: &str| match text.strip_prefix("~/") {
-            Some(rest) => home.join(rest),
-            None => PathBuf::from(text),
-        };
-        let agent = match crate::children::command_env::of(env, AGENT_DIRECTORY) {
-            "" => home.join(".pi/agent"),
-            named => expand(named),
-        };
-        let settings = read_settings(&agent.join(SETTINGS));
-        let code = CODE_KEYS.iter().filter_map(|key| settings.get(key));
-        let code: Vec<_> = code.flat_map(|value| named_in(value.clone())).collect();
-        for text in named_in(settings) {
-            self.check_blocking(&agent.join(expand(&text)))?;
-        }
-        let mut walk = Walk { held: self, agent: &agent, seen: HashSet::new(), left: MAX_ENTRIES };
-        walk.run_blocking(agent.clone())?;
-        code.iter().try_for_each(|text| walk.run_blocking(agent.join(expand(text))))
+/// Refuses a path that is in a writable directory, leads through one, or holds one.
+fn check_blocking(writable: &Writable, path: &Path) -> Result<(), PiError> {
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match writable.inside(&real).or_else(|| writable.holds_blocking(path)) {
+        Some(held) => Err(PiError::Held { path: path.to_owned(), held: held.to_owned() }),
+        None => Ok(()),
     }
+}
 
-    /// Refuses a path that is in a writable directory, leads through one, or holds one.
-    fn check_blocking(&self, path: &Path) -> Result<(), PiError> {
-        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let next = self.0.range(real.clone()..).next();
-        let inside = next.filter(|directory| directory.starts_with(&real));
-        match inside.map(PathBuf::as_path).or_else(|| self.holds_blocking(path)) {
-            Some(held) => Err(PiError::Held { path: path.to_owned(), held: held.to_owned() }),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the writable directory that `path` is in or leads through. Every symbolic link on the way counts: a
-    /// link inside a workspace can be changed, whatever it names now. Reads the file system.
-    pub(crate) fn holds_blocking(&self, path: &Path) -> Option<&Path> {
-        let held = held_on_the_way_blocking(path, |at| self.0.contains(at))?;
-        self.0.get(&held).map(PathBuf::as_path)
-    }
-
-    /// Removes variables and `PATH` entries that lead into a writable directory, such as `NODE_OPTIONS`,
-    /// `AWS_CONFIG_FILE` or `PI_CODING_AGENT_DIR`. Also removes variables that load code by a relative path. Returns
-    /// the names of the removed variables. Reads the file system.
-    pub(crate) fn clean_blocking(&self, env: &mut Variables) -> Vec<String> {
-        let mut removed = Vec::new();
-        let home = crate::children::command_env::of(env, "HOME").to_owned();
-        env.retain_mut(|(name, value)| {
-            if name == "PATH" {
-                let is_safe = |entry: &&str| {
-                    entry.starts_with('/') && self.holds_blocking(Path::new(entry)).is_none()
-                };
-                *value = value.split(':').filter(is_safe).collect::<Vec<_>>().join(":");
-                return true;
-            }
-            let is_safe = !self.0.iter().any(|directory| names(value, directory))
-                && !self.leads_in_blocking(value, &home)
-                && !is_relative(name, value);
-            if !is_safe {
-                removed.push(name.clone());
-            }
-            is_safe
-        });
-        removed
-    }
-
-    /// Whether a path in a text leads into a writable directory, by whatever spelling. A text with more paths than the
-    /// daemon checks counts as one that does.
-    fn leads_in_blocking(&self, value: &str, home: &str) -> bool {
-        let ends = |c: char| matches!(c, ':' | '=' | ',' | ';' | '"' | '\'' | '`' | '(' | ')');
-        let all = value.split(ends).chain(value.split(|c: char| ends(c) || c.is_whitespace()));
-        let mut pieces = std::iter::once(value).chain(all).filter(|piece| piece.contains('/'));
-        let mut left = MAX_PIECES;
-        pieces.any(|piece| {
-            left = left.saturating_sub(1);
-            let path = match piece.trim_start().split_once("~/") {
-                Some(("", rest)) => format!("{home}/{rest}"),
-                // An option may have its path without a separator, as in `-I/usr/include`.
-                _ => piece.find('/').and_then(|at| piece.get(at..)).unwrap_or_default().to_owned(),
+/// Removes variables and `PATH` entries that lead into a writable directory, such as `NODE_OPTIONS`, `AWS_CONFIG_FILE`
+/// or `PI_CODING_AGENT_DIR`. Also removes variables that load code by a relative path. Returns the names of the removed
+/// variables. Reads the file system.
+pub(crate) fn clean_blocking(writable: &Writable, env: &mut Variables) -> Vec<String> {
+    let mut removed = Vec::new();
+    let home = crate::children::command_env::of(env, "HOME").to_owned();
+    env.retain_mut(|(name, value)| {
+        if name == "PATH" {
+            let is_safe = |entry: &&str| {
+                entry.starts_with('/') && writable.holds_blocking(Path::new(entry)).is_none()
             };
-            left == 0 || self.holds_blocking(Path::new(&path)).is_some()
-        })
-    }
+            *value = value.split(':').filter(is_safe).collect::<Vec<_>>().join(":");
+            return true;
+        }
+        let is_safe = !writable.iter().any(|directory| names(value, directory))
+            && !leads_in_blocking(writable, value, &home)
+            && !is_relative(name, value);
+        if !is_safe {
+            removed.push(name.clone());
+        }
+        is_safe
+    });
+    removed
+}
+
+/// Whether a path in a text leads into a writable directory, by whatever spelling. A text with more paths than the daemon
+/// checks counts as one that does.
+fn leads_in_blocking(writable: &Writable, value: &str, home: &str) -> bool {
+    let ends = |c: char| matches!(c, ':' | '=' | ',' | ';' | '"' | '\'' | '`' | '(' | ')');
+    let all = value.split(ends).chain(value.split(|c: char| ends(c) || c.is_whitespace()));
+    let mut pieces = std::iter::once(value).chain(all).filter(|piece| piece.contains('/'));
+    let mut left = MAX_PIECES;
+    pieces.any(|piece| {
+        left = left.saturating_sub(1);
+        let path = match piece.trim_start().split_once("~/") {
+            Some(("", rest)) => format!("{home}/{rest}"),
+            // An option may have its path without a separator, as in `-I/usr/include`.
+            _ => piece.find('/').and_then(|at| piece.get(at..)).unwrap_or_default().to_owned(),
+        };
+        left == 0 || writable.holds_blocking(Path::new(&path)).is_some()
+    })
 }
 
 /// One walk through Pi's settings.
@@ -182,7 +157,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     /// Checks a file or directory of code, and every link below it.
     fn run_blocking(&mut self, root: PathBuf) -> Result<(), PiError> {
-        self.held.check_blocking(&root)?;
+        check_blocking(self.held, &root)?;
         let is_code = root != self.agent;
         let mut pending = vec![(root, is_code)];
         while let Some((directory, is_code)) = pending.pop() {
@@ -201,7 +176,7 @@ impl Walk<'_> {
                 let is_code = is_code || is_agent && CODE.iter().any(|code| name == *code);
                 let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
                 if is_link && is_code {
-                    self.held.check_blocking(&path)?;
+                    check_blocking(self.held, &path)?;
                 } else if is_link && let Some(held) = self.held.holds_blocking(&path) {
                     return Err(PiError::Held { path, held: held.to_owned() });
                 }
@@ -316,29 +291,6 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn a_link_in_a_workspace_counts_whatever_it_names() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = fs::canonicalize(dir.path()).unwrap();
-        for name in ["ws/bin", "out"] {
-            fs::create_dir_all(base.join(name)).unwrap();
-        }
-        symlink(base.join("out"), base.join("ws/back")).unwrap();
-        symlink("ws/back", base.join("there")).unwrap();
-        symlink("loop", base.join("loop")).unwrap();
-        let writable = Writable::of_blocking(
-            vec![base.join("ws"), "/".into(), base.clone()],
-            &base.join("home"),
-        );
-        let held = |path: &str| writable.holds_blocking(&base.join(path)).is_some();
-        for path in ["ws", "ws/bin", "ws/not/there/yet", "there", "out/../ws/bin", "there/x"] {
-            assert!(held(path), "{path}");
-        }
-        for path in ["out", "wsx", "ws/../out", "loop"] {
-            assert_eq!(held(path), path == "ws/../out", "{path}");
-        }
-    }
-
-    #[test]
     fn variables_that_lead_into_a_workspace_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let ws = fs::canonicalize(dir.path()).unwrap().join("ws");
@@ -353,7 +305,7 @@ mod tests {
             own("PATH", &format!("bin::{at}/bin:/usr/bin:./x")),
             own("VIRTUAL_ENV", &at),
         ];
-        assert_eq!(writable.clean_blocking(&mut env), ["NODE_OPTIONS", "VIRTUAL_ENV"]);
+        assert_eq!(clean_blocking(&writable, &mut env), ["NODE_OPTIONS", "VIRTUAL_ENV"]);
         let expected = [
             own("HOME", "/home/duck"),
             own("OTHER", &format!("{at}-backup/x")),
@@ -375,7 +327,7 @@ mod tests {
                 ("HOME".to_owned(), at.clone()),
                 ("ANY".to_owned(), value.replace("{at}", &at)),
             ];
-            writable.clean_blocking(&mut env).is_empty()
+            clean_blocking(&writable, &mut env).is_empty()
         };
         for value in [
             "--require={at}/dl/x.js",
@@ -465,9 +417,9 @@ mod tests {
             symlink(home.join("npm-cache"), agent.join("cache")).unwrap();
             let env = vec![("HOME".to_owned(), home.display().to_string())];
             let writable = Writable::of_blocking(vec![home.join("ws")], &home);
-            writable.check_settings_blocking(&env).unwrap();
+            check_settings_blocking(&writable, &env).unwrap();
             symlink(home.join("ws/x"), agent.join(link)).unwrap();
-            let found = writable.check_settings_blocking(&env).unwrap_err();
+            let found = check_settings_blocking(&writable, &env).unwrap_err();
             assert!(
                 matches!(&found, PiError::Held { held, .. } if *held == home.join("ws")),
                 "{link}"
@@ -493,10 +445,10 @@ mod tests {
         fill(agent.join("sessions/s"));
         let env = vec![("HOME".to_owned(), home.display().to_string())];
         let writable = Writable::of_blocking(vec![home.join("ws")], &home);
-        writable.check_settings_blocking(&env).unwrap();
+        check_settings_blocking(&writable, &env).unwrap();
         fs::create_dir(agent.join("many")).unwrap();
         fill(agent.join("many"));
-        let found = writable.check_settings_blocking(&env).unwrap_err();
+        let found = check_settings_blocking(&writable, &env).unwrap_err();
         assert!(matches!(found, PiError::ManySettings { .. }), "{found}");
     }
 
@@ -510,7 +462,7 @@ mod tests {
         let env = vec![("HOME".to_owned(), home.display().to_string())];
         let held = |workspace: &str| {
             let writable = Writable::of_blocking(vec![home.join(workspace)], &home);
-            match writable.check_settings_blocking(&env) {
+            match check_settings_blocking(&writable, &env) {
                 Ok(()) => None,
                 Err(PiError::Held { path, .. }) => Some(path),
                 Err(error) => panic!("{error}"),

@@ -234,7 +234,10 @@ impl SessionActor {
             match refused {
                 Some(refused) => refused,
                 None if is_busy => WebOutcome::Busy,
-                None => services.egress.web_search(search).await,
+                None => {
+                    services.models.check_certificates().await;
+                    services.egress.web_search(search).await
+                }
             }
         };
         let search = ctx.spawn(searching.into_actor(self).map(move |outcome, handle, _| {

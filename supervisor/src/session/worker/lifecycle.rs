@@ -9,8 +9,8 @@ use crate::children::{
 use crate::errors::CallError;
 use crate::pool::sessions::Full;
 use crate::session::actor::SessionActor;
+use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
-use crate::workspaces;
 use actix::prelude::*;
 use quackd_config::LimitSettings;
 use quackd_home::Home;
@@ -72,8 +72,13 @@ impl SessionActor {
             && self.worker.policy.profile != Profile::FullAccess
             && self.worker.policy.may_write()
             && self.services.daemon.config.keep.caches_mb.value != 0;
-        let making =
-            make_place(Rc::clone(&self.services), self.session.clone(), workspace, keeps_caches);
+        let making = make_place(
+            Rc::clone(&self.services),
+            self.owner.clone(),
+            self.session.clone(),
+            workspace,
+            keeps_caches,
+        );
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
             match (made, handle.worker.child.ending) {
                 (Ok((cgroup, caches)), None) => {
@@ -249,18 +254,27 @@ fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {
 /// package caches.
 async fn make_place(
     services: Rc<SessionServices>,
+    owner: Owner,
     session: SessionId,
     workspace: PathBuf,
     keeps_caches: bool,
 ) -> Result<(Option<SessionPaths>, Option<String>), SpawnRequestError> {
-    let (home, user_home) = (services.daemon.home.clone(), services.daemon.user_home.clone());
+    let (home, places) = (services.daemon.home.clone(), services.daemon.places());
+    let obeyed = services.daemon.obeyed.clone();
+    let writable = match obeyed.has_launcher() {
+        true => owner.writable().await.ok_or(SpawnRequestError::Unavailable)?,
+        false => Vec::new(),
+    };
     let cgroups = services.children.cgroups.clone();
     let processes =
         u32::try_from(services.daemon.config.limits.processes.value).unwrap_or(u32::MAX);
     let make = move || {
         drop(workspace.read_dir().map_err(SpawnRequestError::Workspace)?);
         // Another program may have written the path to the metadata, and it may have become a link.
-        workspaces::check_blocking(&workspace, &user_home).map_err(SpawnRequestError::NoPlace)?;
+        places.check_blocking(&workspace).map_err(SpawnRequestError::NoPlace)?;
+        if let Some(held) = obeyed.held_launcher_blocking(writable) {
+            return Err(SpawnRequestError::Launcher(Box::new(held)));
+        }
         let made = home.prepare_session_run_dir_blocking(session.as_str());
         drop(made.map_err(SpawnRequestError::RunDir)?);
         let caches = keeps_caches.then(|| make_caches(&home, &workspace)).flatten();

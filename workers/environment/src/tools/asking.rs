@@ -1,8 +1,7 @@
 //! Runs one program of the user with the deadline, and reads one file. Used by the questions.
 
-use super::trust::Untrusted;
 use nix::unistd::{AccessFlags, access};
-use quackd_process::{Captured, Command, EndedBy, Exit, LaunchError, Limits, run};
+use quackd_process::{Captured, Command, EndedBy, Exit, Held, LaunchError, Limits, Writable, run};
 use quackd_protocol::environment::{TOOLS_DEADLINE, ToolsRequest};
 use std::cell::Cell;
 use std::fs::File;
@@ -32,8 +31,8 @@ const OFFLINE: [(&str, &str); 6] = [
 pub(super) enum Problem {
     #[error("{0} is not in the PATH of commands")]
     NoProgram(String),
-    #[error("{} is in a directory that a session may write", .0.display())]
-    Untrusted(PathBuf),
+    #[error("{path} {held}", path = .path.display())]
+    Untrusted { path: PathBuf, held: Held },
     #[error("{program} cannot be started: {source}")]
     Launch { program: String, source: LaunchError },
     #[error("`{0}` did not answer within {limit} s", limit = TOOLS_DEADLINE.as_secs())]
@@ -50,7 +49,7 @@ pub(super) enum Problem {
 #[derive(Debug)]
 pub(super) struct Asking {
     env: Vec<(String, String)>,
-    untrusted: Untrusted,
+    untrusted: Writable,
     run_dir: PathBuf,
     until: Instant,
     abandon: CancellationToken,
@@ -70,7 +69,8 @@ impl Asking {
     pub(super) fn new(request: ToolsRequest, abandon: CancellationToken) -> Self {
         let mut env = request.env;
         let home = env.iter().find(|(name, _)| name == "HOME").map_or("/", |(_, home)| home);
-        let untrusted = Untrusted::new(&request.untrusted, Path::new(home));
+        let untrusted = request.untrusted.iter().map(PathBuf::from);
+        let untrusted = Writable::of_blocking(untrusted, Path::new(home));
         env.retain(|(name, _)| !OFFLINE.iter().any(|(fixed, _)| fixed == name));
         env.extend(OFFLINE.map(|(name, value)| (name.to_owned(), value.to_owned())));
         let (run_dir, until) = (request.run_dir.into(), Instant::now() + TOOLS_DEADLINE);
@@ -105,11 +105,11 @@ impl Asking {
         Path::new(self.variable("HOME").unwrap_or("/")).join(path)
     }
 
-    /// Refuses a path that leads into a directory that sessions may write.
+    /// Refuses a file that sessions could change.
     pub(super) fn check(&self, path: &Path) -> Result<(), Problem> {
-        match self.untrusted.has(path) {
-            true => Err(Problem::Untrusted(path.to_owned())),
-            false => Ok(()),
+        match self.untrusted.held_blocking(path) {
+            Some(held) => Err(Problem::Untrusted { path: path.to_owned(), held }),
+            None => Ok(()),
         }
     }
 
@@ -185,7 +185,11 @@ impl Asking {
         let is_program = |path: &PathBuf| path.is_file() && access(path, AccessFlags::X_OK).is_ok();
         let found = candidates.into_iter().find(is_program);
         let found = found.ok_or_else(|| Problem::NoProgram(program.to_owned()))?;
-        self.check(&found).map(|()| found)
+        // rustup gives all of its programs one file, so a second name is no sign.
+        match self.untrusted.way_blocking(&found) {
+            Some(held) => Err(Problem::Untrusted { path: found, held }),
+            None => Ok(found),
+        }
     }
 
     fn command(

@@ -6,7 +6,6 @@
 //! not used.
 //!
 //! In reading order:
-//! - [`trust`]: the directories that sessions may write;
 //! - [`asking`]: runs one program with the deadline, and reads one file;
 //! - [`url_host`]: the host of a URL as a rule;
 //! - [`cargo`], [`npm`], [`pip`], [`go`], [`apt`], [`toolchains`]: one question each;
@@ -20,7 +19,6 @@ mod keychain;
 mod npm;
 mod pip;
 mod toolchains;
-mod trust;
 mod url_host;
 
 use asking::Asking;

@@ -8,6 +8,7 @@ use quackd_config::{ConfigError, load_blocking, locate};
 use quackd_home::Home;
 use quackd_protocol::client::{Check, CheckStatus};
 use quackd_protocol::limits::MAX_METADATA_BYTES;
+use quackd_supervisor::held_config_blocking;
 use rustix::fs::{Access, AtFlags, CWD};
 use rustix::io::Errno;
 use std::fs::Metadata;
@@ -77,7 +78,14 @@ fn config(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Check {
         Ok(path)
     });
     match found {
-        Ok(path) if path.exists() => ok("config", shown(&path)),
+        Ok(path) if path.exists() => match held_config_blocking(home, &path, Vec::new()) {
+            None => ok("config", shown(&path)),
+            Some(held) => warn(
+                "config",
+                format!("{} {held}; its keys that allow more are not in force", shown(&path)),
+                "replace it by a copy that no session can write; `quack config show --origin` lists the keys",
+            ),
+        },
         Ok(path) => ok("config", format!("{} does not exist; the defaults apply", shown(&path))),
         Err(error) => {
             let hint = match &error {

@@ -1,0 +1,141 @@
+//! Confinement of the user's login shell while its environment is captured: its start files can read what the user can
+//! read, except directories that sessions may write, and can change nothing. Called by the process that becomes the
+//! shell.
+//!
+//! In namespaces all mounts are read-only, directories of sessions are empty, and `/tmp` is private. Landlock and the
+//! filter of system calls hold as well, and alone where the system allows no namespaces: then directories of sessions
+//! are readable, and no temporary file can be made.
+
+use super::error::{ConfineError, StepContext};
+use super::landlock::{self, FileRights, FileRule, LandlockRules};
+use super::mounts::{clone_tree, new_file_system};
+use super::privilege;
+use super::seccomp;
+use super::spawn::map_identity;
+use super::sys::{self, MountAttributes};
+use nix::sched::{CloneFlags, unshare};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use rustix::mount::{MountPropagationFlags, MoveMountFlags, mount_change, move_mount};
+use rustix::process::{getgid, getuid};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Oldest Landlock that forbids to cut files (Linux 6.2), and the one that forbids signals (Linux 6.12).
+const WITH_TRUNCATE: i32 = 3;
+const WITH_SIGNALS: i32 = 6;
+
+/// Directories for temporary files.
+const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/dev/shm"];
+
+/// Limits of each directory for temporary files, which are in memory.
+const TEMPORARY_BYTES: &str = "64m";
+const TEMPORARY_FILES: &str = "10000";
+
+/// Devices that the shell can write.
+const DEVICES: [&str; 4] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/tty"];
+
+/// Whether this system can confine the shell.
+#[must_use]
+pub fn can_confine_login_shell() -> bool {
+    WITH_TRUNCATE <= sys::landlock_version() && sys::has_seccomp_filters()
+}
+
+/// Confines this process, which must have one thread and then becomes the shell. `answer` is the pipe that the shell
+/// writes. `used` are files and directories that must stay visible: the home and the shell. `hidden` are the directories
+/// that sessions may write. All paths are canonical.
+///
+/// # Errors
+/// A step failed. The shell must not be started.
+pub fn become_login_shell(
+    answer: &Path,
+    used: &[&Path],
+    hidden: &[PathBuf],
+) -> Result<(), ConfineError> {
+    let has_namespaces = enter_namespaces()?;
+    let mut files = Vec::new();
+    files.extend(FileRule::open(Path::new("/"), FileRights::Read)?);
+    if has_namespaces {
+        let needed = || used.iter().copied().chain([answer]);
+        for at in TEMPORARY.map(Path::new) {
+            if !needed().any(|path| path.starts_with(at)) && mount_temporary(at)? {
+                files.extend(FileRule::open(at, FileRights::Write)?);
+            }
+        }
+        hide(hidden)?;
+        privilege::drop_capabilities()?;
+    } else {
+        privilege::drop_held()?;
+    }
+    for writable in DEVICES.iter().map(Path::new).chain([answer]) {
+        files.extend(FileRule::open(writable, FileRights::Change)?);
+    }
+    privilege::forbid_new_rights()?;
+    landlock::apply(LandlockRules { files, forbid_tcp: true })?;
+    let forbids_signals = sys::landlock_version() < WITH_SIGNALS;
+    if !has_namespaces {
+        // Start files ask whether they may write before they wait for a lock.
+        seccomp::apply(&seccomp::build_for_attributes()?)?;
+        seccomp::apply(&seccomp::build_against_write_checks()?)?;
+    }
+    seccomp::apply(&seccomp::build_for_login_shell(forbids_signals)?)
+}
+
+/// Enters new namespaces with read-only mounts. Returns false if the system does not allow them.
+fn enter_namespaces() -> Result<bool, ConfineError> {
+    let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
+    let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
+    let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+    let is_allowed = unshare(flags).is_ok()
+        && map_identity(uid, gid).is_ok()
+        // Some systems allow the namespaces, but no change in them.
+        && mount_change("/", private).is_ok();
+    if is_allowed {
+        let root = open(Path::new("/")).step("open the root")?;
+        sys::set_attributes(&root, MountAttributes::UNCHANGED, true)
+            .step("make mounts read-only")?;
+    }
+    Ok(is_allowed)
+}
+
+/// Mounts a private directory for temporary files. Returns false if there is no such directory.
+fn mount_temporary(at: &Path) -> Result<bool, ConfineError> {
+    let options = [("size", TEMPORARY_BYTES), ("nr_inodes", TEMPORARY_FILES), ("mode", "1777")];
+    let Some(target) = existing(at)? else { return Ok(false) };
+    place(&new_file_system("tmpfs", &options, MountAttributes::WRITABLE)?, &target, at)?;
+    Ok(true)
+}
+
+/// Mounts an empty directory on each of these directories that exists.
+fn hide(hidden: &[PathBuf]) -> Result<(), ConfineError> {
+    if hidden.is_empty() {
+        return Ok(());
+    }
+    let options = [("size", "4k"), ("nr_inodes", "2"), ("mode", "0555")];
+    let empty = new_file_system("tmpfs", &options, MountAttributes::MASK)?;
+    for at in hidden {
+        // A missing directory may be inside one that is hidden already.
+        if let Some(target) = existing(at)? {
+            place(&clone_tree(&empty, "").step_on("hide", at)?, &target, at)?;
+        }
+    }
+    Ok(())
+}
+
+fn existing(at: &Path) -> Result<Option<OwnedFd>, ConfineError> {
+    match open(at) {
+        Ok(target) => Ok(Some(target)),
+        Err(errno) if sys::is_missing(errno) => Ok(None),
+        Err(errno) => Err(errno).step_on("open a directory to hide", at),
+    }
+}
+
+fn open(at: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::DIRECTORY;
+    openat2(CWD, at, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS)
+}
+
+fn place(tree: &OwnedFd, target: &OwnedFd, at: &Path) -> Result<(), ConfineError> {
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
+    move_mount(tree, "", target, "", flags).step_on("mount", at)
+}

@@ -1,0 +1,278 @@
+//! The files that the daemon runs or obeys outside of the confinement, and which of them commands of sessions could
+//! change. Used before they are used, and by `attach`, `quack.sandbox` and `doctor` to tell the user.
+
+use crate::workspaces::user_home;
+use quackd_config::Config;
+use quackd_home::Home;
+use quackd_process::{Held, Writable, start_files_blocking};
+use quackd_protocol::approval::{ApprovalKind, Decision, Grant};
+use quackd_protocol::limits::{MAX_METADATA_BYTES, MAX_STATE_BYTES};
+use quackd_protocol::metadata::Metadata;
+use quackd_protocol::policy::PolicyPatch;
+use quackd_protocol::state::{DaemonState, HeldConfig};
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Variables with certificates that the daemon trusts.
+const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
+/// Files of Pi with addresses of models, keys and settings.
+const OF_PI: [&str; 3] = ["models.json", "auth.json", "settings.json"];
+
+/// Units of the user's service manager.
+const UNITS: [&str; 2] = ["quackd.service", "quackd.socket"];
+
+/// Use of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Use {
+    Configuration,
+    StartFile,
+    Certificates,
+    Launcher,
+    Pi,
+    Unit,
+}
+
+impl Use {
+    /// Consequence while commands could change the file, to read after the reason.
+    fn consequence(self) -> &'static str {
+        match self {
+            Self::Configuration => {
+                "from the next start of the daemon on, its keys that allow more are not in force"
+            }
+            Self::StartFile => "quackd does not start the login shell",
+            Self::Certificates => "the daemon sends no encrypted request",
+            Self::Launcher => "no worker starts",
+            Self::Pi => "quackd does not use it, and starts no Pi",
+            Self::Unit => "a session could change how the service manager starts the daemon",
+        }
+    }
+}
+
+/// Settings that decide which files the daemon runs or obeys.
+#[derive(Debug, Clone)]
+pub(crate) struct Obeyed {
+    config_file: PathBuf,
+    login_shell: bool,
+    /// Words of `worker.launcher`.
+    launcher: Vec<String>,
+    /// Directories in the state directory that commands write.
+    of_sessions: [PathBuf; 2],
+}
+
+/// A file that the daemon runs or obeys.
+#[derive(Debug, Clone)]
+struct ObeyedFile {
+    used_as: Use,
+    path: PathBuf,
+}
+
+/// A file that the daemon runs or obeys, and that commands of sessions could change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HeldFile {
+    pub(crate) used_as: Use,
+    pub(crate) path: PathBuf,
+    pub(crate) held: Held,
+}
+
+impl fmt::Display for HeldFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.path.display(), self.held, self.used_as.consequence())
+    }
+}
+
+impl Obeyed {
+    pub(crate) fn new(config: &Config, config_file: PathBuf, home: &Home) -> Self {
+        Self {
+            config_file,
+            login_shell: config.environment.login_shell.value,
+            launcher: config.worker.launcher.value.clone(),
+            of_sessions: [home.run_dir(), home.caches_dir()],
+        }
+    }
+
+    /// Returns the files that commands could change through one of the directories in `writable`. Reads the file system.
+    pub(crate) fn held_blocking(&self, writable: Vec<PathBuf>) -> Vec<HeldFile> {
+        let all = writable.into_iter().chain(self.of_sessions.clone());
+        let writable = Writable::of_blocking(all, &user_home());
+        let held = self.files_blocking().into_iter().filter_map(|ObeyedFile { used_as, path }| {
+            let held = match used_as {
+                Use::Launcher => writable.way_blocking(&path),
+                _ => writable.held_blocking(&path),
+            }?;
+            Some(HeldFile { used_as, path, held })
+        });
+        held.collect()
+    }
+
+    /// Whether workers start through another program.
+    pub(crate) fn has_launcher(&self) -> bool {
+        !self.launcher.is_empty()
+    }
+
+    /// Returns the program of `worker.launcher` if commands could change it. Reads the file system.
+    pub(crate) fn held_launcher_blocking(&self, writable: Vec<PathBuf>) -> Option<HeldFile> {
+        let path = self.launcher_blocking()?;
+        let held = Writable::of_blocking(writable, &user_home()).way_blocking(&path)?;
+        Some(HeldFile { used_as: Use::Launcher, path, held })
+    }
+
+    /// Whether variables of the daemon name certificates.
+    pub(crate) fn has_certificates() -> bool {
+        CERTIFICATES.into_iter().any(|name| std::env::var_os(name).is_some())
+    }
+
+    /// Returns certificates that variables of the daemon name and that commands could change. Reads the file system.
+    pub(crate) fn held_certificates_blocking(writable: Vec<PathBuf>) -> Option<HeldFile> {
+        let writable = Writable::of_blocking(writable, &user_home());
+        CERTIFICATES.into_iter().filter_map(directory).find_map(|path| {
+            let held = writable.held_blocking(&path)?;
+            Some(HeldFile { used_as: Use::Certificates, path, held })
+        })
+    }
+
+    /// Reads directories, and variables of this process.
+    fn files_blocking(&self) -> Vec<ObeyedFile> {
+        let home = user_home();
+        let config_home = directory("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
+        let pi = directory("PI_CODING_AGENT_DIR").unwrap_or_else(|| home.join(".pi/agent"));
+        let units = config_home.join("systemd/user");
+        let start_files = match self.login_shell {
+            true => start_files_blocking(directory("SHELL").as_deref(), &home, &config_home),
+            false => Vec::new(),
+        };
+        let of = |used_as, paths: Vec<PathBuf>| {
+            paths.into_iter().map(move |path| ObeyedFile { used_as, path })
+        };
+        of(Use::Configuration, vec![self.config_file.clone()])
+            .chain(of(Use::StartFile, start_files))
+            .chain(of(Use::Certificates, CERTIFICATES.into_iter().filter_map(directory).collect()))
+            .chain(of(Use::Launcher, self.launcher_blocking().into_iter().collect()))
+            .chain(of(Use::Pi, OF_PI.map(|name| pi.join(name)).into()))
+            .chain(of(Use::Unit, UNITS.map(|name| units.join(name)).into()))
+            .collect()
+    }
+
+    /// The program of `worker.launcher`, as the daemon finds it. Reads the file system.
+    fn launcher_blocking(&self) -> Option<PathBuf> {
+        let program = self.launcher.first()?;
+        if program.contains('/') {
+            return Some(program.into());
+        }
+        let path = quackd_process::system_first(&std::env::var("PATH").unwrap_or_default());
+        path.split(':').map(|at| Path::new(at).join(program)).find(|candidate| candidate.is_file())
+    }
+}
+
+/// The absolute path in a variable.
+fn directory(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// One text about all of the files, one part for each use and directory. `None` without any.
+pub(crate) fn in_words(held: &[HeldFile]) -> Option<String> {
+    let mut parts: Vec<(&HeldFile, usize)> = Vec::new();
+    for file in held {
+        let is_same = |first: &HeldFile| {
+            first.used_as == file.used_as && first.held.directory() == file.held.directory()
+        };
+        match parts.iter_mut().find(|(first, _)| is_same(first)) {
+            Some((_, n)) => *n += 1,
+            None => parts.push((file, 1)),
+        }
+    }
+    let text = |(first, n): (&HeldFile, usize)| match n {
+        1 => first.to_string(),
+        2 => format!("{first} (1 more file)"),
+        n => format!("{first} ({} more files)", n - 1),
+    };
+    (!parts.is_empty()).then(|| parts.into_iter().map(text).collect::<Vec<_>>().join("; "))
+}
+
+/// The reason why commands of sessions could change the configuration file. `named` are writable directories that the
+/// file itself names. Reads the file system.
+#[must_use]
+pub fn held_config_blocking(home: &Home, path: &Path, named: Vec<PathBuf>) -> Option<Held> {
+    let OnDisk { writable, held } = on_disk_blocking(home);
+    let of_file = || held.iter().filter(|it| it.path == path);
+    let earlier = of_file().map(|it| it.directory.clone());
+    let writable = writable.into_iter().chain(named).chain(earlier);
+    let found = Writable::of_blocking(writable, &user_home()).held_blocking(path);
+    found.or_else(|| {
+        let identity = identity_blocking(path)?;
+        let known = of_file().find(|it| it.identity == Some(identity))?;
+        Some(Held::Earlier { directory: known.directory.clone() })
+    })
+}
+
+/// Returns the record of a configuration file that commands could change. Reads the file system.
+pub(crate) fn record_blocking(path: &Path, held: &Held) -> HeldConfig {
+    let (path, directory) = (path.to_owned(), held.directory().to_owned());
+    HeldConfig { identity: identity_blocking(&path), path, directory }
+}
+
+fn identity_blocking(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|found| (found.dev(), found.ino()))
+}
+
+/// Facts in the files of the last daemon.
+struct OnDisk {
+    writable: BTreeSet<PathBuf>,
+    held: Vec<HeldConfig>,
+}
+
+/// Lists the directories that commands may write by the files of the last daemon. A file that cannot be read counts as
+/// empty, because the daemon itself then restores it from the others. Reads the file system.
+fn on_disk_blocking(home: &Home) -> OnDisk {
+    let metadata = home.metadata();
+    let parts =
+        ["json", "json.bak", "json.ours", "json.theirs"].map(|it| metadata.with_extension(it));
+    let mut all = BTreeSet::from([home.run_dir(), home.caches_dir()]);
+    let mut add = |metadata: Metadata| {
+        all.extend(metadata.workspaces.iter().map(|one| PathBuf::from(&one.path)));
+    };
+    for path in parts {
+        read_json::<Metadata>(&path, MAX_METADATA_BYTES).map(&mut add);
+    }
+    let Some(file) = read_json::<StateFile>(&home.state_file(), MAX_STATE_BYTES) else {
+        return OnDisk { writable: all, held: Vec::new() };
+    };
+    file.metadata.map(&mut add);
+    let state = file.state;
+    let sessions = state.sessions.values().map(|it| (&it.policy, &it.grants));
+    let workspaces = state.workspaces.values().map(|it| (&it.policy, &it.grants));
+    for (policy, grants) in sessions.chain(workspaces) {
+        all.extend(roots(policy).cloned().chain(directories(grants)));
+    }
+    all.extend(directories(&state.grants));
+    OnDisk { writable: all, held: state.held }
+}
+
+/// The daemon's own state, with its copy of the metadata.
+#[derive(Deserialize)]
+struct StateFile {
+    #[serde(default)]
+    metadata: Option<Metadata>,
+    #[serde(flatten)]
+    state: DaemonState,
+}
+
+fn roots(policy: &PolicyPatch) -> impl Iterator<Item = &PathBuf> {
+    policy.writable_roots.iter().flatten()
+}
+
+fn directories(grants: &[Grant]) -> impl Iterator<Item = PathBuf> {
+    let is_write = |it: &&Grant| it.kind == ApprovalKind::Write && it.decision == Decision::Allow;
+    grants.iter().filter(is_write).map(|grant| PathBuf::from(&grant.target))
+}
+
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path, max: u64) -> Option<T> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
