@@ -13,6 +13,7 @@
 pub mod audit;
 pub mod confine;
 pub mod git_config;
+mod git_settings;
 mod protected;
 mod root;
 mod seatbelt;

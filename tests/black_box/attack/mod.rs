@@ -5,4 +5,5 @@ mod clients;
 mod git;
 mod launch;
 mod limits;
+mod named;
 mod programs;
