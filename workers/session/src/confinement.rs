@@ -12,6 +12,7 @@ use crate::read_only::{private_directory, private_of_safe_mode};
 use crate::start_error::WorkerStartError;
 use crate::trees::{
     LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, notes_of, repositories,
+    trees_of,
 };
 use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::{
@@ -174,30 +175,22 @@ impl ConfinementInputs {
     ) -> Result<ConfinementResult, WorkerStartError> {
         let Self { workspace, roots, facts, mut plan, found, settings, policy, mut notes, until } =
             self;
-        let known = Known::from(&found);
         plan.limits = limits(start, group);
         plan.hosts = host_ports(start);
         let kept = caches::keep(start, &facts, &mut plan, &mut notes);
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
-        let mut named = git::NamedFiles::default();
+        let mut known = Known::from(&found);
         let placeholders = policy.may_write().then(|| {
-            let mut trees = vec![Tree { handle: &workspace, path: &facts.places.workspace, found }];
-            for (path, handle) in &roots {
-                match repositories(handle, until) {
-                    Ok(found) => trees.push(Tree { handle, path, found }),
-                    Err(error) => {
-                        notes.push(format!("{} cannot be looked through: {error}", path.display()));
-                    }
-                }
-            }
+            let first = Tree { handle: &workspace, path: &facts.places.workspace, found };
+            let trees = trees_of(first, &roots, until, &mut notes);
             let (more, protected) = protect(&mut plan, &trees, &registry, until);
             notes.extend(more);
-            named = named_files(&trees, &settings, until, &mut notes);
+            let named = named_files(&trees, &settings, until, &mut notes);
             let shown = named.pins.iter().filter(|pin| plan.shows(&pin.at)).cloned().collect();
             plan.pin(shown);
+            known = std::mem::take(&mut known).naming(&named);
             protected
         });
-        let known = Some(known.naming(&named));
         // The handles stay open until the directories are mounted.
         let (placeholders, elsewhere) = placeholders.flatten().unzip();
         let places = roots.iter().map(|(path, handle)| (path.as_path(), handle));
@@ -247,7 +240,7 @@ impl ConfinementInputs {
                 private: private_of_safe_mode(),
                 processes: None,
             }),
-            known,
+            known: Some(known),
             private_network,
         })
     }

@@ -6,7 +6,7 @@ use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::git;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Maximum number of workspace entries that are searched for repositories before the start. A note reports a larger
@@ -45,6 +45,26 @@ pub(crate) fn repositories(
         }
     }
     Ok(walk.finish())
+}
+
+/// Returns `first` and the writable directories outside the workspace, with their repositories. Adds notes on
+/// unreadable ones.
+pub(crate) fn trees_of<'a>(
+    first: Tree<'a>,
+    roots: &'a [(PathBuf, OwnedFd)],
+    until: Instant,
+    notes: &mut Vec<String>,
+) -> Vec<Tree<'a>> {
+    let mut trees = vec![first];
+    for (path, handle) in roots {
+        match repositories(handle, until) {
+            Ok(found) => trees.push(Tree { handle, path, found }),
+            Err(error) => {
+                notes.push(format!("{} cannot be looked through: {error}", path.display()));
+            }
+        }
+    }
+    trees
 }
 
 /// Finds the files in writable directories that git's configuration names. Adds notes on those that are not held.

@@ -202,7 +202,8 @@ impl WatchedNames {
         self.found.insert(path, watched);
     }
 
-    fn add_wanted(&mut self, root: impl AsFd, path: PathBuf, why: Cow<'static, str>) {
+    /// Adds a path that is compared at any depth, existing or not.
+    pub(super) fn add_wanted(&mut self, root: impl AsFd, path: PathBuf, why: Cow<'static, str>) {
         if let Some(known) = self.found.get_mut(&path) {
             known.is_wanted = true;
             return;

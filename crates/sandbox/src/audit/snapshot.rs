@@ -107,10 +107,12 @@ impl Snapshot {
         let mains = repository::mains(base, &known.places);
         let git = repository::git_directories(base, &known.places);
         let mut wanted = Wanted::new(path, &known.named, git, known.has_more_named);
-        let names = WatchedNames::look(&root, &wanted, None, &mut Visited::default())?;
-        wanted.add_named(&root, &names);
+        let mut names = WatchedNames::look(&root, &wanted, None, &mut Visited::default())?;
+        for (path, why) in wanted.add_named(&root, &names) {
+            names.add_wanted(&root, path, why.into());
+        }
         Ok(Self {
-            names: WatchedNames::look(&root, &wanted, Some(&names), &mut Visited::default())?,
+            names,
             wanted,
             mains: mains.iter().map(|main| (main.path.clone(), main.stamps())).collect(),
             earlier: sweep::earlier(base, &places),

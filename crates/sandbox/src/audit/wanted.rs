@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 const MAX_FILES: usize = 128;
 const MAX_BYTES: u64 = 256 * 1024;
 const MAX_NAMED: usize = 256;
-const MAX_TRIED: usize = 1_024;
+const MAX_TRIED: usize = 2_048;
 
 /// Maximum number of entries of a git directory, and of linked worktrees.
 const MAX_ENTRIES: usize = 2_048;
@@ -72,14 +72,23 @@ impl Wanted {
         self.files.iter().filter(move |(_, known)| *known == why).map(|(at, _)| at.as_path())
     }
 
-    /// Adds the files that the found files of `names` name, if they exist.
-    pub(super) fn add_named(&mut self, root: impl AsFd, names: &WatchedNames) {
+    /// Adds the files that the found files of `names` name, if they exist. Returns the added ones.
+    pub(super) fn add_named(
+        &mut self,
+        root: impl AsFd,
+        names: &WatchedNames,
+    ) -> Vec<(PathBuf, String)> {
+        let first = self.files.len();
+        self.search(root, names);
+        self.files.get(first..).unwrap_or_default().to_vec()
+    }
+
+    fn search(&mut self, root: impl AsFd, names: &WatchedNames) {
+        let files = names.files().filter(|(_, size)| *size <= MAX_BYTES).map(|(file, _)| file);
+        let git = self.git.iter().filter(|git| git.is_relative());
+        let hooks: Vec<PathBuf> = git.flat_map(|git| hooks(&root, git)).collect();
         let mut tried = 0;
-        for (file, _) in names
-            .files()
-            .filter(|(file, size)| names_files(file) && *size <= MAX_BYTES)
-            .take(MAX_FILES)
-        {
+        for file in files.filter(|file| names_files(file)).chain(hooks).take(MAX_FILES) {
             let Ok(text) = openat::read(&root, &file) else { continue };
             let text = if file.file_name().is_some_and(manifest::is_one) {
                 manifest::programs(&file, &text).unwrap_or(text)
@@ -141,6 +150,14 @@ fn unknown_in(
     all.extend(unknown.map(|name| (git.join(name), UNKNOWN.into())));
 }
 
+/// Returns the hooks of a repository. Git runs them at the top of its worktree.
+fn hooks(root: impl AsFd, git: &Path) -> Vec<PathBuf> {
+    let directory = git.join("hooks");
+    let names = children(root, &directory, &mut Visited::default()).into_iter();
+    let names = names.filter(|name| name.extension().is_none_or(|end| end != "sample"));
+    names.map(|name| directory.join(name)).collect()
+}
+
 /// Returns the names in a directory, up to a limit.
 fn children(root: impl AsFd, at: &Path, visited: &mut Visited) -> Vec<PathBuf> {
     let opened = match at.strip_prefix("/") {
@@ -164,7 +181,8 @@ fn of_git(setting: &str) -> String {
 fn candidates(from: &Path, word: &str) -> impl Iterator<Item = PathBuf> {
     let has_ending =
         word.rsplit('/').next().is_some_and(|name| name.trim_matches('.').contains('.'));
-    let endings = if has_ending { ENDINGS.get(..1) } else { ENDINGS.get(..) };
+    let is_module = !has_ending && word.starts_with('.');
+    let endings = if is_module { ENDINGS.get(..) } else { ENDINGS.get(..1) };
     let froms = [from.to_owned(), PathBuf::new()];
     let n_froms = if from.as_os_str().is_empty() { 1 } else { 2 };
     let word = word.to_owned();
@@ -197,7 +215,9 @@ fn paths(text: &str) -> Vec<&str> {
         };
         let is_file = |(_, end): (&str, &str)| FILES.binary_search(&end).is_ok();
         let is_path = word.contains('/') || word.rsplit_once('.').is_some_and(is_file);
-        let is_plain = !word.contains("://") && !word.contains(['*', '\0']);
+        // Names of packages begin with `@`.
+        let is_plain =
+            !word.contains("://") && !word.contains(['*', '\0']) && !word.starts_with('@');
         (is_path && is_plain && word.len() <= 256 && !word.starts_with('/')).then_some(word)
     });
     let mut found: Vec<&str> = words.collect();

@@ -80,8 +80,19 @@ pub(super) fn unlisted(
     if LEVELS <= level || is_harmless(&text) {
         return None;
     }
-    let is_settings = text.starts_with('.') || (!is_directory && has_form(&text, level == 0));
+    let is_settings = text.starts_with('.')
+        || (!is_directory && (has_form(&text, level == 0) || is_dot_directory(directory)));
     is_settings.then_some(&RULE_ONLY)
+}
+
+/// Returns true for a dot directory at the top that the table does not have. The table's are watched with their
+/// entries.
+fn is_dot_directory(directory: &Path) -> bool {
+    let name = directory.to_string_lossy();
+    name.starts_with('.')
+        && !name.contains('/')
+        && !is_harmless(&name)
+        && Obeyed::reported(Path::new(""), directory.as_os_str()).is_none()
 }
 
 fn has_form(name: &str, is_at_top: bool) -> bool {
@@ -118,6 +129,8 @@ mod tests {
             ("a", "newrc.json", false),
             ("", "new.config.rs", false),
             ("a", "new.config.js", false),
+            (".config", "newrc", false),
+            (".newtool", "hooks", false),
         ] {
             assert!(is(directory, name, is_directory), "{directory} {name}");
         }
@@ -131,6 +144,8 @@ mod tests {
             ("", ".pytest_cache", true),
             ("", "main.rs", false),
             ("", ".github", true),
+            (".github", "dependabot.yml", false),
+            (".vscode", "tasks.json", false),
         ] {
             assert!(!is(directory, name, is_directory), "{directory} {name}");
         }

@@ -461,7 +461,9 @@ fn keys_of_a_manifest_and_files_that_settings_name_are_compared() {
     let world = World::new();
     world.write("package.json", r#"{"name": "a"}"#);
     world.write("a/.prettierrc", r#"{"plugins": ["./tools/p", "../q.cjs", "missing.js"]}"#);
-    for name in ["a/tools/p.js", "q.cjs", "other.js", "pkg/x.js"] {
+    world.git(".git", PLAIN);
+    world.write(".git/hooks/pre-commit", "#!/bin/sh\nexec ./scripts/check.sh\n");
+    for name in ["a/tools/p.js", "q.cjs", "other.js", "pkg/x.js", "scripts/check.sh"] {
         world.write(name, "x");
     }
     world.write("pkg/package.json", r#"{"prettier": {"plugins": ["./x.js"]}}"#);
@@ -474,7 +476,7 @@ fn keys_of_a_manifest_and_files_that_settings_name_are_compared() {
     world.write("other.js", "y");
     world.write("new/package.json", "{}");
     assert_eq!(world.audit(Some(&start)).found, 0);
-    for name in ["a/tools/p.js", "q.cjs", "pkg/x.js"] {
+    for name in ["a/tools/p.js", "q.cjs", "pkg/x.js", "scripts/check.sh"] {
         world.write(name, "another");
     }
     world.write("package.json", r#"{"name": "b", "babel": {"plugins": ["./b.js"]}}"#);
@@ -486,6 +488,7 @@ fn keys_of_a_manifest_and_files_that_settings_name_are_compared() {
         format!("package.json changed: {keys}"),
         "pkg/x.js changed: is named by pkg/package.json".to_owned(),
         "q.cjs changed: is named by a/.prettierrc".to_owned(),
+        "scripts/check.sh changed: is named by .git/hooks/pre-commit".to_owned(),
     ];
     assert_eq!(files(&world.audit(Some(&start))), expected);
 }

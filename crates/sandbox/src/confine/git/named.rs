@@ -25,6 +25,9 @@ const MAX_NAMED: usize = 256;
 /// Maximum number of paths whose existence is checked.
 const MAX_CHECKED: usize = 8_192;
 
+/// Maximum number of directories on one command line from which its words are resolved.
+const MAX_DIRECTORIES: usize = 4;
+
 /// Programs whose arguments are often programs.
 const RUNNERS: [&str; 26] = [
     "ash", "awk", "bash", "bun", "command", "dash", "deno", "env", "exec", "fish", "gawk", "ksh",
@@ -193,6 +196,7 @@ impl Search<'_> {
             // Git starts some programs without a shell.
             let whole = Word { text: value.clone(), is_first: true, follows_value: false };
             self.word(&whole, name, worktree, Strength::Whole);
+            let directories = self.directories(&all, worktree);
             for word in &all {
                 let strength = match (word.is_first, name.starts_with("alias.") && !runs) {
                     (true, _) => Strength::Program,
@@ -200,8 +204,22 @@ impl Search<'_> {
                     (false, true) => Strength::Operand,
                 };
                 self.word(word, name, worktree, strength);
+                for directory in &directories {
+                    self.word(word, name, directory, Strength::Whole);
+                }
             }
         }
+    }
+
+    /// Returns the directories among the words, as in `cd tools && ./x`.
+    fn directories<'b>(&self, words: &[Word], worktree: &Worktree<'b>) -> Vec<Worktree<'b>> {
+        let paths = words.iter().filter(|word| !word.is_first).filter_map(|word| {
+            let path = resolve(word.text.as_str(), &worktree.path, Some(worktree.home))?;
+            let (tree, relative) = self.inside(&path)?;
+            let is_directory = openat::node_at(tree.handle, &relative) == Ok(Node::Directory);
+            is_directory.then_some(Worktree { path, home: worktree.home })
+        });
+        paths.take(MAX_DIRECTORIES).collect()
     }
 
     fn word(&mut self, word: &Word, name: &str, worktree: &Worktree<'_>, strength: Strength) {
@@ -458,6 +476,14 @@ mod tests {
         {
             assert!(found.iter().any(|line| line == expected), "{expected}: {found:?}");
         }
+    }
+
+    #[test]
+    fn words_are_resolved_from_the_directories_of_a_command_line() {
+        let world = World::new();
+        world.write("ws/tools/x", "x");
+        world.write("ws/.git/config", "[filter \"f\"]\nclean=cd tools && ./x\n");
+        assert_eq!(world.told(&[]), ["tools/x filter.f.clean held", "x filter.f.clean"]);
     }
 
     #[test]

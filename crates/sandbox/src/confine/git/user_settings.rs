@@ -67,7 +67,17 @@ impl UserSettings {
         self.files.push(file.to_owned());
         let text = match openat::read_own(file, MAX_FILE) {
             Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            // Git cannot read them either.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound
+                        | io::ErrorKind::NotADirectory
+                        | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                return;
+            }
             Err(_) => return self.is_cut = true,
         };
         for entry in git_config::parse(&text) {
