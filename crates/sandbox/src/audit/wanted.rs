@@ -88,7 +88,11 @@ impl Wanted {
         let git = self.git.iter().filter(|git| git.is_relative());
         let hooks: Vec<PathBuf> = git.flat_map(|git| hooks(&root, git)).collect();
         let mut tried = 0;
-        for file in files.filter(|file| names_files(file)).chain(hooks).take(MAX_FILES) {
+        let files = files.filter(|file| names_files(file)).chain(hooks);
+        for (n, file) in files.enumerate() {
+            if n == MAX_FILES {
+                return self.is_cut = true;
+            }
             let Ok(text) = openat::read(&root, &file) else { continue };
             let text = if file.file_name().is_some_and(manifest::is_one) {
                 manifest::programs(&file, &text).unwrap_or(text)

@@ -359,7 +359,7 @@ fn names_that_programs_obey_are_found_at_any_depth() {
     world.write("a/b/c/d/.envrc", "other");
     world.write("a/b/c/d/.hg/hgrc", "x");
     world.write("a/b/c/d/eslint.config.js", "x");
-    world.write("a/b/c/d/Taskfile.yml", "at the top only");
+    world.write("a/b/c/d/venv/x", "at the top only");
     world.write("node_modules/p/.pi/x", "of a package");
     fs::remove_file(world.path().join("a/b/c/d/mise.toml")).unwrap();
     let report = world.audit(Some(&before));

@@ -80,12 +80,16 @@ pub fn named_blocking(
     for file in user.files() {
         search.path(file, "the user's settings", Strength::Missing);
     }
+    let mut repositories = Vec::new();
     for tree in trees {
         let worktree = Worktree { path: tree.path.to_owned(), home: user.home() };
         search.settings(user.settings(), &worktree);
-        for (at, kind) in &tree.found.repositories {
-            search.repository(tree, at, *kind, user);
-        }
+        repositories.extend(tree.found.repositories.iter().map(|(at, kind)| (tree, at, *kind)));
+    }
+    // A session can create repositories in subdirectories. They must not use up the limits of the others.
+    repositories.sort_by_key(|(_, at, _)| at.components().count());
+    for (tree, at, kind) in repositories {
+        search.repository(tree, at, kind, user);
     }
     let Search { pins, mut rest, .. } = search;
     rest.pins = pins.into_iter().map(|(at, read_only)| Pin { at, read_only }).collect();
