@@ -27,10 +27,13 @@ fn a_repository_that_was_poisoned_in_one_command_is_found_by_key_and_file() {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    assert_eq!(
-        sandbox(&daemon, repo.path(), &["audit"]),
-        (Some(0), "Nothing was made or changed here that later programs would run\n".to_owned())
+    let (code, text) = sandbox(&daemon, repo.path(), &["audit"]);
+    assert_eq!(code, Some(0), "{text}");
+    assert!(
+        text.starts_with("No change was found since the worker began. Checked: the "),
+        "{text}"
     );
+    assert!(text.contains("\nNot checked: files that you run yourself"), "{text}");
     let done = session.bash("git init -q src/new && git -C src/new config core.fsmonitor ./evil");
     assert_eq!(done, "\n[Exit code: 0]");
     let (code, text) = sandbox(&daemon, repo.path(), &["audit"]);

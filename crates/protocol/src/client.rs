@@ -24,9 +24,9 @@ pub use crate::approval::{
     AnswerData, AnswerParams, ApprovalsData, ApprovalsParams, PendingApproval, RecentApproval,
 };
 pub use audit::{
-    AuditChange, AuditCommand, AuditFile, AuditPlanted, AuditReport, AuditRepository, ExplainLayer,
-    ExplainPath, ExplainReport, PathAccess, PlantedKind, RepositoryKind, RepositoryState,
-    WorkerSaid, WorkerSays,
+    AuditChange, AuditCommand, AuditFile, AuditNamed, AuditPlanted, AuditReport, AuditRepository,
+    ExplainLayer, ExplainPath, ExplainReport, PathAccess, PlantedKind, RepositoryKind,
+    RepositoryState, WorkerSaid, WorkerSays,
 };
 pub use clients::{ClaimParams, ClientInfo, ClientName, HelloParams};
 pub use daemon::{

@@ -29,6 +29,10 @@ pub const MAX_TOOL_PROBLEMS: usize = 8;
 /// See [`MAX_TOOL_PROBLEMS`].
 pub const MAX_PROBLEM_CHARS: usize = 200;
 
+/// Variables that name git settings files of the user. A confined worker finds the programs that these files name, and
+/// its commands do not get the variables, because they cannot see the files.
+pub const GIT_SETTINGS_VARIABLES: [&str; 2] = ["GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"];
+
 /// Largest environment that is read from a shell, in bytes. The kernel's own limit is 2 MiB by default,
 /// with the arguments.
 pub const MAX_CAPTURE_BYTES: usize = 1024 * 1024;

@@ -13,6 +13,8 @@
 pub mod audit;
 pub mod confine;
 pub mod git_config;
+#[cfg(target_os = "linux")]
+mod git_settings;
 mod protected;
 mod root;
 mod seatbelt;

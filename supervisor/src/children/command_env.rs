@@ -2,7 +2,7 @@
 //! keys. The values come from the daemon's own variables and from the user's login shell (see
 //! [`crate::children::login_env`]).
 
-use quackd_protocol::environment::{MAX_LOGIN_BYTES, MAX_VALUE_BYTES};
+use quackd_protocol::environment::{GIT_SETTINGS_VARIABLES, MAX_LOGIN_BYTES, MAX_VALUE_BYTES};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 
@@ -133,12 +133,14 @@ impl EnvAllowList {
 
     /// All allowed names.
     pub(crate) fn names(&self) -> Vec<String> {
-        let listed = ALLOWED_NAMES.iter().chain(&LOCALE).map(|name| (*name).to_owned());
+        let listed = ALLOWED_NAMES.iter().chain(&LOCALE).chain(&GIT_SETTINGS_VARIABLES);
+        let listed = listed.map(|name| (*name).to_owned());
         listed.chain(self.extra.iter().cloned()).collect()
     }
 
     fn permits(&self, name: &str, value: &str) -> bool {
         ALLOWED_NAMES.contains(&name)
+            || GIT_SETTINGS_VARIABLES.contains(&name)
             || (LOCALE.contains(&name) && is_locale(value))
             || self.extra.contains(name)
     }

@@ -5,5 +5,6 @@ mod clients;
 mod git;
 mod launch;
 mod limits;
+mod named;
 mod obeyed;
 mod programs;

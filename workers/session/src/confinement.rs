@@ -6,10 +6,14 @@
 //! tools refuse every operation that could do harm, unless the user has allowed `full-access`.
 
 use crate::caches;
-use crate::confinement_result::ConfinementResult;
+use crate::confinement_result::{ConfinementResult, NO_SETTINGS};
 use crate::network::host_ports;
 use crate::read_only::{private_directory, private_of_safe_mode};
 use crate::start_error::WorkerStartError;
+use crate::trees::{
+    LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, notes_of, repositories,
+    trees_of,
+};
 use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::{
     ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
@@ -27,27 +31,13 @@ use quackd_sandbox::confine::{
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// Maximum number of workspace entries that are searched for repositories before the start. A note reports a larger
-/// tree.
-const WALK_ENTRIES: u64 = 200_000;
+use std::time::Instant;
 
 /// Notes for systems where process 1 cannot create the links of commands, or cannot carry out their changes of git
 /// directories.
 const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links in .git are removed when a command ends, not refused";
 const NAMES_NOTE: &str = "this system cannot hold system calls (Linux 5.14, ptrace_scope up to 1, no other listener): while your own git or \
      editor replaces .git/config, a running command can write it";
-
-/// Timeout for reading the workspace before the confinement exists. Shorter than the supervisor's start timeout, so
-/// that the call gets this reason.
-const LOOK_LIMIT: Duration = Duration::from_secs(7);
-
-/// Number of entries between two checks of the time.
-const WALK_STEP: u64 = 2_000;
-
-/// Maximum number of notes.
-const MAX_NOTES: usize = 8;
 
 /// Splits off the monitor and confines the worker. Returns in the worker; the monitor and process 1 never
 /// return.
@@ -68,7 +58,12 @@ pub(crate) fn enter(
     if order.policy.profile == Profile::FullAccess {
         let read_only = (LANDLOCK_WITH_NAMESPACES <= confine::landlock_version())
             .then(|| ReadOnlyWrapper { exe, private: Vec::new(), processes: None });
-        return Ok(ConfinementResult { read_only, ..unconfined(start, cgroup, Vec::new())? });
+        let known = known_without_limits(start);
+        return Ok(ConfinementResult {
+            read_only,
+            known,
+            ..unconfined(start, cgroup, Vec::new())?
+        });
     }
     let probe = match order.probe.clone() {
         Some(probe) => probe,
@@ -143,6 +138,8 @@ struct ConfinementInputs {
     facts: HostFacts,
     plan: MountPlan,
     found: git::FoundRepositories,
+    /// The user's git settings.
+    settings: git::UserSettings,
     policy: Policy,
     notes: Vec<String>,
     /// Deadline for reading the workspace.
@@ -175,7 +172,8 @@ impl ConfinementInputs {
             step: "cannot read the workspace",
             source,
         })?;
-        Ok(Self { workspace, roots, facts, plan, found, policy, notes, until })
+        let settings = git::UserSettings::read_blocking(Path::new(&order.home), &start.env);
+        Ok(Self { workspace, roots, facts, plan, found, settings, policy, notes, until })
     }
 
     fn enter_namespaces(
@@ -186,26 +184,24 @@ impl ConfinementInputs {
         exe: SelfExe,
         mode: GitProtection,
     ) -> Result<ConfinementResult, WorkerStartError> {
-        let Self { workspace, roots, facts, mut plan, found, policy, mut notes, until } = self;
-        let known = Some(Known::from(&found));
+        let Self { workspace, roots, facts, mut plan, found, settings, policy, mut notes, until } =
+            self;
         plan.limits = limits(start, group);
         plan.hosts = host_ports(start);
         let kept = caches::keep(start, &facts, &mut plan, &mut notes);
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
+        let mut known = Known::from(&found);
         let placeholders = policy.may_write().then(|| {
-            let mut trees = vec![Tree { handle: &workspace, path: &facts.places.workspace, found }];
-            for (path, handle) in &roots {
-                match repositories(handle, until) {
-                    Ok(found) => trees.push(Tree { handle, path, found }),
-                    Err(error) => {
-                        notes.push(format!("{} cannot be looked through: {error}", path.display()));
-                    }
-                }
-            }
+            let first = Tree { handle: &workspace, path: &facts.places.workspace, found };
+            let trees = trees_of(first, &roots, until, &mut notes);
             let visible: Vec<&Path> = trees.iter().map(|tree| tree.path).collect();
-            let settings = git::ProtectionSettings { mode, until, visible: &visible };
-            let (more, protected) = protect(&mut plan, &trees, &registry, settings);
+            let protection = git::ProtectionSettings { mode, until, visible: &visible };
+            let (more, protected) = protect(&mut plan, &trees, &registry, protection);
             notes.extend(more);
+            let named = named_files(&trees, &settings, until, &mut notes);
+            let shown = named.pins.iter().filter(|pin| plan.shows(&pin.at)).cloned().collect();
+            plan.pin(shown);
+            known = std::mem::take(&mut known).naming(&named);
             protected
         });
         // The handles stay open until the directories are mounted.
@@ -266,7 +262,7 @@ impl ConfinementInputs {
                 private: private_of_safe_mode(),
                 processes: None,
             }),
-            known,
+            known: Some(known),
             private_network,
         })
     }
@@ -278,7 +274,11 @@ impl ConfinementInputs {
         group: Option<&Group>,
         exe: SelfExe,
     ) -> Result<ConfinementResult, WorkerStartError> {
-        let Self { workspace, facts, found, policy, mut notes, .. } = self;
+        let Self { workspace, facts, found, settings, policy, mut notes, until, .. } = self;
+        let path = &facts.places.workspace;
+        let tree = Tree { handle: &workspace, path, found };
+        let named = named_files(std::slice::from_ref(&tree), &settings, until, &mut notes);
+        let found = tree.found;
         let tmp = facts.places.run_dir.join("tmp");
         private_directory(&tmp).map_err(|source| WorkerStartError::System {
             step: "cannot make a directory",
@@ -309,12 +309,12 @@ impl ConfinementInputs {
             env: vec![
                 ("TMPDIR", tmp.display().to_string()),
                 // The user's file exists but is unreadable, and git would fail.
-                ("GIT_CONFIG_GLOBAL", "/dev/null".to_owned()),
+                ("GIT_CONFIG_GLOBAL", NO_SETTINGS.to_owned()),
             ],
             pins: Vec::new(),
             command_words: read_only.limiting_words(),
             read_only: Some(read_only),
-            known: Some(Known::from(&found)),
+            known: Some(Known::from(&found).naming(&named)),
             private_network: None,
         })
     }
@@ -341,26 +341,6 @@ fn launching(
         None => Ok(()),
     };
     (SpawnThread::new(prepare, score.ok()), note)
-}
-
-/// A writable directory and the repositories in it.
-struct Tree<'a> {
-    handle: &'a OwnedFd,
-    path: &'a Path,
-    found: git::FoundRepositories,
-}
-
-fn repositories(directory: &OwnedFd, until: Instant) -> io::Result<git::FoundRepositories> {
-    let mut walk = git::Walk::new(directory)?;
-    let mut left = WALK_ENTRIES;
-    while 0 < left && !walk.step(WALK_STEP) {
-        left = left.saturating_sub(WALK_STEP);
-        if until <= Instant::now() {
-            let text = format!("looking through it takes longer than {} s", LOOK_LIMIT.as_secs());
-            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
-        }
-    }
-    Ok(walk.finish())
 }
 
 /// Opens the writable directories. Returns the policy without missing ones, the handles, and notes on the missing.
@@ -494,12 +474,6 @@ fn beyond_the_plan(
         rules.push(FileRule { what, rights: FileRights::Write });
     }
     Ok(rules)
-}
-
-fn notes_of(troubles: &[git::ProtectionGap]) -> Vec<String> {
-    let note =
-        |trouble: &git::ProtectionGap| format!("{} {}", trouble.path.display(), trouble.what);
-    troubles.iter().take(MAX_NOTES).map(note).collect()
 }
 
 /// Error of a policy with hosts in a tier that cannot enforce them.

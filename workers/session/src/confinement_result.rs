@@ -8,6 +8,9 @@ use quackd_sandbox::confine::PrivateNetwork;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+/// An empty settings file of git.
+pub(crate) const NO_SETTINGS: &str = "/dev/null";
+
 /// State of a worker after confinement, or after a start without confinement.
 #[derive(Debug)]
 pub(crate) struct ConfinementResult {

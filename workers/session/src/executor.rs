@@ -6,6 +6,7 @@
 //!
 //! Invariant: every tool call gets exactly one `tool_finished`, unless the process dies.
 
+use crate::confinement_result::NO_SETTINGS;
 use crate::deny;
 use crate::jobs::JobReporter;
 use crate::link::{self, FrameSender};
@@ -19,6 +20,7 @@ use actix::System;
 use quackd_ipc::halves;
 use quackd_ipc::link::adopt;
 use quackd_process::sweep_strays_blocking;
+use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{
     FRAME_PROTOCOL, FromWorker, Hello, SandboxReport, ToWorker, ToolCall, ToolFinished, ToolReport,
@@ -70,7 +72,13 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
             deny.is_none_or(|sockets| sockets.proxy.is_ok()) && confined.private_network.is_some();
         confined.env.extend(deny::variables(&start.env, has_proxy));
     }
-    let env = environment(start.env, confined.env);
+    let mut env = environment(start.env, confined.env);
+    if confined.is_confined {
+        // Tier D sets one of them for its commands.
+        env.retain(|(name, value)| {
+            !GIT_SETTINGS_VARIABLES.contains(&name.as_str()) || value == NO_SETTINGS
+        });
+    }
     let attempts = attempts(confined.private_network, &mut confined.report);
     if let Some(pair) = pair {
         network::serve(pair, &attempts)?;

@@ -32,6 +32,8 @@ pub mod read_only;
 mod stage0;
 mod start_error;
 mod streaming;
+#[cfg(target_os = "linux")]
+mod trees;
 mod updates;
 mod web;
 mod wrapper;

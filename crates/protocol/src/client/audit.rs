@@ -53,7 +53,10 @@ pub struct AuditReport {
     pub complete: bool,
     /// Directory entries that were checked.
     pub entries: u64,
-    /// Files at the top of the workspace that other programs run or obey, and that changed.
+    /// Number of names and patterns that the daemon knows. 0 from an older worker.
+    pub names: usize,
+    /// Files that other programs run or obey, and that changed: listed names, settings files near the top, unknown names
+    /// in git directories, and files that settings name.
     pub files: Vec<AuditFile>,
     /// Names in git directories through which git would write to another file. Includes names that existed before the
     /// worker started.
@@ -198,7 +201,7 @@ pub enum RepositoryState {
 }
 
 /// Something that makes git run a program or read more settings.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AuditCommand {
     /// The file, relative to the workspace, one line.
@@ -207,6 +210,19 @@ pub struct AuditCommand {
     pub key: String,
     /// Value of the setting, cut and on one line. Empty if there is none.
     pub value: String,
+    /// Files of the workspace that the setting names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub named: Vec<AuditNamed>,
+}
+
+/// A file of the workspace that a setting of git names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct AuditNamed {
+    /// Relative to the workspace, one line.
+    pub path: String,
+    /// Change since the worker started. Null if there is none.
+    pub change: Option<AuditChange>,
 }
 
 /// Permissions of a session, in general or for one path.

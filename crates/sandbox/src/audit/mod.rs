@@ -13,6 +13,12 @@
 mod sanitize;
 
 #[cfg(target_os = "linux")]
+mod git_names;
+#[cfg(target_os = "linux")]
+mod hidden;
+#[cfg(target_os = "linux")]
+mod manifest;
+#[cfg(target_os = "linux")]
 mod names;
 #[cfg(target_os = "linux")]
 mod planted;
@@ -21,11 +27,11 @@ mod report;
 #[cfg(target_os = "linux")]
 mod repository;
 #[cfg(target_os = "linux")]
-mod settings;
-#[cfg(target_os = "linux")]
 mod snapshot;
 #[cfg(target_os = "linux")]
 mod sweep;
+#[cfg(target_os = "linux")]
+mod wanted;
 
 #[cfg(not(target_os = "linux"))]
 mod unsupported;

@@ -1,11 +1,14 @@
 //! Names that later programs run or obey, and their changes. Called by `snapshot`, after every command that could
 //! write, and by the audit.
 //!
-//! After a command the worker checks the top of the workspace and the directories near it. An audit checks all
-//! directories. If such a name is a directory, its direct entries are watched too. Deeper changes are not detected.
+//! After a command the worker checks the top of the workspace and the directories near it, the files that settings
+//! name, and the tops of the git directories. An audit checks all directories. If such a name is a directory, its
+//! direct entries are watched too. Deeper changes are not detected.
 
 use super::Change;
+use super::manifest;
 use super::sanitize::plain;
+use super::wanted::Wanted;
 use crate::confine::git::open_directory;
 use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::Visited;
@@ -13,6 +16,7 @@ use crate::obeyed::Obeyed;
 use quackd_protocol::client::AuditChange;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -38,13 +42,15 @@ const MAX_SHOWN: usize = 120;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WatchedNames {
     found: BTreeMap<PathBuf, WatchedName>,
+    /// Wanted paths that do not exist.
+    missing: Vec<PathBuf>,
     /// Depth up to which all paths are known. Deeper paths may be missing if there were too many directories.
     whole: usize,
 }
 
 impl Default for WatchedNames {
     fn default() -> Self {
-        Self { found: BTreeMap::new(), whole: usize::MAX }
+        Self { found: BTreeMap::new(), missing: Vec::new(), whole: usize::MAX }
     }
 }
 
@@ -54,6 +60,12 @@ struct WatchedName {
     entries: BTreeMap<OsString, InodeStamp>,
     /// True if there are more entries than are watched.
     has_more: bool,
+    /// Digest of the keys that name programs, for a file that ordinary work changes.
+    keys: Option<u64>,
+    /// True if the path is compared at any depth.
+    is_wanted: bool,
+    /// Effect of the file, to be read after its name.
+    why: Cow<'static, str>,
 }
 
 impl WatchedNames {
@@ -62,11 +74,17 @@ impl WatchedNames {
     /// # Errors
     /// The directory cannot be read.
     pub fn look_blocking(root: impl AsFd) -> io::Result<Self> {
-        Self::look_noting(root, &mut Visited::default())
+        Self::look(root, &Wanted::default(), None, &mut Visited::default())
     }
 
-    /// Like [`WatchedNames::look_blocking`]; adds the directories that it reads to `visited`.
-    pub(super) fn look_noting(root: impl AsFd, visited: &mut Visited) -> io::Result<Self> {
+    /// Like [`WatchedNames::look_blocking`], with the `wanted` files and git directories. Adds the directories that it
+    /// reads to `visited`. A file that is unchanged since `before` is not read again.
+    pub(super) fn look(
+        root: impl AsFd,
+        wanted: &Wanted,
+        before: Option<&Self>,
+        visited: &mut Visited,
+    ) -> io::Result<Self> {
         let root = open_directory(root, Path::new(""))?;
         let mut names = Self::default();
         let mut left = MAX_NEAR_ENTRIES;
@@ -75,8 +93,10 @@ impl WatchedNames {
         while let Some(directory) = pending.pop_front() {
             let level = directory.components().count();
             let mut add = |name: &OsStr, is_directory: bool| {
-                if Obeyed::reported(&directory, name).is_some() {
-                    names.add(&root, directory.join(name));
+                if let Some(row) = Obeyed::watched(&directory, name, is_directory) {
+                    names.add(&root, directory.join(name), row.rule.reason().into());
+                } else if manifest::is_one(name) {
+                    names.add_manifest(&root, directory.join(name), before);
                 }
                 let is_skipped = || NOT_NEAR.iter().any(|not| name == *not);
                 if !is_directory || level == NEAR_LEVELS || is_skipped() {
@@ -101,42 +121,99 @@ impl WatchedNames {
                 break;
             }
         }
+        for (path, why) in wanted.all(&root, visited) {
+            names.add_wanted(&root, path, why);
+        }
         Ok(names)
     }
 
-    /// Returns true if the found names and their entries are unchanged. Does not search for new names.
+    /// Returns true if the found names and their entries are unchanged, and wanted paths are still missing. Does not
+    /// search for new names.
     pub(super) fn are_unchanged(&self, root: impl AsFd) -> bool {
-        self.found.iter().all(|(path, was)| {
-            let mut now = Self::default();
-            now.add(&root, path.clone());
-            now.found.get(path) == Some(was)
-        })
+        let is_same = |(path, was): (&PathBuf, &WatchedName)| {
+            if !was.stamp.is_directory() {
+                return InodeStamp::beneath_or_at(&root, path) == Some(was.stamp);
+            }
+            let now = WatchedName::look(&root, path, was.why.clone());
+            now.is_some_and(|now| now.is_same(was))
+        };
+        let is_missing = |path: &PathBuf| InodeStamp::beneath_or_at(&root, path).is_none();
+        self.found.iter().all(is_same) && self.missing.iter().all(is_missing)
     }
 
     /// Reads the state of names that a walk has found.
     pub(super) fn at_blocking(root: impl AsFd, paths: &[PathBuf]) -> Self {
         let mut names = Self::default();
         for path in paths {
-            names.add(&root, path.clone());
+            let row = Obeyed::reported(parent_of(path), path.file_name().unwrap_or_default());
+            let why = row.map_or("", |row| row.rule.reason());
+            names.add(&root, path.clone(), why.into());
         }
         names
     }
 
-    /// Reads the state of each name of the table at the top. For a directory with too many entries to list.
-    fn add_by_name(&mut self, root: impl AsFd) {
-        for row in Obeyed::all().iter().filter(|row| row.held.is_reported()) {
-            self.add(&root, PathBuf::from(row.name));
+    /// Paths and sizes of the found regular files.
+    pub(super) fn files(&self) -> impl Iterator<Item = (PathBuf, u64)> {
+        let of = |(path, one): (&PathBuf, &WatchedName)| {
+            let inside = one.entries.iter().filter(|(_, stamp)| stamp.is_file());
+            let inside: Vec<_> =
+                inside.map(|(entry, stamp)| (path.join(entry), stamp.size())).collect();
+            let itself = one.stamp.is_file().then(|| (path.clone(), one.stamp.size()));
+            itself.into_iter().chain(inside)
+        };
+        self.found.iter().flat_map(of)
+    }
+
+    /// Returns true if a path is watched by itself.
+    pub(super) fn contains(&self, path: &Path) -> bool {
+        self.found.contains_key(path)
+    }
+
+    /// Returns the change of one path since this state. `None` if it is the same.
+    pub(super) fn change_of(&self, root: impl AsFd, path: &Path) -> Option<AuditChange> {
+        match (self.found.get(path), WatchedName::look(root, path, "".into())) {
+            (None, None) => None,
+            (None, Some(_)) => Some(AuditChange::Made),
+            (Some(_), None) => Some(AuditChange::Removed),
+            (Some(was), Some(is)) => (!was.is_same(&is)).then_some(AuditChange::Changed),
         }
     }
 
-    fn add(&mut self, root: impl AsFd, path: PathBuf) {
-        let Some(stamp) = InodeStamp::beneath(&root, &path) else { return };
-        let mut watched = WatchedName { stamp, entries: BTreeMap::new(), has_more: false };
-        if stamp.is_directory() {
-            // For an unreadable directory, only its own stamp is compared.
-            watched.has_more = list(&root, &path, &mut watched.entries).is_none();
+    /// Reads the state of each name of the table at the top. For a directory with too many entries to list.
+    fn add_by_name(&mut self, root: impl AsFd) {
+        for row in Obeyed::all().filter(|row| row.held.is_reported() && !row.name.contains('*')) {
+            self.add(&root, PathBuf::from(row.name), row.rule.reason().into());
         }
+    }
+
+    fn add(&mut self, root: impl AsFd, path: PathBuf, why: Cow<'static, str>) {
+        if let Some(watched) = WatchedName::look(root, &path, why) {
+            self.found.insert(path, watched);
+        }
+    }
+
+    fn add_manifest(&mut self, root: impl AsFd, path: PathBuf, before: Option<&Self>) {
+        let Some(mut watched) = WatchedName::look(&root, &path, manifest::WHY.into()) else {
+            return;
+        };
+        let known = before.and_then(|before| before.found.get(&path));
+        let known = known.filter(|known| known.stamp == watched.stamp).and_then(|known| known.keys);
+        watched.keys = Some(known.unwrap_or_else(|| manifest::digest_blocking(root, &path)));
         self.found.insert(path, watched);
+    }
+
+    /// Adds a path that is compared at any depth, existing or not.
+    pub(super) fn add_wanted(&mut self, root: impl AsFd, path: PathBuf, why: Cow<'static, str>) {
+        if let Some(known) = self.found.get_mut(&path) {
+            known.is_wanted = true;
+            return;
+        }
+        match WatchedName::look(root, &path, why) {
+            Some(watched) => {
+                self.found.insert(path, WatchedName { is_wanted: true, ..watched });
+            }
+            None => self.missing.push(path),
+        }
     }
 
     /// Returns the differences to `now`, each name once. At depths that one of the two states knows only partly, a
@@ -144,16 +221,25 @@ impl WatchedNames {
     #[must_use]
     pub fn changes(&self, now: &Self) -> Vec<Change> {
         let whole = self.whole.min(now.whole);
-        let counts = |path: &Path| path.components().count() <= whole;
-        let gone = self.found.keys().filter(|path| !now.found.contains_key(*path) && counts(path));
-        let gone = gone.map(|path| change(path, None, AuditChange::Removed));
+        let counts = |path: &Path, one: &WatchedName| {
+            let is_empty = one.keys.is_some_and(|keys| keys == manifest::NO_KEYS);
+            !is_empty && (one.is_wanted || path.components().count() <= whole)
+        };
+        let gone = self
+            .found
+            .iter()
+            .filter(|(path, was)| !now.found.contains_key(*path) && counts(path, was));
+        let gone = gone.map(|(path, was)| was.change(path, None, AuditChange::Removed));
         let there = now.found.iter().filter_map(|(path, is)| match self.found.get(path) {
-            None if counts(path) => Some(change(path, None, AuditChange::Made)),
+            None if counts(path, is) => Some(is.change(path, None, AuditChange::Made)),
             None => None,
-            Some(was) if was == is => None,
+            Some(was) if was.is_same(is) => None,
             Some(was) => Some(was.inside(path, is)),
         });
-        gone.chain(there).collect()
+        let mut changes: Vec<Change> = gone.chain(there).collect();
+        let mut told = std::collections::BTreeSet::new();
+        changes.retain(|one| told.insert(one.path.clone()));
+        changes
     }
 
     /// Removes the names that are missing in `now` although `root` has them: the walk stopped before it reached them.
@@ -163,14 +249,36 @@ impl WatchedNames {
         };
         let seen = self.found.iter().filter(|(path, _)| is_seen(path));
         let found = seen.map(|(path, was)| (path.clone(), was.clone())).collect();
-        Self { found, whole: usize::MAX }
+        Self { found, missing: Vec::new(), whole: usize::MAX }
     }
 }
 
 impl WatchedName {
+    fn look(root: impl AsFd, path: &Path, why: Cow<'static, str>) -> Option<Self> {
+        let stamp = InodeStamp::beneath_or_at(&root, path)?;
+        let (entries, keys) = (BTreeMap::new(), None);
+        let mut watched = Self { stamp, entries, has_more: false, keys, is_wanted: false, why };
+        if stamp.is_directory() {
+            // For an unreadable directory, only its own stamp is compared.
+            watched.has_more = list(&root, path, &mut watched.entries).is_none();
+        }
+        Some(watched)
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        match (self.keys, other.keys) {
+            (Some(was), Some(is)) => was == is,
+            _ => {
+                self.stamp == other.stamp
+                    && self.entries == other.entries
+                    && self.has_more == other.has_more
+            }
+        }
+    }
+
     /// Returns the change of a name that still exists: one entry of a directory, or the whole.
     fn inside(&self, path: &Path, now: &Self) -> Change {
-        let whole = || change(path, None, AuditChange::Changed);
+        let whole = || now.change(path, None, AuditChange::Changed);
         if self.stamp.identity() != now.stamp.identity() || self.has_more || now.has_more {
             return whole();
         }
@@ -185,18 +293,20 @@ impl WatchedName {
         let gone = self.entries.keys().filter(|entry| !now.entries.contains_key(*entry));
         different.extend(gone.map(|entry| (entry, AuditChange::Removed)));
         match different.as_slice() {
-            [(entry, what)] => change(path, Some(entry), *what),
+            [(entry, what)] => now.change(path, Some(entry), *what),
             _ => whole(),
         }
     }
+
+    fn change(&self, path: &Path, entry: Option<&OsString>, change: AuditChange) -> Change {
+        let path = entry.map_or_else(|| path.to_owned(), |entry| path.join(entry));
+        let path = plain(&path.to_string_lossy(), MAX_SHOWN);
+        Change { path, change, why: self.why.clone().into_owned() }
+    }
 }
 
-fn change(path: &Path, entry: Option<&OsString>, change: AuditChange) -> Change {
-    let (parent, name) = (path.parent().unwrap_or_else(|| Path::new("")), path.file_name());
-    let row = name.and_then(|name| Obeyed::reported(parent, name));
-    let why = row.map_or("", |row| row.rule.reason()).to_owned();
-    let path = entry.map_or_else(|| path.to_owned(), |entry| path.join(entry));
-    Change { path: plain(&path.to_string_lossy(), MAX_SHOWN), change, why }
+fn parent_of(path: &Path) -> &Path {
+    path.parent().unwrap_or_else(|| Path::new(""))
 }
 
 /// Calls `add` for each entry of a directory, until `left` entries were seen.

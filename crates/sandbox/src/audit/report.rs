@@ -1,14 +1,17 @@
 //! The audit: checks every repository of a workspace and compares it with the snapshot. Called when the user requests
 //! it.
 
+use super::hidden::GitTree;
 use super::planted::{self, Reach};
 use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
 use super::sanitize::plain;
 use super::snapshot::{Known, Snapshot};
 use super::{Budget, Report};
 use crate::confine::git::Walk;
+use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::Visited;
-use quackd_protocol::client::{AuditPlanted, AuditRepository, RepositoryState};
+use crate::obeyed::Obeyed;
+use quackd_protocol::client::{AuditNamed, AuditPlanted, AuditRepository, RepositoryState};
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
@@ -20,6 +23,9 @@ const MAX_REPOSITORIES: usize = 4096;
 
 /// Maximum number of listed repositories.
 const MAX_LISTED: usize = 64;
+
+/// Maximum number of listed files that one setting names.
+const MAX_NAMED: usize = 16;
 
 /// Maximum number of listed changed names. The counter includes all.
 const MAX_FILES: usize = 256;
@@ -50,33 +56,13 @@ pub fn audit_blocking(
     }
     let found = walk.finish();
     let places = Known::from(&found).into_places();
-    let listed: BTreeSet<PathBuf> = places.iter().map(|place| place.at.clone()).collect();
     let base = Base { handle: root.as_fd(), path };
-    let mut repositories = Vec::new();
-    let (mut dangerous, mut is_whole) =
-        (0, found.complete && !found.has_more_bare && !found.has_more_obeyed);
-    for place in &places {
-        if budget.until <= Instant::now() {
-            is_whole = false;
-            break;
-        }
-        let commands = repository::commands(base, place, &|at| listed.contains(at));
-        let state = state(base, place, before);
-        let is_news = state != RepositoryState::Same;
-        let is_bare = place.shape == RepositoryLayout::Bare;
-        // A directory with another name than `.git` that makes git run a program is always suspicious.
-        dangerous += usize::from(!commands.is_empty() && (is_news || is_bare));
-        let is_harmless = commands.is_empty();
-        if is_harmless && matches!(state, RepositoryState::Same | RepositoryState::Unknown) {
-            continue;
-        }
-        repositories.push(AuditRepository {
-            path: plain(&shown(&place.at), MAX_PATH),
-            kind: place.shape.told(),
-            state,
-            commands,
-        });
-    }
+    let is_walked = found.complete && !found.has_more_bare && !found.has_more_obeyed;
+    let audit = Audit { base, before, until: budget.until };
+    let mut all = Repositories { is_whole: is_walked, ..Repositories::default() };
+    audit.repositories(&places, left, &mut all);
+    let Repositories { listed: mut repositories, dangerous, mut is_whole } = all;
+    is_whole &= before.is_none_or(|before| !before.wanted().is_cut());
     repositories.sort_by_cached_key(|one| {
         (one.commands.is_empty(), one.state == RepositoryState::Same, one.path.clone())
     });
@@ -93,6 +79,7 @@ pub fn audit_blocking(
         found: n_files + planted.found.len() + planted.not_listed + dangerous,
         complete: is_whole && planted.is_whole && before.is_some(),
         entries: found.entries,
+        names: Obeyed::all().count(),
         files,
         planted: planted.found,
         planted_not_listed: planted.not_listed,
@@ -144,13 +131,143 @@ fn planted_in(
     all
 }
 
-fn state(base: Base<'_>, place: &RepositoryLocation, before: Option<&Snapshot>) -> RepositoryState {
-    let Some(before) = before else { return RepositoryState::Unknown };
-    match before.of(place) {
-        Some(stamps) if *stamps == repository::stamps(base, place) => RepositoryState::Same,
-        Some(_) => RepositoryState::Changed,
-        None if before.is_complete() => RepositoryState::New,
-        None => RepositoryState::Unknown,
+/// Repositories to report.
+#[derive(Default)]
+struct Repositories {
+    listed: Vec<AuditRepository>,
+    dangerous: usize,
+    is_whole: bool,
+}
+
+/// Inputs of the check of repositories.
+#[derive(Clone, Copy)]
+struct Audit<'a> {
+    base: Base<'a>,
+    before: Option<&'a Snapshot>,
+    until: Instant,
+}
+
+impl Audit<'_> {
+    /// Checks the repositories at `places`, those outside that belong to the workspace, and those inside of git
+    /// directories.
+    fn repositories(self, places: &[RepositoryLocation], mut left: u64, all: &mut Repositories) {
+        let listed: BTreeSet<PathBuf> = places.iter().map(|place| place.at.clone()).collect();
+        for place in places {
+            let state = self.state(place);
+            self.one(self.base, place, state, &|at| listed.contains(at), all);
+        }
+        let mains = repository::mains(self.base, places);
+        for main in &mains {
+            let (base, place) = main.place();
+            let state = match self.before.map(|before| (before, before.of_main(&main.path))) {
+                Some((_, Some(stamps))) if *stamps == main.stamps() => RepositoryState::Same,
+                Some((_, Some(_))) => RepositoryState::Changed,
+                Some((before, None)) if before.is_complete() => RepositoryState::New,
+                _ => RepositoryState::Unknown,
+            };
+            self.one(base, &place, state, &|_| false, all);
+        }
+        let inside = repository::git_directories(self.base, places);
+        let inside: Vec<_> = inside.into_iter().filter(|at| at.is_relative()).collect();
+        let mut known: BTreeSet<PathBuf> =
+            inside.iter().map(|at| self.base.path.join(at)).collect();
+        known.extend(mains.iter().map(|main| main.path.clone()));
+        let is_outer =
+            |at: &PathBuf| !inside.iter().any(|other| other != at && at.starts_with(other));
+        let trees = inside.iter().filter(|at| is_outer(at)).map(|at| GitTree::open(self.base, at));
+        for tree in trees.chain(mains.iter().map(GitTree::of_main)) {
+            let Some(tree) = tree else {
+                all.is_whole = false;
+                continue;
+            };
+            let (hidden, is_whole) = tree.repositories(&known, &mut left, self.until);
+            all.is_whole &= is_whole;
+            for place in &hidden {
+                let state = self.state_inside(tree.base(), place);
+                self.one(
+                    tree.base(),
+                    place,
+                    state,
+                    &|at| known.contains(&tree.path().join(at)),
+                    all,
+                );
+            }
+        }
+    }
+
+    /// Adds one repository.
+    fn one(
+        self,
+        base: Base<'_>,
+        place: &RepositoryLocation,
+        state: RepositoryState,
+        is_listed: &dyn Fn(&Path) -> bool,
+        all: &mut Repositories,
+    ) {
+        if self.until <= Instant::now() {
+            all.is_whole = false;
+            return;
+        }
+        let mut commands = repository::commands(base, place, is_listed);
+        for command in &mut commands {
+            command.named = self.named(&command.key);
+            if base.path != self.base.path {
+                let file = base.path.join(&command.file);
+                command.file = plain(&shown(self.relative(&file)), MAX_PATH);
+            }
+        }
+        let is_news = state != RepositoryState::Same;
+        let is_bare = place.shape == RepositoryLayout::Bare;
+        // A directory with another name than `.git` that makes git run a program is always suspicious.
+        all.dangerous += usize::from(!commands.is_empty() && (is_news || is_bare));
+        let is_harmless = commands.is_empty();
+        if is_harmless && matches!(state, RepositoryState::Same | RepositoryState::Unknown) {
+            return;
+        }
+        let path = base.path.join(&place.at);
+        all.listed.push(AuditRepository {
+            path: plain(&shown(self.relative(&path)), MAX_PATH),
+            kind: place.shape.told(),
+            state,
+            commands,
+        });
+    }
+
+    fn relative<'a>(&self, path: &'a Path) -> &'a Path {
+        path.strip_prefix(self.base.path).unwrap_or(path)
+    }
+
+    /// Returns the state of the files that a setting names.
+    fn named(&self, setting: &str) -> Vec<AuditNamed> {
+        let Some(before) = self.before else { return Vec::new() };
+        let files = before.wanted().of_setting(setting).take(MAX_NAMED);
+        let named = files.map(|at| {
+            let path = plain(&at.to_string_lossy(), MAX_PATH);
+            AuditNamed { path, change: before.change_of(self.base.handle, at) }
+        });
+        named.collect()
+    }
+
+    fn state(&self, place: &RepositoryLocation) -> RepositoryState {
+        let Some(before) = self.before else { return RepositoryState::Unknown };
+        match before.of(place) {
+            Some(stamps) if *stamps == repository::stamps(self.base, place) => {
+                RepositoryState::Same
+            }
+            Some(_) => RepositoryState::Changed,
+            None if before.is_complete() => RepositoryState::New,
+            None => RepositoryState::Unknown,
+        }
+    }
+
+    /// Returns the state of a repository inside of a git directory. The snapshot has none of them, so their change
+    /// times count, which no program can set.
+    fn state_inside(&self, base: Base<'_>, place: &RepositoryLocation) -> RepositoryState {
+        let Some(before) = self.before else { return RepositoryState::Unknown };
+        let itself = InodeStamp::beneath(base.handle, &place.at);
+        let stamps = repository::stamps(base, place).into_iter().map(|(_, stamp)| stamp);
+        let is_old = itself.into_iter().chain(stamps).all(|one| one.changed_before(before.began()));
+        if is_old { RepositoryState::Same } else { RepositoryState::New }
     }
 }
 

@@ -4,15 +4,16 @@
 //! Unreadable files are reported like a setting: a link, a large size or missing rights may hide a dangerous setting.
 
 use super::sanitize::plain;
-use super::settings;
 use crate::confine::git::config;
+use crate::confine::git::gitdir::{self, LinkedRepository};
 use crate::confine::git::openat::{self, Node};
 use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::{NodeKind, open_directory};
+use crate::git_settings as settings;
 use quackd_protocol::client::{AuditCommand, RepositoryKind};
 use rustix::fs::{Access, AtFlags, Dir, accessat};
 use std::ffi::OsStr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -21,6 +22,9 @@ const MAX_COMMANDS: usize = 32;
 
 /// Maximum number of entries of a hooks directory that are read.
 const MAX_HOOKS: usize = 256;
+
+/// Directories of remotes in an old format, which git still reads.
+const REMOTES: [&str; 2] = ["remotes", "branches"];
 
 /// Maximum size of a file in bytes, the same as in [`openat::read`].
 const MAX_FILE: u64 = 256 * 1024;
@@ -73,6 +77,58 @@ impl RepositoryLayout {
     }
 }
 
+/// A repository outside of the workspace that a `.git` file names and that names the workspace.
+#[derive(Debug)]
+pub(super) struct MainRepository {
+    pub(super) path: PathBuf,
+    handle: OwnedFd,
+}
+
+impl MainRepository {
+    /// Returns the tree of the repository, and the location in it.
+    pub(super) fn place(&self) -> (Base<'_>, RepositoryLocation) {
+        let base = Base { handle: self.handle.as_fd(), path: &self.path };
+        (base, RepositoryLocation { at: PathBuf::new(), shape: RepositoryLayout::Directory })
+    }
+
+    pub(super) fn stamps(&self) -> Vec<(PathBuf, InodeStamp)> {
+        let (base, place) = self.place();
+        stamps(base, &place)
+    }
+}
+
+/// Returns the repositories outside of the workspace that belong to it, each once.
+pub(super) fn mains(base: Base<'_>, places: &[RepositoryLocation]) -> Vec<MainRepository> {
+    let mut mains = Vec::<MainRepository>::new();
+    for place in places.iter().filter(|place| place.shape == RepositoryLayout::File) {
+        if let LinkedRepository::Outside(main) = gitdir::follow(base.handle, base.path, &place.at)
+            && mains.iter().all(|known| known.path != main.path)
+        {
+            mains.push(MainRepository { path: main.path, handle: main.handle });
+        }
+    }
+    mains
+}
+
+/// Returns the git directories of the places: relative to the workspace, or absolute outside of it.
+pub(super) fn git_directories(base: Base<'_>, places: &[RepositoryLocation]) -> Vec<PathBuf> {
+    let mut all = Vec::new();
+    for place in places {
+        match place.shape {
+            RepositoryLayout::Directory => all.push(place.at.clone()),
+            RepositoryLayout::File => match gitdir::follow(base.handle, base.path, &place.at) {
+                LinkedRepository::Inside(inside) => all.extend(inside),
+                LinkedRepository::Outside(main) => all.push(main.path),
+                LinkedRepository::Nowhere => {}
+            },
+            RepositoryLayout::Other | RepositoryLayout::Bare => {}
+        }
+    }
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// A tree that contains repositories.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Base<'a> {
@@ -93,7 +149,7 @@ pub(super) fn stamps(base: Base<'_>, place: &RepositoryLocation) -> Vec<(PathBuf
         RepositoryLayout::Other => stamps.extend(itself.map(|stamp| (place.at.clone(), stamp))),
         RepositoryLayout::File => {
             stamps.extend(itself.map(|stamp| (place.at.clone(), stamp)));
-            if let Some(inside) = gitdir(base, &place.at).and_then(|(_, inside)| inside) {
+            if let Some(inside) = git_file(base, &place.at).and_then(|(_, inside)| inside) {
                 directory_stamps(base, &inside, &mut stamps);
             }
         }
@@ -111,11 +167,36 @@ fn directory_stamps(base: Base<'_>, at: &Path, stamps: &mut Vec<(PathBuf, InodeS
             stamp.filter(|stamp| least <= stamp.size() || stamp.is_directory()).map(|s| (path, s)),
         );
     }
-    for hook in hooks(base, at).0 {
-        let path = at.join("hooks").join(hook);
+    let hooks = hooks(base, at).0.into_iter().map(|hook| at.join("hooks").join(hook));
+    for path in hooks.chain(remotes(base, at).0) {
         let stamp = InodeStamp::beneath(base.handle, &path);
         stamps.extend(stamp.map(|stamp| (path, stamp)));
     }
+}
+
+/// Returns the files of remotes in an old format, and true if all entries were read.
+fn remotes(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
+    let (mut files, mut is_whole) = (Vec::new(), true);
+    for directory in REMOTES.map(|name| at.join(name)) {
+        let Ok(handle) = open_directory(base.handle, &directory) else { continue };
+        let Ok(entries) = Dir::read_from(&handle) else {
+            is_whole = false;
+            continue;
+        };
+        for entry in entries {
+            let Ok(entry) = entry else { return (files, false) };
+            let name = OsStr::from_bytes(entry.file_name().to_bytes());
+            if name == "." || name == ".." {
+                continue;
+            }
+            if files.len() == MAX_HOOKS {
+                return (files, false);
+            }
+            files.push(directory.join(name));
+        }
+    }
+    files.sort();
+    (files, is_whole)
 }
 
 /// Returns the programs and files that git would run or read in a repository. `is_listed` returns true for
@@ -130,7 +211,7 @@ pub(super) fn commands(
         RepositoryLayout::Directory => found.directory(base, &place.at, is_listed),
         RepositoryLayout::Bare => found.directory(base, &place.at, is_listed),
         RepositoryLayout::Other => found.add(&place.at, "link", "is no file and no directory"),
-        RepositoryLayout::File => match gitdir(base, &place.at) {
+        RepositoryLayout::File => match git_file(base, &place.at) {
             Some((_, Some(inside))) if is_listed(&inside) => {}
             Some((_, Some(inside))) => found.directory(base, &inside, is_listed),
             Some((value, None)) => found.add(&place.at, "gitdir", &value),
@@ -156,13 +237,15 @@ impl Finding {
             file: plain(&file.to_string_lossy(), MAX_PATH),
             key: plain(key, MAX_VALUE),
             value: plain(value, MAX_VALUE),
+            named: Vec::new(),
         });
     }
 
     fn finish(mut self) -> Vec<AuditCommand> {
         if self.left_out != 0 {
             let value = format!("{} more", self.left_out);
-            self.found.push(AuditCommand { file: String::new(), key: "…".to_owned(), value });
+            self.found
+                .push(AuditCommand { key: "…".to_owned(), value, ..AuditCommand::default() });
         }
         self.found
     }
@@ -171,6 +254,7 @@ impl Finding {
         self.settings(base, &at.join("config"));
         self.settings(base, &at.join("config.worktree"));
         self.hooks(base, at);
+        self.remotes(base, at);
         for todo in ["rebase-merge/git-rebase-todo", "sequencer/todo"] {
             self.todo(base, &at.join(todo));
         }
@@ -249,6 +333,18 @@ impl Finding {
         }
     }
 
+    /// Adds the addresses of remotes in an old format.
+    fn remotes(&mut self, base: Base<'_>, at: &Path) {
+        let (files, is_whole) = remotes(base, at);
+        for file in files {
+            let text = self.text(base, &file).unwrap_or_default();
+            self.add(&file, "remote", text.lines().next().unwrap_or_default());
+        }
+        if !is_whole {
+            self.add(&at.join("remotes"), "remotes", "has more files than are looked at");
+        }
+    }
+
     /// Adds the commands of an unfinished rebase.
     fn todo(&mut self, base: Base<'_>, file: &Path) {
         let Some(text) = self.text(base, file) else { return };
@@ -293,7 +389,7 @@ fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
 }
 
 /// Returns the path in a `.git` file, as written and relative to the workspace.
-pub(super) fn gitdir(base: Base<'_>, at: &Path) -> Option<(String, Option<PathBuf>)> {
+fn git_file(base: Base<'_>, at: &Path) -> Option<(String, Option<PathBuf>)> {
     let text = openat::read(base.handle, at).ok()?;
     let value = text.strip_prefix("gitdir:")?.trim();
     let from = at.parent().unwrap_or_else(|| Path::new(""));

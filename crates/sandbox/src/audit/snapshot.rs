@@ -4,9 +4,10 @@ use super::Change;
 use super::names::WatchedNames;
 use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
 use super::sweep::{self, Earlier};
+use super::wanted::Wanted;
 use crate::confine::git::stamp::InodeStamp;
-use crate::confine::git::visited::GRANULARITY;
-use crate::confine::git::{FoundRepositories, Walk};
+use crate::confine::git::visited::{GRANULARITY, Visited};
+use crate::confine::git::{FoundRepositories, NamedFile, NamedFiles, Walk};
 use quackd_protocol::client::AuditChange;
 use std::collections::BTreeMap;
 use std::io;
@@ -23,9 +24,17 @@ pub struct Known {
     places: Vec<RepositoryLocation>,
     obeyed: Vec<PathBuf>,
     is_complete: bool,
+    named: Vec<NamedFile>,
+    has_more_named: bool,
 }
 
 impl Known {
+    /// Adds the files that git's configuration names.
+    #[must_use]
+    pub fn naming(self, named: &NamedFiles) -> Self {
+        Self { named: named.files.clone(), has_more_named: !named.is_complete, ..self }
+    }
+
     pub(super) fn into_places(self) -> Vec<RepositoryLocation> {
         self.places
     }
@@ -44,6 +53,8 @@ impl From<&FoundRepositories> for Known {
             places: named.chain(bare).collect(),
             obeyed: found.obeyed.clone(),
             is_complete: found.complete && !found.has_more_bare && !found.has_more_obeyed,
+            named: Vec::new(),
+            has_more_named: false,
         }
     }
 }
@@ -58,7 +69,11 @@ pub struct Snapshot {
     names: WatchedNames,
     /// Names at any depth, for the audit.
     deep: WatchedNames,
+    /// Paths to compare in addition to the names of the table.
+    wanted: Wanted,
     repositories: BTreeMap<RepositoryLocation, Stamps>,
+    /// Repositories outside of the workspace that belong to it, by path.
+    mains: BTreeMap<PathBuf, Stamps>,
     /// Links and special files in the repositories.
     earlier: Earlier,
     /// True if every repository at that time is known.
@@ -89,8 +104,17 @@ impl Snapshot {
             let stamps = repository::stamps(base, &place);
             (place, stamps)
         };
+        let mains = repository::mains(base, &known.places);
+        let git = repository::git_directories(base, &known.places);
+        let mut wanted = Wanted::new(path, &known.named, git, known.has_more_named);
+        let mut names = WatchedNames::look(&root, &wanted, None, &mut Visited::default())?;
+        for (path, why) in wanted.add_named(&root, &names) {
+            names.add_wanted(&root, path, why.into());
+        }
         Ok(Self {
-            names: WatchedNames::look_blocking(&root)?,
+            names,
+            wanted,
+            mains: mains.iter().map(|main| (main.path.clone(), main.stamps())).collect(),
             earlier: sweep::earlier(base, &places),
             deep: WatchedNames::at_blocking(&root, &known.obeyed),
             repositories: known.places.into_iter().map(stamped).collect(),
@@ -116,7 +140,8 @@ impl Snapshot {
     ) -> io::Result<Vec<Change>> {
         let now = WatchedNames::at_blocking(&root, found);
         let before = self.deep.without_unseen(&root, &now);
-        let mut changes = self.names.changes(&WatchedNames::look_blocking(&root)?);
+        let mut changes =
+            self.names.changes(&self.look(&root, &self.names, &mut Visited::default())?);
         let more = before.changes(&now).into_iter();
         // An incomplete walk at the start may have missed names that are found now.
         let more = more.filter(|one| self.is_complete || one.change != AuditChange::Made);
@@ -133,7 +158,31 @@ impl Snapshot {
     /// # Errors
     /// The directory cannot be read.
     pub fn changes_blocking(&self, root: impl AsFd) -> io::Result<Vec<Change>> {
-        Ok(self.names.changes(&WatchedNames::look_blocking(root)?))
+        Ok(self.names.changes(&self.look(root, &self.names, &mut Visited::default())?))
+    }
+
+    /// Reads the watched names now. Adds the directories that it reads to `visited`.
+    pub(super) fn look(
+        &self,
+        root: impl AsFd,
+        before: &WatchedNames,
+        visited: &mut Visited,
+    ) -> io::Result<WatchedNames> {
+        WatchedNames::look(root, &self.wanted, Some(before), visited)
+    }
+
+    /// Returns the change of a wanted path.
+    pub(super) fn change_of(&self, root: impl AsFd, at: &Path) -> Option<AuditChange> {
+        self.names.change_of(root, at)
+    }
+
+    pub(super) fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// State of a repository outside of the workspace.
+    pub(super) fn of_main(&self, path: &Path) -> Option<&Stamps> {
+        self.mains.get(path)
     }
 
     pub(super) fn of(&self, place: &RepositoryLocation) -> Option<&Stamps> {

@@ -84,7 +84,7 @@ impl Snapshot {
             return Ok(None);
         }
         let mut visited = Visited::start();
-        let names = WatchedNames::look_noting(&root, &mut visited)?;
+        let names = self.look(&root, &before.names, &mut visited)?;
         let planted = self.sweep(&root, path, removes, &mut visited)?;
         Ok(Some((Checked { names, visited }, planted)))
     }

@@ -219,8 +219,11 @@ impl MountPlan {
         Ok(())
     }
 
-    /// Adds pins. Sorts a directory before its content, and keeps the stricter of two pins of one path.
+    /// Adds pins. Sorts a directory before its content, and keeps the stricter of two pins of one path. Process 1
+    /// changes nothing that is read-only by a pin.
     pub fn pin(&mut self, pins: Vec<Pin>) {
+        let read_only = pins.iter().filter(|pin| pin.read_only).map(|pin| pin.at.clone());
+        self.git.read_only.extend(read_only);
         self.pins.extend(pins);
         self.pins.sort_unstable_by(|a, b| a.at.cmp(&b.at).then(b.read_only.cmp(&a.read_only)));
         self.pins.dedup_by(|later, earlier| later.at == earlier.at);

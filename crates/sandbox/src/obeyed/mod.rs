@@ -1,15 +1,18 @@
 //! Names in a workspace that programs of the user later run or obey, although the user does not name them. Pure.
 //!
-//! [`table`] has the rows. [`protected_name`](crate::protected_name) uses the refused rows, and the audit the
-//! reported ones.
+//! [`table`] and [`tools`] have the rows, [`unlisted`] the rule for other names.
+//! [`protected_name`](crate::protected_name) uses the refused rows, and the audit the reported ones.
 
 mod table;
+mod tools;
+mod unlisted;
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::LazyLock;
-pub(crate) use table::TABLE;
+use table::TABLE;
+use tools::TOOLS;
 
 /// Kind of program that obeys a name. Refusals name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +29,8 @@ pub enum Rule {
     StartUp,
     /// Project settings of the daemon.
     Own,
+    /// Settings of a program that the table does not have.
+    Unlisted,
 }
 
 impl Rule {
@@ -39,6 +44,7 @@ impl Rule {
             Self::Agent => "decides what an agent may do",
             Self::StartUp => "is run when a shell or a tool starts",
             Self::Own => "decides what this daemon allows",
+            Self::Unlisted => "may decide what a program runs that quackd does not list",
         }
     }
 }
@@ -89,18 +95,26 @@ pub struct Obeyed {
 /// True if the usual file systems of this system ignore case.
 pub(crate) const FOLDS_CASE: bool = cfg!(target_os = "macos");
 
-/// Rows with a plain last name, and rows with a pattern.
-type Index = (HashMap<&'static str, Vec<&'static Obeyed>>, Vec<&'static Obeyed>);
+/// Row for names that only the rule of [`unlisted`] finds.
+static RULE_ONLY: Obeyed = Obeyed {
+    name: "",
+    program: "unknown programs",
+    reason: "has the form of a settings file",
+    rule: Rule::Unlisted,
+    held: Held::Reported,
+};
+
+/// Rows with a plain last name, and rows with a pattern by its first byte.
+type Index = (HashMap<&'static str, Vec<&'static Obeyed>>, HashMap<u8, Vec<&'static Obeyed>>);
 
 /// The reported rows by their last name, because a walk looks up each entry of a tree.
 static BY_LAST_NAME: LazyLock<Index> = LazyLock::new(|| {
-    let (mut plain, mut patterns) = (HashMap::<&str, Vec<&Obeyed>>::new(), Vec::new());
-    for row in TABLE.iter().filter(|row| row.held.is_reported()) {
-        let last = row.name.rsplit('/').next().unwrap_or(row.name);
-        if last.contains('*') {
-            patterns.push(row);
-        } else {
-            plain.entry(last).or_default().push(row);
+    let (mut plain, mut patterns) = (HashMap::<_, Vec<_>>::new(), HashMap::<_, Vec<_>>::new());
+    for row in Obeyed::all().filter(|row| row.held.is_reported()) {
+        let last = row.last();
+        match last.bytes().next() {
+            Some(first) if last.contains('*') => patterns.entry(first).or_default().push(row),
+            _ => plain.entry(last).or_default().push(row),
         }
     }
     (plain, patterns)
@@ -108,9 +122,8 @@ static BY_LAST_NAME: LazyLock<Index> = LazyLock::new(|| {
 
 impl Obeyed {
     /// All rows.
-    #[must_use]
-    pub fn all() -> &'static [Self] {
-        TABLE
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        TABLE.iter().chain(TOOLS)
     }
 
     /// Finds the row for the entry `name` of `directory`, a path below the workspace, if changes of it are reported.
@@ -118,8 +131,20 @@ impl Obeyed {
         let text = name.to_str()?;
         let (plain, patterns) = &*BY_LAST_NAME;
         let plain = plain.get(text).map(Vec::as_slice).unwrap_or_default().iter();
-        let patterns = patterns.iter().filter(|row| matches(row.last(), text));
+        let first = text.bytes().next().unwrap_or_default();
+        let patterns = [first, b'*'].into_iter().filter_map(|first| patterns.get(&first)).flatten();
+        let patterns = patterns.filter(|row| matches(row.last(), text));
         plain.chain(patterns).copied().find(|row| row.is_in(directory))
+    }
+
+    /// Like [`Obeyed::reported`], and applies the rule for names that the table does not have.
+    pub(crate) fn watched(
+        directory: &Path,
+        name: &OsStr,
+        is_directory: bool,
+    ) -> Option<&'static Self> {
+        Self::reported(directory, name)
+            .or_else(|| unlisted::unlisted(directory, name, is_directory))
     }
 
     fn last(&self) -> &'static str {
@@ -137,7 +162,7 @@ impl Obeyed {
 
     /// Finds the row that refuses a path with these names, or one of its parents.
     pub(crate) fn refused(names: &[&OsStr], folds_case: bool) -> Option<&'static Self> {
-        TABLE.iter().filter(|row| row.held.is_refused()).find(|row| {
+        Self::all().filter(|row| row.held.is_refused()).find(|row| {
             let wanted: Vec<&str> = row.name.split('/').collect();
             let is_same = |(name, known): (&&OsStr, &&str)| is_same(name, known, folds_case);
             names.windows(wanted.len()).any(|part| part.iter().zip(&wanted).all(is_same))
@@ -173,9 +198,12 @@ mod tests {
 
     #[test]
     fn the_table_is_sorted_and_each_name_is_there_once() {
-        let names: Vec<_> = TABLE.iter().map(|row| (row.name.to_lowercase(), row.name)).collect();
-        assert!(names.is_sorted_by(|a, b| a < b), "the rows are sorted by name");
-        for row in TABLE {
+        let key = |row: &Obeyed| (row.name.to_lowercase(), row.name);
+        for table in [TABLE, TOOLS] {
+            assert!(table.is_sorted_by(|a, b| key(a) < key(b)), "the rows are sorted by name");
+        }
+        assert!(TABLE.iter().all(|one| TOOLS.iter().all(|other| one.name != other.name)));
+        for row in Obeyed::all() {
             let (first, last) = row.name.rsplit_once('/').unwrap_or(("", row.name));
             assert!(!first.contains('*') && last.matches('*').count() <= 1, "{row:?}");
             assert!(!row.held.is_refused() || !last.contains('*'), "{row:?}");
@@ -194,7 +222,7 @@ mod tests {
     /// The lines of a list in docs/security.md: an effect and its names.
     fn markdown(held: Held) -> String {
         let mut lines = Vec::new();
-        for row in TABLE.iter().filter(|row| row.held == held) {
+        for row in Obeyed::all().filter(|row| row.held == held) {
             add(&mut lines, row.rule.reason(), format!(" `{}`", row.name));
         }
         let line =
@@ -232,7 +260,10 @@ mod tests {
             ("hg", "hgrc", None),
             ("", "x.code-workspace", Some("*.code-workspace")),
             ("", "eslint.config.mjs", Some("eslint.config.*")),
-            ("a", "eslint.config.mjs", None),
+            ("a", "eslint.config.mjs", Some("eslint.config.*")),
+            ("a/.config", "prettierrc", Some(".config/prettierrc*")),
+            ("a/b", ".prettierrc.ts", Some(".prettierrc*")),
+            ("a", ".venv", None),
             ("", ".hg", None),
             ("", "Makefile", None),
             ("gradle/wrapper", "gradle-wrapper.jar", Some("gradle/wrapper/gradle-wrapper.jar")),

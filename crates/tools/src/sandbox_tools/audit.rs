@@ -1,6 +1,8 @@
 //! Text of an audit report.
 
-use quackd_protocol::client::{AuditReport, AuditRepository, RepositoryKind, RepositoryState};
+use quackd_protocol::client::{
+    AuditChange, AuditReport, AuditRepository, RepositoryKind, RepositoryState,
+};
 
 /// Returns the text: findings that need a review first, unchanged state last.
 pub(super) fn text(report: &AuditReport) -> String {
@@ -9,7 +11,7 @@ pub(super) fn text(report: &AuditReport) -> String {
     let (fresh, known): (Vec<_>, Vec<_>) =
         known.into_iter().partition(|one| one.commands.is_empty());
     let mut lines = vec![match report.found {
-        0 => "Nothing was made or changed here that later programs would run".to_owned(),
+        0 => format!("No change was found since the worker began. {}", checked(report)),
         1 => "1 thing to look at before this workspace is trusted:".to_owned(),
         n => format!("{n} things to look at before this workspace is trusted:"),
     }];
@@ -44,6 +46,16 @@ pub(super) fn text(report: &AuditReport) -> String {
     lines.join("\n")
 }
 
+/// Describes what an audit checks and what it does not check.
+fn checked(report: &AuditReport) -> String {
+    format!(
+        "Checked: the {} names that quackd knows, other dot files, rc files and config files near the top, settings, \
+         hooks and unknown names of git, and files that these name\n\
+         Not checked: files that you run yourself, such as a Makefile, and names of programs that quackd does not know",
+        report.names
+    )
+}
+
 fn needs_a_look(one: &AuditRepository) -> bool {
     let is_news = one.state != RepositoryState::Same || one.kind == RepositoryKind::Bare;
     is_news && !one.commands.is_empty()
@@ -67,19 +79,24 @@ fn repository(one: &AuditRepository, lines: &mut Vec<String>) {
             value => format!(" = {value}"),
         };
         lines.push(format!("  {}  {}{value}", command.file, command.key));
+        for named in &command.named {
+            let change = named.change.map_or("unchanged", AuditChange::name);
+            lines.push(format!("    {}  {change}", named.path));
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_protocol::client::{AuditChange, AuditCommand, AuditFile, AuditPlanted};
+    use quackd_protocol::client::{AuditCommand, AuditFile, AuditNamed, AuditPlanted};
 
     fn one(path: &str, state: RepositoryState, keys: &[&str]) -> AuditRepository {
         let command = |key: &&str| AuditCommand {
             file: format!("{path}/config"),
             key: (*key).to_owned(),
             value: "evil".to_owned(),
+            named: Vec::new(),
         };
         let commands = keys.iter().map(command).collect();
         AuditRepository { path: path.to_owned(), kind: RepositoryKind::Git, state, commands }
@@ -96,6 +113,7 @@ mod tests {
             found: 2,
             complete: true,
             entries: 10,
+            names: 500,
             files: vec![file],
             repositories: vec![
                 one("x/.git", RepositoryState::New, &["core.fsmonitor"]),
@@ -131,10 +149,20 @@ mod tests {
              .git/COMMIT_EDITMSG is a symbolic link: git may write to another file by it\n\
              [2 more such names are not listed]"
         );
-        let nothing = AuditReport { complete: true, ..AuditReport::default() };
+        let mut known = one(".git", RepositoryState::Same, &["core.fsmonitor"]);
+        let path = "tools/fsm.sh".to_owned();
+        known.commands[0].named = vec![AuditNamed { path, change: None }];
+        let repositories = vec![known];
+        let nothing =
+            AuditReport { complete: true, names: 500, repositories, ..AuditReport::default() };
         assert_eq!(
             text(&nothing),
-            "Nothing was made or changed here that later programs would run"
+            "No change was found since the worker began. Checked: the 500 names that quackd knows, other dot files, \
+             rc files and config files near the top, settings, hooks and unknown names of git, and files that these \
+             name\n\
+             Not checked: files that you run yourself, such as a Makefile, and names of programs that quackd does not \
+             know\n\
+             As it was when the worker began:\n.git\n  .git/config  core.fsmonitor = evil\n    tools/fsm.sh  unchanged"
         );
         assert!(text(&AuditReport::default()).ends_with("only 0 entries]"));
     }

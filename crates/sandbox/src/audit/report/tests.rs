@@ -358,14 +358,163 @@ fn names_that_programs_obey_are_found_at_any_depth() {
     assert_eq!(world.audit(Some(&before)).found, 0);
     world.write("a/b/c/d/.envrc", "other");
     world.write("a/b/c/d/.hg/hgrc", "x");
-    world.write("a/b/c/d/eslint.config.js", "at the top only");
+    world.write("a/b/c/d/eslint.config.js", "x");
+    world.write("a/b/c/d/venv/x", "at the top only");
     world.write("node_modules/p/.pi/x", "of a package");
     fs::remove_file(world.path().join("a/b/c/d/mise.toml")).unwrap();
     let report = world.audit(Some(&before));
     let files: Vec<_> =
         report.files.iter().map(|one| format!("{} {}", one.path, one.change.name())).collect();
-    let expected = ["a/b/c/d/.envrc changed", "a/b/c/d/.hg/hgrc made", "a/b/c/d/mise.toml removed"];
-    assert_eq!((files.as_slice(), report.found), (&expected.map(str::to_owned)[..], 3));
+    let expected = [
+        "a/b/c/d/.envrc changed",
+        "a/b/c/d/.hg/hgrc made",
+        "a/b/c/d/eslint.config.js made",
+        "a/b/c/d/mise.toml removed",
+    ];
+    assert_eq!((files.as_slice(), report.found), (&expected.map(str::to_owned)[..], 4));
+}
+
+/// `path change: why` of each changed file.
+fn files(report: &Report) -> Vec<String> {
+    let line =
+        |one: &super::super::Change| format!("{} {}: {}", one.path, one.change.name(), one.why);
+    report.files.iter().map(line).collect()
+}
+
+#[test]
+fn names_in_a_git_directory_that_git_does_not_write_are_found_also_in_linked_ones() {
+    let world = World::new();
+    world.git(".git", PLAIN);
+    world.git(".git/modules/m", PLAIN);
+    world.write("m/.git", "gitdir: ../.git/modules/m\n");
+    world.write(".git/worktrees/w/HEAD", "ref: refs/heads/w\n");
+    world.write(".git/worktrees/w/commondir", "../..\n");
+    world.write(".git/old.yml", "x");
+    let start = world.begin();
+    assert_eq!(world.audit(Some(&start)).found, 0);
+    world.write(".git/ORIG_HEAD", "0");
+    world.write(".git/index.lock", "");
+    assert_eq!(world.audit(Some(&start)).found, 0);
+    world.write(".git/lazygit.yml", "x");
+    world.write(".git/old.yml", "xy");
+    world.write(".git/modules/m/tool.json", "x");
+    world.write(".git/worktrees/w/lazygit.yml", "x");
+    let why = "is in a git directory, and git does not write it";
+    let expected = [
+        ".git/lazygit.yml made",
+        ".git/modules/m/tool.json made",
+        ".git/old.yml changed",
+        ".git/worktrees/w/lazygit.yml made",
+    ];
+    let report = world.audit(Some(&start));
+    assert_eq!(files(&report), expected.map(|name| format!("{name}: {why}")));
+    // A remote in an old format is one thing more.
+    world.write(".git/modules/m/branches/x", "/tmp/evil\n");
+    let report = world.audit(Some(&start));
+    assert!(
+        told(&report)
+            .contains(&"m/.git Changed: .git/modules/m/branches/x remote=/tmp/evil".to_owned())
+    );
+    assert!(files(&report).iter().any(|line| line.starts_with(".git/modules/m/branches made")));
+}
+
+#[test]
+fn repositories_inside_of_git_directories_are_found() {
+    let world = World::new();
+    world.git(".git", PLAIN);
+    world.git(".git/modules/m", PLAIN);
+    world.write("m/.git", "gitdir: ../.git/modules/m\n");
+    world.write(".git/worktrees/w/HEAD", "ref: refs/heads/w\n");
+    world.write(".git/worktrees/w/commondir", "../..\n");
+    world.git(".git/modules/unused", "[core]\npager=mine\n");
+    // A repository that is as new as the start may be later than it.
+    let limit = Instant::now() + Duration::from_secs(20);
+    let mut start = world.begin();
+    while world.audit(Some(&start)).found != 0 {
+        assert!(Instant::now() < limit, "an old repository counts as new");
+        start = world.begin();
+    }
+    let places = [
+        ".git/lfs/a",
+        ".git/modules/m/b",
+        ".git/modules/new",
+        ".git/objects/ab/c",
+        ".git/worktrees/w/d",
+        ".git/worktrees/e",
+        "node_modules/p/f",
+    ];
+    for place in places {
+        world.git(place, PLAIN);
+        world.hook(&format!("{place}/hooks/pre-receive"));
+    }
+    let report = world.audit(Some(&start));
+    // Two of them are also unknown names in a git directory.
+    assert_eq!((report.found, report.complete), (places.len() + 2, true));
+    for place in places {
+        let line = format!("{place} New: {place}/hooks/pre-receive hook=");
+        assert!(told(&report).contains(&line), "{line}: {:?}", told(&report));
+    }
+}
+
+#[test]
+fn keys_of_a_manifest_and_files_that_settings_name_are_compared() {
+    let world = World::new();
+    world.write("package.json", r#"{"name": "a"}"#);
+    world.write("a/.prettierrc", r#"{"plugins": ["./tools/p", "../q.cjs", "missing.js"]}"#);
+    world.git(".git", PLAIN);
+    world.write(".git/hooks/pre-commit", "#!/bin/sh\nexec ./scripts/check.sh\n");
+    for name in ["a/tools/p.js", "q.cjs", "other.js", "pkg/x.js", "scripts/check.sh"] {
+        world.write(name, "x");
+    }
+    world.write("pkg/package.json", r#"{"prettier": {"plugins": ["./x.js"]}}"#);
+    world.write("AGENTS.md", "Edit `other.js`.");
+    let start = world.begin();
+    world.write(
+        "package.json",
+        r#"{"name": "b", "dependencies": {"x": "1"}, "scripts": {"t": "y"}}"#,
+    );
+    world.write("other.js", "y");
+    world.write("new/package.json", "{}");
+    assert_eq!(world.audit(Some(&start)).found, 0);
+    for name in ["a/tools/p.js", "q.cjs", "pkg/x.js", "scripts/check.sh"] {
+        world.write(name, "another");
+    }
+    world.write("package.json", r#"{"name": "b", "babel": {"plugins": ["./b.js"]}}"#);
+    world.write("new/package.json", r#"{"scripts": {"prepare": "./evil"}}"#);
+    let keys = "has keys that name programs for tools to run";
+    let expected = [
+        "a/tools/p.js changed: is named by a/.prettierrc".to_owned(),
+        format!("new/package.json made: {keys}"),
+        format!("package.json changed: {keys}"),
+        "pkg/x.js changed: is named by pkg/package.json".to_owned(),
+        "q.cjs changed: is named by a/.prettierrc".to_owned(),
+        "scripts/check.sh changed: is named by .git/hooks/pre-commit".to_owned(),
+    ];
+    assert_eq!(files(&world.audit(Some(&start))), expected);
+}
+
+#[test]
+fn settings_files_of_unknown_programs_are_found_near_the_top() {
+    let world = World::new();
+    world.write("a/.known.yml", "x");
+    let start = world.begin();
+    for name in
+        ["newrc.yml", ".newtool", "a/new.config.js", "a/.newdir/x", "src/.gitkeep", "a/b/.deep"]
+    {
+        world.write(name, "x");
+    }
+    world.write("a/.known.yml", "another");
+    let report = world.audit(Some(&start));
+    let names: Vec<_> =
+        report.files.iter().map(|one| format!("{} {}", one.path, one.change.name())).collect();
+    let expected = [
+        ".newtool made",
+        "a/.known.yml changed",
+        "a/.newdir made",
+        "a/new.config.js made",
+        "newrc.yml made",
+    ];
+    assert_eq!(names, expected);
 }
 
 #[test]

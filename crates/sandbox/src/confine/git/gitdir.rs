@@ -37,12 +37,10 @@ pub(crate) fn follow(base: impl AsFd, base_path: &Path, at: &Path) -> LinkedRepo
 }
 
 fn resolve(base: impl AsFd, base_path: &Path, at: &Path) -> Option<LinkedRepository> {
-    let text = openat::read(&base, at).ok()?;
-    let target = text.strip_prefix("gitdir:")?.trim();
     let file = base_path.join(at);
     let worktree = file.parent()?;
     // Git writes resolved paths, so a link on the path is refused.
-    let git = openat::normalise(&worktree.join(target))?;
+    let git = target(&base, base_path, at)?;
     if let Ok(inside) = git.strip_prefix(base_path) {
         return inside_of(base, base_path, inside);
     }
@@ -60,6 +58,13 @@ fn resolve(base: impl AsFd, base_path: &Path, at: &Path) -> Option<LinkedReposit
     let is_repository = is("HEAD", Node::File) && is("objects", Node::Directory);
     let is_named = names(&directory, &git, &file, worktree).unwrap_or(false);
     (is_own && is_repository && is_named).then_some(LinkedRepository::Outside(main))
+}
+
+/// Returns the absolute path in a `.git` file. Unverified.
+pub(crate) fn target(base: impl AsFd, base_path: &Path, at: &Path) -> Option<PathBuf> {
+    let text = openat::read(base, at).ok()?;
+    let file = base_path.join(at);
+    openat::normalise(&file.parent()?.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
 /// Names of which a git directory has at least one. A command cannot remove all of them from a protected directory.

@@ -6,20 +6,26 @@
 mod config_paths;
 pub(crate) mod gitdir;
 mod identity;
+mod named;
+mod named_path;
 pub(crate) mod openat;
 mod placeholder;
 mod protect;
 pub(crate) mod stamp;
+mod user_settings;
 pub(crate) mod visited;
 mod walk;
+mod words;
 
 pub(crate) use crate::git_config as config;
 pub use gitdir::Main;
 pub use identity::Identity;
+pub use named::{NamedFile, NamedFiles, WritableTree, named_blocking};
 pub use openat::{Node, hold_directory_blocking, node_at};
 pub(crate) use openat::{normalise, open_directory};
 pub use placeholder::{CleanupStats, Placeholders, clean_blocking};
 pub use protect::{
     Protection, ProtectionGap, ProtectionSettings, git_directories_blocking, protect_blocking,
 };
+pub use user_settings::UserSettings;
 pub use walk::{FoundRepositories, NodeKind, Walk};

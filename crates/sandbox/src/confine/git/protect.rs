@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | the node itself and every directory above it | cannot be renamed or removed | the same |
 //! | `objects` without `info`, `refs`, `logs` | writable | writable |
-//! | `hooks`, `config`, `config.worktree`, `commondir`, `info/attributes`, `objects/info/alternates` | read-only with everything else; process 1 carries out permitted changes | read-only, created if missing |
+//! | `hooks`, `remotes`, `branches`, `config`, `config.worktree`, `commondir`, `info/attributes`, `objects/info/alternates` | read-only with everything else; process 1 carries out permitted changes | read-only, created if missing |
 //! | the same in `modules/*`; `gitdir` and `commondir` in `worktrees/*` | the same | read-only |
 //! | the paths in `include.path`, `includeIf.*.path` and `core.hooksPath` | read-only if they exist | the same |
 //!
@@ -43,8 +43,11 @@ const MAX_MODULE_DEPTH: usize = 4;
 const PARENTS: [&str; 3] = ["info", "objects", "objects/info"];
 
 /// Protected names of a repository.
-const NAMES: [(&str, PlaceholderKind); 6] = [
+const NAMES: [(&str, PlaceholderKind); 8] = [
     ("hooks", PlaceholderKind::Directory),
+    // Remotes of an old format, which git still reads.
+    ("remotes", PlaceholderKind::Directory),
+    ("branches", PlaceholderKind::Directory),
     ("config", PlaceholderKind::EmptyFile),
     ("config.worktree", PlaceholderKind::EmptyFile),
     ("commondir", PlaceholderKind::CommonDir),
@@ -111,7 +114,7 @@ pub fn protect_blocking(
     for (at, kind) in &found.repositories {
         builder.pin_above(base, at);
         match kind {
-            NodeKind::Directory | NodeKind::File if !is_own(base, at) => {
+            NodeKind::Directory | NodeKind::File if !is_own(base.handle, at) => {
                 // Git refuses such a repository. Its settings are ignored and it gets no placeholders.
                 builder.pin(base, at, true);
                 builder.trouble(
@@ -153,11 +156,11 @@ pub fn git_directories_blocking(
 }
 
 /// Returns true if this user owns a `.git` and its directory, as git requires (`safe.directory` in git-config(1)).
-fn is_own(base: Base<'_>, at: &Path) -> bool {
+pub(super) fn is_own(base: BorrowedFd<'_>, at: &Path) -> bool {
     let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let node = openat2(base.handle, at, flags, Mode::empty(), resolve);
-    let worktree = openat::hold(base.handle, at.parent().unwrap_or(at));
+    let node = openat2(base, at, flags, Mode::empty(), resolve);
+    let worktree = openat::hold(base, at.parent().unwrap_or(at));
     node.is_ok_and(openat::is_own) && worktree.is_ok_and(openat::is_own)
 }
 

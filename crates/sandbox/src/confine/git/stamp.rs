@@ -36,6 +36,15 @@ impl InodeStamp {
         }
     }
 
+    /// Like [`InodeStamp::beneath`]. An absolute path is outside of `base`: a file that the user's settings name, or a
+    /// repository that belongs to the workspace.
+    pub(crate) fn beneath_or_at(base: impl AsFd, path: &Path) -> Option<Self> {
+        match path.strip_prefix("/") {
+            Ok(path) => Self::beneath(super::hold_directory_blocking(Path::new("/")).ok()?, path),
+            Err(_) => Self::beneath(base, path),
+        }
+    }
+
     /// Returns the state of a name in an open directory.
     pub(crate) fn at(directory: impl AsFd, name: impl rustix::path::Arg) -> Option<Self> {
         let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -76,6 +85,10 @@ impl InodeStamp {
 
     pub(crate) fn is_directory(self) -> bool {
         self.kind == FileType::Directory
+    }
+
+    pub(crate) fn is_file(self) -> bool {
+        self.kind == FileType::RegularFile
     }
 
     pub(crate) fn size(self) -> u64 {

@@ -1,9 +1,9 @@
 //! Git settings that make git run a program, read more settings, or use hooks from another directory (git-config(1)).
-//! Pure. Called by `repository`.
+//! Pure. Called by the audit, and by `confine::git` for the files that they name.
 //!
 //! Lists known dangerous settings only. A newer git may have more, which are not reported.
 
-use crate::confine::git::config::Entry;
+use crate::git_config::Entry;
 
 /// Section and key of settings that count with any subsection.
 const KEYS: &[(&str, &str)] = &[
@@ -53,12 +53,27 @@ const KEYS: &[(&str, &str)] = &[
     ("sendemail", "cccmd"),
     ("sendemail", "headercmd"),
     ("init", "templatedir"),
-    ("lfs", "path"),
     ("instaweb", "httpd"),
+    ("svn-remote", "authorsprog"),
+    ("svn", "authorsprog"),
 ];
 
+/// Settings whose value is one path, not a command line.
+const PATHS: [(&str, &str); 5] = [
+    ("core", "hookspath"),
+    ("core", "attributesfile"),
+    ("include", "path"),
+    ("includeif", "path"),
+    ("init", "templatedir"),
+];
+
+/// Returns true if the value of a setting is one path. The values of the other settings are command lines.
+pub(crate) fn is_path(entry: &Entry) -> bool {
+    PATHS.contains(&(entry.section.as_str(), entry.key.as_str()))
+}
+
 /// Returns the setting's name as git writes it, if the setting is dangerous.
-pub(super) fn dangerous(entry: &Entry) -> Option<String> {
+pub(crate) fn dangerous(entry: &Entry) -> Option<String> {
     let Entry { section, subsection, key, value } = entry;
     let (section, key) = (section.as_str(), key.as_str());
     let value = value.as_deref();
@@ -72,6 +87,8 @@ pub(super) fn dangerous(entry: &Entry) -> Option<String> {
         // The subsection is the address that replaces another one.
         ("url", "insteadof" | "pushinsteadof") => is_helper(subsection),
         ("protocol", "allow") => value != Some("never"),
+        // Programs of git-lfs: `lfs.customtransfer.NAME.path` and `lfs.extension.NAME.clean`.
+        ("lfs", "path" | "clean" | "smudge") => true,
         _ => KEYS.contains(&(section, key)),
     };
     // An empty value resets the list of helpers.
@@ -109,7 +126,7 @@ fn name(section: &str, subsection: &str, key: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::confine::git::config::parse;
+    use crate::git_config::parse;
 
     fn found(text: &str) -> Vec<String> {
         parse(text).iter().filter_map(dangerous).collect()

@@ -1,0 +1,113 @@
+//! The user's and the system's git settings that name files: `/etc/gitconfig` and those next to git, `~/.gitconfig`,
+//! `git/config` of the configuration directory, the files that variables name, and their includes. Stage 0 reads
+//! them before the confinement hides them.
+
+use super::config_paths::{Setting, setting};
+use super::named_path::resolve;
+use super::openat;
+use crate::git_config;
+use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
+use std::collections::VecDeque;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Maximum number of files.
+const MAX_FILES: usize = 64;
+
+/// Maximum size of a file in bytes.
+const MAX_FILE: u64 = 256 * 1024;
+
+/// Maximum number of settings that name files.
+const MAX_SETTINGS: usize = 1024;
+
+/// Settings of the user and of the system.
+#[derive(Debug, Default)]
+pub struct UserSettings {
+    home: PathBuf,
+    settings: Vec<Setting>,
+    /// The files themselves: one may be in a workspace.
+    files: Vec<PathBuf>,
+    is_cut: bool,
+}
+
+impl UserSettings {
+    /// Reads the settings of the user with this home directory and environment. Follows links, because the files are
+    /// the user's.
+    #[must_use]
+    pub fn read_blocking(home: &Path, env: &[(String, String)]) -> Self {
+        let of = |name: &str| {
+            let found = env.iter().find(|(known, _)| known == name);
+            found.map(|(_, value)| PathBuf::from(value)).filter(|path| path.is_absolute())
+        };
+        let mut pending = VecDeque::from([PathBuf::from("/etc/gitconfig")]);
+        let path = env.iter().find(|(name, _)| name == "PATH").map(|(_, path)| path.as_str());
+        let next_to_git = path.unwrap_or_default().split(':').filter_map(|directory| {
+            let prefix = Path::new(directory).parent().filter(|prefix| prefix.is_absolute())?;
+            Path::new(directory).join("git").exists().then(|| prefix.join("etc/gitconfig"))
+        });
+        pending.extend(next_to_git);
+        pending.extend(GIT_SETTINGS_VARIABLES.into_iter().filter_map(of));
+        pending.extend(of("XDG_CONFIG_HOME").map(|directory| directory.join("git/config")));
+        pending.extend([home.join(".config/git/config"), home.join(".gitconfig")]);
+        let mut user = Self { home: home.to_owned(), ..Self::default() };
+        while let Some(file) = pending.pop_front() {
+            if user.files.contains(&file) {
+                continue;
+            }
+            if user.files.len() == MAX_FILES {
+                user.is_cut = true;
+                break;
+            }
+            user.read(&file, &mut pending);
+        }
+        user
+    }
+
+    fn read(&mut self, file: &Path, pending: &mut VecDeque<PathBuf>) {
+        self.files.push(file.to_owned());
+        let text = match openat::read_own(file, MAX_FILE) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            // Git cannot read them either.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound
+                        | io::ErrorKind::NotADirectory
+                        | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                return;
+            }
+            Err(_) => return self.is_cut = true,
+        };
+        for entry in git_config::parse(&text) {
+            let Some(one) = setting(&entry, file.parent()) else { continue };
+            if self.settings.len() == MAX_SETTINGS {
+                return self.is_cut = true;
+            }
+            if one.is_include
+                && let Some(next) =
+                    resolve(&one.value, file.parent().unwrap_or(&self.home), Some(&self.home))
+            {
+                pending.push_back(next);
+            }
+            self.settings.push(one);
+        }
+    }
+
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    pub(super) fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    pub(super) fn files(&self) -> &[PathBuf] {
+        &self.files
+    }
+
+    pub(super) fn is_complete(&self) -> bool {
+        !self.is_cut
+    }
+}

@@ -1,0 +1,112 @@
+//! Writable directories of a session, as stage 0 reads them before the confinement: their repositories, and the files
+//! in them that git's configuration names. Called by [`crate::confinement`].
+
+use quackd_protocol::worker::Start;
+use quackd_sandbox::audit::Known;
+use quackd_sandbox::confine::git;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Maximum number of workspace entries that are searched for repositories before the start. A note reports a larger
+/// tree.
+const WALK_ENTRIES: u64 = 200_000;
+
+/// Timeout for reading the workspace before the confinement exists. Shorter than the supervisor's start timeout, so
+/// that the call gets this reason.
+pub(crate) const LOOK_LIMIT: Duration = Duration::from_secs(7);
+
+/// Number of entries between two checks of the time.
+const WALK_STEP: u64 = 2_000;
+
+/// Maximum number of notes.
+pub(crate) const MAX_NOTES: usize = 8;
+
+/// A writable directory and the repositories in it.
+pub(crate) struct Tree<'a> {
+    pub(crate) handle: &'a OwnedFd,
+    pub(crate) path: &'a Path,
+    pub(crate) found: git::FoundRepositories,
+}
+
+/// Finds the repositories in a directory.
+pub(crate) fn repositories(
+    directory: &OwnedFd,
+    until: Instant,
+) -> io::Result<git::FoundRepositories> {
+    let mut walk = git::Walk::new(directory)?;
+    let mut left = WALK_ENTRIES;
+    while 0 < left && !walk.step(WALK_STEP) {
+        left = left.saturating_sub(WALK_STEP);
+        if until <= Instant::now() {
+            let text = format!("looking through it takes longer than {} s", LOOK_LIMIT.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+    }
+    Ok(walk.finish())
+}
+
+/// Returns `first` and the writable directories outside the workspace, with their repositories. Adds notes on
+/// unreadable ones.
+pub(crate) fn trees_of<'a>(
+    first: Tree<'a>,
+    roots: &'a [(PathBuf, OwnedFd)],
+    until: Instant,
+    notes: &mut Vec<String>,
+) -> Vec<Tree<'a>> {
+    let mut trees = vec![first];
+    for (path, handle) in roots {
+        match repositories(handle, until) {
+            Ok(found) => trees.push(Tree { handle, path, found }),
+            Err(error) => {
+                notes.push(format!("{} cannot be looked through: {error}", path.display()));
+            }
+        }
+    }
+    trees
+}
+
+/// Finds the files in writable directories that git's configuration names. Adds notes on those that are not held.
+pub(crate) fn named_files(
+    trees: &[Tree<'_>],
+    settings: &git::UserSettings,
+    until: Instant,
+    notes: &mut Vec<String>,
+) -> git::NamedFiles {
+    let trees: Vec<_> = trees
+        .iter()
+        .map(|tree| git::WritableTree {
+            handle: tree.handle.as_fd(),
+            path: tree.path,
+            found: &tree.found,
+        })
+        .collect();
+    let named = git::named_blocking(&trees, settings, until);
+    let more = notes_of(&named.troubles).into_iter().filter(|note| !notes.contains(note));
+    let more: Vec<_> = more.collect();
+    notes.extend(more);
+    if !named.is_complete {
+        notes.push("not every file that git's configuration names could be checked".to_owned());
+    }
+    named
+}
+
+/// Returns what the audit of a session with full access compares. `None` if the workspace cannot be searched.
+pub(crate) fn known_without_limits(start: &Start) -> Option<Known> {
+    let until = Instant::now() + LOOK_LIMIT;
+    let path = Path::new(&start.workspace);
+    let handle = &git::hold_directory_blocking(path).ok()?;
+    let found = repositories(handle, until).ok()?;
+    let settings = git::UserSettings::read_blocking(Path::new(&start.sandbox.home), &start.env);
+    let known = Known::from(&found);
+    let tree = Tree { handle, path, found };
+    Some(known.naming(&named_files(&[tree], &settings, until, &mut Vec::new())))
+}
+
+/// Returns notes on incomplete protection, up to a limit.
+pub(crate) fn notes_of(troubles: &[git::ProtectionGap]) -> Vec<String> {
+    let note =
+        |trouble: &git::ProtectionGap| format!("{} {}", trouble.path.display(), trouble.what);
+    troubles.iter().take(MAX_NOTES).map(note).collect()
+}
