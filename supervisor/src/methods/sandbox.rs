@@ -6,7 +6,7 @@ use super::attach::{RESOLVE_LIMIT, SAVE_LIMIT, held, named, note_held};
 use super::find::label;
 use super::hosts;
 use super::presets;
-use crate::approvals::for_display;
+use crate::approvals::words::for_display;
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
 use crate::obeyed::HeldFile;
