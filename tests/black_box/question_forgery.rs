@@ -313,13 +313,29 @@ fn a_link_in_the_workspace_does_not_tell_where_it_leads() {
         let link = above.path().join("link");
         std::os::unix::fs::symlink(outside.path(), &link).unwrap();
         let command = format!("echo x > {}/made", link.display());
-        let call = session.begin("bash", json!({"command": command}));
+        let call = session.begin("bash", json!({"command": &command}));
         let asked = question(&wire);
         let directory = outside.path().canonicalize().unwrap();
         assert_eq!(asked["permission"]["target"], directory.to_str().unwrap());
         wire.request("extension_ui_response", json!({"id": asked["id"], "value": "Deny"}));
         let text = call.text();
-        assert!(text.contains("was denied by the user]"), "{text}");
+        // The same as for a missing directory.
+        let missing = session.bash(&command.replace("/link/", "/gone/"));
+        assert_eq!(text.replace("/link/", "/gone/"), missing);
+        assert!(!text.contains("[Sandbox"), "{text}");
+        // Allowed, it is named as the command named it.
+        std::os::unix::fs::symlink(outside.path(), above.path().join("next")).unwrap();
+        let command = command.replace("/link/", "/next/");
+        let call = session.begin("bash", json!({"command": command}));
+        let asked = question(&wire);
+        let allow = json!({"id": asked["id"], "value": "Allow for this session"});
+        wire.request("extension_ui_response", allow);
+        let text = call.text();
+        let line = format!(
+            "[Sandbox: writing {}/next was allowed by the user for this session; call again]",
+            above.path().display()
+        );
+        assert!(text.contains(&line), "{text}");
         assert!(!text.contains(directory.to_str().unwrap()), "{text}");
     });
 }

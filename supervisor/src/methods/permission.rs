@@ -94,7 +94,7 @@ pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Ca
         None => None,
     };
     let Some(asked) = found else { return After::Unchanged };
-    let (kind, given) = (asked.kind, asked.given.clone());
+    let (kind, given, is_hidden) = (asked.kind, asked.given.clone(), asked.is_hidden);
     if !caller.services.daemon.config.sandbox.asks_about(kind) {
         return After::Unchanged;
     }
@@ -102,6 +102,10 @@ pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Ca
     match (kind, outcome) {
         (_, None | Some(Outcome::NoAnswerer | Outcome::Ended)) => After::Unchanged,
         (ApprovalKind::Command, Some(Outcome::Allowed(_))) => After::RunAgain,
+        // A refusal would tell that the directory exists.
+        (_, Some(outcome)) if is_hidden && !matches!(outcome, Outcome::Allowed(_)) => {
+            After::Unchanged
+        }
         (kind, Some(outcome)) => After::Line(line(kind, &given, outcome, waited(&call, caller))),
     }
 }
@@ -120,12 +124,15 @@ struct Asked {
     said: Vec<(&'static str, String)>,
     likely: bool,
     is_possible: bool,
+    /// Whether the session sees nothing of the target.
+    is_hidden: bool,
 }
 
 impl Asked {
     fn new(kind: ApprovalKind, target: String, facts: String) -> Self {
         let (given, said) = (target.clone(), Vec::new());
-        Self { kind, target, given, facts, said, likely: false, is_possible: true }
+        let (likely, is_possible, is_hidden) = (false, true, false);
+        Self { kind, target, given, facts, said, likely, is_possible, is_hidden }
     }
 
     fn directory(directory: String, given: String) -> Self {
@@ -156,15 +163,19 @@ async fn directory(call: &EndedCall<'_>, done: &CallDone, caller: &Caller) -> Op
     let denials = done.report.denials.iter();
     let mut targets = denials.filter(|denial| denial.kind == DenialKind::Write);
     let denied = targets.find_map(|denial| denial.target.clone());
+    let is_hidden = denied.is_none();
     let path = denied.or_else(|| done.report.missing.clone())?;
     let policy = policy(call.session, caller).await?.policy;
     let directory = writable(PathBuf::from(&path), &policy, call.session, caller).await?;
     // Where a link leads is not told to the command.
-    let is_given = Path::new(&path).ancestors().take(2).any(|it| it == Path::new(&directory));
-    let given = if is_given { directory.clone() } else { path };
+    let mut named = Path::new(&path).ancestors().take(2);
+    let given = match named.any(|it| it == Path::new(&directory)) {
+        true => directory.clone(),
+        false => Path::new(&path).parent()?.to_str()?.to_owned(),
+    };
     let command = command_text(call.arguments).unwrap_or_else(|| call.tool.to_owned());
     let said = vec![("command", words::quoted(&command))];
-    Some(Asked { said, likely: true, ..Asked::directory(directory, given) })
+    Some(Asked { said, likely: true, is_hidden, ..Asked::directory(directory, given) })
 }
 
 /// The existing directory of a path, if `quack sandbox set --writable` would accept it.
@@ -219,7 +230,7 @@ async fn ask(call: &EndedCall<'_>, asked: Asked, caller: &Caller) -> Option<Outc
     if wait < SHORTEST_WAIT {
         return None;
     }
-    let Asked { kind, target, given, facts, mut said, likely, is_possible } = asked;
+    let Asked { kind, target, given, facts, mut said, likely, is_possible, .. } = asked;
     said.extend(call.id.map(|id| ("call", words::name(id))));
     said.push(("session", words::name(&call.session.session_name)));
     let question = Question {

@@ -11,6 +11,7 @@ use crate::session::owner::PiReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
+use quackd_protocol::approval::REQUEST_PREFIX;
 use quackd_protocol::client::{ErrorCode, EventLine};
 use quackd_protocol::limits::{
     MAX_NAME_CHARS, MAX_PATH_BYTES, MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES,
@@ -351,6 +352,10 @@ impl SessionActor {
             return self.pi_broke("a question that cannot be shown", ctx);
         }
         self.touch_pi();
+        if id.starts_with(REQUEST_PREFIX) {
+            tracing::warn!(session = %self.session, "canceled a question with an id of the daemon");
+            return self.cancel_dialog(&id);
+        }
         if !self.pi.dialogs.has_room() {
             tracing::warn!(session = %self.session, "canceled a question, too many are open");
             return self.cancel_dialog(&id);

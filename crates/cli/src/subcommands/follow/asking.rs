@@ -208,13 +208,13 @@ impl Asking {
     /// Prints the current question.
     fn show(&mut self) {
         let (Some(question), Some(open)) = (self.queue.current(), &self.open) else { return };
-        self.typed.get_or_insert_with(stdin_lines::read);
         // The confirmation of an answer may be typed at once: it has to name the target.
         let is_new = question.chosen().is_none();
         if is_new {
             stdin_lines::forget();
             self.shown = Instant::now();
         }
+        self.typed.get_or_insert_with(stdin_lines::read);
         let hint = self.hint.take().map(|hint| format!("{DIM}-- {hint} --{DIM:#}\n"));
         let text = text(question, window());
         open.print(&format!("\n{}{text}{}", hint.unwrap_or_default(), question.prompt()));
@@ -318,7 +318,8 @@ async fn next_resize(from: &mut Option<Signal>) -> Option<()> {
     from.as_mut()?.recv().await
 }
 
-async fn until(time: Option<Instant>) {
+/// Waits until a time. Never completes without one.
+pub(super) async fn until(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time.into()).await,
         None => std::future::pending().await,

@@ -5,7 +5,7 @@
 //! requests. Exits with 0 on Ctrl-C, when the reader closes the output, or when the session is deleted. Exits
 //! with 3 when the daemon is gone and does not return in time. If it waits for one turn, [`TurnTracker`] decides.
 
-use super::asking::{Asking, Typed};
+use super::asking::{Asking, Typed, until};
 use super::follow_connection::FollowConnection;
 use super::history;
 use super::requests::{self, RequestResult};
@@ -462,12 +462,5 @@ async fn typed(asking: &mut Option<Asking>) -> Option<Typed> {
     match asking {
         Some(asking) => Some(asking.next().await),
         None => None,
-    }
-}
-
-async fn until(time: Option<Instant>) {
-    match time {
-        Some(time) => tokio::time::sleep_until(time.into()).await,
-        None => std::future::pending().await,
     }
 }
