@@ -4,7 +4,8 @@
 use crate::workspaces::user_home;
 use quackd_config::Config;
 use quackd_home::Home;
-use quackd_process::{Held, Writable, start_files_blocking};
+use quackd_home::own_file::read_blocking;
+use quackd_process::{Held, Writable, start_files_blocking, with_entries_blocking};
 use quackd_protocol::approval::{ApprovalKind, Decision, Grant};
 use quackd_protocol::limits::{MAX_METADATA_BYTES, MAX_STATE_BYTES};
 use quackd_protocol::metadata::Metadata;
@@ -13,8 +14,6 @@ use quackd_protocol::state::{DaemonState, HeldConfig};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -24,8 +23,14 @@ const CERTIFICATES: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
 /// Files of Pi with addresses of models, keys and settings.
 const OF_PI: [&str; 3] = ["models.json", "auth.json", "settings.json"];
 
-/// Units of the user's service manager.
-const UNITS: [&str; 2] = ["quackd.service", "quackd.socket"];
+/// Units of the user's service manager with their additions, and its environment, in the configuration directory.
+const UNITS: [&str; 5] = [
+    "systemd/user/quackd.service",
+    "systemd/user/quackd.socket",
+    "systemd/user/quackd.service.d",
+    "systemd/user/quackd.socket.d",
+    "environment.d",
+];
 
 /// Use of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,7 +146,8 @@ impl Obeyed {
         let home = user_home();
         let config_home = directory("XDG_CONFIG_HOME").unwrap_or_else(|| home.join(".config"));
         let pi = directory("PI_CODING_AGENT_DIR").unwrap_or_else(|| home.join(".pi/agent"));
-        let units = config_home.join("systemd/user");
+        let units = UNITS.iter().map(|name| config_home.join(name));
+        let units = units.flat_map(with_entries_blocking).collect();
         let start_files = match self.login_shell {
             true => start_files_blocking(directory("SHELL").as_deref(), &home, &config_home),
             false => Vec::new(),
@@ -154,7 +160,7 @@ impl Obeyed {
             .chain(of(Use::Certificates, CERTIFICATES.into_iter().filter_map(directory).collect()))
             .chain(of(Use::Launcher, self.launcher_blocking().into_iter().collect()))
             .chain(of(Use::Pi, OF_PI.map(|name| pi.join(name)).into()))
-            .chain(of(Use::Unit, UNITS.map(|name| units.join(name)).into()))
+            .chain(of(Use::Unit, units))
             .collect()
     }
 
@@ -208,6 +214,11 @@ pub fn held_config_blocking(home: &Home, path: &Path, named: Vec<PathBuf>) -> Op
         let known = of_file().find(|it| it.identity == Some(identity))?;
         Some(Held::Earlier { directory: known.directory.clone() })
     })
+}
+
+/// The reason why commands of sessions of the last daemon could change a file. Reads the file system.
+pub(crate) fn held_on_disk_blocking(home: &Home, path: &Path) -> Option<Held> {
+    Writable::of_blocking(on_disk_blocking(home).writable, &user_home()).held_blocking(path)
 }
 
 /// Returns the record of a configuration file that commands could change. Reads the file system.
@@ -272,7 +283,96 @@ fn directories(grants: &[Grant]) -> impl Iterator<Item = PathBuf> {
 }
 
 fn read_json<T: for<'de> Deserialize<'de>>(path: &Path, max: u64) -> Option<T> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(max).read_to_end(&mut bytes).ok()?;
-    serde_json::from_slice(&bytes).ok()
+    serde_json::from_slice(&read_blocking(path, max).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::os::unix::fs::symlink;
+
+    /// A home with a state directory, and the directory that contains both.
+    fn world() -> (tempfile::TempDir, PathBuf, Home) {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path().canonicalize().unwrap();
+        for name in ["state", "ws", "data", "granted"] {
+            std::fs::create_dir(base.join(name)).unwrap();
+        }
+        let state = base.join("state");
+        let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| state.clone().into());
+        let home = Home::resolve_blocking(&var).unwrap();
+        (dir, base, home)
+    }
+
+    fn write_state(home: &Home, state: &serde_json::Value) {
+        std::fs::write(home.state_file(), state.to_string()).unwrap();
+    }
+
+    #[test]
+    fn workspaces_policies_and_answers_of_the_last_daemon_count() {
+        let (_dir, base, home) = world();
+        let at = |name: &str| base.join(name).display().to_string();
+        let grant = |decision: &str| json!({"id": "g1", "kind": "write", "target": at("granted"), "decision": decision, "at": ""});
+        let state = json!({"version": 1, "sessions": {"s": {"policy": {"writableRoots": [at("data")]},
+            "grants": [grant("allow")]}}, "metadata": {"version": 1, "sessions": [],
+            "workspaces": [{"id": "w", "path": at("ws")}]}});
+        write_state(&home, &state);
+        let found = on_disk_blocking(&home).writable;
+        let expected = ["caches", "run"].map(|name| home.dir().join(name));
+        let expected =
+            expected.into_iter().chain(["ws", "data", "granted"].map(|it| base.join(it)));
+        assert_eq!(found, expected.collect());
+        write_state(&home, &json!({"version": 1, "sessions": {}, "grants": [grant("deny")]}));
+        assert_eq!(on_disk_blocking(&home).writable.len(), 2);
+    }
+
+    #[test]
+    fn a_file_that_was_held_stays_so_until_it_is_replaced() {
+        let (_dir, base, home) = world();
+        let file = home.config();
+        std::fs::write(&file, "").unwrap();
+        let none = held_config_blocking(&home, &file, Vec::new());
+        assert_eq!(none, None);
+        let record = record_blocking(&file, &Held::SecondName { directory: base.join("ws") });
+        write_state(&home, &json!({"version": 1, "sessions": {}, "held": [record]}));
+        let held = held_config_blocking(&home, &file, Vec::new());
+        assert!(matches!(held, Some(Held::Earlier { .. })), "{held:?}");
+        quackd_store::replace_file_blocking(&file, b"").unwrap();
+        assert_eq!(held_config_blocking(&home, &file, Vec::new()), None);
+    }
+
+    #[test]
+    fn a_link_into_a_directory_that_the_file_names_is_held() {
+        let (_dir, base, home) = world();
+        std::fs::write(base.join("data/settings.toml"), "").unwrap();
+        symlink(base.join("data/settings.toml"), home.config()).unwrap();
+        let held = held_config_blocking(&home, &home.config(), vec![base.join("data")]);
+        assert_eq!(held.unwrap().directory(), base.join("data"));
+    }
+
+    #[test]
+    fn files_of_one_use_and_directory_are_one_text() {
+        let file = |used_as, path: &str, directory: &str| HeldFile {
+            used_as,
+            path: path.into(),
+            held: Held::Way { directory: directory.into(), link: None },
+        };
+        let all = [
+            file(Use::StartFile, "/h/.bashrc", "/ws"),
+            file(Use::Configuration, "/s/quackd.toml", "/ws"),
+            file(Use::StartFile, "/h/.profile", "/ws"),
+            file(Use::StartFile, "/h/.zshrc", "/ws"),
+        ];
+        let text = in_words(&all).unwrap();
+        assert!(
+            text.starts_with("/h/.bashrc leads into /ws, which sessions may write: "),
+            "{text}"
+        );
+        assert!(
+            text.contains("start the login shell (2 more files); /s/quackd.toml leads"),
+            "{text}"
+        );
+        assert_eq!(in_words(&[]), None);
+    }
 }

@@ -190,8 +190,10 @@ fn a_directory_of_the_users_in_the_state_directory_is_a_workspace_and_shows_noth
 
     // The daemon's state directory cannot be a workspace.
     std::fs::create_dir_all(daemon.app().join("sessions/mine")).unwrap();
+    let at = json!({"tool": "bash", "arguments": "true", "path": daemon.app()});
+    let refused = wire.refused("quack.tool", at);
+    assert!(refused.contains("holds the daemon's state directory"), "{refused}");
     for (kept, reason) in [
-        ("", "holds the daemon's own files"),
         ("run", "holds the daemon's own files"),
         ("sessions/mine", "lies among the daemon's own files"),
     ] {

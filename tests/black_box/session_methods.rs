@@ -227,6 +227,7 @@ fn doctor_says_what_is_wrong_and_what_to_do() {
             "sandbox",
             "processes",
             "environment",
+            "obeyed",
             "providers",
             "model",
             "web_search",

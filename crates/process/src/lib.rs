@@ -89,7 +89,7 @@ pub use spawn::{
 };
 pub use spawn_thread::SpawnThread;
 pub use spill::Spilled;
-pub use start_files::start_files_blocking;
+pub use start_files::{start_files_blocking, with_entries_blocking};
 pub use sweep::{SweepReport, sweep_strays_blocking};
 #[cfg(target_os = "linux")]
 pub use template::{Template, serve_template};

@@ -72,8 +72,8 @@ impl fmt::Display for Held {
             Self::SecondName { .. } => {
                 f.write_str("has a second name (hard link), which may be in a directory that sessions may write")
             }
-            Self::Earlier { directory } => {
-                write!(f, "could be changed by sessions earlier, through {}", directory.display())
+            Self::Earlier { .. } => {
+                f.write_str("could be changed by sessions earlier, and was not replaced since")
             }
         }
     }

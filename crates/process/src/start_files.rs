@@ -51,14 +51,15 @@ pub fn start_files_blocking(shell: Option<&Path>, home: &Path, config: &Path) ->
     if in_home.is_empty() || 1 < in_home.len() {
         files.extend([fish.join("config.fish"), fish.join("fish_variables")]);
         let directories = OF_FISH.map(|name| fish.join(name));
-        files.extend(directories.into_iter().flat_map(with_entries));
+        files.extend(directories.into_iter().flat_map(with_entries_blocking));
     }
-    files.extend(SYSTEM.iter().map(PathBuf::from).flat_map(with_entries));
+    files.extend(SYSTEM.iter().map(PathBuf::from).flat_map(with_entries_blocking));
     files
 }
 
-/// A file, or a directory and the files in it.
-fn with_entries(path: PathBuf) -> Vec<PathBuf> {
+/// Returns a path and, if it is a directory, the first 1,024 names in it. Reads the directory.
+#[must_use]
+pub fn with_entries_blocking(path: PathBuf) -> Vec<PathBuf> {
     let entries = fs::read_dir(&path).into_iter().flatten().flatten().take(MAX_FILES);
     let entries: Vec<_> = entries.map(|entry| entry.path()).collect();
     std::iter::once(path).chain(entries).collect()

@@ -97,22 +97,14 @@ pub(super) async fn sandbox(
             return hosts::explain(host, of, (snapshot.presets(), &caller.services.daemon))
                 .map(SandboxReply::Host);
         }
-        Some("audit") => {
-            let answer = ask_worker(AUDIT, String::from("{}"), &asked, caller).await?;
-            let SandboxReply::Worker(said) = answer else { return Ok(answer) };
-            let FoundPolicy { policy, .. } = policy(caller, &said.session_id).await?;
-            let workspace = PathBuf::from(&said.workspace_path);
-            let writable = policy.writable_roots.into_iter().chain([workspace]).collect();
-            return Ok(SandboxReply::Worker(with_held(said, &held(caller, writable).await)));
-        }
+        Some("audit") => return audit(&asked, caller).await.map(SandboxReply::Worker),
         Some("explain") => {
             let target = asked.target.as_deref().filter(|target| !target.is_empty());
             if target.is_some_and(|target| MAX_TARGET_BYTES < target.len()) {
                 return Err(MethodError::LongTarget);
             }
             let arguments = target.map_or_else(|| json!({}), |path| json!({ "path": path }));
-            let answer = ask_worker(EXPLAIN, arguments.to_string(), &asked, caller).await?;
-            let SandboxReply::Worker(said) = answer else { return Ok(answer) };
+            let said = ask_worker(EXPLAIN, arguments.to_string(), &asked, caller).await?;
             if target.is_some() {
                 return Ok(SandboxReply::Worker(said));
             }
@@ -269,7 +261,7 @@ async fn ask_worker(
     arguments: String,
     asked: &SandboxParams,
     caller: &Caller,
-) -> Result<SandboxReply, MethodError> {
+) -> Result<WorkerSays, MethodError> {
     let session = session(asked, caller).await?;
     let call = CallTool {
         tool: tool.to_owned(),
@@ -293,13 +285,23 @@ async fn ask_worker(
             (text.unwrap_or_else(|_| RawValue::NULL.to_owned()), None)
         }
     };
-    Ok(SandboxReply::Worker(WorkerSays {
+    Ok(WorkerSays {
         session_id: session.session_id,
         session_name: session.session_name,
         workspace_path: session.workspace_path,
         text,
         report,
-    }))
+    })
+}
+
+/// The worker's audit, with the files outside of the workspace that the daemon obeys and that the session could change.
+async fn audit(asked: &SandboxParams, caller: &Caller) -> Result<WorkerSays, MethodError> {
+    let said = ask_worker(AUDIT, String::from("{}"), asked, caller).await?;
+    let FoundPolicy { policy, .. } = policy(caller, &said.session_id).await?;
+    let workspace = PathBuf::from(&said.workspace_path);
+    let writable = policy.writable_roots.into_iter().chain([workspace]).collect();
+    let held = held(caller, writable).await;
+    Ok(with_held(said, &held))
 }
 
 /// Adds the files outside of the workspace that the daemon obeys and that the session could change, to the worker's report

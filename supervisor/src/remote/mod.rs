@@ -9,6 +9,7 @@ mod files;
 
 use files::{LoadedConfig, RemoteFiles};
 
+use crate::obeyed::held_on_disk_blocking;
 use config::DaemonConfig;
 use quackd_home::Home;
 use quackd_protocol::client::{RemoteData, RemoteStatus};
@@ -17,6 +18,7 @@ use quackd_protocol::plain::without_numbers;
 use quackd_remote::{Ask, Remote};
 use secrecy::{ExposeSecret, SecretString};
 use std::cell::RefCell;
+use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
@@ -151,10 +153,22 @@ impl RemoteControl {
     }
 }
 
-/// Returns the paths and the configuration. Call it before the log starts, because the configuration contains a setting
-/// of the log.
+/// Returns the paths and the configuration. Remote control is off if sessions could change the certificate or its key.
+/// Call it before the log starts, because the configuration contains a setting of the log.
 pub(crate) fn load_blocking(home: &Home) -> (RemoteFiles, LoadedConfig) {
     let files = RemoteFiles::of(home);
-    let loaded = files.load_blocking();
+    let mut loaded = files.load_blocking();
+    let remote = &mut loaded.config.remote;
+    let mut of_tls = remote.tls_cert_path.iter().chain(&remote.tls_key_path).map(PathBuf::from);
+    let held = of_tls.find_map(|path| {
+        let held = held_on_disk_blocking(home, &path)?;
+        Some(format!("{} {held}", path.display()))
+    });
+    if remote.enabled
+        && let Some(why) = held
+    {
+        remote.enabled = false;
+        loaded.problem = Some(why);
+    }
     (files, loaded)
 }

@@ -13,7 +13,9 @@ use super::privilege;
 use super::seccomp;
 use super::spawn::map_identity;
 use super::sys::{self, MountAttributes};
+use nix::libc;
 use nix::sched::{CloneFlags, unshare};
+use nix::unistd::ForkResult;
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use rustix::mount::{MountPropagationFlags, MoveMountFlags, mount_change, move_mount};
@@ -83,19 +85,31 @@ pub fn become_login_shell(
 
 /// Enters new namespaces with read-only mounts. Returns false if the system does not allow them.
 fn enter_namespaces() -> Result<bool, ConfineError> {
+    // Some systems allow a new user namespace, but nothing in it, and a process cannot leave it. So another one tries.
+    match sys::fork_once().step("try namespaces")? {
+        ForkResult::Child => {
+            let code = if split_mounts().is_ok() { libc::EXIT_SUCCESS } else { libc::EXIT_FAILURE };
+            sys::end_process(code)
+        }
+        ForkResult::Parent { .. } => {
+            let (_, status) = sys::wait_for_any().step("try namespaces")?;
+            if status != 0 {
+                return Ok(false);
+            }
+        }
+    }
+    split_mounts().map(|()| true)
+}
+
+fn split_mounts() -> Result<(), ConfineError> {
     let (uid, gid) = (getuid().as_raw(), getgid().as_raw());
     let flags = CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC;
+    unshare(flags).step("make namespaces")?;
+    map_identity(uid, gid)?;
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
-    let is_allowed = unshare(flags).is_ok()
-        && map_identity(uid, gid).is_ok()
-        // Some systems allow the namespaces, but no change in them.
-        && mount_change("/", private).is_ok();
-    if is_allowed {
-        let root = open(Path::new("/")).step("open the root")?;
-        sys::set_attributes(&root, MountAttributes::UNCHANGED, true)
-            .step("make mounts read-only")?;
-    }
-    Ok(is_allowed)
+    mount_change("/", private).step("make mounts private")?;
+    let root = open(Path::new("/")).step("open the root")?;
+    sys::set_attributes(&root, MountAttributes::UNCHANGED, true).step("make mounts read-only")
 }
 
 /// Mounts a private directory for temporary files. Returns false if there is no such directory.
