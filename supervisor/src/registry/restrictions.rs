@@ -11,6 +11,8 @@ use quackd_protocol::limits::MAX_GRANTS;
 use quackd_protocol::metadata::{Session, Shared};
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch};
 use quackd_protocol::state::SessionState;
+use std::path::Path;
+use std::sync::Arc;
 
 /// Sessions whose restrictions a new session takes over.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,9 +32,9 @@ impl Restrictions {
         Self { of_session: None, of_workspace: true, with_safe_mode: true }
     }
 
-    fn takes_from(&self, new: &Session, known: &Session) -> bool {
-        let is_continued = self.of_session.as_ref() == Some(&known.id);
-        is_continued || self.of_workspace && known.workspace_id == new.workspace_id
+    /// `overlaps` tells whether one of the two workspaces contains the other.
+    fn takes_from(&self, known: &Session, overlaps: bool) -> bool {
+        self.of_session.as_ref() == Some(&known.id) || self.of_workspace && overlaps
     }
 
     fn takes_safe_mode_from(&self, known: &Session) -> bool {
@@ -50,7 +52,15 @@ impl Registry {
         others: &[Shared<Session>],
     ) -> Option<String> {
         let new = self.metadata.sessions.iter().find(|known| known.id == *new).cloned()?;
-        let others = others.iter().filter(|known| restrictions.takes_from(&new, known));
+        let metadata = Arc::clone(&self.metadata);
+        let path = |session: &Session| {
+            let mut all = metadata.workspaces.iter();
+            all.find(|one| one.id == session.workspace_id).map(|one| Path::new(&one.path))
+        };
+        let overlaps = |known: &Session| {
+            path(known).zip(path(&new)).is_some_and(|(a, b)| a.starts_with(b) || b.starts_with(a))
+        };
+        let others = others.iter().filter(|known| restrictions.takes_from(known, overlaps(known)));
         let mut taken = Taken::default();
         for known in others {
             let limit = without_safe_mode(self.policy_of(known).layers);

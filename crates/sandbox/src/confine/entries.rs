@@ -8,6 +8,7 @@ use super::toolchains::{CREDENTIALS, SYSTEM_SECRETS, TOOLCHAINS};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of entries. A larger directory is mounted as a whole, and its secrets are covered.
@@ -19,7 +20,8 @@ pub(crate) fn of_system() -> Vec<(PathBuf, Mount)> {
     let secrets: BTreeSet<&Path> = SYSTEM_SECRETS.iter().map(Path::new).collect();
     let above = secrets.iter().filter_map(|secret| secret.parent());
     let directories: BTreeSet<&Path> = above.chain([Path::new(SSH)]).collect();
-    let is_secret = |path: &Path| secrets.contains(path) || is_host_key(path);
+    let is_secret =
+        |path: &Path| secrets.contains(path) || is_host_key(path) || is_closed_to_others(path);
     let built = directories.iter().filter(|at| is_real_directory(at));
     let mounts = built.filter_map(|at| built_of(at, at, MAX_SYSTEM_ENTRIES, is_secret));
     let mut mounts: Vec<_> = mounts.flatten().collect();
@@ -51,6 +53,13 @@ const SSH: &str = "/etc/ssh";
 fn is_host_key(path: &Path) -> bool {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     path.parent() == Some(Path::new(SSH)) && name.starts_with("ssh_host_") && name.ends_with("_key")
+}
+
+/// Returns true if other users cannot read a file or directory. Then it may be a secret of a service.
+fn is_closed_to_others(path: &Path) -> bool {
+    const READABLE: u32 = 0o004;
+    fs::symlink_metadata(path)
+        .is_ok_and(|found| !found.is_symlink() && found.permissions().mode() & READABLE == 0)
 }
 
 fn is_real_directory(path: &Path) -> bool {

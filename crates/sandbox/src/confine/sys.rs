@@ -250,6 +250,17 @@ pub(crate) fn answer_on_the_same_processor(listener: &OwnedFd) {
     };
 }
 
+/// Returns the generation of a file's inode. `None` if the file system has none.
+#[expect(unsafe_code, reason = "FS_IOC_GETVERSION has no safe form")]
+pub(crate) fn inode_generation(file: &OwnedFd) -> Option<u32> {
+    let mut generation: libc::c_long = 0;
+    // SAFETY: the request writes at most one `long`, which outlives the call.
+    let answer =
+        unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_GETVERSION, &raw mut generation) };
+    // The kernel writes 32 bits.
+    (answer == 0).then(|| u32::try_from(generation & 0xffff_ffff).unwrap_or(0))
+}
+
 /// Fails if the process has several threads: a fork would copy locks that no thread releases.
 pub(crate) fn require_single_thread() -> io::Result<()> {
     if std::fs::read_dir("/proc/self/task")?.count() == 1 {

@@ -216,6 +216,13 @@ pub(crate) const SYSTEM_SECRETS: &[&str] = &[
     "/etc/samba",
     "/etc/mysql/debian.cnf",
     "/etc/aliases.db",
+    "/etc/postgresql",
+    "/etc/redis",
+    "/etc/postfix/sasl_passwd",
+    "/etc/exim4/passwd.client",
+    "/etc/bind/rndc.key",
+    "/etc/rsyncd.secrets",
+    "/etc/msmtprc",
 ];
 
 /// Directories at the root of the file system with programs and their settings.

@@ -17,6 +17,7 @@ pub(crate) const ALL: &[(&str, Case)] = &[
     ("new_files_in_git_have_the_modes_of_their_command", modes),
     ("no_command_reaches_the_writable_mount_of_process_1", process_1),
     ("a_file_that_the_session_did_not_make_stays_as_it_is", own_files),
+    ("a_filled_directory_takes_no_name_with_rules_inside", moved_directories),
     ("a_linked_worktree_that_is_not_visible_stays", unseen_worktree),
 ];
 
@@ -219,6 +220,18 @@ fn own_files(world: &World) {
     }
     assert!(ran.output.contains("x\n") && ran.output.contains("module"), "{}", ran.output);
     assert_eq!(std::fs::read_to_string(world.at("ws/.git/tool/state")).unwrap(), "theirs\n");
+}
+
+fn moved_directories(world: &World) {
+    let world = repository(world.user);
+    world.outside("rm -rf .git/info .git/hooks").ok();
+    let ran = world.inside(
+        "cd .git; mkdir a b && echo '* filter=x' > a/attributes && echo x > b/pre-commit
+         mv -T a info && echo MOVED; mv -T b hooks && echo MOVED; mkdir hooks && echo MADE
+         mkdir info && echo x > info/exclude && mv a/attributes info/ && echo MOVED; cat info/exclude",
+    );
+    assert!(!ran.output.contains("MOVED") && !ran.output.contains("MADE"), "{}", ran.output);
+    assert!(ran.output.ends_with("x\n"), "{}", ran.output);
 }
 
 fn unseen_worktree(world: &World) {

@@ -39,12 +39,16 @@ pub(crate) enum Answer {
 pub(crate) struct CreatedName {
     parent: OwnedFd,
     name: std::ffi::OsString,
+    id: FileId,
 }
 
 impl CreatedName {
     /// Removes the file again: the caller was killed before it got it, or the call is repeated after a signal.
     pub(crate) fn remove(self) {
-        unlinkat(&self.parent, &self.name, AtFlags::empty()).ok();
+        let found = openat2(&self.parent, &self.name, HANDLE, Mode::empty(), RESOLVE);
+        if found.and_then(|handle| FileId::of(&handle)).is_ok_and(|(id, _)| id == self.id) {
+            unlinkat(&self.parent, &self.name, AtFlags::empty()).ok();
+        }
     }
 }
 
@@ -117,6 +121,7 @@ impl GitWriter {
             if let Some(found) = target.find_in(&parent)? {
                 let is_new = creates && call.flags.contains(OFlags::EXCL);
                 if is_new
+                    || target.is_head()
                     || found.kind != FileType::RegularFile
                     || !self.own.may_change(&target, &found)
                 {
@@ -136,7 +141,7 @@ impl GitWriter {
                     let id = FileId::of(&file)?.0;
                     let name = target.name.to_owned();
                     self.own.insert(id);
-                    return Ok(Answer::Opened(file, Some(CreatedName { parent, name })));
+                    return Ok(Answer::Opened(file, Some(CreatedName { parent, name, id })));
                 }
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(errno),
@@ -176,12 +181,14 @@ impl GitWriter {
         // A read-only mount would hide from git that the name is not there.
         let found = target.find_in(&parent)?.ok_or(Errno::NOENT)?;
         if !self.own.may_change(&target, &found)
+            || target.is_head()
             || is_directory != (found.kind == FileType::Directory)
         {
             return Ok(Answer::Continue);
         }
         let flags = if is_directory { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         unlinkat(&parent, target.name, flags)?;
+        self.own.remove(&found.id);
         Ok(Answer::Done)
     }
 
@@ -210,17 +217,44 @@ impl GitWriter {
         }
         let from_parent = source.open_parent()?;
         let to_parent = target.open_parent()?;
-        let moved = source.find_in(&from_parent)?.ok_or(Errno::NOENT)?;
-        let replaced = target.find_in(&to_parent)?;
-        let may_be_placed = match &replaced {
-            Some(replaced) => self.own.may_change(&target, replaced),
-            None => self.own.may_create(&target, &to_parent)?,
-        };
-        if !may_be_placed || !self.own.may_change(&source, &moved) {
-            return Ok(Answer::Continue);
+        for _ in 0..MAX_ATTEMPTS {
+            let moved = source.find_in(&from_parent)?.ok_or(Errno::NOENT)?;
+            let replaced = target.find_in(&to_parent)?;
+            let may_be_placed = match &replaced {
+                Some(replaced) => self.own.may_change(&target, replaced),
+                None => self.own.may_create(&target, &to_parent)?,
+            };
+            // The names in a directory have no rules while it has another name, and other programs may have put files
+            // there.
+            let is_directory = |found: &Found| found.kind == FileType::Directory;
+            let is_any_directory =
+                is_directory(&moved) || replaced.as_ref().is_some_and(is_directory);
+            let is_movable =
+                !is_any_directory || source.rule == GitRule::Git && target.rule == GitRule::Git;
+            if !may_be_placed
+                || !is_movable
+                || source.is_head()
+                || !self.own.may_change(&source, &moved)
+            {
+                return Ok(Answer::Continue);
+            }
+            // A program outside may create the name now, for a file that it renames next.
+            let kept =
+                if replaced.is_none() { RenameFlags::NOREPLACE } else { RenameFlags::empty() };
+            match renameat_with(&from_parent, source.name, &to_parent, target.name, flags | kept) {
+                Ok(()) => {
+                    if let Some(replaced) =
+                        replaced.filter(|_| !flags.contains(RenameFlags::EXCHANGE))
+                    {
+                        self.own.remove(&replaced.id);
+                    }
+                    return Ok(Answer::Done);
+                }
+                Err(Errno::EXIST) if !flags.contains(RenameFlags::NOREPLACE) => {}
+                Err(errno) => return Err(errno),
+            }
         }
-        renameat_with(&from_parent, source.name, &to_parent, target.name, flags)?;
-        Ok(Answer::Done)
+        Err(Errno::BUSY)
     }
 
     /// Changes the permissions of a file or directory.
@@ -275,6 +309,11 @@ impl OwnFiles {
 }
 
 impl Target<'_> {
+    /// Git replaces `HEAD` by a rename. Without it, git takes a directory above for a repository.
+    fn is_head(&self) -> bool {
+        self.rule == GitRule::Git && self.name == "HEAD"
+    }
+
     fn open_parent(&self) -> Result<OwnedFd, Errno> {
         let path = if self.parent.as_os_str().is_empty() { Path::new(".") } else { self.parent };
         openat2(self.top, path, HANDLE | OFlags::DIRECTORY, Mode::empty(), RESOLVE)

@@ -2,20 +2,23 @@
 //! under names that git does not rewrite: another file can be a temporary one that the user's program renames to
 //! `config` next.
 
-use rustix::fs::{AtFlags, StatxFlags, statx};
+use super::super::sys;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, StatxFlags, open, statx};
 use rustix::io::Errno;
 use std::collections::{HashSet, VecDeque};
-use std::os::fd::AsFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// Maximum number of remembered files. The oldest are forgotten, and then belong to the user.
 const MAX_FILES: usize = 65_536;
 
-/// Identity of a file: device, inode, and time of creation, because inodes are used again.
+/// Identity of a file. Inodes are used again at once, and the time of creation is coarse, so the generation counts:
+/// file systems that use inodes again have one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
     device: (u32, u32),
     inode: u64,
     created: (i64, u32),
+    generation: Option<u32>,
 }
 
 impl FileId {
@@ -23,13 +26,20 @@ impl FileId {
     ///
     /// # Errors
     /// `statx` fails.
-    pub(crate) fn of(file: impl AsFd) -> Result<(Self, u32), Errno> {
+    pub(crate) fn of(file: &OwnedFd) -> Result<(Self, u32), Errno> {
         let mask = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::INO | StatxFlags::BTIME;
         let found = statx(file, "", AtFlags::EMPTY_PATH, mask)?;
+        let kind = FileType::from_raw_mode(u32::from(found.stx_mode));
+        // Opening another kind can have effects. Only files and directories are ever the session's.
+        let has_generation = matches!(kind, FileType::RegularFile | FileType::Directory);
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let readable = has_generation.then(|| open(path, flags, Mode::empty()).ok()).flatten();
         let id = Self {
             device: (found.stx_dev_major, found.stx_dev_minor),
             inode: found.stx_ino,
             created: (found.stx_btime.tv_sec, found.stx_btime.tv_nsec),
+            generation: readable.and_then(|file| sys::inode_generation(&file)),
         };
         Ok((id, u32::from(found.stx_mode)))
     }
@@ -45,6 +55,11 @@ pub(crate) struct OwnFiles {
 impl OwnFiles {
     pub(crate) fn contains(&self, file: &FileId) -> bool {
         self.files.contains(file)
+    }
+
+    /// Forgets a file whose last name may have been removed.
+    pub(crate) fn remove(&mut self, file: &FileId) {
+        self.files.remove(file);
     }
 
     pub(crate) fn insert(&mut self, file: FileId) {
@@ -66,7 +81,7 @@ mod tests {
 
     #[test]
     fn the_oldest_files_are_forgotten() {
-        let id = |inode| FileId { device: (0, 1), inode, created: (0, 0) };
+        let id = |inode| FileId { device: (0, 1), inode, created: (0, 0), generation: None };
         let mut own = OwnFiles::default();
         (0..=MAX_FILES as u64).for_each(|inode| own.insert(id(inode)));
         own.insert(id(1));
