@@ -120,11 +120,14 @@ impl Obeyed {
         !self.launcher.is_empty()
     }
 
-    /// Returns the program of `worker.launcher` if commands could change it. Reads the file system.
+    /// Returns the program of `worker.launcher`, or a file that its words name, if commands could change it. Reads the
+    /// file system.
     pub(crate) fn held_launcher_blocking(&self, writable: Vec<PathBuf>) -> Option<HeldFile> {
-        let path = self.launcher_blocking()?;
-        let held = Writable::of_blocking(writable, &user_home()).way_blocking(&path)?;
-        Some(HeldFile { used_as: Use::Launcher, path, held })
+        let writable = Writable::of_blocking(writable, &user_home());
+        self.launcher_blocking().into_iter().find_map(|path| {
+            let held = writable.way_blocking(&path)?;
+            Some(HeldFile { used_as: Use::Launcher, path, held })
+        })
     }
 
     /// Whether variables of the daemon name certificates.
@@ -158,20 +161,27 @@ impl Obeyed {
         of(Use::Configuration, vec![self.config_file.clone()])
             .chain(of(Use::StartFile, start_files))
             .chain(of(Use::Certificates, CERTIFICATES.into_iter().filter_map(directory).collect()))
-            .chain(of(Use::Launcher, self.launcher_blocking().into_iter().collect()))
+            .chain(of(Use::Launcher, self.launcher_blocking()))
             .chain(of(Use::Pi, OF_PI.map(|name| pi.join(name)).into()))
             .chain(of(Use::Unit, units))
             .collect()
     }
 
-    /// The program of `worker.launcher`, as the daemon finds it. Reads the file system.
-    fn launcher_blocking(&self) -> Option<PathBuf> {
-        let program = self.launcher.first()?;
-        if program.contains('/') {
-            return Some(program.into());
-        }
-        let path = quackd_process::system_first(&std::env::var("PATH").unwrap_or_default());
-        path.split(':').map(|at| Path::new(at).join(program)).find(|candidate| candidate.is_file())
+    /// The program of `worker.launcher`, as the daemon finds it, and the absolute paths in its words, such as a script or
+    /// `--profile=/path`. Reads the file system.
+    fn launcher_blocking(&self) -> Vec<PathBuf> {
+        let Some((program, words)) = self.launcher.split_first() else { return Vec::new() };
+        let found = match program.contains('/') {
+            true => Some(program.into()),
+            false => {
+                let path = std::env::var("PATH").unwrap_or_default();
+                let path = quackd_process::system_first(&path);
+                path.split(':').map(|at| Path::new(at).join(program)).find(|it| it.is_file())
+            }
+        };
+        let parts = words.iter().flat_map(|word| word.split(['=', ',', ':']));
+        let paths = parts.filter(|part| part.starts_with('/')).map(PathBuf::from);
+        found.into_iter().chain(paths).collect()
     }
 }
 

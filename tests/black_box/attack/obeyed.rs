@@ -290,8 +290,9 @@ fn a_launcher_that_a_session_can_write_starts_no_worker() {
     fs::write(&launcher, "#!/bin/sh\nexec \"$@\"\n").unwrap();
     fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).unwrap();
     symlink(&launcher, world.daemon.home().join("launch")).unwrap();
-    let text = format!("[worker]\nlauncher = [\"{}/launch\"]\n", world.daemon.home().display());
-    fs::write(world.daemon.app().join("quackd.toml"), text).unwrap();
+    let at = world.daemon.home().join("launch").display().to_string();
+    let config = world.daemon.app().join("quackd.toml");
+    fs::write(&config, format!("[worker]\nlauncher = [\"sh\", \"{at}\"]\n")).unwrap();
     world.daemon.boot();
     assert!(bash(&world.daemon, &world.ws, "echo started").contains("started\n"));
     let attached = world.daemon.wire().request("attach", json!({"path": world.dot}));
