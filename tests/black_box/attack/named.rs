@@ -350,3 +350,26 @@ fn every_name_of_a_loader_is_told_also_one_directory_deeper() {
         mkdir -p src; echo x > src/crc.c; echo x > .gitignore; echo x > README.md"#;
     assert_eq!(session.bash(ordinary), "\n[Exit code: 0]");
 }
+
+#[test]
+fn ordinary_work_with_git_is_not_told() {
+    let world = World::new();
+    world.write("a", "1\n");
+    world.git(&["add", "."]);
+    world.git(&["commit", "-q", "-m", "second"]);
+    let wire = world.daemon.wire();
+    let session = wire.attach(&world.repo);
+    for command in [
+        "git checkout -qb x; echo 2 >> a; git commit -qam c; git checkout -q main; echo 3 >> a; git commit -qam d",
+        "git merge x; git merge --abort; git rebase x; git rebase --abort; git cherry-pick x",
+        "git cherry-pick --abort; echo 4 >> a; git stash; git stash pop; git checkout a",
+        "git bisect start; git bisect bad; git bisect good HEAD~1; git bisect reset; git gc -q",
+        "git notes add -m n; git worktree add -q w; git worktree remove w; git update-index --split-index",
+        "git format-patch -1 -o p; git reset -q --hard HEAD~1; git am -q p/*; git fsck --lost-found",
+    ] {
+        let answer = bash(&session, command);
+        assert!(!answer.contains("programs of yours"), "{command}: {answer}");
+    }
+    let (code, audit) = world.audit();
+    assert_eq!(code, Some(0), "{audit}");
+}

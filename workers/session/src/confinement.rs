@@ -11,7 +11,7 @@ use crate::network::host_ports;
 use crate::read_only::{private_directory, private_of_safe_mode};
 use crate::start_error::WorkerStartError;
 use crate::trees::{
-    LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, notes_of, repositories,
+    LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, protect_all, repositories,
     trees_of,
 };
 use crate::wrapper::ReadOnlyWrapper;
@@ -194,13 +194,8 @@ impl ConfinementInputs {
         let placeholders = policy.may_write().then(|| {
             let first = Tree { handle: &workspace, path: &facts.places.workspace, found };
             let trees = trees_of(first, &roots, until, &mut notes);
-            let visible: Vec<&Path> = trees.iter().map(|tree| tree.path).collect();
-            let protection = git::ProtectionSettings { mode, until, visible: &visible };
-            let (more, protected) = protect(&mut plan, &trees, &registry, protection);
-            notes.extend(more);
-            let named = named_files(&trees, &settings, until, &mut notes);
-            let shown = named.pins.iter().filter(|pin| plan.shows(&pin.at)).cloned().collect();
-            plan.pin(shown);
+            let (protected, named) =
+                protect_all(&mut plan, &trees, &registry, mode, until, &settings, &mut notes);
             known = std::mem::take(&mut known).naming(&named);
             protected
         });
@@ -241,12 +236,7 @@ impl ConfinementInputs {
         let (spawn_thread, note) =
             launching(oom_score.and_then(OomScore::from_file), Some(command_filter));
         notes.extend(note);
-        if !plan.git_mounts.is_empty() && !confine::CommandFilter::can_hold_calls() {
-            notes.push(LINKS_NOTE.to_owned());
-        }
-        if !plan.git_mounts.is_empty() && mode == GitProtection::Names {
-            notes.push(NAMES_NOTE.to_owned());
-        }
+        notes.extend(git_notes(&plan, mode));
         drop((roots, elsewhere));
         let git = (!plan.git_mounts.is_empty()).then_some(mode);
         Ok(ConfinementResult {
@@ -320,6 +310,14 @@ impl ConfinementInputs {
     }
 }
 
+/// Returns notes on what the system cannot do for git directories.
+fn git_notes(plan: &MountPlan, mode: GitProtection) -> Vec<String> {
+    let has_git = !plan.git_mounts.is_empty();
+    let links = (has_git && !confine::CommandFilter::can_hold_calls()).then_some(LINKS_NOTE);
+    let names = (has_git && mode == GitProtection::Names).then_some(NAMES_NOTE);
+    links.into_iter().chain(names).map(str::to_owned).collect()
+}
+
 /// Removes the pins that could not be mounted from the start, so that they are not reported as lost later.
 fn mounted(mut pins: Vec<PathBuf>) -> Vec<PathBuf> {
     while let Some(bare) = confine::first_unpinned_blocking(&pins).map(Path::to_owned) {
@@ -364,42 +362,6 @@ fn hold_roots(mut policy: Policy, home: &Path) -> (Policy, Vec<(PathBuf, OwnedFd
     });
     notes.truncate(MAX_NOTES);
     (policy, held, notes)
-}
-
-/// Adds the protection of repositories in writable directories to the plan. Returns notes on incomplete protection,
-/// the placeholders, and the handles of repositories outside the workspace.
-fn protect(
-    plan: &mut MountPlan,
-    trees: &[Tree<'_>],
-    registry: &Path,
-    settings: git::ProtectionSettings<'_>,
-) -> (Vec<String>, Option<(git::Placeholders, Vec<git::Main>)>) {
-    let protected = git::Placeholders::open_blocking(registry).and_then(|mut placeholders| {
-        let mut all = git::Protection::default();
-        for Tree { handle, path, found } in trees {
-            let one = git::protect_blocking(handle, path, found, settings, &mut placeholders)?;
-            all.pins.extend(one.pins);
-            all.repositories.extend(one.repositories);
-            all.git_directories.extend(one.git_directories);
-            all.troubles.extend(one.troubles);
-            all.layout.extend(one.layout);
-        }
-        plan.protect(&all)?;
-        Ok((all, placeholders))
-    });
-    match protected {
-        Ok((protection, placeholders)) => {
-            (notes_of(&protection.troubles), Some((placeholders, protection.repositories)))
-        }
-        // This fails, for example, if the disk is full. Then the repositories become read-only.
-        Err(error) => {
-            let repositories = trees.iter().flat_map(|tree| {
-                git::git_directories_blocking(tree.handle, tree.path, &tree.found)
-            });
-            plan.pins = repositories.map(|at| Pin { at, read_only: true }).collect();
-            (vec![format!("repositories are read-only as a whole: {error}")], None)
-        }
-    }
 }
 
 /// Returns pins for the parent directories of hidden files in the open `places`, so that a hidden file cannot be

@@ -1,9 +1,9 @@
 //! Writable directories of a session, as stage 0 reads them before the confinement: their repositories, and the files
 //! in them that git's configuration names. Called by [`crate::confinement`].
 
-use quackd_protocol::worker::Start;
+use quackd_protocol::worker::{GitProtection, Start};
 use quackd_sandbox::audit::Known;
-use quackd_sandbox::confine::git;
+use quackd_sandbox::confine::{MountPlan, Pin, git};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -65,6 +65,63 @@ pub(crate) fn trees_of<'a>(
         }
     }
     trees
+}
+
+/// Adds the protection of repositories, and of the files that git's configuration names, to the plan. Returns the
+/// result of [`protect`] and the named files.
+pub(crate) fn protect_all(
+    plan: &mut MountPlan,
+    trees: &[Tree<'_>],
+    registry: &Path,
+    mode: GitProtection,
+    until: Instant,
+    user: &git::UserSettings,
+    notes: &mut Vec<String>,
+) -> (Option<(git::Placeholders, Vec<git::Main>)>, git::NamedFiles) {
+    let visible: Vec<&Path> = trees.iter().map(|tree| tree.path).collect();
+    let settings = git::ProtectionSettings { mode, until, visible: &visible };
+    let (more, protected) = protect(plan, trees, registry, settings);
+    notes.extend(more);
+    let named = named_files(trees, user, until, notes);
+    let shown = named.pins.iter().filter(|pin| plan.shows(&pin.at)).cloned().collect();
+    plan.pin(shown);
+    (protected, named)
+}
+
+/// Adds the protection of repositories in writable directories to the plan. Returns notes on incomplete protection,
+/// the placeholders, and the handles of repositories outside the workspace.
+fn protect(
+    plan: &mut MountPlan,
+    trees: &[Tree<'_>],
+    registry: &Path,
+    settings: git::ProtectionSettings<'_>,
+) -> (Vec<String>, Option<(git::Placeholders, Vec<git::Main>)>) {
+    let protected = git::Placeholders::open_blocking(registry).and_then(|mut placeholders| {
+        let mut all = git::Protection::default();
+        for Tree { handle, path, found } in trees {
+            let one = git::protect_blocking(handle, path, found, settings, &mut placeholders)?;
+            all.pins.extend(one.pins);
+            all.repositories.extend(one.repositories);
+            all.git_directories.extend(one.git_directories);
+            all.troubles.extend(one.troubles);
+            all.layout.extend(one.layout);
+        }
+        plan.protect(&all)?;
+        Ok((all, placeholders))
+    });
+    match protected {
+        Ok((protection, placeholders)) => {
+            (notes_of(&protection.troubles), Some((placeholders, protection.repositories)))
+        }
+        // This fails, for example, if the disk is full. Then the repositories become read-only.
+        Err(error) => {
+            let repositories = trees.iter().flat_map(|tree| {
+                git::git_directories_blocking(tree.handle, tree.path, &tree.found)
+            });
+            plan.pins = repositories.map(|at| Pin { at, read_only: true }).collect();
+            (vec![format!("repositories are read-only as a whole: {error}")], None)
+        }
+    }
 }
 
 /// Finds the files in writable directories that git's configuration names. Adds notes on those that are not held.

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Files that git writes by name, in the top directory of a repository or of a linked worktree.
-const FILES: [&str; 40] = [
+pub(super) const FILES: [&str; 40] = [
     "HEAD",
     "index",
     "config",
