@@ -93,7 +93,7 @@ fn every_refused_change_of_git_settings_is_explained_and_listed() {
     assert!(shown.contains(".git/config"), "{shown}");
     assert_eq!(fs::read_to_string(&settings).unwrap(), before);
     // There is no explanation without a refusal.
-    let said = "printf 'error: could not write config file .git/x: Device or resource busy\\n'";
+    let said = "printf 'error: could not write config file other/x: Device or resource busy\\n'";
     for command in ["git status", "git log --oneline", "git stash list", said] {
         assert!(!ok(&session, command).contains("[Sandbox"), "{command}");
     }

@@ -83,14 +83,15 @@ fn a_call_runs_in_a_workspace_that_was_deleted_and_made_again() {
 fn calls_side_by_side_run_once_each_after_a_protected_name_was_replaced() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
-    repo.write(".git/config", "[core]\n");
+    let hidden = hide_a_file(&repo);
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
+    wire.request("quack.sandbox", json!({"action": "set", "hidden": [hidden]}));
     if !has_namespaces(&session) {
         return;
     }
     for round in 1..=3 {
-        replace(&repo.path().join(".git/config"), &format!("[core]\n# {round}\n"));
+        replace(&hidden, &format!("# {round}\n"));
         let many: Vec<_> = (0..8)
             .map(|n| session.begin("bash", json!({"command": format!("echo {round}.{n} >> log")})))
             .collect();
@@ -106,18 +107,25 @@ fn calls_side_by_side_run_once_each_after_a_protected_name_was_replaced() {
     assert_eq!(session.worker()["restarts"], 0);
 }
 
+/// Creates a file to hide. Its mount goes when a program outside replaces it.
+fn hide_a_file(repo: &Repo) -> std::path::PathBuf {
+    repo.write("secret", "x\n");
+    repo.path().join("secret")
+}
+
 #[test]
 fn a_background_job_that_keeps_a_replaced_name_bare_is_named_and_can_be_ended() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
-    repo.write(".git/config", "[core]\n");
+    let hidden = hide_a_file(&repo);
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
+    wire.request("quack.sandbox", json!({"action": "set", "hidden": [hidden]}));
     if !has_namespaces(&session) {
         return;
     }
     session.call("bash", json!({"command": "sleep 600", "background": true}));
-    replace(&repo.path().join(".git/config"), "[core]\n# new\n");
+    replace(&hidden, "# new\n");
     for _ in 0..2 {
         let refused = session.bash("echo x >> log");
         assert!(refused.contains("not run, try again when no background job runs"), "{refused}");

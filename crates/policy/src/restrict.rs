@@ -53,8 +53,9 @@ fn restricted_network(base: &Policy, limit: &Policy) -> (Option<NetworkMode>, Op
             let is_given =
                 |rule: &String| from == NetworkMode::On || denies(rule) || given.contains(rule);
             let mut hosts: Vec<_> = allowed.into_iter().filter(is_given).collect();
+            let allows = |rules: &[String]| rules.iter().any(|rule| !denies(rule));
             // A layer without an allowed host would leave the allowed hosts of the layers below.
-            if !hosts.iter().any(|rule| !denies(rule)) {
+            if !allows(&hosts) && (from == NetworkMode::On || allows(&given)) {
                 return off;
             }
             add_new(&mut hosts, given.iter().filter(|rule| denies(rule)).cloned().collect());
@@ -126,6 +127,9 @@ mod tests {
         assert_eq!(restricted(&base, &hosts(&["!b.example"])).network_mode(), NetworkMode::Off);
         assert_eq!(restricted(&base, &hosts(&["d.example"])).network_mode(), NetworkMode::Off);
         assert_eq!(restriction(&base, &base), PolicyPatch::default());
+        assert_eq!(restriction(&hosts(&[]), &hosts(&[])), PolicyPatch::default());
+        let denied = hosts(&["!a.example"]);
+        assert_eq!(restricted(&hosts(&[]), &denied).hosts, denied.hosts);
         assert_eq!(restricted(&on, &Policy::default()).network_mode(), NetworkMode::Off);
     }
 }

@@ -87,15 +87,15 @@ impl Registry {
             Ok(made) => made,
             Err(error) => return Box::pin(async { Err(error) }),
         };
-        if before.sessions.iter().all(|known| known.id != data.session.id) {
-            // In force before the save, like safe mode.
-            data.note = self.restrict(&data.session.id, &restrictions, &before.sessions);
-            changed |= data.note.is_some();
-        }
         // In force before the save: a session in safe mode must never run without it.
         if let Some(safe_mode) = safe_mode {
             changed |= self.change_state(&data.session.id, |state| state.safe_mode = safe_mode);
             self.tell_policy(&data.session.id);
+        }
+        if before.sessions.iter().all(|known| known.id != data.session.id) {
+            // In force before the save, like safe mode.
+            data.note = self.restrict(&data.session.id, &restrictions, &before.sessions);
+            changed |= data.note.is_some();
         }
         changed |= self.change_agent(&data.session.id, agent);
         let saved = self.keep(changed, ctx);

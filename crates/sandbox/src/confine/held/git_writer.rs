@@ -80,6 +80,9 @@ struct Target<'a> {
     parent: &'a Path,
     name: &'a OsStr,
     rule: GitRule,
+    /// True for the `HEAD` of a git directory. Git replaces it by a rename. Without it, git takes a directory above for
+    /// the repository.
+    is_head: bool,
 }
 
 /// The node with a name.
@@ -121,7 +124,7 @@ impl GitWriter {
             if let Some(found) = target.find_in(&parent)? {
                 let is_new = creates && call.flags.contains(OFlags::EXCL);
                 if is_new
-                    || target.is_head()
+                    || target.is_head
                     || found.kind != FileType::RegularFile
                     || !self.own.may_change(&target, &found)
                 {
@@ -181,7 +184,7 @@ impl GitWriter {
         // A read-only mount would hide from git that the name is not there.
         let found = target.find_in(&parent)?.ok_or(Errno::NOENT)?;
         if !self.own.may_change(&target, &found)
-            || target.is_head()
+            || target.is_head
             || is_directory != (found.kind == FileType::Directory)
         {
             return Ok(Answer::Continue);
@@ -233,7 +236,7 @@ impl GitWriter {
                 !is_any_directory || source.rule == GitRule::Git && target.rule == GitRule::Git;
             if !may_be_placed
                 || !is_movable
-                || source.is_head()
+                || source.is_head
                 || !self.own.may_change(&source, &moved)
             {
                 return Ok(Answer::Continue);
@@ -286,7 +289,10 @@ impl GitMounts {
         let (at, top) = self.tops.iter().find(|(at, _)| path.starts_with(at))?;
         let inside = path.strip_prefix(at).ok()?;
         let (parent, name) = (inside.parent()?, inside.file_name()?);
-        Some(Target { top, parent, name, rule: self.layout.rule(path) })
+        let is_in_git_directory =
+            path.parent().is_some_and(|at| self.layout.directories.contains_key(at));
+        let is_head = is_in_git_directory && name == "HEAD";
+        Some(Target { top, parent, name, rule: self.layout.rule(path), is_head })
     }
 }
 
@@ -309,11 +315,6 @@ impl OwnFiles {
 }
 
 impl Target<'_> {
-    /// Git replaces `HEAD` by a rename. Without it, git takes a directory above for a repository.
-    fn is_head(&self) -> bool {
-        self.rule == GitRule::Git && self.name == "HEAD"
-    }
-
     fn open_parent(&self) -> Result<OwnedFd, Errno> {
         let path = if self.parent.as_os_str().is_empty() { Path::new(".") } else { self.parent };
         openat2(self.top, path, HANDLE | OFlags::DIRECTORY, Mode::empty(), RESOLVE)
