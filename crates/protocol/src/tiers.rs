@@ -92,6 +92,30 @@ pub struct Probe {
     pub seatbelt: bool,
 }
 
+/// Kind of protection of git directories.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GitProtection {
+    /// Git directories are read-only mounts with writable directories on top. Process 1 of the worker carries out what
+    /// git may change besides. A program outside that replaces a name removes no mount.
+    Top,
+    /// Each protected name is a read-only mount. A program outside that replaces the name removes the mount.
+    Names,
+}
+
+impl GitProtection {
+    /// Returns the display text.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Top => "read-only mounts; the worker carries out what git may change",
+            Self::Names => {
+                "each protected name is a mount, which a program outside removes if it replaces the name"
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -10,7 +10,7 @@ use crate::approval::ApprovalKind;
 use crate::denial::Denial;
 use crate::output::OutputPiece;
 use crate::policy::{Policy, Profile};
-use crate::tiers::{Probe, Tier, known};
+use crate::tiers::{GitProtection, Probe, Tier, known};
 use crate::{CallId, SessionId};
 use schemars::JsonSchema;
 use serde::de::{IgnoredAny, SeqAccess, Visitor};
@@ -283,45 +283,6 @@ pub struct SandboxReport {
     /// Parts that could not be confined as intended, each a sentence for the user.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub notes: Vec<String>,
-}
-
-/// Kind of protection of git directories.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GitProtection {
-    /// Git directories are read-only mounts with writable directories on top. Process 1 of the worker carries out what
-    /// git may change besides. A program outside that replaces a name removes no mount.
-    Top,
-    /// Each protected name is a read-only mount. A program outside that replaces the name removes the mount.
-    Names,
-}
-
-impl GitProtection {
-    /// Returns the display text.
-    #[must_use]
-    pub fn in_words(self) -> &'static str {
-        match self {
-            Self::Top => "read-only mounts; the worker carries out what git may change",
-            Self::Names => {
-                "each protected name is a mount, which a program outside removes if it replaces the name"
-            }
-        }
-    }
-}
-
-impl SandboxReport {
-    /// Returns the report of a worker without confinement.
-    #[must_use]
-    pub fn unconfined() -> Self {
-        Self {
-            tier: Some(Tier::Unconfined),
-            policy: Some(Profile::FullAccess),
-            network: true,
-            hosts: false,
-            git: None,
-            notes: Vec::new(),
-        }
-    }
 }
 
 /// Result of one call.

@@ -13,6 +13,7 @@ use crate::{Attempts, Call, Confinement, Jobs, Output, Web};
 use quackd_process::{Group, Limits, SpawnThread};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::policy::Profile;
+use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{SandboxReport, ToolReport};
 use quackd_sandbox::Root;
 use quackd_sandbox::audit::Known;
@@ -76,7 +77,7 @@ impl Toolbox {
         let confinement = Arc::default();
         let upstreams = Upstreams::kept_in(&run_dir);
         let (read_only_words, command_words) = (Vec::new(), Vec::new());
-        let (sandbox, watched) = (SandboxReport::unconfined(), WatchedFiles::default());
+        let (sandbox, watched) = (unconfined(), WatchedFiles::default());
         Self {
             workspace,
             run_dir,
@@ -307,6 +308,18 @@ impl Toolbox {
     /// Returns the value of an environment variable of commands. The last definition of a name applies.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
         self.env.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// Returns the report of a worker without confinement.
+fn unconfined() -> SandboxReport {
+    SandboxReport {
+        tier: Some(Tier::Unconfined),
+        policy: Some(Profile::FullAccess),
+        network: true,
+        hosts: false,
+        git: None,
+        notes: Vec::new(),
     }
 }
 

@@ -79,7 +79,7 @@ impl Registry {
     pub(super) fn is_restricted(&self, reference: &str) -> bool {
         let Some(session) = catalog::find(&self.metadata, reference) else { return false };
         let of = self.state.sessions.get(&session.id).cloned().unwrap_or_default();
-        let layers = self.policy_of(&session).layers;
+        let layers = self.policy_of(session).layers;
         let base = PolicyLayers { session: PolicyPatch::default(), ..layers.clone() };
         let patch = restriction(&without_safe_mode(base), &without_safe_mode(layers));
         let mut taken = Taken::default();

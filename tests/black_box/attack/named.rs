@@ -191,8 +191,8 @@ fn a_directory_above_a_named_program_is_not_replaced_unseen() {
     assert!(answer.contains("[Sandbox: other/bin/edit was made"), "{answer}");
     // The audit has the state of each program that an unchanged setting names.
     let (_, audit) = world.audit();
-    let expected = format!(".git/config  core.editor = ./other/bin/edit\n    other/bin/edit  made");
-    assert!(audit.contains(&expected), "{audit}");
+    let expected = ".git/config  core.editor = ./other/bin/edit\n    other/bin/edit  made";
+    assert!(audit.contains(expected), "{audit}");
 }
 
 #[test]

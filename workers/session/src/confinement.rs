@@ -21,8 +21,9 @@ use quackd_process::{
 };
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
+use quackd_protocol::tiers::GitProtection;
 use quackd_protocol::tiers::Tier;
-use quackd_protocol::worker::{GitProtection, SandboxReport, Start};
+use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
     self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,

@@ -8,7 +8,7 @@ use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::{Group, SessionPaths, split_off_monitor_of};
 use quackd_protocol::policy::{Policy, Profile};
 use quackd_protocol::tiers::Tier;
-use quackd_protocol::worker::{GitProtection, SandboxReport, Start};
+use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::{MacPaths, SANDBOX_EXEC, Seatbelt};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

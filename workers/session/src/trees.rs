@@ -1,7 +1,8 @@
 //! Writable directories of a session, as stage 0 reads them before the confinement: their repositories, and the files
 //! in them that git's configuration names. Called by [`crate::confinement`].
 
-use quackd_protocol::worker::{GitProtection, Start};
+use quackd_protocol::tiers::GitProtection;
+use quackd_protocol::worker::Start;
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{MountPlan, Pin, git};
 use std::io;

@@ -26,7 +26,7 @@ pub fn markdown(transcript: &Transcript) -> String {
             Part::Tool(tool) => out.push_str(&tool_text(&tool)),
             Part::Image { mime_type, data } => {
                 let kib = data.len() / 4 * 3 / 1024;
-                out.push_str(&format!("*Image of type {}, {kib} KiB*\n", plain(&mime_type)));
+                out.push_str(&format!("*Image of type {}, {kib} KiB*\n", plain(mime_type)));
             }
             Part::Note(text) => out.push_str(&format!("*{}*\n", plain(&text))),
         }

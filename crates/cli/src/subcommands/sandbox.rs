@@ -243,17 +243,8 @@ fn lines(data: &SandboxData) -> String {
         let not = if has_all { "  not hidden by full-access" } else { "" };
         row("hidden", &format!("{}{DIM}{not}{DIM:#}", plain(&path.to_string_lossy())));
     }
-    match &data.in_force {
-        None => row("in force", "nothing: no worker is running"),
-        Some(report) => {
-            let confinement = report.tier.map_or(tiers::UNKNOWN, Tier::in_words);
-            let policy = report.policy.map_or("unknown", Profile::name);
-            let network = display::network(report.network, report.hosts);
-            row("in force", &format!("{confinement}, {policy}, network {network}"));
-            if let Some(git) = report.git {
-                row("git", git.in_words());
-            }
-        }
+    for (name, value) in in_force_rows(data) {
+        row(name, &value);
     }
     if data.outdated {
         let (calls, jobs) = (data.calls_running, data.jobs_running);
@@ -302,6 +293,18 @@ fn host_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
         let (when, client) = (scope.in_words(), client.unwrap_or_default());
         rows.push(("granted", format!("{mark}{target}  {DIM}{id} {when}{client}{DIM:#}")));
     }
+    rows
+}
+
+fn in_force_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
+    let Some(report) = &data.in_force else {
+        return vec![("in force", "nothing: no worker is running".to_owned())];
+    };
+    let confinement = report.tier.map_or(tiers::UNKNOWN, Tier::in_words);
+    let policy = report.policy.map_or("unknown", Profile::name);
+    let network = display::network(report.network, report.hosts);
+    let mut rows = vec![("in force", format!("{confinement}, {policy}, network {network}"))];
+    rows.extend(report.git.map(|git| ("git", git.in_words().to_owned())));
     rows
 }
 

@@ -1,7 +1,7 @@
 //! The confined copy of this program. It gets all input in one environment variable.
 
 use quackd_protocol::policy::{Policy, Profile};
-use quackd_protocol::worker::GitProtection;
+use quackd_protocol::tiers::GitProtection;
 use quackd_sandbox::confine::ConfinementLimits;
 use quackd_sandbox::confine::{
     HostFacts, Monitor, MountPlan, SessionDirs, Side, enter_alone, git, rules_alone_blocking, split,
@@ -73,25 +73,7 @@ impl Request {
         plan.limits = self.limits();
         let registry = self.state_dir.join("placeholders");
         let mut placeholders = git::Placeholders::open_blocking(&registry).expect("registry");
-        if self.policy.may_write() {
-            let settings = git::ProtectionSettings {
-                mode: if self.names { GitProtection::Names } else { GitProtection::Top },
-                until: Instant::now() + Duration::from_secs(60),
-                visible: &[&self.workspace],
-            };
-            let protection = git::protect_blocking(
-                &workspace,
-                &self.workspace,
-                &found,
-                settings,
-                &mut placeholders,
-            );
-            let protection = protection.expect("protect");
-            for trouble in &protection.troubles {
-                eprintln!("trouble: {} {}", trouble.path.display(), trouble.what);
-            }
-            plan.protect(&protection).expect("the plan");
-        }
+        self.protect(&mut plan, &workspace, &found, &mut placeholders);
         let gathered = start.elapsed();
         let init = match split(workspace.as_fd(), plan.network) {
             Ok(Side::Monitor(monitor)) => watch(monitor),
@@ -118,6 +100,30 @@ impl Request {
                 exit(71);
             }
         }
+    }
+
+    fn protect(
+        &self,
+        plan: &mut MountPlan,
+        workspace: &OwnedFd,
+        found: &git::FoundRepositories,
+        placeholders: &mut git::Placeholders,
+    ) {
+        if !self.policy.may_write() {
+            return;
+        }
+        let settings = git::ProtectionSettings {
+            mode: if self.names { GitProtection::Names } else { GitProtection::Top },
+            until: Instant::now() + Duration::from_secs(60),
+            visible: &[&self.workspace],
+        };
+        let protection =
+            git::protect_blocking(workspace, &self.workspace, found, settings, placeholders);
+        let protection = protection.expect("protect");
+        for trouble in &protection.troubles {
+            eprintln!("trouble: {} {}", trouble.path.display(), trouble.what);
+        }
+        plan.protect(&protection).expect("the plan");
     }
 
     fn limits(&self) -> ConfinementLimits {

@@ -73,7 +73,7 @@ fn hooks_and_settings(world: &World) {
 
 fn hooks_and_settings_in(world: &World) {
     all_fail(
-        &world,
+        world,
         &[
             "echo x > .git/hooks/pre-commit",
             "git config core.fsmonitor 'touch pwned'",
@@ -107,7 +107,7 @@ fn moving(world: &World) {
 
 fn moving_in(world: &World) {
     all_fail(
-        &world,
+        world,
         &[
             "mv .git .g",
             "rm -rf .git",
@@ -131,7 +131,7 @@ fn nested_in(world: &World) {
     );
     made.ok();
     all_fail(
-        &world,
+        world,
         &[
             "echo x > vendor/deep/lib/.git/hooks/post-commit",
             "git -C vendor/deep/lib config core.fsmonitor x",
@@ -163,7 +163,7 @@ fn named_in(world: &World) {
     );
     made.ok();
     all_fail(
-        &world,
+        world,
         &[
             "echo x > .gitshared",
             "mv .gitshared x",

@@ -18,7 +18,7 @@ use super::placeholder::{PlaceholderKind, Placeholders};
 use super::walk::{FoundRepositories, NodeKind};
 use crate::confine::held::GitLayout;
 use crate::confine::plan::Pin;
-use quackd_protocol::worker::GitProtection;
+use quackd_protocol::tiers::GitProtection;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
