@@ -319,7 +319,7 @@ fn a_link_in_the_workspace_does_not_tell_where_it_leads() {
         assert_eq!(asked["permission"]["target"], directory.to_str().unwrap());
         wire.request("extension_ui_response", json!({"id": asked["id"], "value": "Deny"}));
         let text = call.text();
-        // The same as for a missing directory.
+        // Equal to the answer for a missing directory.
         let missing = session.bash(&command.replace("/link/", "/gone/"));
         assert_eq!(text.replace("/link/", "/gone/"), missing);
         assert!(!text.contains("[Sandbox"), "{text}");

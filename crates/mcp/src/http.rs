@@ -52,7 +52,7 @@ const ORIGINS: [&str; 3] = ["http://localhost:*", "http://127.0.0.1:*", "http://
 /// Pause after a failed accept, for example if no descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Maximum wait for the slot of a connection that was ended.
+/// Maximum wait for the slot of a closed connection.
 const SLOT_TIMEOUT: Duration = Duration::from_secs(1);
 
 type Body = BoxBody<Bytes, Infallible>;

@@ -275,7 +275,7 @@ pub struct SandboxReport {
     /// Whether commands reach the hosts of rules only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hosts: bool,
-    /// How the names in git directories are protected: `top` or `names`. Absent if nothing there can be written, or
+    /// Kind of protection of git directories: `top` or `names`. Absent if nothing there can be written, or
     /// without namespaces.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
     #[schemars(with = "String")]

@@ -121,7 +121,7 @@ fn closes(line: &str, fence: &str) -> bool {
 }
 
 /// Appends the escaped line. Viewers disagree about where inline code begins and ends: a table is split into cells
-/// before code is looked for. So inline code that contains HTML or an image becomes text with escaped backticks.
+/// before code is parsed. So inline code that contains HTML or an image becomes text with escaped backticks.
 fn defuse_line(line: &str, out: &mut String) {
     let mut rest = line;
     while let Some(at) = rest.find('`') {

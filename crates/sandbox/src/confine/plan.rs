@@ -286,7 +286,7 @@ impl MountPlan {
         nearest.is_some_and(Mount::is_of_the_host)
     }
 
-    /// Returns true if the file at `path` is visible in a mounted directory, and not as a mount of its own.
+    /// Returns true if the file at `path` is visible in a mounted directory, and not as a separate mount.
     fn shows_in_a_directory(&self, path: &Path) -> bool {
         !self.mounts.contains_key(path) && self.shows(path)
     }

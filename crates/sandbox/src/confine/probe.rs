@@ -65,7 +65,7 @@ pub fn probe_blocking() -> Result<Probe, ConfineError> {
     Ok(probe)
 }
 
-/// Returns true if another process can answer system calls with files. Tries it in a process of its own, because the
+/// Returns true if another process can answer system calls with files. Tries it in a separate process, because the
 /// thread keeps its filter.
 fn try_held_calls() -> Result<bool, ConfineError> {
     match sys::fork_once().step("try held calls")? {

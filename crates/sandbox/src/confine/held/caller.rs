@@ -27,9 +27,9 @@ pub(crate) struct Caller<'a> {
 /// Facts about the calling process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CallerStatus {
-    /// Its umask.
+    /// Umask of the process.
     pub(crate) umask: u32,
-    /// Number of its system call filters.
+    /// Number of system call filters of the process.
     pub(crate) filters: u32,
 }
 

@@ -42,7 +42,7 @@ const INFO_FILES: &[&str] = &["exclude", "grafts", "refs", "sparse-checkout"];
 /// its name: editors and `sed -i` replace `config` by a file with a similar name.
 const CODE: &[&str] = &["branches", "commondir", "gitdir", "hooks", "remotes"];
 
-/// What a command may do with one path.
+/// Permission of a command for one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GitRule {
     /// The kernel decides: the path is in a writable mount, or must not be changed and is in the read-only one.
@@ -71,7 +71,7 @@ pub struct GitLayout {
 }
 
 impl GitLayout {
-    /// Adds the git directories of another tree. One that either tree may change may be changed.
+    /// Adds the git directories of another tree. A directory may be changed if either tree may change it.
     pub fn extend(&mut self, other: Self) {
         for (at, may_change) in other.directories {
             *self.directories.entry(at).or_default() |= may_change;
@@ -102,7 +102,7 @@ impl GitLayout {
             inside.iter().map(|name| name.as_bytes().to_ascii_lowercase()).collect();
         let names: Vec<_> = names.iter().map(|name| std::str::from_utf8(name).ok()).collect();
         match rule_inside(&names) {
-            // Paths in `objects/info` are in the writable mount of `objects`, but have a read-only one of their own.
+            // Paths in `objects/info` are in the writable mount of `objects`, but also in a separate read-only one.
             rule if names.get(1) == Some(&Some("info")) => rule,
             _ if is_in(&self.writable) => GitRule::Kernel,
             rule => rule,
@@ -130,7 +130,7 @@ fn rule_inside(names: &[Option<&str>]) -> GitRule {
     match (first, rest) {
         ("info", [name]) => rule_of_info(*name),
         ("info", [_, ..]) => GitRule::Kernel,
-        // A mount of its own, which moving the directory would remove.
+        // A separate mount, which moving the directory would remove.
         ("objects", [Some("info")]) => GitRule::Kernel,
         ("objects", [Some("info"), name, ..])
             if name.is_none_or(|name| !name.is_ascii() || name.contains("alternates")) =>

@@ -181,7 +181,7 @@ impl GitWriter {
             return target.answer_for_private_lock();
         }
         let parent = target.open_parent()?;
-        // A read-only mount would hide from git that the name is not there.
+        // A read-only mount would hide from git that the name does not exist.
         let found = target.find_in(&parent)?.ok_or(Errno::NOENT)?;
         if !self.own.may_change(&target, &found)
             || target.is_head
