@@ -101,8 +101,9 @@ methods! {
     "quack.fork": Concurrent, All, session_admin::fork;
 
     /// Deletes a session.
-    // Remote: removes what attach creates, and no file of a workspace.
-    "quack.session_delete": Concurrent, All, session_admin::session_delete, needs ["sessionId"];
+    // Remote: removes what attach creates, and no file of a workspace. Not a session with restrictions: the next one
+    // would have none.
+    "quack.session_delete": Concurrent, Part, session_admin::session_delete, needs ["sessionId"];
 
     /// Tells the daemon the name of this client.
     // Remote: its name appears in logs and events of this machine.

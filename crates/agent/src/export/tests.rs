@@ -120,7 +120,7 @@ fn a_conversation_is_readable_in_both_formats() {
         )
     );
     assert!(text.contains("\nError:\n\n````text\nnot ``` there\n````\n"));
-    assert!(text.ends_with("\nDone: `Vec<T>`\n\n*Error: cut*\n"));
+    assert!(text.ends_with("\nDone: &#96;Vec&lt;T>&#96;\n\n*Error: cut*\n"));
 
     let page = html(&transcript);
     for part in [

@@ -104,7 +104,10 @@ fn has_form(name: &str, is_at_top: bool) -> bool {
 
 fn is_harmless(name: &str) -> bool {
     let is_temporary = name.starts_with(".#") || name.starts_with(".nfs") || name.ends_with(".swp");
+    // A file tool writes such a file before it renames it (`crate::staged`).
+    let is_staged = name.starts_with(".quackd-") && name.ends_with(".tmp");
     is_temporary
+        || is_staged
         || (name.starts_with('.') && name.ends_with("ignore"))
         || HARMLESS.binary_search(&name).is_ok()
         || Obeyed::all().any(|row| !row.held.is_reported() && row.name == name)
@@ -122,6 +125,7 @@ mod tests {
         };
         for (directory, name, is_directory) in [
             ("", ".newtool", false),
+            ("", ".quackd-x", false),
             ("", ".newtool", true),
             ("a", ".newtool.yml", false),
             ("", "newrc", false),
@@ -136,6 +140,7 @@ mod tests {
         }
         for (directory, name, is_directory) in [
             ("a/b", ".newtool", false),
+            ("", ".quackd-00ff.tmp", false),
             ("", "src", true),
             ("a", "crc.c", false),
             ("", ".gitignore", false),

@@ -94,7 +94,9 @@ pub(crate) fn command_text(arguments: &str) -> Option<String> {
     let command = find("bash").and_then(|bash| bash.parameter(bash.main?))?;
     let named = |name| value.get(name).and_then(serde_json::Value::as_str);
     let mut named = command.names().filter_map(named);
-    let is_blank = |text: &str| text.trim().is_empty();
+    // The characters that the tools trim (`crates/tools/src/js_compat.rs`).
+    let is_space = |c: char| c == '\u{feff}' || c.is_whitespace() && c != '\u{85}';
+    let is_blank = |text: &str| text.chars().all(is_space);
     value.as_str().or_else(|| named.find(|text| !is_blank(text))).map(str::to_owned)
 }
 
