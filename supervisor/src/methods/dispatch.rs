@@ -347,6 +347,7 @@ mod tests {
         let asked = [
             "attach",
             "quack.session_new",
+            "quack.session_delete",
             "quack.sandbox",
             "extension_ui_response",
             "quack.approvals",
