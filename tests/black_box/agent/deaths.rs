@@ -115,6 +115,12 @@ fn a_daemon_killed_in_mid_turn_loses_no_message_and_leaves_no_process() {
         wire.events_until(until);
         let below = world.daemon.descendants();
         assert!(below.iter().any(|it| it.name == "quack-agent"));
+        // The daemon records the name of the file without waiting for the disk.
+        let file = state(&wire)["sessionFile"].as_str().unwrap().to_owned();
+        let record = world.daemon.app().join("quackd-state.json");
+        wait_for("the record of the session file", || {
+            std::fs::read_to_string(&record).ok()?.contains(&file).then_some(())
+        });
         world.daemon.signal(Signal::SIGKILL);
         assert_eq!(world.daemon.wait(), None);
         for process in &below {
