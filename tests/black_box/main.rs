@@ -48,6 +48,7 @@ mod golden;
 mod hostile_workers;
 mod house;
 mod jobs;
+mod journal;
 mod kill_matrix;
 mod limits;
 mod login_environment;

@@ -5,6 +5,7 @@ pub(crate) mod approvals;
 pub(crate) mod daemon;
 pub(crate) mod forward;
 pub(crate) mod gc;
+pub(crate) mod log;
 pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod models;
@@ -190,6 +191,7 @@ pub(crate) enum Verb {
     Pin(pin::PinArgs),
     Unpin(pin::UnpinArgs),
     Doctor(daemon::DoctorArgs),
+    Log(log::LogArgs),
     Logs(logs::LogsArgs),
     Gc(gc::GcArgs),
     Daemon(daemon::DaemonArgs),
@@ -391,7 +393,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 29, "{seen:?}");
+        assert_eq!(seen.len(), 31, "{seen:?}");
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("duck-daemon.log", "The log. `quack logs` prints it."),
     ("metadata.json", "Workspaces and sessions."),
     ("quackd-state.json", "Safe mode and sandbox policies."),
+    ("journal/<start>.jsonl", "The journal of calls. `quack log` prints it."),
     ("run/<session>/bash-<n>.log", "Long outputs of commands."),
     ("run/<session>/job-<n>.log", "Outputs of background jobs."),
     ("run/<session>/journal/<undo id>/", "Originals of replaced files, for `quack undo`."),

@@ -1,7 +1,7 @@
 //! Formats times for display (`3m ago`) and for `--json` (ISO 8601 with the local offset). Used by the subcommands.
 
-use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp};
 use std::time::Duration;
 
 const MINUTE: i64 = 60;
@@ -49,6 +49,17 @@ pub(crate) fn span(time: Duration) -> String {
     }
 }
 
+/// Parses an age (`10m`, `2h`) or a time (`2026-03-10T12:00:00Z`).
+///
+/// # Errors
+/// If the text is neither.
+pub(crate) fn moment(text: &str, now: Timestamp) -> Result<Timestamp, String> {
+    let ago = text.parse::<SignedDuration>().ok().filter(|ago| !ago.is_negative());
+    ago.and_then(|ago| now.checked_sub(ago).ok())
+        .or_else(|| text.parse().ok())
+        .ok_or_else(|| "give a time such as 10m, 2h or 2026-03-10T12:00:00Z".to_owned())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -89,5 +100,20 @@ mod tests {
         let shown = [0.0042, 0.9999, 1.34, 125.0, 11_520.0, 435_600.0]
             .map(|seconds| span(Duration::from_secs_f64(seconds)));
         assert_eq!(shown, ["4.2 ms", "999.9 ms", "1.3 s", "2m 5s", "3h 12m", "5d 1h"]);
+    }
+
+    #[test]
+    fn a_moment_is_so_long_ago_or_a_time() {
+        let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();
+        for (text, time) in [
+            ("10m", "2026-03-10T11:50:00Z"),
+            ("1h 30m", "2026-03-10T10:30:00Z"),
+            ("2026-03-10T09:00:00+02:00", "2026-03-10T07:00:00Z"),
+        ] {
+            assert_eq!(moment(text, now), Ok(time.parse().unwrap()), "{text}");
+        }
+        for text in ["", "10", "-5m", "yesterday"] {
+            assert!(moment(text, now).is_err(), "{text}");
+        }
     }
 }

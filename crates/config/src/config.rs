@@ -4,9 +4,9 @@
 use crate::{Entry, Origin, Secret, Setting, keys, mcp_servers};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
-    DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS, MAX_PIS,
-    MAX_PROCESSES, MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES, MAX_UNDO_BYTES, MAX_WORKERS,
-    MIN_FREE_BYTES, OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
+    DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, JOURNAL_KEPT, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS,
+    MAX_JOURNAL_BYTES, MAX_PIS, MAX_PROCESSES, MAX_PROCESSES_PER_SESSION, MAX_SPILLS_BYTES,
+    MAX_UNDO_BYTES, MAX_WORKERS, MIN_FREE_BYTES, OUTPUTS_KEPT, UNDO_KEPT, WORKER_IDLE_TTL,
 };
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::model::ModelApi;
@@ -161,6 +161,10 @@ pub struct KeepSettings {
     pub undo_mb: Setting<usize>,
     /// Total size of the package caches of all workspaces, in MiB; 0 for none.
     pub caches_mb: Setting<usize>,
+    /// Retention of the journal of calls; zero for no journal.
+    pub journal: Setting<Duration>,
+    /// Total size of the journal of calls, in MiB.
+    pub journal_mb: Setting<usize>,
     /// Free space required on the disk of the state directory, in MiB; 0 for none.
     pub min_free_mb: Setting<usize>,
 }
@@ -427,6 +431,8 @@ impl Default for Config {
                 undo: Setting::default_of(UNDO_KEPT),
                 undo_mb: Setting::default_of(mebibytes(MAX_UNDO_BYTES)),
                 caches_mb: Setting::default_of(mebibytes(MAX_CACHES_BYTES)),
+                journal: Setting::default_of(JOURNAL_KEPT),
+                journal_mb: Setting::default_of(mebibytes(MAX_JOURNAL_BYTES)),
                 min_free_mb: Setting::default_of(mebibytes(MIN_FREE_BYTES)),
             },
             environment: EnvironmentSettings { login_shell: Setting::default_of(true) },

@@ -282,6 +282,16 @@ pub(crate) static KEYS: &[Key] = &[
         kind: ValueKind::Count { field: field!(keep.caches_mb), min: 0, max: 1_048_576 },
     },
     Key {
+        name: "keep.journal_days",
+        description: "Days to keep the journal of calls, which `quack log` shows; 0 for no journal.",
+        kind: ValueKind::Time { field: field!(keep.journal), unit_s: DAY_S, min: 0, max: MAX_DAYS },
+    },
+    Key {
+        name: "keep.journal_mb",
+        description: "Total size of the journal of calls, in MiB. The oldest calls are deleted first.",
+        kind: ValueKind::Count { field: field!(keep.journal_mb), min: 1, max: 1_048_576 },
+    },
+    Key {
         name: "keep.min_free_mb",
         description: "MiB of free disk space, or a tenth of a smaller disk. With less, long outputs are not written to files, and the log contains only warnings and errors; 0 for never.",
         kind: ValueKind::Count { field: field!(keep.min_free_mb), min: 0, max: 1_048_576 },

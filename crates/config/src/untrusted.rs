@@ -35,6 +35,8 @@ pub(crate) fn narrowed(file: Config) -> Config {
     at_least(&mut keep.undo, &theirs.undo);
     at_least(&mut keep.undo_mb, &theirs.undo_mb);
     at_least(&mut keep.caches_mb, &theirs.caches_mb);
+    at_least(&mut keep.journal, &theirs.journal);
+    at_least(&mut keep.journal_mb, &theirs.journal_mb);
     let login_shell = &mut config.environment.login_shell;
     keep_if(login_shell, &file.environment.login_shell, |is_run| !is_run);
     at_most(&mut config.agent.max_turns, &file.agent.max_turns);

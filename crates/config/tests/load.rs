@@ -65,7 +65,8 @@ mod tests {
          endpoint = \"http://localhost:1/\"\n[limits]\ncommands = 16\njobs = 2\nprocesses = 100\n\
          total_processes = 200\ncpu_minutes = 3\nfile_mb = 4\nspill_mb = 64\n\
          [sandbox]\nprofile = \"read-only\"\nnetwork = true\nwritable = [\"/srv\"]\nhidden = [\"/etc/x\"]\ntier = \"D\"\n\
-         [keep]\noutputs_days = 3\nundo_days = 2\nundo_mb = 300\nmin_free_mb = 0\ncaches_mb = 0\n\
+         [keep]\noutputs_days = 3\nundo_days = 2\nundo_mb = 300\nmin_free_mb = 0\ncaches_mb = 0\njournal_days = 0\n\
+         journal_mb = 5\n\
          [metrics]\nlisten = \"[::1]:0\"\n"
     }
 
@@ -106,7 +107,9 @@ mod tests {
         expected.keep.undo_mb = setting(file, 34, 300);
         expected.keep.min_free_mb = setting(file, 35, 0);
         expected.keep.caches_mb = setting(file, 36, 0);
-        expected.metrics.listen = setting(file, 38, "[::1]:0".to_owned());
+        expected.keep.journal = setting(file, 37, Duration::ZERO);
+        expected.keep.journal_mb = setting(file, 38, 5);
+        expected.metrics.listen = setting(file, 40, "[::1]:0".to_owned());
         assert_eq!(config, expected);
         let patch = config.sandbox.patch();
         assert_eq!(patch.profile, Some(Profile::ReadOnly));

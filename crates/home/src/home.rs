@@ -262,6 +262,12 @@ impl Home {
         self.dir.join("network.jsonl")
     }
 
+    /// Path of the directory with the journal of calls; see [`crate::call_journal`].
+    #[must_use]
+    pub fn journal_dir(&self) -> PathBuf {
+        self.dir.join("journal")
+    }
+
     /// Path of the record of what `quack mcp install` changed in the files of other programs.
     #[must_use]
     pub fn mcp_install(&self) -> PathBuf {

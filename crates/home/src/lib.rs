@@ -4,6 +4,7 @@
 //! Called by the supervisor at start and at `attach`, and by the command line before it connects. Functions
 //! that access the disk end in `_blocking`; all others only compute.
 
+pub mod call_journal;
 mod dir_identity;
 mod disk;
 mod error;

@@ -13,6 +13,7 @@ pub mod client;
 pub mod denial;
 pub mod environment;
 pub mod ids;
+pub mod journal;
 pub mod limits;
 pub mod mcp;
 pub mod metadata;

@@ -333,6 +333,18 @@ pub const MAX_UNDO_BYTES: u64 = 2 * 1024 * 1024 * 1024;
 /// Default of `keep.caches_mb`, in bytes: total size of the package caches of all workspaces.
 pub const MAX_CACHES_BYTES: u64 = 4 * 1024 * 1024 * 1024;
 
+/// Default of `keep.journal_days`: retention of the journal of calls.
+pub const JOURNAL_KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Default of `keep.journal_mb`, in bytes: total size of the journal of calls. Some 200,000 calls fit.
+pub const MAX_JOURNAL_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Largest text of a call in the journal, in bytes. A longer one keeps both ends.
+pub const MAX_JOURNAL_TEXT_BYTES: usize = 8 * 1024;
+
+/// Largest line of the journal, in bytes, with all of its parts escaped. A reader skips longer ones.
+pub const MAX_JOURNAL_LINE_BYTES: usize = 128 * 1024;
+
 /// Free space required on the disk of the state directory, in bytes, and at most a tenth of the disk. With less,
 /// optional files are not written. Hundreds of saves of the metadata fit.
 pub const MIN_FREE_BYTES: u64 = 200 * 1024 * 1024;

@@ -369,6 +369,12 @@ pub struct ToolReport {
     /// of at most [`crate::denial::MAX_TARGET_BYTES`].
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub audit: Vec<String>,
+    /// Files that a file tool wrote, relative to the workspace: the first [`MAX_LISTED`].
+    #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
+    pub written: Vec<String>,
+    /// Number of files that a file tool wrote.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub n_written: u32,
     /// User processor time of a command and of its waited-for children, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_ms: Option<u64>,

@@ -42,6 +42,7 @@ pub(crate) async fn edit_file(
         return refused;
     }
     let path = path.to_owned();
+    let named = path.clone();
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
@@ -52,7 +53,7 @@ pub(crate) async fn edit_file(
         })
         .await;
     match edited {
-        Ok(Ok(text)) => Output::success(text),
+        Ok(Ok(text)) => Output::success(text).wrote([named]),
         Ok(Err(failure)) => failure.output("edit_file", bounds, &toolbox.confinement),
         Err(cutoff) => Output::cut_off("edit_file", bounds, cutoff),
     }

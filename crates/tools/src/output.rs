@@ -3,13 +3,15 @@
 use crate::Update;
 use crate::call_limits::{CallLimits, StopCause, seconds};
 use quackd_protocol::approval::ApprovalKind;
+use quackd_protocol::denial::one_line;
 use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_SHOWN_BYTES};
 use quackd_protocol::plain::without_numbers;
-use quackd_protocol::worker::ToolReport;
+use quackd_protocol::worker::{MAX_LISTED, ToolReport};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 use std::fmt::Display;
+use std::path::Path;
 
 /// Size of the end of a long text that followers receive, in bytes, including the line before it.
 const SHOWN_TAIL_BYTES: usize = 4 * 1024;
@@ -90,6 +92,17 @@ impl Output {
     /// Adds reason and advice in plain words.
     pub(crate) fn with_hint(mut self, hint: Option<String>) -> Self {
         self.report.hint = hint;
+        self
+    }
+
+    /// Reports the files that a file tool wrote, for the journal of calls.
+    pub(crate) fn wrote(mut self, paths: impl IntoIterator<Item: AsRef<Path>>) -> Self {
+        for path in paths {
+            self.report.n_written = self.report.n_written.saturating_add(1);
+            if self.report.written.len() < MAX_LISTED {
+                self.report.written.push(one_line(&path.as_ref().to_string_lossy()));
+            }
+        }
         self
     }
 

@@ -32,6 +32,7 @@ pub(crate) async fn write_file(
         return refused;
     }
     let (path, content) = (path.to_owned(), content.to_owned());
+    let named = path.clone();
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
@@ -40,7 +41,7 @@ pub(crate) async fn write_file(
         .run_blocking(move || write_blocking(&root, &seen, &confinement, &path, &content, &give_up))
         .await;
     match written {
-        Ok(Ok(text)) => Output::success(text),
+        Ok(Ok(text)) => Output::success(text).wrote([named]),
         Ok(Err(failure)) => failure.output("write_file", bounds, &toolbox.confinement),
         Err(cutoff) => Output::cut_off("write_file", bounds, cutoff),
     }

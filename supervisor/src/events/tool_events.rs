@@ -27,7 +27,7 @@ pub(crate) struct CallPreview {
     /// Id that the client gave the call, or the daemon's own.
     pub(crate) id: String,
     pub(crate) tool: String,
-    /// `None` if the session had no followers when the call arrived.
+    /// `None` if the session had no followers when the call arrived and calls are not recorded.
     pub(crate) arguments: Option<Box<RawValue>>,
     /// `quack.hello` of the caller.
     pub(crate) caller: Option<Arc<HelloParams>>,
@@ -44,7 +44,8 @@ impl CallPreview {
         self.arguments.as_deref().unwrap_or_else(none)
     }
 
-    fn client(&self) -> Option<&ClientName> {
+    /// The name that the caller gave itself.
+    pub(crate) fn client(&self) -> Option<&ClientName> {
         self.caller.as_deref().map(|hello| &hello.client)
     }
 }

@@ -44,6 +44,11 @@ impl DiskSpace {
         self.room.get().map_or(self.min_free_bytes, |room| room.needed(self.min_free_bytes))
     }
 
+    /// Whether the disk is almost full, so that optional files are not written.
+    pub(crate) fn is_low(&self) -> bool {
+        self.is_low.get()
+    }
+
     /// Result of the last check; `None` before it, and where the system does not report free space.
     pub(crate) fn describe(&self) -> Option<DiskInfo> {
         let room = self.room.get()?;

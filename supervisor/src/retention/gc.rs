@@ -1,10 +1,11 @@
 //! Garbage collection: deletes expired and orphaned files in batches, periodically and for `quack.gc`.
 
-use super::{Retention, mebibytes};
+use super::{Retention, journal_limits, mebibytes};
 use crate::clock::now_text;
 use crate::errors::{GcError, chain};
 use crate::registry::{Registry, TakeSnapshot};
 use actix::Addr;
+use quackd_home::call_journal::prune_blocking;
 use quackd_home::keep::{
     Found, Rules, Tally, find_blocking, remove_blocking, trim_service_log_blocking,
 };
@@ -12,7 +13,7 @@ use quackd_protocol::client::{GcData, GcItem, GcKind, GcParams};
 use quackd_protocol::limits::{GC_KEPT_ASIDE, MAX_GC_NAMED};
 use quackd_store::Origin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Delay of the first run after startup, and interval of the runs. Files exceed their limits by at most this interval,
 /// unless the clock is set during a run.
@@ -48,6 +49,7 @@ impl Retention {
         if let Ok(Err(error)) = blocking(move || trim_service_log_blocking(&home)).await {
             tracing::warn!(%error, "cannot empty the service manager's log");
         }
+        self.prune_journal().await;
         match self.clean(registry, rules, AgeTrust::Certain, false).await {
             Ok((tally, _)) if tally.items() != 0 || tally.failed != 0 => {
                 let (items, bytes, failed) = (tally.items(), tally.bytes(), tally.failed);
@@ -55,6 +57,15 @@ impl Retention {
             }
             Ok(_) | Err(GcError::Ended) => {}
             Err(error) => tracing::warn!(error = %chain(&error), "garbage collection failed"),
+        }
+    }
+
+    /// Deletes old calls from the journal.
+    async fn prune_journal(&self) {
+        let (dir, limits) = (self.sessions.daemon.home.journal_dir(), journal_limits(&self.keep));
+        let pruned = blocking(move || prune_blocking(&dir, limits, SystemTime::now())).await;
+        if let Ok(Err(error)) = pruned {
+            tracing::warn!(%error, "cannot delete old files of the journal");
         }
     }
 

@@ -15,6 +15,7 @@ use crate::registry::Registry;
 use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_config::KeepSettings;
+use quackd_home::call_journal::JournalLimits;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
@@ -70,6 +71,11 @@ async fn watch_disk(retention: Rc<Retention>, registry: Addr<Registry>) {
         }
         tokio::time::sleep(DISK_INTERVAL).await;
     }
+}
+
+/// Retention of the journal of calls. Zero time means that there is none.
+pub(crate) fn journal_limits(keep: &KeepSettings) -> JournalLimits {
+    JournalLimits { kept: keep.journal.value, max_bytes: mebibytes(keep.journal_mb.value) }
 }
 
 fn mebibytes(n: usize) -> u64 {

@@ -31,8 +31,9 @@ use crate::pool::sessions::SessionTable;
 use crate::pool::spill_quota::SpillQuota;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
-use crate::retention::Retention;
+use crate::retention::{Retention, journal_limits};
 use crate::services::{Services, StopRequest};
+use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
 use crate::session::pi::LastFailure;
 use crate::session::services::SessionServices;
@@ -101,6 +102,10 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         Arc::clone(&metrics),
     );
     let network_journal = Journal::of_network(parts.home.network_file());
+    let limits = journal_limits(&parts.config.keep);
+    let is_on = !limits.kept.is_zero();
+    let call_journal =
+        CallJournal::new(is_on.then(|| Journal::of_calls(parts.home.journal_dir(), limits)));
     let obeyed = Obeyed::new(&parts.config, parts.config_file.path.clone(), &parts.home);
     let daemon = Rc::new(DaemonInfo {
         home: parts.home,
@@ -122,6 +127,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         events: Rc::clone(&events),
         approvals,
         network_journal,
+        call_journal,
         table: SessionTable::new(max_workers, max_pis),
         pi_failure: LastFailure::default(),
         tool_runner: OnceCell::new(),

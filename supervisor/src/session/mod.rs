@@ -1,6 +1,7 @@
 //! One session: its actor, with its worker, the pending calls, and its Pi.
 
 pub(crate) mod actor;
+pub(crate) mod call_record;
 pub(crate) mod describe;
 pub(crate) mod models;
 pub(crate) mod network;

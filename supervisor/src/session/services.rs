@@ -8,6 +8,7 @@ use crate::log::journal::Journal;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::session::SessionTable;
+use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
 use crate::session::pi::LastFailure;
 use crate::session::pi::agent_work::ToolRunner;
@@ -28,6 +29,8 @@ pub(crate) struct SessionServices {
     pub(crate) approvals: Rc<Approvals>,
     /// Requests of commands for hosts.
     pub(crate) network_journal: Journal,
+    /// Calls that were answered.
+    pub(crate) call_journal: CallJournal,
     pub(crate) table: SessionTable,
     pub(crate) pi_failure: LastFailure,
     /// Runs tool calls of quackd's own agents. Set once at the start.

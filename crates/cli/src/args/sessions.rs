@@ -1,7 +1,9 @@
 //! Arguments of the subcommands about sessions.
 
 use super::{DisplayArgs, REF, SessionArgs, reference};
+use crate::time_format::moment;
 use clap::{Args, Subcommand};
+use jiff::Timestamp;
 use std::path::PathBuf;
 
 /// Show a session's events until Ctrl-C
@@ -11,19 +13,35 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack follow\n  quack follow --session api --show-thinking\n  \
-    quack follow -C ~/src/app --since 0\n  quack follow --json | jq .data"
+    quack follow -C ~/src/app --since 1h\n  quack follow --json | jq .data"
 )]
 pub(crate) struct FollowArgs {
     #[command(flatten)]
     pub(crate) which: SessionArgs,
-    /// Begin after this event, if it is still kept [default: only new events]
-    #[arg(long, value_name = "SEQ")]
-    pub(crate) since: Option<u64>,
+    /// Begin with the calls since TIME, such as 10m, from the journal; or after the event with this number
+    #[arg(long, value_name = "TIME|SEQ", value_parser = follow_since)]
+    pub(crate) since: Option<FollowSince>,
     #[command(flatten)]
     pub(crate) look: DisplayArgs,
     /// Accepted for old scripts; has no effect
     #[arg(long, hide = true)]
     pub(crate) force: bool,
+}
+
+/// Where `quack follow` begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FollowSince {
+    /// After the event with this number, if the daemon still has it.
+    Event(u64),
+    /// With the calls in the journal since this time.
+    Time(Timestamp),
+}
+
+fn follow_since(text: &str) -> Result<FollowSince, String> {
+    match text.parse() {
+        Ok(seq) => Ok(FollowSince::Event(seq)),
+        Err(_) => moment(text, Timestamp::now()).map(FollowSince::Time),
+    }
 }
 
 /// List the messages of a session's conversation

@@ -54,7 +54,7 @@ impl ReplaceOutput {
         output.report.truncated = is_cut || (self.plan.diffs_cut && show == DiffMode::Unified);
         output.report.denials = denials;
         output.data = Some(data::of_replacement(self).into());
-        output
+        output.wrote(self.applied.iter().flat_map(Applied::written))
     }
 
     /// Returns the planned files that have their new content, or would have it after a dry run.

@@ -126,5 +126,5 @@ fn output(undone: &Undone, confinement: &Confinement) -> Output {
     output.report.is_error = is_failed;
     output.report.denials = denied;
     output.data = Some(data::of_undo(undone).into());
-    output
+    output.wrote(applied.written())
 }

@@ -6,6 +6,7 @@ use crate::errors::CallError;
 use crate::events::{CallPreview, shown_arguments};
 use crate::pool::command_slots::{CommandSlot, SlotRequest};
 use crate::session::actor::{SessionActor, TellSession};
+use crate::session::call_record::CallPlace;
 use crate::session::pending_calls::{
     CallResult, CallWait, NewCall, Printed, call_id, ended, outcome,
 };
@@ -159,7 +160,7 @@ impl SessionActor {
         let shown = CallPreview {
             id: client_id.unwrap_or_else(|| call_id(number).0),
             // Those of an internal tool may contain variables of MCP servers.
-            arguments: (events.has_followers(&self.session) && !is_internal(&tool))
+            arguments: (self.shows_arguments() && !is_internal(&tool))
                 .then(|| shown_arguments(&tool, &arguments))
                 .flatten(),
             tool,
@@ -189,6 +190,11 @@ impl SessionActor {
         }
         self.publish_status(OfWorker);
         Ok(answered)
+    }
+
+    /// Whether followers or the journal get the arguments of calls.
+    fn shows_arguments(&self) -> bool {
+        self.services.call_journal.is_on() || self.services.events.has_followers(&self.session)
     }
 
     /// Ends the call when its client cancels it.
@@ -349,8 +355,13 @@ impl SessionActor {
     ) {
         let (events, session) = (&self.services.events, &self.session);
         let times = &self.services.metrics.calls;
+        let place = CallPlace { session, name: &self.name, workspace: &self.workspace };
+        let journal = &self.services.call_journal;
         let tell = |call: &CallPreview, result: &CallResult, elapsed| {
             times.note(&call.tool, outcome(result), elapsed);
+            if !self.services.pool.disk.is_low() {
+                journal.record(place, call, result, elapsed);
+            }
             ended(events, session, call, result, elapsed);
         };
         for ended in self.worker.calls.answer(number, result, tell) {

@@ -20,21 +20,31 @@ mod turn_tracker;
 use self::follow_connection::FollowConnection;
 use self::session_view::{InputMode, Interrupts, SessionView, is_person};
 use crate::args::DisplayArgs;
-use crate::args::sessions::FollowArgs;
+use crate::args::sessions::{FollowArgs, FollowSince};
 use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::render::DisplayOptions;
 use crate::session_ref::{self, Missing, Wanted};
+use crate::subcommands::log::records::{CallFilter, CallReader, SessionFilter};
+use crate::subcommands::log::row::CallFormat;
+use anyhow::Context;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use quackd_home::Home;
 use quackd_protocol::client::{FollowData, ProcessState};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
-use serde_json::Value;
+use serde_json::{Value, json};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Maximum length of a session's description on the first line, in characters.
 const MAX_STATE: usize = 160;
+
+/// Number of earlier calls that a person sees first.
+const EARLIER_CALLS: usize = 5;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: FollowArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -57,14 +67,46 @@ async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionVie
     session_ref::tell_if_elsewhere(&found, output);
     let session = found.session_id.0;
     let client = Arc::new(daemon.client);
-    let mut watch =
-        FollowConnection::begin(client, session, (args.since, is_person(output))).await?;
+    let (seq, since) = match args.since {
+        Some(FollowSince::Event(seq)) => (Some(seq), None),
+        Some(FollowSince::Time(since)) => (None, Some(since)),
+        None => (None, None),
+    };
+    let earlier = earlier_calls(&session, &found.label, since, seq.is_some(), output)?;
+    let mut watch = FollowConnection::begin(client, session, (seq, is_person(output))).await?;
     if !output.is_json() {
         watch.settle().await;
         let home_dir = std::env::var("HOME").ok();
         output.text(&header(&found.label, watch.followed(), home_dir.as_deref()))?;
     }
+    output.piece(earlier).await?;
     Ok(SessionView::new(watch, look(args.look), InputMode::Answers, output))
+}
+
+/// Returns the calls of the session in the journal: those since a time, or without one the last few for a person.
+fn earlier_calls(
+    session: &str,
+    label: &str,
+    since: Option<Timestamp>,
+    has_seq: bool,
+    output: CliOutput,
+) -> anyhow::Result<String> {
+    if since.is_none() && (has_seq || output.is_json()) {
+        return Ok(String::new());
+    }
+    let home = Home::from_process_env_blocking()?;
+    let of_session = Some(SessionFilter::Id(session.to_owned()));
+    let filter = CallFilter { session: of_session, since, ..CallFilter::default() };
+    let max = if since.is_some() { usize::MAX } else { EARLIER_CALLS };
+    let reader = CallReader::new(home.journal_dir(), filter);
+    let (calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
+    if output.is_json() {
+        let event = |call| json!({"event": "quack_call", "sessionId": session, "data": call});
+        return Ok(calls.iter().map(|call| format!("{}\n", event(call))).collect());
+    }
+    let labels = HashMap::from([(session.to_owned(), label.to_owned())]);
+    let format = CallFormat::new(TimeZone::system(), Timestamp::now(), labels);
+    Ok(calls.iter().map(|call| format.row(call)).collect())
 }
 
 /// Converts the arguments to display options.

@@ -2,7 +2,7 @@
 
 use super::tail::LogLine;
 use crate::args::logs::LogLevel;
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use serde::Deserialize;
 use std::borrow::Cow;
 
@@ -48,17 +48,6 @@ impl Filter {
     }
 }
 
-/// Parses an age (`10m`, `2h`) or a time (`2026-03-10T12:00:00Z`).
-///
-/// # Errors
-/// If the text is neither.
-pub(super) fn moment(text: &str, now: Timestamp) -> Result<Timestamp, String> {
-    let ago = text.parse::<SignedDuration>().ok().filter(|ago| !ago.is_negative());
-    ago.and_then(|ago| now.checked_sub(ago).ok())
-        .or_else(|| text.parse().ok())
-        .ok_or_else(|| "give a time such as 10m, 2h or 2026-03-10T12:00:00Z".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,21 +84,6 @@ mod tests {
         ] {
             assert_eq!(filter.lets(&line), is_wanted, "{}", String::from_utf8_lossy(&line.bytes));
             assert!(Filter::default().lets(&line));
-        }
-    }
-
-    #[test]
-    fn a_moment_is_so_long_ago_or_a_time() {
-        let now: Timestamp = "2026-03-10T12:00:00Z".parse().unwrap();
-        for (text, time) in [
-            ("10m", "2026-03-10T11:50:00Z"),
-            ("1h 30m", "2026-03-10T10:30:00Z"),
-            ("2026-03-10T09:00:00+02:00", "2026-03-10T07:00:00Z"),
-        ] {
-            assert_eq!(moment(text, now), Ok(time.parse().unwrap()), "{text}");
-        }
-        for text in ["", "10", "-5m", "yesterday"] {
-            assert!(moment(text, now).is_err(), "{text}");
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::display::{self, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, StdoutState};
 use crate::session_ref::{Missing, Wanted};
+use crate::time_format::moment;
 use anyhow::Context;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -43,7 +44,7 @@ const LINES: usize = 50;
 pub(crate) async fn run(args: LogsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
     let path = home.log_file();
-    let since = args.since.as_deref().map(|text| filter::moment(text, Timestamp::now()));
+    let since = args.since.as_deref().map(|text| moment(text, Timestamp::now()));
     let filter = Filter {
         since: since.transpose().map_err(CliError::usage)?,
         level: args.level,

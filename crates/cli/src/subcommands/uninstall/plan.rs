@@ -29,7 +29,7 @@ const FILES: [&str; 10] = [
     "quackd.lock",
 ];
 
-const DIRECTORIES: [&str; 4] = ["run", "placeholders", "pi-sessions", "caches"];
+const DIRECTORIES: [&str; 5] = ["run", "placeholders", "pi-sessions", "caches", "journal"];
 
 /// Path that is kept.
 #[derive(Debug, PartialEq, Eq)]

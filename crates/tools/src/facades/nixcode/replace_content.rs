@@ -158,7 +158,7 @@ impl ReplaceContentParams {
         let mut output = Output::success(text);
         output.report.denials = denials;
         output.data = Some(data::of_replacement(done).into());
-        output
+        output.wrote(done.applied.iter().flat_map(Applied::written))
     }
 }
 

@@ -4,7 +4,7 @@ use super::session_journal::{JournalError, UndoId};
 use quackd_protocol::denial::Denial;
 use quackd_sandbox::Rule;
 use quackd_search::replace::{ReplaceError, SkipReason};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Result of applying or undoing a plan.
 #[derive(Debug, Default)]
@@ -24,10 +24,13 @@ pub(crate) struct Applied {
 impl Applied {
     /// Returns the number of written files.
     pub(crate) fn n_written(&self) -> usize {
-        self.files
-            .iter()
-            .filter(|file| matches!(file.outcome, WriteOutcome::Written { .. }))
-            .count()
+        self.written().count()
+    }
+
+    /// Returns the paths of the written files.
+    pub(crate) fn written(&self) -> impl Iterator<Item = &Path> {
+        let is_written = |file: &&FileReport| matches!(file.outcome, WriteOutcome::Written { .. });
+        self.files.iter().filter(is_written).map(|file| file.path.as_path())
     }
 }
 

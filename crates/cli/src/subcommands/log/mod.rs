@@ -1,0 +1,209 @@
+//! `quack log`: shows the calls of all clients from the journal. [`records`] reads it, [`row`] shows a call.
+//!
+//! With `-f` the directory is polled every 200 ms, as by `quack logs`.
+
+pub(crate) mod records;
+pub(crate) mod row;
+
+use self::records::{CallFilter, CallReader, SessionFilter};
+use self::row::CallFormat;
+use crate::args::log::{LogArgs, LogShowArgs, LogVerb};
+use crate::connect::connect;
+use crate::directory;
+use crate::exit::{CliError, ExitCode};
+use crate::output::{CliOutput, StdoutState};
+use crate::session_ref;
+use crate::time_format::moment;
+use anyhow::Context;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use quackd_client::ClientError;
+use quackd_home::own_file::read_blocking;
+use quackd_home::{Home, is_risky_workspace};
+use quackd_protocol::client::{FindBy, FindData, FindParams, SessionsData, SessionsParams};
+use quackd_protocol::journal::CallRecord;
+use quackd_protocol::limits::MAX_SPILL_BYTES;
+use serde_json::Value;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Interval between polls of the journal.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// Timeout for what only a daemon knows: labels, and the session of a reference.
+const DAEMON_LIMIT: Duration = Duration::from_secs(1);
+
+/// Default number of calls.
+const CALLS: usize = 50;
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let home = Home::from_process_env_blocking()?;
+    let format = CallFormat::new(TimeZone::system(), Timestamp::now(), labels(&home).await);
+    if let Some(LogVerb::Show(args)) = &args.verb {
+        return show(args, &home, &format, output).await;
+    }
+    let filter = filter(&args, &home).await?;
+    let max = args.lines.unwrap_or(if filter.since.is_some() { usize::MAX } else { CALLS });
+    let reader = CallReader::new(home.journal_dir(), filter);
+    if !args.follow {
+        return list(&reader, max, &format, output).await;
+    }
+    tokio::select! {
+        biased;
+        interrupted = tokio::signal::ctrl_c() => {
+            interrupted?;
+            Ok(ExitCode::Ok)
+        }
+        ended = follow(&reader, max, &format, output) => ended,
+    }
+}
+
+async fn filter(args: &LogArgs, home: &Home) -> anyhow::Result<CallFilter> {
+    let since = args.since.as_deref().map(|text| moment(text, Timestamp::now()));
+    let reference = args.session.as_ref().or(args.option.as_ref());
+    let session = match reference {
+        Some(reference) => Some(session(home, reference).await?),
+        None => None,
+    };
+    let workspace = match &args.dir {
+        Some(dir) => Some(directory::workspace(Some(dir), false)?),
+        None if args.all || session.is_some() => None,
+        None => Some(here()?),
+    };
+    let since = since.transpose().map_err(CliError::usage)?;
+    Ok(CallFilter { session, workspace, agent: args.agent.clone(), since })
+}
+
+/// Returns the workspace of the current directory.
+fn here() -> Result<String, CliError> {
+    let here = session_ref::current().filter(|path| !is_risky_workspace(path));
+    here.ok_or_else(|| {
+        CliError::usage(
+            "this directory is no workspace; name one with -C DIR or --session REF, or use --all",
+        )
+    })
+}
+
+/// Resolves a reference. Without a daemon, and for a session that it does not know, the journal's own names are used.
+///
+/// # Errors
+/// If several sessions match the reference.
+async fn session(home: &Home, reference: &str) -> Result<SessionFilter, ClientError> {
+    let by_name = SessionFilter::Reference(reference.to_owned());
+    let Ok(client) = connect(home).await else { return Ok(by_name) };
+    let params = FindParams { session_id: Some(reference.to_owned()), path: None };
+    match client.request::<_, FindData>("quack.find", params, DAEMON_LIMIT).await {
+        Ok(FindData { session: Some(found) }) if found.by == FindBy::Reference => {
+            Ok(SessionFilter::Id(found.session_id.0))
+        }
+        Err(error @ ClientError::Refused { code: None, .. }) => Err(error),
+        _ => Ok(by_name),
+    }
+}
+
+/// Labels by session id. Empty if no daemon replies in time.
+async fn labels(home: &Home) -> HashMap<String, String> {
+    let asking = async {
+        let client = connect(home).await.ok()?;
+        let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
+        client.request::<_, SessionsData>("sessions", all, DAEMON_LIMIT).await.ok()
+    };
+    let known = tokio::time::timeout(DAEMON_LIMIT, asking).await.ok().flatten();
+    let sessions = known.into_iter().flat_map(|known| known.sessions);
+    let labelled = sessions.filter(|session| !session.label.is_empty());
+    labelled.map(|session| (session.id.0, session.label)).collect()
+}
+
+async fn list(
+    reader: &CallReader,
+    max: usize,
+    format: &CallFormat,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let (calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
+    if calls.is_empty() {
+        output.note("no calls");
+    }
+    print(&calls, format, output).await?;
+    Ok(ExitCode::Ok)
+}
+
+async fn follow(
+    reader: &CallReader,
+    max: usize,
+    format: &CallFormat,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let (mut calls, mut position) = reader.last_blocking(max).context("cannot read the journal")?;
+    loop {
+        let is_gone = match calls.is_empty() {
+            true => StdoutState::look() == StdoutState::Gone,
+            false => print(&calls, format, output).await? == StdoutState::Gone,
+        };
+        if is_gone {
+            return Ok(ExitCode::Ok);
+        }
+        tokio::time::sleep(POLL_INTERVAL).await;
+        calls = reader.next_blocking(&mut position).context("cannot read the journal")?;
+    }
+}
+
+async fn print(
+    calls: &[CallRecord],
+    format: &CallFormat,
+    output: CliOutput,
+) -> anyhow::Result<StdoutState> {
+    let mut text = String::new();
+    for call in calls {
+        if output.is_json() {
+            text.push_str(&serde_json::to_string(call)?);
+            text.push('\n');
+        } else {
+            text.push_str(&format.row(call));
+        }
+    }
+    Ok(output.piece(text).await?)
+}
+
+async fn show(
+    args: &LogShowArgs,
+    home: &Home,
+    format: &CallFormat,
+    output: CliOutput,
+) -> anyhow::Result<ExitCode> {
+    let reader = CallReader::new(home.journal_dir(), CallFilter::default());
+    let call = reader.call_blocking(&args.call).context("cannot read the journal")?;
+    let call = call.ok_or_else(|| {
+        CliError::failed("the journal has no call with this id; `quack log --all` lists them")
+    })?;
+    let whole = full_output(&call, home);
+    if output.is_json() {
+        let mut document = serde_json::to_value(&call)?;
+        if let (Some(whole), Some(document)) = (&whole, document.as_object_mut()) {
+            document.insert("text".to_owned(), whole.as_str().into());
+        }
+        output.document(&document)?;
+        return Ok(ExitCode::Ok);
+    }
+    let home_dir = std::env::var("HOME").ok();
+    output.text(&format.details(&call, home_dir.as_deref()))?;
+    if let Some(text) = whole.or(call.text) {
+        output.text("\n")?;
+        output.answer(&text)?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Reads the file with the whole output of a call, if it still exists. The path comes from the worker, so only files in
+/// the run directory of the session are read, and no link is followed.
+fn full_output(call: &CallRecord, home: &Home) -> Option<String> {
+    let path = PathBuf::from(call.full_output_path.as_ref()?);
+    let run = home.session_run_dir(&call.session_id.0).ok()?;
+    if path.parent() != Some(run.as_path()) {
+        return None;
+    }
+    let bytes = read_blocking(&path, MAX_SPILL_BYTES).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}

@@ -1,0 +1,178 @@
+//! Shows calls of the journal as text. Every text in a record comes from a client, a worker or a command.
+
+use crate::display::{cut, name_cell, path, plain};
+use crate::output::{BOLD, DIM, RED, YELLOW};
+use crate::time_format::span;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use quackd_protocol::journal::{CallEnd, CallRecord};
+use quackd_protocol::tools::main_parameter;
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+use std::time::Duration;
+
+/// Width of the call in a row, in columns.
+const MAX_CALL: usize = 90;
+
+/// Width of one argument or path in the details of a call, in columns.
+const MAX_DETAIL: usize = 400;
+
+/// Formats calls.
+#[derive(Debug)]
+pub(crate) struct CallFormat {
+    zone: TimeZone,
+    now: Timestamp,
+    /// Labels by session id.
+    labels: HashMap<String, String>,
+}
+
+impl CallFormat {
+    pub(crate) fn new(zone: TimeZone, now: Timestamp, labels: HashMap<String, String>) -> Self {
+        Self { zone, now, labels }
+    }
+
+    /// Returns one line: time, session, client, call, end and id.
+    pub(crate) fn row(&self, call: &CallRecord) -> String {
+        let who = match &call.client {
+            Some(client) => format!("{}: ", name_cell(client)),
+            None => String::new(),
+        };
+        let what = main_argument(call);
+        let what = if what.is_empty() { what } else { format!(" {}", cut(&what, MAX_CALL)) };
+        format!(
+            "{DIM}{}{DIM:#}  {}  {who}{BOLD}{}{BOLD:#}{what}  {}  {DIM}{}{DIM:#}\n",
+            self.time(call),
+            name_cell(&self.label(call)),
+            name_cell(&call.tool),
+            end(call),
+            plain(&call.id),
+        )
+    }
+
+    /// Returns all facts of a call but its output.
+    pub(crate) fn details(&self, call: &CallRecord, home_dir: Option<&str>) -> String {
+        let label = self.label(call);
+        let mut lines = vec![
+            ("call", format!("{}  {}", plain(&call.id), self.time(call))),
+            ("session", format!("{}  {}", name_cell(&label), path(&call.workspace_path, home_dir))),
+        ];
+        lines.extend(call.client.as_deref().map(|client| ("client", name_cell(client))));
+        lines.push(("tool", name_cell(&call.tool)));
+        for (name, value) in arguments(call) {
+            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            lines.push(("", format!("{}: {}", name_cell(&name), cut(&text, MAX_DETAIL))));
+        }
+        lines.push(("end", end(call)));
+        lines.extend(call.denials.iter().map(|it| ("denied", cut(&it.to_string(), MAX_DETAIL))));
+        lines.extend(call.files.iter().map(|file| ("wrote", cut(file, MAX_DETAIL))));
+        let n_listed = u32::try_from(call.files.len()).unwrap_or(u32::MAX);
+        if n_listed < call.n_files {
+            lines.push(("", format!("and {} more files", call.n_files - n_listed)));
+        }
+        let line = |(name, text): (&str, String)| format!("{DIM}{name:8}{DIM:#}{text}\n");
+        lines.into_iter().map(line).collect()
+    }
+
+    /// Returns the time of today's calls, else date and time.
+    fn time(&self, call: &CallRecord) -> String {
+        let Ok(at) = Timestamp::from_millisecond(call.at_ms) else { return "unknown".to_owned() };
+        let (at, now) = (at.to_zoned(self.zone.clone()), self.now.to_zoned(self.zone.clone()));
+        let format = if at.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+        at.strftime(format).to_string()
+    }
+
+    fn label(&self, call: &CallRecord) -> String {
+        self.labels.get(&call.session_id.0).cloned().unwrap_or_else(|| {
+            let directory = call.workspace_path.rsplit('/').next().unwrap_or_default();
+            format!("{directory}/{}", call.session_name)
+        })
+    }
+}
+
+fn arguments(call: &CallRecord) -> Map<String, Value> {
+    let read = |raw: &serde_json::value::RawValue| serde_json::from_str(raw.get()).ok();
+    call.arguments.as_deref().and_then(read).unwrap_or_default()
+}
+
+/// Returns the argument that says most: the command of `bash`, the path of a file tool.
+fn main_argument(call: &CallRecord) -> String {
+    let arguments = arguments(call);
+    let main = main_parameter(&call.tool).and_then(|name| arguments.get(name));
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    main.or_else(|| arguments.get("path")).and_then(text).unwrap_or_else(|| {
+        let words = arguments.iter().filter_map(|(name, value)| {
+            Some(format!(
+                "{name}={}",
+                value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+            ))
+        });
+        words.collect::<Vec<_>>().join(" ")
+    })
+}
+
+/// Returns the end of a call: its outcome, what was denied, and its duration.
+fn end(call: &CallRecord) -> String {
+    let outcome = match (call.outcome, call.signal, call.exit_code) {
+        (CallEnd::Failed, Some(signal), _) => format!("killed by signal {signal}"),
+        (CallEnd::Failed, None, Some(code)) => format!("exit {code}"),
+        (outcome, ..) => outcome.name().to_owned(),
+    };
+    let outcome = match call.outcome {
+        CallEnd::Ok => outcome,
+        _ => format!("{RED}{outcome}{RED:#}"),
+    };
+    let n_denied = call.denials.len();
+    let denied = match n_denied {
+        0 => String::new(),
+        n => format!(" {YELLOW}{n} denied{YELLOW:#}"),
+    };
+    let took = span(Duration::from_millis(call.duration_ms));
+    format!("{outcome}{denied} {DIM}{took}{DIM:#}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn shown(extra: Value) -> String {
+        let mut call = json!({
+            "id": "mi2k4x9q", "atMs": 1_773_144_000_000_i64, "sessionId": "s", "sessionName": "x",
+            "workspacePath": "/home/ada/app", "tool": "bash", "outcome": "ok", "durationMs": 1500,
+        });
+        call.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        let call = serde_json::from_value(call).unwrap();
+        let now = "2026-03-10T20:00:00Z".parse().unwrap();
+        let labels = HashMap::from([("t".to_owned(), "app".to_owned())]);
+        let format = CallFormat::new(TimeZone::UTC, now, labels);
+        anstream::adapter::strip_str(&format.row(&call)).to_string()
+    }
+
+    #[test]
+    fn a_row_has_who_called_what_and_how_it_ended() {
+        for (extra, row) in [
+            (
+                json!({"arguments": {"command": "make\ntest"}, "client": "claude-code", "sessionId": "t"}),
+                "12:00:00  app  claude-code: bash make\u{fffd}test  ok 1.5 s  mi2k4x9q\n",
+            ),
+            (
+                json!({"outcome": "failed", "exitCode": 101, "arguments": {"command": "x"}}),
+                "12:00:00  app/x  bash x  exit 101 1.5 s  mi2k4x9q\n",
+            ),
+            (
+                json!({"outcome": "failed", "signal": 9, "atMs": 1_773_000_000_000_i64}),
+                "2026-03-08 20:00:00  app/x  bash  killed by signal 9 1.5 s  mi2k4x9q\n",
+            ),
+            (
+                json!({"tool": "write_file", "arguments": {"content": "c", "path": "a\u{1b}[2J"}}),
+                "12:00:00  app/x  write_file a\u{fffd}[2J  ok 1.5 s  mi2k4x9q\n",
+            ),
+            (
+                json!({"denials": [{"kind": "network", "target": "example.com"}], "outcome": "timed_out"}),
+                "12:00:00  app/x  bash  timed out 1 denied 1.5 s  mi2k4x9q\n",
+            ),
+        ] {
+            assert_eq!(shown(extra), row);
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! The journal of calls: one line of JSON for each call that ended, in the files of `journal/` in the state directory.
+//! The supervisor writes it, `quack log` reads it.
+
+use crate::SessionId;
+use crate::denial::Denial;
+use crate::limits::MAX_JOURNAL_TEXT_BYTES;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+/// One call.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallRecord {
+    /// Id for `quack log show`: letters and digits, unique unless the clock was set back.
+    pub id: String,
+    /// Arrival of the call, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// The session.
+    pub session_id: SessionId,
+    /// Name of the session.
+    pub session_name: String,
+    /// Path of the session's workspace.
+    pub workspace_path: String,
+    /// Name of the client, as it gave it in `quack.hello`, or `agent` for the session's own agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
+    /// Turn of the session's own agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<u64>,
+    /// The tool, cut to 100 characters.
+    pub tool: String,
+    /// The arguments as an object, shortened to [`crate::limits::MAX_SHOWN_ARGUMENTS_BYTES`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments: Option<Box<RawValue>>,
+    /// How it ended.
+    pub outcome: CallEnd,
+    /// Exit code of a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Signal that killed a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Time from the arrival to the answer, in milliseconds.
+    pub duration_ms: u64,
+    /// What the sandbox denied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub denials: Vec<Denial>,
+    /// The first files that a file tool wrote, relative to the workspace.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<String>,
+    /// Number of files that a file tool wrote.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub n_files: u32,
+    /// File with the whole output of a command, which may have been deleted since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub full_output_path: Option<String>,
+    /// Answer of a command or of a call that failed, cut to [`MAX_JOURNAL_TEXT_BYTES`]. Answers of other tools, such as
+    /// the content of a file, are not kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallEnd {
+    /// The tool succeeded.
+    Ok,
+    /// The tool failed, or its command exited with another code than 0.
+    Failed,
+    /// Its deadline ended it.
+    TimedOut,
+    /// A client ended it.
+    Aborted,
+    /// The worker died.
+    Died,
+    /// It did not run, because the session or the machine was busy.
+    Busy,
+    /// It did not run for another reason.
+    Refused,
+}
+
+impl CallEnd {
+    /// Name of the outcome for people and in JSON.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Failed => "failed",
+            Self::TimedOut => "timed out",
+            Self::Aborted => "aborted",
+            Self::Died => "worker died",
+            Self::Busy => "busy",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+/// Returns a text for the journal: both ends of a text of more than [`MAX_JOURNAL_TEXT_BYTES`].
+#[must_use]
+pub fn cut_text(text: &str) -> String {
+    if text.len() <= MAX_JOURNAL_TEXT_BYTES {
+        return text.to_owned();
+    }
+    let half = MAX_JOURNAL_TEXT_BYTES / 2;
+    let head = text.floor_char_boundary(half);
+    let tail = text.ceil_char_boundary(text.len() - half);
+    let (start, end) = (text.get(..head).unwrap_or_default(), text.get(tail..).unwrap_or_default());
+    format!("{start}\n[... {} bytes are not in the journal]\n{end}", tail - head)
+}
+
+/// Returns the id of a call from its number, which is a time in milliseconds.
+#[must_use]
+pub fn id_of(mut number: u64) -> String {
+    const DIGITS: &[u8; 36] = b"0123456789abcdefghijklmnopqrstuvwxyz";
+    let mut id = Vec::new();
+    loop {
+        let digit = usize::try_from(number % 36).unwrap_or_default();
+        id.push(DIGITS.get(digit).map_or('0', |digit| char::from(*digit)));
+        number /= 36;
+        if number == 0 {
+            return id.into_iter().rev().collect();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_keeps_both_ends_and_whole_characters() {
+        assert_eq!(cut_text("short"), "short");
+        let long = format!("begin{}end", "é".repeat(MAX_JOURNAL_TEXT_BYTES));
+        let cut = cut_text(&long);
+        assert!(cut.starts_with("begin") && cut.ends_with("end"), "{cut:.40}");
+        assert!(cut.len() < MAX_JOURNAL_TEXT_BYTES + 100, "{}", cut.len());
+        assert!(cut.contains(" bytes are not in the journal]"));
+    }
+
+    #[test]
+    fn ids_grow_with_time() {
+        assert_eq!(id_of(0), "0");
+        assert_eq!(id_of(35), "z");
+        assert_eq!(id_of(36), "10");
+        assert_eq!(id_of(1_764_150_000_000).len(), 8);
+    }
+}

@@ -1,0 +1,129 @@
+//! Records the calls of a session in the journal.
+
+use super::pending_calls::{CallResult, outcome, tool_info};
+use crate::events::CallPreview;
+use crate::log::journal::Journal;
+use crate::metrics::call_latency::CallOutcome;
+use jiff::Timestamp;
+use quackd_protocol::SessionId;
+use quackd_protocol::denial::one_line;
+use quackd_protocol::journal::{CallEnd, CallRecord, cut_text, id_of};
+use quackd_protocol::tools::is_internal;
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Maximum length of a tool's name, in characters.
+const MAX_TOOL_CHARS: usize = 100;
+
+/// Longest path of an output file that is recorded, in bytes.
+const MAX_PATH_BYTES: usize = 4096;
+
+/// Client name of the session's own agent.
+const AGENT: &str = "agent";
+
+/// Tools whose answer is recorded. Answers of other tools can contain files.
+const WITH_ANSWER: [&str; 3] = ["bash", "job_output", "job_kill"];
+
+/// The journal of calls. Without a file, nothing is recorded.
+#[derive(Debug)]
+pub(crate) struct CallJournal {
+    journal: Option<Journal>,
+    /// Number of the last record: its time in milliseconds since 1970, or the next free number.
+    last: Cell<u64>,
+}
+
+/// The session of a recorded call.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CallPlace<'a> {
+    pub(crate) session: &'a SessionId,
+    pub(crate) name: &'a str,
+    pub(crate) workspace: &'a str,
+}
+
+impl CallJournal {
+    pub(crate) fn new(journal: Option<Journal>) -> Self {
+        Self { journal, last: Cell::new(0) }
+    }
+
+    /// Whether calls are recorded.
+    pub(crate) fn is_on(&self) -> bool {
+        self.journal.is_some()
+    }
+
+    /// Appends a call that was answered.
+    pub(crate) fn record(
+        &self,
+        place: CallPlace<'_>,
+        call: &CallPreview,
+        result: &CallResult,
+        elapsed: Duration,
+    ) {
+        let Some(journal) = &self.journal else { return };
+        // The agent reads its instructions and images with internal tools, which no event shows either.
+        let tool = match &call.agents {
+            Some(shown) if is_internal(&call.tool) => shown,
+            _ => &call.tool,
+        };
+        if tool.is_empty() || is_internal(tool) {
+            return;
+        }
+
+        let at_ms = Timestamp::now().as_millisecond();
+        let at_ms = at_ms.saturating_sub(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX));
+        let number = u64::try_from(at_ms).unwrap_or_default().max(self.last.get() + 1);
+        self.last.set(number);
+
+        let info = tool_info(place.session, result, elapsed);
+        let report = result.as_ref().ok().map(|done| &done.report);
+        let listed = |list: &Vec<String>| list.iter().map(|line| one_line(line)).collect();
+        let client = call.client().map(|client| client.name.clone());
+        journal.add(&CallRecord {
+            id: id_of(number),
+            at_ms,
+            session_id: place.session.clone(),
+            session_name: place.name.to_owned(),
+            workspace_path: place.workspace.to_owned(),
+            client: client.or_else(|| call.agents.as_ref().map(|_| AGENT.to_owned())),
+            turn: call.turn,
+            tool: tool.chars().take(MAX_TOOL_CHARS).collect(),
+            arguments: call.arguments.clone(),
+            outcome: end_of(outcome(result)),
+            exit_code: info.exit_code,
+            signal: report.and_then(|report| report.signal),
+            duration_ms: info.duration_ms,
+            denials: report.map(|report| report.denials.clone()).unwrap_or_default(),
+            // The worker's texts are not trusted.
+            files: report.map(|report| listed(&report.written)).unwrap_or_default(),
+            n_files: report.map_or(0, |report| report.n_written),
+            full_output_path: report
+                .and_then(|report| report.full_output_path.clone())
+                .filter(|path| path.len() <= MAX_PATH_BYTES),
+            text: (info.is_error || WITH_ANSWER.contains(&tool.as_str()))
+                .then(|| answer(&call.tool, result))
+                .flatten(),
+        });
+    }
+}
+
+/// Returns the text of an answer, without its middle if it is long.
+fn answer(tool: &str, result: &CallResult) -> Option<String> {
+    let done = match result {
+        Ok(done) => done,
+        Err(error) => return Some(cut_text(&error.text(tool))),
+    };
+    // The text for followers is shorter.
+    let text = done.shown.as_deref().unwrap_or(&done.text);
+    serde_json::from_str::<String>(text.get()).ok().map(|text| cut_text(&text))
+}
+
+fn end_of(outcome: CallOutcome) -> CallEnd {
+    match outcome {
+        CallOutcome::Ok => CallEnd::Ok,
+        CallOutcome::Error => CallEnd::Failed,
+        CallOutcome::TimedOut => CallEnd::TimedOut,
+        CallOutcome::Aborted => CallEnd::Aborted,
+        CallOutcome::WorkerDied => CallEnd::Died,
+        CallOutcome::Busy => CallEnd::Busy,
+        CallOutcome::Refused => CallEnd::Refused,
+    }
+}

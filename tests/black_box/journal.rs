@@ -1,0 +1,161 @@
+//! The journal of calls: what `quack log` shows, what survives, and what is bounded.
+
+use crate::harness::{Daemon, Running, wait_for};
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Output, Stdio};
+
+fn calls(daemon: &Daemon, args: &[&str]) -> Vec<Value> {
+    let text = daemon.quack(&[&["log", "--json"], args].concat()).ok();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Waits until the journal has `n` calls: it is written after the reply.
+#[track_caller]
+fn recorded(daemon: &Daemon, n: usize) -> Vec<Value> {
+    wait_for("the calls to be in the journal", || {
+        Some(calls(daemon, &["--all"])).filter(|calls| calls.len() == n)
+    })
+}
+
+fn in_directory(daemon: &Daemon, dir: &Path, args: &[&str]) -> Output {
+    daemon.command(args).current_dir(dir).stdin(Stdio::null()).output().unwrap()
+}
+
+#[test]
+fn every_call_is_in_the_journal_and_outlives_the_daemon_and_its_session() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("work");
+    let id = {
+        let wire = daemon.wire();
+        wire.request("quack.hello", json!({"name": "tester"}));
+        let session = wire.attach(repo.path());
+        session.bash("echo seen; exit 3");
+        session.call("write_file", json!({"path": "a.txt", "content": "secret"}));
+        session.call("read_file", json!({"path": "a.txt"}));
+        session.call("replace", json!({"pattern": "secret", "replacement": "x"}));
+        wire.request("quack.session_delete", json!({"sessionId": session.id}));
+        session.id.clone()
+    };
+    recorded(&daemon, 4);
+    daemon.signal(Signal::SIGKILL);
+    assert_eq!(daemon.wait(), None);
+    daemon.boot();
+
+    let all = calls(&daemon, &["--all"]);
+    let of = |tool: &str| all.iter().find(|call| call["tool"] == tool).unwrap();
+    assert_eq!(all.len(), 4, "{all:#?}");
+    assert!(all.iter().all(|call| call["client"] == "tester" && call["sessionId"] == id.as_str()));
+    let bash = of("bash");
+    assert_eq!((&bash["exitCode"], &bash["outcome"]), (&json!(3), &json!("failed")));
+    assert_eq!(bash["arguments"]["command"], "echo seen; exit 3");
+    assert!(bash["text"].as_str().unwrap().starts_with("seen"), "{bash}");
+    assert_eq!(of("write_file")["files"], json!(["a.txt"]));
+    assert_eq!((&of("replace")["files"], &of("replace")["nFiles"]), (&json!(["a.txt"]), &json!(1)));
+    assert!(of("read_file").get("text").is_none(), "no content of files is kept");
+
+    // A deleted session is found by its name.
+    assert_eq!(calls(&daemon, &[&id]).len(), 4);
+    assert_eq!(calls(&daemon, &["--all", "--agent", "test"]).len(), 4);
+    assert!(calls(&daemon, &["--all", "--agent", "claude"]).is_empty());
+    assert!(calls(&daemon, &["--all", "--since", "2999-01-01T00:00:00Z"]).is_empty());
+    let call = bash["id"].as_str().unwrap();
+    let shown = daemon.quack(&["log", "show", call]).ok();
+    assert!(
+        shown.contains("tester") && shown.contains("exit 3") && shown.contains("\nseen\n"),
+        "{shown}"
+    );
+    assert_eq!(daemon.quack(&["log", "show", "nothing"]).code(), Some(1));
+
+    let dir = daemon.app().join("journal");
+    let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    for file in fs::read_dir(&dir).unwrap() {
+        assert_eq!(mode(&file.unwrap().path()), 0o600);
+    }
+}
+
+#[test]
+fn a_long_output_comes_from_its_file_and_a_path_of_a_worker_leads_nowhere_else() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("work");
+    daemon.wire().attach(repo.path()).bash("seq 1 60000");
+    let call = recorded(&daemon, 1).remove(0);
+    let id = call["id"].as_str().unwrap();
+    let shown = daemon.quack(&["log", "show", id]).ok();
+    assert!(shown.contains("\n30000\n"), "the middle is not in the journal itself");
+
+    // A worker that lies about its file cannot make the user print another one.
+    let file = fs::read_dir(daemon.app().join("journal")).unwrap().next().unwrap().unwrap().path();
+    let path = call["fullOutputPath"].as_str().unwrap();
+    let lie = daemon.home().join("private.txt");
+    fs::write(&lie, "not for the terminal").unwrap();
+    let changed = fs::read_to_string(&file).unwrap().replace(path, lie.to_str().unwrap());
+    fs::write(&file, changed).unwrap();
+    let shown = daemon.quack(&["log", "show", id]).ok();
+    assert!(
+        !shown.contains("not for the terminal") && shown.contains("bytes are not in the journal")
+    );
+}
+
+#[test]
+fn without_a_session_the_calls_are_those_of_this_directory() {
+    let daemon = Daemon::start();
+    let (one, other) = (daemon.repo("one"), daemon.repo("other"));
+    let wire = daemon.wire();
+    wire.attach(one.path()).bash("echo 1");
+    wire.attach(other.path()).bash("echo 2");
+    recorded(&daemon, 2);
+    let run = in_directory(&daemon, one.path(), &["log", "--json"]);
+    let in_one = String::from_utf8(run.stdout).unwrap();
+    assert_eq!(in_one.lines().count(), 1);
+    assert!(in_one.contains("echo 1"), "{in_one}");
+    fs::create_dir_all(daemon.home()).unwrap();
+    let run = in_directory(&daemon, &daemon.home(), &["log"]);
+    assert_eq!(run.status.code(), Some(2), "{run:?}");
+    let stderr = String::from_utf8(run.stderr).unwrap();
+    for way in ["-C DIR", "--session REF", "--all"] {
+        assert!(stderr.contains(way), "{stderr}");
+    }
+}
+
+#[test]
+fn following_shows_new_calls_and_follow_begins_with_earlier_ones() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("work");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    session.bash("echo before");
+    recorded(&daemon, 1);
+    let follower = Running::start(daemon.command(&["log", "--all", "-f", "--json"]));
+    assert!(follower.line().contains("echo before"));
+    session.bash("echo after");
+    assert!(follower.line().contains("echo after"));
+    assert_eq!(follower.interrupt(), (Some(0), String::new()));
+
+    let follow = ["follow", "--session", &session.id, "--json", "--since", "1h"];
+    let follower = Running::start(daemon.command(&follow));
+    for command in ["echo before", "echo after"] {
+        let line: Value = serde_json::from_str(&follower.line()).unwrap();
+        assert_eq!(line["event"], "quack_call");
+        assert_eq!(line["data"]["arguments"]["command"], command);
+    }
+    session.bash("echo live");
+    assert!(follower.line().contains("echo live"));
+    follower.interrupt();
+}
+
+#[test]
+fn the_journal_can_be_turned_off() {
+    let mut daemon = Daemon::absent();
+    fs::create_dir(daemon.app()).unwrap();
+    fs::write(daemon.app().join("quackd.toml"), "[keep]\njournal_days = 0\n").unwrap();
+    daemon.boot();
+    let repo = daemon.repo("work");
+    daemon.wire().attach(repo.path()).bash("echo unseen");
+    assert!(calls(&daemon, &["--all"]).is_empty());
+    assert!(!daemon.app().join("journal").exists());
+}
