@@ -1,4 +1,4 @@
-//! The journal of calls: what `quack log` shows, what survives, and what is bounded.
+//! `quack log` and the journal of calls.
 
 use crate::harness::{Daemon, Running, wait_for};
 use nix::sys::signal::Signal;

@@ -2,57 +2,12 @@
 //! docs/configuration.md use the table. The defaults are in `config.rs`.
 
 use crate::choices::{APIS, TIERS, api_word, tier_word};
+use crate::definition::Key;
 use crate::validate;
 use crate::value_kind::{ChoiceAccessor, FieldAccessor, ValueKind};
-use crate::{Config, EngineChoice, PiStart, RemoteApprovals, Setting, UpstreamChoice};
+use crate::{EngineChoice, PiStart, RemoteApprovals, Setting, UpstreamChoice};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
-use serde_json::Value as Json;
-
-/// One key of the configuration.
-#[derive(Debug)]
-pub struct Key {
-    name: &'static str,
-    description: &'static str,
-    pub(crate) kind: ValueKind,
-}
-
-impl Key {
-    /// Returns the name from the root of the file, such as `worker.idle_minutes`.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        self.name
-    }
-
-    /// Returns the description: one or more sentences in Markdown.
-    #[must_use]
-    pub fn description(&self) -> &'static str {
-        self.description
-    }
-
-    /// Returns the permitted values, for display.
-    #[must_use]
-    pub fn values(&self) -> String {
-        self.kind.values()
-    }
-
-    /// Returns the built-in default.
-    #[must_use]
-    pub fn default(&self) -> Json {
-        self.kind.show(&Config::default()).0
-    }
-
-    /// Returns the environment variable that overrides the file.
-    #[must_use]
-    pub fn variable(&self) -> Option<&'static str> {
-        self.kind.variable()
-    }
-
-    /// Returns the table of the key and the name in it.
-    pub(crate) fn path(&self) -> (&'static str, &'static str) {
-        self.name.split_once('.').unwrap_or(("", self.name))
-    }
-}
 
 /// Seconds of a day, and the longest retention in days.
 const DAY_S: u64 = 24 * 60 * 60;

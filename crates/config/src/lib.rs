@@ -11,6 +11,7 @@
 
 mod choices;
 mod config;
+mod definition;
 mod document;
 mod entry;
 mod error;
@@ -31,10 +32,10 @@ pub use config::{
     RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice, WebSearchSettings,
     WorkerSettings,
 };
+pub use definition::Key;
 pub use entry::Entry;
 pub use error::ConfigError;
 pub use file::{MAX_CONFIG_BYTES, locate};
-pub use key::Key;
 pub use load::{load_blocking, load_untrusted_blocking};
 pub use secret::Secret;
 pub use setting::{Origin, Setting};

@@ -37,11 +37,11 @@ pub struct JournalLimits {
 /// One file of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JournalFile {
-    /// Its path.
+    /// Absolute path.
     pub path: PathBuf,
     /// Time of its first line, in milliseconds since 1970.
     pub start_ms: i64,
-    /// Its size in bytes.
+    /// Size in bytes.
     pub n_bytes: u64,
 }
 
@@ -70,7 +70,7 @@ pub fn files_blocking(dir: &Path) -> io::Result<Vec<JournalFile>> {
     Ok(files)
 }
 
-/// Reads one file. A file that was deleted meanwhile is empty.
+/// Reads one file. A file that was deleted since it was listed is empty.
 ///
 /// # Errors
 /// Those of the file system, and of a file that is too large or not ours.

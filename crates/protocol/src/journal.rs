@@ -32,7 +32,7 @@ pub struct CallRecord {
     /// The arguments as an object, shortened to [`crate::limits::MAX_SHOWN_ARGUMENTS_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Box<RawValue>>,
-    /// How it ended.
+    /// Outcome of the call.
     pub outcome: CallEnd,
     /// Exit code of a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -42,7 +42,7 @@ pub struct CallRecord {
     pub signal: Option<i32>,
     /// Time from the arrival to the answer, in milliseconds.
     pub duration_ms: u64,
-    /// What the sandbox denied.
+    /// Operations that the sandbox denied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
     /// The first files that a file tool wrote, relative to the workspace.
@@ -60,7 +60,7 @@ pub struct CallRecord {
     pub text: Option<String>,
 }
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallEnd {
@@ -68,7 +68,7 @@ pub enum CallEnd {
     Ok,
     /// The tool failed, or its command exited with another code than 0.
     Failed,
-    /// Its deadline ended it.
+    /// The deadline ended the call.
     TimedOut,
     /// A client ended it.
     Aborted,

@@ -38,7 +38,7 @@ use crate::session::models::Models;
 use crate::session::pi::LastFailure;
 use crate::session::services::SessionServices;
 use crate::voice::Voice;
-use quackd_config::Config;
+use quackd_config::{Config, KeepSettings};
 use quackd_egress::Egress;
 use quackd_home::{Home, Tenure};
 use quackd_ipc::alias::Alias;
@@ -102,10 +102,6 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         Arc::clone(&metrics),
     );
     let network_journal = Journal::of_network(parts.home.network_file());
-    let limits = journal_limits(&parts.config.keep);
-    let is_on = !limits.kept.is_zero();
-    let call_journal =
-        CallJournal::new(is_on.then(|| Journal::of_calls(parts.home.journal_dir(), limits)));
     let obeyed = Obeyed::new(&parts.config, parts.config_file.path.clone(), &parts.home);
     let daemon = Rc::new(DaemonInfo {
         home: parts.home,
@@ -127,7 +123,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         events: Rc::clone(&events),
         approvals,
         network_journal,
-        call_journal,
+        call_journal: call_journal(&daemon.config.keep, &daemon.home),
         table: SessionTable::new(max_workers, max_pis),
         pi_failure: LastFailure::default(),
         tool_runner: OnceCell::new(),
@@ -157,6 +153,12 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         retention,
         stop,
     })
+}
+
+fn call_journal(keep: &KeepSettings, home: &Home) -> CallJournal {
+    let limits = journal_limits(keep);
+    let is_on = !limits.kept.is_zero();
+    CallJournal::new(is_on.then(|| Journal::of_calls(home.journal_dir(), limits)))
 }
 
 /// Publishes the number of open questions of each session.

@@ -28,7 +28,7 @@ pub(crate) struct FollowArgs {
     pub(crate) force: bool,
 }
 
-/// Where `quack follow` begins.
+/// First events of `quack follow`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FollowSince {
     /// After the event with this number, if the daemon still has it.

@@ -43,7 +43,7 @@ use std::sync::Arc;
 /// Maximum length of a session's description on the first line, in characters.
 const MAX_STATE: usize = 160;
 
-/// Number of earlier calls that a person sees first.
+/// Number of earlier calls that `quack follow` shows first.
 const EARLIER_CALLS: usize = 5;
 
 /// Runs the subcommand.
@@ -83,7 +83,7 @@ async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionVie
     Ok(SessionView::new(watch, look(args.look), InputMode::Answers, output))
 }
 
-/// Returns the calls of the session in the journal: those since a time, or without one the last few for a person.
+/// Returns the calls of the session in the journal: those since a time, or without one the last few, for display only.
 fn earlier_calls(
     session: &str,
     label: &str,

@@ -45,7 +45,8 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
         return show(args, &home, &format, output).await;
     }
     let filter = filter(&args, &home).await?;
-    let max = args.lines.unwrap_or(if filter.since.is_some() { usize::MAX } else { CALLS });
+    let all_if_since = if filter.since.is_some() { usize::MAX } else { CALLS };
+    let max = args.lines.unwrap_or(all_if_since);
     let reader = CallReader::new(home.journal_dir(), filter);
     if !args.follow {
         return list(&reader, max, &format, output).await;

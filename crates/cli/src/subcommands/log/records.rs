@@ -7,7 +7,7 @@ use quackd_protocol::limits::MAX_JOURNAL_LINE_BYTES;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Which calls are shown.
+/// Conditions for the calls that are shown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct CallFilter {
     /// Sessions that a reference means. `None` for all.
@@ -19,7 +19,7 @@ pub(crate) struct CallFilter {
     pub(crate) since: Option<Timestamp>,
 }
 
-/// How calls of one session are found.
+/// Identification of a session in the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum SessionFilter {
     /// The id, from the daemon.

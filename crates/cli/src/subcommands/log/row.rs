@@ -100,11 +100,8 @@ fn main_argument(call: &CallRecord) -> String {
     let main = main_parameter(&call.tool).and_then(|name| arguments.get(name));
     let text = |value: &Value| value.as_str().map(str::to_owned);
     main.or_else(|| arguments.get("path")).and_then(text).unwrap_or_else(|| {
-        let words = arguments.iter().filter_map(|(name, value)| {
-            Some(format!(
-                "{name}={}",
-                value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-            ))
+        let words = arguments.iter().map(|(name, value)| {
+            format!("{name}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
         });
         words.collect::<Vec<_>>().join(" ")
     })
