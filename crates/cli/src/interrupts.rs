@@ -34,12 +34,12 @@ impl Interrupts {
         Ok(Self { hangup, ..Self::catch()? })
     }
 
-    /// Waits for the next signal. Cancel-safe.
-    pub(crate) async fn next(&mut self) {
+    /// Waits for the next signal. Returns whether it is SIGINT, the key Ctrl-C. Cancel-safe.
+    pub(crate) async fn next(&mut self) -> bool {
         tokio::select! {
-            _ = self.int.recv() => {}
-            _ = self.term.recv() => {}
-            Some(_) = next_of(self.hangup.as_mut()) => {}
+            _ = self.int.recv() => true,
+            _ = self.term.recv() => false,
+            Some(_) = next_of(self.hangup.as_mut()) => false,
         }
     }
 }

@@ -11,6 +11,7 @@ mod dialects;
 mod engines;
 mod files;
 mod mcp_servers;
+mod prompt;
 mod queues;
 mod retries;
 mod rpc;

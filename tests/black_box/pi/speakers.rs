@@ -106,7 +106,7 @@ fn ctrl_c_while_it_waits_ends_its_own_turn_when_that_begins_and_no_other() {
     let third = Running::start(world.say(&["three", "--session", "duck-1"]));
     world.wait(&wire, 2);
     second.interrupt();
-    second.see("Pi has not begun this turn");
+    second.see("the agent has not begun this turn");
     assert!(!world.read("lines").contains("abort"), "it is another one's turn");
     world.hear();
     assert_eq!(ended(first), lines(&["You said: deaf"], 0));
@@ -144,7 +144,7 @@ fn who_runs_out_of_time_before_the_turn_begins_is_told_so() {
     world.wait(&wire, 1);
     let (code, stderr) = second.wait();
     assert_eq!(code, Some(4), "{stderr}");
-    assert!(stderr.contains("Pi has not begun this turn and may still do so"), "{stderr}");
+    assert!(stderr.contains("the agent has not begun this turn and may still do so"), "{stderr}");
     world.hear();
     assert_eq!(ended(first), lines(&["You said: deaf"], 0));
 }

@@ -245,7 +245,7 @@ fn a_person_in_a_session_types_and_sees_everything_once() {
     let world = World::new("");
     let person = Terminal::start(world.verb(&["."]));
     person.see("repo  ");
-    person.see("Enter=send  Ctrl+C=exit");
+    person.see("Enter=send  Ctrl+C=stop the turn  Ctrl+D=leave");
     person.see("> ");
     person.type_line("hello");
     let shown = person.see("You said: hello");

@@ -54,7 +54,7 @@ pub fn keep_recent_tokens(wanted: u64, window: u64) -> u64 {
 }
 
 /// Returns the estimated tokens of a message.
-pub(super) fn message_tokens(message: &Message) -> u64 {
+pub fn message_tokens(message: &Message) -> u64 {
     let chars = match message {
         Message::User(message) => content_chars(&message.content),
         Message::Custom(message) => content_chars(&message.content),

@@ -6,10 +6,9 @@
 mod estimate;
 mod prompts;
 
-pub use self::estimate::{estimate_tokens, keep_recent_tokens, should_compact};
+pub use self::estimate::{estimate_tokens, keep_recent_tokens, message_tokens, should_compact};
 pub use self::prompts::{Prompt, SummaryPrompts, summary_prompts};
 
-use self::estimate::message_tokens;
 use crate::message::{Message, Usage};
 use crate::transcript::{EntryKind, Transcript, context_entries, is_compaction};
 use serde_json::{Value, json};

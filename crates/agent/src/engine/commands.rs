@@ -2,6 +2,7 @@
 
 use super::run::{Phase, user_message};
 use super::{Agent, Effect, MAX_QUEUED, QueueMode, fields, is_same};
+use crate::compaction;
 use crate::message::{Block, Message, UserMessage};
 use crate::providers::{StreamEnd, clamp, levels};
 use crate::transcript::EntryKind;
@@ -180,6 +181,9 @@ impl Agent {
             return self.refuse(number, NO_MESSAGE);
         }
         let message = user_message(message, images, self.now.unix_ms);
+        if let Some(text) = self.too_large(&message) {
+            return self.refuse(number, text);
+        }
         if self.run.is_some() {
             return match fields.get("streamingBehavior").and_then(Value::as_str) {
                 Some("steer") => self.enqueue(number, true, message),
@@ -205,6 +209,20 @@ impl Agent {
         self.begin_run(message);
     }
 
+    /// Returns the refusal of a prompt that is larger than everything that the model reads. Such a prompt is not
+    /// recorded, because each later request would contain it. `None` if the size of the window is unknown.
+    fn too_large(&self, message: &UserMessage) -> Option<String> {
+        let window = self.model.context_window;
+        let tokens = compaction::message_tokens(&Message::User(message.clone()));
+        (0 < window && window < tokens).then(|| {
+            format!(
+                "This prompt has about {tokens} tokens, and {} reads at most {window}. It was not sent. Shorten it, \
+                 write it into a file for the agent to search, or choose a model that reads more",
+                self.model.id
+            )
+        })
+    }
+
     fn queue(&mut self, number: u64, is_steering: bool, message: &str, fields: &Value) {
         match images(fields) {
             Ok(images) if message.is_empty() && images.is_empty() => {
@@ -212,7 +230,10 @@ impl Agent {
             }
             Ok(images) => {
                 let message = user_message(message, images, self.now.unix_ms);
-                self.enqueue(number, is_steering, message);
+                match self.too_large(&message) {
+                    Some(text) => self.refuse(number, text),
+                    None => self.enqueue(number, is_steering, message),
+                }
             }
             Err(error) => self.refuse(number, error),
         }

@@ -4,7 +4,7 @@ use super::incoming::{Arrived, Incoming};
 use super::run::Phase;
 use super::{Agent, Effect, Part};
 use crate::compaction::{self, CompactionError, Plan, Prompt, SummaryPrompts};
-use crate::message::{Message, Usage};
+use crate::message::{Message, StopReason, Usage};
 use crate::providers::{self, RequestOptions, StreamEnd};
 use crate::transcript::EntryKind;
 use serde_json::{Value, json};
@@ -98,12 +98,40 @@ impl Agent {
             Ok(plan) => self.summarize(reason, plan, instructions),
             // A summary never replaces the newest messages.
             Err(_) if reason == Reason::Overflow => {
-                let text =
-                    "the newest messages alone are too large for the model; start a new session";
+                let text = match self.leave_refused_prompt() {
+                    true => {
+                        "this prompt is too large for the model and was left out of the conversation; shorten it, or \
+                         choose a model that reads more"
+                    }
+                    false => {
+                        "the newest messages alone are too large for the model; `quack fork` continues before them, \
+                         `quack new` starts anew"
+                    }
+                };
                 self.compaction_failed(reason, text.to_owned(), false);
             }
             Err(error) => self.compaction_failed(reason, error.to_string(), false),
         }
+    }
+
+    /// Takes the prompt of this run out of the conversation if the model has not answered to any part of it. Otherwise
+    /// each later prompt would be refused as well.
+    fn leave_refused_prompt(&mut self) -> bool {
+        let is_refusal = |message: &Message| match message {
+            Message::Assistant(it) => it.stop_reason == StopReason::Error,
+            Message::User(_) => true,
+            _ => false,
+        };
+        let Some(run) = self.run.as_ref().filter(|run| run.messages.iter().all(is_refusal)) else {
+            return false;
+        };
+        let tokens: u64 = run.messages.iter().map(compaction::message_tokens).sum();
+        let parent = run.parent.clone();
+        let reason = format!(
+            "The user sent a prompt of about {tokens} tokens. It was too large for the model, which has not seen it."
+        );
+        self.leave_branch(parent.as_deref(), reason);
+        true
     }
 
     fn compaction_plan(&self) -> Result<Plan, CompactionError> {

@@ -320,9 +320,24 @@ impl Agent {
 
     /// Records an entry in memory and in the session file.
     fn append(&mut self, kind: EntryKind) {
-        // Another number for each entry of one input. The transcript resolves collisions.
+        let random = self.next_random();
+        let line = self.transcript.append(kind, &iso_time(self.now.unix_ms), random);
+        self.effects.push(Effect::Append(line));
+    }
+
+    /// Returns another number for each entry of one input. The transcript resolves collisions.
+    fn next_random(&mut self) -> u32 {
         self.now.random = self.now.random.wrapping_mul(0x9E37_79B1).wrapping_add(0x7F4A_7C15);
-        let line = self.transcript.append(kind, &iso_time(self.now.unix_ms), self.now.random);
+        self.now.random
+    }
+
+    /// Leaves the entries after `parent` behind, and records the reason for the model.
+    fn leave_branch(&mut self, parent: Option<&str>, reason: String) {
+        let from_id = self.transcript.leaf().unwrap_or_default().to_owned();
+        let kind =
+            EntryKind::BranchSummary { from_id, summary: reason, details: None, usage: None };
+        let (time, random) = (iso_time(self.now.unix_ms), self.next_random());
+        let line = self.transcript.branch(parent, kind, &time, random);
         self.effects.push(Effect::Append(line));
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Run {
     pub(super) phase: Phase,
     /// Messages of this run, for `agent_end`.
     pub(super) messages: Vec<Message>,
+    /// Id of the last entry before this run.
+    pub(super) parent: Option<String>,
     /// Requests of this run.
     turns: u32,
     /// Failed attempts of the current request.
@@ -80,6 +82,7 @@ impl Agent {
         self.run = Some(Run {
             phase: Phase::Waiting,
             messages: Vec::new(),
+            parent: self.transcript.leaf().map(str::to_owned),
             turns: 0,
             attempt: 0,
             is_aborted: false,

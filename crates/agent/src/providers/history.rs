@@ -11,6 +11,10 @@ use std::collections::BTreeSet;
 /// can shorten.
 const MAX_IMAGE_BYTES: usize = MAX_MODEL_REQUEST_BYTES / 4 * 3;
 
+/// Texts in place of dropped messages of the model.
+const INTERRUPTED: &str = "[The user interrupted this turn.]";
+const FAILED: &str = "[This turn has failed. The user saw the error.]";
+
 /// A message as providers accept it. Between two of the model are its results, in any order, then at most one of the
 /// user.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +84,9 @@ pub enum Said<'a> {
 
 /// Prepares messages for this model.
 ///
-/// - Drops messages of the model that failed or were aborted, blank texts, and results without their call.
+/// - Drops messages of the model that failed or were aborted, blank texts, and results without their call. If a message
+///   of the user follows, the model reads in place of a dropped message that the turn was interrupted or has failed, so
+///   that the two messages of the user are not read as one.
 /// - Adds an error as the result of each call that has none, and moves results directly after their calls.
 /// - Joins consecutive messages of the user; commands and summaries become texts of the user.
 /// - Turns the reasoning of other models into text, and drops their hidden reasoning.
@@ -100,6 +106,7 @@ pub fn prepare<'a>(
         turns: Vec::new(),
         open_calls: Vec::new(),
         user: Vec::new(),
+        dropped: None,
         ids: BTreeSet::new(),
     };
     for message in messages {
@@ -136,6 +143,8 @@ struct Preparation<'m, 'a> {
     open_calls: Vec<(&'a str, String, &'a str)>,
     /// Parts of the user since the last message of the model.
     user: Vec<Part<'a>>,
+    /// Text for the last message of the model, if that was dropped.
+    dropped: Option<&'static str>,
     /// Ids of all calls in the request.
     ids: BTreeSet<String>,
 }
@@ -153,7 +162,10 @@ impl<'a> Preparation<'_, 'a> {
                     self.turns.push(Turn::ToolResult { call_id, name, parts, is_error });
                 }
             }
-            Message::User(message) => self.add_content(&message.content),
+            Message::User(message) => {
+                self.mark_dropped();
+                self.add_content(&message.content);
+            }
             Message::Custom(message) => self.add_content(&message.content),
             Message::BashExecution(it) if it.exclude_from_context == Some(true) => {}
             Message::BashExecution(it) => self.user.push(Part::Text(command_text(it).into())),
@@ -196,7 +208,12 @@ impl<'a> Preparation<'_, 'a> {
     }
 
     fn add_assistant(&mut self, message: &'a AssistantMessage) {
-        if matches!(message.stop_reason, StopReason::Error | StopReason::Aborted) {
+        self.dropped = match message.stop_reason {
+            StopReason::Error => Some(FAILED),
+            StopReason::Aborted => Some(INTERRUPTED),
+            _ => None,
+        };
+        if self.dropped.is_some() {
             return;
         }
         let is_same = message.model == self.model.id
@@ -232,6 +249,16 @@ impl<'a> Preparation<'_, 'a> {
             self.end_turn();
             self.open_calls = calls;
             self.turns.push(Turn::Assistant(said));
+        }
+    }
+
+    /// Adds the text for a dropped message of the model between two messages of the user.
+    fn mark_dropped(&mut self) {
+        let Some(text) = self.dropped.take() else { return };
+        self.end_turn();
+        // No API accepts a conversation that begins with the model.
+        if !self.turns.is_empty() {
+            self.turns.push(Turn::Assistant(vec![Said::Text { text, signature: None }]));
         }
     }
 

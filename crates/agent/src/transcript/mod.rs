@@ -132,12 +132,36 @@ impl Transcript {
     ///
     /// `timestamp` comes from [`iso_time`]. `random` becomes the id, as 8 hexadecimal digits, unless another entry has it.
     pub fn append(&mut self, kind: EntryKind, timestamp: &str, random: u32) -> String {
+        self.append_after(self.entries.len().checked_sub(1), kind, timestamp, random)
+    }
+
+    /// Like [`Transcript::append`], but begins another branch after the entry with the id `parent`. Without one, or with
+    /// an unknown one, the branch begins at the root.
+    pub fn branch(
+        &mut self,
+        parent: Option<&str>,
+        kind: EntryKind,
+        timestamp: &str,
+        random: u32,
+    ) -> String {
+        let parent = parent.and_then(|id| self.index.get(id).copied());
+        self.append_after(parent, kind, timestamp, random)
+    }
+
+    fn append_after(
+        &mut self,
+        parent: Option<usize>,
+        kind: EntryKind,
+        timestamp: &str,
+        random: u32,
+    ) -> String {
+        let parent_id = parent.and_then(|at| self.entries.get(at)).map(|it| it.id.clone());
         let entry = Entry {
             id: self.free_id(random),
-            parent_id: self.leaf().map(str::to_owned),
+            parent_id,
             timestamp: timestamp.to_owned(),
             kind,
-            parent: self.entries.len().checked_sub(1),
+            parent,
             line: None,
         };
         let line = entry.to_line();

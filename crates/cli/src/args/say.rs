@@ -16,7 +16,7 @@ const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hou
 /// them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack say 'what does this repository do?'\n  \
-    quack say fix the failing test -C ~/src/app\n  git diff | quack say --session review\n  \
+    quack say fix the failing test -C ~/src/app\n  git diff | quack say 'review this' --session review\n  \
     quack say hello --json | jq -r 'select(.event==\"tool_execution_start\").data.toolName'\n\n\
     --json prints the events of the session from the beginning of the turn to its end, one per line as \
     sent by the daemon. Turns of other clients are not shown; `quack follow --json` prints all events.\n\n\
@@ -24,7 +24,7 @@ const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hou
     4 the agent is busy, or the timeout passed (the turn continues then), 130 Ctrl-C, which has ended the turn; if \
     the agent may still begin it, a message reports that.")]
 pub(crate) struct SayArgs {
-    /// Prompt; `-` or nothing reads it from stdin
+    /// Prompt; `-` or nothing reads it from stdin, and a pipe or a file on stdin is added to it
     #[arg(value_name = "MESSAGE")]
     pub(crate) words: Vec<String>,
     #[command(flatten)]

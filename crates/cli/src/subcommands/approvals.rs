@@ -86,7 +86,7 @@ async fn watch(
         let asking = Prompter::start(None, AskedBy::Watch { notifies }, output).await?;
         output.note("waiting for questions; Ctrl-C ends this");
         tokio::select! {
-            () = interrupts.next() => return Ok(ExitCode::Ok),
+            _ = interrupts.next() => return Ok(ExitCode::Ok),
             () = asking.run() => anyhow::bail!("the daemon has closed the connection"),
         }
     }
@@ -98,7 +98,7 @@ async fn watch(
     }
     loop {
         let event = tokio::select! {
-            () = interrupts.next() => return Ok(ExitCode::Ok),
+            _ = interrupts.next() => return Ok(ExitCode::Ok),
             event = events.recv() => event,
         };
         let Some(event) = event else { anyhow::bail!("the daemon has closed the connection") };

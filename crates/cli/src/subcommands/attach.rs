@@ -27,7 +27,7 @@ pub(crate) async fn run(args: &AttachArgs, output: CliOutput) -> anyhow::Result<
     let mut interrupts = Interrupts::catch()?;
     let begun = tokio::select! {
         biased;
-        () = interrupts.next() => return Ok(ExitCode::Interrupted),
+        _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         begun = begin(args, output) => begun,
     };
     match begun? {
@@ -85,7 +85,7 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     }
     let no_agent = no_agent(&watch.client()).await;
     let (typing, keys) = match &no_agent {
-        None => (InputMode::Speaks, "Enter=send  Ctrl+C=exit"),
+        None => (InputMode::Speaks, "Enter=send  Ctrl+C=stop the turn  Ctrl+D=leave"),
         // Without an agent no prompt is shown. Pi may start later, so its questions are still asked.
         Some(_) => (InputMode::Answers, "Ctrl+C=exit"),
     };

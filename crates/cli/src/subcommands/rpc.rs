@@ -272,7 +272,7 @@ async fn serve(session: &mut Session, interrupts: &mut Interrupts) -> anyhow::Re
     loop {
         tokio::select! {
             biased;
-            () = interrupts.next() => {
+            _ = interrupts.next() => {
                 serving.finish(Some(Instant::now())).await?;
                 return Ok(ExitCode::Interrupted);
             }

@@ -10,12 +10,18 @@ use crate::session_ref::{self, Missing, Wanted};
 use quackd_client::Client;
 use quackd_protocol::client::{ActivateData, FoundInfo, SessionParams};
 use quackd_protocol::limits::MAX_LINE_BYTES;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::FileType;
 use std::io::{IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Default timeout of a turn, the same as upstream's.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Time in which data must arrive on stdin if the prompt has words too.
+const STDIN_LIMIT: Duration = Duration::from_secs(3);
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: SayArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -25,7 +31,7 @@ pub(crate) async fn run(args: SayArgs, output: CliOutput) -> anyhow::Result<Exit
     let begun = tokio::select! {
         biased;
         // No prompt was sent yet.
-        () = interrupts.next() => return Ok(ExitCode::Interrupted),
+        _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         begun = begin(args, output) => begun,
     };
     let (message, watch) = begun?;
@@ -35,7 +41,7 @@ pub(crate) async fn run(args: SayArgs, output: CliOutput) -> anyhow::Result<Exit
 }
 
 async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(String, FollowConnection)> {
-    let message = message(&args.words).await?;
+    let message = message(&args.words, output).await?;
     let wanted = Wanted::of(&args.which)?;
     let client = Arc::new(start_and_connect(output).await?.client);
     let found = match wanted.find(&client, Missing::UseActive).await? {
@@ -60,24 +66,49 @@ async fn attached(wanted: &Wanted, client: &Client) -> anyhow::Result<FoundInfo>
     Ok(found)
 }
 
-/// Returns the prompt: the operands, or stdin.
-async fn message(words: &[String]) -> anyhow::Result<String> {
-    let reads = match words {
-        [] if std::io::stdin().is_terminal() => {
-            return Err(CliError::usage("say what? see --help").into());
-        }
-        [] => true,
-        [word] => word == "-",
-        _ => false,
-    };
-    let text = match reads {
-        false => words.join(" "),
-        true => tokio::task::spawn_blocking(read_blocking).await??,
-    };
-    if text.trim().is_empty() {
-        return Err(CliError::usage("the message is empty").into());
+/// Returns the prompt: the operands, and stdin if it is a pipe or a file.
+async fn message(words: &[String], output: CliOutput) -> anyhow::Result<String> {
+    let is_dash = matches!(words, [word] if word == "-");
+    let typed = if is_dash { String::new() } else { words.join(" ") };
+    if typed.is_empty() && std::io::stdin().is_terminal() {
+        return Err(CliError::usage("say what? see --help").into());
     }
-    Ok(text)
+    let has_words = !typed.trim().is_empty();
+    let piped = match has_words {
+        false => tokio::task::spawn_blocking(read_blocking).await??,
+        true if is_input(&std::io::stdin()) && has_data(output).await? => {
+            tokio::task::spawn_blocking(read_blocking).await??
+        }
+        true => String::new(),
+    };
+    match (has_words, piped.trim().is_empty()) {
+        (false, true) => Err(CliError::usage("the message is empty").into()),
+        (false, false) => Ok(piped),
+        (true, true) => Ok(typed),
+        (true, false) => Ok(format!("{typed}\n\n{piped}")),
+    }
+}
+
+/// Whether stdin is a pipe, a socket or a file, and not a terminal or `/dev/null`.
+fn is_input(stdin: &impl AsFd) -> bool {
+    let kind = rustix::fs::fstat(stdin).map(|found| FileType::from_raw_mode(found.st_mode));
+    matches!(kind, Ok(FileType::Fifo | FileType::Socket | FileType::RegularFile))
+}
+
+/// Waits until stdin has data or its end. A program may have left a pipe open that nobody writes to: after
+/// [`STDIN_LIMIT`] without data the prompt is sent without it.
+async fn has_data(output: CliOutput) -> anyhow::Result<bool> {
+    let polled = tokio::task::spawn_blocking(|| {
+        let stdin = std::io::stdin();
+        let limit = Timespec::try_from(STDIN_LIMIT).ok();
+        poll(&mut [PollFd::new(&stdin, PollFlags::IN)], limit.as_ref())
+    });
+    // A poll that fails leaves the decision to the read.
+    let has_data = polled.await?.map_or(true, |n| n != 0);
+    if !has_data {
+        output.warning("nothing came from stdin within 3 s; the prompt is sent without it");
+    }
+    Ok(has_data)
 }
 
 fn read_blocking() -> anyhow::Result<String> {
@@ -95,14 +126,11 @@ fn read_blocking() -> anyhow::Result<String> {
 mod tests {
     use super::*;
 
-    #[tokio::test]
-    async fn words_are_a_message_and_nothing_is_none() {
-        let words =
-            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-        assert_eq!(message(&words(&["fix", "the  bug"])).await.unwrap(), "fix the  bug");
-        for empty in [&[""][..], &[" ", "\n"]] {
-            let error = message(&words(empty)).await.unwrap_err();
-            assert_eq!(crate::exit::of_error(&error), ExitCode::Usage, "{empty:?}");
-        }
+    #[test]
+    fn pipes_and_files_are_input_and_devices_are_not() {
+        let null = std::fs::File::open("/dev/null").unwrap();
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let (reader, _writer) = std::io::pipe().unwrap();
+        assert!(!is_input(&null) && is_input(&file) && is_input(&reader));
     }
 }

@@ -52,7 +52,7 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
     let prepared = tokio::select! {
         biased;
         // No call was requested yet.
-        () = interrupts.next() => return Ok(ExitCode::Interrupted),
+        _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         prepared = prepare(args, output) => prepared?,
     };
     let (client, params) = prepared;

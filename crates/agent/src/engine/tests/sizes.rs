@@ -77,6 +77,8 @@ fn a_piece_with_many_deltas_has_one_event_for_adjacent_ones() {
 fn lists_stop_at_the_size_of_an_answer() {
     let mut bench = Bench::new();
     bench.agent.auto_compaction = false;
+    // No size of a prompt is refused.
+    bench.agent.model.context_window = 0;
     for n in 0..5 {
         bench.prompt(&format!("{n}{}", "x".repeat(1_200_000)));
         bench.say("ok");

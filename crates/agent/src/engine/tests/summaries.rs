@@ -89,9 +89,28 @@ fn newest_messages_that_are_too_large_are_named_as_the_reason() {
     bench.prompt("huge");
     bench.refuse(400, TOO_LONG);
     let text = bench.event("auto_compaction_end")["errorMessage"].clone();
-    let expected = "Compaction failed: the newest messages alone are too large for the model; start a new session";
-    assert_eq!(text, expected);
+    let text = text.as_str().unwrap();
+    assert!(text.contains("this prompt is too large for the model and was left out"), "{text}");
     assert!(bench.agent.is_idle());
+
+    // The next prompt is not refused because of it, also after a restart, and the model knows of it.
+    bench.prompt("small");
+    let request = bench.request().1.to_string();
+    assert!(!request.contains("huge") && request.contains("small"), "{request}");
+    assert!(request.contains("too large for the model, which has not seen it"), "{request}");
+}
+
+#[test]
+fn a_prompt_that_no_request_can_hold_is_refused_before_it_is_recorded() {
+    let mut bench = Bench::new();
+    let window = usize::try_from(bench.agent.model.context_window).unwrap();
+    let huge = "word ".repeat(window);
+    for kind in ["prompt", "steer", "follow_up"] {
+        let number = bench.send(json!({ "type": kind, "message": huge }));
+        let text = bench.answered(number).unwrap_err();
+        assert!(text.contains("reads at most") && text.contains("It was not sent"), "{text}");
+    }
+    assert!(bench.agent.is_idle() && bench.agent.transcript.messages().is_empty());
 }
 
 #[test]

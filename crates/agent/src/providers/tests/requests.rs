@@ -224,7 +224,9 @@ fn messages_that_failed_and_results_without_a_call_are_left_out() {
     let calls =
         json!([{"id": "1", "type": "function", "function": {"name": "read", "arguments": "{}"}}]);
     let expected = json!([
-        {"role": "user", "content": "a\n\nb"},
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "[The user interrupted this turn.]"},
+        {"role": "user", "content": "b"},
         {"role": "assistant", "content": null, "tool_calls": calls},
         {"role": "tool", "tool_call_id": "1", "content": "(no output)"},
         {"role": "user", "content": "c"},

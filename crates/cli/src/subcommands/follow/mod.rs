@@ -51,7 +51,7 @@ pub(crate) async fn run(args: FollowArgs, output: CliOutput) -> anyhow::Result<E
     let mut interrupts = Interrupts::catch()?;
     let begun = tokio::select! {
         biased;
-        () = interrupts.next() => return Ok(ExitCode::Interrupted),
+        _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         begun = begin(args, output) => begun,
     };
     begun?.run(&mut interrupts).await
@@ -91,7 +91,7 @@ fn earlier_calls(
     has_seq: bool,
     output: CliOutput,
 ) -> anyhow::Result<String> {
-    if since.is_none() && (has_seq || output.is_json()) {
+    if since.is_none() && (has_seq || !is_person(output)) {
         return Ok(String::new());
     }
     let home = Home::from_process_env_blocking()?;

@@ -2,8 +2,8 @@
 //! input on a terminal. Used by `quack follow`, `quack [DIR]` and `quack say`.
 //!
 //! Owns the connection ([`FollowConnection`]), the output ([`Screen`]), the open questions ([`Asking`]) and the pending
-//! requests. Exits with 0 on Ctrl-C, when the reader closes the output, or when the session is deleted. Exits
-//! with 3 when the daemon is gone and does not return in time. If it waits for one turn, [`TurnTracker`] decides.
+//! requests. Exits with 0 on Ctrl-C (with a prompt: on Ctrl-D), when the reader closes the output, or when the session is
+//! deleted. Exits with 3 when the daemon is gone and does not return in time. If it waits for one turn, [`TurnTracker`] decides.
 
 use super::asking::{Asking, Typed, until};
 use super::follow_connection::FollowConnection;
@@ -20,6 +20,7 @@ use crate::render::{DisplayOptions, Renderer};
 use quackd_client::{ClientError, Event};
 use serde_json::Value;
 use serde_json::value::RawValue;
+use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -35,13 +36,15 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Timeout for printing the end of the output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Last lines of a terminal: the prompt, and the text while Pi works.
+/// Last lines of a terminal: the prompt, and the text while the agent works.
 const SPEAK: &str = "> ";
-const THINKING: &str = "Duck is thinking...";
+const THINKING: &str = "Thinking...";
+
+/// Maximum number of prompts that wait for the end of a turn.
+const MAX_WAITING: usize = 16;
 
 /// Warning after Ctrl-C if the turn has not begun and another turn may be running.
-const WAITS: &str =
-    "Pi has not begun this turn: waiting briefly to abort it; press Ctrl-C again to exit now";
+const WAITS: &str = "the agent has not begun this turn: waiting briefly to abort it; press Ctrl-C again to exit now";
 
 /// Use of the lines typed by the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,12 +77,17 @@ pub(crate) struct SessionView {
     filter: Option<TurnFilter>,
     is_at_work: bool,
     is_thinking: bool,
+    /// Prompts that were typed during a turn, for its end.
+    waiting: VecDeque<String>,
 }
 
 /// Input of the event loop.
 #[derive(Debug)]
 enum ViewInput {
-    Interrupted,
+    /// SIGINT or SIGTERM; `is_key` for the first.
+    Interrupted {
+        is_key: bool,
+    },
     Event(Option<Event>),
     Done(RequestResult),
     Typed(Typed),
@@ -117,6 +125,7 @@ impl SessionView {
             tracker: None,
             filter: None,
             is_thinking: false,
+            waiting: VecDeque::new(),
         }
     }
 
@@ -164,8 +173,8 @@ impl SessionView {
             self.screen.set_footer(self.footer());
             let reader = tokio::select! {
                 biased;
-                () = interrupts.next() => {
-                    if let Some(exit) = self.interrupted(Instant::now()) {
+                is_key = interrupts.next() => {
+                    if let Some(exit) = self.interrupted(is_key, Instant::now()) {
                         return Ok(exit);
                     }
                     continue;
@@ -190,7 +199,7 @@ impl SessionView {
             }
             let due = self.tracker.as_ref().map(TurnTracker::due);
             let happened = tokio::select! {
-                () = interrupts.next() => ViewInput::Interrupted,
+                is_key = interrupts.next() => ViewInput::Interrupted { is_key },
                 event = self.connection.recv() => ViewInput::Event(event),
                 Some(done) = self.requests.join_next() => match done {
                     Ok(done) => ViewInput::Done(done),
@@ -214,14 +223,14 @@ impl SessionView {
     ) -> anyhow::Result<Option<ExitCode>> {
         let now = Instant::now();
         match happened {
-            ViewInput::Interrupted => return Ok(self.interrupted(now)),
+            ViewInput::Interrupted { is_key } => return Ok(self.interrupted(is_key, now)),
             ViewInput::Event(Some(event)) => {
                 let is_last = self.events(event)?;
                 return Ok((is_last && self.tracker.is_none()).then_some(ExitCode::Ok));
             }
             ViewInput::Event(None) => tokio::select! {
                 biased;
-                () = interrupts.next() => {
+                _ = interrupts.next() => {
                     let is_waiting = self.tracker.is_some();
                     return Ok(Some(if is_waiting { ExitCode::Interrupted } else { ExitCode::Ok }));
                 }
@@ -248,8 +257,22 @@ impl SessionView {
         Ok(None)
     }
 
-    fn interrupted(&mut self, now: Instant) -> Option<ExitCode> {
-        let Some(tracker) = &mut self.tracker else { return Some(ExitCode::Ok) };
+    fn interrupted(&mut self, is_key: bool, now: Instant) -> Option<ExitCode> {
+        let Some(tracker) = &mut self.tracker else {
+            // At a prompt, Ctrl-C ends the turn and Ctrl-D leaves.
+            let has_prompt = self.typing == InputMode::Speaks && self.asking.is_some();
+            if !has_prompt || !is_key {
+                return Some(ExitCode::Ok);
+            }
+            self.screen.footer_ended();
+            if self.is_at_work || self.is_thinking {
+                self.is_thinking = false;
+                self.abort();
+            } else {
+                self.screen.remark("nothing to stop; Ctrl-D leaves");
+            }
+            return None;
+        };
         match tracker.interrupt(now) {
             InterruptAction::Abort => self.abort(),
             InterruptAction::Wait | InterruptAction::Now => {}
@@ -308,12 +331,17 @@ impl SessionView {
             "agent_end" => (self.is_at_work, self.is_thinking) = (false, false),
             _ => {}
         }
+        let is_over = name == "agent_end";
         if self.screen.is_json() || self.handle_question_event(name, &data) {
             return Ok(());
         }
         let before = self.screen.len();
         self.screen.event(name, &data);
         self.is_thinking &= self.screen.len() == before;
+        if is_over && let Some(next) = self.waiting.pop_front() {
+            self.say(next, requests::SAY_LIMIT);
+            self.is_thinking = true;
+        }
         Ok(())
     }
 
@@ -352,6 +380,13 @@ impl SessionView {
             _ if self.typing != InputMode::Speaks => {}
             StdinLine::End => return Some(ExitCode::Ok),
             StdinLine::Line(line) if line.trim().is_empty() => {}
+            StdinLine::Line(_) if MAX_WAITING <= self.waiting.len() => {
+                self.screen.failure("too many prompts wait for the end of the turn");
+            }
+            StdinLine::Line(line) if self.is_at_work || self.is_thinking => {
+                self.waiting.push_back(line.trim().to_owned());
+                self.screen.remark("sent when the turn ends; Ctrl-C ends it now");
+            }
             StdinLine::Line(line) => {
                 self.say(line.trim().to_owned(), requests::SAY_LIMIT);
                 self.is_thinking = true;

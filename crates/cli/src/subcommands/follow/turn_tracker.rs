@@ -237,7 +237,7 @@ impl TurnTracker {
             "`quack follow --session {session}` shows it, `quack abort --session {session}` ends it"
         );
         let is_settled = self.began || self.failed || self.quiet || self.refused.is_some();
-        let may_begin = format!("Pi has not begun this turn and may still do so: {ways}");
+        let may_begin = format!("the agent has not begun this turn and may still do so: {ways}");
         let because = |text: String| TurnOutcome::Because(CliError::busy(text).into());
         let is_busy = || because(format!("Pi is busy with something else: {ways}"));
         Some(match self.refused.take() {

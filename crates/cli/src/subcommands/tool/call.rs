@@ -50,7 +50,7 @@ pub(super) async fn make(
     while result.is_none() || reader.is_none() {
         tokio::select! {
             biased;
-            () = interrupts.next() => {
+            _ = interrupts.next() => {
                 if is_interrupted {
                     return Ok(Ended::Interrupted(None));
                 }

@@ -1,0 +1,140 @@
+//! `quack` with a prompt, and `quack say`: stop a turn, leave, input from a pipe, prompts that fail.
+
+use super::World;
+use crate::harness::{Terminal, wait_for};
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::process::Stdio;
+
+fn at_repo(world: &World, args: &[&str]) -> std::process::Command {
+    let mut command = world.daemon.command(args);
+    command.current_dir(&world.repo);
+    command
+}
+
+/// Runs `quack say` with this input. Returns the exit code and stderr.
+#[track_caller]
+fn piped(world: &World, args: &[&str], input: &str) -> (Option<i32>, String) {
+    let mut command = at_repo(world, args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// The messages of the last request, each as its role and its text.
+#[track_caller]
+fn last_request(world: &World) -> Vec<String> {
+    let request = world.model.requests().pop().expect("a request");
+    let messages = request["body"]["messages"].as_array().expect("messages").clone();
+    let shown = |message: &Value| {
+        let text = match &message["content"] {
+            Value::String(text) => text.clone(),
+            other => other
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|it| it["text"].as_str())
+                .collect(),
+        };
+        format!("{}: {text}", message["role"].as_str().unwrap_or_default())
+    };
+    messages
+        .iter()
+        .filter(|it| it["role"] != "system" && it["role"] != "developer")
+        .map(shown)
+        .collect()
+}
+
+#[test]
+fn ctrl_c_ends_the_turn_and_its_command_and_ctrl_d_leaves() {
+    let calls = json!([{"name": "bash", "arguments": {"command": "sleep 1000"}}]);
+    let world = World::new(&json!({"replies": [{"tool_calls": calls}], "on_exhausted": "echo"}));
+    let person = Terminal::start(at_repo(&world, &[]));
+    person.see("Ctrl+C=stop the turn");
+    person.see("> ");
+    person.type_line("long work");
+    person.see("sleep 1000");
+    person.interrupt();
+    wait_for("the command to end", || {
+        world.daemon.descendants().into_iter().all(|it| it.name != "sleep").then_some(())
+    });
+    person.type_line("what now");
+    person.see("echo: what now");
+    // Nothing runs: Ctrl-C stops nothing, and does not leave.
+    person.interrupt();
+    person.see("Ctrl-D leaves");
+    person.type_line("still here");
+    person.see("echo: still here");
+    person.ctrl_d();
+    let (shown, code) = person.end();
+    assert_eq!(code, Some(0), "{shown}");
+}
+
+#[test]
+fn an_interrupted_and_a_failed_prompt_are_not_glued_to_the_next_one() {
+    let script = json!({"replies": [{"text": "a long answer that hangs in its middle", "hang_after": 1}], "on_exhausted": "echo"});
+    let world = World::new(&script);
+    let mut command = at_repo(&world, &["say", "delete all files"]);
+    let mut say = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for("the request", || (!world.model.requests().is_empty()).then_some(()));
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(say.id()).unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).unwrap();
+    assert_eq!(say.wait().unwrap().code(), Some(130));
+    assert_eq!(piped(&world, &["say", "what time is it"], "").0, Some(0));
+    let expected = [
+        "user: delete all files",
+        "assistant: [The user interrupted this turn.]",
+        "user: what time is it",
+    ];
+    assert_eq!(last_request(&world), expected);
+
+    world.model.script(&json!({"replies": [{"status": 401}], "on_exhausted": "echo"}));
+    assert_eq!(piped(&world, &["say", "bad key"], "").0, Some(1));
+    assert_eq!(piped(&world, &["say", "good key"], "").0, Some(0));
+    let sent = last_request(&world);
+    let expected = [
+        "user: bad key",
+        "assistant: [This turn has failed. The user saw the error.]",
+        "user: good key",
+    ];
+    assert_eq!(sent.get(sent.len() - 3..).unwrap(), expected);
+}
+
+#[test]
+fn what_comes_from_a_pipe_is_added_to_the_words() {
+    let world = World::new(&json!({"on_exhausted": "echo"}));
+    assert_eq!(piped(&world, &["say", "review", "this"], "+ a line\n").0, Some(0));
+    assert_eq!(last_request(&world), ["user: review this\n\n+ a line"]);
+    // An empty pipe adds nothing, and nothing at all is an error.
+    assert_eq!(piped(&world, &["say", "again"], "").0, Some(0));
+    assert_eq!(last_request(&world).pop().unwrap(), "user: again");
+    assert_eq!(piped(&world, &["say"], "only piped").0, Some(0));
+    assert_eq!(last_request(&world).pop().unwrap(), "user: only piped");
+    assert_eq!(piped(&world, &["say", "-"], "by dash").0, Some(0));
+    assert_eq!(last_request(&world).pop().unwrap(), "user: by dash");
+    assert_eq!(piped(&world, &["say"], " \n").0, Some(2));
+
+    // A pipe that stays open without data does not hold the prompt.
+    let mut command = at_repo(&world, &["say", "open pipe"]);
+    let mut say = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let _open = say.stdin.take();
+    let output = say.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("nothing came from stdin"));
+}
+
+#[test]
+fn a_prompt_that_the_model_cannot_read_is_refused_and_does_not_block_the_next_one() {
+    let world = World::new(&json!({"on_exhausted": "echo"}));
+    let (code, stderr) = piped(&world, &["say"], &"word ".repeat(140_000));
+    assert_eq!(code, Some(1), "{stderr}");
+    assert!(
+        stderr.contains("reads at most 128000") && stderr.contains("It was not sent"),
+        "{stderr}"
+    );
+    assert!(world.model.requests().is_empty());
+    assert_eq!(piped(&world, &["say", "small"], "").0, Some(0));
+    assert_eq!(last_request(&world), ["user: small"]);
+}
