@@ -192,7 +192,7 @@ fn nothing_is_asked_if_no_client_can_answer_or_the_user_does_not_want_it() {
         let follower = daemon.wire();
         follower.request("follow", json!({"sessionId": session.id}));
         let text = session.bash(&connect("d.example:443"));
-        assert!(text.contains("To allow it: quack sandbox allow d.example]"), "{text}");
+        assert!(text.contains("To allow it: quack sandbox allow d.example --session a]"), "{text}");
         let asked = json!({"kind": "network", "target": "d.example"});
         let text = session.call("request_permission", asked);
         assert!(
@@ -207,7 +207,7 @@ fn nothing_is_asked_if_no_client_can_answer_or_the_user_does_not_want_it() {
         let other_session = other.attach(other_repo.path());
         let _answers = answerer(daemon, &other_session);
         let text = session.bash(&connect("d.example:443"));
-        assert!(text.contains("To allow it: quack sandbox allow d.example]"), "{text}");
+        assert!(text.contains("To allow it: quack sandbox allow d.example --session a]"), "{text}");
     });
 }
 
@@ -486,7 +486,7 @@ fn a_terminal_is_asked_and_enter_denies() {
             repo,
             &["tool", "bash", "--no-ask", &connect("k.example:443")],
         ));
-        silent.see("To allow it: quack sandbox allow k.example]");
+        silent.see("To allow it: quack sandbox allow k.example --session a]");
         drop(silent.end());
     });
 }

@@ -159,7 +159,7 @@ fn abort_ends_a_call_from_another_terminal() {
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
-    let nothing = daemon.quack(&["abort"]);
+    let nothing = daemon.quack(&["abort", "a"]);
     assert_eq!(nothing.code(), Some(1));
     assert!(nothing.stderr().contains("No running operation to abort"), "{nothing:?}");
     let call = session.begin("bash", json!("sleep 60"));

@@ -206,7 +206,7 @@ const COMPLETED: &[(&[&str], &[&str])] = &[
     (&["quack", "sandbox", "set", "w"], &["workspace-write"]),
     (&["quack", "sandbox", "set", "--web-search", "as"], &["ask"]),
     (&["quack", "state", "--session", "other/rev"], &["other/review"]),
-    (&["quack", "delete", "other/d"], &["other/duck-1"]),
+    (&["quack", "delete", "oth"], &["other", "other/review"]),
     (&["quack", "pin", "on"], &["one"]),
     (&["quack", "tool", "job_kill", "j"], &["job-1"]),
 ];

@@ -14,8 +14,8 @@ fn ran(daemon: &Daemon, dir: &Path, args: &[&str]) -> (Option<i32>, String, Stri
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
-/// Starts a daemon with the sessions `api`, `web/duck-1`, `web/review`, `work/lib/duck-1` and
-/// `home/lib/duck-1`. `api` is the active one. Returns the ids in this order.
+/// Starts a daemon with the sessions `api`, `web`, `web/review`, `lib` (in `work/lib`) and `home/lib`. `api` is the
+/// active one. Returns the ids in this order.
 fn world() -> (Daemon, Vec<String>) {
     let daemon = Daemon::start();
     let mut ids = Vec::new();
@@ -34,7 +34,7 @@ fn world() -> (Daemon, Vec<String>) {
     (daemon, ids)
 }
 
-const LABELS: [&str; 5] = ["api", "web/duck-1", "web/review", "work/lib/duck-1", "home/lib/duck-1"];
+const LABELS: [&str; 5] = ["api", "web", "web/review", "lib", "home/lib"];
 
 #[test]
 fn every_view_shows_labels_and_every_verb_accepts_them() {
@@ -63,7 +63,7 @@ fn every_view_shows_labels_and_every_verb_accepts_them() {
         let (begun, _) = ok(&["sandbox", "show", "--session", &id[..id.len() - 1]]);
         assert_eq!(begun, shown);
         let (text, stderr) = ok(&["tool", "bash", "pwd", "--session", label]);
-        let directory = label.split("/duck-1").next().unwrap().split("/review").next().unwrap();
+        let directory = label.split("/review").next().unwrap();
         assert!(
             text.lines().next().unwrap().ends_with(&format!("/{directory}")),
             "{label}: {text}"
@@ -90,12 +90,9 @@ fn every_view_shows_labels_and_every_verb_accepts_them() {
 fn an_ambiguous_or_wrong_reference_acts_nowhere_and_lists_what_can_be_said() {
     let (daemon, ids) = world();
     let dir = daemon.repo("elsewhere");
-    for (reference, expected) in [
-        ("web", vec!["web/duck-1", "web/review"]),
-        ("lib", vec!["work/lib/duck-1", "home/lib/duck-1"]),
-        ("lib/duck-1", vec!["work/lib/duck-1", "home/lib/duck-1"]),
-        ("duck-1", vec!["api", "web/duck-1", "work/lib/duck-1", "home/lib/duck-1"]),
-    ] {
+    for (reference, expected) in
+        [("lib/duck-1", vec!["lib", "home/lib"]), ("duck-1", vec!["api", "web", "lib", "home/lib"])]
+    {
         for verb in [
             &["tool", "bash", "touch acted", "--session"][..],
             &["replace", "needle", "thread", "--session"],
@@ -157,27 +154,37 @@ fn methods_accept_labels_and_the_old_ones_keep_their_lookup_and_their_text() {
         .iter()
         .map(|worker| json!([worker["sessionName"], worker["label"]]))
         .collect();
-    assert!(names.contains(&json!(["duck-1", "web/duck-1"])), "{names:?}");
+    assert!(names.contains(&json!(["duck-1", "web"])), "{names:?}");
     // The wire keeps the plain name, and upstream's text for an ambiguous name.
     assert_eq!(wire.request("get_state", json!({"sessionId": "api"}))["sessionName"], "duck-1");
     for method in ["get_state", "follow", "abort", "activate_session"] {
         let why = wire.refused(method, json!({"sessionId": "duck-1"}));
         assert_eq!(why, "Session not found: duck-1", "{method}");
     }
-    let call = json!({"tool": "bash", "arguments": {"command": "true"}, "sessionId": "lib"});
+    let call = json!({"tool": "bash", "arguments": {"command": "true"}, "sessionId": "lib/duck-1"});
     let why = wire.refused("quack.tool", call);
-    assert!(why.contains("work/lib/duck-1, home/lib/duck-1"), "{why}");
-    // A directory has the same name as a session elsewhere: upstream's methods mean the session.
+    assert!(why.contains("lib, home/lib"), "{why}");
+    // A directory has the same name as a session elsewhere: upstream's methods mean the session, quackd's the label.
     let other = wire.attach(daemon.repo("review").path()).id;
     assert_eq!(wire.request("get_state", json!({"sessionId": "review"}))["sessionId"], ids[2]);
-    let why = wire.refused("quack.pin", json!({"sessionId": "review"}));
-    assert!(why.contains("web/review") && why.contains("review/duck-1"), "{why}");
-    let found = wire.request("quack.find", json!({"sessionId": "review/duck-1"}));
-    assert_eq!(found["session"]["sessionId"], other.as_str());
+    for reference in ["review", "review/duck-1"] {
+        let found = wire.request("quack.find", json!({"sessionId": reference}));
+        assert_eq!(found["session"]["sessionId"], other.as_str(), "{reference}");
+    }
+    // No session that is made later changes a label.
+    let shown = |id: &str| {
+        let sessions = wire.request("sessions", json!({"all": true}))["sessions"].take();
+        let sessions = sessions.as_array().unwrap().clone();
+        sessions.into_iter().find(|it| it["id"] == id).unwrap()["label"].take()
+    };
+    for (label, id) in LABELS.iter().zip(&ids) {
+        assert_eq!(shown(id), *label);
+    }
+    assert_eq!(shown(&other), "review");
 }
 
 #[test]
-fn a_verb_means_the_named_session_else_that_of_the_directory_else_the_active_one() {
+fn a_verb_means_the_named_session_else_the_users_own_of_the_directory_and_never_another() {
     let (daemon, ids) = world();
     let plain = daemon.home().join("plain");
     std::fs::create_dir_all(plain.join("deep/er")).unwrap();
@@ -195,13 +202,7 @@ fn a_verb_means_the_named_session_else_that_of_the_directory_else_the_active_one
     };
     assert_eq!(id_of(&web), ids[1]);
     assert_eq!(id_of(&plain.join("deep/er")), plain_id);
-    assert_eq!(id_of(bare.path()), ids[0]);
-    assert_eq!(id_of(Path::new("/")), ids[0]);
-    for (dir, label, is_active) in [
-        (web.as_path(), "web/duck-1", false),
-        (&plain.join("deep/er"), "plain", false),
-        (Path::new("/"), "api", true),
-    ] {
+    for (dir, label) in [(web.as_path(), "web"), (&plain.join("deep/er"), "plain")] {
         for verb in [
             &["tool", "bash", "true"][..],
             &["pin"],
@@ -215,9 +216,41 @@ fn a_verb_means_the_named_session_else_that_of_the_directory_else_the_active_one
             let (_, _, stderr) = ran(&daemon, dir, verb);
             let first = stderr.lines().next().unwrap_or_default();
             assert!(first.starts_with(&format!("session {label}  ")), "{verb:?}: {stderr}");
-            assert_eq!(first.contains("active"), is_active, "{verb:?}: {stderr}");
             let (_, _, stderr) = ran(&daemon, dir, &[verb, &["--json"]].concat());
             assert!(!stderr.contains("session "), "{verb:?} --json: {stderr}");
+        }
+    }
+    // Without a session, a verb that neither runs nor says something refuses, and creates none.
+    let reading: &[&[&str]] = &[
+        &["state"],
+        &["pin"],
+        &["unpin"],
+        &["abort"],
+        &["history"],
+        &["export"],
+        &["follow"],
+        &["fork"],
+        &["sandbox", "show"],
+        &["sandbox", "denials"],
+        &["sandbox", "network"],
+        &["forward", "3000"],
+    ];
+    for verb in reading {
+        let (code, _, stderr) = ran(&daemon, bare.path(), verb);
+        assert_eq!(code, Some(2), "{verb:?}: {stderr}");
+        assert!(
+            stderr.contains("-C DIR") && stderr.contains("--session REF"),
+            "{verb:?}: {stderr}"
+        );
+    }
+    // In a directory that may have no session, every verb refuses, although another session is active.
+    let running: &[&[&str]] =
+        &[&["tool", "bash", "true"], &["replace", "needle", "x"], &["undo"], &["say", "hello"]];
+    for dir in [Path::new("/"), Path::new("/usr/share"), &daemon.home()] {
+        for verb in [reading, running].concat() {
+            let (code, _, stderr) = ran(&daemon, dir, verb);
+            assert_eq!(code, Some(2), "{verb:?} in {}: {stderr}", dir.display());
+            assert!(stderr.contains("-C DIR"), "{verb:?} in {}: {stderr}", dir.display());
         }
     }
     let (code, text, _) = ran(&daemon, &plain.join("deep/er"), &["tool", "bash", "pwd"]);
@@ -229,6 +262,45 @@ fn a_verb_means_the_named_session_else_that_of_the_directory_else_the_active_one
     let (code, text, stderr) = ran(&daemon, bare.path(), &["tool", "bash", "pwd"]);
     let real = bare.path().canonicalize().unwrap();
     assert_eq!((code, text.lines().next().unwrap()), (Some(0), real.to_str().unwrap()), "{stderr}");
-    assert_ne!(id_of(bare.path()), ids[0]);
-    assert_eq!(id_of(Path::new("/")), ids[0]);
+    let active = wire.request("quack.find", json!({}))["session"].take();
+    assert_eq!((&active["sessionId"], &active["by"]), (&json!(ids[0]), &json!("active")));
+}
+
+#[test]
+fn a_session_that_a_client_claimed_is_never_the_users_own_also_after_a_restart() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("proj");
+    let agent = {
+        let wire = daemon.wire();
+        wire.request("quack.hello", json!({"name": "claude-code"}));
+        let path = repo.path();
+        wire.request("quack.claim", json!({"path": path}))["session"]["id"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    let state = |daemon: &Daemon| {
+        let (code, text, _) = ran(daemon, repo.path(), &["state", "--json"]);
+        let state: Value = serde_json::from_str(&text).unwrap();
+        (code, state["sessionId"].as_str().map(str::to_owned))
+    };
+    assert_eq!(state(&daemon), (Some(2), None), "the agent's is not the user's");
+    daemon.signal(nix::sys::signal::Signal::SIGTERM);
+    daemon.wait();
+    daemon.boot();
+    assert_eq!(state(&daemon), (Some(2), None), "also after a restart");
+    assert_eq!(ran(&daemon, repo.path(), &["tool", "bash", "true"]).0, Some(0));
+    let own = state(&daemon).1.expect("a session of the user");
+    assert_ne!(own, agent);
+    // `quack` follows the user's own too.
+    let (_, header, _) = ran(&daemon, repo.path(), &["--no-follow", "--json"]);
+    let header: Value = serde_json::from_str(&header).unwrap();
+    assert_eq!(header["session"]["id"], own.as_str());
+    // The agent's session is reached by its name, as a word and as an option.
+    for verb in [&["state", "proj/claude-code"][..], &["state", "--session", "proj"]] {
+        let (code, text, stderr) = ran(&daemon, repo.path(), &[verb, &["--json"]].concat());
+        assert_eq!(code, Some(0), "{stderr}");
+        let state: Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(state["sessionId"], agent.as_str(), "{verb:?}");
+    }
 }

@@ -7,12 +7,13 @@ use serde_json::{Value, json};
 use std::path::Path;
 
 /// The end of the line of a refused command without a host.
-const OFF: &str = "(workspace-write, network off). To allow it: quack sandbox set --network on]";
+const OFF: &str =
+    "(workspace-write, network off). To allow it: quack sandbox set --network on --session a]";
 
 /// The end of the line of a refused command that names these hosts.
 fn off(hosts: &str) -> String {
     let named = hosts.split(" and ").next().unwrap().replace(", ", " ");
-    format!("(workspace-write, network off). To allow it: quack sandbox allow {named}]")
+    format!("(workspace-write, network off). To allow it: quack sandbox allow {named} --session a]")
 }
 
 fn refused(hosts: &str) -> String {

@@ -180,6 +180,7 @@ fn a_session_that_is_deleted_ends_its_followers() {
 fn a_reader_that_goes_away_ends_it_also_when_nothing_happens() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
+    daemon.wire().attach(repo.path());
     let mut child = daemon
         .command(&["follow", "-C", repo.path().to_str().unwrap()])
         .stdout(Stdio::piped())

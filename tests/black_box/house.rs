@@ -219,11 +219,13 @@ fn size(daemon: &Daemon, wire: &Wire) -> Size {
     let supervisor = wire.request("quack.ps", json!({}))["supervisor"].take();
     let number = |key: &str| supervisor[key].as_u64().expect("a number");
     let files = files(&daemon.app());
-    // The log has its own limit. The login shell's environment is saved later, once the shell has
+    // The log and the journal of calls have their own limits. The login shell's environment is saved later, once the shell has
     // answered.
     let counts = |path: &&PathBuf| {
         let path = path.to_string_lossy();
-        !["duck-daemon.log", "login-environment.json"].iter().any(|name| path.contains(name))
+        !["duck-daemon.log", "login-environment.json", "/journal/"]
+            .iter()
+            .any(|name| path.contains(name))
     };
     let files: Vec<_> = files.iter().filter(counts).collect();
     let disk =

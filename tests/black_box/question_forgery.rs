@@ -361,7 +361,9 @@ fn no_text_suggests_a_metadata_service_or_this_machine() {
                 "{host}: {text}"
             );
         }
-        assert!(text(session, "a.example:443").contains("quack sandbox allow a.example]"));
+        assert!(
+            text(session, "a.example:443").contains("quack sandbox allow a.example --session a]")
+        );
         let off = json!({"sessionId": session.id, "action": "set", "network": "off"});
         session.wire.request("quack.sandbox", off);
         for host in ["169.254.169.254:9000", "100.100.100.200:80"] {

@@ -76,8 +76,8 @@ fn who_looks_at_a_directory_makes_no_session_in_it() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let run = daemon.quack(&["state", "-C", repo.path().to_str().unwrap()]);
-    assert_eq!(run.code(), Some(1), "{run:?}");
-    assert!(run.stderr().contains("has no session"), "{run:?}");
+    assert_eq!(run.code(), Some(2), "{run:?}");
+    assert!(run.stderr().contains("has no session of yours"), "{run:?}");
     assert_eq!(daemon.wire().request("sessions", json!({"all": true}))["sessions"], json!([]));
 }
 
@@ -157,16 +157,15 @@ fn long_and_strange_names_leave_a_table_a_table_and_scripts_have_all_of_them() {
     assert_eq!((&all[0]["name"], &all[0]["label"]), (&json!(name), &json!("a")));
     let table = daemon.quack(&["sessions"]).ok();
     assert!(table.lines().nth(1).unwrap().starts_with("a ◇  "), "{table}");
-    // With a second session in the workspace, the label is the id, because this name cannot be
-    // typed.
+    // A second session in the workspace does not change the label.
     daemon.quack(&["new", repo.path().to_str().unwrap()]).ok();
     let all = daemon.quack(&["sessions", "--json"]).json();
-    assert_eq!(all[0]["label"], all[0]["id"]);
+    assert_eq!((&all[0]["label"], &all[1]["label"]), (&json!("a"), &json!("a/duck-1")));
     let table = daemon.quack(&["sessions"]).ok();
     assert_eq!(table.lines().count(), 3, "{table:?}");
     let state = daemon.quack(&["state", "--session", all[0]["id"].as_str().unwrap()]).ok();
     let first = state.lines().next().unwrap();
-    assert!(first.starts_with(all[0]["id"].as_str().unwrap()), "{state}");
+    assert!(first.starts_with("a  "), "{state}");
     assert!(first.chars().count() < 130, "{state}");
 }
 
@@ -226,7 +225,7 @@ fn a_name_that_several_sessions_have_means_the_one_of_the_directory_or_they_are_
 }
 
 #[test]
-fn without_a_session_abort_and_pin_mean_the_one_of_the_directory_and_else_the_active_one() {
+fn without_a_reference_abort_and_pin_mean_the_session_of_the_directory_and_no_other() {
     let daemon = Daemon::start();
     let (a, b) = (daemon.repo("a"), daemon.repo("b"));
     let wire = daemon.wire();
@@ -234,7 +233,7 @@ fn without_a_session_abort_and_pin_mean_the_one_of_the_directory_and_else_the_ac
     for (dir, verb, session) in [
         (a.path().join("src"), "pin", &first),
         (a.path().to_owned(), "unpin", &first),
-        (daemon.home(), "pin", &active),
+        (b.path().join("src"), "pin", &active),
         (b.path().to_owned(), "unpin", &active),
     ] {
         let (code, stdout, stderr) = quack_in(&daemon, &dir, &[verb, "--json"]);
@@ -251,7 +250,7 @@ fn without_a_session_abort_and_pin_mean_the_one_of_the_directory_and_else_the_ac
         daemon.descendants().iter().any(|process| process.name == "sleep").then_some(())
     });
     let (code, _, stderr) = quack_in(&daemon, &daemon.home(), &["abort"]);
-    assert_eq!(code, Some(1), "the active session does nothing: {stderr}");
+    assert_eq!(code, Some(2), "the active session is not meant: {stderr}");
     let (code, stdout, stderr) = quack_in(&daemon, a.path(), &["abort"]);
     assert_eq!((code, stdout.as_str()), (Some(0), "Ended the calls of a.\n"), "{stderr}");
     let text = call.text();

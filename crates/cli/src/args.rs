@@ -262,14 +262,51 @@ pub(crate) fn reference(text: &str) -> Result<String, &'static str> {
 }
 
 /// Options that select the session of a subcommand.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct SessionArgs {
-    /// Session, such as api or api/duck-1
+    /// Session, such as api or api/review
     #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true, conflicts_with = "dir")]
     pub(crate) session: Option<String>,
-    /// Use the session of this directory [default: the current one]
+    /// Use your session of this directory [default: the current one]
     #[arg(short = 'C', long = "dir", value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
+}
+
+/// Session of a subcommand, as a word or as an option.
+#[derive(Debug, Args)]
+pub(crate) struct AnySessionArgs {
+    /// Session, such as api or api/review [default: yours of the current directory]
+    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true, conflicts_with_all = ["session", "dir"])]
+    reference: Option<String>,
+    #[command(flatten)]
+    which: SessionArgs,
+}
+
+impl AnySessionArgs {
+    /// Returns the session and directory, however they were given.
+    pub(crate) fn into_which(self) -> SessionArgs {
+        let SessionArgs { session, dir } = self.which;
+        SessionArgs { session: self.reference.or(session), dir }
+    }
+}
+
+/// Session of a subcommand that never guesses one, as a word or as an option.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct NamedSessionArgs {
+    /// Session, such as api or api/review
+    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
+    reference: Option<String>,
+    /// Session, as an option
+    #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true)]
+    session: Option<String>,
+}
+
+impl NamedSessionArgs {
+    /// Returns the reference, however it was given.
+    pub(crate) fn into_reference(self) -> Option<String> {
+        self.reference.or(self.session)
+    }
 }
 
 #[cfg(test)]
@@ -363,7 +400,9 @@ mod tests {
             assert!(parse(line).is_ok(), "{line}");
         }
         match parse("delete --yes -Vx").unwrap().verb {
-            Some(Verb::Delete(args)) => assert!(args.yes && args.session == "-Vx"),
+            Some(Verb::Delete(args)) => {
+                assert!(args.yes && args.which.into_reference().as_deref() == Some("-Vx"));
+            }
             other => panic!("not a deletion: {other:?}"),
         }
     }
@@ -376,7 +415,8 @@ mod tests {
                 let id = argument.get_id().as_str();
                 // `quack allow --session` is a scope.
                 let is_session = argument.get_action().takes_values()
-                    && (id == "session" || argument.get_long() == Some("session"));
+                    && (["session", "reference"].contains(&id)
+                        || argument.get_long() == Some("session"));
                 let name = argument.get_value_names().and_then(|names| names.first());
                 assert_eq!(is_session, name.is_some_and(|name| name == REF), "{path} {id}");
                 if is_session {
@@ -393,7 +433,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 31, "{seen:?}");
+        assert_eq!(seen.len(), 41, "{seen:?}");
     }
 
     #[test]
@@ -418,7 +458,9 @@ mod tests {
             ("--no-follow ps", ErrorKind::ArgumentConflict),
             ("--verbose follow", ErrorKind::ArgumentConflict),
             ("follow --session s -C .", ErrorKind::ArgumentConflict),
-            ("follow --since -1", ErrorKind::UnknownArgument),
+            ("follow --since -1", ErrorKind::ValueValidation),
+            ("follow api --session api", ErrorKind::ArgumentConflict),
+            ("delete api --session api", ErrorKind::ArgumentConflict),
             ("delete", ErrorKind::MissingRequiredArgument),
             ("logs -n many", ErrorKind::ValueValidation),
         ] {

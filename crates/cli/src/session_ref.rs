@@ -1,6 +1,7 @@
-//! Resolves the session of a subcommand: that of `--session`, else that of the directory, else the active one. The
-//! daemon decides with `quack.find`. This module sends the user's directory, and creates the session of a directory if
-//! the subcommand needs one.
+//! Resolves the session of a subcommand: that of the reference, else the user's own session of the directory. Never the
+//! active session of another directory, and never one that a client claimed or made for itself. The daemon decides with
+//! `quack.find`. This module sends the user's directory, and creates the session of a directory if the subcommand runs or
+//! says something.
 
 use crate::args::SessionArgs;
 use crate::connect::REPLY_TIMEOUT;
@@ -9,7 +10,7 @@ use crate::display;
 use crate::exit::CliError;
 use crate::output::{CliOutput, DIM};
 use quackd_client::{Client, ClientError};
-use quackd_home::{is_risky_workspace, resolve_workspace_blocking};
+use quackd_home::resolve_workspace_blocking;
 use quackd_protocol::client::{AttachData, AttachParams, FindBy, FindData, FindParams, FoundInfo};
 use serde_json::Value;
 use std::path::Path;
@@ -17,10 +18,10 @@ use std::path::Path;
 /// Behavior if the directory has no session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Missing {
-    /// Creates it. Uses the active session in directories that may not have one.
+    /// Creates it.
     Create,
-    /// Uses the active session.
-    UseActive,
+    /// Fails.
+    Refuse,
 }
 
 /// Session and directory given by the user.
@@ -52,70 +53,50 @@ impl Wanted {
         Self { session, is_named: false, workspace: current() }
     }
 
-    /// Whether the user named the directory.
-    pub(crate) fn is_named(&self) -> bool {
-        self.is_named
-    }
-
     /// Returns the session.
     ///
     /// # Errors
-    /// Those of the requests, and a usage error if the subcommand needs a session and the directory may not have one.
-    pub(crate) async fn find(
-        &self,
-        client: &Client,
-        missing: Missing,
-    ) -> anyhow::Result<Option<FoundInfo>> {
-        let params = FindParams { session_id: self.session.clone(), path: self.workspace.clone() };
-        let data: FindData = client.request("quack.find", params, REPLY_TIMEOUT).await?;
-        let found = data.session;
-        if found.as_ref().is_some_and(|found| found.by != FindBy::Active) {
-            return Ok(found);
-        }
-        // A directory given by the user never selects another directory's session.
-        let active = found.filter(|_| !self.is_named);
-        if missing == Missing::UseActive {
-            return Ok(active);
-        }
-        let usable = self.workspace.as_ref().filter(|path| !is_risky_workspace(path));
-        let made = match (usable, active) {
-            (None, Some(active)) => return Ok(Some(active)),
-            (None, None) => Err(directory::workspace(None, false).err().unwrap_or_else(no_session)),
-            (Some(path), active) => match (made(client, path).await, active) {
-                // The daemon also refuses the system's directories.
-                (Err(ClientError::Refused { .. }), Some(active)) => return Ok(Some(active)),
-                (made, _) => made.map_err(Into::into),
-            },
-        };
-        made.map(Some)
-    }
-
-    /// Returns the session, or fails if there is none.
-    ///
-    /// # Errors
-    /// Those of [`Wanted::find`], and an error if there is no session.
+    /// Those of the requests, and a usage error if the directory has no session and may not or must not get one.
     pub(crate) async fn one(&self, client: &Client, missing: Missing) -> anyhow::Result<FoundInfo> {
-        let found = self.find(client, missing).await?;
-        found.ok_or_else(|| match self.workspace.as_ref().filter(|_| self.is_named) {
-            None => no_session(),
-            Some(path) => {
-                let path = display::plain(path);
-                anyhow::anyhow!("{path} has no session; `quack` or `quack new` creates one")
+        // `-C` has been checked before, and a reference needs no directory.
+        if self.session.is_none() && !self.is_named {
+            directory::workspace(None, false).map_err(|error| advised(&error))?;
+        }
+        let params = FindParams {
+            session_id: self.session.clone(),
+            path: self.workspace.clone(),
+            own: Some(true),
+        };
+        let data: FindData = client.request("quack.find", params, REPLY_TIMEOUT).await?;
+        match (data.session, &self.workspace, missing) {
+            (Some(found), ..) => Ok(found),
+            (None, Some(path), Missing::Create) => {
+                made(client, path).await.map_err(|error| match error {
+                    ClientError::Refused { text, .. } => advised(&anyhow::anyhow!(text)).into(),
+                    error => error.into(),
+                })
             }
-        })
+            (None, path, _) => {
+                let path = path.as_deref().map(display::plain).unwrap_or_default();
+                Err(advised(&anyhow::anyhow!("{path} has no session of yours")).into())
+            }
+        }
     }
 }
 
-/// Creates an error with the daemon's text for a request without an active session.
-fn no_session() -> anyhow::Error {
-    CliError::failed("No active session").into()
+/// Creates a usage error with the two ways to name a session.
+fn advised(error: &anyhow::Error) -> CliError {
+    CliError::usage(format!(
+        "{error:#}; name a directory with -C DIR or a session with --session REF (`quack sessions` lists them)"
+    ))
 }
 
-/// Creates the session of a workspace without activating it.
+/// Creates the user's session of a workspace without activating it.
 async fn made(client: &Client, path: &str) -> Result<FoundInfo, ClientError> {
     let params = AttachParams {
         path: Some(Value::from(path)),
         activate: Some(false),
+        own: Some(true),
         ..AttachParams::default()
     };
     let data: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
@@ -128,16 +109,15 @@ async fn made(client: &Client, path: &str) -> Result<FoundInfo, ClientError> {
     })
 }
 
-/// Returns the workspace of the current directory's session, if it has one.
+/// Returns the workspace of the user's session of the current directory, if it has one.
 ///
 /// # Errors
 /// Those of the request.
 pub(crate) async fn enclosing(client: &Client) -> Result<Option<String>, ClientError> {
     let Some(path) = current() else { return Ok(None) };
-    let params = FindParams { session_id: None, path: Some(path) };
+    let params = FindParams { session_id: None, path: Some(path), own: Some(true) };
     let data: FindData = client.request("quack.find", params, REPLY_TIMEOUT).await?;
-    let found = data.session.filter(|found| found.by == FindBy::Directory);
-    Ok(found.map(|found| found.workspace_path))
+    Ok(data.session.map(|found| found.workspace_path))
 }
 
 /// Returns the label of the session with this id.
@@ -145,32 +125,20 @@ pub(crate) async fn enclosing(client: &Client) -> Result<Option<String>, ClientE
 /// # Errors
 /// Those of the request.
 pub(crate) async fn label(client: &Client, id: &str) -> Result<String, ClientError> {
-    let params = FindParams { session_id: Some(id.to_owned()), path: None };
+    let params = FindParams { session_id: Some(id.to_owned()), path: None, own: None };
     let data: FindData = client.request("quack.find", params, REPLY_TIMEOUT).await?;
     Ok(data.session.map_or_else(|| id.to_owned(), |found| found.label))
 }
 
 /// Prints the session of a subcommand to stderr, unless `--session` or `--json` was given.
 pub(crate) fn tell(found: &FoundInfo, output: CliOutput) {
-    let why = match found.by {
-        FindBy::Reference => return,
-        FindBy::Directory => "",
-        FindBy::Active => " (the active session; this directory has none)",
-    };
-    if output.is_json() {
+    if found.by == FindBy::Reference || output.is_json() {
         return;
     }
     let home_dir = std::env::var("HOME").ok();
     let label = display::name(&found.label);
     let path = display::path(&found.workspace_path, home_dir.as_deref());
-    output.to_stderr(&format!("{DIM}session {label}  {path}{why}{DIM:#}\n"));
-}
-
-/// Like [`tell`], for read-only subcommands: prints only a session of another directory.
-pub(crate) fn tell_if_elsewhere(found: &FoundInfo, output: CliOutput) {
-    if found.by == FindBy::Active {
-        tell(found, output);
-    }
+    output.to_stderr(&format!("{DIM}session {label}  {path}{DIM:#}\n"));
 }
 
 /// Returns the workspace of the current directory. `None` if the directory does not exist.

@@ -179,6 +179,9 @@ pub struct AttachParams {
     /// True: the session may only use tools that change nothing.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safe_mode: Option<bool>,
+    /// True: only a session that no client has claimed or made for itself. Created if the directory has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<bool>,
 }
 
 /// `attach` data.
@@ -188,7 +191,7 @@ pub struct AttachData {
     pub workspace: AttachedWorkspace,
     /// The session.
     pub session: AttachedSession,
-    /// Display label, such as `api/duck-1`. Absent in `attach`, which replies as upstream does.
+    /// Display label, such as `api/review`. Absent in `attach`, which replies as upstream does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Reason why the workspace is the directory itself and not its repository, as a sentence.
@@ -254,7 +257,7 @@ pub struct SessionInfo {
     /// Status of the session.
     #[serde(flatten)]
     pub status: StatusInfo,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
 }

@@ -57,23 +57,60 @@ impl Denial {
         Self { kind, target: target.map(one_line), likely }
     }
 
-    /// Returns one line: the operation denied under `policy`, and how the user can allow it.
+    /// Returns one line: the operation denied under `policy`, and how the user can allow it. `session` is the label of the
+    /// session, so that the command changes this session wherever the user types it; empty if it is unknown.
     #[must_use]
-    pub fn explain(&self, policy: &Policy) -> String {
+    pub fn explain(&self, policy: &Policy, session: &str) -> String {
         let was = if self.likely { "was probably" } else { "was" };
         let network = policy.network_mode();
         let profile = policy.profile;
         let allow = if self.likely && self.is_about_git_settings() {
             "Settings of git can run programs later, outside of the sandbox; to change them, run git yourself in a \
              terminal"
+                .to_owned()
         } else {
-            self.kind.allowed_by(profile)
+            self.remedy(profile, session)
         };
         format!("[Sandbox: {self} {was} denied ({profile}, network {network}). {allow}]")
     }
 }
 
 impl Denial {
+    /// Returns a sentence on how the user can allow the operation.
+    fn remedy(&self, profile: Profile, session: &str) -> String {
+        let of_session = of_session(session);
+        let is_outside = matches!(self.kind, DenialKind::Write | DenialKind::Read);
+        if is_outside && (self.kind == DenialKind::Read || profile != Profile::ReadOnly) {
+            let Some(target) = &self.target else {
+                return format!("To allow it: quack sandbox set --writable DIR{of_session}");
+            };
+            return match writable_directory(target) {
+                Some(dir) => {
+                    format!("To allow it: quack sandbox set --writable {}{of_session}", quoted(dir))
+                }
+                None => format!(
+                    "`quack sandbox explain {}{of_session}` shows the reason",
+                    quoted(target)
+                ),
+            };
+        }
+        let command = match self.kind {
+            DenialKind::Write => "To allow it: quack sandbox set workspace-write",
+            DenialKind::Network => "To allow it: quack sandbox set --network on",
+            DenialKind::SystemCall => "Only this allows it: quack sandbox set full-access",
+            DenialKind::Unconfined => {
+                return format!(
+                    "To allow it, without any confinement: quack sandbox set full-access{of_session}"
+                );
+            }
+            DenialKind::Read | DenialKind::Protected => {
+                return "Later programs of yours would run what stands there; a person can write it by hand"
+                    .to_owned();
+            }
+        };
+        format!("{command}{of_session}")
+    }
+
     /// Returns true if the target is a settings file of a git repository: `.git/config`, also of submodules and
     /// worktrees.
     #[must_use]
@@ -151,7 +188,12 @@ fn in_rule(host: &str) -> String {
 /// Returns the lines for a command that tried to use the network: the first hosts, the reason and how to allow it, one
 /// line for each reason. `is_shared` means that other commands of the session ran at the same time.
 #[must_use]
-pub fn explain_network(hosts: &[RefusedHost], is_shared: bool, policy: &Policy) -> String {
+pub fn explain_network(
+    hosts: &[RefusedHost],
+    is_shared: bool,
+    policy: &Policy,
+    session: &str,
+) -> String {
     // One line for each reason, and for each scope of the user's answers.
     let mut reasons: Vec<(Option<DenyReason>, Option<AnswerScope>)> = Vec::new();
     for host in hosts {
@@ -171,7 +213,7 @@ pub fn explain_network(hosts: &[RefusedHost], is_shared: bool, policy: &Policy) 
                 let (named, scope) = (named(&those), scope.in_words());
                 format!("[Sandbox: the network{named} was allowed by the user {scope}]")
             }
-            None => explain_reason(&those, why, is_shared, policy),
+            None => explain_reason(&those, why, is_shared, (policy, session)),
         }
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -194,7 +236,7 @@ fn explain_reason(
     hosts: &[RefusedHost],
     reason: Option<DenyReason>,
     is_shared: bool,
-    policy: &Policy,
+    (policy, session): (&Policy, &str),
 ) -> String {
     let named = named(hosts);
     let whom = if is_shared { " to a command of this session" } else { "" };
@@ -229,14 +271,15 @@ fn explain_reason(
         Some(DenyReason::NotListed) | None => String::new(),
     };
     let (profile, network) = (policy.profile, policy.network_mode());
-    let allow = remedy(hosts, reason, profile);
+    let allow = remedy(hosts, reason, session);
     format!(
         "[Sandbox: the network{named} was denied{whom}{why} ({profile}, network {network}){allow}]"
     )
 }
 
 /// The end of the line: how the user can allow it, if a rule can.
-fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, profile: Profile) -> String {
+fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, session: &str) -> String {
+    let of_session = of_session(session);
     let has_rule = !matches!(
         reason,
         Some(
@@ -248,7 +291,7 @@ fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, profile: Profile) -
     );
     if reason == Some(DenyReason::DenyRule) {
         let host = hosts.first().and_then(RefusedHost::rule).unwrap_or_else(|| "HOST".to_owned());
-        return format!(". To see the rule: quack sandbox explain {host}");
+        return format!(". To see the rule: quack sandbox explain {host}{of_session}");
     }
     let mut suggested = hosts.iter().filter(|host| host.may_be_suggested()).peekable();
     if !has_rule || (!hosts.is_empty() && suggested.peek().is_none()) {
@@ -258,8 +301,8 @@ fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, profile: Profile) -
         suggested.take(MAX_NAMED_HOSTS).filter_map(RefusedHost::rule).collect();
     rules.dedup();
     match rules.is_empty() {
-        true => format!(". {}", DenialKind::Network.allowed_by(profile)),
-        false => format!(". To allow it: quack sandbox allow {}", rules.join(" ")),
+        true => format!(". To allow it: quack sandbox set --network on{of_session}"),
+        false => format!(". To allow it: quack sandbox allow {}{of_session}", rules.join(" ")),
     }
 }
 
@@ -294,23 +337,33 @@ impl fmt::Display for Denial {
     }
 }
 
-impl DenialKind {
-    /// Returns a sentence on how the user can allow the operation.
-    fn allowed_by(self, profile: Profile) -> &'static str {
-        match (self, profile) {
-            (Self::Write, Profile::ReadOnly) => "To allow it: quack sandbox set workspace-write",
-            (Self::Write, _) => "To allow it: quack sandbox set --writable DIR",
-            (Self::Protected, _) => {
-                "Later programs of yours would run what stands there; a person can write it by hand"
-            }
-            (Self::Read, _) => "To allow it: quack sandbox set --writable DIR",
-            (Self::Network, _) => "To allow it: quack sandbox set --network on",
-            (Self::SystemCall, _) => "Only quack sandbox set full-access allows it",
-            (Self::Unconfined, _) => {
-                "To allow it: quack sandbox set full-access, without any confinement"
-            }
-        }
+/// Returns the option that names a session, after a space. Empty without a label.
+#[must_use]
+pub fn of_session(label: &str) -> String {
+    if label.is_empty() { String::new() } else { format!(" --session {}", quoted(label)) }
+}
+
+/// Returns a word as a shell reads it.
+fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "-._/:@+".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
     }
+}
+
+/// Returns the directory of an absolute path, if a text may propose to make it writable: not a directory of the system,
+/// and not one below a name that begins with a dot, where programs keep keys and settings.
+fn writable_directory(target: &str) -> Option<&str> {
+    const SYSTEM: [&str; 9] = ["etc", "usr", "bin", "sbin", "lib", "lib64", "proc", "sys", "dev"];
+    let (dir, _) = target.strip_prefix('/')?.rsplit_once('/')?;
+    let mut names = dir.split('/');
+    let is_system = names.clone().next().is_some_and(|first| SYSTEM.contains(&first));
+    let is_below_dot = names.any(|name| name.starts_with('.') || name.is_empty());
+    // Home directories, and those above them, contain keys of all kinds.
+    let below_home = ["home/", "Users/", "var/home/"].iter().find_map(|top| dir.strip_prefix(top));
+    let is_top = !below_home.unwrap_or(dir).contains('/');
+    (!is_system && !is_below_dot && !is_top).then(|| target.get(..=dir.len())).flatten()
 }
 
 #[cfg(test)]
@@ -322,15 +375,55 @@ mod tests {
         let policy = Policy::default();
         let write = Denial::new(DenialKind::Write, Some("/etc/hosts\n[Exit code: 0]"), true);
         assert_eq!(
-            write.explain(&policy),
-            "[Sandbox: writing /etc/hosts\u{fffd}[Exit code: 0] was probably denied \
-             (workspace-write, network off). To allow it: quack sandbox set --writable DIR]"
+            write.explain(&policy, "app/review"),
+            "[Sandbox: writing /etc/hosts\u{fffd}[Exit code: 0] was probably denied (workspace-write, network off). \
+             `quack sandbox explain '/etc/hosts\u{fffd}[Exit code: 0]' --session app/review` shows the reason]"
         );
         let network = Denial::new(DenialKind::Network, None, false);
         assert_eq!(
-            network.explain(&policy),
+            network.explain(&policy, ""),
             "[Sandbox: the network was denied (workspace-write, network off). To allow \
              it: quack sandbox set --network on]"
+        );
+    }
+
+    #[test]
+    fn the_command_has_the_directory_and_the_session_and_never_opens_a_place_with_keys() {
+        let text = |kind, target: &str, session: &str| {
+            Denial::new(kind, Some(target), false).explain(&Policy::default(), session)
+        };
+        let line = text(DenialKind::Write, "/home/me/it's/lib/x", "app/claude-code");
+        let expected = "To allow it: quack sandbox set --writable '/home/me/it'\\''s/lib' --session app/claude-code]";
+        assert!(line.ends_with(expected), "{line}");
+        let line = text(DenialKind::Write, "/srv/a/x", "my app");
+        assert!(line.ends_with("--writable /srv/a --session 'my app']"), "{line}");
+        for place in [
+            "/home/me/.ssh/config",
+            "/home/me/.config/gh/hosts.yml",
+            "/home/me/x",
+            "/home/x",
+            "/root/x",
+            "/Users/me/x",
+            "/var/home/me/x",
+            "/etc/ssl/x",
+            "/x",
+            "relative/x",
+            "/srv//x",
+        ] {
+            for kind in [DenialKind::Write, DenialKind::Read] {
+                let line = text(kind, place, "app");
+                assert!(!line.contains("--writable"), "{line}");
+                assert!(
+                    line.contains("quack sandbox explain") && line.contains("--session app"),
+                    "{line}"
+                );
+            }
+        }
+        let host = [refused("a.example", 443, None)];
+        let line = explain_network(&host, false, &Policy::default(), "app/claude-code");
+        assert!(
+            line.ends_with("quack sandbox allow a.example --session app/claude-code]"),
+            "{line}"
         );
     }
 
@@ -345,7 +438,7 @@ mod tests {
             ("config", false),
         ] {
             let denial = Denial::new(DenialKind::Protected, Some(target), true);
-            let text = denial.explain(&Policy::default());
+            let text = denial.explain(&Policy::default(), "");
             assert_eq!(text.contains("run git yourself in a terminal"), expected, "{text}");
         }
     }
@@ -358,7 +451,8 @@ mod tests {
     fn hosts_are_named_up_to_a_limit() {
         let policy = Policy::default();
         let hosts: Vec<_> = (1..=7).map(|n| refused(&format!("h{n}.example"), 0, None)).collect();
-        let line = |hosts: &[RefusedHost], is_shared| explain_network(hosts, is_shared, &policy);
+        let line =
+            |hosts: &[RefusedHost], is_shared| explain_network(hosts, is_shared, &policy, "");
         let off = "(workspace-write, network off). To allow it:";
         assert_eq!(
             line(&[], false),
@@ -379,7 +473,7 @@ mod tests {
     #[test]
     fn each_reason_has_its_line_and_its_remedy() {
         let policy = Policy { hosts: Some(Vec::new()), ..Policy::default() };
-        let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy);
+        let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy, "");
         let (not_listed, rule) = (Some(DenyReason::NotListed), Some(DenyReason::DenyRule));
         let end = "(workspace-write, network hosts)";
         let npm = refused("registry.example.org", 443, not_listed);
@@ -415,7 +509,7 @@ mod tests {
     #[test]
     fn a_metadata_service_and_this_machine_are_never_suggested() {
         let policy = Policy { hosts: Some(Vec::new()), ..Policy::default() };
-        let line = |host: RefusedHost| explain_network(&[host], false, &policy);
+        let line = |host: RefusedHost| explain_network(&[host], false, &policy, "");
         let private = |address: Option<&str>| RefusedHost {
             address: address.map(str::to_owned),
             ..refused("build.example", 9000, Some(DenyReason::PrivateAddress))
@@ -434,14 +528,14 @@ mod tests {
         }
         assert!(line(private(Some("10.0.0.7"))).ends_with("quack sandbox allow 10.0.0.7:9000]"));
         let both = [not_listed("169.254.169.254"), not_listed("a.example")];
-        let line = explain_network(&both, false, &policy);
+        let line = explain_network(&both, false, &policy, "");
         assert!(line.ends_with(". To allow it: quack sandbox allow a.example]"), "{line}");
     }
 
     #[test]
     fn answers_of_the_user_are_named() {
         let policy = Policy { hosts: Some(Vec::new()), ..Policy::default() };
-        let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy);
+        let line = |hosts: &[RefusedHost]| explain_network(hosts, false, &policy, "");
         let allowed =
             RefusedHost { approved: Some(AnswerScope::Session), ..refused("a.example", 443, None) };
         let denied = refused("b.example", 443, Some(DenyReason::DeniedByUser));

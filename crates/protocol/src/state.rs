@@ -146,6 +146,9 @@ pub struct SessionState {
     /// Workers of the session that crashed, over all runs of the daemon.
     #[serde(skip_serializing_if = "is_zero")]
     pub restarts: u64,
+    /// Name of the client that claimed the session or made it for itself. Such a session is not the user's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// Exempts the session's processes from eviction.
     #[serde(skip_serializing_if = "is_false")]
     pub pinned: bool,

@@ -100,6 +100,9 @@ pub struct Start {
     pub proto: u32,
     /// The session that this worker serves.
     pub session_id: SessionId,
+    /// Label of the session, for the commands in texts. Empty if it is unknown.
+    #[serde(default)]
+    pub label: String,
     /// Absolute path of the workspace.
     pub workspace: String,
     /// Absolute path of the session's private run directory, for spill files. It already exists.

@@ -95,7 +95,7 @@ mod tests {
             let network = network.map(|is_on| if is_on { NetworkMode::On } else { NetworkMode::Hosts });
             let policy = PolicyPatch { network, ..PolicyPatch::default() };
             let grants = Vec::new();
-            SessionState { safe_mode, policy, grants, engine, model, restarts, pinned, other }
+            SessionState { safe_mode, policy, grants, engine, model, client: None, restarts, pinned, other }
         }
     }
 

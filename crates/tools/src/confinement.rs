@@ -17,13 +17,15 @@ pub struct Confinement {
     pub policy: Policy,
     /// Whether the kernel enforces the policy for this process and its commands.
     pub is_confined: bool,
+    /// Label of the session, for the commands in texts.
+    pub session: String,
 }
 
 impl Default for Confinement {
     /// Returns full access, without refusals and explanations.
     fn default() -> Self {
         let policy = Policy { profile: Profile::FullAccess, ..Policy::default() };
-        Self { policy, is_confined: false }
+        Self { policy, is_confined: false, session: String::new() }
     }
 }
 
@@ -63,7 +65,10 @@ impl Confinement {
 
     /// Returns an error with its denial: the reason, then how the user can allow it.
     pub(crate) fn output(&self, reason: impl Display, denial: Denial) -> Output {
-        let mut output = Output::error(format_args!("{reason}\n{}", denial.explain(&self.policy)));
+        let mut output = Output::error(format_args!(
+            "{reason}\n{}",
+            denial.explain(&self.policy, &self.session)
+        ));
         output.report.denials.push(denial);
         output
     }
@@ -84,7 +89,11 @@ mod tests {
     use super::*;
 
     fn of(profile: Profile, is_confined: bool) -> Confinement {
-        Confinement { policy: Policy { profile, ..Policy::default() }, is_confined }
+        Confinement {
+            policy: Policy { profile, ..Policy::default() },
+            is_confined,
+            session: String::new(),
+        }
     }
 
     #[test]
@@ -98,7 +107,7 @@ mod tests {
             refused.text,
             "Error: bash needs confinement, and there is none on this system\n\
              [Sandbox: running unconfined was denied (workspace-write, network off). To \
-             allow it: quack sandbox set full-access, without any confinement]"
+             allow it, without any confinement: quack sandbox set full-access]"
         );
         assert!(refused.report.is_error);
         let denial = Denial::new(DenialKind::Unconfined, None, false);

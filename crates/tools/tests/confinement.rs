@@ -96,7 +96,7 @@ mod tests {
                 let expected = format!(
                     "Error: {tool} needs confinement, and there is none on this system\n\
                      [Sandbox: running unconfined was denied ({profile}, network off). To \
-                     allow it: quack sandbox set full-access, without any confinement]"
+                     allow it, without any confinement: quack sandbox set full-access]"
                 );
                 assert_eq!(output.text, expected);
                 let denial = Denial::new(DenialKind::Unconfined, None, false);
@@ -209,8 +209,8 @@ mod tests {
         assert_eq!(output.report.denials, []);
     }
 
-    const LINE: &str = "[Sandbox: writing /etc/q was probably denied (workspace-write, network off). To \
-                        allow it: quack sandbox set --writable DIR]";
+    const LINE: &str = "[Sandbox: writing /etc/q was probably denied (workspace-write, network off). \
+                        `quack sandbox explain /etc/q` shows the reason]";
 
     /// Two errors, of which the first is explained.
     const COMPLAINING: &str = "echo \"touch: cannot touch '/etc/q': Read-only file system\" >&2; \

@@ -26,7 +26,7 @@ use std::time::Duration;
 pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 
 pub(super) async fn attach(
-    AttachParams { path, activate, safe_mode }: AttachParams,
+    AttachParams { path, activate, safe_mode, own }: AttachParams,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
     let path = match path {
@@ -39,7 +39,8 @@ pub(super) async fn attach(
         return Err(MethodError::LocalPolicy);
     }
     let activate = activate.unwrap_or(true);
-    let data = attach_path(caller, path, activate, safe_mode).await?;
+    let kind = if own == Some(true) { Open::Own } else { Open::Existing };
+    let data = open_path(caller, path, kind, (activate, safe_mode)).await?;
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }
@@ -65,8 +66,16 @@ pub(super) async fn attach_path(
     activate: bool,
     safe_mode: Option<bool>,
 ) -> Result<AttachData, MethodError> {
+    open_path(caller, path, Open::Existing, (activate, safe_mode)).await
+}
+
+async fn open_path(
+    caller: &Caller,
+    path: PathBuf,
+    kind: Open,
+    (activate, safe_mode): (bool, Option<bool>),
+) -> Result<AttachData, MethodError> {
     let (path, note) = look_up_noted(caller, path).await?;
-    let kind = Open::Existing;
     let attach = OpenSession {
         path,
         kind,
@@ -77,6 +86,7 @@ pub(super) async fn attach_path(
             Transport::Socket => Restrictions::default(),
             _ => Restrictions::remote(),
         },
+        client: None,
         fresh: fresh()?,
     };
     let data = caller.registry.send(attach).timeout(SAVE_LIMIT).await??;

@@ -52,6 +52,7 @@ pub(super) async fn claim(
         safe_mode,
         agent: AgentChange::default(),
         restrictions: Restrictions::default(),
+        client: caller.client.hello().map(|hello| hello.client.name.clone()),
         fresh: fresh()?,
     };
     let data = caller.registry.send(open).timeout(SAVE_LIMIT).await??;

@@ -9,7 +9,7 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::{FindData, FindParams};
 
 pub(super) async fn find(
-    FindParams { session_id, path }: FindParams,
+    FindParams { session_id, path, own }: FindParams,
     caller: &Caller,
 ) -> Result<FindData, MethodError> {
     let reference = own_reference(session_id.as_deref())?;
@@ -18,9 +18,11 @@ pub(super) async fn find(
         Some(path) => look_up(caller, path).await.ok(),
         None => None,
     };
-    let snapshot =
-        refreshed(caller, |snapshot| snapshot.find(reference.as_deref(), directory.as_ref()));
-    Ok(FindData { session: snapshot.await? })
+    let own_only = own == Some(true);
+    let find = |snapshot: &RegistrySnapshot| {
+        snapshot.find(reference.as_deref(), directory.as_ref(), own_only)
+    };
+    Ok(FindData { session: refreshed(caller, find).await? })
 }
 
 /// Returns the label of a session for a reply.

@@ -63,7 +63,17 @@ pub(super) async fn session_new(
     let agent = AgentChange { engine, model, file: None };
     let kind = Open::New(name);
     let restrictions = new_restrictions(restrictions_of, caller).await?;
-    let new = OpenSession { path, kind, activate, safe_mode, agent, restrictions, fresh: fresh()? };
+    let client = caller.client.hello().map(|hello| hello.client.name.clone());
+    let new = OpenSession {
+        path,
+        kind,
+        activate,
+        safe_mode,
+        agent,
+        restrictions,
+        client,
+        fresh: fresh()?,
+    };
     let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
     let label = label(caller, &data.session.id).await?;
     let note = joined(note, data.note);
@@ -197,7 +207,17 @@ pub(super) async fn fork(
         Transport::Socket => Restrictions { of_session, ..Restrictions::default() },
         _ => Restrictions { of_session, ..Restrictions::remote() },
     };
-    let new = OpenSession { path, kind, activate, safe_mode, agent, restrictions, fresh: fresh()? };
+    let client = caller.client.hello().map(|hello| hello.client.name.clone());
+    let new = OpenSession {
+        path,
+        kind,
+        activate,
+        safe_mode,
+        agent,
+        restrictions,
+        client,
+        fresh: fresh()?,
+    };
     let opened = caller.registry.send(new).timeout(SAVE_LIMIT).await;
     if let Ok(Err(_refused)) = &opened {
         let file = forked.path.clone();

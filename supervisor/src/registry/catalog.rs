@@ -96,15 +96,17 @@ pub(crate) fn select<'a>(
 /// Finds or creates the workspace at `path` and its session, and activates the session if requested. Returns the reply
 /// and whether `metadata` changed.
 ///
-/// Chooses the session that was last active in the workspace, else its first session.
+/// Chooses the session that was last active in the workspace, else its first session, among those that `is_wanted` accepts.
 pub(crate) fn attach(
     metadata: &mut Arc<Metadata>,
     path: &str,
     activate: bool,
     fresh: Fresh,
+    is_wanted: impl Fn(&SessionId) -> bool,
 ) -> Result<(AttachData, bool), MethodError> {
     let known = metadata.workspaces.iter().find(|w| w.path == path);
-    let Some(session) = known.and_then(|workspace| preferred(metadata, workspace)) else {
+    let found = known.and_then(|workspace| preferred(metadata, workspace, is_wanted));
+    let Some(session) = found else {
         let made = add_session(Arc::make_mut(metadata), path, None, activate, fresh)?;
         return Ok((made, true));
     };
@@ -118,8 +120,10 @@ pub(crate) fn attach(
 pub(crate) fn preferred<'a>(
     metadata: &'a Metadata,
     workspace: &Workspace,
+    is_wanted: impl Fn(&SessionId) -> bool,
 ) -> Option<&'a Shared<Session>> {
-    let mut sessions = metadata.sessions.iter().filter(|s| s.workspace_id == workspace.id);
+    let is_here = |s: &&Shared<Session>| s.workspace_id == workspace.id && is_wanted(&s.id);
+    let mut sessions = metadata.sessions.iter().filter(is_here);
     let last = workspace.last_active_session_id.as_ref();
     let first = sessions.clone().next();
     sessions.find(|s| Some(&s.id) == last).or(first)

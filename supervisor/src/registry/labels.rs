@@ -1,12 +1,14 @@
 //! Labels of sessions, and the session that a reference means.
 //!
-//! A label is the shortest of `<directory>`, `<directory>/<name>`, `<parent>/<directory>/<name>` and so on that means
-//! one session to every method. A reference is an id, a name, a label, a longer form of a label, or the beginning of an
-//! id or a name. Pure. Called by [`crate::registry`].
+//! Labels are given in the order in which the sessions were made, so that a session that is made later changes none. The
+//! first session of a workspace has the label `<directory>`, a further one `<directory>/<name>`; with the parent
+//! directory in front if an earlier session has that label, and so on. A reference is an id, a label, a name, a longer
+//! form of a label, or the beginning of an id or a name. Pure. Called by [`crate::registry`].
 
 use super::catalog;
 use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
 use quackd_protocol::{SessionId, WorkspaceId};
+use std::cell::OnceCell;
 use std::collections::HashMap;
 
 /// Shortest beginning of an id that is accepted, in bytes.
@@ -48,6 +50,8 @@ pub(crate) struct Labels<'a> {
     ids: Vec<(&'a str, usize)>,
     /// Names in lower case, sorted.
     names: Vec<(String, usize)>,
+    /// Labels, and the positions of their sessions.
+    labels: OnceCell<(Vec<String>, HashMap<String, usize>)>,
 }
 
 impl<'a> Labels<'a> {
@@ -71,37 +75,64 @@ impl<'a> Labels<'a> {
                 directories.entry(form).or_default().push(*id);
             }
         }
-        Self { sessions: &metadata.sessions, workspaces, directories, ids, names }
+        let labels = OnceCell::new();
+        Self { sessions: &metadata.sessions, workspaces, directories, ids, names, labels }
     }
 
     /// Returns the label of every session.
     pub(crate) fn all(&self) -> HashMap<SessionId, String> {
-        self.sessions.iter().map(|session| (session.id.clone(), self.of(session))).collect()
+        let labels = self.labels().0.iter();
+        self.sessions.iter().zip(labels).map(|(it, label)| (it.id.clone(), label.clone())).collect()
     }
 
     /// Returns the label of a session.
     pub(crate) fn of(&self, session: &Shared<Session>) -> String {
-        let is_label = |text: &String| {
-            is_typable(text)
-                && self.find(text, 2).as_slice() == [session]
-                && self.upstream(text).is_none_or(|it| it.id == session.id)
-        };
-        let mut candidates = Vec::new();
-        if let Some((workspace, sessions)) = self.workspaces.get(&session.workspace_id) {
-            let is_one = |form: &&str| self.directories.get(form).is_some_and(|of| of.len() == 1);
-            let last = forms(&workspace.path).next().filter(is_one);
-            candidates.extend(last.filter(|_| sessions.len() == 1).map(str::to_owned));
-            let told_apart = forms(&workspace.path).filter(is_one);
-            candidates.extend(told_apart.map(|form| format!("{form}/{}", session.name)));
-        }
-        candidates.push(session.name.clone());
-        candidates.into_iter().find(is_label).unwrap_or_else(|| session.id.0.clone())
+        let at = equal(&self.ids, &session.id.0).next();
+        let label = at.and_then(|at| self.labels().0.get(at)).cloned();
+        label.unwrap_or_else(|| session.id.0.clone())
+    }
+
+    fn labels(&self) -> &(Vec<String>, HashMap<String, usize>) {
+        self.labels.get_or_init(|| {
+            let mut taken = HashMap::new();
+            let labels = self.sessions.iter().enumerate().map(|(at, session)| {
+                let is_free = |label: &String| {
+                    is_typable(label)
+                        && !taken.contains_key(label)
+                        // An id always means its own session.
+                        && self.with_id(label).is_none_or(|it| it.id == session.id)
+                };
+                let label = self.candidates(at, session).find(is_free);
+                let label = label.unwrap_or_else(|| session.id.0.clone());
+                taken.insert(label.clone(), at);
+                label
+            });
+            let labels = labels.collect();
+            (labels, taken)
+        })
+    }
+
+    /// Returns the labels that a session may have, the best one first.
+    fn candidates(&self, at: usize, session: &'a Session) -> impl Iterator<Item = String> {
+        let of = self.workspaces.get(&session.workspace_id);
+        let is_first = of.is_some_and(|(_, sessions)| sessions.first() == Some(&at));
+        let path = of.map_or("", |(workspace, _)| workspace.path.as_str());
+        let name = session.name.as_str();
+        let of_directory = forms(path).map(move |form| match is_first {
+            true => form.to_owned(),
+            false => format!("{form}/{name}"),
+        });
+        of_directory.chain(std::iter::once(name.to_owned()))
     }
 
     /// Returns the session that a reference means to the methods of quackd. Of several sessions with the given name it
     /// is the one in `workspace`, if there is one only.
     pub(crate) fn look_up(&self, reference: &str, workspace: Option<&str>) -> Found<'a> {
-        let found = self.find(reference, self.sessions.len());
+        let labelled = self.labels().1.get(reference).and_then(|at| self.sessions.get(*at));
+        if let Some(session) = self.with_id(reference).or(labelled) {
+            return Found::One(session);
+        }
+        let found = self.find(reference);
         let is_here = |session: &&Shared<Session>| {
             let of = self.workspaces.get(&session.workspace_id);
             of.is_some_and(|(of, _)| Some(of.path.as_str()) == workspace)
@@ -120,51 +151,35 @@ impl<'a> Labels<'a> {
         }
     }
 
-    /// Returns at most `limit` sessions that a reference may mean: the one with this id, else those with this name or
-    /// in this directory, else those whose id or name begins so.
-    fn find(&self, reference: &str, limit: usize) -> Vec<&'a Shared<Session>> {
+    /// Returns the sessions that a reference may mean: those with this name or in this directory, else those whose id or
+    /// name begins so.
+    fn find(&self, reference: &str) -> Vec<&'a Shared<Session>> {
         if reference.trim().is_empty() || MAX_REFERENCE_BYTES < reference.len() {
             return Vec::new();
         }
-        if let Some(exact) = self.with_id(reference) {
-            return vec![exact];
-        }
         let lower = reference.to_lowercase();
-        let mut found = Matches { found: Vec::new(), limit };
-        found.add(equal(&self.names, &lower));
+        let mut found: Vec<usize> = Vec::new();
+        found.extend(equal(&self.names, &lower));
         for id in self.directories.get(reference).into_iter().flatten() {
-            found.add(self.sessions_of(id));
+            found.extend(self.sessions_of(id));
         }
         for (at, _) in reference.match_indices('/') {
             let (directory, name) = (reference.get(..at), reference.get(at + 1..));
             let (Some(directory), Some(name)) = (directory, name) else { continue };
             let name = name.to_lowercase();
             for id in self.directories.get(directory).into_iter().flatten() {
-                if found.is_full() {
-                    break;
-                }
-                found.add(self.sessions_of(id).filter(|at| self.has_name(*at, &name)));
+                found.extend(self.sessions_of(id).filter(|at| self.has_name(*at, &name)));
             }
         }
-        if found.found.is_empty() {
-            found.add(beginning(&self.names, &lower));
+        if found.is_empty() {
+            found.extend(beginning(&self.names, &lower));
             if MIN_ID_PREFIX <= reference.len() {
-                found.add(beginning(&self.ids, reference));
+                found.extend(beginning(&self.ids, reference));
             }
         }
-        found.found.sort_unstable();
-        found.found.iter().filter_map(|at| self.sessions.get(*at)).collect()
-    }
-
-    /// Returns what [`catalog::find`] returns.
-    fn upstream(&self, reference: &str) -> Option<&'a Shared<Session>> {
-        if let Some(exact) = self.with_id(reference) {
-            return Some(exact);
-        }
-        let lower = reference.to_lowercase();
-        let at = catalog::only(equal(&self.names, &lower))
-            .or_else(|| catalog::only(beginning(&self.names, &lower)))?;
-        self.sessions.get(at)
+        found.sort_unstable();
+        found.dedup();
+        found.iter().filter_map(|at| self.sessions.get(*at)).collect()
     }
 
     fn with_id(&self, id: &str) -> Option<&'a Shared<Session>> {
@@ -189,29 +204,6 @@ pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Sh
             Found::Several { .. } | Found::Nothing => None,
         }
     })
-}
-
-/// Positions of sessions, each once.
-struct Matches {
-    found: Vec<usize>,
-    limit: usize,
-}
-
-impl Matches {
-    fn is_full(&self) -> bool {
-        self.limit <= self.found.len()
-    }
-
-    fn add(&mut self, positions: impl Iterator<Item = usize>) {
-        for at in positions {
-            if self.is_full() {
-                return;
-            }
-            if !self.found.contains(&at) {
-                self.found.push(at);
-            }
-        }
-    }
 }
 
 /// Returns the last components of a path, the shortest form first, and then the whole path.
@@ -264,7 +256,7 @@ mod tests {
         .unwrap()
     }
 
-    /// Every label means its session to both kinds of methods.
+    /// Every label means its session to quackd's own methods.
     #[track_caller]
     fn check(sessions: &[(&str, &str, &str)], expected: &[&str]) {
         let metadata = metadata(sessions);
@@ -273,7 +265,13 @@ mod tests {
         assert_eq!(shown, expected);
         for (label, session) in shown.iter().zip(&metadata.sessions) {
             assert_eq!(labels.look_up(label, None), Found::One(session), "{label}");
-            assert_eq!(find(&metadata, label).map(|it| &it.id), Some(&session.id), "{label}");
+        }
+        // No later session changes a label.
+        for n in 1..sessions.len() {
+            let metadata = super::tests::metadata(&sessions[..n]);
+            let labels = Labels::new(&metadata);
+            let earlier: Vec<String> = metadata.sessions.iter().map(|it| labels.of(it)).collect();
+            assert_eq!(earlier, expected[..n]);
         }
     }
 
@@ -290,21 +288,12 @@ mod tests {
                 ("i7", "/y/a/b", "review"),
                 ("i8", "/src/über ente", "duck-1"),
             ],
-            &[
-                "api",
-                "web/duck-1",
-                "web/Review",
-                "work/lib/duck-1",
-                "home/lib/duck-1",
-                "x/a/b/duck-1",
-                "y/a/b/review",
-                "über ente",
-            ],
+            &["api", "web", "web/Review", "lib", "home/lib", "b", "a/b", "über ente"],
         );
     }
 
     #[test]
-    fn a_label_is_never_the_reference_of_another_session() {
+    fn a_label_is_neither_an_id_nor_the_label_of_another_session() {
         check(
             &[
                 // The directory has the name, the beginning of a name, or the id of another session.
@@ -317,7 +306,7 @@ mod tests {
                 ("i6", "/a/y", "z/duck-1"),
                 ("i7", "/a/y/z", "duck-1"),
             ],
-            &["review/duck-1", "x", "re/duck-1", "i1/duck-1", "duck-1/duck-1", "y", "i7"],
+            &["review", "x", "re", "a/i1", "duck-1", "y", "z"],
         );
         let long = format!("/{}", "d/".repeat(3000));
         check(
@@ -332,7 +321,7 @@ mod tests {
                 ("i8", "unknown", "twin"),
                 ("i9", "unknown", "twin"),
             ],
-            &["duck-1", "i2", "duck-3", "i4", "d/d/duck-5", "i6", "a/d/more", "i8", "i9"],
+            &["duck-1", "duck-2", "duck-3", "i4", "d", "a/d", "d/more", "unknown", "unknown/twin"],
         );
     }
 
@@ -354,17 +343,18 @@ mod tests {
             ("abcd-1", "abcd-1"),
             ("abce", "abce-3"),
             ("abc", "-"),
-            ("abcd", "api s/web/duck-1"),
+            ("abcd", "api web"),
+            ("web", "abcd-2"),
             ("api", "abcd-1"),
             ("api/DUCK-1", "abcd-1"),
             ("/s/api/duck-1", "abcd-1"),
             ("/s/api", "abcd-1"),
-            ("s/web", "s/web/duck-1 s/web/fix"),
+            ("s/web", "web web/fix"),
             ("web/fix", "abce-3"),
             ("t/web", "abcf-4"),
-            ("web/duck-1", "s/web/duck-1 t/web/duck-1"),
+            ("web/duck-1", "web t/web"),
             ("duck-1", "abcd-1"),
-            ("duck", "api s/web/duck-1 t/web/duck-1"),
+            ("duck", "api web t/web"),
             ("fi", "abce-3"),
             ("eb/fix", "-"),
             ("API", "-"),
@@ -387,8 +377,8 @@ mod tests {
             owned.iter().map(|(id, path)| (id.as_str(), path.as_str(), "duck-1")).collect();
         let metadata = metadata(&rows);
         let labels = Labels::new(&metadata);
-        assert_eq!(labels.all()[&"id00007".into()], "r7/api/duck-1");
-        let Found::Several { labels, has_more } = labels.look_up("api", None) else { panic!() };
+        assert_eq!(labels.all()[&"id00007".into()], "r7/api");
+        let Found::Several { labels, has_more } = labels.look_up("duck-1", None) else { panic!() };
         assert_eq!((labels.len(), has_more), (MAX_LISTED, true));
     }
 }

@@ -52,6 +52,7 @@ use crate::session::services::SessionServices;
 use crate::session::{FoundSession, SessionEntry};
 use crate::voice::Voice;
 use actix::prelude::*;
+use labels::Labels;
 use persistence::Waiter;
 use quackd_protocol::SessionId;
 use quackd_protocol::metadata::{Metadata, Session};
@@ -124,7 +125,10 @@ impl Registry {
         let FoundPolicy { policy, rules, .. } = self.policy_of(session);
         let policy = (policy, Arc::new(rules));
         let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
-        let entry = SessionActor::start_for(session, workspace.to_owned(), policy, services, owner);
+        let known = self.metadata.sessions.iter().find(|known| known.id == session.id);
+        let label = known.map(|known| Labels::new(&self.metadata).of(known)).unwrap_or_default();
+        let names = (label, workspace.to_owned());
+        let entry = SessionActor::start_for(session, names, policy, services, owner);
         self.services.table.insert(Rc::clone(&entry));
         entry
     }

@@ -11,6 +11,7 @@ use crate::registry::catalog::{self, Fresh};
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ActivateData, AttachData};
+use quackd_protocol::state::DaemonState;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub(crate) struct OpenSession {
     pub(crate) agent: AgentChange,
     /// Sessions whose restrictions a new session takes over.
     pub(crate) restrictions: Restrictions,
+    /// The client that claims the session or makes it for itself.
+    pub(crate) client: Option<String>,
     /// For a session that has to be created.
     pub(crate) fresh: Fresh,
 }
@@ -38,6 +41,8 @@ pub(crate) struct OpenSession {
 pub(crate) enum Open {
     /// The last active session of the workspace. Created if there is none, like the workspace.
     Existing,
+    /// Like `Existing`, without the sessions of clients (`SessionState::client`).
+    Own,
     /// One more session with this name; `duck-<n>` if absent.
     New(Option<String>),
     /// The session that a client claims.
@@ -48,11 +53,13 @@ impl Handler<OpenSession> for Registry {
     type Result = ResponseFuture<Result<AttachData, MethodError>>;
 
     fn handle(&mut self, msg: OpenSession, ctx: &mut Self::Context) -> Self::Result {
-        let OpenSession { path, kind, activate, safe_mode, agent, restrictions, fresh } = msg;
-        let clients = Rc::clone(&self.clients);
-        let settings = NewSettings { safe_mode, agent, restrictions };
+        let OpenSession { path, kind, activate, safe_mode, agent, restrictions, client, fresh } =
+            msg;
+        let (clients, state) = (Rc::clone(&self.clients), Arc::clone(&self.state));
+        let settings = NewSettings { safe_mode, agent, restrictions, client };
         self.change(ctx, settings, |metadata| match kind {
-            Open::Existing => catalog::attach(metadata, &path, activate, fresh),
+            Open::Existing => catalog::attach(metadata, &path, activate, fresh, |_| true),
+            Open::Own => catalog::attach(metadata, &path, activate, fresh, |id| is_own(&state, id)),
             Open::New(name) => {
                 let metadata = Arc::make_mut(metadata);
                 Ok((catalog::add_session(metadata, &path, name, activate, fresh)?, true))
@@ -67,6 +74,12 @@ struct NewSettings {
     safe_mode: Option<bool>,
     agent: AgentChange,
     restrictions: Restrictions,
+    client: Option<String>,
+}
+
+/// Whether no client has claimed the session or made it for itself.
+pub(super) fn is_own(state: &DaemonState, session: &SessionId) -> bool {
+    state.sessions.get(session).is_none_or(|state| state.client.is_none())
 }
 
 impl Registry {
@@ -74,7 +87,7 @@ impl Registry {
     fn change(
         &mut self,
         ctx: &mut Context<Self>,
-        NewSettings { safe_mode, agent, restrictions }: NewSettings,
+        NewSettings { safe_mode, agent, restrictions, client }: NewSettings,
         make: impl FnOnce(
             &mut Arc<quackd_protocol::metadata::Metadata>,
         ) -> Result<(AttachData, bool), MethodError>,
@@ -98,6 +111,9 @@ impl Registry {
             changed |= data.note.is_some();
         }
         changed |= self.change_agent(&data.session.id, agent);
+        if client.is_some() {
+            changed |= self.change_state(&data.session.id, |state| state.client = client);
+        }
         let saved = self.keep(changed, ctx);
         Box::pin(async move { kept(saved).await.map(|()| data) })
     }

@@ -4,6 +4,7 @@
 use super::Registry;
 use super::catalog::{self, Selection};
 use super::labels::{Found, Labels};
+use super::mutations::is_own;
 use super::policies::{FoundPolicy, policy_of};
 use crate::errors::MethodError;
 use crate::session::describe::worker_info;
@@ -207,7 +208,8 @@ impl RegistrySnapshot {
     }
 
     /// Session that a reference means, else the one of a directory, else the active one. `directory` also decides
-    /// between several sessions with the name `reference`.
+    /// between several sessions with the name `reference`. With `own_only`, a directory means only a session that is not
+    /// a client's, and the active one is not used.
     ///
     /// # Errors
     /// As [`RegistrySnapshot::look_up`].
@@ -215,14 +217,17 @@ impl RegistrySnapshot {
         &self,
         reference: Option<&str>,
         directory: Option<&Workspace>,
+        own_only: bool,
     ) -> Result<Option<FoundInfo>, MethodError> {
+        let is_wanted = |id: &SessionId| !own_only || is_own(&self.state, id);
         let (metadata, labels) = (&*self.metadata, Labels::new(&self.metadata));
         let (session, by) = if let Some(reference) = reference {
             let here = directory.map(|directory| directory.path.as_str());
             (one(&labels, reference, here)?, FindBy::Reference)
-        } else if let Some(session) = directory.and_then(|it| of_directory(metadata, it)) {
+        } else if let Some(session) = directory.and_then(|it| of_directory(metadata, it, is_wanted))
+        {
             (session, FindBy::Directory)
-        } else if let Some(session) = catalog::active(metadata) {
+        } else if let Some(session) = catalog::active(metadata).filter(|_| !own_only) {
             (session, FindBy::Active)
         } else {
             return Ok(None);
@@ -255,14 +260,18 @@ fn one<'a>(
 
 /// Returns the session of the workspace at a directory. Without one, and outside of repositories, the session of the
 /// nearest workspace that contains the directory.
-fn of_directory<'a>(metadata: &'a Metadata, directory: &Workspace) -> Option<&'a Shared<Session>> {
+fn of_directory<'a>(
+    metadata: &'a Metadata,
+    directory: &Workspace,
+    is_wanted: impl Fn(&SessionId) -> bool,
+) -> Option<&'a Shared<Session>> {
     let path = Path::new(&directory.path);
     let levels = if directory.is_repository { 1 } else { usize::MAX };
     // The root contains every directory.
     let above = path.ancestors().take(levels).filter(|above| above.parent().is_some());
     above.filter_map(Path::to_str).find_map(|above| {
         let workspace = metadata.workspaces.iter().find(|workspace| workspace.path == above)?;
-        catalog::preferred(metadata, workspace)
+        catalog::preferred(metadata, workspace, &is_wanted)
     })
 }
 
@@ -305,7 +314,7 @@ mod tests {
                 foreign: None,
                 is_repository,
             });
-            let found = snapshot.find(reference, at.as_ref()).ok().flatten();
+            let found = snapshot.find(reference, at.as_ref(), false).ok().flatten();
             let found = found.as_ref().map(|found| (found.session_id.as_str(), found.by));
             assert_eq!(found, expected, "{reference:?} {directory:?}");
         }

@@ -39,6 +39,8 @@ const MAILBOX: usize = 256;
 pub(crate) struct SessionActor {
     pub(super) session: SessionId,
     pub(super) name: String,
+    /// Label when the actor started.
+    pub(super) label: String,
     pub(super) workspace: String,
     pub(super) services: Rc<SessionServices>,
     pub(super) owner: Owner,
@@ -52,7 +54,7 @@ impl SessionActor {
     /// Starts the actor without a process. Returns the session's entry for the table.
     pub(crate) fn start_for(
         session: &Session,
-        workspace: String,
+        (label, workspace): (String, String),
         (policy, rules): (Policy, Arc<Rules>),
         services: Rc<SessionServices>,
         owner: Owner,
@@ -66,6 +68,7 @@ impl SessionActor {
             pi: PiPart::new(&id, session.pi_session_file.clone()),
             session: id,
             name: session.name.clone(),
+            label,
             workspace,
             services,
             owner,

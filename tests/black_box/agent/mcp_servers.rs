@@ -154,7 +154,7 @@ fn a_read_only_session_runs_servers_that_cannot_write_and_safe_mode_runs_none() 
     let world = booted();
     let wire = world.follower();
     let session = wire.attach(&world.repo);
-    world.daemon.quack(&["sandbox", "set", "read-only"]).ok();
+    world.daemon.quack(&["sandbox", "set", "read-only", "--session", "repo"]).ok();
     session.bash("touch probe");
     if world.repo.join("probe").exists() {
         return untested("nothing is confined here");
@@ -187,7 +187,7 @@ fn servers_end_with_their_worker_and_with_what_they_started() {
     let before = all_of();
     assert_eq!(before.len(), 2, "{before:?}");
     // Another policy means another worker, which starts the server again at the next call.
-    world.daemon.quack(&["sandbox", "set", "read-only"]).ok();
+    world.daemon.quack(&["sandbox", "set", "read-only", "--session", "repo"]).ok();
     assert_eq!(result(&world, &wire, "echo", json!({"text": 2})), "echo: 2");
     await_end(&before);
     let before = all_of();

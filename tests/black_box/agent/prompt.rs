@@ -62,6 +62,7 @@ fn ctrl_c_ends_the_turn_and_its_command_and_ctrl_d_leaves() {
     });
     person.type_line("what now");
     person.see("echo: what now");
+    person.see("> ");
     // Nothing runs: Ctrl-C stops nothing, and does not leave.
     person.interrupt();
     person.see("Ctrl-D leaves");

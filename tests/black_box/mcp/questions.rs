@@ -130,14 +130,20 @@ fn an_agent_without_forms_is_not_asked_and_nothing_waits() {
         let mut agent = Agent::start(daemon, repo, &[]);
         let call = agent.begin("tools/call", bash("a.example:443"));
         let told = agent.text_of(call);
-        assert!(told.contains("To allow it: quack sandbox allow a.example]"), "{told}");
+        assert!(
+            told.contains("To allow it: quack sandbox allow a.example --session project]"),
+            "{told}"
+        );
         agent.leave();
         // A new agent whose user can open pages only, and a new one without elicitation.
         let mut agent = Agent::spawn(command(daemon, repo.path(), &[]));
         for capabilities in [json!({}), json!({"elicitation": {"url": {}}})] {
             let answer = agent.request("tools/call", current(bash("a.example:443"), capabilities));
             let told = text(&answer["result"]);
-            assert!(told.contains("To allow it: quack sandbox allow a.example]"), "{told}");
+            assert!(
+                told.contains("To allow it: quack sandbox allow a.example --session project]"),
+                "{told}"
+            );
         }
         agent.leave();
         let data = daemon.wire().request("quack.approvals", json!({}));
@@ -218,7 +224,7 @@ fn an_agent_that_refuses_a_question_is_not_asked_again() {
             let call = agent.begin("tools/call", bash("b.example:443"));
             agent
                 .text_of(call)
-                .contains("To allow it: quack sandbox allow b.example]")
+                .contains("To allow it: quack sandbox allow b.example --session project]")
                 .then_some(())
         });
         agent.leave();

@@ -19,7 +19,8 @@ fn recorded() -> String {
 fn a_conversation_is_listed_and_exported_from_the_session_file() {
     let world = World::new("");
     let wire = world.follower();
-    let quack = |args: &[&str]| world.daemon.quack(args);
+    let at = ["-C", world.repo.to_str().unwrap()];
+    let quack = |args: &[&str]| world.daemon.quack(&[args, &at].concat());
     let failed = quack(&["history"]);
     assert_eq!(failed.code(), Some(1), "{failed:?}");
     say(&wire, "hello");

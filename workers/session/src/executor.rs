@@ -90,6 +90,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         .with_confinement(Confinement {
             policy: start.sandbox.policy,
             is_confined: confined.is_confined,
+            session: start.label,
         })
         .with_attempts(attempts)
         .with_pins(confined.pins)

@@ -1,6 +1,7 @@
 //! Arguments of `quack forward`.
 
-use super::{REF, reference};
+use super::{REF, SessionArgs, reference};
+use crate::exit::CliError;
 use clap::Args;
 
 /// Make a server of a session reachable on this machine
@@ -8,23 +9,50 @@ use clap::Args;
 /// Listens on 127.0.0.1 and passes connections on to a port of the session. Ends with the session or with --close.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack forward web 3000         http://127.0.0.1:3000 is port 3000 of web\n  \
+    after_help = "Examples:\n  quack forward 3000             http://127.0.0.1:3000 is port 3000 of your session here\n  \
+    quack forward web 3000         the same of web\n  \
     quack forward web 3000:8080    http://127.0.0.1:8080 is port 3000 of web\n  quack forward --list\n  \
     quack forward web 3000 --close"
 )]
 pub(crate) struct ForwardArgs {
-    /// Session, such as api or api/duck-1
-    #[arg(value_name = REF, value_parser = reference, required_unless_present = "list")]
-    pub(crate) session: Option<String>,
+    /// Session, such as api or api/review [default: yours of the current directory]
+    #[arg(value_name = REF, value_parser = reference, required_unless_present = "list", conflicts_with = "dir")]
+    reference: Option<String>,
     /// Port in the session, and after a colon the port of this machine; 0 for any
-    #[arg(value_name = "PORT[:LOCAL]", value_parser = ports, required_unless_present = "list")]
-    pub(crate) ports: Option<(u16, Option<u16>)>,
+    #[arg(value_name = "PORT[:LOCAL]", value_parser = ports)]
+    ports: Option<(u16, Option<u16>)>,
+    #[command(flatten)]
+    which: SessionArgs,
     /// Close the forward
     #[arg(long, conflicts_with = "list")]
     pub(crate) close: bool,
     /// List the forwards, of all sessions or of one
     #[arg(long, conflicts_with = "ports")]
     pub(crate) list: bool,
+}
+
+impl ForwardArgs {
+    /// Returns the session and the ports. A single word is a port if it looks like one.
+    ///
+    /// # Errors
+    /// If there is no port, or the session is given twice.
+    pub(crate) fn take(&mut self) -> Result<(SessionArgs, Option<(u16, Option<u16>)>), CliError> {
+        let SessionArgs { session, dir } = std::mem::take(&mut self.which);
+        let word = self.reference.take();
+        let (word, ports) = match (word, self.ports) {
+            (Some(word), None) if !self.list => {
+                let ports = ports(&word).map_err(|_error| {
+                    CliError::usage(format!("give a port, such as `quack forward {word} 3000`"))
+                })?;
+                (None, Some(ports))
+            }
+            other => other,
+        };
+        match (word, session) {
+            (Some(_), Some(_)) => Err(CliError::usage("the session is given twice")),
+            (word, session) => Ok((SessionArgs { session: word.or(session), dir }, ports)),
+        }
+    }
 }
 
 fn ports(text: &str) -> Result<(u16, Option<u16>), String> {

@@ -27,7 +27,7 @@ pub(crate) struct RpcArgs {
     /// Delete the session at the end
     #[arg(long)]
     pub(crate) no_session: bool,
-    /// Continue this session: a reference such as api/duck-1, or a session file
+    /// Continue this session: a reference such as api/review, or a session file
     #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true)]
     pub(crate) session: Option<String>,
     /// Continue the session of the directory

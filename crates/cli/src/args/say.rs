@@ -10,7 +10,7 @@ const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hou
 
 /// Send a prompt to a session's agent and show its turn
 ///
-/// Uses the session of the current directory, else the active one. Without either, creates one for the directory.
+/// Uses your session of the current directory, and creates it if there is none.
 /// Ctrl-C aborts the turn of this prompt, and no other turn. If that turn has not begun, the command briefly waits for
 /// its beginning and then aborts it. On a terminal, the agent's questions are asked here. Elsewhere another client can answer
 /// them.

@@ -1,6 +1,6 @@
 //! Arguments of the subcommands about sessions.
 
-use super::{DisplayArgs, REF, SessionArgs, reference};
+use super::{AnySessionArgs, DisplayArgs, NamedSessionArgs, SessionArgs};
 use crate::time_format::moment;
 use clap::{Args, Subcommand};
 use jiff::Timestamp;
@@ -11,13 +11,11 @@ use std::path::PathBuf;
 /// Ctrl-C ends it with exit code 0. Survives a daemon restart of up to 5 s. With --json each event is one line, as sent
 /// by the daemon: {"event","sessionId","data","seq","turn"}.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  quack follow\n  quack follow --session api --show-thinking\n  \
-    quack follow -C ~/src/app --since 1h\n  quack follow --json | jq .data"
-)]
+#[command(after_help = "Examples:\n  quack follow\n  quack follow api --show-thinking\n  \
+    quack follow -C ~/src/app --since 1h\n  quack follow --json | jq .data")]
 pub(crate) struct FollowArgs {
     #[command(flatten)]
-    pub(crate) which: SessionArgs,
+    pub(crate) which: AnySessionArgs,
     /// Begin with the calls since TIME, such as 10m, from the journal; or after the event with this number
     #[arg(long, value_name = "TIME|SEQ", value_parser = follow_since)]
     pub(crate) since: Option<FollowSince>,
@@ -53,9 +51,8 @@ fn follow_since(text: &str) -> Result<FollowSince, String> {
     after_help = "Examples:\n  quack history\n  quack history api/review\n  quack history --json | jq .stats"
 )]
 pub(crate) struct HistoryArgs {
-    /// Session, such as api or api/duck-1 [default: that of the current directory, else the active one]
-    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
-    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: AnySessionArgs,
 }
 
 /// Write a session's conversation as Markdown or HTML
@@ -66,9 +63,8 @@ pub(crate) struct HistoryArgs {
 #[command(after_help = "Examples:\n  quack export\n  quack export api/review -o review.md\n  \
     quack export --html -o review.html")]
 pub(crate) struct ExportArgs {
-    /// Session, such as api or api/duck-1 [default: that of the current directory, else the active one]
-    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
-    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: AnySessionArgs,
     /// Write HTML instead of Markdown
     #[arg(long)]
     pub(crate) html: bool,
@@ -156,9 +152,8 @@ pub(crate) struct NewArgs {
     quack activate api/review --json"
 )]
 pub(crate) struct ActivateArgs {
-    /// Session, such as api or api/duck-1
-    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
-    pub(crate) session: String,
+    #[command(flatten)]
+    pub(crate) which: NamedSessionArgs,
     /// Set the agent of the session: native, pi or auto
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
@@ -196,20 +191,19 @@ pub(crate) struct ForkArgs {
 /// Show one session and its worker process
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  quack state\n  quack state --session api\n  quack state -C ~/src/app --json"
+    after_help = "Examples:\n  quack state\n  quack state api\n  quack state -C ~/src/app --json"
 )]
 pub(crate) struct StateArgs {
     #[command(flatten)]
-    pub(crate) which: SessionArgs,
+    pub(crate) which: AnySessionArgs,
 }
 
 /// Cancel all running calls of a session
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack abort\n  quack abort --session api")]
+#[command(after_help = "Examples:\n  quack abort\n  quack abort api")]
 pub(crate) struct AbortArgs {
-    /// Session, such as api or api/duck-1 [default: that of the current directory, else the active one]
-    #[arg(long, value_name = REF, value_parser = reference, allow_hyphen_values = true)]
-    pub(crate) session: Option<String>,
+    #[command(flatten)]
+    pub(crate) which: AnySessionArgs,
 }
 
 /// Delete a session; your files stay
@@ -221,9 +215,8 @@ pub(crate) struct AbortArgs {
     quack delete api/review --force     also if calls are running"
 )]
 pub(crate) struct DeleteArgs {
-    /// Session, such as api or api/duck-1
-    #[arg(value_name = REF, value_parser = reference, allow_hyphen_values = true)]
-    pub(crate) session: String,
+    #[command(flatten)]
+    pub(crate) which: NamedSessionArgs,
     /// Delete without asking
     #[arg(long, short = 'y')]
     pub(crate) yes: bool,

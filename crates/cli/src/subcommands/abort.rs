@@ -10,21 +10,16 @@ use quackd_protocol::client::{AbortData, SessionParams};
 
 /// Runs the subcommand. Starts no daemon: without one there is no call to cancel.
 pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted::of(&args.which.into_which())?;
     let daemon = connect_only(output).await?;
-    let found = Wanted::reference(args.session).find(&daemon.client, Missing::UseActive).await?;
-    if let Some(found) = &found {
-        session_ref::tell(found, output);
-    }
-    let label = found.as_ref().map(|found| found.label.clone());
-    let params = SessionParams { session_id: found.map(|found| found.session_id.0) };
+    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
+    session_ref::tell(&found, output);
+    let params = SessionParams { session_id: Some(found.session_id.0) };
     let data: AbortData = daemon.client.request("abort", params, REPLY_TIMEOUT).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {
-        output.text(&format!(
-            "Ended the calls of {}.\n",
-            display::name(label.as_ref().unwrap_or(&data.session_name))
-        ))?;
+        output.text(&format!("Ended the calls of {}.\n", display::name(&found.label)))?;
     }
     Ok(ExitCode::Ok)
 }

@@ -11,8 +11,8 @@ use quackd_protocol::client::{ActivateData, SessionParams, SessionSetData, Sessi
 /// Runs the subcommand.
 pub(crate) async fn run(args: ActivateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
-    let wanted = Wanted::reference(Some(args.session));
-    let found = wanted.one(&daemon.client, Missing::UseActive).await?;
+    let wanted = Wanted::reference(args.which.into_reference());
+    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     if args.engine.is_some() || args.model.is_some() {
         let params = SessionSetParams {
             session_id: found.session_id.0.clone().into(),

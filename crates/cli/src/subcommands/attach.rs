@@ -45,7 +45,11 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
         Some(_) => workspace,
         None => session_ref::enclosing(&daemon.client).await?.unwrap_or(workspace),
     };
-    let params = AttachParams { path: Some(Value::from(workspace)), ..AttachParams::default() };
+    let params = AttachParams {
+        path: Some(Value::from(workspace)),
+        own: Some(true),
+        ..AttachParams::default()
+    };
     let attached: AttachData = daemon.client.request("attach", params, REPLY_TIMEOUT).await?;
     if let Some(note) = attached.note.as_ref().filter(|_| !output.is_json()) {
         output.warning(note);

@@ -19,8 +19,8 @@ pub(crate) async fn run(args: DeleteArgs, output: CliOutput) -> anyhow::Result<E
     }
     let daemon = start_and_connect(output).await?;
     // Resolve the reference first, so that the confirmed session is the deleted one.
-    let wanted = Wanted::reference(Some(args.session));
-    let found = wanted.one(&daemon.client, Missing::UseActive).await?;
+    let wanted = Wanted::reference(args.which.into_reference());
+    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     if !is_sure {
         let question = question(&found);
         let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));

@@ -1,12 +1,13 @@
 //! `quack export`: writes a session's conversation as Markdown or HTML. Also finds conversations for `quack history`.
 
+use crate::args::AnySessionArgs;
 use crate::args::sessions::ExportArgs;
 use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_file;
-use crate::session_ref::{self, Missing, Wanted};
+use crate::session_ref::{Missing, Wanted};
 use crate::user_file;
 use anyhow::Context as _;
 use quackd_agent::export::{html, markdown};
@@ -18,8 +19,8 @@ use std::path::PathBuf;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: ExportArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let ExportArgs { session, html: is_html, output: target } = args;
-    let (_, transcript) = conversation(session, output).await?;
+    let ExportArgs { which, html: is_html, output: target } = args;
+    let (_, transcript) = conversation(which, output).await?;
     let (format, text) = match is_html {
         true => ("html", html(&transcript)),
         false => ("markdown", markdown(&transcript)),
@@ -52,13 +53,12 @@ pub(crate) async fn run(args: ExportArgs, output: CliOutput) -> anyhow::Result<E
 /// # Errors
 /// Those of the request, and an error if the session has no conversation or its file cannot be read.
 pub(super) async fn conversation(
-    session: Option<String>,
+    which: AnySessionArgs,
     output: CliOutput,
 ) -> anyhow::Result<(FoundInfo, Transcript)> {
-    let wanted = Wanted::reference(session);
+    let wanted = Wanted::of(&which.into_which())?;
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, Missing::UseActive).await?;
-    session_ref::tell_if_elsewhere(&found, output);
+    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     let id = found.session_id.0.clone();
     let transcript = tokio::task::spawn_blocking(move || read_transcript_blocking(&id)).await??;
     let Some(transcript) = transcript else {

@@ -7,7 +7,6 @@ use crate::exit::{CliError, ExitCode};
 use crate::output::{CYAN, CliOutput, DIM, StdoutProperties, StdoutState};
 use crate::render::search::data::{entry_json, push_json};
 use crate::render::search::{fit, push};
-use crate::session_ref;
 use crate::workspace_scope::{ScopedClient, WorkspaceScope};
 use anstyle::Style;
 use jiff::Timestamp;
@@ -21,7 +20,6 @@ pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<Ex
         return Err(CliError::usage("--fuzzy needs a pattern").into());
     }
     let asking = ScopedClient::begin(&args.call, output).await?;
-    session_ref::tell_if_elsewhere(&asking.found, output);
     let (paths, missing) = asking.place.present(&args.paths);
     not_all_missing(&paths, &missing)?;
     let arguments = arguments(args, &paths, &asking.place)?;

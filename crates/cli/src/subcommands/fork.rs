@@ -5,7 +5,7 @@ use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::session_ref::{self, Missing, Wanted};
+use crate::session_ref::{Missing, Wanted};
 use quackd_protocol::client::{AgentData, AgentParams, ForkData, ForkParams};
 use serde_json::{Value, json};
 
@@ -16,8 +16,7 @@ const MAX_SHOWN: usize = 100;
 pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let wanted = Wanted::of(&args.which)?;
     let client = start_and_connect(output).await?.client;
-    let found = wanted.one(&client, Missing::UseActive).await?;
-    session_ref::tell_if_elsewhere(&found, output);
+    let found = wanted.one(&client, Missing::Refuse).await?;
     let session_id = Value::from(found.session_id.0);
     if args.list {
         let command = json!({ "type": "get_fork_messages" });

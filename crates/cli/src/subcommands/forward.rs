@@ -5,16 +5,24 @@ use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display::{name, table};
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
+use crate::session_ref::{Missing, Wanted};
 use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{ForwardData, ForwardParams, SessionForward};
 
 /// Runs the subcommand.
-pub(crate) async fn run(args: ForwardArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(mut args: ForwardArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let (which, ports) = args.take()?;
+    let is_all = args.list && which.session.is_none() && which.dir.is_none();
+    let wanted = Wanted::of(&which)?;
     let daemon = start_and_connect(output).await?;
-    let (port, on) = args.ports.map_or((None, None), |(port, local)| (Some(port), local));
+    let session = match is_all {
+        true => None,
+        false => Some(wanted.one(&daemon.client, Missing::Refuse).await?.session_id.0),
+    };
+    let (port, on) = ports.map_or((None, None), |(port, local)| (Some(port), local));
     let params = ForwardParams {
-        session_id: args.session,
+        session_id: session,
         port,
         local: on,
         close: args.close.then_some(true),

@@ -7,7 +7,6 @@ use crate::output::{CliOutput, StdoutProperties, StdoutState};
 use crate::render::search::data::{Hit, push_json};
 use crate::render::search::fit;
 use crate::render::search::hits::{Layout, Printer, name_line};
-use crate::session_ref;
 use crate::workspace_scope::{ScopedClient, WorkspaceScope};
 use quackd_protocol::limits::MAX_SEARCH_OUTPUT_BYTES;
 use quackd_protocol::search::{FileRow, RowsLine};
@@ -22,7 +21,6 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
     let (patterns, paths) = words(args)?;
     context_is_no_directory(args)?;
     let asking = ScopedClient::begin(&args.call, output).await?;
-    session_ref::tell_if_elsewhere(&asking.found, output);
     let (paths, missing) = asking.place.present(paths);
     not_all_missing(&paths, &missing)?;
     let files = named_files(&paths, &asking.place);

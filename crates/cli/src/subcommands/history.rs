@@ -16,7 +16,7 @@ const MAX_TEXT: usize = 100;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: HistoryArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let (found, transcript) = conversation(args.session, output).await?;
+    let (found, transcript) = conversation(args.which, output).await?;
     if output.is_json() {
         output.document(&document(found.session_id.as_str(), &transcript))?;
     } else {

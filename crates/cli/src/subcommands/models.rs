@@ -37,7 +37,7 @@ pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<E
 
 /// Describes the running agent of the directory's session. `None` without one: the agent is chosen when it starts.
 async fn running_agent(client: &Client) -> Option<String> {
-    let found = Wanted::reference(None).find(client, Missing::UseActive).await.ok()??;
+    let found = Wanted::reference(None).one(client, Missing::Refuse).await.ok()?;
     if found.by != FindBy::Directory {
         return None;
     }

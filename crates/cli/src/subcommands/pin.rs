@@ -1,5 +1,6 @@
 //! `quack pin` and `quack unpin`: exempt a session's processes from idle eviction.
 
+use crate::args::AnySessionArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::ExitCode;
@@ -9,12 +10,13 @@ use quackd_protocol::client::{PinData, PinParams};
 
 /// Runs either subcommand.
 pub(crate) async fn run(
-    session: Option<String>,
+    which: AnySessionArgs,
     pinned: bool,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted::of(&which.into_which())?;
     let daemon = start_and_connect(output).await?;
-    let found = Wanted::reference(session).one(&daemon.client, Missing::UseActive).await?;
+    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     session_ref::tell(&found, output);
     let params = PinParams { session_id: Some(found.session_id.0), pinned: Some(pinned) };
     let data: PinData = daemon.client.request("quack.pin", params, REPLY_TIMEOUT).await?;

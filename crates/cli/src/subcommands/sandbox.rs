@@ -119,18 +119,20 @@ async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<
     Ok(if said.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
 }
 
-/// Sends a request about the selected session. Creates the session of a directory, so that its policy can be set before
-/// it runs anything.
+/// Sends a request about the selected session. A change and a request to the worker create the session of a directory, so
+/// that its policy is in force, and a workspace is audited, before anything runs.
 async fn ask<T: DeserializeOwned>(
     (wanted, params): (Wanted, SandboxParams),
     limit: Duration,
     output: CliOutput,
 ) -> anyhow::Result<T> {
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, Missing::Create).await?;
-    match params.action.as_deref() {
-        Some("set" | "allow" | "revoke") => session_ref::tell(&found, output),
-        _ => session_ref::tell_if_elsewhere(&found, output),
+    let is_change = matches!(params.action.as_deref(), Some("set" | "allow" | "revoke"));
+    let asks_worker = matches!(params.action.as_deref(), Some("audit" | "explain"));
+    let missing = if is_change || asks_worker { Missing::Create } else { Missing::Refuse };
+    let found = wanted.one(&daemon.client, missing).await?;
+    if is_change {
+        session_ref::tell(&found, output);
     }
     let params = SandboxParams { session_id: Some(found.session_id.0), ..params };
     Ok(daemon.client.request("quack.sandbox", params, limit).await?)

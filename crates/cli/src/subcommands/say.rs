@@ -3,12 +3,10 @@
 use super::follow::session_view::{InputMode, Interrupts, SessionView, is_person};
 use super::follow::{self, follow_connection::FollowConnection};
 use crate::args::say::SayArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_ref::{self, Missing, Wanted};
-use quackd_client::Client;
-use quackd_protocol::client::{ActivateData, FoundInfo, SessionParams};
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
@@ -44,26 +42,11 @@ async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(String, Foll
     let message = message(&args.words, output).await?;
     let wanted = Wanted::of(&args.which)?;
     let client = Arc::new(start_and_connect(output).await?.client);
-    let found = match wanted.find(&client, Missing::UseActive).await? {
-        Some(found) => found,
-        None => attached(&wanted, &client).await?,
-    };
+    let found = wanted.one(&client, Missing::Create).await?;
     session_ref::tell(&found, output);
     let watch =
         FollowConnection::begin(client, found.session_id.0, (None, is_person(output))).await?;
     Ok((message, watch))
-}
-
-/// Creates the session of the directory. Activates it unless the user named the directory, because there is no active
-/// session.
-async fn attached(wanted: &Wanted, client: &Client) -> anyhow::Result<FoundInfo> {
-    let found = wanted.one(client, Missing::Create).await?;
-    if !wanted.is_named() {
-        let params = SessionParams { session_id: Some(found.session_id.0.clone()) };
-        let _active: ActivateData =
-            client.request("activate_session", params, REPLY_TIMEOUT).await?;
-    }
-    Ok(found)
 }
 
 /// Returns the prompt: the operands, and stdin if it is a pipe or a file.
@@ -104,7 +87,7 @@ async fn has_data(output: CliOutput) -> anyhow::Result<bool> {
         poll(&mut [PollFd::new(&stdin, PollFlags::IN)], limit.as_ref())
     });
     // A poll that fails leaves the decision to the read.
-    let has_data = polled.await?.map_or(true, |n| n != 0);
+    let has_data = polled.await? != Ok(0);
     if !has_data {
         output.warning("nothing came from stdin within 3 s; the prompt is sent without it");
     }

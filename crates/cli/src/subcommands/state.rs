@@ -5,7 +5,7 @@ use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::session_ref::{self, Missing, Wanted};
+use crate::session_ref::{Missing, Wanted};
 use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{Interruption, SessionParams, StateData};
@@ -18,15 +18,14 @@ const MAX_WORK: usize = 10;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: StateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&args.which)?;
+    let wanted = Wanted::of(&args.which.into_which())?;
     let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, Missing::UseActive).await?;
+    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     let params = SessionParams { session_id: Some(found.session_id.0.clone()) };
     let data: StateData = daemon.client.request("get_state", params, REPLY_TIMEOUT).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {
-        session_ref::tell_if_elsewhere(&found, output);
         output.text(&lines(&data, &found.label))?;
     }
     Ok(ExitCode::Ok)

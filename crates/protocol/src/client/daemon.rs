@@ -86,7 +86,7 @@ pub struct UnfinishedWork {
     pub session_id: SessionId,
     /// Name of the session.
     pub session_name: String,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Kind of the work.
@@ -130,7 +130,7 @@ pub struct InterruptedSession {
     pub session_id: SessionId,
     /// Name of the session at that time.
     pub session_name: String,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// The interrupted work and its reason.

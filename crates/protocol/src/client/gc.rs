@@ -64,7 +64,7 @@ pub struct PrunedSession {
     pub id: SessionId,
     /// Name of the session.
     pub name: String,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// The directory that does not exist.

@@ -157,7 +157,7 @@ pub struct DeathInfo {
     /// Name of the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_name: Option<String>,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Process id of the child's monitor.
@@ -313,7 +313,7 @@ pub struct TreeWorker {
     pub session_id: String,
     /// Name of the session.
     pub session_name: String,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Process id of the monitor, the supervisor's direct child.
@@ -376,7 +376,7 @@ pub struct PinData {
     pub session_id: SessionId,
     /// Name of the session.
     pub session_name: String,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Whether the session is pinned now.
@@ -391,7 +391,7 @@ pub struct KillData {
     pub session_id: SessionId,
     /// Name of the session.
     pub session_name: String,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
 }

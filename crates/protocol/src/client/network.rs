@@ -15,7 +15,7 @@ pub struct NetworkData {
     pub session_id: SessionId,
     /// Name of the session.
     pub session_name: String,
-    /// Display label, such as `api/duck-1`.
+    /// Display label, such as `api/review`.
     pub label: String,
     /// Network of the session.
     pub mode: NetworkMode,

@@ -134,7 +134,7 @@ pub struct WorkerInfo {
     pub session_id: SessionId,
     /// Name of the session.
     pub session_name: String,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Absolute path of the session's workspace.

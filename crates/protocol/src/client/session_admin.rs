@@ -86,6 +86,10 @@ pub struct FindParams {
     /// decides between sessions of the same name. Creates no session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
+    /// True: without `sessionId` only a session of the directory that no client has claimed or made for itself, and never
+    /// the active one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own: Option<bool>,
 }
 
 /// `quack.find` data.
@@ -103,7 +107,7 @@ pub struct FoundInfo {
     pub session_id: SessionId,
     /// Name of the session, unique in its workspace only.
     pub session_name: String,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     pub label: String,
     /// Absolute path, or `unknown`.
     pub workspace_path: String,
@@ -333,7 +337,7 @@ pub struct DenialsData {
     pub session_id: SessionId,
     /// Name of the session.
     pub session_name: String,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Denials since the daemon started.
@@ -389,7 +393,7 @@ pub struct SandboxData {
     pub session_id: SessionId,
     /// Name of the session.
     pub session_name: String,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Absolute path of the session's workspace.
@@ -438,7 +442,7 @@ pub struct SessionDeleteParams {
 pub struct SessionDeleteData {
     /// The deleted session.
     pub session: AttachedSession,
-    /// Display label, such as `api/duck-1`. Every method accepts it as a reference.
+    /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
     /// Running calls that the deletion stopped.

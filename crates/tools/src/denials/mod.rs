@@ -117,7 +117,8 @@ impl DenialDetector {
             let named = from_output.into_iter().filter_map(|denial| denial.target);
             hosts = named.map(|host| RefusedHost { host, ..RefusedHost::default() }).collect();
         }
-        let network = explain_network(&hosts, is_shared, &self.confinement.policy);
+        let network =
+            explain_network(&hosts, is_shared, &self.confinement.policy, &self.confinement.session);
         let new = |host: Option<&str>| Denial::new(DenialKind::Network, host, is_shared);
         if hosts.is_empty() {
             denials.push(new(None));
@@ -159,7 +160,8 @@ impl DenialDetector {
 
     /// Returns the lines for an answer text: the first denial, and the stored upstreams.
     fn explain_blocking(&self, denials: &[Denial], text: &str) -> Option<String> {
-        let line = denials.first()?.explain(&self.confinement.policy);
+        let first = self.at_workspace(denials.first()?);
+        let line = first.explain(&self.confinement.policy, &self.confinement.session);
         let settings = denials.iter().find(|denial| denial.is_about_git_settings());
         let kept = settings.and_then(|denial| denial.target.as_ref()).and_then(|settings| {
             let settings = self.workspace.join(settings);
@@ -169,6 +171,16 @@ impl DenialDetector {
             Some(kept) => format!("{line}\n{kept}"),
             None => line,
         })
+    }
+
+    /// Returns a denial with an absolute path, so that the command in its text works in every directory.
+    fn at_workspace(&self, denial: &Denial) -> Denial {
+        let target = denial.target.as_ref().filter(|target| target.starts_with("../"));
+        let absolute = target.map(|target| normalise(&self.workspace.join(target)));
+        match absolute.as_deref().and_then(Path::to_str) {
+            Some(path) => Denial::new(denial.kind, Some(path), denial.likely),
+            None => denial.clone(),
+        }
     }
 
     fn find_blocking(&self, text: &str, exit: Exit, wants_hosts: bool) -> Vec<Denial> {

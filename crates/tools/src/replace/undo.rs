@@ -115,7 +115,9 @@ fn output(undone: &Undone, confinement: &Confinement) -> Output {
     lines.extend(left(&applied.files, "Not restored"));
     lines.extend(closing(applied));
     let denied = denials(&applied.files, confinement);
-    lines.extend(denied.first().map(|denial| denial.explain(&confinement.policy)));
+    lines.extend(
+        denied.first().map(|denial| denial.explain(&confinement.policy, &confinement.session)),
+    );
     if let Some(older) = older_ones(&undone.older) {
         lines.push(format!("[{}]", capitalised(&older)));
     }

@@ -153,7 +153,8 @@ mod tests {
 
     fn names(profile: Profile, is_confined: bool, tier: Tier) -> Vec<String> {
         let policy = Policy { profile, ..Policy::default() };
-        let layers = layers(&Confinement { policy, is_confined }, Some(tier));
+        let layers =
+            layers(&Confinement { policy, is_confined, session: String::new() }, Some(tier));
         layers.into_iter().map(|layer| format!("{}: {}", layer.name, layer.holds)).collect()
     }
 

@@ -117,6 +117,7 @@ impl SessionActor {
         let start = ToWorker::Start(Box::new(Start {
             proto: FRAME_PROTOCOL,
             session_id: self.session.clone(),
+            label: self.label.clone(),
             workspace: self.workspace.clone(),
             run_dir: run_dir.map(|dir| dir.display().to_string()).unwrap_or_default(),
             env,

@@ -26,7 +26,7 @@ use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::render::DisplayOptions;
-use crate::session_ref::{self, Missing, Wanted};
+use crate::session_ref::{Missing, Wanted};
 use crate::subcommands::log::records::{CallFilter, CallReader, SessionFilter};
 use crate::subcommands::log::row::CallFormat;
 use anyhow::Context;
@@ -58,13 +58,9 @@ pub(crate) async fn run(args: FollowArgs, output: CliOutput) -> anyhow::Result<E
 }
 
 async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionView> {
-    let wanted = Wanted::of(&args.which)?;
+    let wanted = Wanted::of(&args.which.into_which())?;
     let daemon = start_and_connect(output).await?;
-    let found = match wanted.find(&daemon.client, Missing::UseActive).await? {
-        Some(found) => found,
-        None => wanted.one(&daemon.client, Missing::Create).await?,
-    };
-    session_ref::tell_if_elsewhere(&found, output);
+    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     let session = found.session_id.0;
     let client = Arc::new(daemon.client);
     let (seq, since) = match args.since {

@@ -94,7 +94,7 @@ fn here() -> Result<String, CliError> {
 async fn session(home: &Home, reference: &str) -> Result<SessionFilter, ClientError> {
     let by_name = SessionFilter::Reference(reference.to_owned());
     let Ok(client) = connect(home).await else { return Ok(by_name) };
-    let params = FindParams { session_id: Some(reference.to_owned()), path: None };
+    let params = FindParams { session_id: Some(reference.to_owned()), path: None, own: None };
     match client.request::<_, FindData>("quack.find", params, DAEMON_LIMIT).await {
         Ok(FindData { session: Some(found) }) if found.by == FindBy::Reference => {
             Ok(SessionFilter::Id(found.session_id.0))

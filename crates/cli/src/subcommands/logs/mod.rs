@@ -81,7 +81,7 @@ async fn session(
 ) -> anyhow::Result<String> {
     let wanted = Wanted::reference(Some(reference.to_owned()));
     let error = match connect(home).await {
-        Ok(client) => match wanted.one(&client, Missing::UseActive).await {
+        Ok(client) => match wanted.one(&client, Missing::Refuse).await {
             Ok(found) => return Ok(found.session_id.0),
             Err(error) => error,
         },

@@ -153,7 +153,8 @@ impl ReplaceContentParams {
         let denials = done.denials(&toolbox.confinement);
         if let Some(denial) = denials.first() {
             text.push('\n');
-            text.push_str(&denial.explain(&toolbox.confinement.policy));
+            let confinement = &toolbox.confinement;
+            text.push_str(&denial.explain(&confinement.policy, &confinement.session));
         }
         let mut output = Output::success(text);
         output.report.denials = denials;

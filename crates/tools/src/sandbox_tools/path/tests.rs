@@ -30,6 +30,7 @@ impl World {
             confinement: Arc::new(Confinement {
                 policy: self.policy.clone(),
                 is_confined: self.is_confined,
+                session: String::new(),
             }),
             tier: Some(self.tier),
             run_dir: self.at("run"),
