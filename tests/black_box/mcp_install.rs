@@ -2,9 +2,10 @@
 
 use crate::harness::Daemon;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Clients, their files in the home directory, a file that already has content, and the settings of `--exclusive`.
 const CLIENTS: [(&str, &str, &str, &str); 10] = [
@@ -187,4 +188,64 @@ fn the_clients_variables_and_the_options_are_used() {
 
     let http = daemon.quack(&["mcp", "install", "codex", "--http", "127.0.0.1:0"]);
     assert_eq!(http.code(), Some(2), "{}", http.stderr());
+}
+
+/// Paths below a directory with their modes and contents.
+fn snapshot(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    for entry in fs::read_dir(dir).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let mode = entry.metadata().unwrap().permissions().mode();
+        let content = match entry.file_type().unwrap() {
+            kind if kind.is_dir() => {
+                found.extend(snapshot(&path));
+                Vec::new()
+            }
+            kind if kind.is_file() => fs::read(&path).unwrap(),
+            _ => fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes(),
+        };
+        found.insert(path, (mode, content));
+    }
+    found
+}
+
+#[test]
+fn the_removal_of_quackd_takes_it_out_of_every_agent_and_leaves_nothing() {
+    let mut daemon = Daemon::start();
+    for (_, file, text, _) in CLIENTS {
+        write(&daemon, file, text);
+    }
+    write(&daemon, ".claude/settings.json", "{\"permissions\": {\"deny\": [\"WebFetch\"]}}\n");
+    let before = snapshot(&daemon.home());
+    for (client, ..) in CLIENTS {
+        document(&daemon, &["mcp", "install", client, "--exclusive", "--json"]);
+    }
+    assert_ne!(snapshot(&daemon.home()), before);
+    let wire = daemon.wire();
+    let session = wire.attach(daemon.repo("work").path());
+    session.bash("seq 1 60000; curl -sS https://example.com");
+    session.call("replace", json!({"pattern": "needle", "replacement": "x"}));
+
+    // Nothing is removed by a dry run, which names every agent and its file.
+    let dry = daemon.quack(&["uninstall", "--purge", "--dry-run"]).ok();
+    for name in ["Claude Code", "Codex", ".claude/settings.json", ".codex/config.toml"] {
+        assert!(dry.contains(name), "{name}: {dry}");
+    }
+    assert!(daemon.app().join("mcp-install.json").exists());
+
+    // A file that cannot be edited stops the removal before it changes anything.
+    let codex = daemon.home().join(".codex/config.toml");
+    let installed = fs::read_to_string(&codex).unwrap();
+    fs::write(&codex, format!("{installed}\n[broken")).unwrap();
+    let refused = daemon.quack(&["uninstall", "--purge", "--yes"]);
+    assert_eq!(refused.code(), Some(1), "{refused:?}");
+    assert!(refused.stderr().contains(".codex/config.toml"), "{refused:?}");
+    assert!(daemon.app().join("mcp-install.json").exists());
+    fs::write(&codex, installed).unwrap();
+
+    let removed = daemon.quack(&["uninstall", "--purge", "--yes"]);
+    assert_eq!(removed.code(), Some(0), "{removed:?}");
+    daemon.wait();
+    assert_eq!(snapshot(&daemon.home()), before);
+    assert!(!daemon.app().exists(), "{removed:?}");
 }

@@ -110,7 +110,7 @@ pub(crate) struct RestartArgs {
 
 /// Remove the service, completions and manual pages; with --purge also the state
 ///
-/// Stops the daemon first. Removes only files that quackd is known to have created, and lists the others. Remove the
+/// First takes quackd out of the configuration of every agent in which `quack mcp install` put it, and stops the daemon. Removes only files that quackd is known to have created, and lists the others. Remove the
 /// program itself with the tool that installed it.
 #[derive(Debug, Args)]
 #[command(

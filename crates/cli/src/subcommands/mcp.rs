@@ -1,6 +1,7 @@
 //! `quack mcp`: serves the tools to agents, and edits their configuration.
 
 mod install;
+pub(crate) use install::AgentRemoval;
 mod serve;
 
 use crate::args::mcp::{McpArgs, McpVerb};

@@ -1,5 +1,5 @@
-//! `quack uninstall`: removes quackd's files from the machine. Removes only files whose name or content proves their
-//! origin, and lists the others.
+//! `quack uninstall`: takes quackd out of the configuration of agents, then removes its files from the machine. Removes
+//! only files whose name or content proves their origin, and lists the others.
 
 mod plan;
 
@@ -8,6 +8,7 @@ use crate::connect::connect;
 use crate::display::plain;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
+use crate::subcommands::mcp::AgentRemoval;
 use crate::subcommands::restart::list;
 use crate::subcommands::service::{ServiceContext, remove};
 use crate::subcommands::stop::end;
@@ -22,8 +23,12 @@ use std::path::{Path, PathBuf};
 pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let here = ServiceContext::find(Manager::CURRENT)?;
     let plan = UninstallPlan::make_blocking(&here, args.purge)?;
+    // Without these changes, an agent whose shell was turned off would have none.
+    let agents = AgentRemoval::all_blocking().context(
+        "quackd must be taken out of this file first: correct it, or remove quackd's entry by hand",
+    )?;
     if args.dry_run {
-        return report(&plan, "Would remove", &plan.all(), output);
+        return report(&plan, "Would remove", &plan.all(), &agents, output);
     }
     if !args.yes {
         if !CliOutput::can_ask() {
@@ -32,12 +37,15 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
             )
             .into());
         }
-        let what = listed("Would remove", &plan, &plan.all());
+        let what = listed("Would remove", &plan, &plan.all(), &agents);
         let question = format!("{what}{}Remove that?", at_work(&here.home).await);
         let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
         if !asked.await?? {
             anyhow::bail!("nothing was removed");
         }
+    }
+    for agent in &agents {
+        agent.apply_blocking()?;
     }
     let mut removed = remove(&here, output).await?;
     // Stop the daemon, whether or not the service started it.
@@ -50,9 +58,9 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
         // Plan again, because the daemon wrote files at its exit.
         let plan = UninstallPlan::make_blocking(&here, true)?;
         purge_blocking(&here.home, &plan, &mut removed)?;
-        return report(&plan, "Removed", &removed, output);
+        return report(&plan, "Removed", &removed, &agents, output);
     }
-    report(&plan, "Removed", &removed, output)
+    report(&plan, "Removed", &removed, &agents, output)
 }
 
 /// Describes for the confirmation that a running daemon is stopped, and the work that this interrupts.
@@ -103,9 +111,23 @@ fn shown(path: &Path) -> String {
     plain(&path.display().to_string())
 }
 
-fn listed(verb: &str, plan: &UninstallPlan, removed: &[PathBuf]) -> String {
+fn listed(
+    verb: &str,
+    plan: &UninstallPlan,
+    removed: &[PathBuf],
+    agents: &[AgentRemoval],
+) -> String {
     let mut text =
         crate::subcommands::service::lines(verb, removed, "There is nothing to remove.\n");
+    for agent in agents {
+        for path in &agent.paths {
+            let file = shown(path);
+            text.push_str(&format!("{verb} quackd from {}: {file}\n", agent.label));
+        }
+        let changes = agent.patch.lines().filter(|line| line.starts_with(['-', '+']));
+        let changes = changes.filter(|line| !line.starts_with("---") && !line.starts_with("+++"));
+        text.extend(changes.map(|line| format!("    {}\n", plain(line))));
+    }
     for KeptPath { path, why } in &plan.kept {
         text.push_str(&format!("Stays: {} ({why})\n", shown(path)));
     }
@@ -116,6 +138,7 @@ fn report(
     plan: &UninstallPlan,
     verb: &str,
     removed: &[PathBuf],
+    agents: &[AgentRemoval],
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let program = std::env::current_exe().unwrap_or_default();
@@ -123,12 +146,16 @@ fn report(
         let kept: Vec<_> =
             plan.kept.iter().map(|kept| json!({"path": kept.path, "why": kept.why})).collect();
         let is_dry = verb != "Removed";
+        let agents: Vec<_> = agents
+            .iter()
+            .map(|agent| json!({"agent": agent.label, "files": agent.paths}))
+            .collect();
         output.document(&json!({
-            "removed": removed, "kept": kept, "program": program, "dryRun": is_dry
+            "removed": removed, "kept": kept, "agents": agents, "program": program, "dryRun": is_dry
         }))?;
         return Ok(ExitCode::Ok);
     }
-    let mut text = listed(verb, plan, removed);
+    let mut text = listed(verb, plan, removed, agents);
     text.push_str(&format!(
         "The program itself stays: {}; remove it the way it was installed (`cargo uninstall quackd`, a package manager).\n",
         shown(&program)

@@ -11,7 +11,7 @@ mod setting;
 mod toml;
 mod yaml;
 
-use crate::args::mcp::{McpInstallArgs, McpServeArgs, McpUninstallArgs};
+use crate::args::mcp::{McpHost, McpInstallArgs, McpServeArgs, McpUninstallArgs};
 use crate::display::{self, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
@@ -19,6 +19,7 @@ use crate::render::search::diff::diff;
 use crate::subcommands::service::program;
 use anyhow::Context;
 use change::Change;
+use clap::ValueEnum;
 use clients::McpClient;
 use file::ConfigFile;
 use plan::Planned;
@@ -28,7 +29,7 @@ use receipts::Receipts;
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::borrow::Cow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Characters of a line up to which a diff shows it.
 const MAX_SHOWN_CHARS: usize = 400;
@@ -85,7 +86,73 @@ pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Resul
 }
 
 pub(super) fn uninstall(args: &McpUninstallArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let client = McpClient::of(args.host);
+    removal_blocking(args.host)?.finish(args.print, false, output)
+}
+
+/// The removal of quackd from the configuration of one agent, as part of the removal of quackd itself.
+pub(crate) struct AgentRemoval {
+    /// Name of the agent.
+    pub(crate) label: &'static str,
+    /// Files that change.
+    pub(crate) paths: Vec<PathBuf>,
+    /// The changes.
+    pub(crate) patch: String,
+    host: McpHost,
+}
+
+impl AgentRemoval {
+    /// Returns the removals for all agents whose files have quackd's entry or settings. Changes nothing.
+    ///
+    /// # Errors
+    /// A file with quackd's entry or settings cannot be edited.
+    pub(crate) fn all_blocking() -> anyhow::Result<Vec<Self>> {
+        let mut found = Vec::new();
+        for host in McpHost::value_variants() {
+            let edit = match removal_blocking(*host) {
+                Ok(edit) => edit,
+                // A broken file in which quackd never was is not quackd's concern.
+                Err(_broken) if !is_involved_blocking(*host) => continue,
+                Err(error) => return Err(error),
+            };
+            let paths: Vec<_> = edit.changed().map(|(file, _)| file.path.clone()).collect();
+            if !paths.is_empty() {
+                let (label, patch) = (edit.client.label, edit.patch());
+                found.push(Self { label, paths, patch, host: *host });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Changes the files.
+    ///
+    /// # Errors
+    /// A file cannot be edited or written.
+    pub(crate) fn apply_blocking(&self) -> anyhow::Result<()> {
+        // Planned again: the receipts of another agent may have changed.
+        removal_blocking(self.host)?.apply_blocking()
+    }
+}
+
+/// Whether the files of an agent mention quackd, or were changed by `install`.
+fn is_involved_blocking(host: McpHost) -> bool {
+    let client = McpClient::of(host);
+    let receipts =
+        Home::from_process_env_blocking().ok().map(|home| Receipts::read_blocking(&home));
+    let settings = client.settings_file_blocking().ok().flatten();
+    let mut paths = client.file_blocking().into_iter().chain(settings);
+    paths.any(|path| {
+        let has_receipt = match &receipts {
+            Some(Ok(receipts)) => receipts.of(&path).is_some(),
+            _ => true,
+        };
+        let file = ConfigFile::read_blocking(path);
+        has_receipt || file.is_ok_and(|file| file.text.is_some_and(|text| text.contains(NAME)))
+    })
+}
+
+/// Plans the removal of quackd from the configuration of one agent.
+fn removal_blocking(host: McpHost) -> anyhow::Result<Edit> {
+    let client = McpClient::of(host);
     let home = Home::from_process_env_blocking()?;
     let receipts = Receipts::read_blocking(&home)?;
     let path = entry_path(&client);
@@ -102,8 +169,7 @@ pub(super) fn uninstall(args: &McpUninstallArgs, output: CliOutput) -> anyhow::R
             .with_context(|| unusable(&file))?;
         files.push((file, planned));
     }
-    let edit = Edit { client, receipts, home, files, notes: Vec::new(), entry: Value::Null };
-    edit.finish(args.print, false, output)
+    Ok(Edit { client, receipts, home, files, notes: Vec::new(), entry: Value::Null })
 }
 
 /// Returns the files of the client with their changes. A file of settings without changes is a target only to revert an
@@ -174,12 +240,9 @@ impl Edit {
         is_install: bool,
         output: CliOutput,
     ) -> anyhow::Result<ExitCode> {
-        let patch: String = self
-            .files
-            .iter()
-            .map(|(file, planned)| unified(file, planned.text.as_deref()))
-            .collect();
-        let is_changed = self.files.iter().any(|(file, planned)| file.text != planned.text);
+        let patch = self.patch();
+        let is_changed = self.changed().next().is_some();
+        let was_changed = self.changed_paths();
         if !is_dry {
             self.apply_blocking()?;
         }
@@ -197,8 +260,12 @@ impl Edit {
             (false, true, _) => format!("{NAME} is already in {shown}.\n"),
             (false, false, _) => format!("{NAME} is not in {shown}.\n"),
             (true, _, true) => "Nothing was changed (--print).\n".to_owned(),
-            (true, true, false) => format!("Added {NAME} to {shown}. Restart {label} to use it.\n"),
-            (true, false, false) => format!("Removed {NAME} from {shown}. Restart {label}.\n"),
+            (true, true, false) => {
+                format!("Added {NAME} to {was_changed}. Restart {label} to use it.\n")
+            }
+            (true, false, false) => {
+                format!("Removed {NAME} from {was_changed}. Restart {label}.\n")
+            }
         };
         let mut text = diff(&patch, output.audience());
         text.push_str(&done);
@@ -209,9 +276,26 @@ impl Edit {
         Ok(ExitCode::Ok)
     }
 
+    /// Returns the files whose content changes.
+    fn changed(&self) -> impl Iterator<Item = &(ConfigFile, Planned)> {
+        self.files.iter().filter(|(file, planned)| file.text != planned.text)
+    }
+
+    /// Names the files whose content changes.
+    fn changed_paths(&self) -> String {
+        let home_dir = std::env::var("HOME").ok();
+        let shown = |(file, _): &(ConfigFile, Planned)| {
+            display::path(&file.path.to_string_lossy(), home_dir.as_deref())
+        };
+        self.changed().map(shown).collect::<Vec<_>>().join(" and ")
+    }
+
+    fn patch(&self) -> String {
+        self.changed().map(|(file, planned)| unified(file, planned.text.as_deref())).collect()
+    }
+
     /// Writes the receipts before the files: after a failure between them, `uninstall` still finds every change.
     fn apply_blocking(&mut self) -> anyhow::Result<()> {
-        let is_changed = |(file, planned): &&(ConfigFile, Planned)| file.text != planned.text;
         for (file, planned) in &self.files {
             let is_same = file.text == planned.text;
             // Without a change, an entry that the user wrote gets no receipt.
@@ -219,10 +303,10 @@ impl Edit {
                 self.receipts.put(&file.path, planned.receipt.clone());
             }
         }
-        if self.files.iter().any(|it| is_changed(&it)) {
+        if self.changed().next().is_some() {
             self.receipts.write_blocking(&self.home)?;
         }
-        for (file, planned) in self.files.iter().filter(is_changed) {
+        for (file, planned) in self.changed() {
             file.write_blocking(planned.text.as_deref())?;
         }
         Ok(())

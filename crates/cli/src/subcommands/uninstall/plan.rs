@@ -16,13 +16,16 @@ const GENERATIONS: [&str; 4] =
     ["metadata.json", "quackd-state.json", "config.json", "remote-auth-token"];
 
 /// Other files of the state directory.
-const FILES: [&str; 10] = [
+const FILES: [&str; 13] = [
     "quackd.toml",
     "service.env",
     "launchd.log",
     "login-environment.json",
     "interrupted.json",
     "mcp-install.json",
+    "mcp-token",
+    "approvals.jsonl",
+    "network.jsonl",
     "duck-daemon.pid",
     "duck-daemon.log",
     "daemon.sock",
@@ -157,7 +160,8 @@ fn is_ours(name: &str, is_dir: bool) -> bool {
         return DIRECTORIES.contains(&name) || name.starts_with("run.old-");
     }
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_log = name.strip_prefix("duck-daemon.log.").is_some_and(is_number);
+    let rotated = ["duck-daemon.log.", "approvals.jsonl.", "network.jsonl."];
+    let is_log = rotated.iter().any(|base| name.strip_prefix(base).is_some_and(is_number));
     let is_generation = GENERATIONS.iter().any(|base| match name.strip_prefix(base) {
         Some("" | ".bak" | ".tmp" | ".bak.tmp") => true,
         Some(".ours" | ".ours.tmp" | ".ours.bak.tmp" | ".theirs") => true,
@@ -194,6 +198,10 @@ mod tests {
             ("metadata.json.mine", false, false),
             ("quackd-state.json", false, true),
             ("duck-daemon.log.4", false, true),
+            ("network.jsonl", false, true),
+            ("approvals.jsonl.1", false, true),
+            ("approvals.jsonl.old", false, false),
+            ("journal", true, true),
             ("duck-daemon.log.old", false, false),
             ("login-environment.json.tmp", false, true),
             ("quackd.toml.orig", false, false),
