@@ -308,6 +308,15 @@ pub(crate) fn by_workspace(metadata: &Metadata) -> HashMap<&WorkspaceId, Vec<&Sh
 mod tests {
     use super::*;
 
+    fn attach(
+        metadata: &mut Arc<Metadata>,
+        path: &str,
+        activate: bool,
+        fresh: Fresh,
+    ) -> Result<(AttachData, bool), MethodError> {
+        super::attach(metadata, path, activate, fresh, |_| true)
+    }
+
     fn fresh(id: &str) -> Fresh {
         Fresh { session_id: id.into(), now: "2026-01-01T00:00:00Z".into() }
     }
@@ -325,6 +334,17 @@ mod tests {
 
     fn second(metadata: &mut Arc<Metadata>) -> &mut Session {
         &mut Arc::make_mut(metadata).sessions[1]
+    }
+
+    #[test]
+    fn a_session_that_is_not_wanted_is_not_found_and_another_one_is_made() {
+        let mut metadata = two_repositories();
+        let is_wanted = |id: &SessionId| id.as_str() != "s1";
+        let mut attach = |id| {
+            super::attach(&mut metadata, "/a", false, fresh(id), is_wanted).unwrap().0.session.id
+        };
+        assert_eq!(attach("s3").as_str(), "s3");
+        assert_eq!(attach("s4").as_str(), "s3");
     }
 
     #[test]

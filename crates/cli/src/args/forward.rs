@@ -20,7 +20,7 @@ pub(crate) struct ForwardArgs {
     reference: Option<String>,
     /// Port in the session, and after a colon the port of this machine; 0 for any
     #[arg(value_name = "PORT[:LOCAL]", value_parser = ports)]
-    ports: Option<(u16, Option<u16>)>,
+    ports: Option<Ports>,
     #[command(flatten)]
     which: SessionArgs,
     /// Close the forward
@@ -31,12 +31,15 @@ pub(crate) struct ForwardArgs {
     pub(crate) list: bool,
 }
 
+/// Port in a session, and the port of this machine if it was given.
+type Ports = (u16, Option<u16>);
+
 impl ForwardArgs {
     /// Returns the session and the ports. A single word is a port if it looks like one.
     ///
     /// # Errors
     /// If there is no port, or the session is given twice.
-    pub(crate) fn take(&mut self) -> Result<(SessionArgs, Option<(u16, Option<u16>)>), CliError> {
+    pub(crate) fn take(&mut self) -> Result<(SessionArgs, Option<Ports>), CliError> {
         let SessionArgs { session, dir } = std::mem::take(&mut self.which);
         let word = self.reference.take();
         let (word, ports) = match (word, self.ports) {
@@ -55,7 +58,7 @@ impl ForwardArgs {
     }
 }
 
-fn ports(text: &str) -> Result<(u16, Option<u16>), String> {
+fn ports(text: &str) -> Result<Ports, String> {
     let (port, local) = match text.split_once(':') {
         Some((port, local)) => (port, Some(local)),
         None => (text, None),
