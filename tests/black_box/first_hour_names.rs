@@ -220,39 +220,7 @@ fn a_verb_means_the_named_session_else_the_users_own_of_the_directory_and_never_
             assert!(!stderr.contains("session "), "{verb:?} --json: {stderr}");
         }
     }
-    // Without a session, a verb that neither runs nor says something refuses, and creates none.
-    let reading: &[&[&str]] = &[
-        &["state"],
-        &["pin"],
-        &["unpin"],
-        &["abort"],
-        &["history"],
-        &["export"],
-        &["follow"],
-        &["fork"],
-        &["sandbox", "show"],
-        &["sandbox", "denials"],
-        &["sandbox", "network"],
-        &["forward", "3000"],
-    ];
-    for verb in reading {
-        let (code, _, stderr) = ran(&daemon, bare.path(), verb);
-        assert_eq!(code, Some(2), "{verb:?}: {stderr}");
-        assert!(
-            stderr.contains("-C DIR") && stderr.contains("--session REF"),
-            "{verb:?}: {stderr}"
-        );
-    }
-    // In a directory that may have no session, every verb refuses, although another session is active.
-    let running: &[&[&str]] =
-        &[&["tool", "bash", "true"], &["replace", "needle", "x"], &["undo"], &["say", "hello"]];
-    for dir in [Path::new("/"), Path::new("/usr/share"), &daemon.home()] {
-        for verb in [reading, running].concat() {
-            let (code, _, stderr) = ran(&daemon, dir, verb);
-            assert_eq!(code, Some(2), "{verb:?} in {}: {stderr}", dir.display());
-            assert!(stderr.contains("-C DIR"), "{verb:?} in {}: {stderr}", dir.display());
-        }
-    }
+    refuses_without_a_session(&daemon, bare.path());
     let (code, text, _) = ran(&daemon, &plain.join("deep/er"), &["tool", "bash", "pwd"]);
     assert_eq!(
         (code, text.lines().next().unwrap()),
@@ -264,6 +232,43 @@ fn a_verb_means_the_named_session_else_the_users_own_of_the_directory_and_never_
     assert_eq!((code, text.lines().next().unwrap()), (Some(0), real.to_str().unwrap()), "{stderr}");
     let active = wire.request("quack.find", json!({}))["session"].take();
     assert_eq!((&active["sessionId"], &active["by"]), (&json!(ids[0]), &json!("active")));
+}
+
+/// Verbs that neither run nor say something.
+const READING: &[&[&str]] = &[
+    &["state"],
+    &["pin"],
+    &["unpin"],
+    &["abort"],
+    &["history"],
+    &["export"],
+    &["follow"],
+    &["fork"],
+    &["sandbox", "show"],
+    &["sandbox", "denials"],
+    &["sandbox", "network"],
+    &["forward", "3000"],
+];
+
+/// Asserts that the verbs refuse in a directory without a session, which none of them creates, and that all verbs refuse
+/// in directories that may have none, although another session is active.
+#[track_caller]
+fn refuses_without_a_session(daemon: &Daemon, bare: &Path) {
+    for verb in READING {
+        let (code, _, stderr) = ran(daemon, bare, verb);
+        assert_eq!(code, Some(2), "{verb:?}: {stderr}");
+        let names_both = stderr.contains("-C DIR") && stderr.contains("--session REF");
+        assert!(names_both, "{verb:?}: {stderr}");
+    }
+    let running: &[&[&str]] =
+        &[&["tool", "bash", "true"], &["replace", "needle", "x"], &["undo"], &["say", "hello"]];
+    for dir in [Path::new("/"), Path::new("/usr/share"), &daemon.home()] {
+        for verb in [READING, running].concat() {
+            let (code, _, stderr) = ran(daemon, dir, verb);
+            assert_eq!(code, Some(2), "{verb:?} in {}: {stderr}", dir.display());
+            assert!(stderr.contains("-C DIR"), "{verb:?} in {}: {stderr}", dir.display());
+        }
+    }
 }
 
 #[test]
