@@ -302,7 +302,7 @@ fn a_session_that_a_client_claimed_is_never_the_users_own_also_after_a_restart()
     let header: Value = serde_json::from_str(&header).unwrap();
     assert_eq!(header["session"]["id"], own.as_str());
     // The agent's session is reached by its name, as a word and as an option.
-    for verb in [&["state", "proj/claude-code"][..], &["state", "--session", "proj"]] {
+    for verb in [&["state", "proj/claude-code"][..], &["state", "--session", "claude-code"]] {
         let (code, text, stderr) = ran(&daemon, repo.path(), &[verb, &["--json"]].concat());
         assert_eq!(code, Some(0), "{stderr}");
         let state: Value = serde_json::from_str(&text).unwrap();

@@ -160,7 +160,8 @@ fn long_and_strange_names_leave_a_table_a_table_and_scripts_have_all_of_them() {
     // A second session in the workspace does not change the label.
     daemon.quack(&["new", repo.path().to_str().unwrap()]).ok();
     let all = daemon.quack(&["sessions", "--json"]).json();
-    assert_eq!((&all[0]["label"], &all[1]["label"]), (&json!("a"), &json!("a/duck-1")));
+    assert_eq!(all[0]["label"], "a", "{all}");
+    assert_ne!(all[1]["label"], "a", "{all}");
     let table = daemon.quack(&["sessions"]).ok();
     assert_eq!(table.lines().count(), 3, "{table:?}");
     let state = daemon.quack(&["state", "--session", all[0]["id"].as_str().unwrap()]).ok();

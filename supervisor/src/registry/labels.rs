@@ -1,7 +1,7 @@
 //! Labels of sessions, and the session that a reference means.
 //!
 //! Labels are given in the order in which the sessions were made, so that a session that is made later changes none. The
-//! first session of a workspace has the label `<directory>`, a further one `<directory>/<name>`; with the parent
+//! session `duck-1` of a workspace has the label `<directory>`, any other one `<directory>/<name>`; with the parent
 //! directory in front if an earlier session has that label, and so on. A reference is an id, a label, a name, a longer
 //! form of a label, or the beginning of an id or a name. Pure. Called by [`crate::registry`].
 
@@ -10,6 +10,9 @@ use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::cell::OnceCell;
 use std::collections::HashMap;
+
+/// Name of a session that was made first and got no other name.
+const FIRST: &str = "duck-1";
 
 /// Shortest beginning of an id that is accepted, in bytes.
 const MIN_ID_PREFIX: usize = 4;
@@ -102,7 +105,7 @@ impl<'a> Labels<'a> {
                         // An id always means its own session.
                         && self.with_id(label).is_none_or(|it| it.id == session.id)
                 };
-                let label = self.candidates(at, session).find(is_free);
+                let label = self.candidates(session).find(is_free);
                 let label = label.unwrap_or_else(|| session.id.0.clone());
                 taken.insert(label.clone(), at);
                 label
@@ -113,16 +116,18 @@ impl<'a> Labels<'a> {
     }
 
     /// Returns the labels that a session may have, the best one first.
-    fn candidates(&self, at: usize, session: &'a Session) -> impl Iterator<Item = String> {
+    fn candidates(&self, session: &'a Session) -> impl Iterator<Item = String> {
         let of = self.workspaces.get(&session.workspace_id);
-        let is_first = of.is_some_and(|(_, sessions)| sessions.first() == Some(&at));
         let path = of.map_or("", |(workspace, _)| workspace.path.as_str());
         let name = session.name.as_str();
-        let of_directory = forms(path).map(move |form| match is_first {
-            true => form.to_owned(),
-            false => format!("{form}/{name}"),
-        });
-        of_directory.chain(std::iter::once(name.to_owned()))
+        let has_own_name = name != FIRST;
+        let named = forms(path).map(move |form| format!("{form}/{name}"));
+        let named = named.filter(move |_| has_own_name);
+        let plain = || forms(path).map(str::to_owned);
+        let before_name = plain().filter(move |_| !has_own_name);
+        // For a name that cannot be typed.
+        let after_name = plain().filter(move |_| has_own_name);
+        before_name.chain(named).chain(std::iter::once(name.to_owned())).chain(after_name)
     }
 
     /// Returns the session that a reference means to the methods of quackd. Of several sessions with the given name it
@@ -288,7 +293,7 @@ mod tests {
                 ("i7", "/y/a/b", "review"),
                 ("i8", "/src/über ente", "duck-1"),
             ],
-            &["api", "web", "web/Review", "lib", "home/lib", "b", "a/b", "über ente"],
+            &["api", "web", "web/Review", "lib", "home/lib", "b", "b/review", "über ente"],
         );
     }
 
@@ -306,7 +311,7 @@ mod tests {
                 ("i6", "/a/y", "z/duck-1"),
                 ("i7", "/a/y/z", "duck-1"),
             ],
-            &["review", "x", "re", "a/i1", "duck-1", "y", "z"],
+            &["review", "x/review", "re", "a/i1", "duck-1", "y/z/duck-1", "z"],
         );
         let long = format!("/{}", "d/".repeat(3000));
         check(
@@ -321,7 +326,17 @@ mod tests {
                 ("i8", "unknown", "twin"),
                 ("i9", "unknown", "twin"),
             ],
-            &["duck-1", "duck-2", "duck-3", "i4", "d", "a/d", "d/more", "unknown", "unknown/twin"],
+            &[
+                "duck-1",
+                "duck-2",
+                "duck-3",
+                "i4",
+                "d/duck-5",
+                "d",
+                "d/more",
+                "unknown/twin",
+                "twin",
+            ],
         );
     }
 

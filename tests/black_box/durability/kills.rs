@@ -47,7 +47,8 @@ pub(super) fn attach_for(
 }
 
 fn kill_again_and_again(mut daemon: Daemon, mut random: Random, longest: Duration) -> usize {
-    let (mut ledger, mut longest) = (Ledger::default(), longest);
+    let (mut ledger, shortest) = (Ledger::default(), longest);
+    let mut longest = longest;
     daemon.boot();
     // A kill in the very first save leaves one file of two. The next start cannot distinguish it from a deleted file,
     // and reports a recovery.
@@ -63,9 +64,11 @@ fn kill_again_and_again(mut daemon: Daemon, mut random: Random, longest: Duratio
         let heard = attach_for(random.moment(longest), &daemon, round, kill);
         assert_eq!(daemon.wait(), None);
         // On a slow machine, kills that come too early prove nothing.
-        if heard.is_empty() {
-            longest = (2 * longest).min(Duration::from_secs(1));
-        }
+        longest = match heard.len() {
+            0 => (2 * longest).min(Duration::from_millis(500)),
+            ..=CLIENTS => longest,
+            _ => shortest.max(longest / 2),
+        };
         ledger.0.extend(heard.into_iter().map(|answer| answer.expect("no refusal")));
         // The next start had nothing to repair either.
         ledger.assert_on_disk(&daemon.app());

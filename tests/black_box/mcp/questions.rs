@@ -131,7 +131,9 @@ fn an_agent_without_forms_is_not_asked_and_nothing_waits() {
         let call = agent.begin("tools/call", bash("a.example:443"));
         let told = agent.text_of(call);
         assert!(
-            told.contains("To allow it: quack sandbox allow a.example --session project]"),
+            told.contains(
+                "To allow it: quack sandbox allow a.example --session project/test-agent]"
+            ),
             "{told}"
         );
         agent.leave();
@@ -141,7 +143,9 @@ fn an_agent_without_forms_is_not_asked_and_nothing_waits() {
             let answer = agent.request("tools/call", current(bash("a.example:443"), capabilities));
             let told = text(&answer["result"]);
             assert!(
-                told.contains("To allow it: quack sandbox allow a.example --session project]"),
+                told.contains(
+                    "To allow it: quack sandbox allow a.example --session project/test-agent]"
+                ),
                 "{told}"
             );
         }
@@ -224,7 +228,9 @@ fn an_agent_that_refuses_a_question_is_not_asked_again() {
             let call = agent.begin("tools/call", bash("b.example:443"));
             agent
                 .text_of(call)
-                .contains("To allow it: quack sandbox allow b.example --session project]")
+                .contains(
+                    "To allow it: quack sandbox allow b.example --session project/test-agent]",
+                )
                 .then_some(())
         });
         agent.leave();
