@@ -277,6 +277,7 @@ impl ModelCatalog {
     pub fn missing(&self) -> String {
         let mut text = "No model is configured. Do one of these:\n\
          - set OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY in your shell's startup file, then run `quack doctor --refresh-environment`\n\
+         - if this shell has the key and the daemon does not, because it was started before: run `quack stop`; the next command starts it with the key\n\
          - use a local server: put model.provider = \"ollama\" and model.name = \"qwen3\" into quackd.toml; also \"lmstudio\" and \"llama.cpp\"\n\
          - use any other server: set model.base_url, model.name and model.key in quackd.toml, then run `quack stop`\n\
          - use the models of Pi: quackd reads ~/.pi/agent/models.json and the API keys in ~/.pi/agent/auth.json\n\

@@ -87,11 +87,10 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
         ),
         Ok(Ok(Err(PiError::NotFound { config }))) => pi(
             CheckStatus::Warn,
-            "Pi not found. Install it with npm install -g @earendil-works/pi-coding-agent, \
-             or set RUBBER_DUCK_PI_BINARY."
+            "no model is configured, and no Pi was found; `quack models` says how to get a model"
                 .to_owned(),
             Some(format!(
-                "only `say` needs it or a model (`quack models`); `pi.binary` in {config} names it too"
+                "only `say` and the prompt of `quack` need a model, or a Pi in your PATH or in `pi.binary` in {config}"
             )),
         ),
         Ok(Ok(Err(error))) => {
