@@ -3,7 +3,10 @@
 
 /// Exit codes of the subcommands and their meaning.
 pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
-    ("0", "ok; also Ctrl-C for `follow`, `log -f` and `logs -f`, Ctrl-D for `quack [DIR]`, and a second `daemon`"),
+    (
+        "0",
+        "ok; also Ctrl-C for `follow`, `log -f` and `logs -f`, Ctrl-D for `quack [DIR]`, and a second `daemon`",
+    ),
     (
         "1",
         "what was asked for failed: a tool, a command with another exit code than 0, a check of `doctor`; `grep` \
