@@ -289,12 +289,12 @@ fn ps_and_top_show_the_clients_that_named_themselves() {
     let connected_at = clients[0]["connectedAt"].as_str().unwrap().to_owned();
     assert!(connected_at.ends_with('Z'), "{connected_at}");
     let expected = json!([{"name": "Claude Code", "version": "1.0", "door": "mcp", "callsRunning": 1,
-        "connectedAt": connected_at, "sessions": ["a"], "calls": 2}]);
+        "connectedAt": connected_at, "sessions": ["a/claude-code"], "calls": 2}]);
     assert_eq!(clients, expected);
     let ps = daemon.quack(&["ps"]).ok();
     let row: Vec<&str> = ps.lines().last().unwrap().split("  ").map(str::trim).collect();
     let row: Vec<&str> = row.into_iter().filter(|cell| !cell.is_empty()).collect();
-    assert_eq!(row, ["Claude Code 1.0", "a", "1", "2", "just now"], "{ps}");
+    assert_eq!(row, ["Claude Code 1.0", "a/claude-code", "1", "2", "just now"], "{ps}");
     let mut command = daemon.command(&["top"]);
     command.env("TERM", "xterm-256color");
     let screen = Terminal::sized(command, Some((120, 24)));
@@ -378,9 +378,13 @@ fn the_log_has_a_line_for_each_call_of_a_client_that_named_itself() {
     assert!(!daemon.log().contains("secret") && !daemon.log().contains("README"));
     let shown = daemon.quack(&["logs", "--session", &session]).ok();
     let line = shown.lines().find(|line| line.contains("outcome=failed")).unwrap();
-    for part in
-        ["INFO  tool call ", "client=\"Claude Code\"", "tool=bash", "session=a ", "duration_ms="]
-    {
+    for part in [
+        "INFO  tool call ",
+        "client=\"Claude Code\"",
+        "tool=bash",
+        "session=a/claude-code ",
+        "duration_ms=",
+    ] {
         assert!(line.contains(part), "{line}");
     }
 }

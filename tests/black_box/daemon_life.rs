@@ -443,7 +443,9 @@ fn a_socket_file_that_is_deleted_is_made_again() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     std::fs::remove_file(daemon.socket()).unwrap();
-    wait_for("the socket to be back", || daemon.socket().exists().then_some(()));
+    // The file exists a moment before the daemon listens.
+    let connect = || std::os::unix::net::UnixStream::connect(daemon.socket()).ok();
+    drop(wait_for("the socket to be back", connect));
     let mode = std::fs::metadata(daemon.socket()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     let sessions = daemon.wire().request("sessions", json!({"all": true}));

@@ -67,7 +67,7 @@ fn directly(port: u16) -> String {
 fn denied(host: &str, rule: &str) -> String {
     format!(
         "[Sandbox: the network ({host}) was denied (workspace-write, network hosts). To allow it: quack sandbox \
-         allow {rule}]"
+         allow {rule} --session a]"
     )
 }
 

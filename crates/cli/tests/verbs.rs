@@ -175,7 +175,7 @@ mod tests {
             params.as_object_mut().unwrap().remove("callId");
             params
         };
-        assert_eq!(params("quack.find"), json!({"path": here}));
+        assert_eq!(params("quack.find"), json!({"path": here, "own": true}));
         assert_eq!(
             params("quack.tool"),
             json!({"tool": "fine", "arguments": "two words", "sessionId": "s1",

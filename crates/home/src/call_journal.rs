@@ -97,7 +97,7 @@ pub fn prune_blocking(dir: &Path, limits: JournalLimits, now: SystemTime) -> io:
             Some(next) => (false, next.start_ms),
             None => (true, last_change_ms(&file.path)),
         };
-        let is_too_old = end_ms < oldest_ms;
+        let is_too_old = end_ms <= oldest_ms;
         let is_too_much = limits.max_bytes < n_bytes && !is_last;
         if !is_too_old && !is_too_much {
             continue;

@@ -1,9 +1,8 @@
 //! Event loop that shows one session: prints events and the app's history as text or JSON lines, and reads the user's
 //! input on a terminal. Used by `quack follow`, `quack [DIR]` and `quack say`.
 //!
-//! Owns the connection ([`FollowConnection`]), the output ([`Screen`]), the open questions ([`Asking`]) and the pending
-//! requests. Exits with 0 on Ctrl-C (with a prompt: on Ctrl-D), when the reader closes the output, or when the session is
-//! deleted. Exits with 3 when the daemon is gone and does not return in time. If it waits for one turn, [`TurnTracker`] decides.
+//! Exits with 0 on Ctrl-C (with a prompt: on Ctrl-D), when the reader closes the output, or when the session is deleted.
+//! Exits with 3 when the daemon is gone and does not return in time. If it waits for one turn, [`TurnTracker`] decides.
 
 use super::asking::{Asking, Typed, until};
 use super::follow_connection::FollowConnection;
