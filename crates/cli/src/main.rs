@@ -22,6 +22,7 @@ mod session_file;
 mod session_hint;
 mod session_ref;
 mod subcommands;
+mod shell_keys;
 mod suggest;
 mod terminal;
 mod time_format;

@@ -11,6 +11,7 @@ mod doctor;
 mod error_code;
 mod events;
 mod gc;
+mod keys;
 mod lifecycle;
 mod models;
 mod network;
@@ -41,6 +42,7 @@ pub use events::{
     UpdateDetails,
 };
 pub use gc::{DiskInfo, GcData, GcItem, GcKind, GcParams, PrunedSession};
+pub use keys::{KeysData, KeysParams};
 pub use lifecycle::{
     DeathInfo, ErrandInfo, HeartbeatInfo, KillData, LifeInfo, LoopLag, PauseInfo, PauseKind,
     PinData, PinParams, ProcessState, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData,

@@ -165,6 +165,10 @@ pub(crate) enum MethodError {
     LocalClaim,
     #[error("Only local clients may send commands to the agent")]
     LocalAgent,
+    #[error("Only local clients may give keys to the daemon")]
+    LocalKeys,
+    #[error("{0} is no variable of a model provider, or its value is longer than {1} bytes or has a NUL")]
+    BadKey(String, usize),
     #[error("Only local clients may choose the agent and its model")]
     LocalAgentChoice,
     #[error("Another conversation is being copied; try again")]

@@ -24,6 +24,7 @@ mod follow;
 mod forward;
 mod gc;
 mod hosts;
+mod keys;
 mod kill;
 mod metrics;
 mod models;
@@ -176,6 +177,10 @@ methods! {
     /// Lists the models of quackd's own agent, and tests the chosen one.
     // Remote: reads; a test costs no more than a say.
     "quack.models": Concurrent, All, models::models;
+
+    /// Gives the daemon variables with keys of model providers.
+    // Remote: the person at this machine decides which account pays.
+    "quack.keys": InOrder, Nothing(|| MethodError::LocalKeys), keys::keys, needs ["variables"];
 
     /// Lists the daemon and its processes.
     // Remote: reads.

@@ -7,6 +7,7 @@ use crate::connect::start_and_connect;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_ref::{self, Missing, Wanted};
+use crate::shell_keys;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::FileType;
@@ -42,6 +43,7 @@ async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(String, Foll
     let message = message(&args.words, output).await?;
     let wanted = Wanted::of(&args.which)?;
     let client = Arc::new(start_and_connect(output).await?.client);
+    shell_keys::pass_on(&client, output).await;
     let found = wanted.one(&client, Missing::Create).await?;
     session_ref::tell(&found, output);
     let watch =
