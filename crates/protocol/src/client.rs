@@ -328,6 +328,10 @@ pub struct ToolParams {
     /// events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<bool>,
+    /// True: the command of `bash` reads what the client sends with `quack.stdin`. Needs a `callId`. The call is cancelled
+    /// when its client disconnects. Other tools ignore it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<bool>,
     /// True, with `stream`: `search` and `find` send their rows as `tool_output` events while they find them, without
     /// the limits of a page. The reply has no rows.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -134,6 +134,10 @@ methods! {
     // Remote: ends a call of the same client.
     "quack.cancel": InOrder, All, streaming::cancel, needs ["callId"];
 
+    /// Sends the next input to the command of one call of this client.
+    // Remote: input of a call of the same client.
+    "quack.stdin": Concurrent, All, streaming::stdin, needs ["callId", "bytes"];
+
     /// Cancels the calls of a session and the turn of its Pi.
     // Remote: ends work of a session.
     "abort": Concurrent, All, abort::abort;

@@ -45,15 +45,18 @@ fn the_key_of_a_shell_is_used_at_once_and_stays_in_the_memory_of_the_daemon() {
     assert!(shown.contains("OPENAI_API_KEY of your shell"), "{shown}");
 
     // The newest shell counts, with its own address.
-    let second = FakeModel::start(&world.daemon.home().join("second"), &json!({"on_exhausted": "echo"}));
+    let second =
+        FakeModel::start(&world.daemon.home().join("second"), &json!({"on_exhausted": "echo"}));
     let said = in_shell(&world, &second, &["say", "again"]).output().unwrap();
     assert!(text(&said).contains("echo: again"), "{}", text(&said));
     assert_eq!((world.model.count("requests"), second.count("requests")), (1, 1));
 
-    let seen = world.daemon.command(&["tool", "bash", "env; cat /proc/*/environ | tr '\\0' '\\n'; true"]);
+    let seen =
+        world.daemon.command(&["tool", "bash", "env; cat /proc/*/environ | tr '\\0' '\\n'; true"]);
     let seen = { seen }.current_dir(&world.repo).output().unwrap();
     assert!(!text(&seen).contains(CANARY), "a worker has the key");
-    let found = Command::new("grep").arg("-rl").arg(CANARY).arg(world.daemon.app()).output().unwrap();
+    let found =
+        Command::new("grep").arg("-rl").arg(CANARY).arg(world.daemon.app()).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "", "a file has the key");
 }
 

@@ -14,7 +14,10 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
         );
     }
     let (input, reply) = (tokio::io::stdin(), tokio::io::stdout());
-    let sources = (connector(ShellKeys::PassOn, output), session_file::read_blocking as quackd_acp::ReadTranscript);
+    let sources = (
+        connector(ShellKeys::PassOn, output),
+        session_file::read_blocking as quackd_acp::ReadTranscript,
+    );
     quackd_acp::serve_lines(sources, input, reply, CancellationToken::new()).await;
     Ok(ExitCode::Ok)
 }

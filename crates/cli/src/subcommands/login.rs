@@ -84,7 +84,8 @@ fn known(given: &str) -> anyhow::Result<(&'static str, Vec<&'static str>)> {
     let found = provider_names().zip(provider_variables()).find(|(name, _)| *name == given);
     found.ok_or_else(|| {
         let near = nearest(given, provider_names());
-        let near = near.first().map_or_else(|| ".".to_owned(), |near| format!("; did you mean {near}?"));
+        let near =
+            near.first().map_or_else(|| ".".to_owned(), |near| format!("; did you mean {near}?"));
         let all = provider_names().collect::<Vec<_>>().join(", ");
         CliError::usage(format!("{} is no known provider{near} Known: {all}", name(given))).into()
     })
