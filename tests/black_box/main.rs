@@ -81,6 +81,7 @@ mod streamed_searches;
 mod supervision;
 mod switching;
 mod tool_registries;
+mod tool_stdin;
 mod tool_tables;
 mod tools;
 mod top_verb;

@@ -348,6 +348,11 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
         ("quack.session_new", json!({"engine": "pi"}), choices),
         ("quack.session_new", json!({"model": "a/b"}), choices),
         ("quack.session_set", json!({"engine": "pi"}), choices),
+        (
+            "quack.keys",
+            json!({"variables": {"OPENAI_API_KEY": "k"}}),
+            "Only local clients may give keys to the daemon",
+        ),
         ("quack.forward", json!({"port": 3000}), "Only local clients may forward ports"),
         (
             "remote_configure",

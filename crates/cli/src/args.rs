@@ -6,6 +6,7 @@ pub(crate) mod daemon;
 pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod log;
+pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod mcp;
 pub(crate) mod models;
@@ -179,6 +180,8 @@ pub(crate) enum Verb {
     Top(top::TopArgs),
     Metrics(top::MetricsArgs),
     Models(models::ModelsArgs),
+    Login(login::LoginArgs),
+    Logout(login::LogoutArgs),
     Sandbox(sandbox::SandboxArgs),
     Forward(forward::ForwardArgs),
     Approvals(approvals::ApprovalsArgs),

@@ -4,16 +4,31 @@ use crate::connect::{explained, start_and_connect};
 use crate::exit::explain;
 use crate::output::CliOutput;
 use crate::session_hint;
+use crate::shell_keys;
 use quackd_client::{ConnectError, Connector};
 use std::sync::Arc;
 
+/// Whether a server passes on the keys of model providers that its environment has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShellKeys {
+    /// Its user prompts quackd's own agent.
+    PassOn,
+    /// Its user is another agent, which needs tools alone.
+    Keep,
+}
+
 /// Returns the way to the daemon for a server that connects several times, with the advice of every subcommand if there
 /// is no daemon.
-pub(crate) fn connector(output: CliOutput) -> Connector {
+pub(crate) fn connector(keys: ShellKeys, output: CliOutput) -> Connector {
     Arc::new(move || {
         Box::pin(async move {
             match start_and_connect(output).await {
-                Ok(connection) => Ok(connection.client),
+                Ok(connection) => {
+                    if keys == ShellKeys::PassOn {
+                        shell_keys::pass_on(&connection.client, output).await;
+                    }
+                    Ok(connection.client)
+                }
                 Err(error) => {
                     let error = explained(session_hint::explained(error).await).await;
                     Err(ConnectError(explain(&error)))

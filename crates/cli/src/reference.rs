@@ -43,6 +43,7 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
 /// Files of the state directory that users look at, and their content.
 pub(crate) const FILES: &[(&str, &str)] = &[
     ("quackd.toml", "The configuration. `quack config show --origin` prints every setting."),
+    ("provider-keys.json", "Keys of model providers. `quack login` writes it."),
     ("service.env", "Environment variables for the service."),
     ("daemon.sock", "The socket."),
     ("duck-daemon.log", "The log. `quack logs` prints it."),

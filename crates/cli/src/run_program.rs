@@ -51,6 +51,7 @@ pub(crate) async fn ask(words: &[String]) -> anyhow::Result<ProgramOutput> {
         spill: None,
         live: None,
         flow: None,
+        input: None,
         limits: Limits::default(),
         group: None,
         spawn_thread: None,

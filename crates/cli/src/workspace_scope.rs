@@ -101,6 +101,7 @@ impl ScopedClient {
         let params = ToolParams {
             call_id: Some(call_id()),
             stream: Some(true),
+            stdin: None,
             stream_rows: Some(true),
             ..params
         };

@@ -262,6 +262,12 @@ impl Home {
         self.dir.join("network.jsonl")
     }
 
+    /// Path of the file with the keys that `quack login` stored.
+    #[must_use]
+    pub fn provider_keys(&self) -> PathBuf {
+        self.dir.join("provider-keys.json")
+    }
+
     /// Path of the directory with the journal of calls; see [`crate::call_journal`].
     #[must_use]
     pub fn journal_dir(&self) -> PathBuf {

@@ -51,7 +51,7 @@ const MAX_METADATA_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Names that a directory may contain if no daemon has used it yet, or if its marker files are damaged. Names
 /// with a suffix (`.tmp`, `.corrupt-1`) are included.
-const KNOWN_NAMES: [&str; 20] = [
+const KNOWN_NAMES: [&str; 21] = [
     "metadata.json",
     "quackd-state.json",
     "config.json",
@@ -60,6 +60,7 @@ const KNOWN_NAMES: [&str; 20] = [
     "interrupted.json",
     "mcp-install.json",
     "mcp-token",
+    "provider-keys.json",
     "approvals.jsonl",
     "network.jsonl",
     "quackd.toml",

@@ -1,6 +1,6 @@
 //! Input and output of [`crate::run`]: the command, its limits, its result and its errors.
 
-use crate::{Captured, Exit, Flow, Group, Limits, Live, SpawnThread, Spilled, Usage};
+use crate::{Captured, CommandInput, Exit, Flow, Group, Limits, Live, SpawnThread, Spilled, Usage};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -42,6 +42,8 @@ pub struct Command {
     pub live: Option<Live>,
     /// Reader of the whole output. While it is behind, the command waits to print.
     pub flow: Option<Flow>,
+    /// Input of the command. `None`: it reads `/dev/null`.
+    pub input: Option<CommandInput>,
     /// Resource limits.
     pub limits: Limits,
     /// Control group of the session, in which the command gets its own group. With `None`, only descent and marks

@@ -28,6 +28,7 @@ mod exit;
 mod flow;
 mod handle;
 mod harden;
+mod input;
 mod limits;
 mod live_output;
 mod monitor;
@@ -69,6 +70,7 @@ pub use exit::Exit;
 pub use flow::{Flow, FlowPiece, StreamName};
 pub use handle::ProcessHandle;
 pub use harden::{Role, harden, restore_after_fork, set_process_name};
+pub use input::{CommandInput, Wanted};
 pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};
 pub use live_output::{LIVE_BYTES, Live, Piece};
 #[cfg(target_os = "linux")]

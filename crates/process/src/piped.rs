@@ -32,7 +32,7 @@ pub struct Pipes {
 /// # Errors
 /// See [`LaunchError`]. No process is left running after an error.
 pub fn launch_piped(command: &Command) -> Result<(Piped, Pipes), LaunchError> {
-    let (shell, stdin, stdout, stderr) = Shell::launch_with(command, Input::Pipe)?;
+    let (shell, stdin, stdout, stderr) = Shell::launch(command, Input::Pipe)?;
     let pid = shell.pid();
     let pipes = stdin.ok_or_else(|| io::Error::from(io::ErrorKind::BrokenPipe)).and_then(|stdin| {
         for end in [&stdin, &stdout, &stderr] {

@@ -3,8 +3,9 @@
 //! A command is done when its shell has exited, not when its pipes close: a background process may hold them forever.
 //! Then the remaining processes are stopped, and the rest of the output is read.
 
+use crate::input::InputWriter;
 use crate::output::OutputReader;
-use crate::shell::{Shell, reap_ended_orphans};
+use crate::shell::{Input, Shell, reap_ended_orphans};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper};
 use crate::{Command, EndedBy, Finished, Holder, LaunchError};
 use std::path::Path;
@@ -53,7 +54,7 @@ const MIN_CLOSE_LIMIT: Duration = Duration::from_millis(200);
 
 /// Runs a command to its end, and kills all processes that it started.
 ///
-/// The command leads its own process group, reads `/dev/null`, and is never blocked by long output: the two ends of
+/// The command leads its own process group, reads its `input` or `/dev/null`, and is never blocked by long output: the two ends of
 /// each stream are kept and the middle is counted. At the deadline or when canceled, it gets TERM, and KILL after the
 /// grace. Returns at most about 2 s after that.
 ///
@@ -72,7 +73,13 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
         return Err(LaunchError::Aborted);
     }
     let begin = Instant::now();
-    let (shell, stdout, stderr) = Shell::launch(&command)?;
+    let pipe = if command.input.is_some() { Input::Pipe } else { Input::Nothing };
+    let (shell, stdin, stdout, stderr) = Shell::launch(&command, pipe)?;
+    let explain = |error| LaunchError::explain(error, Path::new(&command.program), &command.cwd);
+    let mut input = match (stdin, &command.input) {
+        (Some(pipe), Some(input)) => Some(InputWriter::new(pipe, input.clone()).map_err(explain)?),
+        _ => None,
+    };
     let mut output = OutputReader::new(
         stdout,
         stderr,
@@ -80,8 +87,10 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
         command.live.clone(),
         command.flow.clone(),
     )
-    .map_err(|error| LaunchError::explain(error, Path::new(&command.program), &command.cwd))?;
-    let ended_by = watch(&shell, &mut output, &command, begin).await;
+    .map_err(explain)?;
+    let ended_by = watch(&shell, &mut output, &mut input, &command, begin).await;
+    // Processes that outlive the command read the end of the input.
+    drop(input);
     output.lose_patience();
     let (mut stopped, mut held) = (0, None);
     if ended_by == EndedBy::Itself {
@@ -121,6 +130,7 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
 async fn watch(
     shell: &Shell,
     output: &mut OutputReader,
+    input: &mut Option<InputWriter>,
     command: &Command,
     begin: Instant,
 ) -> EndedBy {
@@ -129,6 +139,13 @@ async fn watch(
     reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut next_count = begin + COUNT_INTERVAL;
     loop {
+        let is_fed = input.as_ref().is_some_and(InputWriter::is_open);
+        let feeding = async {
+            match input {
+                Some(input) => input.pump().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             () = shell.exited() => return EndedBy::Itself,
@@ -144,6 +161,7 @@ async fn watch(
                 next_count = Instant::now() + COUNT_INTERVAL.max(counted.elapsed() * COUNT_SHARE);
             }
             () = output.pump(), if !output.is_at_end() => (),
+            () = feeding, if is_fed => (),
         }
     }
 }

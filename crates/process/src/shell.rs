@@ -94,20 +94,11 @@ impl ProcessMarker {
 }
 
 impl Shell {
-    /// Starts the command. Returns the read ends of its stdout and stderr.
+    /// Starts the command with the given stdin.
     ///
     /// # Errors
     /// See [`LaunchError`]. No process is left running after an error.
-    pub(crate) fn launch(command: &Command) -> Result<(Self, OwnedFd, OwnedFd), LaunchError> {
-        let (shell, _no_input, stdout, stderr) = Self::launch_with(command, Input::Nothing)?;
-        Ok((shell, stdout, stderr))
-    }
-
-    /// Like [`Shell::launch`], with the given stdin. The second value is its write end.
-    ///
-    /// # Errors
-    /// Same as [`Shell::launch`].
-    pub(crate) fn launch_with(command: &Command, input: Input) -> Result<Launched, LaunchError> {
+    pub(crate) fn launch(command: &Command, input: Input) -> Result<Launched, LaunchError> {
         let (program, cwd) = (Path::new(&command.program), &command.cwd);
         let explain = |error| LaunchError::explain(error, program, cwd);
         let place = ShellSlot::reserve()

@@ -11,6 +11,7 @@ mod doctor;
 mod error_code;
 mod events;
 mod gc;
+mod keys;
 mod lifecycle;
 mod models;
 mod network;
@@ -41,6 +42,7 @@ pub use events::{
     UpdateDetails,
 };
 pub use gc::{DiskInfo, GcData, GcItem, GcKind, GcParams, PrunedSession};
+pub use keys::{KeysData, KeysParams};
 pub use lifecycle::{
     DeathInfo, ErrandInfo, HeartbeatInfo, KillData, LifeInfo, LoopLag, PauseInfo, PauseKind,
     PinData, PinParams, ProcessState, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData,
@@ -326,6 +328,10 @@ pub struct ToolParams {
     /// events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<bool>,
+    /// True: the command of `bash` reads what the client sends with `quack.stdin`. Needs a `callId`. The call is cancelled
+    /// when its client disconnects. Other tools ignore it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<bool>,
     /// True, with `stream`: `search` and `find` send their rows as `tool_output` events while they find them, without
     /// the limits of a page. The reply has no rows.
     #[serde(skip_serializing_if = "Option::is_none")]

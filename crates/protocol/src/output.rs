@@ -46,16 +46,69 @@ impl OutputPiece {
     /// Returns true if the piece may be passed on: it is base64 and not too long.
     #[must_use]
     pub fn is_sound(&self) -> bool {
-        // Without an early end, the compiler checks many bytes at once.
-        let is_base64 = |byte: u8| {
-            byte.is_ascii_alphanumeric() | (byte == b'+') | (byte == b'/') | (byte == b'=')
-        };
-        let text = self.bytes.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
-        text.is_some_and(|text| {
-            text.len() <= MAX_PIECE_BYTES.div_ceil(3) * 4
-                && text.bytes().fold(true, |is_sound, byte| is_sound & is_base64(byte))
-        })
+        is_short_base64(&self.bytes)
     }
+}
+
+/// Whether JSON is a string with at most [`MAX_PIECE_BYTES`] in base64.
+fn is_short_base64(json: &RawValue) -> bool {
+    // Without an early end, the compiler checks many bytes at once.
+    let is_base64 =
+        |byte: u8| byte.is_ascii_alphanumeric() | (byte == b'+') | (byte == b'/') | (byte == b'=');
+    let text = json.get().strip_prefix('"').and_then(|text| text.strip_suffix('"'));
+    text.is_some_and(|text| {
+        text.len() <= MAX_PIECE_BYTES.div_ceil(3) * 4
+            && text.bytes().fold(true, |is_sound, byte| is_sound & is_base64(byte))
+    })
+}
+
+/// The next bytes for the stdin of a command.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct InputPiece {
+    /// At most 32 KiB, in base64 with padding. Passed on as JSON text.
+    #[schemars(with = "String")]
+    pub bytes: Box<RawValue>,
+    /// True: the end of the input follows these bytes.
+    #[serde(default)]
+    pub end: bool,
+}
+
+impl InputPiece {
+    /// Returns the end of the input, without further bytes.
+    #[must_use]
+    pub fn end() -> Self {
+        // An empty string is JSON.
+        let bytes = RawValue::from_string("\"\"".to_owned()).unwrap_or_default();
+        Self { bytes, end: true }
+    }
+
+    /// Returns true if the piece may be passed on: it is base64 and not too long.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        is_short_base64(&self.bytes)
+    }
+}
+
+/// `quack.stdin` parameters.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct StdinParams {
+    /// The `callId` of a `quack.tool` request of this client with `stdin`.
+    pub call_id: String,
+    /// The next bytes: at most 32 KiB, in base64 with padding.
+    #[schemars(with = "String")]
+    pub bytes: Box<RawValue>,
+    /// True: the end of the input follows these bytes.
+    #[serde(default)]
+    pub end: bool,
+}
+
+/// `quack.stdin` data.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+pub struct StdinData {
+    /// Whether the command takes another piece. False: it has closed its stdin, or the call has ended.
+    pub open: bool,
 }
 
 /// Data of the event `tool_output`.

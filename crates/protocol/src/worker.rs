@@ -8,7 +8,7 @@
 
 use crate::approval::ApprovalKind;
 use crate::denial::Denial;
-use crate::output::OutputPiece;
+use crate::output::{InputPiece, OutputPiece};
 use crate::policy::{Policy, Profile};
 use crate::tiers::{GitProtection, Probe, Tier, known};
 use crate::{CallId, SessionId};
@@ -35,6 +35,7 @@ pub const TO_WORKER_TAGS: &[&str] = &[
     "shutdown",
     "credit",
     "output_taken",
+    "stdin",
     "web_done",
 ];
 
@@ -47,6 +48,7 @@ pub const FROM_WORKER_TAGS: &[&str] = &[
     "warning",
     "tool_update",
     "tool_output",
+    "stdin_wanted",
     "web_search",
     "jobs",
 ];
@@ -83,6 +85,13 @@ pub enum ToWorker {
     OutputTaken {
         /// The call.
         call_id: CallId,
+    },
+    /// The piece of input that a [`FromWorker::StdinWanted`] requested. Has no effect on a finished call.
+    Stdin {
+        /// The call.
+        call_id: CallId,
+        /// The bytes.
+        piece: InputPiece,
     },
     /// Result of a [`FromWorker::WebSearch`].
     WebDone {
@@ -187,6 +196,9 @@ pub struct ToolCall {
     /// True if the client also requested the rows of a search.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream_rows: bool,
+    /// True if the client sends the input of a command.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stdin: bool,
 }
 
 /// Worker to supervisor.
@@ -222,6 +234,14 @@ pub enum FromWorker {
         call_id: CallId,
         /// The bytes.
         piece: OutputPiece,
+    },
+    /// The command of a call with `stdin` takes its next piece of input: once at its start, then once after each
+    /// [`ToWorker::Stdin`].
+    StdinWanted {
+        /// The call.
+        call_id: CallId,
+        /// False: it takes none any longer.
+        open: bool,
     },
     /// Request to search the web for a `web_search` call in flight: a worker has no network and no key. Answered by
     /// [`ToWorker::WebDone`]. At most one per call.

@@ -63,6 +63,7 @@ pub(crate) async fn bash(
         spill: Some(spill_target(toolbox, &call.call_id)),
         live: live.as_ref().map(LiveText::source),
         flow: call.flow.clone(),
+        input: call.input.clone(),
         ..command_line.command(call.call_id.clone())
     });
     let (finished, update) = show_while(running, live).await;

@@ -41,6 +41,7 @@ impl CommandLine {
             spill: None,
             live: None,
             flow: None,
+            input: None,
             limits: self.limits,
             group: self.group,
             spawn_thread: self.spawn_thread,

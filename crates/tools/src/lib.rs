@@ -57,7 +57,7 @@ pub use web::Web;
 
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
-use quackd_process::Flow;
+use quackd_process::{CommandInput, Flow};
 use quackd_protocol::tools;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -84,6 +84,8 @@ pub struct Call {
     pub watch: Option<Rc<dyn Watch>>,
     /// Reader of a command's whole output.
     pub flow: Option<Flow>,
+    /// Input of a command. `None`: it reads `/dev/null`.
+    pub input: Option<CommandInput>,
     /// Whether `flow` also takes the rows of a search.
     pub stream_rows: bool,
 }

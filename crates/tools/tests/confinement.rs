@@ -62,6 +62,7 @@ mod tests {
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,
+                input: None,
                 stream_rows: false,
             };
             execute(Rc::clone(&self.toolbox), call).await

@@ -72,6 +72,7 @@ mod tests {
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,
+                input: None,
                 stream_rows: false,
             };
             change(&mut call);
@@ -468,6 +469,7 @@ mod tests {
             cancel: CancellationToken::new(),
             watch: None,
             flow: None,
+            input: None,
             stream_rows: false,
         };
         let outputs = tokio::task::LocalSet::new().block_on(&runtime, async {

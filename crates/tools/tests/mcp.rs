@@ -58,6 +58,7 @@ mod tests {
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,
+                input: None,
                 stream_rows: false,
             };
             (call, Rc::clone(&self.toolbox))

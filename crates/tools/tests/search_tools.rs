@@ -65,6 +65,7 @@ mod tests {
                 cancel: CancellationToken::new(),
                 watch: None,
                 flow: None,
+                input: None,
                 stream_rows: false,
             };
             with(&mut call);

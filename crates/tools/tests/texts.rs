@@ -69,6 +69,7 @@ mod tests {
             cancel: CancellationToken::new(),
             watch: None,
             flow: None,
+            input: None,
             stream_rows: false,
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

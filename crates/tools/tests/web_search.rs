@@ -26,6 +26,7 @@ mod tests {
             cancel: CancellationToken::new(),
             watch: None,
             flow: None,
+            input: None,
             stream_rows: false,
         }
     }

@@ -103,6 +103,10 @@ pub(crate) enum MethodError {
     CallIdTaken,
     #[error("Invalid parameters for quack.tool: stream needs a callId")]
     StreamWithoutId,
+    #[error("Invalid parameters for quack.tool: stdin needs a callId")]
+    StdinWithoutId,
+    #[error("Invalid parameters for quack.stdin: bytes must be at most {0} bytes in base64")]
+    InputPiece(usize),
     #[error("Invalid parameters for quack.hello: {0} must have 1 to {1} printable characters")]
     HelloText(&'static str, usize),
     #[error("quack.hello is required before quack.claim")]
@@ -165,6 +169,12 @@ pub(crate) enum MethodError {
     LocalClaim,
     #[error("Only local clients may send commands to the agent")]
     LocalAgent,
+    #[error("Only local clients may give keys to the daemon")]
+    LocalKeys,
+    #[error(
+        "{0} is no variable of a model provider, or its value is longer than {1} bytes or has a NUL"
+    )]
+    BadKey(String, usize),
     #[error("Only local clients may choose the agent and its model")]
     LocalAgentChoice,
     #[error("Another conversation is being copied; try again")]

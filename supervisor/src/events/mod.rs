@@ -9,6 +9,7 @@
 //! number and speed of followers.
 
 pub(crate) mod answerers;
+mod call_input;
 mod claims;
 pub(crate) mod client_registry;
 mod death;
@@ -17,6 +18,7 @@ mod named_calls;
 mod ring;
 mod tool_events;
 
+pub(crate) use call_input::{CallInput, InputRequest, call_input};
 pub(crate) use follower::{FollowStarted, Follower};
 pub(crate) use tool_events::{CallPreview, shown_arguments};
 

@@ -24,6 +24,7 @@ mod follow;
 mod forward;
 mod gc;
 mod hosts;
+mod keys;
 mod kill;
 mod metrics;
 mod models;
@@ -133,6 +134,10 @@ methods! {
     // Remote: ends a call of the same client.
     "quack.cancel": InOrder, All, streaming::cancel, needs ["callId"];
 
+    /// Sends the next input to the command of one call of this client.
+    // Remote: input of a call of the same client.
+    "quack.stdin": Concurrent, All, streaming::stdin, needs ["callId", "bytes"];
+
     /// Cancels the calls of a session and the turn of its Pi.
     // Remote: ends work of a session.
     "abort": Concurrent, All, abort::abort;
@@ -176,6 +181,10 @@ methods! {
     /// Lists the models of quackd's own agent, and tests the chosen one.
     // Remote: reads; a test costs no more than a say.
     "quack.models": Concurrent, All, models::models;
+
+    /// Gives the daemon variables with keys of model providers.
+    // Remote: the person at this machine decides which account pays.
+    "quack.keys": InOrder, Nothing(|| MethodError::LocalKeys), keys::keys, needs ["variables"];
 
     /// Lists the daemon and its processes.
     // Remote: reads.

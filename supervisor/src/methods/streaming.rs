@@ -1,4 +1,4 @@
-//! Named calls: their client can cancel each of them, and receive its output while the call runs.
+//! Named calls: their client can cancel each of them, and exchange input and output with it while the call runs.
 //!
 //! Output goes only to the client that started the call. If the client does not read, the command blocks: a piece of
 //! output returns its credit when the client's connection has space for the next one.
@@ -6,13 +6,17 @@
 use super::Caller;
 use super::tool::MAX_CALL_ID_BYTES;
 use crate::errors::MethodError;
+use crate::events::{CallInput, InputRequest, call_input};
 use crate::session::FoundSession;
 use crate::session::actor::TellSession;
 use crate::session::pending_calls::Printed;
 use crate::wire;
 use quackd_protocol::client::{ToldLine, ToolParams};
-use quackd_protocol::output::{CancelData, CancelParams, OutputPiece, PIECE_CREDITS, ToolOutput};
-use tokio::sync::mpsc;
+use quackd_protocol::output::{
+    CancelData, CancelParams, InputPiece, MAX_PIECE_BYTES, OutputPiece, PIECE_CREDITS, StdinData,
+    StdinParams, ToolOutput,
+};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 /// A named call without a reply.
@@ -22,6 +26,7 @@ pub(super) struct NamedCall<'a> {
     id: String,
     cancel: CancellationToken,
     is_streamed: bool,
+    input: Option<CallInput>,
 }
 
 impl<'a> NamedCall<'a> {
@@ -32,15 +37,26 @@ impl<'a> NamedCall<'a> {
     pub(super) fn new(asked: &ToolParams, caller: &'a Caller) -> Result<Option<Self>, MethodError> {
         // A request without a connection only gets its reply.
         let is_streamed = asked.stream == Some(true) && caller.client.outbox.is_some();
+        let has_input = asked.stdin == Some(true) && caller.client.outbox.is_some();
         let Some(id) = asked.call_id.clone() else {
-            return if is_streamed { Err(MethodError::StreamWithoutId) } else { Ok(None) };
+            return match (is_streamed, has_input) {
+                (true, _) => Err(MethodError::StreamWithoutId),
+                (false, true) => Err(MethodError::StdinWithoutId),
+                (false, false) => Ok(None),
+            };
         };
         if !(1..=MAX_CALL_ID_BYTES).contains(&id.len()) {
             return Err(MethodError::CallIdLength);
         }
         let calls = &caller.client.named_calls;
-        let cancel = calls.add(&id, is_streamed).ok_or(MethodError::CallIdTaken)?;
-        Ok(Some(Self { caller, id, cancel, is_streamed }))
+        let (sender, input) = has_input.then(call_input).unzip();
+        let cancel = calls.add(&id, is_streamed, sender).ok_or(MethodError::CallIdTaken)?;
+        Ok(Some(Self { caller, id, cancel, is_streamed, input }))
+    }
+
+    /// Returns the input that the client sends.
+    pub(super) fn input(&self) -> Option<CallInput> {
+        self.input.clone()
     }
 
     /// Returns the token that cancels the call.
@@ -110,4 +126,25 @@ pub(super) async fn cancel(
     caller: &Caller,
 ) -> Result<CancelData, MethodError> {
     Ok(CancelData { found: caller.client.named_calls.cancel(&call_id) })
+}
+
+/// `quack.stdin`. The reply comes when the command can take the next piece.
+pub(super) async fn stdin(
+    StdinParams { call_id, bytes, end }: StdinParams,
+    caller: &Caller,
+) -> Result<StdinData, MethodError> {
+    let piece = InputPiece { bytes, end };
+    if !piece.is_sound() {
+        return Err(MethodError::InputPiece(MAX_PIECE_BYTES));
+    }
+    let Some(input) = caller.client.named_calls.input(&call_id) else {
+        return Ok(StdinData { open: false });
+    };
+    let (taken, is_open) = oneshot::channel();
+    // Without a reader, the call has ended or its command has closed its stdin.
+    let open = match input.send(InputRequest { piece, taken }).await {
+        Ok(()) => is_open.await.unwrap_or(false),
+        Err(_closed) => false,
+    };
+    Ok(StdinData { open })
 }

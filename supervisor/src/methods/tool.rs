@@ -286,6 +286,7 @@ async fn run_tool(
         arguments: wanted.arguments,
         stream_rows: wanted.stream_rows,
         stream: None,
+        input: named.as_ref().and_then(NamedCall::input).filter(|_| tool == BASH),
         cancel: wanted.cancel.or_else(|| named.as_ref().map(NamedCall::token)),
         agents: wanted.agents,
     };

@@ -40,11 +40,11 @@ const KEYCHAIN_INTERVAL: Duration = Duration::from_secs(30);
 /// Shortest time between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// State of Pi's files.
+/// State of the files.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamps {
     /// Time of the last change and size of each file; `None` for a missing one.
-    files: [Option<(SystemTime, u64)>; 2],
+    files: [Option<(SystemTime, u64)>; 3],
     /// The directory of a session that could change them.
     held: Option<Held>,
     /// The reason why the keychain has no key, if it was asked.
@@ -144,8 +144,17 @@ impl Models {
             settings.key = self.key.borrow().as_ref().map(|(_, read)| read.clone());
         }
         let (home, distrust) = (self.daemon.user_home.clone(), Some(problem));
-        // Reads no file.
-        let catalog = ModelCatalog::load_blocking(&ModelSources { env, home, settings, distrust });
+        // Reads no file but the one of `quack login`, which is the daemon's own.
+        let logins = self.daemon.home.provider_keys();
+        let of_shell = Vec::new();
+        let catalog = ModelCatalog::load_blocking(&ModelSources {
+            env,
+            of_shell,
+            logins,
+            home,
+            settings,
+            distrust,
+        });
         if catalog.chosen().is_some() {
             self.egress.set_models(catalog.endpoints());
         }
@@ -182,7 +191,7 @@ impl Models {
         self.egress.list_models(provider).await
     }
 
-    /// Returns the daemon's variables, merged with the keys of the login shell.
+    /// Returns the daemon's variables, merged with the keys of the login shell and of clients' shells.
     async fn env(&self) -> Variables {
         let own = pi_env::merge(std::env::vars_os(), &[], &[]);
         let model = &self.daemon.config.model;
@@ -210,7 +219,14 @@ impl Models {
             settings.key = Some(self.key_of(account, &writable).await);
         }
         let no_key = settings.key.as_ref().and_then(|key| key.as_ref().err().cloned());
-        let mut sources = ModelSources { env, home: user_home.clone(), settings, distrust: None };
+        let mut sources = ModelSources {
+            env,
+            of_shell: self.login.names_of_shell(),
+            logins: self.daemon.home.provider_keys(),
+            home: user_home.clone(),
+            settings,
+            distrust: None,
+        };
         let late = "the directory of Pi's files does not answer";
         let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_held| late)?;
         let read = move || {

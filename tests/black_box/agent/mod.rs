@@ -10,6 +10,7 @@ mod deaths;
 mod dialects;
 mod engines;
 mod files;
+mod keys;
 mod mcp_servers;
 mod prompt;
 mod queues;

@@ -280,6 +280,7 @@ fn command(
         spill: None,
         live: None,
         flow: None,
+        input: None,
         limits: Limits::default(),
         group: None,
         spawn_thread: None,

@@ -156,6 +156,7 @@ fn command(start: &PiStart, group: Option<Arc<Group>>) -> Command {
         spill: None,
         live: None,
         flow: None,
+        input: None,
         limits: Limits { processes: start.processes, ..Limits::default() },
         group,
         spawn_thread: Some(Arc::new(SpawnThread::new(|| Ok(()), OomScore::open().ok()))),

@@ -8,6 +8,7 @@
 
 use crate::confinement_result::NO_SETTINGS;
 use crate::deny;
+use crate::input;
 use crate::jobs::JobReporter;
 use crate::link::{self, FrameSender};
 use crate::network;
@@ -19,7 +20,7 @@ use crate::wrapper::ReadOnlyWrapper;
 use actix::System;
 use quackd_ipc::halves;
 use quackd_ipc::link::adopt;
-use quackd_process::sweep_strays_blocking;
+use quackd_process::{CommandInput, sweep_strays_blocking};
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{
@@ -163,6 +164,7 @@ fn environment(
 struct InFlight {
     cancel: CancellationToken,
     stream: Option<Streaming>,
+    input: Option<CommandInput>,
 }
 
 /// Runs the calls of the session.
@@ -194,6 +196,11 @@ impl ToolExecutor {
                 let stream = in_flight.get(&call_id).and_then(|call| call.stream.as_ref());
                 stream.into_iter().for_each(Streaming::taken);
             }
+            ToWorker::Stdin { call_id, piece } => {
+                let in_flight = self.in_flight.borrow();
+                let input = in_flight.get(&call_id).and_then(|call| call.input.as_ref());
+                input.into_iter().for_each(|input| input::give(input, &piece));
+            }
             ToWorker::WebDone { call_id, outcome } => self.searches.done(&call_id, outcome),
             ToWorker::Shutdown {} => return ControlFlow::Break(()),
             ToWorker::Start(_) | ToWorker::Template {} => {
@@ -218,7 +225,9 @@ impl ToolExecutor {
         }
         let cancel = CancellationToken::new();
         let stream = call.stream.then(|| Streaming::new(call.stream_rows));
-        let running = InFlight { cancel: cancel.clone(), stream: stream.clone() };
+        let input = call.stdin.then(CommandInput::default);
+        let running =
+            InFlight { cancel: cancel.clone(), stream: stream.clone(), input: input.clone() };
         calls.insert(call.call_id.clone(), running);
         let toolbox = Rc::clone(&self.toolbox);
         let id = call.call_id.clone();
@@ -237,9 +246,11 @@ impl ToolExecutor {
                     cancel,
                     watch: Some(watch),
                     flow: stream.as_ref().map(Streaming::flow),
+                    input: input.clone(),
                     stream_rows: call.stream_rows,
                 },
             );
+            let running = input::request_while(running, input.as_ref(), &id, &outbox);
             let output = streaming::forward_while(running, stream.as_ref(), &id, &outbox).await;
             in_flight.borrow_mut().remove(&id);
             jobs.report().await;

@@ -22,6 +22,7 @@ mod confinement;
 mod confinement_result;
 mod deny;
 mod executor;
+mod input;
 mod jobs;
 #[cfg(target_os = "linux")]
 mod limited;

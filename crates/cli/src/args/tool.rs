@@ -28,8 +28,8 @@ pub(crate) struct DemoArgs {
     after_help = "Examples:\n  quack tool bash 'git status'\n  quack tool read_file README.md\n  \
     quack tool grep_search '{\"pattern\":\"fn main\",\"include\":\"*.rs\"}'\n  \
     quack tool bash - --timeout 5m < script.sh\n  quack tool bash --raw 'git diff' > patch\n  \
-    quack tool bash --detach 'npm run dev'\n\nOutput of a command is printed as it arrives. Ctrl-C ends the call; \
-    a second Ctrl-C exits at once.\n\nExit codes: 0 the tool succeeded, 1 it failed, \
+    pg_dump old | quack tool bash 'psql new'\n  quack tool bash --detach 'npm run dev'\n\nOutput of a command is printed as it arrives. Ctrl-C ends the call; \
+    a second Ctrl-C exits at once. A pipe or a file on stdin is the stdin of the command.\n\nExit codes: 0 the tool succeeded, 1 it failed, \
     4 it was refused as busy or its deadline passed, 130 it was interrupted.\nWith --raw: the command's own code, \
     128+N if signal N ended it, 124 if its deadline passed, 125 if quack failed and the command did not run or its \
     end is not known; then stderr ends with a line that begins with `error:`.\nWith --safe, bash runs git, grep, rg, find, ls, \
@@ -57,6 +57,9 @@ pub(crate) struct ToolArgs {
     /// Deadline, such as 500ms, 10s, 2m or 10 (seconds); configured in tools.default_timeout_s [default: 2m]
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub(crate) timeout: Option<Duration>,
+    /// Do not pass stdin to the command; it reads /dev/null
+    #[arg(short = 'n', long)]
+    pub(crate) no_stdin: bool,
     /// Do not ask at this terminal about operations that the sandbox denies
     #[arg(long)]
     pub(crate) no_ask: bool,

@@ -1,6 +1,6 @@
 //! `quack acp`: serves the sessions to one editor over stdin and stdout.
 
-use crate::connector::connector;
+use crate::connector::{ShellKeys, connector};
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use crate::session_file;
@@ -14,7 +14,10 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
         );
     }
     let (input, reply) = (tokio::io::stdin(), tokio::io::stdout());
-    let sources = (connector(output), session_file::read_blocking as quackd_acp::ReadTranscript);
+    let sources = (
+        connector(ShellKeys::PassOn, output),
+        session_file::read_blocking as quackd_acp::ReadTranscript,
+    );
     quackd_acp::serve_lines(sources, input, reply, CancellationToken::new()).await;
     Ok(ExitCode::Ok)
 }

@@ -9,6 +9,7 @@ use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref;
+use crate::shell_keys;
 use anyhow::Context;
 use quackd_client::Client;
 use quackd_protocol::client::{
@@ -41,6 +42,7 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     let workspace = directory::workspace(args.dir.as_deref(), args.force)
         .map_err(|error| explain(error, args.dir.as_deref()))?;
     let daemon = start_and_connect(output).await?;
+    shell_keys::pass_on(&daemon.client, output).await;
     let workspace = match args.dir {
         Some(_) => workspace,
         None => session_ref::enclosing(&daemon.client).await?.unwrap_or(workspace),

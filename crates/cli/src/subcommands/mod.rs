@@ -23,6 +23,7 @@ pub(crate) mod gc;
 pub(crate) mod grep;
 pub(crate) mod history;
 pub(crate) mod log;
+pub(crate) mod login;
 pub(crate) mod logs;
 pub(crate) mod man;
 pub(crate) mod mcp;
@@ -96,6 +97,8 @@ pub(crate) async fn run(
         Some(Verb::Doctor(args)) => doctor::run(args, output).await,
         Some(Verb::Metrics(_)) => metrics::run(output).await,
         Some(Verb::Models(args)) => models::run(args, output).await,
+        Some(Verb::Login(args)) => login::run(args, output),
+        Some(Verb::Logout(args)) => login::logout(&args, output),
         Some(Verb::Log(args)) => Box::pin(log::run(args, output)).await,
         Some(Verb::Logs(args)) => logs::run(args, output).await,
         Some(Verb::Gc(args)) => gc::run(args, output).await,

@@ -6,6 +6,7 @@ use crate::display::{count, name, plain};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM, GREEN, RED, YELLOW};
 use crate::session_ref::{Missing, Wanted};
+use crate::shell_keys;
 use quackd_client::Client;
 use quackd_protocol::client::{
     FindBy, ModelTest, ModelsData, ModelsParams, SessionParams, StateData,
@@ -22,6 +23,7 @@ const MAX_SHOWN: usize = 40;
 /// Runs the subcommand. Starts the daemon, because it has the keys.
 pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
+    shell_keys::pass_on(&daemon.client, output).await;
     let params = ModelsParams { test: args.test.then_some(true) };
     let limit = if args.test { TEST_TIMEOUT } else { REPLY_TIMEOUT };
     let data: ModelsData = daemon.client.request("quack.models", params, limit).await?;

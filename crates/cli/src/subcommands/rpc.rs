@@ -15,6 +15,7 @@ use crate::directory;
 use crate::exit::{CliError, ExitCode};
 use crate::interrupts::Interrupts;
 use crate::output::CliOutput;
+use crate::shell_keys;
 use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
@@ -69,6 +70,9 @@ pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<Exit
     }
     let mut interrupts = Interrupts::catch_with_hangup()?;
     let client = Arc::new(start_and_connect(output).await?.client);
+    if let Err((names, error)) = shell_keys::try_pass_on(&client).await {
+        note(&format!("this shell has {names}, but the daemon did not take the value: {error}"));
+    }
     let mut session = begin(&args, client).await?;
     let served = async {
         choose(&args, &session).await?;

@@ -6,12 +6,12 @@ use crate::args::say::SayArgs;
 use crate::connect::start_and_connect;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
+use crate::piped_stdin::is_input;
 use crate::session_ref::{self, Missing, Wanted};
+use crate::shell_keys;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::FileType;
 use std::io::{IsTerminal, Read};
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,6 +42,7 @@ async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(String, Foll
     let message = message(&args.words, output).await?;
     let wanted = Wanted::of(&args.which)?;
     let client = Arc::new(start_and_connect(output).await?.client);
+    shell_keys::pass_on(&client, output).await;
     let found = wanted.one(&client, Missing::Create).await?;
     session_ref::tell(&found, output);
     let watch =
@@ -72,12 +73,6 @@ async fn message(words: &[String], output: CliOutput) -> anyhow::Result<String> 
     }
 }
 
-/// Whether stdin is a pipe, a socket or a file, and not a terminal or `/dev/null`.
-fn is_input(stdin: &impl AsFd) -> bool {
-    let kind = rustix::fs::fstat(stdin).map(|found| FileType::from_raw_mode(found.st_mode));
-    matches!(kind, Ok(FileType::Fifo | FileType::Socket | FileType::RegularFile))
-}
-
 /// Waits until stdin has data or its end. A program may have left a pipe open that nobody writes to: after
 /// [`STDIN_LIMIT`] without data the prompt is sent without it.
 async fn has_data(output: CliOutput) -> anyhow::Result<bool> {
@@ -103,17 +98,4 @@ fn read_blocking() -> anyhow::Result<String> {
     }
     let text = String::from_utf8(bytes).map_err(|_e| CliError::usage("stdin is not UTF-8"))?;
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pipes_and_files_are_input_and_devices_are_not() {
-        let null = std::fs::File::open("/dev/null").unwrap();
-        let file = std::fs::File::open("/proc/self/exe").unwrap();
-        let (reader, _writer) = std::io::pipe().unwrap();
-        assert!(!is_input(&null) && is_input(&file) && is_input(&reader));
-    }
 }

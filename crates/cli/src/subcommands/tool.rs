@@ -11,6 +11,7 @@ use crate::connect::{self, patience, start_and_connect};
 use crate::display;
 use crate::exit::{self, CliError, ExitCode};
 use crate::output::CliOutput;
+use crate::piped_stdin;
 use crate::session_hint;
 use crate::session_ref::{self, Missing, Wanted};
 use crate::subcommands::approval_prompt::{AskedBy, Prompter, is_possible};
@@ -108,6 +109,9 @@ async fn prepare(args: &ToolArgs, output: CliOutput) -> anyhow::Result<(Client, 
         )
         .into());
     }
+    let is_script = args.argument.as_deref() == Some("-");
+    let has_stdin =
+        is_command && !is_script && !args.no_stdin && piped_stdin::is_input(&std::io::stdin());
     let wanted = Wanted::of(&args.which)?;
     // A deadline in bash's own arguments takes precedence.
     let has_own = arguments.get("timeout_ms").is_some() && !args.detach;
@@ -128,6 +132,7 @@ async fn prepare(args: &ToolArgs, output: CliOutput) -> anyhow::Result<(Client, 
         call_id: Some(call_id()),
         stream: (is_command && !output.is_json()).then_some(true),
         answers: None,
+        stdin: has_stdin.then_some(true),
         stream_rows: None,
     };
     Ok((daemon.client, params))

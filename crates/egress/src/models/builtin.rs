@@ -122,6 +122,17 @@ pub(super) static LOCAL_SERVERS: [(&str, &str); 3] = [
 /// Name of a provider that is known only by its base URL.
 pub(super) const CUSTOM: &str = "custom";
 
+/// Returns the names of the providers that `quack login` knows.
+pub fn provider_names() -> impl Iterator<Item = &'static str> {
+    BUILTINS.iter().map(|it| it.name)
+}
+
+/// Returns the variables with the key and the address of each well-known provider. Those of one provider belong together:
+/// a key must not go to an address from another source.
+pub fn provider_variables() -> impl Iterator<Item = Vec<&'static str>> {
+    BUILTINS.iter().map(|it| it.keys.iter().copied().chain(it.base_variable).collect())
+}
+
 /// Returns the built-in provider with this name.
 pub(super) fn builtin(name: &str) -> Option<&'static Builtin> {
     BUILTINS.iter().find(|builtin| builtin.name == name)

@@ -94,7 +94,7 @@ pub(super) fn choose(
     // The user knows more about a model that is in no list.
     model.reasoning |= wants_thinking && !is_listed && maker(&model.id).is_none();
     let thinking = if model.reasoning { thinking } else { ThinkingLevel::Off };
-    Some(Chosen { model, why, thinking, key_source: provider.key_source.clone() })
+    Some(Chosen { model, why, thinking, key_source: provider.key_source.to_string() })
 }
 
 fn named(
@@ -173,10 +173,7 @@ fn unnamed(
     }
     let (model, provider) = BUILTINS.iter().find_map(|it| first(it.name))?;
     let why = match (provider.has_key(), builtin::builtin(&provider.name)?.base_variable) {
-        (true, _) if provider.key_source.ends_with("_KEY") => {
-            format!("{} is set", provider.key_source)
-        }
-        (true, _) => format!("key in {}", provider.key_source),
+        (true, _) => provider.key_source.reason(),
         (false, Some(variable)) => {
             problems.push(format!(
                 "{variable} names another server, which may not have {}: set model.name in quackd.toml",

@@ -1,7 +1,7 @@
 //! The catalog: which models there are, with which keys, and which one a session uses by default.
 //!
-//! Sources, the strongest first: `[model]` of the configuration, Pi's `models.json`, Pi's `auth.json`, and the variables
-//! of well-known providers. Reads two small files and contacts no server. The supervisor loads it again when a source
+//! Sources, the strongest first: `[model]` of the configuration, Pi's `models.json`, Pi's `auth.json`, the variables of
+//! well-known providers, and the keys of `quack login`. Reads three small files and contacts no server. The supervisor loads it again when a source
 //! changes.
 
 mod builtin;
@@ -12,11 +12,12 @@ mod pi_files;
 mod probe;
 mod provider;
 
+pub use builtin::{provider_names, provider_variables};
 pub use probe::{PROBE_LIMIT_TOKENS, ProbeAnswer, probe_body};
 
 use crate::ModelEndpoints;
 use pi_files::{AuthFile, ModelsFile};
-use provider::Provider;
+use provider::{KeySource, Provider};
 use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelInfo, ThinkingLevel};
 use secrecy::SecretString;
 use std::fmt;
@@ -79,8 +80,12 @@ impl Default for ModelSettings {
 
 /// Everything that the catalog is made of.
 pub struct ModelSources {
-    /// The daemon's variables, merged with those of the login shell.
+    /// The daemon's variables, merged with those of the login shell and of clients.
     pub env: Vec<(String, String)>,
+    /// Names of the variables that are from the shell of a client.
+    pub of_shell: Vec<String>,
+    /// The file of `quack login`, whether it exists or not.
+    pub logins: PathBuf,
     /// Home directory of the user.
     pub home: PathBuf,
     /// `[model]` of the configuration.
@@ -90,11 +95,11 @@ pub struct ModelSources {
 }
 
 impl ModelSources {
-    /// Returns the files of Pi that the catalog reads, whether they exist or not.
+    /// Returns the files that the catalog reads, whether they exist or not.
     #[must_use]
-    pub fn files(&self) -> [PathBuf; 2] {
+    pub fn files(&self) -> [PathBuf; 3] {
         let directory = pi_files::directory(&self.env, &self.home);
-        [directory.join("models.json"), directory.join("auth.json")]
+        [directory.join("models.json"), directory.join("auth.json"), self.logins.clone()]
     }
 
     /// Whether these variables have the key of a well-known provider, or the address of another server.
@@ -146,10 +151,11 @@ impl ModelCatalog {
             Some(problem) => (Err(problem.clone()), AuthFile::default()),
             None => (
                 pi_files::read_models_blocking(&directory),
-                pi_files::read_auth_blocking(&directory),
+                pi_files::read_auth_blocking(&directory.join("auth.json")),
             ),
         };
-        Self::build(sources, models, auth)
+        let logins = pi_files::read_auth_blocking(&sources.logins);
+        Self::build(sources, models, auth, logins)
     }
 
     /// Returns the directory of Pi's files, whether it exists or not.
@@ -158,24 +164,32 @@ impl ModelCatalog {
         &self.pi_directory
     }
 
-    fn build(sources: &ModelSources, file: Result<ModelsFile, String>, auth: AuthFile) -> Self {
+    fn build(
+        sources: &ModelSources,
+        file: Result<ModelsFile, String>,
+        auth: AuthFile,
+        logins: AuthFile,
+    ) -> Self {
         let (env, settings) = (sources.env.as_slice(), &sources.settings);
         let mut problems = Vec::new();
         let file = file.unwrap_or_else(|problem| {
             problems.push(problem);
             ModelsFile::default()
         });
-        problems.extend(auth.problems);
+        problems.extend(logins.problems.into_iter().chain(auth.problems));
         if let Some(Err(problem)) = &settings.key {
             problems.push(format!("`model.key` in quackd.toml: {problem}"));
         }
         let mut providers: Vec<Provider> = builtin::BUILTINS
             .iter()
-            .map(|it| Provider::of_builtin(it, env, &mut problems))
+            .map(|it| Provider::of_builtin(it, env, &sources.of_shell, &mut problems))
             .collect();
         for provider in &mut providers {
+            if let Some(key) = logins.keys.get(&provider.name).filter(|_| !provider.has_key()) {
+                provider.take_key(key, KeySource::Login, &[], &mut problems);
+            }
             if let Some(key) = auth.keys.get(&provider.name) {
-                provider.take_key(key, "auth.json of Pi", env, &mut problems);
+                provider.take_key(key, KeySource::PiAuth, env, &mut problems);
             }
         }
         if MAX_PROVIDERS < file.providers.len() {
@@ -185,7 +199,7 @@ impl ModelCatalog {
         for (name, given) in file.providers.into_iter().take(MAX_PROVIDERS) {
             let provider = entry(&mut providers, &name);
             if let Some(key) = auth.keys.get(&name) {
-                provider.take_key(key, "auth.json of Pi", env, &mut problems);
+                provider.take_key(key, KeySource::PiAuth, env, &mut problems);
             }
             provider.take_file(given, env, &mut problems);
             if first_of_file.is_none() && provider.is_usable() {
@@ -276,8 +290,8 @@ impl ModelCatalog {
     #[must_use]
     pub fn missing(&self) -> String {
         let mut text = "No model is configured. Do one of these:\n\
-         - set OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY in your shell's startup file, then run `quack doctor --refresh-environment`\n\
-         - if this shell has the key and the daemon does not, because it was started before: run `quack stop`; the next command starts it with the key\n\
+         - set OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY in this shell; the next `quack say` passes it on\n\
+         - store a key once: `quack login openai`, or another provider\n\
          - use a local server: put model.provider = \"ollama\" and model.name = \"qwen3\" into quackd.toml; also \"lmstudio\" and \"llama.cpp\"\n\
          - use any other server: set model.base_url, model.name and model.key in quackd.toml, then run `quack stop`\n\
          - use the models of Pi: quackd reads ~/.pi/agent/models.json and the API keys in ~/.pi/agent/auth.json\n\

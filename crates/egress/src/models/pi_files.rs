@@ -89,11 +89,10 @@ pub(super) struct AuthFile {
     pub(super) problems: Vec<String>,
 }
 
-/// Reads `auth.json`.
-pub(super) fn read_auth_blocking(directory: &Path) -> AuthFile {
+/// Reads `auth.json`, or another file with its content.
+pub(super) fn read_auth_blocking(path: &Path) -> AuthFile {
     let mut auth = AuthFile::default();
-    let path = directory.join("auth.json");
-    match json::read_blocking::<BTreeMap<String, Credential>>(&path) {
+    match json::read_blocking::<BTreeMap<String, Credential>>(path) {
         Ok(entries) => {
             for (provider, credential) in entries.unwrap_or_default() {
                 match (credential.kind.as_str(), credential.key) {

@@ -21,8 +21,7 @@ pub(super) struct Provider {
     /// The user named the base URL, so that a server without a key is wanted.
     is_named: bool,
     key: Option<Key>,
-    /// Source of the key, for display.
-    pub(super) key_source: String,
+    pub(super) key_source: KeySource,
     headers: Vec<(String, String)>,
     with_bearer: bool,
     compat: Option<ModelCompat>,
@@ -31,6 +30,52 @@ pub(super) struct Provider {
     broken: bool,
     /// The base URL of the description of models.
     shown_base: String,
+}
+
+/// Where a key is from. `Display` names the source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeySource {
+    /// There is no key.
+    None,
+    /// A variable.
+    Variable(&'static str),
+    /// A variable that a client passed on from its shell.
+    ShellVariable(&'static str),
+    /// The file of `quack login`.
+    Login,
+    /// `auth.json` of Pi.
+    PiAuth,
+    /// `models.json` of Pi.
+    PiModels,
+    /// The configuration.
+    Config,
+}
+
+impl KeySource {
+    /// Returns the reason for a choice because of this key.
+    pub(super) fn reason(self) -> String {
+        match self {
+            Self::Variable(name) | Self::ShellVariable(name) => format!("{name} is set"),
+            Self::Login => "`quack login` stored a key".to_owned(),
+            Self::None | Self::PiAuth | Self::PiModels | Self::Config => format!("key in {self}"),
+        }
+    }
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("no key"),
+            Self::Variable(name) => f.write_str(name),
+            Self::ShellVariable(name) => {
+                write!(f, "{name} of your shell, which the daemon keeps in memory until it stops")
+            }
+            Self::Login => f.write_str("the file of `quack login`"),
+            Self::PiAuth => f.write_str("auth.json of Pi"),
+            Self::PiModels => f.write_str("models.json of Pi"),
+            Self::Config => f.write_str("`model.key` in quackd.toml"),
+        }
+    }
 }
 
 /// A model of a provider.
@@ -63,7 +108,7 @@ impl Provider {
             base_url: builtin::base_url(name).unwrap_or_default().to_owned(),
             is_named: is_local,
             key: None,
-            key_source: "no key".to_owned(),
+            key_source: KeySource::None,
             headers: Vec::new(),
             with_bearer: false,
             compat: None,
@@ -73,10 +118,12 @@ impl Provider {
         }
     }
 
-    /// Creates a well-known provider with the key of its variables.
+    /// Creates a well-known provider with the key of its variables. `of_shell` are the names of those that a client
+    /// passed on.
     pub(super) fn of_builtin(
         builtin: &Builtin,
         env: &[(String, String)],
+        of_shell: &[String],
         problems: &mut Vec<String>,
     ) -> Self {
         let mut provider = Self::named(builtin.name);
@@ -86,14 +133,18 @@ impl Provider {
             // Without a key, only a server without encryption is one that may need none.
             provider.is_named = base.starts_with("http://");
         }
-        for name in builtin.keys {
+        for &name in builtin.keys {
             if let Some(value) = variable(env, name)
                 && provider.key.is_none()
             {
                 match Key::parse(value) {
                     Ok(key) => {
                         provider.key = key;
-                        provider.key_source = (*name).to_owned();
+                        let is_of_shell = of_shell.iter().any(|it| it == name);
+                        provider.key_source = match is_of_shell {
+                            true => KeySource::ShellVariable(name),
+                            false => KeySource::Variable(name),
+                        };
                     }
                     Err(_unusable) => problems.push(format!(
                         "{name} cannot be sent in a header: it has spaces or other unusual characters"
@@ -104,18 +155,18 @@ impl Provider {
         provider
     }
 
-    /// Applies a key of Pi's files.
+    /// Applies a key of a file. A source that is stronger than the earlier ones.
     pub(super) fn take_key(
         &mut self,
         value: &str,
-        source: &str,
+        source: KeySource,
         env: &[(String, String)],
         problems: &mut Vec<String>,
     ) {
         match resolve(value, env).map(|key| Key::parse(&key)) {
             Ok(Ok(Some(key))) => {
                 self.key = Some(key);
-                source.clone_into(&mut self.key_source);
+                self.key_source = source;
             }
             Ok(Ok(None)) => {}
             Ok(Err(_unusable)) => {
@@ -150,7 +201,7 @@ impl Provider {
             let is_plain = self.base_url.starts_with("http://");
             // Pi requires a key, also for servers that need none.
             if !(is_plain && builtin::is_placeholder(key.trim())) {
-                self.take_key(&key, SOURCE, env, problems);
+                self.take_key(&key, KeySource::PiModels, env, problems);
             }
         }
         self.headers = self.resolved(given.headers, env, problems);
@@ -196,7 +247,7 @@ impl Provider {
         match key.map(|key| Key::parse(key.expose_secret())) {
             Some(Ok(Some(key))) => {
                 self.key = Some(key);
-                "`model.key` in quackd.toml".clone_into(&mut self.key_source);
+                self.key_source = KeySource::Config;
             }
             Some(Err(_unusable)) => {
                 problems.push("model.key cannot be sent in a header".to_owned());

@@ -56,6 +56,8 @@ impl Case {
         let (env, settings) = (self.env, self.settings);
         ModelCatalog::load_blocking(&ModelSources {
             env,
+            of_shell: Vec::new(),
+            logins: home.path().join("logins.json"),
             home: home.path().into(),
             settings,
             distrust: None,

@@ -34,6 +34,7 @@ use quackd_protocol::environment::{
 };
 use quackd_supervision::ENVIRONMENT_WORKER;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -107,6 +108,9 @@ pub(crate) struct LoginEnv {
     /// The user requested a capture whose result applies at once.
     is_requested: Cell<bool>,
     known: RefCell<LoginSnapshot>,
+    /// Variables that clients passed on from their shells, by name. Never saved, and stronger than all others: a person
+    /// who sets a key expects that the next command uses it.
+    of_shell: RefCell<BTreeMap<String, String>>,
 }
 
 /// State of the capture.
@@ -191,7 +195,20 @@ impl LoginEnv {
                 for_pi: Variables::new(),
                 version: 1,
             }),
+            of_shell: RefCell::default(),
         }
+    }
+
+    /// Adds variables with keys from the shell of a client, until the daemon stops.
+    pub(crate) fn add_of_shell(&self, variables: BTreeMap<String, String>) {
+        self.of_shell.borrow_mut().extend(variables);
+    }
+
+    /// Returns the names of the variables from the shells of clients that have a value.
+    pub(crate) fn names_of_shell(&self) -> Vec<String> {
+        let of_shell = self.of_shell.borrow();
+        let set = of_shell.iter().filter(|(_, value)| !value.trim().is_empty());
+        set.map(|(name, _)| name.clone()).collect()
     }
 
     /// Returns the environment for the commands of a new worker. Waits for the first capture only if the daemon has
@@ -207,11 +224,15 @@ impl LoginEnv {
         self.known.borrow().merged.clone()
     }
 
-    /// Returns the login shell's variables for Pi. Waits at most for `limit` until this daemon has captured them,
-    /// because the cache contains no keys.
+    /// Returns the variables of the login shell and of clients' shells for Pi. Waits at most for `limit` until this daemon
+    /// has captured the login shell's, because the cache contains no keys.
     pub(crate) async fn env_for_pi(&self, limit: Duration) -> Variables {
-        self.captured(limit).await;
-        self.known.borrow().for_pi.clone()
+        let has_any = !self.names_of_shell().is_empty();
+        self.captured(if has_any { Duration::ZERO } else { limit }).await;
+        let mut variables = self.known.borrow().for_pi.clone();
+        let of_shell = self.of_shell.borrow();
+        variables.extend(of_shell.iter().map(|(name, value)| (name.clone(), value.clone())));
+        variables
     }
 
     /// Waits at most for `limit` until this daemon has captured the environment.

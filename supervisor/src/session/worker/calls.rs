@@ -3,7 +3,7 @@
 use super::OfWorker;
 use crate::children::{ChildActor, HeartbeatDriver, LifecycleDriver, STALL_THRESHOLD, SendError};
 use crate::errors::CallError;
-use crate::events::{CallPreview, shown_arguments};
+use crate::events::{CallInput, CallPreview, shown_arguments};
 use crate::pool::command_slots::{CommandSlot, SlotRequest};
 use crate::session::actor::{SessionActor, TellSession};
 use crate::session::call_record::CallPlace;
@@ -49,6 +49,8 @@ pub(crate) struct CallTool {
     pub(crate) stream: Option<mpsc::Sender<Printed>>,
     /// Whether a streamed call passes its rows on while it finds them.
     pub(crate) stream_rows: bool,
+    /// Input of a command that the client sends.
+    pub(crate) input: Option<CallInput>,
     /// Ends the call when cancelled.
     pub(crate) cancel: Option<CancellationToken>,
     /// See [`CallPreview::agents`].
@@ -149,6 +151,7 @@ impl SessionActor {
             background,
             stream,
             stream_rows,
+            input,
             cancel,
             agents,
         } = msg;
@@ -175,8 +178,17 @@ impl SessionActor {
             .has(&self.session)
             .then(|| Rc::new((shown.id.clone(), command_of(&shown.tool, &arguments))));
         let due = now + WORKER_READY_WAIT.min(deadline);
-        let new =
-            NewCall { shown, arguments, safe_mode, approved, told, deadline, stream, stream_rows };
+        let new = NewCall {
+            shown,
+            arguments,
+            safe_mode,
+            approved,
+            told,
+            deadline,
+            stream,
+            stream_rows,
+            input,
+        };
         let answered = self.worker.calls.insert(number, new, now, due);
         self.arm_call_timer(due, ctx);
         if let Some(cancel) = cancel {

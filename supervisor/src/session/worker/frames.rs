@@ -62,6 +62,7 @@ impl SessionActor {
                     self.worker_broke("output without a credit", ctx);
                 }
             }
+            FromWorker::StdinWanted { call_id, open } => self.input_wanted(&call_id, open, ctx),
             FromWorker::WebSearch { call_id, search } => self.search_web(call_id, search, ctx),
             FromWorker::Jobs { running } => self.on_jobs(running, ctx),
             // Every frame is a reply, costs a credit, belongs to a call, or is one of a limited number of warnings. A
@@ -325,6 +326,7 @@ mod tests {
             deadline: limit,
             stream: None,
             stream_rows: false,
+            input: None,
         };
         let number = calls.next_number();
         drop(calls.insert(number, new, now, now));

@@ -11,6 +11,7 @@ mod calls;
 mod child_impl;
 mod denials;
 mod frames;
+mod input;
 mod jobs;
 mod lifecycle;
 mod network;

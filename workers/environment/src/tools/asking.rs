@@ -217,6 +217,7 @@ impl Asking {
             spill: None,
             live: None,
             flow: None,
+            input: None,
             limits: Limits::default(),
             group: None,
             spawn_thread: None,

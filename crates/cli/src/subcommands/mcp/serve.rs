@@ -1,7 +1,7 @@
 //! `quack mcp`: serves one agent over stdin and stdout, or agents over HTTP.
 
 use crate::args::mcp::McpServeArgs;
-use crate::connector::connector;
+use crate::connector::{ShellKeys, connector};
 use crate::directory;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
@@ -27,7 +27,7 @@ pub(super) async fn run(args: McpServeArgs, output: CliOutput) -> anyhow::Result
         .map_err(|error| CliError::usage(error.to_string()))?;
     let options =
         ServeOptions { scope: scope(&args)?, safe: args.safe, selection, keep_jobs: args.keep };
-    let gateways = Gateways::new(options, connector(output));
+    let gateways = Gateways::new(options, connector(ShellKeys::Keep, output));
     match args.http {
         Some(address) => serve_http(address, gateways, output).await?,
         None => {

@@ -3,11 +3,15 @@
 use super::print::Printer;
 use crate::connect::REPLY_TIMEOUT;
 use crate::output::{CliOutput, StdoutState};
+use crate::piped_stdin;
 use crate::subcommands::follow::session_view::Interrupts;
 use crate::tool_output::next_piece;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use quackd_client::{Client, ClientError, Events};
 use quackd_protocol::client::{ToolParams, ToolResult};
-use quackd_protocol::output::{CancelData, CancelParams};
+use quackd_protocol::output::{CancelData, CancelParams, MAX_PIECE_BYTES, StdinData, StdinParams};
+use serde_json::value::RawValue;
 use std::convert::Infallible;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -41,10 +45,12 @@ pub(super) async fn make(
     };
     let call_id = params.call_id.clone().unwrap_or_default();
     let answered = CancellationToken::new();
+    let feeding =
+        feed(client, (params.stdin == Some(true)).then(|| call_id.clone()), patience, output);
     let cancelling = cancel_when(cancel, client, call_id, output);
     let calling = client.request::<_, ToolResult>("quack.tool", params, patience);
     let printing = print_until(&answered, events, printer);
-    tokio::pin!(cancelling, calling, printing);
+    tokio::pin!(feeding, cancelling, calling, printing);
     let (mut result, mut reader) = (None, None);
     let mut is_interrupted = false;
     while result.is_none() || reader.is_none() {
@@ -70,6 +76,8 @@ pub(super) async fn make(
                 // All output precedes the reply.
                 answered.cancel();
             }
+            // After the call, whose request the daemon reads first.
+            never = &mut feeding => match never {},
         }
     }
     let result = result.transpose()?.map(Box::new);
@@ -96,6 +104,47 @@ async fn cancel_when(
         ));
     }
     std::future::pending().await
+}
+
+/// Sends stdin to the command of the call, until either of them ends.
+async fn feed(
+    client: &Client,
+    call_id: Option<String>,
+    patience: Duration,
+    output: CliOutput,
+) -> Infallible {
+    let Some(call_id) = call_id else { return std::future::pending().await };
+    let mut pieces = piped_stdin::pieces(MAX_PIECE_BYTES);
+    loop {
+        let (bytes, end) = match pieces.recv().await {
+            Some(Ok(bytes)) => (bytes, false),
+            Some(Err(error)) => {
+                output.warning(&format!("cannot read stdin: {error}; the command reads its end"));
+                (Vec::new(), true)
+            }
+            None => (Vec::new(), true),
+        };
+        let sent = send_piece(client, &call_id, &bytes, end, patience).await;
+        if end || !sent.is_ok_and(|is_open| is_open) {
+            // An error of the connection is also one of the call.
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Sends one piece. Returns whether the command takes another one, as soon as it has taken this one.
+async fn send_piece(
+    client: &Client,
+    call_id: &str,
+    bytes: &[u8],
+    end: bool,
+    patience: Duration,
+) -> anyhow::Result<bool> {
+    // Base64 between quotation marks is JSON.
+    let bytes = RawValue::from_string(format!("\"{}\"", STANDARD.encode(bytes)))?;
+    let params = StdinParams { call_id: call_id.to_owned(), bytes, end };
+    let data: StdinData = client.request("quack.stdin", params, patience).await?;
+    Ok(data.open)
 }
 
 async fn print_until(

@@ -16,7 +16,7 @@ const GENERATIONS: [&str; 4] =
     ["metadata.json", "quackd-state.json", "config.json", "remote-auth-token"];
 
 /// Other files of the state directory.
-const FILES: [&str; 13] = [
+const FILES: [&str; 14] = [
     "quackd.toml",
     "service.env",
     "launchd.log",
@@ -24,6 +24,7 @@ const FILES: [&str; 13] = [
     "interrupted.json",
     "mcp-install.json",
     "mcp-token",
+    "provider-keys.json",
     "approvals.jsonl",
     "network.jsonl",
     "duck-daemon.pid",

@@ -1,0 +1,59 @@
+//! Passes the keys of model providers from this shell to the daemon, which may have been started without them.
+
+use crate::connect::REPLY_TIMEOUT;
+use crate::display::plain;
+use crate::output::CliOutput;
+use quackd_client::{Client, ClientError};
+use quackd_egress::models::provider_variables;
+use quackd_protocol::client::{KeysData, KeysParams};
+use std::collections::BTreeMap;
+
+/// Passes them on. If the daemon refuses, it may still have a key of its own, so that is a warning.
+pub(crate) async fn pass_on(client: &Client, output: CliOutput) {
+    if let Err((names, error)) = try_pass_on(client).await {
+        let why = plain(&error.to_string());
+        output.warning(&format!(
+            "this shell has {names}, but the daemon did not take the value: {why}"
+        ));
+    }
+}
+
+/// Passes them on.
+///
+/// # Errors
+/// The names of the variables, and why the daemon does not have their values.
+pub(crate) async fn try_pass_on(client: &Client) -> Result<(), (String, ClientError)> {
+    let variables = variables(|name| std::env::var(name).ok());
+    if variables.is_empty() {
+        return Ok(());
+    }
+    let names = variables.iter().filter(|(_, value)| !value.is_empty());
+    let names = names.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
+    let params = KeysParams { variables };
+    let given: Result<KeysData, _> = client.request("quack.keys", params, REPLY_TIMEOUT).await;
+    given.map(drop).map_err(|error| (names, error))
+}
+
+/// Returns all variables of each provider of which one is set. Those that are not set are blank, because a key must not go
+/// to an address that the daemon has from elsewhere.
+fn variables(value: impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
+    let set = |name: &&str| value(name).is_some_and(|value| !value.trim().is_empty());
+    let providers = provider_variables().filter(|names| names.iter().any(set));
+    let of_providers = providers.flatten();
+    of_providers.map(|name| (name.to_owned(), value(name).unwrap_or_default())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_variables_of_a_provider_are_passed_on_together() {
+        let value = |name: &str| (name == "OPENAI_API_KEY").then(|| "k".to_owned());
+        let passed = variables(value);
+        let expected = [("OPENAI_API_KEY", "k"), ("OPENAI_BASE_URL", "")];
+        let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        assert_eq!(passed, BTreeMap::from(expected));
+        assert!(variables(|name| (name == "GROQ_API_KEY").then(|| " ".to_owned())).is_empty());
+    }
+}

@@ -1,0 +1,174 @@
+//! `quack login` and `quack logout`: the file with keys of model providers. The daemon notices its changes.
+
+use crate::args::login::{LoginArgs, LogoutArgs};
+use crate::display::name;
+use crate::exit::{CliError, ExitCode};
+use crate::output::{BOLD, CliOutput, DIM};
+use crate::suggest::nearest;
+use anyhow::Context;
+use quackd_egress::models::{provider_names, provider_variables};
+use quackd_home::{Home, own_file};
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
+
+/// Largest file.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Longest key, in bytes.
+const MAX_KEY_BYTES: u64 = 16 * 1024;
+
+/// The file, by the name of the provider. `Debug` is missing on purpose.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(transparent)]
+struct Keys(BTreeMap<String, StoredKey>);
+
+/// A key, written like those of Pi's auth.json.
+#[derive(Serialize, Deserialize)]
+struct StoredKey {
+    #[serde(rename = "type")]
+    kind: String,
+    key: String,
+}
+
+/// Runs `quack login`.
+pub(crate) fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let home = Home::from_process_env_blocking()?;
+    let mut keys = read_blocking(&home)?;
+    let Some(provider) = args.provider else { return list(&keys, output) };
+    let (provider, variables) = known(&provider)?;
+    let key = ask_blocking(provider)?;
+    home.prepare_blocking()?;
+    keys.0.insert(provider.to_owned(), StoredKey { kind: "api_key".to_owned(), key });
+    write_blocking(&home, &keys)?;
+    let path = home.provider_keys().display().to_string();
+    if output.is_json() {
+        output.document(&json!({ "provider": provider, "path": path }))?;
+    } else {
+        output.text(&format!(
+            "Stored the key of {provider} in {path}; `quack models --test` tries it\n"
+        ))?;
+    }
+    if let Some(variable) = variables.iter().find(|name| is_set(name)) {
+        output.warning(&format!("{variable} of this shell is stronger than the stored key"));
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Runs `quack logout`.
+pub(crate) fn logout(args: &LogoutArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let home = Home::from_process_env_blocking()?;
+    let mut keys = read_blocking(&home)?;
+    if keys.0.remove(&args.provider).is_none() {
+        let shown = name(&args.provider);
+        let text = format!("no key of {shown} is stored; `quack login` lists them");
+        return Err(CliError::failed(text).into());
+    }
+    write_blocking(&home, &keys)?;
+    if output.is_json() {
+        output.document(&json!({ "provider": args.provider }))?;
+    } else {
+        output.text(&format!("Deleted the key of {}\n", name(&args.provider)))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var(variable).is_ok_and(|value| !value.trim().is_empty())
+}
+
+/// Returns the provider and its variables.
+fn known(given: &str) -> anyhow::Result<(&'static str, Vec<&'static str>)> {
+    let found = provider_names().zip(provider_variables()).find(|(name, _)| *name == given);
+    found.ok_or_else(|| {
+        let near = nearest(given, provider_names());
+        let near =
+            near.first().map_or_else(|| ".".to_owned(), |near| format!("; did you mean {near}?"));
+        let all = provider_names().collect::<Vec<_>>().join(", ");
+        CliError::usage(format!("{} is no known provider{near} Known: {all}", name(given))).into()
+    })
+}
+
+fn list(keys: &Keys, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let rows: Vec<_> = provider_names()
+        .zip(provider_variables())
+        .map(|(name, variables)| {
+            let variable = variables.iter().copied().find(|it| it.ends_with("_KEY") && is_set(it));
+            (name, keys.0.contains_key(name), variable, variables)
+        })
+        .collect();
+    if output.is_json() {
+        let rows = rows.iter().map(|(name, is_stored, variable, _)| {
+            json!({ "provider": name, "stored": is_stored, "variable": variable })
+        });
+        output.document(&json!({ "providers": rows.collect::<Vec<_>>() }))?;
+        return Ok(ExitCode::Ok);
+    }
+    let mut text = String::new();
+    for (name, is_stored, variable, variables) in rows {
+        let source = match (variable, is_stored) {
+            (Some(variable), _) => format!("{variable} of this shell"),
+            (None, true) => "stored".to_owned(),
+            (None, false) => {
+                let first = variables.first().copied().unwrap_or_default();
+                format!("{DIM}no key: `quack login {name}`, or set {first}{DIM:#}")
+            }
+        };
+        text.push_str(&format!("{BOLD}{name:<11}{BOLD:#} {source}\n"));
+    }
+    output.text(&text)?;
+    Ok(ExitCode::Ok)
+}
+
+/// Asks for a key at the terminal without showing it, or reads it from stdin.
+fn ask_blocking(provider: &str) -> anyhow::Result<String> {
+    let stdin = io::stdin();
+    let mut text = String::new();
+    if stdin.is_terminal() {
+        let before = tcgetattr(&stdin)?;
+        let mut hidden = before.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(&stdin, OptionalActions::Flush, &hidden)?;
+        let mut stderr = io::stderr();
+        let read = write!(stderr, "Key of {provider} (not shown): ")
+            .and_then(|()| stdin.lock().take(MAX_KEY_BYTES).read_line(&mut text));
+        tcsetattr(&stdin, OptionalActions::Flush, &before)?;
+        writeln!(stderr)?;
+        read?;
+    } else {
+        stdin.lock().take(MAX_KEY_BYTES).read_to_string(&mut text).context("cannot read stdin")?;
+    }
+    let key = text.trim();
+    let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_key {
+        true => Ok(key.to_owned()),
+        false => Err(CliError::usage("a key is one line of printable characters").into()),
+    }
+}
+
+fn read_blocking(home: &Home) -> anyhow::Result<Keys> {
+    let path = home.provider_keys();
+    match own_file::read_blocking(&path, MAX_FILE_BYTES) {
+        // The error of the parser could repeat a key.
+        Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+            let at = (error.line(), error.column());
+            anyhow::anyhow!("{} is damaged at {}:{}; delete it", path.display(), at.0, at.1)
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Keys::default()),
+        Err(error) => Err(error).with_context(|| format!("cannot read {}", path.display())),
+    }
+}
+
+/// Replaces the file. Only this user can read it.
+fn write_blocking(home: &Home, keys: &Keys) -> anyhow::Result<()> {
+    let path = home.provider_keys();
+    let why = || format!("cannot write {}", path.display());
+    let mut file = tempfile::NamedTempFile::new_in(home.dir()).with_context(why)?;
+    serde_json::to_writer_pretty(&mut file, keys)?;
+    writeln!(file)?;
+    file.as_file().sync_all()?;
+    file.persist(&path).map_err(|error| error.error).with_context(why)?;
+    Ok(())
+}

@@ -1,0 +1,55 @@
+//! Passes the input that a client sends to the command of its call, one piece at a time. The worker requests each piece,
+//! so a command that does not read makes its client wait.
+
+use crate::events::InputRequest;
+use crate::session::actor::SessionActor;
+use crate::session::pending_calls::{NextInput, call_id};
+use actix::prelude::*;
+use quackd_protocol::CallId;
+use quackd_protocol::limits::CREDIT_INTERVAL;
+use quackd_protocol::output::InputPiece;
+use quackd_protocol::worker::ToWorker;
+
+impl SessionActor {
+    /// Handles the worker's report that a command takes input, or none any longer.
+    pub(super) fn input_wanted(&mut self, id: &CallId, is_open: bool, ctx: &mut Context<Self>) {
+        match self.worker.calls.input_wanted(id, is_open) {
+            Ok(NextInput::Await(number, input)) => {
+                let next = async move { input.next().await };
+                let next = next.into_actor(self);
+                let next =
+                    next.map(move |piece, handle, ctx| handle.give_input(number, piece, ctx));
+                let waiting = ctx.spawn(next);
+                self.worker.calls.input_awaited(number, waiting);
+            }
+            Ok(NextInput::End(waiting, input)) => {
+                if let Some(waiting) = waiting {
+                    ctx.cancel_future(waiting);
+                }
+                input.close();
+            }
+            Err(_unpaid) => self.worker_broke("a request for input that no call has", ctx),
+        }
+    }
+
+    /// Sends a piece to the worker. Without one, the client can send no more.
+    fn give_input(&mut self, number: u64, next: Option<InputRequest>, ctx: &mut Context<Self>) {
+        let (piece, taken) = match next {
+            Some(InputRequest { piece, taken }) => (piece, Some(taken)),
+            None => (InputPiece::end(), None),
+        };
+        self.worker.calls.input_given(number, taken);
+        self.send_input(ToWorker::Stdin { call_id: call_id(number), piece }, ctx);
+    }
+
+    fn send_input(&mut self, frame: ToWorker, ctx: &mut Context<Self>) {
+        let ToWorker::Stdin { call_id, .. } = &frame else { return };
+        if self.worker.calls.sent_number(call_id).is_none() || self.worker.child.process.is_none() {
+            return;
+        }
+        if self.worker.child.try_send(&frame).is_err() {
+            // The queue to the worker is full. Without this piece the command would wait for ever.
+            ctx.run_later(CREDIT_INTERVAL, |handle, ctx| handle.send_input(frame, ctx));
+        }
+    }
+}
