@@ -140,6 +140,32 @@ impl SessionActor {
             }
             _ => {}
         }
+        if msg.background
+            && let Some(max) = self.services.pool.slots.job_limit_reached()
+        {
+            return Err(CallError::TooManyJobs { max });
+        }
+        let number = self.worker.calls.next_number();
+        let cancel = msg.cancel.clone();
+        let due = now + WORKER_READY_WAIT.min(msg.deadline);
+        let new = self.announce(number, msg);
+        let answered = self.worker.calls.insert(number, new, now, due);
+        self.arm_call_timer(due, ctx);
+        if let Some(cancel) = cancel {
+            self.watch_cancel(number, cancel, ctx);
+        }
+        match demand {
+            // The call waits for the next worker.
+            Demand::Use if !self.may_send(number) => {}
+            Demand::Use => self.send(number, ctx),
+            other => self.apply_demand(OfWorker, other, ctx),
+        }
+        self.publish_status(OfWorker);
+        Ok(answered)
+    }
+
+    /// Tells the followers of a new call, and returns it.
+    fn announce(&self, number: u64, msg: CallTool) -> NewCall {
         let CallTool {
             tool,
             client_id,
@@ -148,17 +174,13 @@ impl SessionActor {
             safe_mode,
             approved,
             deadline,
-            background,
+            background: _,
             stream,
             stream_rows,
             input,
-            cancel,
+            cancel: _,
             agents,
         } = msg;
-        if background && let Some(max) = self.services.pool.slots.job_limit_reached() {
-            return Err(CallError::TooManyJobs { max });
-        }
-        let number = self.worker.calls.next_number();
         let events = Rc::clone(&self.services.events);
         let shown = CallPreview {
             id: client_id.unwrap_or_else(|| call_id(number).0),
@@ -177,8 +199,7 @@ impl SessionActor {
             .answerers
             .has(&self.session)
             .then(|| Rc::new((shown.id.clone(), command_of(&shown.tool, &arguments))));
-        let due = now + WORKER_READY_WAIT.min(deadline);
-        let new = NewCall {
+        NewCall {
             shown,
             arguments,
             safe_mode,
@@ -188,20 +209,7 @@ impl SessionActor {
             stream,
             stream_rows,
             input,
-        };
-        let answered = self.worker.calls.insert(number, new, now, due);
-        self.arm_call_timer(due, ctx);
-        if let Some(cancel) = cancel {
-            self.watch_cancel(number, cancel, ctx);
         }
-        match demand {
-            // The call waits for the next worker.
-            Demand::Use if !self.may_send(number) => {}
-            Demand::Use => self.send(number, ctx),
-            other => self.apply_demand(OfWorker, other, ctx),
-        }
-        self.publish_status(OfWorker);
-        Ok(answered)
     }
 
     /// Whether followers or the journal get the arguments of calls.
