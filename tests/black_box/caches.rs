@@ -70,6 +70,22 @@ fn users_cache_is_unchanged(daemon: &Daemon) {
     assert!(!daemon.home().join(".npm").exists());
 }
 
+/// Asserts that the user can delete and copy everything in the state directory without the rights of user 0.
+#[track_caller]
+fn assert_open_to_its_user(directory: &Path) {
+    for entry in fs::read_dir(directory).unwrap().flatten() {
+        let Ok(found) = entry.metadata() else { continue };
+        let (needed, mode) = match found.is_dir() {
+            true => (0o700, found.permissions().mode()),
+            false => (0, 0),
+        };
+        assert_eq!(mode & needed, needed, "{}", entry.path().display());
+        if found.is_dir() {
+            assert_open_to_its_user(&entry.path());
+        }
+    }
+}
+
 /// The only directory of caches, or that of the workspace.
 #[track_caller]
 fn layers(daemon: &Daemon) -> Vec<PathBuf> {
@@ -139,6 +155,7 @@ fn downloads_stay_for_later_workers_sessions_and_daemons_of_the_workspace() {
     wire.request("quack.session_delete", json!({"sessionId": old.id}));
     assert_eq!(second.bash(LOOK), FOUND);
     users_cache_is_unchanged(&daemon);
+    assert_open_to_its_user(&daemon.app());
     let [layer] = &*layers(&daemon) else { panic!("{:?}", layers(&daemon)) };
     for dir in [&daemon.app().join("caches"), layer] {
         assert_eq!(fs::metadata(dir).unwrap().permissions().mode() & 0o777, 0o700);
@@ -394,6 +411,7 @@ fn a_killed_worker_and_a_stale_mark_of_the_kernel_do_not_break_the_next_start() 
         } else {
             restart(&mut daemon, Signal::SIGKILL);
         }
+        assert_open_to_its_user(&daemon.app());
         let cache = fs::read_dir(layer)
             .unwrap()
             .flatten()

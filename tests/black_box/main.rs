@@ -53,6 +53,7 @@ mod kill_matrix;
 mod limits;
 mod login_environment;
 mod logs_verb;
+mod lost_files;
 mod mcp;
 mod mcp_install;
 mod methods;

@@ -64,7 +64,7 @@ fn input_arrives_while_the_command_runs_and_a_writer_without_end_is_left() {
     assert!(child.wait().unwrap().success());
     drop(stdin);
 
-    let mut endless = Command::new("yes").stdout(Stdio::piped()).spawn().unwrap();
+    let mut endless = daemon.program_for_tests("yes").stdout(Stdio::piped()).spawn().unwrap();
     let args = [&at[..], &["head -2"]].concat();
     let ran = tool(&daemon, &args, endless.stdout.take().unwrap()).output().unwrap();
     assert_eq!(text(&ran), "y\ny\n\n[Exit code: 0]");

@@ -93,6 +93,7 @@ fn bash(group: &Arc<Group>, tag: &str, script: &str) -> Command {
         spill: None,
         live: None,
         flow: None,
+        input: None,
         limits: Limits::default(),
         group: Some(Arc::clone(group)),
         spawn_thread: None,

@@ -193,6 +193,7 @@ fn grouped(paths: &str) {
         spill: None,
         live: None,
         flow: None,
+        input: None,
         limits: Limits::default(),
         group: Some(Arc::new(group)),
         spawn_thread: None,

@@ -71,6 +71,7 @@ fn bash(tag: &str, script: &str) -> Command {
         spill: None,
         live: None,
         flow: None,
+        input: None,
         limits: Limits::default(),
         group: None,
         spawn_thread: None,

@@ -49,6 +49,7 @@ pub(crate) async fn bash(
     };
     let finder = DenialDetector::new(&toolbox.confinement, root.path())
         .watching(&toolbox.watched)
+        .losing(&toolbox.lost)
         .keeping(&toolbox.upstreams)
         .during(toolbox.attempts.begin());
     if arguments.is_true("background") {

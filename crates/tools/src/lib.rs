@@ -22,6 +22,7 @@ mod jobs;
 mod js_compat;
 mod line_range;
 mod live;
+mod lost_files;
 mod mcp;
 mod node_errors;
 mod os_denial;

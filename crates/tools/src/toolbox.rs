@@ -4,6 +4,7 @@
 //! opened at first use, and again when its directory was replaced. Created once per worker.
 
 use crate::call_limits::CallLimits;
+use crate::lost_files::LostFiles;
 use crate::mcp::McpServers;
 use crate::read_tracker::ReadTracker;
 use crate::replace::journal::{Journal, Plans};
@@ -46,6 +47,7 @@ pub struct Toolbox {
     pub(crate) confinement: Arc<Confinement>,
     pub(crate) sandbox: SandboxReport,
     pub(crate) watched: WatchedFiles,
+    pub(crate) lost: LostFiles,
     /// Upstreams of branches that git could not write to a repository's settings.
     pub(crate) upstreams: Upstreams,
     pub(crate) attempts: Arc<Attempts>,
@@ -97,6 +99,7 @@ impl Toolbox {
             confinement,
             sandbox,
             watched,
+            lost: LostFiles::default(),
             upstreams,
             attempts: Arc::default(),
             journal: Arc::new(journal),
@@ -216,6 +219,13 @@ impl Toolbox {
     pub fn with_sandbox(mut self, report: SandboxReport, known: Option<Known>) -> Self {
         self.sandbox = report;
         self.watched.knowing(known);
+        self
+    }
+
+    /// Sets the private home of the session, if it has one, before any command runs. Files in it are lost with the worker.
+    #[must_use]
+    pub fn with_private_home_blocking(mut self, home: Option<PathBuf>) -> Self {
+        self.lost = home.map(LostFiles::in_home_blocking).unwrap_or_default();
         self
     }
 

@@ -170,6 +170,17 @@ impl ReportedChanges {
         self
     }
 
+    /// Adds further changes and their line.
+    pub(crate) fn and(mut self, list: Vec<String>, line: String) -> Self {
+        self.list.extend(list);
+        self.list.truncate(MAX_LISTED);
+        self.line = match self.line {
+            Some(before) => Some(format!("{before}\n{line}")),
+            None => Some(line),
+        };
+        self
+    }
+
     /// Returns the line about denials, if there is one, followed by this line.
     pub(crate) fn after(&self, denied: Option<String>) -> Option<String> {
         match (denied, &self.line) {

@@ -55,8 +55,14 @@ fn the_key_of_a_shell_is_used_at_once_and_stays_in_the_memory_of_the_daemon() {
         world.daemon.command(&["tool", "bash", "env; cat /proc/*/environ | tr '\\0' '\\n'; true"]);
     let seen = { seen }.current_dir(&world.repo).output().unwrap();
     assert!(!text(&seen).contains(CANARY), "a worker has the key");
-    let found =
-        Command::new("grep").arg("-rl").arg(CANARY).arg(world.daemon.app()).output().unwrap();
+    let found = world
+        .daemon
+        .program_for_tests("grep")
+        .arg("-rl")
+        .arg(CANARY)
+        .arg(world.daemon.app())
+        .output()
+        .unwrap();
     assert_eq!(String::from_utf8_lossy(&found.stdout), "", "a file has the key");
 }
 

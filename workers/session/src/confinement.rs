@@ -121,6 +121,7 @@ fn unconfined(
         pid: std::process::id(),
         env: Vec::new(),
         pins: Vec::new(),
+        private_home: None,
         command_words: Vec::new(),
         read_only: None,
         known: None,
@@ -247,6 +248,7 @@ impl ConfinementInputs {
             pid: host_pid.unwrap_or_else(std::process::id),
             env: vec![("HOME", home), ("TMPDIR", "/tmp".to_owned())],
             pins: mounted(pins),
+            private_home: plan.private_home(),
             command_words: Vec::new(),
             read_only: Some(ReadOnlyWrapper {
                 exe,
@@ -303,6 +305,7 @@ impl ConfinementInputs {
                 ("GIT_CONFIG_GLOBAL", NO_SETTINGS.to_owned()),
             ],
             pins: Vec::new(),
+            private_home: None,
             command_words: read_only.limiting_words(),
             read_only: Some(read_only),
             known: Some(Known::from(&found).naming(&named)),

@@ -24,6 +24,8 @@ pub(crate) struct ConfinementResult {
     pub(crate) env: Vec<(&'static str, String)>,
     /// Paths with a mount that protects or hides them.
     pub(crate) pins: Vec<PathBuf>,
+    /// The home inside, if it exists only as long as the worker.
+    pub(crate) private_home: Option<PathBuf>,
     /// Words in front of every command.
     pub(crate) command_words: Vec<OsString>,
     /// Wrapper for commands that must not write. `None` if the kernel does not support it.

@@ -95,6 +95,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         })
         .with_attempts(attempts)
         .with_pins(confined.pins)
+        .with_private_home_blocking(confined.private_home)
         .with_command_words(confined.command_words)
         .with_read_only_words(
             confined.read_only.as_ref().map(ReadOnlyWrapper::words).unwrap_or_default(),

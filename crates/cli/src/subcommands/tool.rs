@@ -219,6 +219,9 @@ fn print_end(
 
 /// Reports on stderr if the command did not end by itself.
 fn raw_end(result: &ToolResult, output: CliOutput) -> ExitCode {
+    for told in &result.info.audit {
+        output.warning(&display::plain(told));
+    }
     if result.info.timed_out {
         output.failure(&out_of_time("bash"));
     } else if result.closing.is_none() {

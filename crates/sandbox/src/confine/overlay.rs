@@ -7,7 +7,7 @@ use super::new_root::{MountTargetKind, NewRoot};
 use super::sys::{self, MountAttributes};
 use rustix::fs::{
     AtFlags, CWD, FlockOperation, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_NOW,
-    flock, fstat, futimens, mkdirat, openat, openat2, statat, unlinkat,
+    chmodat, flock, fstat, futimens, mkdirat, openat, openat2, statat, unlinkat,
 };
 use rustix::io::Errno;
 use std::io;
@@ -215,7 +215,16 @@ fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, name: &str) -> Result<OwnedFd, Co
             Err(errno) => return Err(errno).step_on("prepare a layer", Path::new(name)),
         }
     }
-    overlay(lower, &upper, &work, &[("volatile", "")])
+    let mount = overlay(lower, &upper, &work, &[("volatile", "")])?;
+    // The kernel makes these with mode 0, and needs no mode: it acts with the rights of this process. The user could
+    // neither delete nor copy the state directory.
+    for made in ["work", "work/incompat", "work/incompat/volatile"] {
+        match chmodat(&work, made, Mode::RWXU, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(errno) => return Err(errno).step_on("open a layer to its user", Path::new(name)),
+        }
+    }
+    Ok(mount)
 }
 
 /// Returns the name of a layer in the workspace's directory: the path on the host, with escaped slashes.

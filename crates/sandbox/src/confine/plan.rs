@@ -145,6 +145,13 @@ pub enum PlanError {
 }
 
 impl MountPlan {
+    /// Returns the home inside, if it is a private directory of the worker.
+    #[must_use]
+    pub fn private_home(&self) -> Option<PathBuf> {
+        let is_private = matches!(self.mounts.get(&self.home), Some(Mount::Private { .. }));
+        is_private.then(|| self.home.clone())
+    }
+
     /// Plans the mounts of one worker.
     ///
     /// # Errors

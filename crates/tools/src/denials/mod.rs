@@ -10,6 +10,7 @@ mod phrases;
 
 use crate::Confinement;
 use crate::attempts::{Refused, Span};
+use crate::lost_files::LostFiles;
 use crate::os_denial::{AccessMode, is_mounted_read_only_blocking, is_ordinary_blocking};
 use crate::sandbox_tools::normalise;
 use crate::upstreams::{self, Upstreams};
@@ -42,6 +43,7 @@ pub(crate) struct DenialDetector {
     confinement: Arc<Confinement>,
     workspace: PathBuf,
     watched: WatchedFiles,
+    lost: LostFiles,
     upstreams: Option<Upstreams>,
     /// Span of the command.
     span: Option<Arc<Span>>,
@@ -64,6 +66,7 @@ impl DenialDetector {
             confinement: Arc::clone(confinement),
             workspace: workspace.to_path_buf(),
             watched: WatchedFiles::default(),
+            lost: LostFiles::default(),
             upstreams: None,
             span: None,
         }
@@ -79,14 +82,20 @@ impl DenialDetector {
         Self { watched: watched.clone(), ..self }
     }
 
+    /// Also reports files that will be lost.
+    pub(crate) fn losing(self, lost: &LostFiles) -> Self {
+        Self { lost: lost.clone(), ..self }
+    }
+
     /// Also reports the attempts to use the network during `span`.
     pub(crate) fn during(self, span: Span) -> Self {
         Self { span: Some(Arc::new(span)), ..self }
     }
 
-    /// Reports changes to files that later programs run or obey. Called when a command exits.
+    /// Reports changes to files that later programs run or obey, and files that will be lost. Called when a command exits.
     pub(crate) async fn look_at_watched(&self) -> ReportedChanges {
-        self.watched.look(&self.confinement).await
+        let told = self.watched.look(&self.confinement).await;
+        self.lost.add_to(told, &self.confinement.session).await
     }
 
     /// Finds the operations that were denied to a command. Empty if the command is not confined. After exit

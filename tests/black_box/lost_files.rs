@@ -1,0 +1,88 @@
+//! Files that a command writes where they will be lost: its answer says so, or the write fails.
+
+use crate::harness::{Daemon, Session, untested};
+use serde_json::json;
+use std::path::PathBuf;
+
+const LOST: &str = " will be lost: this home exists only as long as the worker";
+
+/// A repository in the home, where most people have theirs.
+fn repository(daemon: &Daemon) -> PathBuf {
+    let path = daemon.home().join("code");
+    let script = "git init -q . && echo a > a && git add a && git -c user.name=a -c user.email=a@b.c commit -qm i";
+    std::fs::create_dir_all(&path).unwrap();
+    let made = daemon.program_for_tests("/bin/sh").args(["-c", script]).current_dir(&path).status();
+    assert!(made.unwrap().success());
+    path
+}
+
+fn has_namespaces(session: &Session<'_>) -> bool {
+    session.bash("true");
+    let has = ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap());
+    if !has {
+        untested("workers have no namespaces here");
+    }
+    has
+}
+
+#[test]
+fn no_write_next_to_the_workspace_or_in_the_home_vanishes_without_a_word() {
+    let daemon = Daemon::start();
+    let path = repository(&daemon);
+    let wire = daemon.wire();
+    let session = wire.attach(&path);
+    if !has_namespaces(&session) {
+        return;
+    }
+    for (command, named) in [
+        (
+            "git worktree add -q ../feature -b feature && echo work > ../feature/new.txt",
+            "~/feature",
+        ),
+        ("echo more > ../feature/deep.txt", "~/feature"),
+        ("cd ~ && git clone -q code clone1", "~/clone1"),
+        ("mkdir -p ~/bin; echo hi > ~/bin/tool", "~/bin"),
+        ("echo hi > ~/note", "~/note"),
+        ("echo moved > gone; mv gone ~/", "~/gone"),
+        ("cp -r . ~/copy; cd ~/copy; echo x > y", "~/copy"),
+    ] {
+        let text = session.bash(command);
+        assert!(text.ends_with("[Exit code: 0]"), "{command}: {text}");
+        let line = text
+            .lines()
+            .find(|line| line.contains(LOST))
+            .unwrap_or_else(|| panic!("{command}: {text}"));
+        assert!(line.starts_with(&format!("[Sandbox: {named}{LOST}")), "{command}: {line}");
+        assert!(line.ends_with("quack sandbox set --writable DIR --session code]"), "{line}");
+    }
+    // The user has none of them, and what stays is not mentioned.
+    assert!(!daemon.home().join("feature").exists() && !daemon.home().join("note").exists());
+    for command in [
+        "true",
+        "echo stays > kept.txt",
+        "mkdir -p ~/.cache/tool ~/.config && echo x > ~/.toolrc",
+        "echo x > /tmp/scratch; mktemp -d > /dev/null",
+    ] {
+        let text = session.bash(command);
+        assert!(!text.contains("will be lost"), "{command}: {text}");
+    }
+}
+
+#[test]
+fn a_job_and_an_exact_output_say_it_too() {
+    let daemon = Daemon::start();
+    let path = repository(&daemon);
+    let wire = daemon.wire();
+    let session = wire.attach(&path);
+    if !has_namespaces(&session) {
+        return;
+    }
+    session.call("bash", json!({"command": "echo x > ~/of-a-job", "background": true}));
+    let text = session.call("job_output", json!({"job": "job-1", "wait_ms": 20_000}));
+    assert!(text.contains(&format!("~/of-a-job{LOST}")), "{text}");
+
+    let mut raw = daemon.command(&["tool", "bash", "--raw", "echo hi; echo x > ~/exact"]);
+    let ran = raw.current_dir(&path).output().unwrap();
+    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
+    assert!(out == "hi\n" && err.contains("~/exact will be lost"), "{out}{err}");
+}
