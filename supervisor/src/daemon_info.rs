@@ -54,6 +54,8 @@ pub struct ConfigFile {
     pub held: Option<Held>,
     /// Record for the state, if commands could change it.
     pub record: Option<HeldConfig>,
+    /// The file in the state directory, if it exists and was not read.
+    pub unread: Option<PathBuf>,
 }
 
 /// Reads the variables that name the proxy of the user's network, if the configuration wants it.

@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn a_file_that_was_held_stays_so_until_it_is_replaced() {
         let (_dir, base, home) = world();
-        let file = home.config();
+        let file = home.config_in_state();
         std::fs::write(&file, "").unwrap();
         let none = held_config_blocking(&home, &file, Vec::new());
         assert_eq!(none, None);
@@ -356,8 +356,8 @@ mod tests {
     fn a_link_into_a_directory_that_the_file_names_is_held() {
         let (_dir, base, home) = world();
         std::fs::write(base.join("data/settings.toml"), "").unwrap();
-        symlink(base.join("data/settings.toml"), home.config()).unwrap();
-        let held = held_config_blocking(&home, &home.config(), vec![base.join("data")]);
+        symlink(base.join("data/settings.toml"), home.config_in_state()).unwrap();
+        let held = held_config_blocking(&home, &home.config_in_state(), vec![base.join("data")]);
         assert_eq!(held.unwrap().directory(), base.join("data"));
     }
 

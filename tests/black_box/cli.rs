@@ -200,11 +200,10 @@ fn a_daemon_started_by_a_verb_outlives_it_and_serves_the_next() {
 
 /// The subcommands that the help lists.
 fn verbs(help: &str) -> Vec<&str> {
-    let (_, listed) = help.split_once("Commands:\n").expect("a list of verbs");
-    let listed = listed.lines().take_while(|line| !line.is_empty());
-    // Continuation lines have a larger indent.
-    let named = listed.filter_map(|line| line.strip_prefix("  ").filter(|it| !it.starts_with(' ')));
-    named.filter_map(|line| line.split_whitespace().next()).collect()
+    let (_, listed) = help.split_once("\nRun\n").expect("groups of verbs");
+    let (listed, _) = listed.split_once("\nOptions: ").expect("options");
+    let rows = listed.lines().filter_map(|line| line.strip_prefix("  "));
+    rows.filter_map(|row| row.split("  ").next()).flat_map(|names| names.split(", ")).collect()
 }
 
 #[test]
@@ -249,6 +248,9 @@ fn no_verb_panics_when_nobody_reads_what_it_prints() {
         &["replace", "--dry-run", "needle", "thread"],
         &["say", "hello"],
         &["follow", "--session", "duck-1"],
+        &["jobs", "kill", "job-1"],
+        &["tools"],
+        &["login"],
         &["rpc", "--no-session"],
         &["fork", "--list"],
         &["sessions", "--all"],

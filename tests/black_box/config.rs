@@ -92,9 +92,9 @@ fn a_file_that_cannot_be_used_is_told_with_its_place_and_exits_1() {
 }
 
 #[test]
-fn config_path_is_of_the_state_directory_or_the_one_that_is_named() {
+fn config_path_is_of_the_user_or_the_one_that_is_named() {
     let world = Daemon::absent();
-    let file = world.app().join("quackd.toml");
+    let file = world.home().join(".config/quackd/quackd.toml");
     assert_eq!(world.quack(&["config", "path"]).ok(), format!("{}\n", file.display()));
     assert_eq!(
         world.quack(&["config", "path", "--json"]).json(),

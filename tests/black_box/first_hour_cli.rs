@@ -455,7 +455,7 @@ fn a_deadline_is_seconds_and_its_end_says_what_to_do() {
     assert!(stdout.contains("[Process timed out after "), "{stdout}");
     assert!(stderr.contains("--timeout 5m") && stderr.contains("background"), "{stderr}");
     let help = daemon.quack(&["tool", "--help"]).ok();
-    assert!(help.contains("[default: 2m]"), "{help}");
+    assert!(help.contains("otherwise 2m"), "{help}");
     // The client sends the default to the daemon.
     let mut call = daemon.command(&["tool", "bash", "sleep 600"]);
     let mut call = call.current_dir(repo.path()).stdout(Stdio::null()).spawn().unwrap();

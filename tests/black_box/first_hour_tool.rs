@@ -261,9 +261,7 @@ fn detach_leaves_the_command_running_as_a_job() {
     let person = Terminal::start(verb(&daemon, repo.path(), &["tool", "bash", "--detach", BLOCK]));
     let (shown, code) = person.end();
     assert_eq!(code, Some(0), "{shown}");
-    for part in
-        ["job-1", "quack tool job_output job-1 --session ", "quack tool job_kill job-1 --session "]
-    {
+    for part in ["job-1", "quack jobs -f job-1 --session ", "quack jobs kill job-1 --session "] {
         assert!(shown.contains(part), "{shown}");
     }
     wait_for("the command to block", || is_blocked(&daemon).then_some(()));

@@ -1,4 +1,4 @@
-//! Files that a command writes where they will be lost: its answer says so, or the write fails.
+//! Files that a command writes where they will be lost: the answer names them, or the write fails.
 
 use crate::harness::{Daemon, Session, untested};
 use serde_json::json;

@@ -5,6 +5,7 @@ pub(crate) mod approvals;
 pub(crate) mod daemon;
 pub(crate) mod forward;
 pub(crate) mod gc;
+pub(crate) mod jobs;
 pub(crate) mod log;
 pub(crate) mod login;
 pub(crate) mod logs;
@@ -13,6 +14,7 @@ pub(crate) mod models;
 pub(crate) mod pin;
 pub(crate) mod program;
 pub(crate) mod remote;
+mod root_help;
 pub(crate) mod rpc;
 pub(crate) mod sandbox;
 pub(crate) mod say;
@@ -21,6 +23,7 @@ pub(crate) mod search;
 pub(crate) mod service;
 pub(crate) mod sessions;
 pub(crate) mod tool;
+mod tool_help;
 pub(crate) mod top;
 
 use crate::display;
@@ -39,6 +42,7 @@ const EXIT_CODES: &str = "Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 bu
     name = "quack",
     version = quackd_protocol::VERSION,
     override_usage = "quack [OPTIONS] [DIR]\n       quack [OPTIONS] <COMMAND>",
+    override_help = root_help::text(),
     after_help = format!(
         "Examples:\n  quack                      attach the current repository and follow its session\n  \
          quack demo                 see what quackd does, in three seconds\n  \
@@ -68,6 +72,9 @@ impl Cli {
             let text = unknown_verb(first_word(&line)?)?;
             Some(Self::command().error(ErrorKind::InvalidSubcommand, text))
         };
+        if let Some(help) = tool_help::asked(&line) {
+            return Err(help);
+        }
         let cli = Self::try_parse_from(&line).map_err(|error| match error.use_stderr() {
             // clap parses a mistyped subcommand as the directory and reports the next word instead.
             true => mistyped().unwrap_or(error),
@@ -160,6 +167,8 @@ pub(crate) enum Color {
 pub(crate) enum Verb {
     Demo(tool::DemoArgs),
     Tool(tool::ToolArgs),
+    Tools(tool::ToolsArgs),
+    Jobs(jobs::JobsArgs),
     Grep(Box<search::GrepArgs>),
     Find(Box<search::FindArgs>),
     Replace(Box<search::ReplaceArgs>),
@@ -436,7 +445,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 41, "{seen:?}");
+        assert_eq!(seen.len(), 43, "{seen:?}");
     }
 
     #[test]

@@ -86,6 +86,24 @@ fn is_gone(error: &anyhow::Error) -> bool {
     )
 }
 
+/// Warns if the configuration file was changed after the daemon had read it, because the subcommand would follow it.
+pub(crate) fn warn_if_config_changed(daemon: &PingData, output: CliOutput) {
+    let variable = |name: &str| std::env::var_os(name).map(|it| it.to_string_lossy().into_owned());
+    let Ok(home) = Home::from_process_env_blocking() else { return };
+    let Ok((path, _)) = quackd_config::locate(home.config_blocking(), &variable) else { return };
+    let changed = path.metadata().and_then(|found| found.modified());
+    let started = daemon.started_at.parse::<jiff::Timestamp>().map(std::time::SystemTime::from);
+    // The daemon reports its start in whole seconds.
+    if let (Ok(changed), Ok(started)) = (changed, started)
+        && started + Duration::from_secs(1) < changed
+    {
+        let path = plain(&path.display().to_string());
+        output.warning(&format!(
+            "{path} was changed after the daemon had started; `quack restart` puts it in force"
+        ));
+    }
+}
+
 /// Connects to the running daemon.
 ///
 /// # Errors

@@ -11,9 +11,9 @@ use std::sync::Arc;
 /// Whether a server passes on the keys of model providers that its environment has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShellKeys {
-    /// Its user prompts quackd's own agent.
+    /// The user prompts quackd's own agent.
     PassOn,
-    /// Its user is another agent, which needs tools alone.
+    /// The user is another agent, which needs tools alone.
     Keep,
 }
 

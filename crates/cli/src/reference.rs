@@ -42,7 +42,10 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
 
 /// Files of the state directory that users look at, and their content.
 pub(crate) const FILES: &[(&str, &str)] = &[
-    ("quackd.toml", "The configuration. `quack config show --origin` prints every setting."),
+    (
+        "quackd.toml",
+        "The configuration, if it is not in ~/.config/quackd. `quack config path` prints which one is used.",
+    ),
     ("provider-keys.json", "Keys of model providers. `quack login` writes it."),
     ("service.env", "Environment variables for the service."),
     ("daemon.sock", "The socket."),

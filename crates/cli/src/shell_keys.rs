@@ -8,7 +8,7 @@ use quackd_egress::models::provider_variables;
 use quackd_protocol::client::{KeysData, KeysParams};
 use std::collections::BTreeMap;
 
-/// Passes them on. If the daemon refuses, it may still have a key of its own, so that is a warning.
+/// Passes them on. If the daemon refuses, it may still have another key, so that is a warning.
 pub(crate) async fn pass_on(client: &Client, output: CliOutput) {
     if let Err((names, error)) = try_pass_on(client).await {
         let why = plain(&error.to_string());
@@ -34,7 +34,7 @@ pub(crate) async fn try_pass_on(client: &Client) -> Result<(), (String, ClientEr
     given.map(drop).map_err(|error| (names, error))
 }
 
-/// Returns all variables of each provider of which one is set. Those that are not set are blank, because a key must not go
+/// Returns all variables of each provider that has a key here. Those that are not set are blank, because a key must not go
 /// to an address that the daemon has from elsewhere.
 fn variables(value: impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
     let set = |name: &&str| value(name).is_some_and(|value| !value.trim().is_empty());

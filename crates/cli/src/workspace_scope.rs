@@ -102,6 +102,7 @@ impl ScopedClient {
             call_id: Some(call_id()),
             stream: Some(true),
             stdin: None,
+            no_deadline: None,
             stream_rows: Some(true),
             ..params
         };

@@ -68,7 +68,7 @@ pub(crate) static KEYS: &[Key] = &[
     },
     Key {
         name: "tools.default_timeout_s",
-        description: "Deadline in seconds of tool calls that set none. If it is not set, `quack tool` uses 120.",
+        description: "Deadline in seconds of tool calls that set none. If it is not set, `quack tool` uses 120, and none for commands at a terminal.",
         kind: ValueKind::Time {
             field: field!(tools.default_timeout),
             unit_s: 1,

@@ -37,6 +37,9 @@ pub struct Home {
     /// `XDG_RUNTIME_DIR`, if it is an absolute path.
     runtime_dir: Option<PathBuf>,
     rival: Option<PathBuf>,
+    /// The user's directory of configurations; `None` on macOS, where the state directory is the place, unless
+    /// `XDG_CONFIG_HOME` names one.
+    config_home: Option<PathBuf>,
     /// The user's home directory, which is never the state directory.
     user_home: Option<PathBuf>,
     /// True if the platform's rule chose the directory, false if an environment variable did.
@@ -87,12 +90,17 @@ impl Home {
         let runtime_dir = var("XDG_RUNTIME_DIR").map(PathBuf::from);
         let runtime_dir = runtime_dir.filter(|path| path.is_absolute());
         let is_by_rule = located.is_by_rule;
+        let config_home = var("XDG_CONFIG_HOME").map(PathBuf::from).filter(|it| it.is_absolute());
+        let of_platform = user_home.as_ref().filter(|_| platform != Platform::MacOs);
+        let config_home = config_home.or_else(|| of_platform.map(|home| home.join(".config")));
+        let config_home = config_home.filter(|it| it.to_str().is_some());
         Ok(Self {
             dir,
             given: located.given,
             temp_dir,
             runtime_dir,
             rival: located.rival,
+            config_home,
             user_home,
             is_by_rule,
         })
@@ -298,10 +306,28 @@ impl Home {
         self.dir.join("duck-daemon.log")
     }
 
-    /// Path of the configuration file if `QUACKD_CONFIG` is not set.
+    /// Path of the configuration file in the state directory, where earlier versions had it.
     #[must_use]
-    pub fn config(&self) -> PathBuf {
+    pub fn config_in_state(&self) -> PathBuf {
         self.dir.join("quackd.toml")
+    }
+
+    /// Path of the configuration file in the user's directory of configurations, if the platform has one.
+    #[must_use]
+    pub fn config_of_user(&self) -> Option<PathBuf> {
+        self.config_home.as_ref().map(|it| it.join("quackd").join("quackd.toml"))
+    }
+
+    /// Path of the configuration file if `QUACKD_CONFIG` is not set, whether it exists or not: the one of the user, or that
+    /// in the state directory if only it exists.
+    #[must_use]
+    pub fn config_blocking(&self) -> PathBuf {
+        // A link that leads nowhere is a file that was meant.
+        let exists = |path: &PathBuf| path.symlink_metadata().is_ok();
+        match self.config_of_user() {
+            Some(path) if exists(&path) || !exists(&self.config_in_state()) => path,
+            _ => self.config_in_state(),
+        }
     }
 
     /// Path of upstream's configuration file, mainly for remote control.
@@ -469,7 +495,7 @@ mod tests {
             (home.lock_file(), "/s/quackd.lock"),
             (home.pid_file(), "/s/duck-daemon.pid"),
             (home.log_file(), "/s/duck-daemon.log"),
-            (home.config(), "/s/quackd.toml"),
+            (home.config_in_state(), "/s/quackd.toml"),
             (home.daemon_config(), "/s/config.json"),
             (home.remote_token(), "/s/remote-auth-token"),
             (home.run_dir(), "/s/run"),

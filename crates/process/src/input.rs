@@ -11,7 +11,7 @@ use tokio::sync::watch;
 #[derive(Debug, Clone)]
 pub struct CommandInput(watch::Sender<Exchange>);
 
-/// What both ends wait for.
+/// Requests and pieces between the two ends.
 #[derive(Debug, Default)]
 struct Exchange {
     /// Number of requested pieces.

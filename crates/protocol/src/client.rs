@@ -318,18 +318,19 @@ pub struct ToolParams {
     /// Deadline in milliseconds if neither `timeoutMs` nor the configuration has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_timeout_ms: Option<u64>,
+    /// True, with `stream`, instead of `defaultTimeoutMs`: a command of `bash` has no deadline. For local clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub no_deadline: Option<bool>,
     /// The client's own id of the call, for `quack.cancel` and events: 1 to 200 bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
     /// True: send `tool_output` events with the command's output. The call is cancelled when its client disconnects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
-    /// True: this client can answer questions about permissions of the session while the call runs. It gets them as
-    /// events.
+    /// True: this client can answer questions about permissions during the call. It gets them as events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answers: Option<bool>,
-    /// True: the command of `bash` reads what the client sends with `quack.stdin`. Needs a `callId`. The call is cancelled
-    /// when its client disconnects. Other tools ignore it.
+    /// True: the command of `bash` reads what the client sends with `quack.stdin`. Needs a `callId`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<bool>,
     /// True, with `stream`: `search` and `find` send their rows as `tool_output` events while they find them, without

@@ -30,6 +30,7 @@ pub mod state;
 pub mod suggestion;
 pub mod tiers;
 pub mod tools;
+pub mod web;
 pub mod worker;
 
 pub use ids::{CallId, SessionId, WorkspaceId};

@@ -14,16 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Timeout of a look. The home is in memory, so that only a very busy machine needs it.
+/// Timeout of a check. The home is in memory, so that only a very busy machine needs it.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Most files that one look visits: a few milliseconds.
+/// Most files that one check visits: a few milliseconds.
 const MAX_VISITED: usize = 4000;
 
 /// Most names in the line.
 const MAX_NAMED: usize = 4;
 
-/// What was found below a name. Another value means that a command has written there.
+/// Files below a name. Another value means that a command has written there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Content {
     n_files: usize,
@@ -51,7 +51,7 @@ impl LostFiles {
         Self(Some(Arc::new(PrivateHome { path: home, of_start, reported })))
     }
 
-    /// Adds what was written since the last look to `told`. `session` is the label of the session for the text.
+    /// Adds what was written since the last check to `told`. `session` is the label of the session for the text.
     pub(crate) async fn add_to(&self, told: ReportedChanges, session: &str) -> ReportedChanges {
         let Some(home) = self.0.clone() else { return told };
         let look = tokio::task::spawn_blocking(move || home.look_blocking());
@@ -63,7 +63,7 @@ impl LostFiles {
 }
 
 impl PrivateHome {
-    /// Returns the names below which a command has written since the last look.
+    /// Returns the names below which a command has written since the last check.
     fn look_blocking(&self) -> Vec<String> {
         let mut left = MAX_VISITED;
         let found: BTreeMap<OsString, Content> = names_blocking(&self.path)
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_large_tree_costs_a_bounded_look() {
+    async fn a_large_tree_costs_a_bounded_check() {
         let home = tempfile::tempdir().unwrap();
         let lost = LostFiles::in_home_blocking(home.path().to_owned());
         for n in 0..MAX_NAMED + 3 {

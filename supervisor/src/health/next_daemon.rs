@@ -12,7 +12,7 @@ use quackd_config::Config;
 use quackd_home::Home;
 use quackd_process::{Exit, spawn_other_blocking};
 use quackd_protocol::client::ExecutableState;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Subcommand with which every version of the program reads its configuration and starts nothing.
@@ -94,7 +94,7 @@ pub fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     // A value that is not UTF-8 matches no valid value, so it is reported as wrong.
     let variable =
         |name: &str| std::env::var_os(name).map(|value| value.to_string_lossy().into_owned());
-    let (path, is_named) = quackd_config::locate(home.config(), &variable)?;
+    let (path, is_named) = quackd_config::locate(home.config_blocking(), &variable)?;
     // Before reading the file, so that a change in between is detected later.
     let modified = path.metadata().and_then(|found| found.modified()).ok();
     let mut config = quackd_config::load_blocking(&path, is_named, &variable)?;
@@ -104,13 +104,28 @@ pub fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     if held.is_some() {
         config = quackd_config::load_untrusted_blocking(&path, is_named, &variable)?;
     }
+    check_policy(home, &config)?;
+    let in_state = home.config_in_state();
+    let unread = (!is_named && path != in_state && in_state.exists()).then_some(in_state);
+    Ok((config, ConfigFile { path, modified, held, record, unread }))
+}
+
+/// Checks a file that shall become the configuration, as the next daemon would.
+///
+/// # Errors
+/// The reason why a daemon would not start with it.
+pub fn check_new_config_blocking(home: &Home, path: &Path) -> Result<(), StartError> {
+    let variable = |_: &str| None;
+    check_policy(home, &quackd_config::load_blocking(path, true, &variable)?)
+}
+
+fn check_policy(home: &Home, config: &Config) -> Result<(), StartError> {
     let policy = quackd_policy::resolve([config.sandbox.patch()]);
-    if let Err(reason) = quackd_policy::validate(&policy, &user_home(), home.dir()) {
+    quackd_policy::validate(&policy, &user_home(), home.dir()).map_err(|reason| {
         // Reading the file has already checked the other values.
-        let origin = config.sandbox.writable.origin;
-        return Err(StartError::Policy { origin, reason });
-    }
-    Ok((config, ConfigFile { path, modified, held, record }))
+        let origin = config.sandbox.writable.origin.clone();
+        StartError::Policy { origin, reason }
+    })
 }
 
 /// Returns the error message of another `quack`, without its prefix.

@@ -17,7 +17,7 @@ pub(super) fn config(services: &Services, modified: Option<SystemTime>) -> Check
         return warn(
             "config",
             format!("{path} was changed after the daemon had started"),
-            "`quack stop`; the next verb starts it with the new one",
+            "`quack restart` puts it in force",
         );
     }
     if let Some(held) = &file.held {
@@ -28,6 +28,13 @@ pub(super) fn config(services: &Services, modified: Option<SystemTime>) -> Check
             "config",
             format!("{path} {held}; keys that are not in force: {keys}"),
             REPLACE,
+        );
+    }
+    if let Some(unread) = &file.unread {
+        return warn(
+            "config",
+            format!("{path} is used; {} is not read", unread.display()),
+            "delete the second file, or move its settings",
         );
     }
     match file.modified {

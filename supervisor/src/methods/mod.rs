@@ -41,6 +41,7 @@ mod sessions;
 mod state;
 mod streaming;
 mod tool;
+mod tool_parameters;
 mod tree;
 mod voice;
 

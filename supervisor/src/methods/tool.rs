@@ -8,7 +8,9 @@ use super::approvals;
 use super::attach::{named, resolve};
 use super::permission::{self, After, EndedCall};
 use super::streaming::NamedCall;
+use super::tool_parameters::unknown_parameter;
 use crate::errors::{CallError, MethodError};
+use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
 use crate::session::pending_calls::{CallResult, tool_info};
@@ -21,15 +23,13 @@ use quackd_protocol::client::{
     ForwardInfo, ToolData, ToolInfo, ToolParams, VoiceToolCallParams, VoiceToolData,
 };
 use quackd_protocol::limits::{
-    LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_TOOL_DEADLINE,
+    LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_JOB_TIME, MAX_TOOL_DEADLINE,
     MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
 };
-use quackd_protocol::tools::{self, Parameter, is_internal, is_meant_as_json};
+use quackd_protocol::tools::{self, is_internal, is_meant_as_json};
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -42,9 +42,6 @@ const FOR_AGENTS: [&str; 4] = [tools::INSTRUCTIONS, tools::IMAGE, tools::MCP_LIS
 
 /// Name of the tool that runs commands.
 const BASH: &str = "bash";
-
-/// Maximum edit distance at which an unknown parameter name is matched to a known one.
-const MAX_DISTANCE: usize = 3;
 
 /// Maximum length of a client's call id in events, in bytes.
 pub(super) const MAX_CALL_ID_BYTES: usize = 200;
@@ -63,6 +60,8 @@ struct ToolRequest {
     is_strict: bool,
     /// Deadline if neither the caller nor the configuration sets one.
     fallback_ms: Option<u64>,
+    /// Whether a command without a deadline of the caller or the configuration has none.
+    has_no_deadline: bool,
     stream_rows: bool,
     /// The name of the tool in events, for a call of the session's own agent.
     agents: Option<String>,
@@ -98,6 +97,7 @@ pub(super) async fn voice_tool_call(
         gives_up: caller.gives_up(),
         is_strict: false,
         fallback_ms: None,
+        has_no_deadline: false,
         stream_rows: false,
         agents: None,
         cancel: None,
@@ -130,6 +130,9 @@ pub(super) async fn quack_tool(
         gives_up: None,
         is_strict: true,
         fallback_ms: asked.default_timeout_ms,
+        has_no_deadline: asked.no_deadline == Some(true)
+            && asked.stream == Some(true)
+            && caller.client.transport == Transport::Socket,
         stream_rows: asked.stream_rows == Some(true),
         agents: None,
         cancel: None,
@@ -152,6 +155,7 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<To
         gives_up: None,
         is_strict: false,
         fallback_ms: Some(AGENT_DEADLINE_MS),
+        has_no_deadline: false,
         stream_rows: false,
         agents: Some(call.shown_tool),
         cancel: Some(cancel),
@@ -263,7 +267,7 @@ async fn run_tool(
         ToolRequest { arguments, .. } if MAX_ARGUMENTS_BYTES < arguments.len() => {
             Some(CallError::TooLong)
         }
-        ToolRequest { is_strict: true, .. } => unknown_parameter(&wanted),
+        ToolRequest { is_strict: true, .. } => unknown_parameter(&wanted.tool, &wanted.arguments),
         _ => None,
     };
     let of_bash = match refusal {
@@ -463,24 +467,10 @@ fn of_bash(wanted: &ToolRequest) -> BashOptions {
     BashOptions { timeout_ms: timeout_ms.as_u64(), background: background == Value::Bool(true) }
 }
 
-/// Returns an error for the first unknown parameter, with the nearest known name. For strict tools, the worker does
-/// this check for every caller.
-fn unknown_parameter(wanted: &ToolRequest) -> Option<CallError> {
-    let tool = tools::find(&wanted.tool).filter(|tool| !tool.is_strict)?;
-    let given: BTreeMap<String, IgnoredAny> = serde_json::from_str(&wanted.arguments).ok()?;
-    let unknown = given.into_keys().find(|name| tool.meant_by(name).is_none())?;
-    let known = tool.parameters.iter().flat_map(Parameter::names);
-    let by_distance = known.map(|known| (strsim::osa_distance(known, &shown(&unknown)), known));
-    let nearest = by_distance.min_by_key(|(distance, _)| *distance);
-    // A short name is near to every other short name.
-    let limit = (unknown.chars().count() / 3).clamp(1, MAX_DISTANCE);
-    let nearest = nearest.filter(|(distance, _)| *distance <= limit).map(|(_, known)| known);
-    Some(CallError::UnknownParameter { name: shown(&unknown), nearest })
-}
-
 /// Returns the default deadline. The caller's default only replaces the built-in one.
 fn default_deadline(configured: &Setting<Duration>, wanted: &ToolRequest) -> Duration {
     match (&configured.origin, wanted.fallback_ms) {
+        (Origin::Default, _) if wanted.has_no_deadline && wanted.tool == BASH => MAX_JOB_TIME,
         (Origin::Default, Some(ms)) => Duration::from_millis(ms),
         _ => configured.value,
     }
@@ -490,11 +480,13 @@ fn default_deadline(configured: &Setting<Duration>, wanted: &ToolRequest) -> Dur
 fn deadline(wanted: &ToolRequest, of_bash: &BashOptions, default: Duration) -> Duration {
     // For a background job, `timeout_ms` limits the job. The call itself is answered at once.
     let asked = of_bash.timeout_ms.filter(|_| !of_bash.background);
-    wanted
-        .timeout_ms
-        .or(asked)
-        .map_or(default, Duration::from_millis)
-        .clamp(MIN_TOOL_DEADLINE, wanted.gives_up.unwrap_or(MAX_TOOL_DEADLINE))
+    let given = wanted.timeout_ms.or(asked).map(Duration::from_millis);
+    let longest = match (given, wanted.gives_up) {
+        (_, Some(gives_up)) => gives_up,
+        (None, None) => default.max(MAX_TOOL_DEADLINE),
+        (Some(_), None) => MAX_TOOL_DEADLINE,
+    };
+    given.unwrap_or(default).clamp(MIN_TOOL_DEADLINE, longest)
 }
 
 #[cfg(test)]
@@ -513,6 +505,7 @@ mod tests {
                 gives_up,
                 is_strict: false,
                 fallback_ms: None,
+                has_no_deadline: false,
                 stream_rows: false,
                 agents: None,
                 cancel: None,

@@ -7,6 +7,7 @@ pub(crate) mod models;
 pub(crate) mod network;
 pub(crate) mod owner;
 pub(crate) mod pending_calls;
+mod pending_input;
 pub(crate) mod pi;
 pub(crate) mod services;
 pub(crate) mod worker;

@@ -7,6 +7,7 @@ use crate::events::{CallInput, CallPreview, Events};
 use crate::metrics::call_latency::CallOutcome;
 use crate::pool::command_slots::CommandSlot;
 use crate::pool::snapshot::CallSnapshot;
+use crate::session::pending_input::PendingInput;
 use crate::session::worker::CallDone;
 use actix::SpawnHandle;
 use quackd_protocol::client::ToolInfo;
@@ -68,23 +69,10 @@ struct PendingCall {
     /// Receives the output of a streamed call.
     stream: Option<mpsc::Sender<Printed>>,
     stream_rows: bool,
-    /// The input that its client sends, and what happens to it.
-    input: Option<(CallInput, InputState)>,
+    /// The input that its client sends.
+    input: Option<PendingInput>,
     /// Waits for its client to cancel it.
     cancel: Option<SpawnHandle>,
-}
-
-/// State of the input of a call.
-#[derive(Debug)]
-enum InputState {
-    /// The command has not started.
-    NotWanted,
-    /// The command takes a piece, which the client has not sent.
-    Wanted(SpawnHandle),
-    /// The worker has a piece. The sender tells the client whether the command takes another one.
-    Given(oneshot::Sender<bool>),
-    /// The command takes nothing more.
-    Ended,
 }
 
 /// Event that a call waits for.
@@ -108,15 +96,6 @@ pub(crate) struct Printed {
 /// The worker sent output for an unknown call, or more than its credits allow.
 #[derive(Debug)]
 pub(crate) struct Unpaid;
-
-/// What to do when a command has taken its input.
-#[derive(Debug)]
-pub(crate) enum NextInput {
-    /// Wait for the next piece of this call.
-    Await(u64, CallInput),
-    /// Refuse all further pieces, and end the task that waits for one.
-    End(Option<SpawnHandle>, CallInput),
-}
 
 /// The pending calls of one session, ordered by arrival.
 #[derive(Debug, Default)]
@@ -204,7 +183,7 @@ impl PendingCalls {
             due,
             stream,
             stream_rows,
-            input: input.map(|input| (input, InputState::NotWanted)),
+            input: input.map(PendingInput::new),
             cancel: None,
         };
         self.calls.insert(number, Box::new(call));
@@ -303,10 +282,7 @@ impl PendingCalls {
         let result = result(call.deadline);
         tell(&call.shown, &result, call.since.elapsed());
         call.answer.send(result).ok();
-        let waiting = match call.input {
-            Some((_, InputState::Wanted(waiting))) => Some(waiting),
-            _ => None,
-        };
+        let waiting = call.input.and_then(PendingInput::into_waiting);
         [call.search, call.queued, call.cancel, waiting].into_iter().flatten().collect()
     }
 
@@ -341,42 +317,9 @@ impl PendingCalls {
         self.calls.get(&number).is_some_and(|call| call.stream.is_some())
     }
 
-    /// Handles the report of a worker that a command takes input, or none any longer. Returns what to do.
-    pub(crate) fn input_wanted(&mut self, id: &CallId, is_open: bool) -> Result<NextInput, Unpaid> {
-        let number = self.sent_number(id).ok_or(Unpaid)?;
-        let call = self.calls.get_mut(&number).ok_or(Unpaid)?;
-        let (input, state) = call.input.as_mut().ok_or(Unpaid)?;
-        let before = std::mem::replace(state, InputState::Ended);
-        let waiting = match before {
-            InputState::NotWanted => None,
-            InputState::Given(taken) => {
-                // The client may have disconnected.
-                taken.send(is_open).ok();
-                None
-            }
-            InputState::Wanted(waiting) if !is_open => Some(waiting),
-            InputState::Wanted(_) | InputState::Ended => return Err(Unpaid),
-        };
-        if is_open {
-            return Ok(NextInput::Await(number, input.clone()));
-        }
-        let input = input.clone();
-        Ok(NextInput::End(waiting, input))
-    }
-
-    /// Stores the task that waits for the next piece of input.
-    pub(crate) fn input_awaited(&mut self, number: u64, waiting: SpawnHandle) {
-        if let Some((_, state)) = self.calls.get_mut(&number).and_then(|call| call.input.as_mut()) {
-            *state = InputState::Wanted(waiting);
-        }
-    }
-
-    /// Notes that the worker gets a piece of input. Without `taken`, it is the end.
-    pub(crate) fn input_given(&mut self, number: u64, taken: Option<oneshot::Sender<bool>>) {
-        if let Some((_, state)) = self.calls.get_mut(&number).and_then(|call| call.input.as_mut()) {
-            // The reply to an end that the client did not send goes nowhere.
-            *state = InputState::Given(taken.unwrap_or_else(|| oneshot::channel().0));
-        }
+    /// Returns the input of a call.
+    pub(crate) fn input(&mut self, number: u64) -> Option<&mut PendingInput> {
+        self.calls.get_mut(&number)?.input.as_mut()
     }
 
     /// Whether an unsent call runs a command and holds no slot.

@@ -1,4 +1,4 @@
-//! Keys from the shell of a person, and keys that `quack login` stored.
+//! Keys from the shell of a user, and keys that `quack login` stored.
 
 use super::World;
 use crate::harness::{FakeModel, Terminal};

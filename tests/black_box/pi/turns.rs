@@ -147,7 +147,7 @@ fn nothing_configured_says_what_to_do() {
     wire.attach(repo.path());
     let error = refused(&wire, "hello");
     assert!(error.starts_with("No model is configured. Do one of these:"), "{error}");
-    for word in ["OPENAI_API_KEY", "quackd.toml", "quack stop", "models of Pi"] {
+    for word in ["OPENAI_API_KEY", "quack login", "quack config set", "models of Pi"] {
         assert!(error.contains(word), "{error}");
     }
     assert_eq!(wire.refused("say", json!({})), "Message is required");

@@ -187,7 +187,7 @@ fn a_session_that_is_at_work_is_named_and_so_is_the_way_to_end_it() {
     let (code, stdout, stderr) = world.ran(&["say", "hello"]);
     assert_eq!((code, stdout.as_str()), (Some(4), ""));
     assert!(
-        stderr.contains("Pi is busy") && stderr.contains("`quack abort --session "),
+        stderr.contains("the agent is busy") && stderr.contains("`quack abort --session "),
         "{stderr}"
     );
     let ps = world.ran(&["ps"]).1;

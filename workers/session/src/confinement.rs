@@ -248,7 +248,7 @@ impl ConfinementInputs {
             pid: host_pid.unwrap_or_else(std::process::id),
             env: vec![("HOME", home), ("TMPDIR", "/tmp".to_owned())],
             pins: mounted(pins),
-            private_home: plan.private_home(),
+            private_home: plan.private_home().map(Path::to_owned),
             command_words: Vec::new(),
             read_only: Some(ReadOnlyWrapper {
                 exe,

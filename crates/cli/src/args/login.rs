@@ -20,7 +20,7 @@ pub(crate) struct LoginArgs {
 
 /// Delete a key that `quack login` stored
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  quack logout openai")]
+#[command(after_help = "Examples:\n  quack logout openai")]
 pub(crate) struct LogoutArgs {
     /// Name of the provider
     #[arg(value_name = "PROVIDER")]

@@ -8,10 +8,12 @@ use std::path::PathBuf;
 #[command(after_help = "Examples:\n  quack version\n  quack version --json")]
 pub(crate) struct VersionArgs {}
 
-/// Show the configuration and its origin
+/// Show and change the configuration
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack config show --origin\n  quack config show --json\n  \
-    $EDITOR \"$(quack config path)\"")]
+#[command(
+    after_help = "Examples:\n  quack config show --origin\n  quack config set model.name qwen3\n  \
+    quack config edit"
+)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
     pub(crate) verb: ConfigVerb,
@@ -22,7 +24,41 @@ pub(crate) struct ConfigArgs {
 pub(crate) enum ConfigVerb {
     Show(ConfigShowArgs),
     Path(ConfigPathArgs),
+    Set(ConfigSetArgs),
+    Unset(ConfigUnsetArgs),
+    Edit(ConfigEditArgs),
 }
+
+/// Set a key in the configuration file, after a check of the value
+///
+/// Keeps comments and order. `quack config show` lists the keys.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack config set model.provider ollama\n  quack config set worker.idle_minutes 10\n  \
+    quack config set tools.env '[\"JAVA_OPTS\"]'"
+)]
+pub(crate) struct ConfigSetArgs {
+    /// Name of the key, such as model.name
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+    /// The value: a text, or a number, a boolean or an array of TOML
+    #[arg(value_name = "VALUE", allow_hyphen_values = true)]
+    pub(crate) value: String,
+}
+
+/// Remove a key from the configuration file
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack config unset model.name")]
+pub(crate) struct ConfigUnsetArgs {
+    /// Name of the key, such as model.name
+    #[arg(value_name = "KEY")]
+    pub(crate) key: String,
+}
+
+/// Edit the configuration file with $VISUAL or $EDITOR, and check it before it is used
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack config edit\n  EDITOR=nano quack config edit")]
+pub(crate) struct ConfigEditArgs {}
 
 /// Print every key with its value, as a configuration file
 #[derive(Debug, Args)]

@@ -22,6 +22,13 @@ pub(crate) struct DemoArgs {
     pub(crate) force: bool,
 }
 
+/// List the tools of a session
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack tools\n  quack tools --json | jq -r .tools[].name\n  quack tool bash --help   the arguments of one tool"
+)]
+pub(crate) struct ToolsArgs {}
+
 /// Run one tool in a session and print its result
 #[derive(Debug, Args)]
 #[command(
@@ -37,7 +44,7 @@ pub(crate) struct DemoArgs {
     options that write or run another program. docs/tools.md has the options.\nA command's own exit code is in --json."
 )]
 pub(crate) struct ToolArgs {
-    /// Tool: bash, read_file, grep_search, …
+    /// Tool: bash, read_file, grep_search, …; `quack tools` lists them, `quack tool NAME --help` shows the arguments of one
     #[arg(value_name = "NAME")]
     pub(crate) name: String,
     /// Main argument as a word, all arguments as a JSON object, or `-` for stdin
@@ -54,7 +61,8 @@ pub(crate) struct ToolArgs {
     /// Print exactly the command's stdout and stderr, and exit with its code
     #[arg(long, conflicts_with = "json")]
     pub(crate) raw: bool,
-    /// Deadline, such as 500ms, 10s, 2m or 10 (seconds); configured in tools.default_timeout_s [default: 2m]
+    /// Deadline, such as 500ms, 10s, 2m or 10 (seconds), at most 10m. Without it: tools.default_timeout_s if that is
+    /// configured, none for commands at a terminal, otherwise 2m
     #[arg(long, value_name = "TIME", value_parser = deadline)]
     pub(crate) timeout: Option<Duration>,
     /// Do not pass stdin to the command; it reads /dev/null

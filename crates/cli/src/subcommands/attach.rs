@@ -3,7 +3,7 @@
 use super::follow::session_view::{self, InputMode, Interrupts, SessionView};
 use super::follow::{self, follow_connection::FollowConnection};
 use crate::args::{AttachArgs, unknown_verb};
-use crate::connect::{DaemonConnection, REPLY_TIMEOUT, start_and_connect};
+use crate::connect::{DaemonConnection, REPLY_TIMEOUT, start_and_connect, warn_if_config_changed};
 use crate::directory;
 use crate::display;
 use crate::exit::{CliError, ExitCode};
@@ -42,6 +42,7 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     let workspace = directory::workspace(args.dir.as_deref(), args.force)
         .map_err(|error| explain(error, args.dir.as_deref()))?;
     let daemon = start_and_connect(output).await?;
+    warn_if_config_changed(&daemon.daemon, output);
     shell_keys::pass_on(&daemon.client, output).await;
     let workspace = match args.dir {
         Some(_) => workspace,

@@ -1,6 +1,9 @@
-//! `quack config`: prints the configuration and its origin. Needs no daemon, because a bad configuration may keep the
-//! daemon from starting.
+//! `quack config`: prints the configuration and its origin, and changes it. Needs no daemon, because a bad configuration
+//! may keep the daemon from starting.
 
+mod change;
+
+use self::change::ConfigFile;
 use crate::args::program::{ConfigArgs, ConfigShowArgs, ConfigVerb};
 use crate::display::plain;
 use crate::exit::ExitCode;
@@ -17,9 +20,12 @@ const MAX_COLUMN: usize = 56;
 /// Runs the subcommand.
 pub(crate) fn run(args: &ConfigArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
-    let (path, is_named) = locate(home.config(), &variable)?;
+    let (path, is_named) = locate(home.config_blocking(), &variable)?;
     match &args.verb {
         ConfigVerb::Path(_) => show_path(path, is_named, output),
+        ConfigVerb::Set(args) => ConfigFile { path, home }.set(&args.key, &args.value, output),
+        ConfigVerb::Unset(args) => ConfigFile { path, home }.unset(&args.key, output),
+        ConfigVerb::Edit(_) => ConfigFile { path, home }.edit(output),
         ConfigVerb::Show(args) => {
             let (config, file) = quackd_supervisor::read_config(&home)?;
             if let Some(held) = &file.held {

@@ -22,6 +22,7 @@ pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod grep;
 pub(crate) mod history;
+pub(crate) mod jobs;
 pub(crate) mod log;
 pub(crate) mod login;
 pub(crate) mod logs;
@@ -45,6 +46,7 @@ pub(crate) mod sessions;
 pub(crate) mod state;
 pub(crate) mod stop;
 pub(crate) mod tool;
+pub(crate) mod tools;
 pub(crate) mod top;
 pub(crate) mod undo;
 pub(crate) mod uninstall;
@@ -65,6 +67,8 @@ pub(crate) async fn run(
         None => Box::pin(attach::run(attach, output)).await,
         Some(Verb::Demo(args)) => Box::pin(demo::run(&args, output)).await,
         Some(Verb::Tool(args)) => Box::pin(tool::run(&args, output)).await,
+        Some(Verb::Tools(args)) => tools::run(args, output),
+        Some(Verb::Jobs(args)) => Box::pin(jobs::run(args, output)).await,
         Some(Verb::Grep(args)) => Box::pin(grep::run(&args, output)).await,
         Some(Verb::Find(args)) => Box::pin(find::run(&args, output)).await,
         Some(Verb::Replace(args)) => Box::pin(replace::run(&args, output)).await,

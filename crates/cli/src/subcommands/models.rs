@@ -1,7 +1,7 @@
 //! `quack models`: shows the models of quackd's own agent and the choice, and tests it.
 
 use crate::args::models::ModelsArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::{REPLY_TIMEOUT, start_and_connect, warn_if_config_changed};
 use crate::display::{count, name, plain};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM, GREEN, RED, YELLOW};
@@ -23,6 +23,7 @@ const MAX_SHOWN: usize = 40;
 /// Runs the subcommand. Starts the daemon, because it has the keys.
 pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
+    warn_if_config_changed(&daemon.daemon, output);
     shell_keys::pass_on(&daemon.client, output).await;
     let params = ModelsParams { test: args.test.then_some(true) };
     let limit = if args.test { TEST_TIMEOUT } else { REPLY_TIMEOUT };

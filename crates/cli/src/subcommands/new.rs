@@ -1,7 +1,7 @@
 //! `quack new`: creates another session for a directory's repository.
 
 use crate::args::sessions::NewArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::{REPLY_TIMEOUT, start_and_connect, warn_if_config_changed};
 use crate::directory;
 use crate::display;
 use crate::exit::ExitCode;
@@ -20,6 +20,7 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         restrictions_of: None,
     };
     let daemon = start_and_connect(output).await?;
+    warn_if_config_changed(&daemon.daemon, output);
     let made: AttachData =
         daemon.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
     if let Some(note) = made.note.as_ref().filter(|_| !output.is_json()) {

@@ -13,6 +13,7 @@ use quackd_protocol::client::{
     CallInfo, ClientInfo, ClientName, PiInfo, ProcessState, PsData, RunningJob, SupervisorInfo,
     WorkerInfo,
 };
+use quackd_protocol::limits::MAX_JOB_TIME;
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
 use serde_json::json;
@@ -258,8 +259,11 @@ fn pi_line(pi: &PiInfo) -> String {
 fn call_line(call: &CallInfo) -> String {
     let tool = display::plain(&call.tool);
     let elapsed = span(Duration::from_millis(call.elapsed_ms));
-    let deadline = span(Duration::from_millis(call.deadline_ms));
-    format!("{tool}  {elapsed} of {deadline}")
+    match Duration::from_millis(call.deadline_ms) {
+        // A command that a user watches at a terminal.
+        deadline if MAX_JOB_TIME <= deadline => format!("{tool}  {elapsed}"),
+        deadline => format!("{tool}  {elapsed} of {}", span(deadline)),
+    }
 }
 
 fn job_line(job: &RunningJob) -> String {

@@ -3,7 +3,7 @@
 use super::follow::session_view::{InputMode, Interrupts, SessionView, is_person};
 use super::follow::{self, follow_connection::FollowConnection};
 use crate::args::say::SayArgs;
-use crate::connect::start_and_connect;
+use crate::connect::{start_and_connect, warn_if_config_changed};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::piped_stdin::is_input;
@@ -41,7 +41,9 @@ pub(crate) async fn run(args: SayArgs, output: CliOutput) -> anyhow::Result<Exit
 async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(String, FollowConnection)> {
     let message = message(&args.words, output).await?;
     let wanted = Wanted::of(&args.which)?;
-    let client = Arc::new(start_and_connect(output).await?.client);
+    let daemon = start_and_connect(output).await?;
+    warn_if_config_changed(&daemon.daemon, output);
+    let client = Arc::new(daemon.client);
     shell_keys::pass_on(&client, output).await;
     let found = wanted.one(&client, Missing::Create).await?;
     session_ref::tell(&found, output);

@@ -2,7 +2,7 @@
 //! command's output.
 
 mod call;
-mod print;
+pub(crate) mod print;
 
 use self::call::Ended;
 use self::print::Printer;
@@ -21,12 +21,12 @@ use crate::tool_output::call_id;
 use anyhow::Context;
 use quackd_client::Client;
 use quackd_protocol::client::{ToolParams, ToolResult};
-use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_TOOL_DEADLINE};
+use quackd_protocol::limits::{MAX_JOB_TIME, MAX_LINE_BYTES, MAX_TOOL_DEADLINE};
 use quackd_protocol::tools::{self, is_meant_as_json, main_parameter};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::convert::Infallible;
-use std::io::Read;
+use std::io::{IsTerminal as _, Read};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -56,9 +56,10 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         prepared = prepare(args, output) => prepared?,
     };
-    let (client, params) = prepared;
+    let (client, params, label) = prepared;
     // Wait for the longest deadline, because the daemon's configuration may set the default.
-    let patience = patience(args.timeout.unwrap_or(MAX_TOOL_DEADLINE));
+    let longest = if params.no_deadline.is_some() { MAX_JOB_TIME } else { MAX_TOOL_DEADLINE };
+    let patience = patience(args.timeout.unwrap_or(longest));
     let mut printer = Printer::new(args.raw, output);
     let may_ask = !args.no_ask && !args.raw && is_possible(output);
     let asking = match may_ask {
@@ -80,7 +81,7 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
         never = asking => match never {},
     };
     match ended {
-        Ended::Answered(result) => answered(args, &result, &printer, output),
+        Ended::Answered(result) => answered(args, &result, &label, &printer, output),
         Ended::Unread(result) if args.raw => Ok(exit::of_raw(&result)),
         Ended::Unread(result) => Ok(exit::of_tool(&result)),
         Ended::Interrupted(result) => {
@@ -93,7 +94,10 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
 }
 
 /// Converts the command line into a request and connects.
-async fn prepare(args: &ToolArgs, output: CliOutput) -> anyhow::Result<(Client, ToolParams)> {
+async fn prepare(
+    args: &ToolArgs,
+    output: CliOutput,
+) -> anyhow::Result<(Client, ToolParams, String)> {
     let mut arguments = match args.argument.as_deref() {
         None => Value::Null,
         Some("-") => interpret(&args.name, &read_stdin().await?)?,
@@ -121,6 +125,7 @@ async fn prepare(args: &ToolArgs, output: CliOutput) -> anyhow::Result<(Client, 
     if !args.raw {
         session_ref::tell(&found, output);
     }
+    let label = found.label;
     let params = ToolParams {
         tool: args.name.clone(),
         arguments,
@@ -129,13 +134,19 @@ async fn prepare(args: &ToolArgs, output: CliOutput) -> anyhow::Result<(Client, 
         safe_mode: args.safe.then_some(true),
         timeout_ms: args.timeout.filter(|_| !args.detach).map(ms).transpose()?,
         default_timeout_ms: (!has_own).then(|| ms(DEFAULT_TIMEOUT)).transpose()?,
+        no_deadline: (is_command && is_watched(output)).then_some(true),
         call_id: Some(call_id()),
         stream: (is_command && !output.is_json()).then_some(true),
         answers: None,
         stdin: has_stdin.then_some(true),
         stream_rows: None,
     };
-    Ok((daemon.client, params))
+    Ok((daemon.client, params, label))
+}
+
+/// Whether a user watches the call at a terminal, and can end it.
+fn is_watched(output: CliOutput) -> bool {
+    std::io::stderr().is_terminal() && !output.is_json()
 }
 
 /// Converts the arguments into those of a background job. `--timeout` becomes the job's time limit.
@@ -159,6 +170,7 @@ fn detached(tool: &str, arguments: Value, timeout: Option<Duration>) -> anyhow::
 fn answered(
     args: &ToolArgs,
     result: &ToolResult,
+    label: &str,
     printer: &Printer,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
@@ -178,7 +190,7 @@ fn answered(
         output.warning(hint);
     }
     if let Some(job) = job_id(result).filter(|_| exit == ExitCode::Ok) {
-        output.note(&job_hint(job, &result.info.session_id));
+        output.note(&job_hint(job, label));
     }
     if exit == ExitCode::Failed
         && result.info.unknown_tool
@@ -241,8 +253,8 @@ fn job_id(result: &ToolResult) -> Option<&str> {
 fn job_hint(job: &str, session: &str) -> String {
     let (job, session) = (display::name(job), display::name(session));
     format!(
-        "`quack tool job_output {job} --session {session}` shows its output, `quack tool job_kill {job} --session \
-         {session}` ends it, `quack forward {session} PORT` makes a port of it reachable here"
+        "`quack jobs -f {job} --session {session}` shows its output, `quack jobs kill {job} --session {session}` ends it, \
+         `quack forward {session} PORT` makes a port of it reachable here"
     )
 }
 

@@ -292,8 +292,8 @@ impl ModelCatalog {
         let mut text = "No model is configured. Do one of these:\n\
          - set OPENAI_API_KEY, ANTHROPIC_API_KEY or OPENROUTER_API_KEY in this shell; the next `quack say` passes it on\n\
          - store a key once: `quack login openai`, or another provider\n\
-         - use a local server: put model.provider = \"ollama\" and model.name = \"qwen3\" into quackd.toml; also \"lmstudio\" and \"llama.cpp\"\n\
-         - use any other server: set model.base_url, model.name and model.key in quackd.toml, then run `quack stop`\n\
+         - use a local server: `quack config set model.provider ollama`, `quack config set model.name qwen3`, `quack restart`; also lmstudio and llama.cpp\n\
+         - use any other server: set model.base_url, model.name and model.key with `quack config set`, then run `quack restart`\n\
          - use the models of Pi: quackd reads ~/.pi/agent/models.json and the API keys in ~/.pi/agent/auth.json\n\
          `quack models --test` then sends a short request"
             .to_owned();

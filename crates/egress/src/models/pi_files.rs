@@ -189,7 +189,7 @@ mod tests {
         let text = r#"{"openai": {"type": "api_key", "key": "sk-1"},
             "anthropic": {"type": "oauth", "refresh": "r", "access": "hush", "expires": 1}}"#;
         std::fs::write(directory.path().join("auth.json"), text).unwrap();
-        let auth = read_auth_blocking(directory.path());
+        let auth = read_auth_blocking(&directory.path().join("auth.json"));
         assert_eq!(auth.keys.get("openai").map(String::as_str), Some("sk-1"));
         assert_eq!(auth.problems.len(), 1);
         assert!(auth.problems[0].contains("anthropic") && !auth.problems[0].contains("hush"));

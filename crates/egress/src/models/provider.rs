@@ -32,7 +32,7 @@ pub(super) struct Provider {
     shown_base: String,
 }
 
-/// Where a key is from. `Display` names the source.
+/// Source of a key. `Display` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeySource {
     /// There is no key.

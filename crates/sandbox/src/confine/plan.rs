@@ -147,9 +147,8 @@ pub enum PlanError {
 impl MountPlan {
     /// Returns the home inside, if it is a private directory of the worker.
     #[must_use]
-    pub fn private_home(&self) -> Option<PathBuf> {
-        let is_private = matches!(self.mounts.get(&self.home), Some(Mount::Private { .. }));
-        is_private.then(|| self.home.clone())
+    pub fn private_home(&self) -> Option<&Path> {
+        matches!(self.mounts.get(&self.home), Some(Mount::Private { .. })).then_some(&*self.home)
     }
 
     /// Plans the mounts of one worker.
@@ -438,11 +437,9 @@ impl Mount {
         match self {
             Self::Bind { writable, .. } | Self::Workspace { writable } => *writable,
             Self::Private { .. } | Self::Layer { .. } => true,
-            // The rule of the private directory above applies.
-            Self::Kept => false,
-            Self::Link { .. } | Self::File { .. } | Self::Over { .. } | Self::Empty | Self::Way => {
-                false
-            }
+            // For `Kept`, the rule of the private directory above applies.
+            Self::Kept | Self::Link { .. } | Self::File { .. } => false,
+            Self::Over { .. } | Self::Empty | Self::Way => false,
         }
     }
 
@@ -452,13 +449,11 @@ impl Mount {
 }
 
 fn shown(path: &Path) -> Mount {
-    let from = path.to_path_buf();
-    Mount::Bind { from, writable: false, is_directory: true, required: true }
+    Mount::Bind { from: path.into(), writable: false, is_directory: true, required: true }
 }
 
 fn file(path: &Path) -> Mount {
-    let from = path.to_path_buf();
-    Mount::Bind { from, writable: false, is_directory: false, required: false }
+    Mount::Bind { from: path.into(), writable: false, is_directory: false, required: false }
 }
 
 /// Returns the home inside. A service may have `/` as its home, which cannot be a private directory.

@@ -271,8 +271,8 @@ async fn only_a_confined_command_that_failed_is_explained() {
     assert_eq!(
         found.line.as_deref(),
         Some(
-            "[Sandbox: writing /etc/q was probably denied (workspace-write, network off). To \
-             allow it: quack sandbox set --writable DIR]"
+            "[Sandbox: writing /etc/q was probably denied (workspace-write, network off). \
+             `quack sandbox explain /etc/q` shows the reason]"
         )
     );
     assert_eq!(confined.find(&finished(Exit::Signal(9), text)).await.denials, found.denials);

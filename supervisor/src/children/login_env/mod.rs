@@ -108,7 +108,7 @@ pub(crate) struct LoginEnv {
     /// The user requested a capture whose result applies at once.
     is_requested: Cell<bool>,
     known: RefCell<LoginSnapshot>,
-    /// Variables that clients passed on from their shells, by name. Never saved, and stronger than all others: a person
+    /// Variables that clients passed on from their shells, by name. Never saved, and stronger than all others: a user
     /// who sets a key expects that the next command uses it.
     of_shell: RefCell<BTreeMap<String, String>>,
 }

@@ -3,7 +3,8 @@
 
 use crate::events::InputRequest;
 use crate::session::actor::SessionActor;
-use crate::session::pending_calls::{NextInput, call_id};
+use crate::session::pending_calls::call_id;
+use crate::session::pending_input::NextInput;
 use actix::prelude::*;
 use quackd_protocol::CallId;
 use quackd_protocol::limits::CREDIT_INTERVAL;
@@ -13,22 +14,26 @@ use quackd_protocol::worker::ToWorker;
 impl SessionActor {
     /// Handles the worker's report that a command takes input, or none any longer.
     pub(super) fn input_wanted(&mut self, id: &CallId, is_open: bool, ctx: &mut Context<Self>) {
-        match self.worker.calls.input_wanted(id, is_open) {
-            Ok(NextInput::Await(number, input)) => {
+        let number = self.worker.calls.sent_number(id);
+        let input = number.and_then(|number| Some((number, self.worker.calls.input(number)?)));
+        match input.and_then(|(number, input)| Some((number, input.wanted(is_open)?))) {
+            Some((number, NextInput::Await(input))) => {
                 let next = async move { input.next().await };
                 let next = next.into_actor(self);
-                let next =
-                    next.map(move |piece, handle, ctx| handle.give_input(number, piece, ctx));
-                let waiting = ctx.spawn(next);
-                self.worker.calls.input_awaited(number, waiting);
+                let waiting = ctx.spawn(
+                    next.map(move |piece, handle, ctx| handle.give_input(number, piece, ctx)),
+                );
+                if let Some(input) = self.worker.calls.input(number) {
+                    input.awaited(waiting);
+                }
             }
-            Ok(NextInput::End(waiting, input)) => {
+            Some((_, NextInput::End(waiting, input))) => {
                 if let Some(waiting) = waiting {
                     ctx.cancel_future(waiting);
                 }
                 input.close();
             }
-            Err(_unpaid) => self.worker_broke("a request for input that no call has", ctx),
+            None => self.worker_broke("a request for input that no call has", ctx),
         }
     }
 
@@ -38,7 +43,9 @@ impl SessionActor {
             Some(InputRequest { piece, taken }) => (piece, Some(taken)),
             None => (InputPiece::end(), None),
         };
-        self.worker.calls.input_given(number, taken);
+        if let Some(input) = self.worker.calls.input(number) {
+            input.given(taken);
+        }
         self.send_input(ToWorker::Stdin { call_id: call_id(number), piece }, ctx);
     }
 

@@ -73,11 +73,16 @@ fn socket(home: &Home) -> Check {
 }
 
 fn config(home: &Home, env: &dyn Fn(&str) -> Option<String>) -> Check {
-    let found = locate(home.config(), env).and_then(|(path, is_named)| {
+    let found = locate(home.config_blocking(), env).and_then(|(path, is_named)| {
         load_blocking(&path, is_named, env)?;
         Ok(path)
     });
     match found {
+        Ok(path) if path != home.config_in_state() && home.config_in_state().exists() => warn(
+            "config",
+            format!("{} is used; {} is not read", shown(&path), shown(&home.config_in_state())),
+            "delete the second file, or move its settings",
+        ),
         Ok(path) if path.exists() => match held_config_blocking(home, &path, Vec::new()) {
             None => ok("config", shown(&path)),
             Some(held) => warn(
@@ -280,7 +285,7 @@ mod tests {
         fs::set_permissions(dir.path(), Permissions::from_mode(0o700)).unwrap();
         let home = home_at(dir.path());
         let _listener = UnixListener::bind(home.socket().path).unwrap();
-        for path in [home.log_file(), home.metadata(), home.config()] {
+        for path in [home.log_file(), home.metadata(), home.config_in_state()] {
             fs::write(path, "").unwrap();
         }
         assert!(statuses(&home).iter().all(|(_, status)| *status == CheckStatus::Ok));
@@ -294,7 +299,7 @@ mod tests {
     fn what_cannot_work_fails_with_its_place() {
         let dir = tempfile::tempdir().unwrap();
         let home = home_at(dir.path());
-        fs::write(home.config(), "[worker]\nidle_minuts = 3\n").unwrap();
+        fs::write(home.config_in_state(), "[worker]\nidle_minuts = 3\n").unwrap();
         for path in [home.socket().path, home.log_file(), home.metadata()] {
             fs::create_dir(path).unwrap();
         }

@@ -239,7 +239,7 @@ impl TurnTracker {
         let is_settled = self.began || self.failed || self.quiet || self.refused.is_some();
         let may_begin = format!("the agent has not begun this turn and may still do so: {ways}");
         let because = |text: String| TurnOutcome::Because(CliError::busy(text).into());
-        let is_busy = || because(format!("Pi is busy with something else: {ways}"));
+        let is_busy = || because(format!("the agent is busy with something else: {ways}"));
         Some(match self.refused.take() {
             _ if self.interrupted && is_settled => TurnOutcome::Interrupted,
             _ if self.interrupted => TurnOutcome::Left(may_begin),

@@ -7,7 +7,7 @@ use quackd_tools::PlainText;
 
 /// Printer of one call's output.
 #[derive(Debug)]
-pub(super) struct Printer {
+pub(crate) struct Printer {
     is_raw: bool,
     /// Sanitizer for a terminal. `None` for other outputs.
     cleaner: Option<Sanitizer>,
@@ -20,7 +20,7 @@ pub(super) struct Printer {
 
 impl Printer {
     /// Creates a printer. `is_raw`: bytes keep their stream and are not changed.
-    pub(super) fn new(is_raw: bool, output: CliOutput) -> Self {
+    pub(crate) fn new(is_raw: bool, output: CliOutput) -> Self {
         Self {
             is_raw,
             cleaner: output.audience().is_terminal.then(Sanitizer::default),
@@ -31,12 +31,12 @@ impl Printer {
     }
 
     /// Whether the text printed so far ends inside of a line.
-    pub(super) fn is_inside_line(&self) -> bool {
+    pub(crate) fn is_inside_line(&self) -> bool {
         self.is_inside_line
     }
 
     /// Prints output.
-    pub(super) async fn piece(
+    pub(crate) async fn piece(
         &mut self,
         stream: OutputStream,
         bytes: Vec<u8>,
@@ -51,7 +51,7 @@ impl Printer {
     }
 
     /// Prints the bytes of an incomplete character.
-    pub(super) async fn finish(&mut self) -> anyhow::Result<StdoutState> {
+    pub(crate) async fn finish(&mut self) -> anyhow::Result<StdoutState> {
         let text = self.stdout.finish() + &self.stderr.finish();
         let mut shown = self.shown(text);
         if let Some(cleaner) = &mut self.cleaner {

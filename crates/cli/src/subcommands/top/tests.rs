@@ -160,7 +160,10 @@ fn a_screen_of_80_columns_has_everything_that_matters() {
 #[test]
 fn a_wide_screen_has_pi_and_the_workspace_too_and_a_narrow_one_less() {
     let wide = shown(&model(), 120, 20);
-    assert!(wide.contains(" PI ") && wide.contains("at work") && wide.contains("~/c\n"), "{wide}");
+    assert!(
+        wide.contains(" AGENT ") && wide.contains("at work") && wide.contains("~/c\n"),
+        "{wide}"
+    );
     let narrow = shown(&model(), 40, 20);
     let row = narrow.lines().find(|line| line.contains("review")).unwrap();
     assert!(row.contains("working") && row.contains("20.0 MB"), "{narrow}");

@@ -75,7 +75,7 @@ const COLUMNS: &[Column] = &[
     column("CALLS", 5, true, 1, |w, _| dash(w.calls.len())),
     column("OLDEST", 7, true, 2, |w, _| oldest(w)),
     column("JOBS", 4, true, 4, |w, _| dash(w.jobs.len())),
-    column("PI", 7, false, 7, |w, _| pi(w)),
+    column("AGENT", 7, false, 7, |w, _| pi(w)),
     column("DIED", 4, true, 4, |w, _| dash(w.restarts)),
     column("IDLE", 7, true, 6, |w, _| w.idle_ms.map(short).unwrap_or_default()),
     column("CLIENT", 12, false, 8, |w, model| client(w, model).unwrap_or_default().to_owned()),

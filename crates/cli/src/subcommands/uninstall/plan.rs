@@ -70,6 +70,7 @@ impl UninstallPlan {
         }
         if purge {
             plan.find_state(&here.home)?;
+            plan.find_config(&here.home);
         } else if here.home.dir().is_dir() {
             let path = here.home.dir().to_owned();
             plan.kept.push(KeptPath { path, why: "the state; --purge removes it" });
@@ -104,6 +105,19 @@ impl UninstallPlan {
                 None => {}
             }
         }
+    }
+
+    /// Finds the configuration in the user's directory of configurations, and its directory if nothing else is in it.
+    fn find_config(&mut self, home: &Home) {
+        let Some(path) = home.config_of_user() else { return };
+        if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            return;
+        }
+        let directory = path.parent().unwrap_or(&path);
+        let mut entries = fs::read_dir(directory).into_iter().flatten().flatten();
+        let is_alone = entries.all(|entry| entry.path() == path);
+        let is_own = directory.symlink_metadata().is_ok_and(|found| found.is_dir());
+        self.state.push(if is_alone && is_own { directory.to_owned() } else { path });
     }
 
     fn find_state(&mut self, home: &Home) -> anyhow::Result<()> {

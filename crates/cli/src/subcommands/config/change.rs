@@ -1,0 +1,219 @@
+//! Changes the configuration file. A new content is checked as the daemon checks it, before it takes the place of the old one.
+
+use crate::display::{name, plain};
+use crate::exit::{CliError, ExitCode};
+use crate::output::CliOutput;
+use crate::subcommands::stop::lock_holder::is_held_blocking;
+use crate::suggest::nearest;
+use anyhow::Context as _;
+use quackd_config::{MAX_CONFIG_BYTES, keys};
+use quackd_home::Home;
+use serde_json::json;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+use toml_edit::{DocumentMut, Item, Table, Value};
+
+/// Name of the tables that have keys of the user's choice.
+const FREE_TABLE: &str = "mcp_servers.";
+
+/// The configuration file, whether it exists or not.
+pub(super) struct ConfigFile {
+    pub(super) path: PathBuf,
+    pub(super) home: Home,
+}
+
+impl ConfigFile {
+    /// Sets a key. A text that is a value of TOML is that value, unless the key takes only texts.
+    pub(super) fn set(&self, key: &str, text: &str, output: CliOutput) -> anyhow::Result<ExitCode> {
+        let path = known(key)?;
+        let before = self.read_blocking()?;
+        let typed = text.trim().parse::<Value>().ok().filter(|value| !value.is_inline_table());
+        let candidates = typed.into_iter().chain([Value::from(text)]);
+        let mut refusal = None;
+        for value in candidates {
+            let mut document = self.parse(&before)?;
+            put(&mut document, &path, value.clone())?;
+            match self.check_blocking(&document.to_string()) {
+                Ok(checked) => {
+                    self.replace_blocking(checked)?;
+                    let done = format!("{key} = {}", plain(value.to_string().trim()));
+                    return self.tell(&done, key, output);
+                }
+                // The reason for the value as it was meant is the first one.
+                Err(error) => drop(refusal.get_or_insert(error)),
+            }
+        }
+        Err(refusal.unwrap_or_else(|| CliError::usage("no value").into()))
+    }
+
+    /// Removes a key.
+    pub(super) fn unset(&self, key: &str, output: CliOutput) -> anyhow::Result<ExitCode> {
+        let path = known(key)?;
+        let mut document = self.parse(&self.read_blocking()?)?;
+        if !take(&mut document, &path) {
+            let place = self.path.display();
+            return Err(CliError::failed(format!("{key} is not in {place}")).into());
+        }
+        self.replace_blocking(self.check_blocking(&document.to_string())?)?;
+        self.tell(&format!("{key} is unset"), key, output)
+    }
+
+    /// Lets the user edit a copy, until it is accepted.
+    pub(super) fn edit(&self, output: CliOutput) -> anyhow::Result<ExitCode> {
+        let before = self.read_blocking()?;
+        let copy = tempfile::Builder::new().suffix(".toml").tempfile()?;
+        std::fs::write(copy.path(), &before)?;
+        loop {
+            run_editor(copy.path())?;
+            let text = std::fs::read_to_string(copy.path()).context("cannot read the copy")?;
+            if text == before {
+                output.note("nothing was changed");
+                return Ok(ExitCode::Ok);
+            }
+            match self.check_blocking(&text) {
+                Ok(checked) => {
+                    self.replace_blocking(checked)?;
+                    return self.tell("the configuration is saved", "", output);
+                }
+                Err(error) => {
+                    let may_ask = io::stdin().is_terminal() && io::stderr().is_terminal();
+                    output.failure(&format!("{error:#}"));
+                    if !may_ask || !output.ask_blocking("Edit it again?")? {
+                        let (_, kept) = copy.keep()?;
+                        return Err(CliError::failed(format!(
+                            "the configuration was not changed; your text is in {}",
+                            kept.display()
+                        ))
+                        .into());
+                    }
+                }
+            }
+        }
+    }
+
+    fn read_blocking(&self) -> anyhow::Result<String> {
+        match std::fs::metadata(&self.path) {
+            Ok(found) if MAX_CONFIG_BYTES < found.len() || !found.is_file() => {
+                anyhow::bail!("{} is no file of a usual size", self.path.display())
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+            _ => {}
+        }
+        let read = std::fs::read_to_string(&self.path);
+        read.with_context(|| format!("cannot read {}", self.path.display()))
+    }
+
+    fn parse(&self, text: &str) -> anyhow::Result<DocumentMut> {
+        text.parse().map_err(|_syntax| {
+            let place = self.path.display();
+            let text = format!("{place} has an error, which `quack config show` names; `quack config edit` opens it");
+            CliError::failed(text).into()
+        })
+    }
+
+    /// Checks a new content. Returns it as a file in the same directory.
+    fn check_blocking(&self, text: &str) -> anyhow::Result<NamedTempFile> {
+        // A link stays: it may lead to the user's collection of such files.
+        let target = self.path.canonicalize().unwrap_or_else(|_missing| self.path.clone());
+        let directory = target.parent().unwrap_or_else(|| Path::new("/"));
+        let mut create = std::fs::DirBuilder::new();
+        create.recursive(true).mode(0o700).create(directory)?;
+        let mut new = NamedTempFile::new_in(directory)
+            .with_context(|| format!("cannot write into {}", directory.display()))?;
+        new.write_all(text.as_bytes())?;
+        if let Ok(old) = target.metadata() {
+            let mode = old.permissions().mode() & 0o777;
+            new.as_file().set_permissions(std::fs::Permissions::from_mode(mode))?;
+        }
+        new.as_file().sync_all()?;
+        quackd_supervisor::check_new_config_blocking(&self.home, new.path()).map_err(|error| {
+            let (shown, own) = (new.path().display().to_string(), self.path.display().to_string());
+            CliError::usage(error.to_string().replace(&shown, &own))
+        })?;
+        Ok(new)
+    }
+
+    fn replace_blocking(&self, new: NamedTempFile) -> anyhow::Result<()> {
+        let target = self.path.canonicalize().unwrap_or_else(|_missing| self.path.clone());
+        new.persist(&target).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    /// Reports a change, and how it comes into force.
+    fn tell(&self, done: &str, key: &str, output: CliOutput) -> anyhow::Result<ExitCode> {
+        let path = self.path.display().to_string();
+        let is_running = is_held_blocking(&self.home);
+        if output.is_json() {
+            output.document(&json!({ "path": path, "key": key, "restart": is_running }))?;
+            return Ok(ExitCode::Ok);
+        }
+        output.text(&format!("{done}  ({})\n", plain(&path)))?;
+        if std::env::var_os("QUACKD_CONFIG").is_none() && is_running {
+            output.warning("the running daemon has the earlier configuration; `quack restart` puts this one in force");
+        }
+        Ok(ExitCode::Ok)
+    }
+}
+
+/// Returns the parts of a key that exists.
+fn known(key: &str) -> anyhow::Result<Vec<String>> {
+    let parts = || key.split('.').map(str::to_owned).collect();
+    let is_free = key.strip_prefix(FREE_TABLE).is_some_and(|rest| rest.contains('.'));
+    if is_free || keys().iter().any(|it| it.name() == key) {
+        return Ok(parts());
+    }
+    let near = nearest(key, keys().iter().map(quackd_config::Key::name));
+    let near = near.first().map(|near| format!("; did you mean {near}?")).unwrap_or_default();
+    let text = format!("there is no key {}{near} `quack config show` lists the keys", name(key));
+    Err(CliError::usage(text).into())
+}
+
+/// Sets a value, and creates the tables on the way.
+fn put(document: &mut DocumentMut, path: &[String], mut value: Value) -> anyhow::Result<()> {
+    let Some((last, tables)) = path.split_last() else { return Ok(()) };
+    let mut table = document.as_table_mut();
+    for part in tables {
+        let found = table.entry(part).or_insert_with(|| Item::Table(Table::new()));
+        table = found.as_table_mut().with_context(|| {
+            format!("{part} is not written as a table; `quack config edit` opens the file")
+        })?;
+    }
+    // A comment behind the old value stays.
+    if let Some(old) = table.get(last).and_then(Item::as_value) {
+        *value.decor_mut() = old.decor().clone();
+    }
+    table.insert(last, Item::Value(value));
+    Ok(())
+}
+
+/// Removes a value. Returns false if it did not exist.
+fn take(document: &mut DocumentMut, path: &[String]) -> bool {
+    let Some((last, tables)) = path.split_last() else { return false };
+    let mut table = document.as_table_mut();
+    for part in tables {
+        match table.get_mut(part).and_then(Item::as_table_mut) {
+            Some(found) => table = found,
+            None => return false,
+        }
+    }
+    table.remove(last).is_some()
+}
+
+/// Runs the user's editor at this terminal.
+#[expect(clippy::disallowed_methods, reason = "an editor uses this terminal, and ends by itself")]
+fn run_editor(path: &Path) -> anyhow::Result<()> {
+    let named = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
+    let editor = named.into_iter().find(|editor| !editor.trim().is_empty());
+    let editor = editor.unwrap_or_else(|| "vi".to_owned());
+    // The variable may have options, such as `code --wait`.
+    let script = format!("{editor} \"$1\"");
+    let ended =
+        std::process::Command::new("/bin/sh").args(["-c", &script, "sh"]).arg(path).status();
+    let ended = ended.context("cannot start the shell")?;
+    match ended.success() {
+        true => Ok(()),
+        false => Err(CliError::failed(format!("the editor `{}` failed", plain(&editor))).into()),
+    }
+}

@@ -1,0 +1,163 @@
+//! `quack jobs`: lists, follows and ends the background jobs of a session, with the job tools.
+
+use crate::args::SessionArgs;
+use crate::args::jobs::{JobsAction, JobsArgs};
+use crate::connect::{patience, start_and_connect};
+use crate::exit::{self, CliError, ExitCode};
+use crate::interrupts::Interrupts;
+use crate::output::{CliOutput, StdoutState};
+use crate::session_ref::{Missing, Wanted};
+use crate::subcommands::tool::print::Printer;
+use quackd_client::Client;
+use quackd_protocol::client::{ToolParams, ToolResult};
+use quackd_protocol::limits::MAX_TOOL_DEADLINE;
+use quackd_protocol::output::OutputStream;
+use serde_json::{Value, json};
+
+/// Time for which one request waits for more output, in milliseconds.
+const WAIT_MS: u64 = 20_000;
+
+/// The session, and the way to it.
+struct Jobs {
+    client: Client,
+    session: String,
+}
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    match (args.action, args.follow) {
+        (Some(JobsAction::Kill { job, which }), _) => {
+            let jobs = Jobs::of(&which, output).await?;
+            shown(&jobs.call("job_kill", json!({ "job": job })).await?, output)
+        }
+        (None, Some(job)) => {
+            let mut interrupts = Interrupts::catch()?;
+            let following =
+                async { Jobs::of(&args.which, output).await?.follow(&job, output).await };
+            tokio::select! {
+                biased;
+                // The job goes on.
+                _ = interrupts.next() => Ok(ExitCode::Interrupted),
+                ended = following => ended,
+            }
+        }
+        (None, None) => {
+            let jobs = Jobs::of(&args.which, output).await?;
+            shown(&jobs.call("jobs", json!({})).await?, output)
+        }
+    }
+}
+
+/// Prints a result. With `--json` only its data.
+fn shown(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
+    if result.info.is_error {
+        let text = result.text.strip_prefix("Error: ").unwrap_or(&result.text);
+        return Err(CliError::failed(text).into());
+    }
+    match &result.data {
+        Some(data) if output.is_json() => output.document(data)?,
+        _ => {
+            output.answer(&result.text)?;
+            output.answer("\n")?;
+        }
+    }
+    Ok(ExitCode::Ok)
+}
+
+impl Jobs {
+    async fn of(which: &SessionArgs, output: CliOutput) -> anyhow::Result<Self> {
+        let wanted = Wanted::of(which)?;
+        let client = start_and_connect(output).await?.client;
+        let found = wanted.one(&client, Missing::Refuse).await?;
+        Ok(Self { client, session: found.session_id.0 })
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<ToolResult> {
+        let params = ToolParams {
+            tool: tool.to_owned(),
+            arguments,
+            session_id: Some(self.session.clone()),
+            ..ToolParams::default()
+        };
+        Ok(self.client.request("quack.tool", params, patience(MAX_TOOL_DEADLINE)).await?)
+    }
+
+    /// Prints the output of a job until it ends. Returns its exit code.
+    async fn follow(&self, job: &str, output: CliOutput) -> anyhow::Result<ExitCode> {
+        let mut cursor = 0;
+        let mut printer = Printer::new(false, output);
+        loop {
+            let asked = json!({ "job": job, "cursor": cursor, "wait_ms": WAIT_MS });
+            let result = self.call("job_output", asked).await?;
+            let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
+                return shown(&result, output);
+            };
+            let number = |name: &str| data.get(name).and_then(Value::as_u64);
+            let is_running = data.get("running") == Some(&Value::Bool(true));
+            let next = number("cursor").unwrap_or(cursor);
+            let is_at_end = number("totalBytes").is_none_or(|total| total <= next);
+            if output.is_json() {
+                output.first_line(&result)?;
+            } else {
+                let bytes = bytes_of(&result.text, next, is_running).as_bytes().to_vec();
+                if printer.piece(OutputStream::Stdout, bytes).await? == StdoutState::Gone {
+                    return Ok(ExitCode::Ok);
+                }
+            }
+            cursor = next;
+            if !is_running && is_at_end {
+                printer.finish().await?;
+                output.text("\n")?;
+                return Ok(exit_of(data));
+            }
+        }
+    }
+}
+
+/// Returns a text of `job_output` without the lines about the cursor and the state, if the job runs or has more output.
+fn bytes_of(text: &str, cursor: u64, is_running: bool) -> &str {
+    let mark = format!("\n[Cursor: {cursor}");
+    match text.rfind(&mark) {
+        Some(at)
+            if is_running || !text.get(at + mark.len()..).unwrap_or_default().starts_with(']') =>
+        {
+            text.get(..at).unwrap_or(text)
+        }
+        _ => text,
+    }
+}
+
+/// Returns the exit code of an ended job, as a shell has it.
+fn exit_of(data: &Value) -> ExitCode {
+    let number = |name: &str| data.get(name).and_then(Value::as_u64);
+    let code = number("exitCode").or_else(|| number("signal").map(|signal| 128 + signal));
+    match code.and_then(|code| u8::try_from(code).ok()) {
+        Some(0) => ExitCode::Ok,
+        Some(code) => ExitCode::OfCommand(code),
+        None => ExitCode::OfCommand(exit::raw::FAILED),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_about_the_cursor_are_no_output() {
+        assert_eq!(bytes_of("up\n\n[Cursor: 3]\n[Job running]", 3, true), "up\n");
+        assert_eq!(bytes_of("up\n\n[Cursor: 3 of 9 bytes]\n[Exit code: 0]", 3, false), "up\n");
+        assert_eq!(
+            bytes_of("x\n[Cursor: 3]\n\n[Exit code: 0]", 9, false),
+            "x\n[Cursor: 3]\n\n[Exit code: 0]"
+        );
+        assert_eq!(bytes_of("", 0, true), "");
+    }
+
+    #[test]
+    fn an_ended_job_has_the_exit_code_of_a_shell() {
+        assert_eq!(exit_of(&json!({"exitCode": 0})), ExitCode::Ok);
+        assert_eq!(exit_of(&json!({"exitCode": 3})), ExitCode::OfCommand(3));
+        assert_eq!(exit_of(&json!({"signal": 9})), ExitCode::OfCommand(137));
+        assert_eq!(exit_of(&json!({})), ExitCode::OfCommand(exit::raw::FAILED));
+    }
+}
