@@ -21,6 +21,7 @@ mod approvals;
 mod attack;
 #[cfg(target_os = "linux")]
 mod caches;
+mod caller_directory;
 mod claims;
 mod cli;
 mod clients;

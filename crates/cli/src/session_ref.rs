@@ -13,7 +13,7 @@ use quackd_client::{Client, ClientError};
 use quackd_home::resolve_workspace_blocking;
 use quackd_protocol::client::{AttachData, AttachParams, FindBy, FindData, FindParams, FoundInfo};
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Behavior if the directory has no session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +32,8 @@ pub(crate) struct Wanted {
     is_named: bool,
     /// Workspace of the directory. `None` if the current directory does not exist.
     workspace: Option<String>,
+    /// The directory. `None` if it does not exist.
+    directory: Option<PathBuf>,
 }
 
 impl Wanted {
@@ -45,12 +47,21 @@ impl Wanted {
             Some(dir) => Some(directory::workspace(Some(dir), false)?),
             None => current(),
         };
-        Ok(Self { session: session.clone(), is_named: dir.is_some(), workspace })
+        let directory = dir.clone().or_else(|| std::env::current_dir().ok());
+        Ok(Self { session: session.clone(), is_named: dir.is_some(), workspace, directory })
     }
 
     /// Creates the arguments of a subcommand that takes an optional reference.
     pub(crate) fn reference(session: Option<String>) -> Self {
-        Self { session, is_named: false, workspace: current() }
+        let directory = std::env::current_dir().ok();
+        Self { session, is_named: false, workspace: current(), directory }
+    }
+
+    /// Returns the user's directory, if it is in this workspace and another one than its root.
+    pub(crate) fn directory_in(&self, workspace: &str) -> Option<String> {
+        let directory = self.directory.as_ref()?.canonicalize().ok()?;
+        let is_inside = directory.starts_with(workspace) && directory != Path::new(workspace);
+        is_inside.then(|| directory.to_str().map(str::to_owned)).flatten()
     }
 
     /// Returns the session.

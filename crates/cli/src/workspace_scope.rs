@@ -103,6 +103,7 @@ impl ScopedClient {
             stream: Some(true),
             stdin: None,
             no_deadline: None,
+            cwd: None,
             stream_rows: Some(true),
             ..params
         };

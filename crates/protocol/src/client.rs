@@ -19,6 +19,7 @@ mod pi;
 mod ps;
 mod remote;
 mod session_admin;
+mod tool_params;
 mod voice;
 
 pub use crate::approval::{
@@ -67,6 +68,7 @@ pub use session_admin::{
     StateData, StateDataOf, TimedDenial, WorkerState, WorkspaceInfo, WorkspaceSession,
     WorkspacesData,
 };
+pub use tool_params::ToolParams;
 pub use voice::{
     LOCAL_APP, SaidMessage, SaidMessageStart, VoiceConnectData, VoiceConnectParams, VoiceSayEvent,
     VoiceSessionChanged, VoiceStartData, VoiceStartEvent, VoiceStartParams, VoiceState,
@@ -292,51 +294,6 @@ pub struct VoiceToolCallParams {
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<bool>")]
     pub safe_mode: Value,
-}
-
-/// `quack.tool` parameters.
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct ToolParams {
-    /// Tool name.
-    pub tool: String,
-    /// Arguments: an object, or a bare string as the tool's shorthand.
-    #[serde(skip_serializing_if = "Value::is_null")]
-    pub arguments: Value,
-    /// Session reference; wins over `path`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_id: Option<String>,
-    /// Directory whose session is used, or created if it has none. Never changes the active session.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
-    /// True: the call may only use tools that change nothing.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub safe_mode: Option<bool>,
-    /// Deadline in milliseconds. If absent, the configured deadline, or 30 s.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub timeout_ms: Option<u64>,
-    /// Deadline in milliseconds if neither `timeoutMs` nor the configuration has one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub default_timeout_ms: Option<u64>,
-    /// True, with `stream`, instead of `defaultTimeoutMs`: a command of `bash` has no deadline. For local clients.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub no_deadline: Option<bool>,
-    /// The client's own id of the call, for `quack.cancel` and events: 1 to 200 bytes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub call_id: Option<String>,
-    /// True: send `tool_output` events with the command's output. The call is cancelled when its client disconnects.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stream: Option<bool>,
-    /// True: this client can answer questions about permissions during the call. It gets them as events.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub answers: Option<bool>,
-    /// True: the command of `bash` reads what the client sends with `quack.stdin`. Needs a `callId`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stdin: Option<bool>,
-    /// True, with `stream`: `search` and `find` send their rows as `tool_output` events while they find them, without
-    /// the limits of a page. The reply has no rows.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub stream_rows: Option<bool>,
 }
 
 // `T` is the form of the texts, and `D` that of the structured result.

@@ -200,6 +200,9 @@ pub struct ToolCall {
     /// True if the client sends the input of a command.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stdin: bool,
+    /// Directory of the caller, relative to the workspace. Empty: the workspace.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cwd: String,
 }
 
 /// Worker to supervisor.

@@ -3,8 +3,12 @@
 //! Voice models send shorthands and near misses. This leniency is part of the wire.
 
 use crate::js_compat::{trim, without_halves};
-use quackd_protocol::tools::main_parameter;
+use quackd_protocol::tools::{Parameter, find, main_parameter};
 use serde_json::{Map, Value};
+use std::path::Path;
+
+/// Tools that read a relative path from the directory of the caller.
+const FROM_DIRECTORY: [&str; 3] = ["read_file", "write_file", "edit_file"];
 
 /// The arguments of one call.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +35,23 @@ impl Arguments {
             }
             _ => Err(ArgumentsError::NotAnObject),
         }
+    }
+
+    /// Returns the arguments with the path of a file tool, if it is relative, read from a directory of the workspace.
+    pub(crate) fn from(mut self, directory: &Path, tool: &str) -> Self {
+        if directory.as_os_str().is_empty() || !FROM_DIRECTORY.contains(&tool) {
+            return self;
+        }
+        let names = find(tool).and_then(|tool| tool.parameter("path")).map(Parameter::names);
+        for name in names.into_iter().flatten() {
+            if let Some(Value::String(path)) = self.0.get_mut(name)
+                && !trim(path).is_empty()
+                && !trim(path).starts_with(['/', '~'])
+            {
+                *path = directory.join(trim(path)).to_string_lossy().into_owned();
+            }
+        }
+        self
     }
 
     /// Returns the members of an object inside the arguments.

@@ -98,7 +98,7 @@ async fn command_line(
         .text(COMMAND)
         .ok_or_else(|| Output::error("Missing required parameter 'command'"))?
         .to_owned();
-    let cwd = root.path().to_path_buf();
+    let cwd = root.path().join(&call.cwd);
     let mut env = toolbox.env.clone();
     let (limits, group) = (toolbox.limits.clone(), toolbox.group.clone());
     let spawn_thread = toolbox.spawn_thread.clone();
@@ -113,7 +113,8 @@ async fn command_line(
         let refused = Output::error(error).with_hint(Some(safe_mode::safe_mode_rule()));
         refused.may_ask(ApprovalKind::Command)
     })?;
-    let (path, workspace) = (toolbox.variable("PATH").map(str::to_owned), cwd.clone());
+    let path = toolbox.variable("PATH").map(str::to_owned);
+    let workspace = root.path().to_path_buf();
     // The launcher would report a missing program in other words, so check for it first.
     let wanted = toolbox.must_keep_from_writing().then(|| program.clone());
     let look = move || {

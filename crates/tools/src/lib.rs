@@ -60,6 +60,7 @@ use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use quackd_process::{CommandInput, Flow};
 use quackd_protocol::tools;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
@@ -87,6 +88,8 @@ pub struct Call {
     pub flow: Option<Flow>,
     /// Input of a command. `None`: it reads `/dev/null`.
     pub input: Option<CommandInput>,
+    /// Directory of the caller, relative to the workspace. Empty: the workspace.
+    pub cwd: PathBuf,
     /// Whether `flow` also takes the rows of a search.
     pub stream_rows: bool,
 }
@@ -109,7 +112,7 @@ pub async fn execute(toolbox: Rc<Toolbox>, call: Call) -> Output {
 /// Runs the checks in their observable order, then the tool. Together with [`in_workspace`] it has all tool names.
 async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
     let arguments = match Arguments::parse(&call.tool, &call.arguments) {
-        Ok(arguments) => arguments,
+        Ok(arguments) => arguments.from(&call.cwd, &call.tool),
         Err(error) => return Output::error(error),
     };
     let bounds = CallLimits::new(arrived, call.deadline, call.cancel.clone());

@@ -64,6 +64,7 @@ mod tests {
                 flow: None,
                 input: None,
                 stream_rows: false,
+                cwd: Default::default(),
             };
             execute(Rc::clone(&self.toolbox), call).await
         }

@@ -74,6 +74,7 @@ mod tests {
                 flow: None,
                 input: None,
                 stream_rows: false,
+                cwd: Default::default(),
             };
             change(&mut call);
             let runtime =
@@ -471,6 +472,7 @@ mod tests {
             flow: None,
             input: None,
             stream_rows: false,
+            cwd: Default::default(),
         };
         let outputs = tokio::task::LocalSet::new().block_on(&runtime, async {
             let begun = (0..8)

@@ -60,6 +60,7 @@ mod tests {
                 flow: None,
                 input: None,
                 stream_rows: false,
+                cwd: Default::default(),
             }
         }
 

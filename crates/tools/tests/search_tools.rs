@@ -67,6 +67,7 @@ mod tests {
                 flow: None,
                 input: None,
                 stream_rows: false,
+                cwd: Default::default(),
             };
             with(&mut call);
             execute(Rc::clone(&self.toolbox), call).await

@@ -71,6 +71,7 @@ mod tests {
             flow: None,
             input: None,
             stream_rows: false,
+            cwd: Default::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(execute(Rc::new(toolbox), call))

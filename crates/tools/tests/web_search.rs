@@ -28,6 +28,7 @@ mod tests {
             flow: None,
             input: None,
             stream_rows: false,
+            cwd: Default::default(),
         }
     }
 

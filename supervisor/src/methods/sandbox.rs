@@ -274,6 +274,7 @@ async fn ask_worker(
         background: false,
         stream: None,
         stream_rows: false,
+        cwd: String::new(),
         input: None,
         cancel: None,
         agents: None,

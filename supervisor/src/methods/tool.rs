@@ -8,7 +8,7 @@ use super::approvals;
 use super::attach::{named, resolve};
 use super::permission::{self, After, EndedCall};
 use super::streaming::NamedCall;
-use super::tool_parameters::unknown_parameter;
+use super::tool_parameters::{beneath, unknown_parameter};
 use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose};
@@ -62,6 +62,8 @@ struct ToolRequest {
     fallback_ms: Option<u64>,
     /// Whether a command without a deadline of the caller or the configuration has none.
     has_no_deadline: bool,
+    /// Directory of the caller, relative to the workspace.
+    cwd: String,
     stream_rows: bool,
     /// The name of the tool in events, for a call of the session's own agent.
     agents: Option<String>,
@@ -98,6 +100,7 @@ pub(super) async fn voice_tool_call(
         is_strict: false,
         fallback_ms: None,
         has_no_deadline: false,
+        cwd: String::new(),
         stream_rows: false,
         agents: None,
         cancel: None,
@@ -113,6 +116,8 @@ pub(super) async fn quack_tool(
     // Register the name first: a `quack.cancel` that arrives before the session is found ends the call.
     let named = NamedCall::new(&asked, caller)?;
     let session = session_of_quack_tool(&asked, caller).await?;
+    let cwd = asked.cwd.as_deref().map(|cwd| beneath(&session.workspace_path, cwd)).transpose()?;
+    let cwd = cwd.unwrap_or_default();
     let can_answer = asked.answers == Some(true);
     let _answerer = can_answer.then(|| approvals::during_call(&session.session_id, caller));
     let arguments = match asked.arguments {
@@ -133,6 +138,7 @@ pub(super) async fn quack_tool(
         has_no_deadline: asked.no_deadline == Some(true)
             && asked.stream == Some(true)
             && caller.client.transport == Transport::Socket,
+        cwd,
         stream_rows: asked.stream_rows == Some(true),
         agents: None,
         cancel: None,
@@ -156,6 +162,7 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<To
         is_strict: false,
         fallback_ms: Some(AGENT_DEADLINE_MS),
         has_no_deadline: false,
+        cwd: String::new(),
         stream_rows: false,
         agents: Some(call.shown_tool),
         cancel: Some(cancel),
@@ -290,6 +297,7 @@ async fn run_tool(
         arguments: wanted.arguments,
         stream_rows: wanted.stream_rows,
         stream: None,
+        cwd: wanted.cwd,
         input: named.as_ref().and_then(NamedCall::input).filter(|_| tool == BASH),
         cancel: wanted.cancel.or_else(|| named.as_ref().map(NamedCall::token)),
         agents: wanted.agents,
@@ -506,6 +514,7 @@ mod tests {
                 is_strict: false,
                 fallback_ms: None,
                 has_no_deadline: false,
+                cwd: String::new(),
                 stream_rows: false,
                 agents: None,
                 cancel: None,

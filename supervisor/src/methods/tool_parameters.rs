@@ -1,9 +1,10 @@
-//! The check of a call for parameters that its tool does not have.
+//! Checks of the parameters of a call.
 
-use crate::errors::CallError;
+use crate::errors::{CallError, MethodError};
 use quackd_protocol::tools::{self, Parameter};
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
+use std::path::{Component, Path};
 
 /// Maximum edit distance at which an unknown parameter name is matched to a known one.
 const MAX_DISTANCE: usize = 3;
@@ -28,4 +29,28 @@ pub(super) fn unknown_parameter(tool: &str, arguments: &str) -> Option<CallError
 
 fn shown(name: &str) -> String {
     name.chars().take(MAX_SHOWN).collect()
+}
+
+/// Returns a directory of the caller relative to the workspace. Compares the texts of the paths: only the worker touches
+/// the files of a session.
+pub(super) fn beneath(workspace: &str, cwd: &str) -> Result<String, MethodError> {
+    let relative = Path::new(cwd).strip_prefix(workspace).map_err(|_outside| MethodError::Cwd)?;
+    let is_plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
+    let relative = relative.to_str().filter(|_| is_plain && !cwd.contains('\0'));
+    relative.map(str::to_owned).ok_or(MethodError::Cwd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_of_the_caller_is_in_the_workspace() {
+        for (cwd, relative) in [("/w", ""), ("/w/", ""), ("/w/src/a b", "src/a b")] {
+            assert_eq!(beneath("/w", cwd).unwrap(), relative);
+        }
+        for cwd in ["", "src", "/", "/w2", "/w/../x", "/w/a/../..", "/w/\0"] {
+            assert!(beneath("/w", cwd).is_err(), "{cwd:?}");
+        }
+    }
 }

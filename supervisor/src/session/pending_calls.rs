@@ -69,6 +69,7 @@ struct PendingCall {
     /// Receives the output of a streamed call.
     stream: Option<mpsc::Sender<Printed>>,
     stream_rows: bool,
+    cwd: String,
     /// The input that its client sends.
     input: Option<PendingInput>,
     /// Waits for its client to cancel it.
@@ -118,6 +119,7 @@ pub(crate) struct NewCall {
     pub(crate) deadline: Duration,
     pub(crate) stream: Option<mpsc::Sender<Printed>>,
     pub(crate) stream_rows: bool,
+    pub(crate) cwd: String,
     pub(crate) input: Option<CallInput>,
 }
 
@@ -161,6 +163,7 @@ impl PendingCalls {
             deadline,
             stream,
             stream_rows,
+            cwd,
             input,
         } = new;
         let call = PendingCall {
@@ -183,6 +186,7 @@ impl PendingCalls {
             due,
             stream,
             stream_rows,
+            cwd,
             input: input.map(PendingInput::new),
             cancel: None,
         };
@@ -232,6 +236,7 @@ impl PendingCalls {
             stream: call.stream.is_some(),
             stream_rows: call.stream_rows,
             stdin: call.input.is_some(),
+            cwd: call.cwd.clone(),
         };
         Some((frame, left))
     }
@@ -495,6 +500,7 @@ mod tests {
             deadline: Duration::from_secs(30),
             stream: None,
             stream_rows: false,
+            cwd: String::new(),
             input: None,
         }
     }

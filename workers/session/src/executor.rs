@@ -248,6 +248,7 @@ impl ToolExecutor {
                     watch: Some(watch),
                     flow: stream.as_ref().map(Streaming::flow),
                     input: input.clone(),
+                    cwd: call.cwd.into(),
                     stream_rows: call.stream_rows,
                 },
             );

@@ -125,12 +125,14 @@ async fn prepare(
     if !args.raw {
         session_ref::tell(&found, output);
     }
+    let cwd = wanted.directory_in(&found.workspace_path);
     let label = found.label;
     let params = ToolParams {
         tool: args.name.clone(),
         arguments,
         session_id: Some(found.session_id.0),
         path: None,
+        cwd,
         safe_mode: args.safe.then_some(true),
         timeout_ms: args.timeout.filter(|_| !args.detach).map(ms).transpose()?,
         default_timeout_ms: (!has_own).then(|| ms(DEFAULT_TIMEOUT)).transpose()?,

@@ -49,6 +49,8 @@ pub(crate) struct CallTool {
     pub(crate) stream: Option<mpsc::Sender<Printed>>,
     /// Whether a streamed call passes its rows on while it finds them.
     pub(crate) stream_rows: bool,
+    /// Directory of the caller, relative to the workspace.
+    pub(crate) cwd: String,
     /// Input of a command that the client sends.
     pub(crate) input: Option<CallInput>,
     /// Ends the call when cancelled.
@@ -177,6 +179,7 @@ impl SessionActor {
             background: _,
             stream,
             stream_rows,
+            cwd,
             input,
             cancel: _,
             agents,
@@ -208,6 +211,7 @@ impl SessionActor {
             deadline,
             stream,
             stream_rows,
+            cwd,
             input,
         }
     }

@@ -326,6 +326,7 @@ mod tests {
             deadline: limit,
             stream: None,
             stream_rows: false,
+            cwd: String::new(),
             input: None,
         };
         let number = calls.next_number();
