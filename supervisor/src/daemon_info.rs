@@ -54,6 +54,8 @@ pub struct ConfigFile {
     pub held: Option<Held>,
     /// Record for the state, if commands could change it.
     pub record: Option<HeldConfig>,
+    /// Whether no variable names it.
+    pub is_default: bool,
     /// The file in the state directory, if it exists and was not read.
     pub unread: Option<PathBuf>,
 }

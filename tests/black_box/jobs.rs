@@ -326,3 +326,39 @@ fn eight_jobs_run_beside_calls_and_one_more_is_refused() {
     wait_for("one job to be gone", || (sleeps(below(&session)).len() == 7).then_some(()));
     assert_eq!(start(&session, "true"), "job-9");
 }
+
+#[test]
+fn a_running_job_does_not_disable_commands_when_the_user_allows_more() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    session.bash("true");
+    if !["A", "B"].contains(&session.worker()["tier"].as_str().unwrap()) {
+        return crate::harness::untested("workers have no namespaces here");
+    }
+    session.call("bash", json!({"command": "sleep 1000", "background": true}));
+    let monitor = session.pid("monitorPid");
+    let quack = |args: &[&str]| {
+        let mut command = daemon.command(args);
+        command.current_dir(repo.path()).stdin(std::process::Stdio::null()).output().unwrap()
+    };
+    assert!(quack(&["sandbox", "allow", "example.com"]).status.success());
+    // Commands go on with the permissions that the worker has, and a denial names the job.
+    assert_eq!(session.bash("echo on"), "on\n\n[Exit code: 0]");
+    assert_eq!(session.pid("monitorPid"), monitor);
+    let denied = session.bash("(: < /dev/tcp/example.com/443) 2>/dev/null; exit 3");
+    assert!(denied.contains("quack jobs kill job-1 --session a]"), "{denied}");
+    assert!(denied.ends_with("[Exit code: 3]"), "{denied}");
+    let shown = String::from_utf8(quack(&["sandbox", "show"]).stdout).unwrap();
+    assert!(shown.contains("in force after 1 background job"), "{shown}");
+    // Less than the worker allows stops its commands at once.
+    assert!(quack(&["sandbox", "set", "read-only"]).status.success());
+    let refused = session.bash("echo x > f");
+    assert!(refused.starts_with("Error: Session worker is restarting ("), "{refused}");
+    assert!(quack(&["sandbox", "set", "workspace-write"]).status.success());
+    assert_eq!(session.bash("echo on"), "on\n\n[Exit code: 0]");
+    session.call("job_kill", json!("job-1"));
+    assert_eq!(session.bash("echo new"), "new\n\n[Exit code: 0]");
+    assert_ne!(session.pid("monitorPid"), monitor, "the next worker has the new permissions");
+}

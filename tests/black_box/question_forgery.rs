@@ -274,7 +274,7 @@ fn a_request_for_a_directory_tells_nothing_about_files() {
         assert_eq!(
             texts,
             [
-                "Error: [Sandbox: writing DIR was denied: no client can answer]\nTo allow it: quack sandbox set --writable DIR"
+                "Error: [Sandbox: writing DIR was denied: no client can answer]\nTo allow it: quack sandbox set --writable DIR --session a"
             ]
         );
         // The user is asked about all of them.

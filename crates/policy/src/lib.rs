@@ -195,6 +195,18 @@ pub fn reads_all_of(policy: &Policy, other: &Policy) -> bool {
             && other.writable_roots.iter().all(shows)
 }
 
+/// Returns true if this policy allows everything that `other` allows, apart from the fields that the supervisor and the
+/// proxy enforce: a worker with `other` then allows nothing too much.
+#[must_use]
+pub fn allows_all_of(policy: &Policy, other: &Policy) -> bool {
+    let order = |policy: &Policy| Profile::ALL.iter().position(|it| *it == policy.profile);
+    let modes = |policy: &Policy| {
+        let mode = policy.network_mode();
+        NetworkMode::ALL.iter().position(|it| *it == mode)
+    };
+    order(other) <= order(policy) && modes(other) <= modes(policy) && reads_all_of(policy, other)
+}
+
 /// Returns the policy as it is enforced: `FullAccess` leaves the network on. [`check_confinement`] refuses a list of
 /// hosts then.
 fn in_force(mut policy: Policy) -> Policy {

@@ -5,7 +5,7 @@
 //! was reported before. Called by `bash` and background jobs.
 
 use crate::watched_names::ReportedChanges;
-use quackd_protocol::denial::one_line;
+use quackd_protocol::denial::{of_session, one_line};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt as _;
@@ -118,7 +118,7 @@ fn with(told: ReportedChanges, names: &[String], session: &str) -> ReportedChang
         0 => String::new(),
         n => format!(" and {n} more"),
     };
-    let of = if session.is_empty() { String::new() } else { format!(" --session {session}") };
+    let of = of_session(session);
     let line = format!(
         "[Sandbox: {shown}{more} will be lost: this home exists only as long as the worker of the session, which ends \
          when it is idle, when permissions change and at quack stop. Write into the workspace, or into a directory that \

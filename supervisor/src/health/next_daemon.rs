@@ -107,7 +107,7 @@ pub fn read_config(home: &Home) -> Result<(Config, ConfigFile), StartError> {
     check_policy(home, &config)?;
     let in_state = home.config_in_state();
     let unread = (!is_named && path != in_state && in_state.exists()).then_some(in_state);
-    Ok((config, ConfigFile { path, modified, held, record, unread }))
+    Ok((config, ConfigFile { path, modified, held, record, is_default: !is_named, unread }))
 }
 
 /// Checks a file that shall become the configuration, as the next daemon would.

@@ -57,7 +57,7 @@ pub(super) async fn doctor(
         )],
         Some(on_disk) => vec![
             socket(services, on_disk),
-            doctor_obeyed::config(services, on_disk.config),
+            doctor_obeyed::config(services, on_disk.config.clone()),
             log(services, on_disk),
             services.sessions.pool.disk.report(services.retention.last()),
         ],
@@ -101,19 +101,26 @@ fn fail(name: &str, message: String, hint: impl Into<String>) -> Check {
 #[derive(Debug)]
 struct OnDisk {
     socket: bool,
-    config: Option<SystemTime>,
+    /// Time of the last change of the file that was read, or that the next daemon reads in its place, with its path.
+    config: (Option<SystemTime>, Option<PathBuf>),
     log: bool,
     rival: Option<PathBuf>,
 }
 
 async fn look(services: &Services) -> Option<OnDisk> {
     let socket = services.daemon.socket.clone();
-    let config = services.daemon.config_file.path.clone();
+    let (used, home) = (services.daemon.config_file.path.clone(), services.daemon.home.clone());
+    let is_default = services.daemon.config_file.is_default;
     let (log, rival) =
         (services.daemon.home.log_file(), services.daemon.home.rival().map(Path::to_owned));
     let look = move || OnDisk {
         socket: socket.symlink_metadata().is_ok(),
-        config: config.metadata().and_then(|found| found.modified()).ok(),
+        config: {
+            // A file that was made since at the other place is one that the next daemon reads.
+            let next = if is_default { home.config_blocking() } else { used.clone() };
+            let found = next.metadata().and_then(|found| found.modified()).ok();
+            (found, (next != used).then_some(next))
+        },
         log: log.is_file(),
         rival,
     };

@@ -4,16 +4,21 @@ use super::doctor::{ok, warn};
 use crate::obeyed::{HeldFile, in_words};
 use crate::services::Services;
 use quackd_protocol::client::Check;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 /// Hint for a file that commands of sessions could change.
 const REPLACE: &str = "replace the link or second name by a copy outside of all workspaces, or delete the sessions there";
 
-/// The configuration file. `modified` is the time of its last change now.
-pub(super) fn config(services: &Services, modified: Option<SystemTime>) -> Check {
+/// The configuration file. `modified` is the time of its last change now. `other` is the file that the next daemon reads
+/// instead.
+pub(super) fn config(
+    services: &Services,
+    (modified, other): (Option<SystemTime>, Option<PathBuf>),
+) -> Check {
     let file = &services.daemon.config_file;
-    let path = file.path.display();
-    if modified != file.modified {
+    let path = other.as_ref().unwrap_or(&file.path).display();
+    if other.is_some() || modified != file.modified {
         return warn(
             "config",
             format!("{path} was changed after the daemon had started"),

@@ -11,7 +11,7 @@ use crate::session::worker::{CallDone, command_text};
 use crate::workspaces::Places;
 use quackd_policy::hosts::{Host, askable};
 use quackd_protocol::approval::{ApprovalKind, Decision};
-use quackd_protocol::denial::DenialKind;
+use quackd_protocol::denial::{DenialKind, of_session};
 use quackd_protocol::limits::MAX_APPROVALS_PER_MINUTE;
 use quackd_protocol::places;
 use quackd_protocol::policy::{NetworkMode, Policy};
@@ -348,7 +348,10 @@ pub(super) async fn request(call: EndedCall<'_>, caller: &Caller) -> (String, bo
         Outcome::Allowed(_) => (line.replace("; call again]", "]"), true),
         Outcome::NoAnswerer if kind == ApprovalKind::Network || is_plain(&given) => {
             let option = if kind == ApprovalKind::Write { "set --writable" } else { "allow" };
-            (format!("Error: {line}\nTo allow it: quack sandbox {option} {given}"), false)
+            // Without a label, the session was deleted.
+            let label = super::find::label(caller, &call.session.session_id).await;
+            let of = of_session(&label.unwrap_or_default());
+            (format!("Error: {line}\nTo allow it: quack sandbox {option} {given}{of}"), false)
         }
         _ => (format!("Error: {line}"), false),
     }

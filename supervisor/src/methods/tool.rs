@@ -8,7 +8,7 @@ use super::approvals;
 use super::attach::{named, resolve};
 use super::permission::{self, After, EndedCall};
 use super::streaming::NamedCall;
-use super::tool_parameters::{beneath, unknown_parameter};
+use super::tool_parameters::{beneath, same_path, unknown_parameter};
 use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose};
@@ -30,7 +30,7 @@ use quackd_protocol::tools::{self, is_internal, is_meant_as_json};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -199,24 +199,6 @@ async fn session_of_voice_call(
     }
 }
 
-/// Whether two paths are lexically the same.
-fn same_path(a: &str, b: &str) -> bool {
-    let normal = |path: &str| {
-        let mut out = PathBuf::new();
-        for part in Path::new(path).components() {
-            match part {
-                Component::CurDir => {}
-                Component::ParentDir => {
-                    out.pop();
-                }
-                other => out.push(other),
-            }
-        }
-        out
-    };
-    normal(a) == normal(b)
-}
-
 async fn session_of_quack_tool(
     asked: &ToolParams,
     caller: &Caller,
@@ -282,7 +264,6 @@ async fn run_tool(
         None => of_bash(&wanted),
     };
     let default = default_deadline(&caller.services.daemon.config.tools.default_timeout, &wanted);
-    let gives_up = wanted.gives_up;
     let safe_mode = session.safe_mode || wanted.safe_mode;
     let call = CallTool {
         deadline: deadline(&wanted, &of_bash, default),
@@ -305,11 +286,12 @@ async fn run_tool(
     if tool == tools::REQUEST_PERMISSION && refusal.is_none() {
         return ask_permission(&session, &call, caller).await;
     }
-    let how = (gives_up, named.as_ref(), wanted.safe_mode);
+    let how = (wanted.gives_up, named.as_ref(), wanted.safe_mode);
     let mut done = match refusal {
         Some(refusal) => Err(refusal),
         None => make_and_ask(&session, call, how, caller).await,
     };
+    add_line_about_policy(&mut done);
     let closing = match (&mut done, &named) {
         (Ok(CallDone { streamed: Some((output, closing)), .. }), Some(named)) => {
             named.send_all(std::mem::take(output), &session).await;
@@ -334,6 +316,16 @@ async fn run_tool(
             let text = to_raw_value(&text).unwrap_or_else(|_| RawValue::NULL.to_owned());
             ToolData { text, info, data: None, closing: None }
         }
+    }
+}
+
+/// Adds the line about an older policy of the worker to the text of a call.
+fn add_line_about_policy(done: &mut CallResult) {
+    let Ok(done) = done else { return };
+    let Some(line) = done.about_policy.take() else { return };
+    done.text = permission::with_line(&done.text, &line);
+    if let Some((_, closing)) = &mut done.streamed {
+        *closing = closing.as_ref().map(|text| permission::with_line(text, &line));
     }
 }
 
@@ -543,11 +535,5 @@ mod tests {
         check_for(app, "bash", "{}", None, Duration::from_secs(9));
         check_for(app, "bash", r#"{"timeout_ms":20000}"#, None, Duration::from_secs(9));
         check_for(app, "bash", r#"{"timeout_ms":1500}"#, None, Duration::from_millis(1500));
-    }
-
-    #[test]
-    fn paths_are_compared_lexically() {
-        assert!(same_path("/a/b", "/a/./c/../b/"));
-        assert!(!same_path("/a/b", "/a/B"));
     }
 }

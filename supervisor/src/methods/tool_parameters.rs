@@ -4,7 +4,7 @@ use crate::errors::{CallError, MethodError};
 use quackd_protocol::tools::{self, Parameter};
 use serde::de::IgnoredAny;
 use std::collections::BTreeMap;
-use std::path::{Component, Path};
+use std::path::{Component, Path, PathBuf};
 
 /// Maximum edit distance at which an unknown parameter name is matched to a known one.
 const MAX_DISTANCE: usize = 3;
@@ -40,6 +40,24 @@ pub(super) fn beneath(workspace: &str, cwd: &str) -> Result<String, MethodError>
     relative.map(str::to_owned).ok_or(MethodError::Cwd)
 }
 
+/// Whether two paths are lexically the same.
+pub(super) fn same_path(a: &str, b: &str) -> bool {
+    let normal = |path: &str| {
+        let mut out = PathBuf::new();
+        for part in Path::new(path).components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => {
+                    out.pop();
+                }
+                other => out.push(other),
+            }
+        }
+        out
+    };
+    normal(a) == normal(b)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +70,11 @@ mod tests {
         for cwd in ["", "src", "/", "/w2", "/w/../x", "/w/a/../..", "/w/\0"] {
             assert!(beneath("/w", cwd).is_err(), "{cwd:?}");
         }
+    }
+
+    #[test]
+    fn paths_are_compared_lexically() {
+        assert!(same_path("/a/b", "/a/./c/../b/"));
+        assert!(!same_path("/a/b", "/a/B"));
     }
 }

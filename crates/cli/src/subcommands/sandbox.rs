@@ -251,14 +251,14 @@ fn lines(data: &SandboxData) -> String {
     if data.outdated {
         let (calls, jobs) = (data.calls_running, data.jobs_running);
         let running = match (calls, jobs) {
-            (0, 0) => "it is being replaced".to_owned(),
-            (calls, 0) => format!("waits for {}", count(calls, "call")),
-            (0, jobs) => format!("waits for {}", count(jobs, "background job")),
+            (0, 0) => "from the next call on".to_owned(),
+            (calls, 0) => format!("after {}", count(calls, "call")),
+            (0, jobs) => format!("after {}", count(jobs, "background job")),
             (calls, jobs) => {
-                format!("waits for {} and {}", count(calls, "call"), count(jobs, "background job"))
+                format!("after {} and {}", count(calls, "call"), count(jobs, "background job"))
             }
         };
-        row("", &format!("the worker still has an older policy: {running}"));
+        row("", &format!("the new permissions are in force {running}"));
         for RunningJob { job_id, command, .. } in &data.jobs {
             row("", &format!("{}  {DIM}{}{DIM:#}", plain(job_id), plain(command)));
         }
@@ -344,7 +344,7 @@ mod tests {
              hidden         /srv/x/keys\n\
              in force       confined, workspace-write, network off\n\
              git            read-only mounts; the worker carries out what git may change\n\
-             \x20              the worker still has an older policy: waits for 1 background job\n\
+             \x20              the new permissions are in force after 1 background job\n\
              \x20              job-1  npm run dev\n\
              \x20              to kill them now: quack sandbox set --end-jobs\n"
         );

@@ -72,6 +72,8 @@ pub(crate) struct CallDone {
     pub(crate) streamed: Option<(Vec<OutputPiece>, Option<Box<RawValue>>)>,
     pub(crate) report: ToolReport,
     pub(crate) data: Option<Box<RawValue>>,
+    /// Line to add to the text, because of an older policy of the worker.
+    pub(crate) about_policy: Option<String>,
 }
 
 /// Longest command in a question about a host, in bytes.

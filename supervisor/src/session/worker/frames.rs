@@ -163,7 +163,11 @@ impl SessionActor {
         if report.not_run && report.workspace_gone && self.send_to_next_worker(number, ctx) {
             return;
         }
-        self.answer(number, ctx, |_| Ok(CallDone { text, shown, update, streamed, report, data }));
+        let has_denials = !report.denials.is_empty();
+        let about_policy = has_denials.then(|| self.line_about_older_policy()).flatten();
+        self.answer(number, ctx, |_| {
+            Ok(CallDone { text, shown, update, streamed, report, data, about_policy })
+        });
     }
 
     /// Handles output of a running call.

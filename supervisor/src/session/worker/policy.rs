@@ -5,7 +5,7 @@ use super::{OfWorker, WorkerPart};
 use crate::children::LifecycleDriver;
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
-use quackd_policy::{confines_like, reads_all_of};
+use quackd_policy::{allows_all_of, confines_like, reads_all_of};
 use quackd_protocol::policy::Policy;
 use quackd_protocol::tools;
 use quackd_supervision::{Demander, State};
@@ -60,8 +60,32 @@ impl SessionActor {
         self.worker.workspace_replaced || self.has_other_policy() || self.has_left_jobs()
     }
 
-    /// True if the running worker may get this call. A worker with an older policy only gets tools for background jobs.
-    /// It also gets reading tools if the requested policy allows all reads that the older one allows. A worker whose
+    /// True if background jobs keep a worker whose policy allows no more than the requested one. A running server would
+    /// otherwise refuse every command after the user has allowed a host.
+    fn is_kept_with_less(&self) -> bool {
+        let WorkerPart { running_policy, policy, jobs, workspace_replaced, ends_jobs, .. } =
+            &self.worker;
+        let is_less = running_policy.as_ref().is_some_and(|given| allows_all_of(policy, given));
+        is_less && jobs.any() && !workspace_replaced && !ends_jobs
+    }
+
+    /// Returns the line for a command that was denied something in a worker with an older policy.
+    pub(super) fn line_about_older_policy(&self) -> Option<String> {
+        if !self.has_other_policy() || !self.is_kept_with_less() {
+            return None;
+        }
+        let jobs = self.worker.jobs.ids();
+        let first = jobs.first()?;
+        Some(format!(
+            "[Sandbox: the permissions of this session have changed since {0} was started, and are in force when it has \
+             ended: quack jobs kill {first} --session {1}]",
+            jobs.join(", "),
+            self.label
+        ))
+    }
+
+    /// True if the running worker may get this call. A worker with an older policy only gets tools for background jobs,
+    /// unless it allows no more than the requested policy. It also gets reading tools if the requested policy allows all reads that the older one allows. A worker whose
     /// workspace was replaced refuses unsafe calls itself, and only gets calls while background jobs keep it.
     pub(super) fn may_send(&self, number: u64) -> bool {
         let Some(tool) = self.worker.calls.tool(number) else { return false };
@@ -73,6 +97,9 @@ impl SessionActor {
         }
         if !self.has_other_policy() {
             return !self.worker.workspace_replaced || self.worker.jobs.any();
+        }
+        if self.is_kept_with_less() {
+            return true;
         }
         let given = self.worker.running_policy.as_ref();
         !self.worker.workspace_replaced
