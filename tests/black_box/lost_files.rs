@@ -86,3 +86,27 @@ fn a_job_and_an_exact_output_say_it_too() {
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(out == "hi\n" && err.contains("~/exact will be lost"), "{out}{err}");
 }
+
+#[test]
+fn quack_inside_a_session_starts_no_second_daemon() {
+    let daemon = Daemon::start();
+    let path = repository(&daemon);
+    let wire = daemon.wire();
+    let session = wire.attach(&path);
+    if !has_namespaces(&session) {
+        return;
+    }
+    // Commands see the directories of PATH, which has this one.
+    let gates = daemon.home().parent().unwrap().join("gates");
+    std::fs::create_dir_all(&gates).unwrap();
+    let program = env!("CARGO_BIN_EXE_quack");
+    std::fs::hard_link(program, gates.join("quack"))
+        .or_else(|_other_disk| std::fs::copy(program, gates.join("quack")).map(drop))
+        .unwrap();
+    for verb in ["tool bash ls", "ps", "say hi", "demo"] {
+        let text = session.bash(&format!("{}/quack {verb}", gates.display()));
+        assert!(text.ends_with("[Exit code: 3]"), "{verb}: {text}");
+        let is_starter = verb != "ps";
+        assert_eq!(text.contains("runs inside a session of quackd"), is_starter, "{verb}: {text}");
+    }
+}

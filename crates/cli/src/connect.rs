@@ -8,7 +8,7 @@ use crate::time_format;
 use anyhow::Context;
 use quackd_client::{Client, ClientError, Started, ensure_daemon};
 use quackd_home::Home;
-use quackd_process::SelfExe;
+use quackd_process::{CALL_VARIABLE, SelfExe};
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode, PingData};
 use quackd_protocol::limits::{DEADLINE_GRACE, DEADLINE_SLACK, WORKER_READY_WAIT};
@@ -62,6 +62,13 @@ pub(crate) async fn start_and_connect(output: CliOutput) -> anyhow::Result<Daemo
         Err(error @ ClientError::Timeout { .. }) => return Err(error.into()),
         // The start reports why there is no connection.
         Err(_) => {}
+    }
+    if std::env::var_os(CALL_VARIABLE).is_some() {
+        return Err(CliError::daemon_gone(format!(
+            "this command runs inside a session of quackd, which cannot reach its daemon; run it outside, or unset \
+             {CALL_VARIABLE} to start another daemon here"
+        ))
+        .into());
     }
     let exe = SelfExe::open().context("cannot open this program's own file")?;
     let mut attempts = 1;

@@ -188,6 +188,11 @@ fn answered(
     if result.info.timed_out {
         output.warning(&out_of_time(&args.name));
     }
+    if let Some(signal) =
+        result.info.signal.filter(|_| !result.info.timed_out && !result.info.aborted)
+    {
+        output.warning(&format!("the command was killed by signal {signal}"));
+    }
     if let (BASH, Some(hint)) = (args.name.as_str(), &result.info.hint) {
         output.warning(hint);
     }

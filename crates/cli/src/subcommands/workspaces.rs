@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{WorkspaceInfo, WorkspaceSession, WorkspacesData};
 use serde_json::json;
+use std::path::Path;
 
 /// Runs the subcommand.
 pub(crate) async fn run(_args: WorkspacesArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -24,6 +25,8 @@ pub(crate) async fn run(_args: WorkspacesArgs, output: CliOutput) -> anyhow::Res
         }
         output.document(&workspaces)?;
     } else {
+        // The directory of a demo, for example.
+        workspaces.retain(|it| it.session_count != 0 || Path::new(&it.path).exists());
         let home_dir = std::env::var("HOME").ok();
         output.text(&render(&workspaces, Timestamp::now(), &zone, home_dir.as_deref()))?;
     }
