@@ -114,3 +114,18 @@ fn the_first_screen_of_help_has_at_most_forty_lines() {
         assert!(!help.contains('\u{1b}'), "no colors in a pipe");
     }
 }
+
+#[test]
+fn a_grant_without_effect_and_denied_requests_are_shown_as_such() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    ran(&daemon, &repo, &["tool", "bash", "true"]);
+    ran(&daemon, &repo, &["sandbox", "allow", "example.com"]);
+    let (_, shown) = ran(&daemon, &repo, &["sandbox", "show"]);
+    assert!(shown.contains("example.com") && !shown.contains("not in force"), "{shown}");
+    ran(&daemon, &repo, &["sandbox", "set", "--network", "off"]);
+    let (_, shown) = ran(&daemon, &repo, &["sandbox", "show"]);
+    assert!(shown.contains("not in force: the network is off"), "{shown}");
+    let (_, shown) = ran(&daemon, &repo, &["sandbox", "network"]);
+    assert!(shown.contains("`quack sandbox denials --session a`"), "{shown}");
+}

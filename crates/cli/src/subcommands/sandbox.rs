@@ -293,7 +293,11 @@ fn host_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
         };
         let (target, id) = (format!("{what}{}", plain(&grant.target)), plain(&grant.id));
         let (when, client) = (scope.in_words(), client.unwrap_or_default());
-        rows.push(("granted", format!("{mark}{target}  {DIM}{id} {when}{client}{DIM:#}")));
+        let is_idle = grant.kind == ApprovalKind::Network
+            && grant.decision == Decision::Allow
+            && policy.network_mode() == NetworkMode::Off;
+        let idle = if is_idle { "  not in force: the network is off" } else { "" };
+        rows.push(("granted", format!("{mark}{target}  {DIM}{id} {when}{client}{DIM:#}{idle}")));
     }
     rows
 }

@@ -14,7 +14,9 @@ use quackd_protocol::client::{
     HostExplained, HostTotals, HostVerdict, NetworkData, NetworkRequest, PresetInfo, PresetsData,
     SandboxParams,
 };
+use quackd_protocol::denial::of_session;
 use quackd_protocol::network::Verdict;
+use quackd_protocol::policy::NetworkMode;
 use quackd_protocol::state::FoundHost;
 use std::time::Duration;
 
@@ -112,6 +114,12 @@ fn word(value: &impl serde::Serialize) -> String {
 }
 
 fn totals(data: &NetworkData, zone: &TimeZone) -> String {
+    if data.hosts.is_empty() && data.mode == NetworkMode::Off {
+        let of = of_session(&plain(&data.label));
+        return format!(
+            "network off: every request is denied inside the session; `quack sandbox denials{of}` lists the last ones\n"
+        );
+    }
     if data.hosts.is_empty() {
         return format!("network {}; no requests since the daemon started\n", data.mode);
     }
