@@ -224,7 +224,7 @@ fn a_verb_means_the_named_session_else_the_users_own_of_the_directory_and_never_
     let (code, text, _) = ran(&daemon, &plain.join("deep/er"), &["tool", "bash", "pwd"]);
     assert_eq!(
         (code, text.lines().next().unwrap()),
-        (Some(0), plain.canonicalize().unwrap().to_str().unwrap())
+        (Some(0), plain.join("deep/er").canonicalize().unwrap().to_str().unwrap())
     );
     // A tool creates the session of its directory and does not change the active session.
     let (code, text, stderr) = ran(&daemon, bare.path(), &["tool", "bash", "pwd"]);
