@@ -122,3 +122,31 @@ fn a_change_that_the_daemon_does_not_have_is_told_until_it_is_restarted() {
     world.boot();
     assert!(!says(&world, &["models"]).contains(told));
 }
+
+#[test]
+fn a_purge_leaves_a_fresh_home_as_it_was() {
+    let world = Daemon::absent();
+    let repo = world.repo("a");
+    let fresh = world.home().join("fresh");
+    fs::create_dir(&fresh).unwrap();
+    let run = |args: &[&str], input: &str| {
+        let mut command = world.command(args);
+        command.env("HOME", &fresh).env_remove("RUBBER_DUCK_APP_SUPPORT");
+        command.current_dir(repo.path()).stdin(std::process::Stdio::piped());
+        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        std::io::Write::write_all(&mut child.stdin.take().unwrap(), input.as_bytes()).unwrap();
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{args:?}: {output:?}");
+    };
+    let is_empty = || fs::read_dir(&fresh).unwrap().next().is_none();
+    run(&["config", "set", "worker.idle_minutes", "10"], "");
+    run(&["uninstall", "--purge", "--yes"], "");
+    assert!(is_empty(), "after a configuration alone");
+    run(&["config", "set", "worker.idle_minutes", "10"], "");
+    run(&["login", "openai"], "sk-example\n");
+    run(&["tool", "bash", "true"], "");
+    run(&["tool", "bash", "--detach", "sleep 100"], "");
+    run(&["uninstall", "--purge", "--yes"], "");
+    assert!(is_empty(), "{:?}", fs::read_dir(&fresh).unwrap().collect::<Vec<_>>());
+}

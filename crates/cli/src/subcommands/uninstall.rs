@@ -86,25 +86,46 @@ fn purge_blocking(
     plan: &UninstallPlan,
     removed: &mut Vec<PathBuf>,
 ) -> anyhow::Result<()> {
-    if !home.dir().is_dir() {
-        return Ok(());
-    }
-    let lock = quackd_home::lock_blocking(home)?
-        .ok_or_else(|| CliError::busy("a daemon has started; the state was not removed"))?;
+    // Without a state directory, at most the configuration was made.
+    let has_state = home.dir().is_dir();
+    let lock = match has_state {
+        true => Some(
+            quackd_home::lock_blocking(home)?
+                .ok_or_else(|| CliError::busy("a daemon has started; the state was not removed"))?,
+        ),
+        false => None,
+    };
     let is_lock = |path: &&PathBuf| **path == home.lock_file();
     for path in plan.state.iter().filter(|path| !is_lock(path)) {
         let cannot = || format!("cannot remove {}", shown(path));
         quackd_home::keep::remove_tree(path).with_context(cannot)?;
         removed.push(path.clone());
     }
-    std::fs::remove_file(home.lock_file()).context("cannot remove the lock's file")?;
-    drop(lock);
-    removed.push(home.lock_file());
+    if has_state {
+        std::fs::remove_file(home.lock_file()).context("cannot remove the lock's file")?;
+        drop(lock);
+        removed.push(home.lock_file());
+    }
     // Remove the directory only if it is empty.
     if std::fs::remove_dir(home.dir()).is_ok() {
         removed.push(home.dir().to_owned());
     }
+    remove_empty_above(removed);
     Ok(())
+}
+
+/// Removes the directories of the home above removed ones that are empty now, such as `~/.local/state`: quackd may have
+/// made them.
+fn remove_empty_above(removed: &[PathBuf]) {
+    let Some(home) = std::env::var_os("HOME").map(PathBuf::from) else { return };
+    for path in removed.iter().filter(|path| path.starts_with(&home)) {
+        let above = path.ancestors().skip(1);
+        for directory in above.take_while(|directory| *directory != home) {
+            if std::fs::remove_dir(directory).is_err() {
+                break;
+            }
+        }
+    }
 }
 
 fn shown(path: &Path) -> String {
