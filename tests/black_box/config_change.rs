@@ -37,6 +37,8 @@ fn keys_are_set_after_a_check_and_comments_stay() {
         let text = fs::read_to_string(&file).unwrap();
         assert!(text.contains(shown) && text.starts_with("# mine\n"), "{key}: {text}");
     }
+    let set = world.quack(&["config", "set", "model.key", "sk-secret"]);
+    assert!(!set.ok().contains("sk-secret"), "a key is not shown");
     let before = fs::read_to_string(&file).unwrap();
     refused(
         &world.quack(&["config", "set", "worker.idle_minuts", "3"]),
@@ -144,6 +146,11 @@ fn a_purge_leaves_a_fresh_home_as_it_was() {
     run(&["uninstall", "--purge", "--yes"], "");
     assert!(is_empty(), "after a configuration alone");
     run(&["config", "set", "worker.idle_minutes", "10"], "");
+    // The removal of another state directory leaves the configuration of the usual one.
+    let mut other = world.command(&["uninstall", "--purge", "--yes"]);
+    other.env("HOME", &fresh).env("RUBBER_DUCK_APP_SUPPORT", fresh.join("other"));
+    assert!(other.stdin(std::process::Stdio::null()).status().unwrap().success());
+    assert!(fresh.join(".config/quackd/quackd.toml").exists());
     run(&["login", "openai"], "sk-example\n");
     run(&["tool", "bash", "true"], "");
     run(&["tool", "bash", "--detach", "sleep 100"], "");

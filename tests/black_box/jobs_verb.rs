@@ -82,6 +82,14 @@ fn a_command_at_a_terminal_has_no_deadline_unless_one_is_given() {
     assert!(asked <= 30_000, "{asked}");
     daemon.wire().request("abort", json!({"sessionId": session.id}));
     running.reply();
+    // The default of a client has the same bound as a deadline.
+    let call = json!({"sessionId": session.id, "tool": "bash", "arguments": "sleep 1000",
+        "callId": "d", "defaultTimeoutMs": 1_000_000_000_000_u64});
+    let running = wire.begin("quack.tool", &call);
+    let asked = wait_for("the call to run", || session.worker()["calls"][0]["deadlineMs"].as_u64());
+    assert!(asked <= 600_000, "{asked}");
+    daemon.wire().request("abort", json!({"sessionId": session.id}));
+    running.reply();
 }
 
 #[test]

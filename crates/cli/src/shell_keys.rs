@@ -34,8 +34,8 @@ pub(crate) async fn try_pass_on(client: &Client) -> Result<(), (String, ClientEr
     given.map(drop).map_err(|error| (names, error))
 }
 
-/// Returns all variables of each provider that has a key here. Those that are not set are blank, because a key must not go
-/// to an address that the daemon has from elsewhere.
+/// Returns all variables of each provider that has a key here. Variables that are not set are blank, because a key must not
+/// go to an address that the daemon has from elsewhere.
 fn variables(value: impl Fn(&str) -> Option<String>) -> BTreeMap<String, String> {
     let set = |name: &&str| value(name).is_some_and(|value| !value.trim().is_empty());
     let providers = provider_variables().filter(|names| names.iter().any(set));

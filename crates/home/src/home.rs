@@ -318,6 +318,12 @@ impl Home {
         self.config_home.as_ref().map(|it| it.join("quackd").join("quackd.toml"))
     }
 
+    /// Whether the platform's rule chose the directory, and no variable did.
+    #[must_use]
+    pub fn is_by_rule(&self) -> bool {
+        self.is_by_rule
+    }
+
     /// Path of the configuration file if `QUACKD_CONFIG` is not set, whether it exists or not: the one of the user, or that
     /// in the state directory if only it exists.
     #[must_use]

@@ -51,13 +51,13 @@ impl LostFiles {
         Self(Some(Arc::new(PrivateHome { path: home, of_start, reported })))
     }
 
-    /// Adds what was written since the last check to `told`. `session` is the label of the session for the text.
-    pub(crate) async fn add_to(&self, told: ReportedChanges, session: &str) -> ReportedChanges {
-        let Some(home) = self.0.clone() else { return told };
+    /// Returns the names below which a command has written since the last check.
+    pub(crate) async fn changed(&self) -> Vec<String> {
+        let Some(home) = self.0.clone() else { return Vec::new() };
         let look = tokio::task::spawn_blocking(move || home.look_blocking());
         match tokio::time::timeout(PATIENCE, look).await {
-            Ok(Ok(names)) if !names.is_empty() => with(told, &names, session),
-            _ => told,
+            Ok(Ok(names)) => names,
+            _ => Vec::new(),
         }
     }
 }
@@ -112,7 +112,11 @@ fn content_blocking(path: &Path, left: &mut usize) -> Content {
     content
 }
 
-fn with(told: ReportedChanges, names: &[String], session: &str) -> ReportedChanges {
+/// Adds the names to a report. `session` is the label of the session.
+pub(crate) fn add_to(told: ReportedChanges, names: &[String], session: &str) -> ReportedChanges {
+    if names.is_empty() {
+        return told;
+    }
     let shown = names.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
     let more = match names.len().saturating_sub(MAX_NAMED) {
         0 => String::new(),
@@ -139,7 +143,7 @@ mod tests {
         let at = |name: &str| home.path().join(name);
         fs::create_dir_all(at("code/app")).unwrap();
         let lost = LostFiles::in_home_blocking(home.path().to_owned());
-        let line = async || lost.add_to(ReportedChanges::default(), "app").await.line;
+        let line = async || add_to(ReportedChanges::default(), &lost.changed().await, "app").line;
         fs::write(at("code/app/f"), "x").unwrap();
         fs::create_dir_all(at(".cache/tool")).unwrap();
         assert_eq!(line().await, None, "files of the user and of programs");
@@ -169,7 +173,7 @@ mod tests {
         for n in 0..MAX_VISITED + 10 {
             fs::write(home.path().join(format!("d0/{n}")), "").unwrap();
         }
-        let told = lost.add_to(ReportedChanges::default(), "").await;
+        let told = add_to(ReportedChanges::default(), &lost.changed().await, "");
         assert!(told.line.unwrap().contains(" and 3 more will be lost"));
         assert_eq!(told.list.len(), MAX_NAMED);
     }

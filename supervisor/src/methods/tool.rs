@@ -126,6 +126,7 @@ pub(super) async fn quack_tool(
         Value::String(text) if is_meant_as_json(&asked.tool, &text) => text,
         given => given.to_string(),
     };
+    let is_bash = asked.tool == BASH;
     let wanted = ToolRequest {
         tool: asked.tool,
         client_id: asked.call_id,
@@ -137,6 +138,7 @@ pub(super) async fn quack_tool(
         fallback_ms: asked.default_timeout_ms,
         has_no_deadline: asked.no_deadline == Some(true)
             && asked.stream == Some(true)
+            && is_bash
             && caller.client.transport == Transport::Socket,
         cwd,
         stream_rows: asked.stream_rows == Some(true),
@@ -470,7 +472,7 @@ fn of_bash(wanted: &ToolRequest) -> BashOptions {
 /// Returns the default deadline. The caller's default only replaces the built-in one.
 fn default_deadline(configured: &Setting<Duration>, wanted: &ToolRequest) -> Duration {
     match (&configured.origin, wanted.fallback_ms) {
-        (Origin::Default, _) if wanted.has_no_deadline && wanted.tool == BASH => MAX_JOB_TIME,
+        (Origin::Default, _) if wanted.has_no_deadline => MAX_JOB_TIME,
         (Origin::Default, Some(ms)) => Duration::from_millis(ms),
         _ => configured.value,
     }
@@ -481,10 +483,10 @@ fn deadline(wanted: &ToolRequest, of_bash: &BashOptions, default: Duration) -> D
     // For a background job, `timeout_ms` limits the job. The call itself is answered at once.
     let asked = of_bash.timeout_ms.filter(|_| !of_bash.background);
     let given = wanted.timeout_ms.or(asked).map(Duration::from_millis);
-    let longest = match (given, wanted.gives_up) {
-        (_, Some(gives_up)) => gives_up,
-        (None, None) => default.max(MAX_TOOL_DEADLINE),
-        (Some(_), None) => MAX_TOOL_DEADLINE,
+    let longest = match wanted.gives_up {
+        Some(gives_up) => gives_up,
+        None if wanted.has_no_deadline && given.is_none() => MAX_JOB_TIME,
+        None => MAX_TOOL_DEADLINE,
     };
     given.unwrap_or(default).clamp(MIN_TOOL_DEADLINE, longest)
 }

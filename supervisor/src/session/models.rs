@@ -44,7 +44,7 @@ const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Stamps {
     /// Time of the last change and size of each file; `None` for a missing one.
-    files: [Option<(SystemTime, u64)>; 3],
+    files: Vec<Option<(SystemTime, u64)>>,
     /// The directory of a session that could change them.
     held: Option<Held>,
     /// The reason why the keychain has no key, if it was asked.
@@ -144,9 +144,8 @@ impl Models {
             settings.key = self.key.borrow().as_ref().map(|(_, read)| read.clone());
         }
         let (home, distrust) = (self.daemon.user_home.clone(), Some(problem));
-        // Reads no file but the one of `quack login`, which is the daemon's own.
-        let logins = self.daemon.home.provider_keys();
-        let of_shell = Vec::new();
+        // Reads no file: this is the thread of the actors.
+        let (of_shell, logins) = (Vec::new(), None);
         let catalog = ModelCatalog::load_blocking(&ModelSources {
             env,
             of_shell,
@@ -222,7 +221,7 @@ impl Models {
         let mut sources = ModelSources {
             env,
             of_shell: self.login.names_of_shell(),
-            logins: self.daemon.home.provider_keys(),
+            logins: Some(self.daemon.home.provider_keys()),
             home: user_home.clone(),
             settings,
             distrust: None,
@@ -236,7 +235,8 @@ impl Models {
             let files = sources.files();
             let writable = Writable::of_blocking(writable, &user_home);
             let held = files.iter().find_map(|file| writable.held_blocking(file));
-            let stamps = Stamps { held, files: files.map(stamp_blocking), no_key };
+            let stamps =
+                Stamps { held, files: files.into_iter().map(stamp_blocking).collect(), no_key };
             sources.distrust = stamps.held.as_ref().map(|held| {
                 format!(
                     "Pi's models.json and auth.json are not read: commands write {}",

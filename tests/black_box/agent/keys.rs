@@ -144,5 +144,11 @@ fn a_typed_key_is_not_shown() {
     person.type_line(CANARY);
     person.see("Stored the key of anthropic");
     let (screen, code) = person.end();
+    let mut command = world.daemon.command(&["login", "anthropic"]);
+    command.current_dir(&world.repo);
+    let leaving = Terminal::start(command);
+    leaving.see("Key of anthropic (not shown): ");
+    leaving.interrupt();
+    assert_eq!(leaving.end().1, Some(130), "Ctrl-C restores the terminal and leaves");
     assert!(code == Some(0) && !screen.contains(CANARY), "{screen}");
 }

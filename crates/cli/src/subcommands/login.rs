@@ -3,16 +3,18 @@
 use crate::args::login::{LoginArgs, LogoutArgs};
 use crate::display::name;
 use crate::exit::{CliError, ExitCode};
+use crate::interrupts::Interrupts;
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::suggest::nearest;
 use anyhow::Context;
 use quackd_egress::models::{provider_names, provider_variables};
 use quackd_home::{Home, own_file};
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::{self, BufRead as _, IsTerminal as _, Read as _, Write as _};
+use tokio::sync::oneshot;
 
 /// Largest file.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
@@ -34,12 +36,12 @@ struct StoredKey {
 }
 
 /// Runs `quack login`.
-pub(crate) fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
     let mut keys = read_blocking(&home)?;
     let Some(provider) = args.provider else { return list(&keys, output) };
     let (provider, variables) = known(&provider)?;
-    let key = ask_blocking(provider)?;
+    let Some(key) = ask(provider).await? else { return Ok(ExitCode::Interrupted) };
     home.prepare_blocking()?;
     keys.0.insert(provider.to_owned(), StoredKey { kind: "api_key".to_owned(), key });
     write_blocking(&home, &keys)?;
@@ -122,29 +124,59 @@ fn list(keys: &Keys, output: CliOutput) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::Ok)
 }
 
-/// Asks for a key at the terminal without showing it, or reads it from stdin.
-fn ask_blocking(provider: &str) -> anyhow::Result<String> {
-    let stdin = io::stdin();
-    let mut text = String::new();
-    if stdin.is_terminal() {
-        let before = tcgetattr(&stdin)?;
-        let mut hidden = before.clone();
-        hidden.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(&stdin, OptionalActions::Flush, &hidden)?;
-        let mut stderr = io::stderr();
-        let read = write!(stderr, "Key of {provider} (not shown): ")
-            .and_then(|()| stdin.lock().take(MAX_KEY_BYTES).read_line(&mut text));
-        tcsetattr(&stdin, OptionalActions::Flush, &before)?;
-        writeln!(stderr)?;
-        read?;
-    } else {
-        stdin.lock().take(MAX_KEY_BYTES).read_to_string(&mut text).context("cannot read stdin")?;
-    }
+/// Asks for a key at the terminal without showing it, or reads it from stdin. `None` after Ctrl-C.
+async fn ask(provider: &str) -> anyhow::Result<Option<String>> {
+    let mut interrupts = Interrupts::catch()?;
+    let is_terminal = io::stdin().is_terminal();
+    let hidden = is_terminal.then(|| HiddenInput::begin(provider)).transpose()?;
+    let (sender, read) = oneshot::channel();
+    // A read of stdin cannot be interrupted: the thread ends with the process.
+    std::thread::spawn(move || drop(sender.send(read_key_blocking(is_terminal))));
+    let read = tokio::select! {
+        biased;
+        _ = interrupts.next() => return Ok(None),
+        read = read => read.context("stdin was not read")?,
+    };
+    drop(hidden);
+    let text = read.context("cannot read stdin")?;
     let key = text.trim();
     let is_key = !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_graphic());
     match is_key {
-        true => Ok(key.to_owned()),
+        true => Ok(Some(key.to_owned())),
         false => Err(CliError::usage("a key is one line of printable characters").into()),
+    }
+}
+
+/// Reads one line, or all of stdin.
+fn read_key_blocking(is_line: bool) -> io::Result<String> {
+    let (mut text, mut stdin) = (String::new(), io::stdin().lock().take(MAX_KEY_BYTES));
+    match is_line {
+        true => stdin.read_line(&mut text)?,
+        false => stdin.read_to_string(&mut text)?,
+    };
+    Ok(text)
+}
+
+/// A terminal that shows nothing of what is typed, until this is dropped.
+struct HiddenInput(Termios);
+
+impl HiddenInput {
+    fn begin(provider: &str) -> io::Result<Self> {
+        let before = tcgetattr(io::stdin())?;
+        let mut hidden = before.clone();
+        hidden.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Flush, &hidden)?;
+        let hidden = Self(before);
+        write!(io::stderr(), "Key of {provider} (not shown): ")?;
+        Ok(hidden)
+    }
+}
+
+impl Drop for HiddenInput {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no restoring.
+        tcsetattr(io::stdin(), OptionalActions::Flush, &self.0).ok();
+        drop(writeln!(io::stderr()));
     }
 }
 

@@ -1,8 +1,8 @@
 //! The catalog: which models there are, with which keys, and which one a session uses by default.
 //!
 //! Sources, the strongest first: `[model]` of the configuration, Pi's `models.json`, Pi's `auth.json`, the variables of
-//! well-known providers, and the keys of `quack login`. Reads three small files and contacts no server. The supervisor loads it again when a source
-//! changes.
+//! well-known providers, and the keys of `quack login`. Reads three small files and contacts no server. The supervisor
+//! loads it again when a source changes.
 
 mod builtin;
 mod choose;
@@ -84,8 +84,8 @@ pub struct ModelSources {
     pub env: Vec<(String, String)>,
     /// Names of the variables that are from the shell of a client.
     pub of_shell: Vec<String>,
-    /// The file of `quack login`, whether it exists or not.
-    pub logins: PathBuf,
+    /// The file of `quack login`, whether it exists or not. `None`: it is not read.
+    pub logins: Option<PathBuf>,
     /// Home directory of the user.
     pub home: PathBuf,
     /// `[model]` of the configuration.
@@ -97,9 +97,10 @@ pub struct ModelSources {
 impl ModelSources {
     /// Returns the files that the catalog reads, whether they exist or not.
     #[must_use]
-    pub fn files(&self) -> [PathBuf; 3] {
+    pub fn files(&self) -> Vec<PathBuf> {
         let directory = pi_files::directory(&self.env, &self.home);
-        [directory.join("models.json"), directory.join("auth.json"), self.logins.clone()]
+        let of_pi = [directory.join("models.json"), directory.join("auth.json")];
+        of_pi.into_iter().chain(self.logins.clone()).collect()
     }
 
     /// Whether these variables have the key of a well-known provider, or the address of another server.
@@ -154,7 +155,8 @@ impl ModelCatalog {
                 pi_files::read_auth_blocking(&directory.join("auth.json")),
             ),
         };
-        let logins = pi_files::read_auth_blocking(&sources.logins);
+        let logins = sources.logins.as_deref().map(pi_files::read_auth_blocking);
+        let logins = logins.unwrap_or_default();
         Self::build(sources, models, auth, logins)
     }
 

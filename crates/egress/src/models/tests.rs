@@ -57,7 +57,7 @@ impl Case {
         ModelCatalog::load_blocking(&ModelSources {
             env,
             of_shell: Vec::new(),
-            logins: home.path().join("logins.json"),
+            logins: Some(home.path().join("logins.json")),
             home: home.path().into(),
             settings,
             distrust: None,

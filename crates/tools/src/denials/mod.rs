@@ -10,7 +10,7 @@ mod phrases;
 
 use crate::Confinement;
 use crate::attempts::{Refused, Span};
-use crate::lost_files::LostFiles;
+use crate::lost_files::{self, LostFiles};
 use crate::os_denial::{AccessMode, is_mounted_read_only_blocking, is_ordinary_blocking};
 use crate::sandbox_tools::normalise;
 use crate::upstreams::{self, Upstreams};
@@ -94,8 +94,9 @@ impl DenialDetector {
 
     /// Reports changes to files that later programs run or obey, and files that will be lost. Called when a command exits.
     pub(crate) async fn look_at_watched(&self) -> ReportedChanges {
-        let told = self.watched.look(&self.confinement).await;
-        self.lost.add_to(told, &self.confinement.session).await
+        // At the same time: both wait for a blocking thread.
+        let (told, lost) = tokio::join!(self.watched.look(&self.confinement), self.lost.changed());
+        lost_files::add_to(told, &lost, &self.confinement.session)
     }
 
     /// Finds the operations that were denied to a command. Empty if the command is not confined. After exit

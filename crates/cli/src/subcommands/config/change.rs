@@ -34,12 +34,12 @@ impl ConfigFile {
         let mut refusal = None;
         for value in candidates {
             let mut document = self.parse(&before)?;
-            put(&mut document, &path, value.clone())?;
+            put(&mut document, &path, value)?;
             match self.check_blocking(&document.to_string()) {
                 Ok(checked) => {
                     self.replace_blocking(checked)?;
-                    let done = format!("{key} = {}", plain(value.to_string().trim()));
-                    return self.tell(&done, key, output);
+                    // The value may be a key of a provider.
+                    return self.tell(&format!("{key} is set"), key, output);
                 }
                 // The reason for the value as it was meant is the first one.
                 Err(error) => drop(refusal.get_or_insert(error)),

@@ -107,9 +107,10 @@ impl UninstallPlan {
         }
     }
 
-    /// Finds the configuration in the user's directory of configurations, and its directory if nothing else is in it.
+    /// Finds the configuration in the user's directory of configurations, and its directory if nothing else is in it. It
+    /// belongs to the usual state directory, and stays if another one is removed.
     fn find_config(&mut self, home: &Home) {
-        let Some(path) = home.config_of_user() else { return };
+        let Some(path) = home.config_of_user().filter(|_| home.is_by_rule()) else { return };
         if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
             return;
         }
