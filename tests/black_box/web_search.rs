@@ -91,7 +91,8 @@ fn the_providers_faults_are_told() {
         ),
         (
             Answer::Says(
-                b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
+                b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\nconnection: close\r\n\
+                  content-length: 0\r\n\r\n"
                     .to_vec(),
             ),
             "Error: web_search failed (302 Found)",

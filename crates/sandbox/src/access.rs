@@ -17,10 +17,10 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Maximum number of attempts to open a path during renames. The kernel returns `EAGAIN` if any rename on the system
-/// races with a `..` in a symlink, which may happen any number of times.
+/// Maximum number of attempts to open a path. The kernel returns `EAGAIN` if any rename or mount on the system races with
+/// a `..` in a symlink. A worker that starts elsewhere copies a mount namespace, during which every attempt fails.
 #[cfg(target_os = "linux")]
-const MAX_ATTEMPTS: usize = 8;
+const MAX_ATTEMPTS: usize = 1000;
 
 /// Flags for opening files for reading: a FIFO or a device must not block, and a terminal must not become the
 /// controlling terminal. `O_NONBLOCK` has no effect on a regular file.
@@ -167,6 +167,7 @@ fn openat2_beneath(
     for _ in 1..MAX_ATTEMPTS {
         match result {
             Err(Errno::AGAIN | Errno::INTR) => {
+                std::thread::yield_now();
                 result = openat2(handle, path, flags, Mode::empty(), resolve);
             }
             Ok(_) | Err(_) => break,

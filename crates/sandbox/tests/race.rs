@@ -1,12 +1,15 @@
-//! An attacker who swaps a directory and a symlink as fast as the kernel allows gains nothing.
+//! An attacker who swaps a directory and a symlink as fast as the kernel allows gains nothing, and who copies mount
+//! namespaces as fast as the kernel allows disturbs nobody.
 
 #![cfg(target_os = "linux")]
 
 #[cfg(test)]
 mod tests {
+    use nix::sched::{CloneFlags, unshare};
     use quackd_sandbox::{PathError, Root};
     use rustix::fs::{CWD, RenameFlags, renameat_with};
-    use std::io::Read as _;
+    use rustix::mount::{MountPropagationFlags, mount_bind, mount_change};
+    use std::io::{Read as _, Write as _};
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::time::{Duration, Instant};
@@ -16,6 +19,8 @@ mod tests {
     const ATTACK: Duration = Duration::from_secs(1);
     const PATIENCE: Duration = Duration::from_secs(60);
     const MIN_SWAPS: u64 = 1000;
+    const N_MOUNTS: usize = 300;
+    const MIN_COPIES: u64 = 100;
 
     /// Results of the reader in one attack.
     #[derive(Debug, Default)]
@@ -94,5 +99,57 @@ mod tests {
     #[test]
     fn swapping_a_directory_and_an_absolute_link_leaks_nothing() {
         attack("BASE/outside");
+    }
+
+    /// Mounts into a mount namespace of this thread, and copies it until `is_over`. Returns false if this user
+    /// may not.
+    fn copy_mounts(base: &Path, n_copies: &AtomicU64, is_over: &AtomicBool) -> bool {
+        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        if unshare(CloneFlags::CLONE_NEWNS).is_err() || mount_change("/", private).is_err() {
+            return false;
+        }
+        for n in 0..N_MOUNTS {
+            let target = base.join(format!("mounts/{n}"));
+            fs::create_dir_all(&target).unwrap();
+            mount_bind(base.join("ws"), target).unwrap();
+        }
+        while !is_over.load(Ordering::Relaxed) {
+            unshare(CloneFlags::CLONE_NEWNS).unwrap();
+            n_copies.fetch_add(1, Ordering::Relaxed);
+        }
+        true
+    }
+
+    #[test]
+    fn a_link_is_followed_while_mount_namespaces_are_copied() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = fs::canonicalize(dir.path()).unwrap();
+        fs::create_dir_all(base.join("ws/src")).unwrap();
+        fs::write(base.join("ws/file"), "inside").unwrap();
+        std::os::unix::fs::symlink("../file", base.join("ws/src/up")).unwrap();
+        let root = Root::open(&base.join("ws")).unwrap();
+
+        let (is_over, n_copies) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (may_mount, failed) = thread::scope(|scope| {
+            let copier = scope.spawn(|| copy_mounts(&base, &n_copies, &is_over));
+            let start = Instant::now();
+            let is_enough = || MIN_COPIES < n_copies.load(Ordering::Relaxed);
+            let mut failed = None;
+            while failed.is_none()
+                && !copier.is_finished()
+                && (start.elapsed() < ATTACK || !is_enough() && start.elapsed() < PATIENCE)
+            {
+                failed = root.open_file("src/up").err();
+            }
+            is_over.store(true, Ordering::Relaxed);
+            (copier.join().unwrap(), failed)
+        });
+        if !may_mount {
+            assert!(!rustix::process::geteuid().is_root(), "root may not mount");
+            std::io::stderr().write_all(b"SKIPPED: only root may mount\n").unwrap();
+            return;
+        }
+        assert!(failed.is_none(), "{failed:?} after {n_copies:?} copies");
+        assert!(MIN_COPIES < n_copies.into_inner());
     }
 }

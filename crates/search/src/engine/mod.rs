@@ -7,7 +7,9 @@ use crate::error::SearchError;
 use crate::note::Note;
 use crate::outcome::{MAX_WARNINGS, SearchOutcome, Total};
 use crate::pattern::{self, Interpretation};
-use crate::request::{Dialect, Encoding, MAX_CONTEXT, MAX_ROWS, Multiline, OutputMode, Search};
+use crate::request::{
+    Binary, Dialect, Encoding, MAX_CONTEXT, MAX_ROWS, Multiline, OutputMode, Search,
+};
 use crate::scan::{
     MAX_HELD_BYTES, PageBuilder, PageStart, RowSink, RowStream, Scan, ScanOptions, Skip, Tally,
 };
@@ -170,8 +172,9 @@ impl Engine<'_> {
     /// Finds the file that contains the row after `offset` rows.
     fn seek<'p>(&'p self, ask: &'p ScanOptions, offset: u64) -> PageStart<'p> {
         let enough = usize::try_from(offset).unwrap_or(usize::MAX);
-        let counting =
-            ScanOptions { with_rows: false, count_all: false, limit: enough, ..ask.clone() };
+        // A file that is read in part may have its NUL byte, which makes it one row, in the rest.
+        let count_all = ask.binary == Binary::Report;
+        let counting = ScanOptions { with_rows: false, count_all, limit: enough, ..ask.clone() };
         let seek = PageStart { ask, offset, tally: Tally::default(), found: None };
         self.scan(&counting, 0, Skip::Nothing).run(seek)
     }

@@ -173,7 +173,10 @@ fn the_deadline_keeps_what_was_found_and_cancelling_keeps_nothing() {
     // The longer times are for a machine that is too slow to begin within the first one.
     let mut outcomes = [100, 1000, 10_000].map(Duration::from_millis).into_iter().map(in_time);
     let outcome = outcomes.find(|outcome| outcome.shown != 0).unwrap();
-    assert_eq!((lines(&outcome), outcome.timed_out), (vec!["a:1:x".to_owned()], true));
+    // Another thread may search the last file before the deadline.
+    let mut found = lines(&outcome);
+    found.retain(|line| line != "c/d:1:x");
+    assert_eq!((found, outcome.timed_out), (vec!["a:1:x".to_owned()], true));
 
     for place in ["a", "c"] {
         let request = request("x");
