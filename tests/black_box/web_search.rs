@@ -91,15 +91,23 @@ fn the_providers_faults_are_told() {
         ),
         (
             Answer::Says(
-                b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\nconnection: close\r\n\
-                  content-length: 0\r\n\r\n"
+                b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n"
                     .to_vec(),
             ),
             "Error: web_search failed (302 Found)",
         ),
         (Answer::Says(answer("200 OK", r#"{"results":[]}"#)), "No web results found for 'x'"),
     ];
-    let answers: Vec<Answer> = cases.iter().map(|(answer, _)| answer.clone()).collect();
+    // A client that is told of the end does not send its next request on a connection that is just closing.
+    let closing = |answer: &Answer| match answer {
+        Answer::Says(bytes) => {
+            let (status, rest) =
+                bytes.split_at(bytes.iter().position(|byte| *byte == b'\n').unwrap());
+            Answer::Says([status, b"\nconnection: close\r", rest].concat())
+        }
+        other => other.clone(),
+    };
+    let answers: Vec<Answer> = cases.iter().map(|(answer, _)| closing(answer)).collect();
     let exa = FakeExa::start(&answers);
     let daemon = daemon_for(&exa);
     let wire = daemon.wire();

@@ -1,5 +1,5 @@
 //! An attacker who swaps a directory and a symlink as fast as the kernel allows gains nothing, and who copies mount
-//! namespaces as fast as the kernel allows disturbs nobody.
+//! namespaces as fast as the kernel allows makes no lookup fail.
 
 #![cfg(target_os = "linux")]
 

@@ -126,8 +126,7 @@ pub(crate) fn answer(status: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len();
     let head = format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n\
-         content-length: {length}\r\n\r\n"
+        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
     );
     [head.as_bytes(), body].concat()
 }
