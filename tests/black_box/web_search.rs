@@ -98,7 +98,7 @@ fn the_providers_faults_are_told() {
         ),
         (Answer::Says(answer("200 OK", r#"{"results":[]}"#)), "No web results found for 'x'"),
     ];
-    // A client that is told of the end does not send its next request on a connection that is just closing.
+    // With this header, the client does not send its next request on a connection that is just closing.
     let closing = |answer: &Answer| match answer {
         Answer::Says(bytes) => {
             let (status, rest) =
