@@ -145,8 +145,9 @@ mod tests {
             (copier.join().unwrap(), failed)
         });
         if !may_mount {
-            assert!(!rustix::process::geteuid().is_root(), "root may not mount");
-            std::io::stderr().write_all(b"SKIPPED: only root may mount\n").unwrap();
+            let required = std::env::var_os("QUACKD_REQUIRE").is_some_and(|value| value == "all");
+            assert!(!required, "not tested although QUACKD_REQUIRE is \"all\": no mounts");
+            std::io::stderr().write_all(b"SKIPPED: this user may not mount\n").unwrap();
             return;
         }
         assert!(failed.is_none(), "{failed:?} after {n_copies:?} copies");
