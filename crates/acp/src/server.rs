@@ -310,6 +310,7 @@ impl Server {
         let facts = lock(&self.facts).clone();
         let id = sessions::create(&client, &cwd, &facts).await?;
         let session = self.open(id, client, slot).await?;
+        session.set_directory(&cwd);
         session.is_new();
         if !servers.is_empty() {
             session.set_mcp_servers(servers).await?;
@@ -338,6 +339,7 @@ impl Server {
                 self.open(session_id, client, slot).await?
             }
         };
+        session.set_directory(&cwd);
         if let Some(servers) = servers {
             session.set_mcp_servers(servers).await?;
         }

@@ -57,6 +57,8 @@ pub(crate) struct Session {
     has_title: AtomicBool,
     /// MCP servers of the client. Sent again to a daemon that was restarted, because it keeps them in memory only.
     mcp_servers: Mutex<Vec<McpServer>>,
+    /// Directory that the client named, and the workspace.
+    places: Mutex<(PathBuf, String)>,
     /// Held while the session connects again.
     pub(crate) connecting: AsyncMutex<()>,
     _permit: OwnedSemaphorePermit,
@@ -126,6 +128,7 @@ impl Session {
             is_busy: AtomicBool::default(),
             has_title: AtomicBool::new(true),
             mcp_servers: Mutex::default(),
+            places: Mutex::default(),
             connecting: AsyncMutex::default(),
             _permit: permit,
         }
@@ -154,7 +157,8 @@ impl Session {
         if !servers.is_empty() {
             send_mcp_servers(&client, &shared.id, &servers).await?;
         }
-        lock(&shared.translator).cwd = PathBuf::from(&data.workspace_path);
+        lock(&self.places).1 = data.workspace_path;
+        self.enter_directory();
         shared.turns.clear();
         let (client, ended) = (Arc::new(client), CancellationToken::new());
         let reading = Arc::clone(shared).read(events, Arc::clone(&client));
@@ -166,6 +170,20 @@ impl Session {
         let link = Link { client, ended, _reader: AbortOnDropHandle::new(reader) };
         *self.link.lock().await = Some(Arc::new(link));
         Ok(())
+    }
+
+    /// Sets the directory in which prompts start.
+    pub(crate) fn set_directory(&self, directory: &str) {
+        lock(&self.places).0 = PathBuf::from(directory);
+        self.enter_directory();
+    }
+
+    /// Returns the directory in which prompts start, if it is not the workspace. Paths of updates are read from it.
+    fn enter_directory(&self) -> Option<String> {
+        let (directory, workspace) = lock(&self.places).clone();
+        let cwd = quackd_client::directory_in(&workspace, &directory);
+        lock(&self.shared.translator).cwd = PathBuf::from(cwd.as_ref().unwrap_or(&workspace));
+        cwd
     }
 
     /// Gives MCP servers to the session, in place of earlier ones.
@@ -224,13 +242,18 @@ impl Session {
 
     async fn turn(&self, link: &Link, message: &PromptMessage) -> Outcome {
         let PromptMessage { text, images } = message;
+        let cwd = self.enter_directory();
         let said: SayData = match images.is_empty() {
             true => {
-                let params = json!({"sessionId": self.id(), "message": text, "preferPi": true});
+                let params = json!({
+                    "sessionId": self.id(), "message": text, "preferPi": true, "cwd": cwd,
+                });
                 link.client.request("say", params, SAY_TIMEOUT).await?
             }
             false => {
-                let command = json!({"type": "prompt", "message": text, "images": images});
+                let command = json!({
+                    "type": "prompt", "message": text, "images": images, "cwd": cwd,
+                });
                 let said = agent_options::command(&link.client, self.id(), command).await?;
                 serde_json::from_value(said)
                     .map_err(|error| RpcError::internal(error.to_string()))?

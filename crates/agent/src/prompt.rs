@@ -4,10 +4,19 @@
 const MAX_INSTRUCTIONS: usize = 64 * 1024;
 
 /// Returns the system prompt. It has no time and no random part, so that providers can cache it.
+///
+/// `directory` is that of the user, relative to the workspace; empty if it is the workspace.
 #[must_use]
-pub fn system(workspace: &str, facts: &[String], instructions: &str) -> String {
+pub fn system(workspace: &str, directory: &str, facts: &[String], instructions: &str) -> String {
+    let place = match directory.replace(char::is_control, "\u{fffd}") {
+        below if below.is_empty() => String::new(),
+        below => format!(
+            " The user is in its subdirectory {below}: commands run there, and relative paths of the tools start \
+             there, so that {workspace} itself is an absolute path or a path with `..`."
+        ),
+    };
     let mut text = format!(
-        "You are a coding agent. You work in the directory {workspace} with the given tools.\n\n\
+        "You are a coding agent. You work in the directory {workspace} with the given tools.{place}\n\n\
          Rules:\n\
          - Read a file before you change it. Make the smallest change that does the job.\n\
          - Use the search tools instead of grep, find and cat in a shell.\n\

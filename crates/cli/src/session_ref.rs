@@ -59,9 +59,7 @@ impl Wanted {
 
     /// Returns the user's directory, if it is in this workspace and another one than its root.
     pub(crate) fn directory_in(&self, workspace: &str) -> Option<String> {
-        let directory = self.directory.as_ref()?.canonicalize().ok()?;
-        let is_inside = directory.starts_with(workspace) && directory != Path::new(workspace);
-        is_inside.then(|| directory.to_str().map(str::to_owned)).flatten()
+        quackd_client::directory_in(workspace, self.directory.as_ref()?)
     }
 
     /// Returns the session.

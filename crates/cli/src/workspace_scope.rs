@@ -1,8 +1,6 @@
-//! Resolves the session, workspace and relative paths of file searches. Used by `quack grep`, `find`, `replace` and
-//! `undo`.
+//! Resolves the session and the directory of file searches. Used by `quack grep`, `find`, `replace` and `undo`.
 //!
-//! Tools take paths relative to the workspace, and users type paths relative to their directory. Paths and globs are
-//! converted in both directions.
+//! The tools read paths and globs from the user's directory, and answer with paths relative to it.
 
 use crate::args::search::ToolCallArgs;
 use crate::connect::{DaemonConnection, patience, start_and_connect};
@@ -103,7 +101,6 @@ impl ScopedClient {
             stream: Some(true),
             stdin: None,
             no_deadline: None,
-            cwd: None,
             stream_rows: Some(true),
             ..params
         };
@@ -164,6 +161,7 @@ impl ScopedClient {
             arguments: Value::Object(arguments),
             session_id: Some(self.found.session_id.0.clone()),
             path: None,
+            cwd: self.place.directory().to_str().map(str::to_owned),
             safe_mode: None,
             timeout_ms: Some(u64::try_from(limit.as_millis())?),
             ..ToolParams::default()
@@ -228,81 +226,30 @@ impl WorkspaceScope {
         (owned(there), owned(missing))
     }
 
-    /// Returns the start paths for a tool: `paths` relative to the workspace, or the directory itself without any.
+    /// Returns the start paths for a tool, which reads them from the directory: `paths`, or the directory itself
+    /// without any.
     ///
     /// # Errors
     /// A usage error for a path outside of the workspace.
     pub(crate) fn starts(&self, paths: &[String]) -> Result<Vec<String>, CliError> {
         if paths.is_empty() {
-            return Ok(vec![as_start(&self.base)]);
+            return Ok(vec![".".to_owned()]);
         }
         paths.iter().map(|path| self.start(path)).collect()
     }
 
     fn start(&self, path: &str) -> Result<String, CliError> {
         let absolute = normal(&self.absolute(path));
-        if let Ok(relative) = absolute.strip_prefix(&self.workspace) {
-            return Ok(as_start(relative));
+        if absolute.starts_with(&self.workspace) {
+            return Ok(path.to_owned());
         }
         // The path may lead into the workspace over a link.
         let real = std::fs::canonicalize(&absolute).unwrap_or_default();
-        real.strip_prefix(&self.workspace).map(as_start).map_err(|_outside| {
-            let workspace = self.workspace.display();
-            CliError::usage(format!("{path} is outside of the workspace {workspace}"))
-        })
-    }
-
-    /// Returns a glob for a tool. A glob with a slash is relative to the directory.
-    pub(crate) fn glob(&self, glob: &str) -> String {
-        let glob = glob.strip_prefix("./").unwrap_or(glob);
-        let is_anchored = glob.trim_end_matches('/').contains('/');
-        if self.base.as_os_str().is_empty()
-            || !is_anchored
-            || glob.starts_with('/')
-            || glob.starts_with("**/")
-        {
-            return glob.to_owned();
+        if real.starts_with(&self.workspace) {
+            return Ok(real.to_string_lossy().into_owned());
         }
-        let mut whole = String::new();
-        for c in self.base.to_string_lossy().chars() {
-            if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '!' | '\\') {
-                whole.push('\\');
-            }
-            whole.push(c);
-        }
-        whole.push('/');
-        whole.push_str(glob);
-        whole
-    }
-
-    /// Converts a path returned by a tool: makes it relative to the directory.
-    pub(crate) fn shown(&self, path: &str) -> String {
-        let mut path = Path::new(path).components();
-        let mut base = self.base.components();
-        let mut shown = PathBuf::new();
-        loop {
-            match (path.clone().next(), base.clone().next()) {
-                (Some(one), Some(other)) if one == other => {
-                    path.next();
-                    base.next();
-                }
-                _ => break,
-            }
-        }
-        shown.extend(base.map(|_| Component::ParentDir));
-        shown.push(path.as_path());
-        if shown.as_os_str().is_empty() {
-            return ".".to_owned();
-        }
-        shown.to_string_lossy().into_owned()
-    }
-}
-
-fn as_start(relative: &Path) -> String {
-    if relative.as_os_str().is_empty() {
-        ".".to_owned()
-    } else {
-        relative.to_string_lossy().into_owned()
+        let workspace = self.workspace.display();
+        Err(CliError::usage(format!("{path} is outside of the workspace {workspace}")))
     }
 }
 
@@ -330,24 +277,13 @@ mod tests {
     }
 
     #[test]
-    fn paths_go_to_the_workspace_and_come_back_to_the_directory() {
-        for (base, given, start, shown) in [
-            ("", "src", "src", "src"),
-            ("", ".", ".", "."),
-            ("", "/ws/a/b", "a/b", "a/b"),
-            ("a/b", "c", "a/b/c", "c"),
-            ("a/b", ".", "a/b", "."),
-            ("a/b", "../c", "a/c", "../c"),
-            ("a/b", "../..", ".", "../../."),
-            ("a/b", "/ws/x", "x", "../../x"),
-            ("a/b", "./d//e/", "a/b/d/e", "d/e"),
-        ] {
-            let place = place(base);
-            assert_eq!(place.starts(&[given.to_owned()]).unwrap(), [start], "{base} {given}");
-            assert_eq!(Path::new(&place.shown(start)), Path::new(shown), "{base} {given}");
+    fn paths_of_the_workspace_are_passed_on_as_typed() {
+        for (base, given) in
+            [("", "src"), ("", "/ws/a/b"), ("a/b", "../c"), ("a/b", "../.."), ("a/b", "/ws/x")]
+        {
+            assert_eq!(place(base).starts(&[given.to_owned()]).unwrap(), [given], "{base} {given}");
         }
-        assert_eq!(place("a").starts(&[]).unwrap(), ["a"]);
-        assert_eq!(place("").starts(&[]).unwrap(), ["."]);
+        assert_eq!(place("a").starts(&[]).unwrap(), ["."]);
         assert_eq!(place("a").directory(), Path::new("/ws/a"));
         for outside in ["../../x", "/etc/passwd", "/wsx"] {
             let fault = place("a").starts(&[outside.to_owned()]).unwrap_err();
@@ -360,21 +296,5 @@ mod tests {
         let place = WorkspaceScope::new("/ws".into(), Path::new("/elsewhere"));
         assert_eq!(place.directory(), Path::new("/ws"));
         assert_eq!(WorkspaceScope::new("/ws".into(), Path::new("/ws/a")).base, Path::new("a"));
-    }
-
-    #[test]
-    fn a_glob_with_a_slash_begins_at_the_directory() {
-        for (base, given, meant) in [
-            ("", "src/*.rs", "src/*.rs"),
-            ("a", "*.rs", "*.rs"),
-            ("a", "src/*.rs", "a/src/*.rs"),
-            ("a", "./src/*.rs", "a/src/*.rs"),
-            ("a", "**/x/*.rs", "**/x/*.rs"),
-            ("a", "target/", "target/"),
-            ("a", "/ws/b/*", "/ws/b/*"),
-            ("[x]{y}", "s/*", "\\[x\\]\\{y\\}/s/*"),
-        ] {
-            assert_eq!(place(base).glob(given), meant, "{base} {given}");
-        }
     }
 }

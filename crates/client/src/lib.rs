@@ -11,6 +11,7 @@
 mod client;
 mod connection;
 mod connector;
+mod directory;
 mod error;
 mod events;
 mod question;
@@ -18,6 +19,7 @@ mod start;
 
 pub use client::Client;
 pub use connector::{ConnectError, Connecting, Connector, printable_name};
+pub use directory::directory_in;
 pub use error::ClientError;
 pub use events::{Event, Events};
 pub use question::{Answer, OfPermission, Question};

@@ -1,6 +1,8 @@
 //! One `tools/call`: one `quack.tool` request, with progress and cancellation.
 
-use crate::daemon_link::{CallOutput, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT, RunningCall};
+use crate::daemon_link::{
+    AgentSession, CallOutput, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT, RunningCall,
+};
 use crate::elicitations;
 use crate::gateway::{Gateway, Scope};
 use crate::parked_calls::StartedCall;
@@ -161,7 +163,7 @@ async fn start(
     let slot = until_cancelled(context, async { Ok(slot.await) }).await?;
     let link = until_cancelled(context, gateway.link(context.client_info())).await?;
     let finding = gateway.session(&link, directory.as_deref(), context);
-    let mut session = until_cancelled(context, finding).await?;
+    let AgentSession { id: mut session, cwd } = until_cancelled(context, finding).await?;
     let way = questions::way(context);
     if way.is_some() && matches!(gateway.options.scope, Scope::Session(_)) {
         // Questions name their session by its id.
@@ -176,6 +178,7 @@ async fn start(
         tool: tool.to_owned(),
         arguments: Value::Object(arguments),
         session_id: Some(session.clone()),
+        cwd,
         safe_mode: gateway.options.safe.then_some(true),
         default_timeout_ms: Some(DEFAULT_DEADLINE_MS),
         call_id: Some(running.id.clone()),

@@ -3,7 +3,9 @@
 use crate::questions::{self, Askers, Questions};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use quackd_client::{Client, ClientError, ConnectError, Events, Question, printable_name};
+use quackd_client::{
+    Client, ClientError, ConnectError, Events, Question, directory_in, printable_name,
+};
 use quackd_protocol::client::{AttachData, FindData};
 use quackd_protocol::limits::{
     DEADLINE_GRACE, DEADLINE_SLACK, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
@@ -42,6 +44,14 @@ const MAX_LINE_BYTES: usize = 1024;
 
 /// Workspaces in which one agent has a session.
 const MAX_WORKSPACES: usize = 64;
+
+/// A session of the agent.
+#[derive(Debug, Clone)]
+pub(crate) struct AgentSession {
+    pub(crate) id: String,
+    /// Directory in which the agent was started, if it is not the workspace.
+    pub(crate) cwd: Option<String>,
+}
 
 /// The daemon cannot be used, or refuses.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +95,7 @@ pub(crate) struct DaemonLink {
     /// Cancelled when the connection has closed.
     pub(crate) ended: CancellationToken,
     /// Sessions by directory.
-    sessions: Mutex<HashMap<PathBuf, String>>,
+    sessions: Mutex<HashMap<PathBuf, AgentSession>>,
     /// Sessions of the connection before, by directory.
     preferred: HashMap<PathBuf, String>,
     keep_jobs: bool,
@@ -148,7 +158,7 @@ impl DaemonLink {
     }
 
     /// Returns the agent's session in the workspace of `dir`.
-    pub(crate) async fn claim(&self, dir: &Path) -> Result<String, LinkError> {
+    pub(crate) async fn claim(&self, dir: &Path) -> Result<AgentSession, LinkError> {
         if !dir.is_absolute() {
             return Err(LinkError::RelativeWorkspace);
         }
@@ -159,12 +169,14 @@ impl DaemonLink {
         let preferred = self.preferred.get(dir);
         let params = json!({"path": path, "keepJobs": self.keep_jobs, "sessionId": preferred});
         let claimed: AttachData = self.client.request("quack.claim", params, REPLY_TIMEOUT).await?;
+        let cwd = directory_in(&claimed.workspace.path, dir);
+        let session = AgentSession { id: claimed.session.id.0, cwd };
         let mut sessions = lock(&self.sessions);
         if MAX_WORKSPACES <= sessions.len() {
             sessions.clear();
         }
-        sessions.insert(dir.to_owned(), claimed.session.id.0.clone());
-        Ok(claimed.session.id.0)
+        sessions.insert(dir.to_owned(), session.clone());
+        Ok(session)
     }
 
     /// Returns the id of a session. If the daemon does not find the session, returns the reference.
@@ -177,7 +189,7 @@ impl DaemonLink {
 
     fn all_sessions(&self) -> HashMap<PathBuf, String> {
         let mut all = self.preferred.clone();
-        all.extend(lock(&self.sessions).clone());
+        all.extend(lock(&self.sessions).iter().map(|(dir, it)| (dir.clone(), it.id.clone())));
         all
     }
 

@@ -1,6 +1,6 @@
 //! The gateway: from MCP requests to the daemon. One for each agent, shared by all its requests.
 
-use crate::daemon_link::{DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT};
+use crate::daemon_link::{AgentSession, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT};
 use crate::parked_calls::ParkedCalls;
 use crate::results::Reply;
 use crate::tool_list::Selection;
@@ -143,9 +143,9 @@ impl Gateway {
         link: &DaemonLink,
         wanted: Option<&Path>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<String, LinkError> {
+    ) -> Result<AgentSession, LinkError> {
         let current = match (&self.options.scope, wanted) {
-            (Scope::Session(session), _) => return Ok(session.clone()),
+            (Scope::Session(id), _) => return Ok(AgentSession { id: id.clone(), cwd: None }),
             (Scope::Directory(dir), _) => return link.claim(dir).await,
             (Scope::Any(_), Some(dir)) => return link.claim(dir).await,
             (Scope::Current(dir) | Scope::Any(dir), _) => dir,
@@ -181,7 +181,7 @@ impl Gateway {
     pub(crate) async fn has_network(&self, context: &RequestContext<RoleServer>) -> Option<bool> {
         let link = self.link(context.client_info()).await.ok()?;
         let session = self.session(&link, None, context).await.ok()?;
-        let params = json!({"sessionId": session, "action": "show"});
+        let params = json!({"sessionId": session.id, "action": "show"});
         let shown = link.client.request_raw("quack.sandbox", params, REPLY_TIMEOUT).await.ok()?;
         let is_on = shown.pointer("/policy/network")?.as_bool()?;
         Some(is_on || shown.pointer("/policy/hosts").is_some())

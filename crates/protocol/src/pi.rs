@@ -185,6 +185,9 @@ pub struct AgentToolCall {
     pub shown_tool: String,
     /// The model's id of the call, for events.
     pub tool_call_id: String,
+    /// Directory of the call, relative to the workspace. Empty: the workspace.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub cwd: String,
 }
 
 /// Result of an [`AgentToolCall`].
@@ -293,6 +296,9 @@ pub enum PiCommand {
     Prompt {
         /// The prompt.
         message: String,
+        /// Directory of the user, relative to the workspace. Empty: the workspace.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        cwd: String,
     },
     /// Stop the turn.
     Abort,
@@ -479,8 +485,10 @@ mod tests {
         let frame = ToPiWorker::Command { number: 1, command: PiCommand::GetState };
         let text = serde_json::to_string(&frame).unwrap();
         assert_eq!(text, r#"{"command":{"number":1,"command":"get_state"}}"#);
-        let frame =
-            ToPiWorker::Command { number: 2, command: PiCommand::Prompt { message: "a".into() } };
+        let frame = ToPiWorker::Command {
+            number: 2,
+            command: PiCommand::Prompt { message: "a".into(), cwd: String::new() },
+        };
         let text = serde_json::to_string(&frame).unwrap();
         assert_eq!(text, r#"{"command":{"number":2,"command":{"prompt":{"message":"a"}}}}"#);
         for tag in FROM_PI_WORKER_TAGS {

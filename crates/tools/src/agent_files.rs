@@ -59,7 +59,7 @@ pub(crate) async fn quack_image(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let Some(path) = arguments.text(PATH).map(str::to_owned) else {
+    let Some(path) = arguments.path(PATH) else {
         return Output::error("Missing required parameter 'path'");
     };
     let shown = path.clone();

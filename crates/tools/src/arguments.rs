@@ -2,17 +2,17 @@
 //!
 //! Voice models send shorthands and near misses. This leniency is part of the wire.
 
+use crate::caller_dir::CallerDir;
 use crate::js_compat::{trim, without_halves};
-use quackd_protocol::tools::{Parameter, find, main_parameter};
+use quackd_protocol::tools::main_parameter;
 use serde_json::{Map, Value};
-use std::path::Path;
 
-/// Tools that read a relative path from the directory of the caller.
-const FROM_DIRECTORY: [&str; 3] = ["read_file", "write_file", "edit_file"];
-
-/// The arguments of one call.
+/// The arguments of one call, and the directory from which their relative paths are read.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Arguments(Map<String, Value>);
+pub(crate) struct Arguments {
+    fields: Map<String, Value>,
+    directory: CallerDir,
+}
 
 /// Reason for rejecting arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -28,41 +28,38 @@ impl Arguments {
     /// writes where it cuts a text, becomes U+FFFD.
     pub(crate) fn parse(tool: &str, json: &str) -> Result<Self, ArgumentsError> {
         match serde_json::from_str(&without_halves(json)).map_err(|_| ArgumentsError::NotJson)? {
-            Value::Object(object) => Ok(Self(object)),
+            Value::Object(object) => Ok(Self::of(object)),
             text @ Value::String(_) => {
                 let name = main_parameter(tool).ok_or(ArgumentsError::NotAnObject)?;
-                Ok(Self(Map::from_iter([(name.to_owned(), text)])))
+                Ok(Self::of(Map::from_iter([(name.to_owned(), text)])))
             }
             _ => Err(ArgumentsError::NotAnObject),
         }
     }
 
-    /// Returns the arguments with the path of a file tool, if it is relative, read from a directory of the workspace.
-    pub(crate) fn from(mut self, directory: &Path, tool: &str) -> Self {
-        if directory.as_os_str().is_empty() || !FROM_DIRECTORY.contains(&tool) {
-            return self;
-        }
-        let names = find(tool).and_then(|tool| tool.parameter("path")).map(Parameter::names);
-        for name in names.into_iter().flatten() {
-            if let Some(Value::String(path)) = self.0.get_mut(name)
-                && !trim(path).is_empty()
-                && !trim(path).starts_with(['/', '~'])
-            {
-                *path = directory.join(trim(path)).to_string_lossy().into_owned();
-            }
-        }
-        self
+    fn of(fields: Map<String, Value>) -> Self {
+        Self { fields, directory: CallerDir::default() }
+    }
+
+    /// Returns the arguments of a caller in a directory of the workspace.
+    pub(crate) fn from(self, directory: CallerDir) -> Self {
+        Self { directory, ..self }
+    }
+
+    /// Returns the directory of the caller.
+    pub(crate) fn directory(&self) -> &CallerDir {
+        &self.directory
     }
 
     /// Returns the members of an object inside the arguments.
     pub(crate) fn of_object(object: &Map<String, Value>) -> Self {
-        Self(object.clone())
+        Self::of(object.clone())
     }
 
     /// Returns all arguments as JSON text.
     #[cfg(feature = "fuzzing")]
     pub(crate) fn to_json(&self) -> String {
-        serde_json::Value::from(self.0.clone()).to_string()
+        serde_json::Value::from(self.fields.clone()).to_string()
     }
 
     /// Returns the first of `names` whose value is a string that is not blank, unchanged.
@@ -70,15 +67,20 @@ impl Arguments {
         names.iter().filter_map(|name| self.any_text(name)).find(|text| !trim(text).is_empty())
     }
 
+    /// Returns the first of `names` that is a path, relative to the workspace or absolute.
+    pub(crate) fn path(&self, names: &[&str]) -> Option<String> {
+        Some(self.directory.path(self.text(names)?).into_owned())
+    }
+
     /// Returns the string `name`, even if it is blank.
     pub(crate) fn any_text(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.as_str()
+        self.fields.get(name)?.as_str()
     }
 
     /// Finds the first of `names` that is an array with a string that is not blank. Returns all such strings of
     /// that array, trimmed, or an empty list.
     pub(crate) fn texts(&self, names: &[&str]) -> Vec<&str> {
-        let arrays = names.iter().filter_map(|name| self.0.get(*name)?.as_array());
+        let arrays = names.iter().filter_map(|name| self.fields.get(*name)?.as_array());
         let texts = arrays.map(|values| {
             values
                 .iter()
@@ -92,22 +94,22 @@ impl Arguments {
 
     /// Returns the value of the first of `names` that is not null.
     pub(crate) fn value(&self, names: &[&str]) -> Option<&Value> {
-        names.iter().filter_map(|name| self.0.get(*name)).find(|value| !value.is_null())
+        names.iter().filter_map(|name| self.fields.get(*name)).find(|value| !value.is_null())
     }
 
     /// Returns every argument name.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.0.keys().map(String::as_str)
+        self.fields.keys().map(String::as_str)
     }
 
     /// Whether `name` is literally `true`. `"true"` and 1 do not count.
     pub(crate) fn is_true(&self, name: &str) -> bool {
-        self.0.get(name) == Some(&Value::Bool(true))
+        self.fields.get(name) == Some(&Value::Bool(true))
     }
 
     /// Returns the whole number `name`.
     pub(crate) fn number(&self, name: &str) -> Option<u64> {
-        self.0.get(name)?.as_u64()
+        self.fields.get(name)?.as_u64()
     }
 }
 
@@ -116,7 +118,7 @@ mod tests {
     use super::*;
 
     fn parse(tool: &str, json: &str) -> Result<String, ArgumentsError> {
-        Arguments::parse(tool, json).map(|arguments| Value::Object(arguments.0).to_string())
+        Arguments::parse(tool, json).map(|arguments| Value::Object(arguments.fields).to_string())
     }
 
     #[test]

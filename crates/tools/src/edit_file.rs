@@ -31,17 +31,16 @@ pub(crate) async fn edit_file(
     if let Some(refused) = toolbox.refuse_change(call, "edit_file") {
         return refused;
     }
-    let Some(path) = arguments.text(PATH) else {
+    let Some(path) = arguments.path(PATH) else {
         return Output::error("Missing required parameter 'path'");
     };
     let replacements = match replacements(arguments) {
         Ok(replacements) => replacements,
         Err(error) => return Output::error(error),
     };
-    if let Some(refused) = toolbox.confinement.refuse_read_only(path) {
+    if let Some(refused) = toolbox.confinement.refuse_read_only(&path) {
         return refused;
     }
-    let path = path.to_owned();
     let named = path.clone();
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     // An abandoned write must not happen after the answer.

@@ -13,6 +13,7 @@ mod attempts;
 mod bash;
 mod bash_text;
 mod call_limits;
+mod caller_dir;
 mod command_line;
 mod confinement;
 mod denials;
@@ -58,6 +59,7 @@ pub use web::Web;
 
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
+use crate::caller_dir::CallerDir;
 use quackd_process::{CommandInput, Flow};
 use quackd_protocol::tools;
 use std::path::PathBuf;
@@ -112,7 +114,7 @@ pub async fn execute(toolbox: Rc<Toolbox>, call: Call) -> Output {
 /// Runs the checks in their observable order, then the tool. Together with [`in_workspace`] it has all tool names.
 async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
     let arguments = match Arguments::parse(&call.tool, &call.arguments) {
-        Ok(arguments) => arguments.from(&call.cwd, &call.tool),
+        Ok(arguments) => arguments.from(CallerDir::new(&call.cwd)),
         Err(error) => return Output::error(error),
     };
     let bounds = CallLimits::new(arrived, call.deadline, call.cancel.clone());

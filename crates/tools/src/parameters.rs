@@ -5,6 +5,7 @@
 //! their clients rely on ignored values.
 
 use crate::arguments::Arguments;
+use crate::caller_dir::CallerDir;
 use quackd_protocol::tools::{self, Kind, Parameter, Tool};
 use serde_json::Value;
 
@@ -55,6 +56,11 @@ impl<'a> Parameters<'a> {
             found.ok_or_else(|| BadParameter::Other(format!("Unknown tool '{tool}'")))?,
             arguments,
         )
+    }
+
+    /// Returns the directory of the caller.
+    pub(crate) fn directory(&self) -> &'a CallerDir {
+        self.arguments.directory()
     }
 
     /// Whether the call sets `name`.

@@ -32,7 +32,7 @@ pub(crate) async fn read_file(
     if let Some(text) = read_again(toolbox, arguments, bounds) {
         return Output::success(text);
     }
-    let path = arguments.text(PATH).map(str::to_owned);
+    let path = arguments.path(PATH);
     let (range, run_dir) = (LineRange::parse(arguments), toolbox.run_dir.clone());
     let (seen, until) = (Arc::clone(&toolbox.seen), bounds.deadline);
     let read = toolbox.in_root("read_file", bounds, move |root| {
@@ -54,9 +54,9 @@ pub(crate) async fn read_file(
 /// Reads a small file that this session has read before, without another thread. Waits for no disk: returns `None` if
 /// that is not possible, and for every error.
 fn read_again(toolbox: &Toolbox, arguments: &Arguments, bounds: &CallLimits) -> Option<String> {
-    let (path, range) = (arguments.text(PATH)?, LineRange::parse(arguments).ok()?);
+    let (path, range) = (arguments.path(PATH)?, LineRange::parse(arguments).ok()?);
     toolbox.in_known_root(bounds, |root| {
-        let CachedFile { content, name, version } = root.read_cached(path, SMALL_FILE_BYTES)?;
+        let CachedFile { content, name, version } = root.read_cached(&path, SMALL_FILE_BYTES)?;
         if !toolbox.seen.is_known(&name, version) {
             return None;
         }

@@ -22,16 +22,16 @@ pub(crate) async fn write_file(
     if let Some(refused) = toolbox.refuse_change(call, "write_file") {
         return refused;
     }
-    let Some(path) = arguments.text(PATH) else {
+    let Some(path) = arguments.path(PATH) else {
         return Output::error("Missing required parameter 'path'");
     };
     let Some(content) = arguments.any_text("content") else {
         return Output::error("Missing required parameter 'content'");
     };
-    if let Some(refused) = toolbox.confinement.refuse_read_only(path) {
+    if let Some(refused) = toolbox.confinement.refuse_read_only(&path) {
         return refused;
     }
-    let (path, content) = (path.to_owned(), content.to_owned());
+    let content = content.to_owned();
     let named = path.clone();
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     // An abandoned write must not happen after the answer.

@@ -105,7 +105,7 @@ pub(crate) enum MethodError {
     StreamWithoutId,
     #[error("Invalid parameters for quack.tool: stdin needs a callId")]
     StdinWithoutId,
-    #[error("Invalid parameters for quack.tool: cwd must be an absolute path in the workspace")]
+    #[error("Invalid parameters: cwd must be an absolute path in the workspace")]
     Cwd,
     #[error("Invalid parameters for quack.stdin: bytes must be at most {0} bytes in base64")]
     InputPiece(usize),

@@ -3,6 +3,7 @@
 
 use super::Caller;
 use super::tool;
+use super::tool_parameters::beneath;
 use crate::errors::MethodError;
 use crate::events::client_registry::{Client, Transport};
 use crate::registry::{FindSession, Purpose, Registry};
@@ -15,8 +16,8 @@ use futures_util::future::LocalBoxFuture;
 use quackd_protocol::client::{AgentData, AgentParams, SayData, ToolData};
 use quackd_protocol::pi::{AgentToolDone, OtherCommand, PiCommand};
 use serde::Serialize;
-use serde_json::Value;
 use serde_json::value::to_raw_value;
+use serde_json::{Map, Value};
 use std::io;
 use std::rc::{Rc, Weak};
 
@@ -41,9 +42,10 @@ struct Prompted {
 
 pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentData, MethodError> {
     let AgentParams { session_id, command } = asked;
-    let command = parse(command)?;
+    let (name, fields) = parse(command)?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Use };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    let command = command_of(name, fields, &found.workspace_path)?;
     caller.services.interrupted.resumed(&found.session_id);
     let handle = found.handle.clone();
     let (session_id, session_name) = (found.session_id.clone(), found.session_name.clone());
@@ -65,7 +67,7 @@ pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentDa
 }
 
 /// Reads a command: an object with `type`. Its `id` is dropped, because the daemon gives each command its own.
-fn parse(command: Value) -> Result<PiCommand, MethodError> {
+fn parse(command: Value) -> Result<(String, Map<String, Value>), MethodError> {
     let Value::Object(mut fields) = command else { return Err(MethodError::NoCommand) };
     fields.remove("id");
     let name = fields.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -78,6 +80,22 @@ fn parse(command: Value) -> Result<PiCommand, MethodError> {
             "{name} is not passed on, because the daemon chooses the session file: use `{verb}`"
         );
         return Err(MethodError::Agent { text, code: None });
+    }
+    Ok((name, fields))
+}
+
+/// Creates the command, with the user's directory relative to the workspace.
+fn command_of(
+    name: String,
+    mut fields: Map<String, Value>,
+    workspace: &str,
+) -> Result<PiCommand, MethodError> {
+    match fields.remove("cwd") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(cwd)) => {
+            fields.insert("cwd".to_owned(), beneath(workspace, &cwd)?.into());
+        }
+        Some(_) => return Err(MethodError::Cwd),
     }
     let body = to_raw_value(&fields).map_err(|_no_json| MethodError::NoCommand)?;
     Ok(PiCommand::Other(OtherCommand { name, body }))

@@ -1,5 +1,6 @@
 //! `say`: sends a prompt to the voice client that owns the session, or to its Pi.
 
+use super::tool_parameters::beneath;
 use super::{Caller, Reply};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
@@ -29,7 +30,7 @@ impl Reply for SayReply {
 }
 
 pub(super) async fn say(
-    SayParams { message, session_id, prefer_pi }: SayParams,
+    SayParams { message, session_id, prefer_pi, cwd }: SayParams,
     caller: &Caller,
 ) -> Result<SayReply, MethodError> {
     if !truthy(&message) {
@@ -56,8 +57,10 @@ pub(super) async fn say(
         return Err(MethodError::WorkspaceOfSay(found.session_name));
     }
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
+    let cwd = cwd.map(|cwd| beneath(&found.workspace_path, &cwd)).transpose()?.unwrap_or_default();
+    let command = PiCommand::Prompt { message, cwd };
     let handle = found.handle.clone();
-    let said = handle.send(SendCommand { command: PiCommand::Prompt { message }, found }).await??;
+    let said = handle.send(SendCommand { command, found }).await??;
     (data.seq, data.turn) = (said.seq, said.turn);
     // Mark the session as used only after Pi replied, even if Pi refused the prompt.
     find(caller, &data.session_id.0.clone().into(), Purpose::Use).await.ok();

@@ -8,7 +8,7 @@ use super::approvals;
 use super::attach::{named, resolve};
 use super::permission::{self, After, EndedCall};
 use super::streaming::NamedCall;
-use super::tool_parameters::{beneath, same_path, unknown_parameter};
+use super::tool_parameters::{beneath, is_beneath, same_path, unknown_parameter};
 use crate::errors::{CallError, MethodError};
 use crate::events::client_registry::Transport;
 use crate::registry::{FindSession, Purpose};
@@ -153,6 +153,10 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<To
     let AgentCall { session, call, cancel } = call;
     let find = FindSession { reference: Some(session.0), purpose: Purpose::Use };
     let session = caller.registry.send(find).await.ok()?.ok()??;
+    // The agent is another process: what it sends is checked like a client's.
+    if !is_beneath(&call.cwd) {
+        return None;
+    }
     let arguments = mcp_servers::complete(&session.handle, &call.tool, call.arguments).await?;
     let wanted = ToolRequest {
         tool: call.tool,
@@ -164,7 +168,7 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<To
         is_strict: false,
         fallback_ms: Some(AGENT_DEADLINE_MS),
         has_no_deadline: false,
-        cwd: String::new(),
+        cwd: call.cwd,
         stream_rows: false,
         agents: Some(call.shown_tool),
         cancel: Some(cancel),

@@ -35,9 +35,13 @@ fn shown(name: &str) -> String {
 /// the files of a session.
 pub(super) fn beneath(workspace: &str, cwd: &str) -> Result<String, MethodError> {
     let relative = Path::new(cwd).strip_prefix(workspace).map_err(|_outside| MethodError::Cwd)?;
-    let is_plain = relative.components().all(|part| matches!(part, Component::Normal(_)));
-    let relative = relative.to_str().filter(|_| is_plain && !cwd.contains('\0'));
-    relative.map(str::to_owned).ok_or(MethodError::Cwd)
+    relative.to_str().filter(|path| is_beneath(path)).map(str::to_owned).ok_or(MethodError::Cwd)
+}
+
+/// Whether a relative path leads downwards only.
+pub(super) fn is_beneath(relative: &str) -> bool {
+    let mut parts = Path::new(relative).components();
+    parts.all(|part| matches!(part, Component::Normal(_))) && !relative.contains('\0')
 }
 
 /// Whether two paths are lexically the same.

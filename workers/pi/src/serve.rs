@@ -338,7 +338,7 @@ fn other_request(number: u64, other: &OtherCommand) -> serde_json::Map<String, s
 
 fn request(number: u64, command: &PiCommand) -> PiRequest<'_> {
     let message = match command {
-        PiCommand::Prompt { message } => Some(message.as_str()),
+        PiCommand::Prompt { message, .. } => Some(message.as_str()),
         PiCommand::GetState | PiCommand::Abort | PiCommand::AbortBash | PiCommand::Other(_) => None,
     };
     PiRequest { id: dialect::id_of(number), kind: command.name(), message }
@@ -485,7 +485,7 @@ mod tests {
     fn requests_are_lines_as_upstream_writes_them() {
         let line = |command| serde_json::to_string(&request(3, &command)).unwrap();
         assert_eq!(line(PiCommand::GetState), r#"{"id":"q3","type":"get_state"}"#);
-        let prompt = PiCommand::Prompt { message: "a\u{2028}\n".into() };
+        let prompt = PiCommand::Prompt { message: "a\u{2028}\n".into(), cwd: String::new() };
         assert_eq!(
             line(prompt),
             "{\"id\":\"q3\",\"type\":\"prompt\",\"message\":\"a\u{2028}\\n\"}"

@@ -42,7 +42,9 @@ impl Agent {
                 let state = self.state();
                 self.answer(number, Some(&state));
             }
-            PiCommand::Prompt { message } => self.prompt(number, &message, &Value::Null),
+            PiCommand::Prompt { message, cwd } => {
+                self.prompt(number, &message, &json!({ "cwd": cwd }));
+            }
             PiCommand::Abort => self.abort(number),
             PiCommand::AbortBash => self.abort_shells(number),
             PiCommand::Other(command) => self.on_other(number, &command),
@@ -105,7 +107,7 @@ impl Agent {
             "set_session_name" => self.set_name(number, text("name").trim()),
             "bash" => {
                 let is_excluded = fields.get("excludeFromContext") == Some(&Value::Bool(true));
-                self.shell(number, text("command"), is_excluded);
+                self.shell(number, text("command"), text("cwd"), is_excluded);
             }
             name => self.query(number, name, &fields),
         }
@@ -194,6 +196,7 @@ impl Agent {
                 ),
             };
         }
+        let directory = fields.get("cwd").and_then(Value::as_str).unwrap_or_default();
         if self.compaction.is_some() {
             if MAX_QUEUED <= self.waiting.len() {
                 let text = format!(
@@ -201,10 +204,12 @@ impl Agent {
                 );
                 return self.refuse(number, text);
             }
+            directory.clone_into(&mut self.directory);
             self.waiting.push_back(message);
             // It begins its own turn, although later.
             return self.answer(number, Some(&json!({ "disposition": "started" })));
         }
+        directory.clone_into(&mut self.directory);
         self.answer(number, Some(&json!({ "disposition": "started" })));
         self.begin_run(message);
     }

@@ -172,6 +172,8 @@ pub struct Agent {
     instructions: Option<Instructions>,
     /// Tools of MCP servers.
     servers: servers::ServerTools,
+    /// Directory of the user at the last prompt, relative to the workspace. Empty: the workspace.
+    directory: String,
     run: Option<run::Run>,
     compaction: Option<compact::Compaction>,
     /// Automatic summaries that failed in a row.
@@ -231,6 +233,7 @@ impl Agent {
             auto_compaction,
             instructions: None,
             servers,
+            directory: String::new(),
             run: None,
             compaction: None,
             failed_summaries: 0,

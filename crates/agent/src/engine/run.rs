@@ -106,6 +106,7 @@ impl Agent {
                 arguments: "{}".to_owned(),
                 shown_tool: String::new(),
                 tool_call_id: String::new(),
+                cwd: String::new(),
             })));
         }
         self.request_if_loaded();
@@ -215,7 +216,12 @@ impl Agent {
             ));
         }
         let instructions = self.instructions.clone().unwrap_or_default();
-        let system = prompt::system(&self.setup.workspace, &self.setup.facts, &instructions.text);
+        let system = prompt::system(
+            &self.setup.workspace,
+            &self.directory,
+            &self.setup.facts,
+            &instructions.text,
+        );
         let options = RequestOptions {
             system: &system,
             tools: &self.setup.tools,

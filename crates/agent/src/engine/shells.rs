@@ -24,7 +24,7 @@ pub(super) struct Shell {
 }
 
 impl Agent {
-    pub(super) fn shell(&mut self, number: u64, command: &str, is_excluded: bool) {
+    pub(super) fn shell(&mut self, number: u64, command: &str, cwd: &str, is_excluded: bool) {
         if command.trim().is_empty() {
             return self.refuse(number, "The command is empty");
         }
@@ -53,6 +53,7 @@ impl Agent {
             arguments,
             shown_tool: String::new(),
             tool_call_id: String::new(),
+            cwd: cwd.to_owned(),
         })));
         self.shells.push(Shell { number, call, command, is_excluded });
     }

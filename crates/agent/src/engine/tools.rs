@@ -263,6 +263,7 @@ impl Agent {
             arguments,
             shown_tool,
             tool_call_id,
+            cwd: self.directory.clone(),
         })));
     }
 

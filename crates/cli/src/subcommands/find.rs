@@ -28,7 +28,7 @@ pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<Ex
     let mut result = ResultStream::new(missing);
     let render = |line: RowsLine<'_>, out: &mut String| {
         if let RowsLine::Entry(entry) = line {
-            text(&entry, args, &asking.place, audience, &zone, output.is_json(), out);
+            text(&entry, args, audience, &zone, output.is_json(), out);
         }
     };
     let reader = result.run(&asking, "find", arguments, args.limit, output, render).await?;
@@ -38,7 +38,7 @@ pub(crate) async fn run(args: &FindArgs, output: CliOutput) -> anyhow::Result<Ex
         {
             output.note(&hint);
         }
-        result.tell(&asking.place, output).await?;
+        result.tell(&asking.place.directory(), output).await?;
     }
     Ok(result.exit(ExitCode::Ok))
 }
@@ -50,8 +50,7 @@ fn arguments(
 ) -> Result<Map<String, Value>, CliError> {
     let mut map = Map::new();
     if let Some(pattern) = &args.pattern {
-        let pattern = if args.fuzzy { pattern.clone() } else { place.glob(pattern) };
-        set(&mut map, "pattern", vec![pattern]);
+        set(&mut map, "pattern", vec![pattern.clone()]);
     }
     set(&mut map, "path", place.starts(paths)?);
     if args.fuzzy {
@@ -65,8 +64,7 @@ fn arguments(
     };
     set(&mut map, "kind", vec![kind]);
     if !args.exclude.is_empty() {
-        let exclude: Vec<String> = args.exclude.iter().map(|glob| place.glob(glob)).collect();
-        set(&mut map, "exclude", exclude);
+        set(&mut map, "exclude", args.exclude.clone());
     }
     if args.ignore_case {
         set(&mut map, "case", "insensitive");
@@ -116,15 +114,14 @@ fn arguments(
 fn text(
     entry: &FindRow,
     args: &FindArgs,
-    place: &WorkspaceScope,
     audience: StdoutProperties,
     zone: &TimeZone,
     is_json: bool,
     out: &mut String,
 ) {
-    let path = place.shown(&entry.path);
+    let path = &entry.path;
     if is_json {
-        return push_json(&entry_json(entry, &path), out);
+        return push_json(&entry_json(entry, path), out);
     }
     if args.long {
         let details = format!("{}  ", details(entry, zone));
@@ -134,7 +131,7 @@ fn text(
         "dir" => (CYAN, "/"),
         _ => (Style::new(), ""),
     };
-    push(out, &format!("{}{slash}", fit(&path, audience)), style, audience);
+    push(out, &format!("{}{slash}", fit(path, audience)), style, audience);
     out.push(if args.null { '\0' } else { '\n' });
 }
 
@@ -226,17 +223,16 @@ mod tests {
     #[test]
     fn entries_are_paths_with_details_if_wanted() {
         let entries: Vec<FindRow> = serde_json::from_value(json!([
-            {"path": "a/x\u{1b}[2Jy", "kind": "file", "size": 2048, "modified": "2026-03-01T10:00:00Z", "mode": "0754"},
-            {"path": "b", "kind": "dir"},
+            {"path": "x\u{1b}[2Jy", "kind": "file", "size": 2048, "modified": "2026-03-01T10:00:00Z", "mode": "0754"},
+            {"path": "../b", "kind": "dir"},
         ]))
         .unwrap();
-        let place = WorkspaceScope::of("/ws", "a");
         let shown = |line: &[&str], is_terminal| {
             let audience = StdoutProperties { is_terminal, is_colored: false };
             let (args, is_json) = (parse(line), line.contains(&"--json"));
             let mut out = String::new();
             for entry in &entries {
-                text(entry, &args, &place, audience, &TimeZone::UTC, is_json, &mut out);
+                text(entry, &args, audience, &TimeZone::UTC, is_json, &mut out);
             }
             out
         };

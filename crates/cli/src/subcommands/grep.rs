@@ -35,7 +35,7 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
     let mut printer = HitPrinter::new(args, is_one_file, output);
     let mut result = ResultStream::new(missing);
     if !is_nothing_wanted {
-        let render = |line: RowsLine<'_>, text: &mut String| printer.line(line, place, text);
+        let render = |line: RowsLine<'_>, text: &mut String| printer.line(line, text);
         let reader =
             result.run(&asking, "search", arguments.clone(), limit, output, render).await?;
         if reader == StdoutState::Gone {
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
         set(&mut arguments, "binary", "report");
         let mut n_shown = 0;
         let render = |line: RowsLine<'_>, text: &mut String| {
-            n_shown += printer.binary(line, place, text);
+            n_shown += printer.binary(line, text);
         };
         ResultStream::new(Vec::new())
             .run(&asking, "search", arguments, left, output, render)
@@ -57,7 +57,7 @@ pub(crate) async fn run(args: &GrepArgs, output: CliOutput) -> anyhow::Result<Ex
         result.add(n_shown);
     }
     if !args.shape.quiet {
-        result.tell(place, output).await?;
+        result.tell(&asking.place.directory(), output).await?;
     } else if result.n_shown() != 0 {
         // Nothing else was requested.
         return Ok(ExitCode::Ok);
@@ -107,7 +107,7 @@ fn arguments(
     if !args.matching.multiline {
         set(&mut map, "multiline", "auto");
     }
-    files(&args.files, place, &mut map);
+    files(&args.files, &mut map);
     if args.text || 3 <= args.files.unrestricted {
         set(&mut map, "binary", "text");
     }
@@ -186,12 +186,12 @@ pub(super) fn matching(args: &MatchArgs, map: &mut Map<String, Value>) {
 }
 
 /// Adds the selection of files to the tool's arguments.
-pub(super) fn files(args: &FilesArgs, place: &WorkspaceScope, map: &mut Map<String, Value>) {
+pub(super) fn files(args: &FilesArgs, map: &mut Map<String, Value>) {
     let (exclude, include): (Vec<&String>, Vec<&String>) =
         args.globs.iter().partition(|glob| glob.starts_with('!'));
-    let include: Vec<String> = include.into_iter().map(|glob| place.glob(glob)).collect();
+    let include: Vec<String> = include.into_iter().cloned().collect();
     let exclude: Vec<String> =
-        exclude.into_iter().map(|glob| place.glob(glob.get(1..).unwrap_or_default())).collect();
+        exclude.into_iter().map(|glob| glob.trim_start_matches('!').to_owned()).collect();
     let lists = [
         ("include", include),
         ("exclude", exclude),
@@ -230,19 +230,19 @@ impl HitPrinter {
         }
     }
 
-    fn line(&mut self, line: RowsLine<'_>, place: &WorkspaceScope, text: &mut String) {
+    fn line(&mut self, line: RowsLine<'_>, text: &mut String) {
         match line {
             _ if self.is_quiet => {}
             RowsLine::Lines(file) => {
-                let path = place.shown(&file.path);
+                let path = &file.path;
                 let hits = file.rows.iter().map(Hit::of);
                 match self.is_json {
-                    true => hits.for_each(|hit| hit.push_json(&path, text)),
-                    false => self.printer.print(&path, hits, text),
+                    true => hits.for_each(|hit| hit.push_json(path, text)),
+                    false => self.printer.print(path, hits, text),
                 }
             }
             RowsLine::File(file) => {
-                self.file(&file, place, text);
+                self.file(&file, text);
                 if self.names.len() < MAX_NAMES {
                     self.names.insert(file.path);
                 }
@@ -251,36 +251,35 @@ impl HitPrinter {
         }
     }
 
-    fn file(&self, file: &FileRow, place: &WorkspaceScope, text: &mut String) {
-        let path = place.shown(&file.path);
+    fn file(&self, file: &FileRow, text: &mut String) {
+        let path = &file.path;
         match (self.is_json, file.count) {
             (true, None) => push_json(&json!({"type": "file", "path": path}), text),
             (true, count) => {
                 push_json(&json!({"type": "count", "path": path, "count": count}), text);
             }
-            (false, count) => text.push_str(&name_line(&path, count, self.layout)),
+            (false, count) => text.push_str(&name_line(path, count, self.layout)),
         }
     }
 
     /// Renders a named file that was skipped as binary. Returns the number of its rows: a file with a row was not
     /// skipped.
-    fn binary(&mut self, line: RowsLine<'_>, place: &WorkspaceScope, text: &mut String) -> u64 {
+    fn binary(&mut self, line: RowsLine<'_>, text: &mut String) -> u64 {
         let (path, file) = match line {
             RowsLine::Lines(file) if file.binary => (file.path.into_owned(), None),
             RowsLine::File(file) => (file.path.clone(), Some(file)),
             RowsLine::Lines(_) | RowsLine::Entry(_) => return 0,
         };
-        let shown = place.shown(&path);
-        if !self.names.insert(path) {
+        if !self.names.insert(path.clone()) {
             return 0;
         }
         match file {
             _ if self.is_quiet => {}
-            Some(file) => self.file(&file, place, text),
-            None if self.is_json => push_json(&json!({"type": "binary", "path": shown}), text),
+            Some(file) => self.file(&file, text),
+            None if self.is_json => push_json(&json!({"type": "binary", "path": path}), text),
             None => {
                 if self.layout.with_name {
-                    text.push_str(&fit(&shown, self.layout.audience));
+                    text.push_str(&fit(&path, self.layout.audience));
                     text.push_str(": ");
                 }
                 text.push_str("binary file matches\n");

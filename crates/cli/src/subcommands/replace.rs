@@ -43,7 +43,7 @@ pub(crate) async fn run(args: &ReplaceArgs, output: CliOutput) -> anyhow::Result
     if output.is_json() {
         output.document(data)?;
     } else {
-        show(&changes, args, &asking.place, output).await?;
+        show(&changes, args, output).await?;
     }
     Ok(exit(&changes, args.dry_run))
 }
@@ -107,7 +107,7 @@ fn arguments(
     set(&mut map, "replacement", replacement);
     set(&mut map, "path", place.starts(paths)?);
     matching(&args.matching, &mut map);
-    files(&args.files, place, &mut map);
+    files(&args.files, &mut map);
     if args.no_template {
         set(&mut map, "template", false);
     }
@@ -132,12 +132,7 @@ fn arguments(
     Ok(map)
 }
 
-async fn show(
-    changes: &Changes,
-    args: &ReplaceArgs,
-    place: &WorkspaceScope,
-    output: CliOutput,
-) -> anyhow::Result<()> {
+async fn show(changes: &Changes, args: &ReplaceArgs, output: CliOutput) -> anyhow::Result<()> {
     let audience = output.audience();
     let which = &args.call.which;
     let mut text = String::new();
@@ -152,7 +147,7 @@ async fn show(
             .into());
         }
         if !audience.is_terminal
-            && let Some(files) = inexact(changes, place)
+            && let Some(files) = inexact(changes)
         {
             return Err(CliError::failed(format!(
                 "a patch cannot represent the changes in {files}; exclude them with -g '!NAME'{}",
@@ -163,19 +158,19 @@ async fn show(
         let patches = changes.files.iter().filter_map(|change| change.diff.as_deref());
         text.extend(patches.map(|patch| diff(patch, audience)));
     } else if !changes.timed_out {
-        text.extend(changes.files.iter().map(|change| line(change, place, audience)));
+        text.extend(changes.files.iter().map(|change| line(change, audience)));
         text.push_str(&last_lines(changes, which, audience));
     }
     let _reader = output.raw(text).await?;
-    tell(changes, args, place, output);
+    tell(changes, args, output);
     Ok(())
 }
 
 /// Prints warnings and notes about the result.
-fn tell(changes: &Changes, args: &ReplaceArgs, place: &WorkspaceScope, output: CliOutput) {
+fn tell(changes: &Changes, args: &ReplaceArgs, output: CliOutput) {
     let which = &args.call.which;
     for Skipped { path, reason } in changes.skipped.iter().take(MAX_SKIPPED) {
-        output.warning(&format!("{}: left as it is: {}", plain(&place.shown(path)), plain(reason)));
+        output.warning(&format!("{}: left as it is: {}", plain(&path), plain(reason)));
     }
     let more = changes.skipped_count.saturating_sub(changes.skipped.len().min(MAX_SKIPPED));
     if more != 0 {
@@ -203,7 +198,7 @@ fn tell(changes: &Changes, args: &ReplaceArgs, place: &WorkspaceScope, output: C
         if !changes.is_whole_patch() {
             output.warning("the patch is incomplete: it would be too long");
         }
-        if let Some(files) = inexact(changes, place) {
+        if let Some(files) = inexact(changes) {
             output.warning(&format!("the patch cannot be applied to {files}"));
         }
         output.note(&format!("would replace {}{}", total(changes, true), plan(changes, which)));
@@ -213,11 +208,11 @@ fn tell(changes: &Changes, args: &ReplaceArgs, place: &WorkspaceScope, output: C
 }
 
 /// Lists the files whose patch cannot be applied: UTF-16, or lines that are not UTF-8. `None` if there are none.
-fn inexact(changes: &Changes, place: &WorkspaceScope) -> Option<String> {
+fn inexact(changes: &Changes) -> Option<String> {
     let n_more = changes.inexact().count().saturating_sub(MAX_SKIPPED);
     let named = changes.inexact().take(MAX_SKIPPED).map(|change| {
         let encoding = if change.encoding.starts_with("utf-16") { "UTF-16" } else { "not UTF-8" };
-        format!("{} ({encoding})", plain(&place.shown(&change.path)))
+        format!("{} ({encoding})", plain(&change.path))
     });
     let mut files: Vec<String> = named.collect();
     if n_more != 0 {
@@ -232,9 +227,9 @@ fn plan(changes: &Changes, which: &SessionArgs) -> String {
     format!("; to do it: quack replace --plan {}{}", quoted(id), again(which))
 }
 
-fn line(change: &FileChange, place: &WorkspaceScope, audience: StdoutProperties) -> String {
+fn line(change: &FileChange, audience: StdoutProperties) -> String {
     let mut line = String::new();
-    push(&mut line, &fit(&place.shown(&change.path), audience), PATH, audience);
+    push(&mut line, &fit(&change.path, audience), PATH, audience);
     line.push_str(": ");
     match &change.reason {
         _ if change.written => {
@@ -400,16 +395,15 @@ mod tests {
     fn what_was_done_is_told_with_the_way_back() {
         let changes = Changes::read(&json!({
             "files": [
-                {"path": "a/x", "linesChanged": 1, "replacements": 2, "written": true},
-                {"path": "y", "linesChanged": 3, "replacements": 3, "written": false, "reason": "changed since"},
+                {"path": "x", "linesChanged": 1, "replacements": 2, "written": true},
+                {"path": "../y", "linesChanged": 3, "replacements": 3, "written": false, "reason": "changed since"},
             ],
             "totals": {"files": 1, "lines": 1, "replacements": 2},
             "planned": {"files": 2, "lines": 4, "replacements": 5},
             "undoId": "u1", "planId": "p1",
         }))
         .unwrap();
-        let place = WorkspaceScope::of("/ws", "a");
-        let lines: String = changes.files.iter().map(|change| line(change, &place, PIPE)).collect();
+        let lines: String = changes.files.iter().map(|change| line(change, PIPE)).collect();
         assert_eq!(lines, "x: 2 in 1 line\n../y: not changed: changed since\n");
         let which = parse(&["x", "y", "-C", "my dir"]).call.which;
         assert_eq!(

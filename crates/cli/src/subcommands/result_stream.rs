@@ -3,12 +3,13 @@
 use crate::display::{count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, StdoutState};
-use crate::workspace_scope::{self, ScopedClient, WorkspaceScope};
+use crate::workspace_scope::{self, ScopedClient};
 use anyhow::Context;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use quackd_protocol::search::{RowsLine, SearchPage, Warning};
 use serde::Deserialize;
 use serde_json::{Deserializer, Map, Value, json};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Message for a named path that does not exist.
@@ -161,13 +162,9 @@ impl ResultStream {
     }
 
     /// Reports warnings at the end: on stderr, or as the last line of JSON.
-    pub(super) async fn tell(
-        &self,
-        place: &WorkspaceScope,
-        output: CliOutput,
-    ) -> anyhow::Result<()> {
+    pub(super) async fn tell(&self, directory: &Path, output: CliOutput) -> anyhow::Result<()> {
         if output.is_json() {
-            let text = format!("{}\n", self.summary(place));
+            let text = format!("{}\n", self.summary(directory));
             let _reader = output.raw(text).await?;
             return Ok(());
         }
@@ -178,7 +175,7 @@ impl ResultStream {
             output.warning(&format!("{}: {NOT_FOUND}", plain(path)));
         }
         for Warning { path, message: reason, .. } in &self.end.warnings {
-            output.warning(&format!("{}: {}", plain(&place.shown(path)), plain(reason)));
+            output.warning(&format!("{}: {}", plain(path), plain(reason)));
         }
         let unreadable = self.skipped("unreadable");
         let more = usize::try_from(unreadable)?.saturating_sub(self.end.warnings.len());
@@ -215,15 +212,14 @@ impl ResultStream {
             && NOT_SEARCHED.iter().all(|(name, _)| self.skipped(name) == 0)
     }
 
-    fn summary(&self, place: &WorkspaceScope) -> Value {
+    fn summary(&self, directory: &Path) -> Value {
         let missing = self.missing.iter().map(|path| json!({"path": path, "message": NOT_FOUND}));
         let found = self.end.warnings.iter();
-        let found = found
-            .map(|warning| json!({"path": place.shown(&warning.path), "message": warning.message}));
+        let found = found.map(|warning| json!({"path": warning.path, "message": warning.message}));
         let warnings: Vec<Value> = missing.chain(found).collect();
         let mut summary = json!({
             "type": "summary",
-            "directory": place.directory(),
+            "directory": directory,
             "shown": self.n_shown,
             "complete": self.is_complete(),
             "timedOut": self.end.timed_out,
@@ -319,14 +315,14 @@ mod tests {
         ] {
             let told = format!("{shown} {end:?}");
             let mut result = ended(shown, end);
-            let summary = result.summary(&WorkspaceScope::of("/ws", "a"));
+            let summary = result.summary(Path::new("/ws/a"));
             assert_eq!(
                 (result.exit(ExitCode::Failed), &summary["complete"]),
                 (exit, &json!(is_complete)),
                 "{told}"
             );
             result.missing.push("nope".to_owned());
-            let summary = result.summary(&WorkspaceScope::of("/ws", "a"));
+            let summary = result.summary(Path::new("/ws/a"));
             assert_eq!(summary["complete"], false, "{told}");
         }
     }
@@ -343,7 +339,7 @@ mod tests {
             unreadable: Some(4),
             ..SearchPage::default()
         };
-        let summary = ended(2, end).summary(&WorkspaceScope::of("/ws", "a"));
+        let summary = ended(2, end).summary(Path::new("/ws/a"));
         assert_eq!(summary["skipped"], json!({"hidden": 3, "unreadable": 4}));
         assert_eq!(summary["warnings"], json!([{"path": "../x", "message": "denied"}]));
         assert_eq!(summary["notes"].as_array().map(Vec::len), Some(MAX_TOLD));

@@ -9,7 +9,7 @@ use crate::output::{CliOutput, DIM, RED, StdoutProperties};
 use crate::render::search::undo_data::{File, Undone};
 use crate::render::search::{PATH, fit, push};
 use crate::session_ref;
-use crate::workspace_scope::{self, ScopedClient, WorkspaceScope};
+use crate::workspace_scope::{self, ScopedClient};
 use serde_json::{Map, Value};
 
 /// Runs the subcommand.
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: &UndoArgs, output: CliOutput) -> anyhow::Result<Ex
     }
     let undone = Undone::read(data)?;
     if !output.is_json() {
-        let text = text(&undone, args, &asking.place, output.audience());
+        let text = text(&undone, args, output.audience());
         let _reader = output.raw(text).await?;
         if let Some(why) = &undone.stopped {
             let why = plain(why);
@@ -61,15 +61,10 @@ fn arguments(args: &UndoArgs) -> Map<String, Value> {
     arguments
 }
 
-fn text(
-    undone: &Undone,
-    args: &UndoArgs,
-    place: &WorkspaceScope,
-    audience: StdoutProperties,
-) -> String {
+fn text(undone: &Undone, args: &UndoArgs, audience: StdoutProperties) -> String {
     let mut text = String::new();
     for File { path, restored, reason } in &undone.files {
-        push(&mut text, &fit(&place.shown(path), audience), PATH, audience);
+        push(&mut text, &fit(path, audience), PATH, audience);
         if *restored {
             text.push_str(": restored\n");
         } else {
@@ -115,13 +110,13 @@ mod tests {
     #[test]
     fn what_was_restored_is_told_and_what_was_not() {
         let data = json!({"undone": "u1", "undoId": "u2", "restored": 1, "files": [
-            {"path": "a/x", "restored": true},
-            {"path": "y", "restored": false, "reason": "changed since"},
+            {"path": "x", "restored": true},
+            {"path": "../y", "restored": false, "reason": "changed since"},
         ]});
         let undone = Undone::read(&data).unwrap();
         let audience = StdoutProperties { is_terminal: false, is_colored: false };
         assert_eq!(
-            text(&undone, &parse(&["--session", "s"]), &WorkspaceScope::of("/ws", "a"), audience),
+            text(&undone, &parse(&["--session", "s"]), audience),
             "x: restored\n../y: not changed: changed since\nUndid u1: 1 file restored.\n\
              Redo with: quack undo u2 --session s\n"
         );

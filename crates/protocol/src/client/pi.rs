@@ -23,6 +23,10 @@ pub struct SayParams {
     #[serde(skip_serializing_if = "Value::is_null")]
     #[schemars(with = "Option<bool>")]
     pub prefer_pi: Value,
+    /// Directory of the user, an absolute path in the workspace, for quackd's own agent: commands run there, and
+    /// relative paths of tools start there. Absent: the workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cwd: Option<String>,
 }
 
 /// `say` data.

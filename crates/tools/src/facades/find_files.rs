@@ -27,7 +27,8 @@ pub(crate) async fn find_files(
     bounds: &CallLimits,
 ) -> Output {
     let pattern = arguments.text(PATTERN).unwrap_or(EVERYTHING).to_owned();
-    let path = arguments.text(PATH).unwrap_or(".").to_owned();
+    let path = arguments.path(PATH).unwrap_or_else(|| arguments.directory().path(".").into_owned());
+    let directory = arguments.directory().clone();
     let is_hidden_shown = arguments.is_true("include_hidden");
     let request = Find {
         name: NameRule::Minimatch(pattern.clone()),
@@ -48,7 +49,11 @@ pub(crate) async fn find_files(
         ..Find::new(Stop::at(bounds.deadline))
     };
     let found = run("find_files", root, bounds, Budget::of(bounds), move |root, stop| {
-        find_blocking(root, &path, Find { stop, ..request })
+        let found = find_blocking(root, &path, Find { stop, ..request });
+        found.map(|mut found| {
+            directory.show_find(&mut found);
+            found
+        })
     });
     match found.await {
         Ok(found) => answer(&found, &pattern, bounds.limit),

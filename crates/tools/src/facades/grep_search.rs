@@ -3,6 +3,7 @@
 use crate::Output;
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
+use crate::caller_dir::CallerDir;
 use crate::parameters::{BadParameter, Parameters};
 use crate::search_common::text::{self, Style};
 use crate::search_common::{BadStart, Budget, RootTree, run, starts_blocking};
@@ -74,6 +75,7 @@ impl From<BadStart> for GrepError {
 struct GrepParams {
     request: Search,
     path: String,
+    directory: CallerDir,
     /// Whether the glob can match no file.
     finds_nothing: bool,
     limit: Duration,
@@ -86,14 +88,15 @@ impl GrepParams {
         bounds: &CallLimits,
     ) -> Result<Self, BadParameter> {
         let parameters = Parameters::named("grep_search", arguments)?;
+        let directory = arguments.directory();
         let Some(pattern) = arguments.text(PATTERN) else {
             return Err(BadParameter::Missing("pattern"));
         };
-        let path = arguments.text(PATH).unwrap_or(".").to_owned();
+        let path = arguments.path(PATH).unwrap_or_else(|| directory.path(".").into_owned());
         // An empty glob is valid and matches no file.
         let include = INCLUDE.iter().find_map(|name| arguments.any_text(name));
         let scope = Scope {
-            include: include.into_iter().map(str::to_owned).collect(),
+            include: include.map(|glob| directory.glob(glob)).into_iter().collect(),
             exclude: optional(parameters.texts("exclude")),
             exclude_dirs: EXCLUDED_DIRS.iter().map(|name| (*name).to_owned()).collect(),
             ignore: match respect_ignore_files && !flag(&parameters, "no_ignore", false) {
@@ -125,7 +128,13 @@ impl GrepParams {
             max_bytes: MAX_OUTPUT_BYTES + 1,
             ..Search::new(read_pattern(pattern, &parameters), Stop::at(bounds.deadline))
         };
-        Ok(Self { request, path, finds_nothing: include == Some(""), limit: bounds.limit })
+        Ok(Self {
+            request,
+            path,
+            directory: directory.clone(),
+            finds_nothing: include == Some(""),
+            limit: bounds.limit,
+        })
     }
 
     fn answer_blocking(mut self, root: &Root, stop: Stop) -> Result<Output, GrepError> {
@@ -149,11 +158,14 @@ impl GrepParams {
     }
 
     fn search(&self, root: &Root) -> Result<SearchOutcome, GrepError> {
-        quackd_search::search(&self.request, &RootTree(root)).map_err(|error| match error {
+        let outcome = quackd_search::search(&self.request, &RootTree(root));
+        let mut outcome = outcome.map_err(|error| match error {
             SearchError::StartNotFound(_) => GrepError::NotFound(self.path.clone()),
             SearchError::BadGlob { glob, reason } => GrepError::BadInclude { glob, reason },
             other => GrepError::BadRequest(other),
-        })
+        })?;
+        self.directory.show_search(&mut outcome);
+        Ok(outcome)
     }
 
     /// Whether the answer has no space for more rows. Context across pages is not worth the effort.

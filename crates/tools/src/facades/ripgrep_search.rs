@@ -5,6 +5,7 @@
 
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
+use crate::caller_dir::CallerDir;
 use crate::parameters::{BadParameter, Parameters};
 use crate::search_common::scope::file_type;
 use crate::search_common::text::{ResultNotes, Style, lines, shown};
@@ -126,19 +127,21 @@ impl From<SearchError> for RipgrepError {
 struct RipgrepParams {
     request: Search,
     paths: Vec<String>,
+    directory: CallerDir,
 }
 
 impl RipgrepParams {
     fn read(arguments: &Arguments, bounds: &CallLimits) -> Result<Self, BadParameter> {
         let parameters = Parameters::named("ripgrep_search", arguments)?;
+        let directory = parameters.directory();
         let pattern = parameters.any_text("pattern")?.filter(|pattern| !pattern.is_empty());
         let pattern = pattern.ok_or(BadParameter::Missing("pattern"))?;
         let mut exclude_dirs: Vec<String> = EXCLUDED_DIRS.map(str::to_owned).into();
         exclude_dirs.extend(parameters.texts("exclude_dirs")?);
         let file_type = parameters.text("file_type")?.map(|name| file_type(&name).to_owned());
         let paths = match parameters.texts("include_paths")? {
-            none if none.is_empty() => vec![".".to_owned()],
-            paths => paths,
+            none if none.is_empty() => vec![directory.path(".").into_owned()],
+            paths => paths.iter().map(|path| directory.path(path).into_owned()).collect(),
         };
         let case = match parameters.flag("case_sensitive")? {
             Some(false) => Case::Insensitive,
@@ -167,7 +170,7 @@ impl RipgrepParams {
                 Stop::at(bounds.deadline),
             )
         };
-        Ok(Self { request, paths })
+        Ok(Self { request, paths, directory: directory.clone() })
     }
 
     /// Reads all pages, because the answer contains the last lines.
@@ -186,7 +189,7 @@ impl RipgrepParams {
         loop {
             let outcome = quackd_search::search(&self.request, &RootTree(root))?;
             n_rows += outcome.shown;
-            output.push(&outcome.files, &starts);
+            output.push(&outcome.files, &starts, &self.directory);
             let more = outcome.cursor.clone().filter(|_| outcome.truncated && !outcome.timed_out);
             let Some(cursor) = more else {
                 return Ok(answer(output, n_rows, &outcome, &starts.missing, limit));
@@ -272,13 +275,13 @@ impl OutputTail {
         Self { lines: VecDeque::new(), n_left_out: 0, n_bytes: 0, has_context, last: None }
     }
 
-    fn push(&mut self, files: &[FileHits], starts: &Starts) {
+    fn push(&mut self, files: &[FileHits], starts: &Starts, directory: &CallerDir) {
         let style = Style { gaps: false, carriage_returns: false };
         for file in files {
             let known = self.last.take().filter(|(path, _)| **path == *file.path);
             let mut last_line = known.as_ref().map(|(_, line)| *line);
             if known.is_none() {
-                self.line(shown(&starts.name(&file.path)));
+                self.line(shown(&directory.shown(&starts.name(&file.path))));
             }
             for row in &file.rows {
                 if last_line.is_some_and(|last| row.line <= last) {

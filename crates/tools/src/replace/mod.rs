@@ -10,6 +10,7 @@ pub(crate) mod text;
 pub(crate) mod undo;
 
 use crate::call_limits::{CallLimits, CancelOnDrop, StopCause};
+use crate::caller_dir::CallerDir;
 use crate::parameters::{BadParameter, Parameters};
 use crate::read_tracker::ReadTracker;
 use crate::replace::journal::{
@@ -23,6 +24,7 @@ use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_sandbox::Root;
 use quackd_search::replace::{DiffMode, Replace, ReplaceError, ReplacePlan, plan};
 use quackd_search::{Pattern, Scope, SearchError, Stop};
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -74,6 +76,8 @@ pub(crate) struct ReplaceParams {
     pub(crate) budget: Budget,
     pub(crate) show: DiffMode,
     pub(crate) max_bytes: usize,
+    /// Directory of the caller.
+    pub(crate) directory: CallerDir,
 }
 
 /// Source of the plan.
@@ -117,7 +121,8 @@ impl ReplaceParams {
             Some("none") => Backup::None,
             _ => Backup::Journal,
         };
-        Ok(Self { job, paths, is_dry_run, expect, backup, budget, show, max_bytes })
+        let directory = arguments.directory().clone();
+        Ok(Self { job, paths, is_dry_run, expect, backup, budget, show, max_bytes, directory })
     }
 }
 
@@ -220,7 +225,7 @@ fn told_apply(error: &ApplyError) -> String {
 }
 
 /// Facts for the answer.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct ReplaceOutput {
     pub(crate) plan: Arc<ReplacePlan>,
     /// `None` for a dry run, or if the plan is incomplete.
@@ -228,6 +233,24 @@ pub(crate) struct ReplaceOutput {
     /// Id with which a dry run can be applied.
     pub(crate) plan_id: Option<String>,
     pub(crate) is_dry_run: bool,
+    /// Directory of the caller.
+    pub(crate) directory: CallerDir,
+}
+
+impl ReplaceOutput {
+    /// Returns the facts with paths relative to the caller's directory, for the answer.
+    pub(crate) fn seen_from_directory(&self) -> Cow<'_, Self> {
+        if self.directory == CallerDir::default() {
+            return Cow::Borrowed(self);
+        }
+        let mut seen = self.clone();
+        let plan = Arc::make_mut(&mut seen.plan);
+        self.directory.show_all(plan.files.iter_mut().map(|file| &mut file.path));
+        self.directory.show_all(plan.skipped.iter_mut().map(|file| &mut file.path));
+        let reports = seen.applied.iter_mut().flat_map(|applied| &mut applied.files);
+        self.directory.show_all(reports.map(|report| &mut report.path));
+        Cow::Owned(seen)
+    }
 }
 
 /// Session state for the threads of a call.
@@ -272,7 +295,7 @@ pub(crate) async fn run(
     wanted: ReplaceParams,
 ) -> Result<ReplaceOutput, ReplaceToolError> {
     let hold = CallContext::of(toolbox, root);
-    let ReplaceParams { job, paths, is_dry_run, expect, backup, budget, .. } = wanted;
+    let ReplaceParams { job, paths, is_dry_run, expect, backup, budget, directory, .. } = wanted;
     let planning = hold.clone();
     let cancel = CancelOnDrop::default();
     let stop = Stop { deadline: budget.deadline, cancelled: cancel.flag() };
@@ -283,13 +306,13 @@ pub(crate) async fn run(
     drop(cancel);
     let (plan, plan_id) = found;
     if is_dry_run || plan.timed_out {
-        return Ok(ReplaceOutput { plan, applied: None, plan_id, is_dry_run });
+        return Ok(ReplaceOutput { plan, applied: None, plan_id, is_dry_run, directory });
     }
     let writing = Arc::clone(&plan);
     let applied = write(bounds, move |cancelled| {
         apply_blocking(hold.session(), &writing, &expect, backup, cancelled)
     });
-    Ok(ReplaceOutput { applied: Some(applied.await?), plan, plan_id: None, is_dry_run })
+    Ok(ReplaceOutput { applied: Some(applied.await?), plan, plan_id: None, is_dry_run, directory })
 }
 
 fn plan_blocking(

@@ -24,8 +24,9 @@ impl ReplaceOutput {
         budget: Budget,
         confinement: &Confinement,
     ) -> Output {
+        let seen = self.seen_from_directory();
         let mut lines = Lines { text: String::new(), max_bytes, n_left_out: 0 };
-        let written = self.written();
+        let written = seen.written();
         let is_late = !self.is_dry_run && self.applied.is_none();
         let is_unwritten =
             written.is_empty() && self.applied.is_some() && !self.plan.files.is_empty();
@@ -35,10 +36,10 @@ impl ReplaceOutput {
         } else if is_unwritten {
             lines.push("Error: None of the planned files could be changed");
         } else {
-            lines.push(&self.headline(&written));
+            lines.push(&seen.headline(&written));
             lines.files(&written, show);
         }
-        let notes = self.notes(budget);
+        let notes = seen.notes(budget);
         let is_cut = lines.n_left_out != 0;
         let mut text = lines.ended();
         let denials = self.denials(confinement);
@@ -54,7 +55,7 @@ impl ReplaceOutput {
         output.report.timed_out = self.plan.timed_out;
         output.report.truncated = is_cut || (self.plan.diffs_cut && show == DiffMode::Unified);
         output.report.denials = denials;
-        output.data = Some(data::of_replacement(self).into());
+        output.data = Some(data::of_replacement(&seen).into());
         output.wrote(self.applied.iter().flat_map(Applied::written))
     }
 

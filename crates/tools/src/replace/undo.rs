@@ -4,6 +4,7 @@ use super::text::{closing, counted, denials, interrupted, left};
 use super::{CallContext, ReplaceToolError, bounded, data, write};
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
+use crate::caller_dir::CallerDir;
 use crate::parameters::{BadParameter, Parameters};
 use crate::replace::journal::{
     InterruptedReplace, Listed, UndoError, Undone, Which, list_blocking, older_ones, undo_blocking,
@@ -46,7 +47,7 @@ pub(crate) async fn undo(
         undo_blocking(hold.session(), &which, cancelled).map_err(Failed)
     });
     match undone.await {
-        Ok(undone) => bounded(output(&undone, &toolbox.confinement)),
+        Ok(undone) => bounded(output(&undone, arguments.directory(), &toolbox.confinement)),
         Err(refusal) => refusal.output("undo", bounds),
     }
 }
@@ -102,8 +103,10 @@ impl From<Failed> for ReplaceToolError {
     }
 }
 
-fn output(undone: &Undone, confinement: &Confinement) -> Output {
-    let applied = &undone.applied;
+fn output(undone: &Undone, directory: &CallerDir, confinement: &Confinement) -> Output {
+    let mut seen = undone.clone();
+    directory.show_all(seen.applied.files.iter_mut().map(|report| &mut report.path));
+    let applied = &seen.applied;
     let n_restored = applied.n_written();
     let is_failed = n_restored == 0 && !applied.files.is_empty();
     let mut lines = vec![if is_failed {
@@ -114,7 +117,7 @@ fn output(undone: &Undone, confinement: &Confinement) -> Output {
     }];
     lines.extend(left(&applied.files, "Not restored"));
     lines.extend(closing(applied));
-    let denied = denials(&applied.files, confinement);
+    let denied = denials(&undone.applied.files, confinement);
     lines.extend(
         denied.first().map(|denial| denial.explain(&confinement.policy, &confinement.session)),
     );
@@ -127,6 +130,6 @@ fn output(undone: &Undone, confinement: &Confinement) -> Output {
     let mut output = Output::success(lines.join("\n"));
     output.report.is_error = is_failed;
     output.report.denials = denied;
-    output.data = Some(data::of_undo(undone).into());
-    output.wrote(applied.written())
+    output.data = Some(data::of_undo(&seen).into());
+    output.wrote(undone.applied.written())
 }

@@ -5,6 +5,7 @@ use super::text::{ResultNotes, shown};
 use super::{Budget, RootTree, SearchFailure, data, pattern, run, scope, starts_blocking};
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
+use crate::caller_dir::CallerDir;
 use crate::parameters::{BadParameter, Parameters};
 use crate::{Call, Output};
 use jiff::Timestamp;
@@ -42,6 +43,7 @@ pub(crate) async fn find(
 struct FindParams {
     request: Find,
     paths: Vec<String>,
+    directory: CallerDir,
     budget: Budget,
 }
 
@@ -78,7 +80,8 @@ impl FindParams {
             cursor: parameters.text("cursor")?,
             stop: Stop::at(budget.deadline),
         };
-        Ok(Self { request, paths, budget })
+        let directory = arguments.directory().clone();
+        Ok(Self { request, paths, directory, budget })
     }
 
     fn find_blocking(
@@ -90,15 +93,21 @@ impl FindParams {
         self.request.stop = stop.clone();
         self.request.scope.starts = starts_blocking(root, &self.paths)?;
         let Some(mut rows) = rows else {
-            return Ok(quackd_search::find(&self.request, &RootTree(root))?);
+            let mut outcome = quackd_search::find(&self.request, &RootTree(root))?;
+            self.directory.show_find(&mut outcome);
+            return Ok(outcome);
         };
-        let mut take = |entry| rows.entry_blocking(&entry, &stop);
+        let directory = &self.directory;
+        let mut take = |mut entry: FoundEntry| {
+            directory.show_all(std::iter::once(&mut entry.path));
+            rows.entry_blocking(&entry, &stop)
+        };
         Ok(quackd_search::find_to(&self.request, &RootTree(root), &mut take)?)
     }
 }
 
 fn name(parameters: &Parameters<'_>) -> Result<NameRule, BadParameter> {
-    let globs = parameters.texts("pattern")?;
+    let mut globs = parameters.texts("pattern")?;
     if parameters.is_set("fuzzy")? && parameters.has("pattern") {
         return Ok(NameRule::Fuzzy(globs.join(" ")));
     }
@@ -106,7 +115,10 @@ fn name(parameters: &Parameters<'_>) -> Result<NameRule, BadParameter> {
     Ok(match globs.as_slice() {
         [] => NameRule::Everything,
         [one] if is_everything(one) => NameRule::Everything,
-        _ => NameRule::Globs(globs),
+        _ => {
+            globs.iter_mut().for_each(|glob| *glob = parameters.directory().glob(glob));
+            NameRule::Globs(globs)
+        }
     })
 }
 

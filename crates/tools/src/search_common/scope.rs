@@ -9,11 +9,17 @@ pub(crate) fn scope(parameters: &Parameters<'_>) -> Result<(Scope, Vec<String>),
         let named = parameters.texts(name)?;
         Ok(named.iter().map(|name| file_type(name).to_owned()).collect())
     };
-    let paths = parameters.texts("path")?;
+    let directory = parameters.directory();
+    let paths =
+        parameters.texts("path")?.iter().map(|path| directory.path(path).into_owned()).collect();
+    let globs = |name| {
+        let globs = parameters.texts(name)?;
+        Ok(globs.iter().map(|glob| directory.glob(glob)).collect())
+    };
     let scope = Scope {
         starts: Vec::new(),
-        include: parameters.texts("include")?,
-        exclude: parameters.texts("exclude")?,
+        include: globs("include")?,
+        exclude: globs("exclude")?,
         exclude_dirs: parameters.texts("exclude_dirs")?,
         types: types("file_type")?,
         types_not: types("file_type_not")?,

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
+use crate::caller_dir::CallerDir;
 use crate::parameters::{BadParameter, Parameters};
 use crate::{Call, Output};
 use quackd_sandbox::Root;
@@ -42,6 +43,7 @@ pub(crate) async fn search(
 struct SearchParams {
     request: Search,
     paths: Vec<String>,
+    directory: CallerDir,
     budget: Budget,
 }
 
@@ -85,14 +87,16 @@ impl SearchParams {
             explain_empty: true,
             ..Search::new(pattern, Stop::at(budget.deadline))
         };
-        Ok(Self { request, paths, budget })
+        let directory = arguments.directory().clone();
+        Ok(Self { request, paths, directory, budget })
     }
 
     fn answer_blocking(mut self, root: &Root, stop: &Stop) -> Result<Output, SearchFailure> {
         self.request.stop = stop.clone();
         self.request.scope.starts = starts_blocking(root, &self.paths)?;
         loop {
-            let outcome = quackd_search::search(&self.request, &RootTree(root))?;
+            let mut outcome = quackd_search::search(&self.request, &RootTree(root))?;
+            self.directory.show_search(&mut outcome);
             let output = self.output(&outcome);
             if output.fits_into_frame() || self.request.max_bytes == 0 {
                 return Ok(output);
@@ -111,7 +115,8 @@ impl SearchParams {
         self.request.scope.starts = starts_blocking(root, &self.paths)?;
         self.request.stop = stop.clone();
         let mode = self.request.output;
-        let mut take = |file| rows.file_blocking(&file, mode, &stop);
+        let directory = &self.directory;
+        let mut take = |file| rows.file_blocking(&directory.show_file(file), mode, &stop);
         let outcome = quackd_search::search_to(&self.request, &RootTree(root), &mut take)?;
         let text = match outcome.shown {
             0 => nothing(&outcome, mode).to_owned(),

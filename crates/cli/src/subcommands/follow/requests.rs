@@ -44,10 +44,11 @@ pub(super) enum RequestResult {
 pub(super) async fn say(
     client: Arc<Client>,
     session: String,
-    message: String,
+    (message, cwd): (String, Option<String>),
     limit: Duration,
 ) -> RequestResult {
     let params = SayParams {
+        cwd,
         message: Value::from(message),
         session_id: Value::from(session),
         prefer_pi: Value::Bool(true),

@@ -8,6 +8,7 @@ pub(crate) mod search_content;
 pub(crate) mod search_glob_files;
 
 use crate::Output;
+use crate::caller_dir::CallerDir;
 use crate::parameters::{BadParameter, Parameters};
 use crate::search_common::RootTree;
 use quackd_protocol::worker::ToolReport;
@@ -70,6 +71,7 @@ fn required(parameters: &Parameters<'_>, name: &'static str) -> Result<String, B
 struct FileSelection {
     /// As written in the request.
     glob: String,
+    directory: CallerDir,
     is_with_ignored: bool,
     is_with_hidden: Option<bool>,
 }
@@ -78,6 +80,7 @@ impl FileSelection {
     fn read(parameters: &Parameters<'_>, name: &'static str) -> Result<Self, BadParameter> {
         Ok(Self {
             glob: required(parameters, name)?,
+            directory: parameters.directory().clone(),
             is_with_ignored: parameters.is_set("include_gitignored")?,
             is_with_hidden: parameters.flag("include_hidden")?,
         })
@@ -91,7 +94,7 @@ impl FileSelection {
         if self.glob.starts_with('/') {
             return Err(Failure::AbsoluteGlob);
         }
-        let glob = normalised(&self.glob).ok_or(Failure::Outside)?;
+        let glob = normalised(&self.directory.anchored(&self.glob)).ok_or(Failure::Outside)?;
         // `.git` is searched only if the glob names it and the switch is set.
         let names_git = glob.split('/').any(|component| component == ".git");
         let is_of_git = self.is_with_ignored && names_git;
@@ -188,7 +191,8 @@ mod tests {
     #[test]
     fn gits_own_directory_is_for_those_who_ask_for_it_twice() {
         let scope = |glob: &str, is_with_ignored, is_with_hidden| {
-            let files = FileSelection { glob: glob.to_owned(), is_with_ignored, is_with_hidden };
+            let (glob, directory) = (glob.to_owned(), CallerDir::default());
+            let files = FileSelection { glob, directory, is_with_ignored, is_with_hidden };
             let (_, scope) = files.scope().unwrap();
             (scope.vcs_dirs, scope.hidden, scope.ignore)
         };

@@ -113,6 +113,7 @@ impl ReplaceContentParams {
             budget,
             show: DiffMode::None,
             max_bytes: MAX_OUTPUT_BYTES,
+            directory: parameters.directory().clone(),
         };
         let done = run(toolbox, root, bounds, wanted).await?;
         // A partial list of files would be taken for a complete one.
@@ -123,7 +124,8 @@ impl ReplaceContentParams {
     }
 
     fn output(&self, done: &ReplaceOutput, toolbox: &Toolbox) -> Output {
-        let written = done.written();
+        let seen = done.seen_from_directory();
+        let written = seen.written();
         let n_skipped = n_skipped(done);
         let mut text = if written.is_empty() {
             "No matches found for replacement".to_owned()
@@ -158,7 +160,7 @@ impl ReplaceContentParams {
         }
         let mut output = Output::success(text);
         output.report.denials = denials;
-        output.data = Some(data::of_replacement(done).into());
+        output.data = Some(data::of_replacement(&seen).into());
         output.wrote(done.applied.iter().flat_map(Applied::written))
     }
 }

@@ -66,7 +66,9 @@ impl SearchContentParams {
         };
         request.scope = scope;
         request.scope.include = vec![glob];
-        Ok(quackd_search::search(&request, &RootTree(root))?)
+        let mut outcome = quackd_search::search(&request, &RootTree(root))?;
+        self.files.directory.show_search(&mut outcome);
+        Ok(outcome)
     }
 
     fn output(&self, outcome: &SearchOutcome, limit: Duration) -> Output {

@@ -82,7 +82,9 @@ fn find_blocking(
         offset,
         ..Find::new(stop)
     };
-    Ok(quackd_search::find(&request, &RootTree(root))?)
+    let mut outcome = quackd_search::find(&request, &RootTree(root))?;
+    files.directory.show_find(&mut outcome);
+    Ok(outcome)
 }
 
 fn answer(outcome: &FindOutcome, offset: u64, limit: Duration) -> Output {

@@ -7,7 +7,7 @@ use quackd_search::replace::{ReplaceError, SkipReason};
 use std::path::{Path, PathBuf};
 
 /// Result of applying or undoing a plan.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Applied {
     /// Id for undoing the result. `None` if nothing was written or no originals are stored.
     pub(crate) undo_id: Option<UndoId>,
@@ -35,7 +35,7 @@ impl Applied {
 }
 
 /// One file of a plan.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FileReport {
     /// Path relative to the workspace.
     pub(crate) path: PathBuf,
@@ -44,7 +44,7 @@ pub(crate) struct FileReport {
 }
 
 /// Result of writing a file.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum WriteOutcome {
     /// The file has the new content.
     Written {
@@ -57,7 +57,7 @@ pub(crate) enum WriteOutcome {
 }
 
 /// Reason for not writing a file.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LeftReason {
     /// The content changed since the change was planned.
     #[error("changed since")]
@@ -91,7 +91,7 @@ pub(crate) enum LeftReason {
 }
 
 /// Reason for stopping before all files were written. Files written before are complete and can be undone.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EarlyStop {
     /// The caller canceled.
     #[error("cancelled")]

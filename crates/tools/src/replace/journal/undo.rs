@@ -20,7 +20,7 @@ pub(crate) enum Which {
 }
 
 /// Result of an undo.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Undone {
     /// Id of the undone entry.
     pub(crate) id: UndoId,
