@@ -1,6 +1,8 @@
-//! `quack tool` in a subdirectory: commands run there, and file tools read relative paths from there.
+//! `quack tool` and `quack mcp` in a subdirectory: commands run there, tools read relative paths and globs from there, and
+//! answer with such paths.
 
 use crate::harness::{Daemon, Repo};
+use crate::mcp::{Agent, command, text};
 use serde_json::json;
 use std::path::Path;
 
@@ -56,6 +58,101 @@ fn commands_and_file_tools_start_in_the_directory_of_the_caller() {
         ran(&daemon, other.path(), &["tool", "bash", "pwd", "--session", "a"]).1,
         shown(repo.path().to_str().unwrap())
     );
+}
+
+#[test]
+fn searches_and_replacements_begin_in_the_directory_of_the_caller() {
+    let (daemon, repo) = world();
+    repo.write("docs/guide.txt", "of the guide\n");
+    let deep = repo.path().join("src/deep");
+    let first_line = |tool: &str, arguments: &str| {
+        let (_, text) = ran(&daemon, &deep, &["tool", tool, arguments]);
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    for (tool, arguments, expected) in [
+        ("search", "of the", "here.txt:1:of the subdirectory"),
+        (
+            "search",
+            r#"{"pattern":"of the","path":"../../docs"}"#,
+            "../../docs/guide.txt:1:of the guide",
+        ),
+        (
+            "search",
+            r#"{"pattern":"of the","path":"../..","include":"../../docs/*"}"#,
+            "../../docs/guide.txt:1:of the guide",
+        ),
+        (
+            "search",
+            r#"{"pattern":"of the","path":"../..","exclude":["../../docs/*","./*.txt"]}"#,
+            "../../here.txt:1:of the root",
+        ),
+        ("search", r#"{"pattern":"of the","output":"files"}"#, "here.txt"),
+        ("find", "*.txt", "here.txt"),
+        ("find", r#"{"path":"../../docs"}"#, "../../docs/guide.txt"),
+        ("grep_search", "of the", "here.txt:1:of the subdirectory"),
+        (
+            "grep_search",
+            r#"{"pattern":"of","path":"../../docs"}"#,
+            "../../docs/guide.txt:1:of the guide",
+        ),
+        ("find_files", "*.txt", "here.txt"),
+        ("search_glob_files", r#"{"glob_pattern":"../../*.txt"}"#, "Glob results:"),
+        (
+            "replace",
+            r#"{"pattern":"of","replacement":"by","path":["here.txt","../../docs"],"dry_run":true}"#,
+            "Would replace 2 matches in 2 lines of 2 files",
+        ),
+    ] {
+        assert_eq!(first_line(tool, arguments), expected, "{tool} {arguments}");
+    }
+    let (_, text) = ran(
+        &daemon,
+        &deep,
+        &["tool", "search_content", r#"{"pattern":"of","glob_pattern":"*.txt"}"#],
+    );
+    assert!(
+        text.contains("\nhere.txt:1: of the subdirectory\n") && !text.contains("root"),
+        "{text}"
+    );
+    let (_, text) = ran(
+        &daemon,
+        &deep,
+        &["tool", "ripgrep_search", r#"{"pattern":"of","include_paths":["../../docs"]}"#],
+    );
+    assert!(text.contains(r#""output":"../../docs/guide.txt\n1:of the guide\n""#), "{text}");
+    // The files that are written are those that were named, and the record has their names from the workspace.
+    let replace = r#"{"pattern":"of","replacement":"by","path":["here.txt","../../docs"]}"#;
+    let (_, text) = ran(&daemon, &deep, &["tool", "replace", replace]);
+    assert!(
+        text.contains("\n../../docs/guide.txt: 1 match in 1 line\nhere.txt: 1 match"),
+        "{text}"
+    );
+    assert_eq!(repo.read("src/deep/here.txt"), "by the subdirectory\n");
+    assert_eq!(repo.read("docs/guide.txt"), "by the guide\n");
+    assert_eq!(repo.read("here.txt"), "of the root\n");
+    let (_, log) = ran(&daemon, &deep, &["log", "--json"]);
+    assert!(log.contains(r#"["docs/guide.txt","src/deep/here.txt"]"#), "{log}");
+    ran(&daemon, &deep, &["tool", "undo", "{}"]);
+    assert_eq!(repo.read("src/deep/here.txt"), "of the subdirectory\n");
+}
+
+#[test]
+fn an_agent_that_is_started_in_a_subdirectory_works_there() {
+    let (daemon, repo) = world();
+    let deep = repo.path().join("src/deep");
+    let mut agent = Agent::spawn(command(&daemon, &deep, &["--any-workspace"]));
+    agent.initialize(json!({}));
+    let pwd = text(&agent.call("bash", json!({"command": "pwd; cat here.txt"})));
+    assert_eq!(pwd, format!("{}\nof the subdirectory\n\n[Exit code: 0]", deep.display()));
+    let read = text(&agent.call("read_file", json!({"path": "here.txt"})));
+    assert_eq!(read, "of the subdirectory\n");
+    let found = text(&agent.call("search", json!({"pattern": "of the"})));
+    assert_eq!(found, "here.txt:1:of the subdirectory");
+    // A call that names a directory starts in that one.
+    let at = json!({"command": "pwd", "workspace": repo.path().join("src")});
+    let pwd = text(&agent.call("bash", at));
+    assert_eq!(pwd, format!("{}/src\n\n[Exit code: 0]", repo.path().display()));
+    agent.leave();
 }
 
 #[test]

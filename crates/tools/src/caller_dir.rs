@@ -48,8 +48,15 @@ impl CallerDir {
         if self.is_workspace() {
             return glob.to_owned();
         }
+        let (mut base, mut glob) = (self.0.as_path(), glob);
+        while let (Some(parent), Some(rest)) = (base.parent(), glob.strip_prefix("../")) {
+            (base, glob) = (parent, rest);
+        }
+        if base.as_os_str().is_empty() {
+            return glob.to_owned();
+        }
         let mut whole = String::new();
-        for c in self.0.to_string_lossy().chars() {
+        for c in base.to_string_lossy().chars() {
             if matches!(c, '*' | '?' | '[' | ']' | '{' | '}' | '!' | '\\') {
                 whole.push('\\');
             }
@@ -169,6 +176,9 @@ mod tests {
             ("a", "src/*.rs", "a/src/*.rs"),
             ("a", "!src/*.rs", "!a/src/*.rs"),
             ("a", "./src/*.rs", "a/src/*.rs"),
+            ("a/b", "../c/*.rs", "a/c/*.rs"),
+            ("a/b", "../../*.rs", "*.rs"),
+            ("a", "../../*.rs", "../*.rs"),
             ("a", "**/x/*.rs", "**/x/*.rs"),
             ("a", "target/", "target/"),
             ("a", "/ws/b/*", "/ws/b/*"),

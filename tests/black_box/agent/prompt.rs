@@ -48,6 +48,53 @@ fn last_request(world: &World) -> Vec<String> {
 }
 
 #[test]
+fn a_prompt_in_a_subdirectory_works_there_and_the_model_is_told() {
+    let calls = json!([
+        {"name": "bash", "arguments": {"command": "pwd"}},
+        {"name": "read_file", "arguments": {"path": "here.txt"}},
+        {"name": "grep", "arguments": {"pattern": "of the"}},
+    ]);
+    let turn = json!({"tool_calls": calls});
+    let script = json!({"replies": [turn, {"text": "done"}, turn, {"text": "done"}, turn, {"text": "done"}]});
+    let world = World::new(&script);
+    let deep = world.repo.join("src/deep");
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::write(deep.join("here.txt"), "of the subdirectory\n").unwrap();
+    std::fs::write(world.repo.join("here.txt"), "of the root\n").unwrap();
+    let check = |directory: &std::path::Path, told: &str, is_below: bool| {
+        let request = world.model.requests().pop().expect("a request");
+        let system = request["body"]["messages"][0]["content"].to_string();
+        assert_eq!(system.contains("subdirectory src/deep"), is_below, "{system}");
+        let messages = last_request(&world).join("\n");
+        let last = messages.rsplit_once("user:").unwrap().1;
+        let pwd = format!("tool: {}\n\n[Exit code: 0]", directory.display());
+        assert!(last.contains(&pwd) && last.contains(&format!("tool: {told}")), "{last}");
+        assert!(last.contains(&format!("tool: here.txt:1:{told}")), "{last}");
+    };
+    let mut say = world.daemon.command(&["say", "look"]);
+    assert!(say.current_dir(&deep).stdin(Stdio::null()).status().unwrap().success());
+    check(&deep, "of the subdirectory", true);
+    // The next prompt has its own directory.
+    assert!(at_repo(&world, &["say", "look"]).stdin(Stdio::null()).status().unwrap().success());
+    check(&world.repo, "of the root", false);
+    let person = Terminal::start({
+        let mut command = world.daemon.command(&[]);
+        command.current_dir(&deep);
+        command
+    });
+    person.see("> ");
+    person.type_line("look");
+    person.see("done");
+    check(&deep, "of the subdirectory", true);
+    // A directory outside of the workspace is refused before the model gets anything.
+    let wire = world.daemon.wire();
+    let outside = json!({"message": "look", "preferPi": true, "cwd": "/etc"});
+    let error = wire.refused("say", outside);
+    assert!(error.contains("cwd must be an absolute path in the workspace"), "{error}");
+    assert_eq!(world.model.requests().len(), 6);
+}
+
+#[test]
 fn ctrl_c_ends_the_turn_and_its_command_and_ctrl_d_leaves() {
     let calls = json!([{"name": "bash", "arguments": {"command": "sleep 1000"}}]);
     let world = World::new(&json!({"replies": [{"tool_calls": calls}], "on_exhausted": "echo"}));

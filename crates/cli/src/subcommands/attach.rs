@@ -100,7 +100,7 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     if let Some(why) = no_agent {
         output.note(&format!("no prompt, because no agent can answer: {why}"));
     }
-    let directory = args.dir.as_deref().unwrap_or(Path::new("."));
+    let directory = args.dir.as_deref().unwrap_or_else(|| Path::new("."));
     let directory = quackd_client::directory_in(&attached.workspace.path, directory);
     let live = SessionView::new(watch, follow::look(args.look), typing, output);
     let mut live = live.in_directory(directory);

@@ -170,7 +170,7 @@ async fn show(changes: &Changes, args: &ReplaceArgs, output: CliOutput) -> anyho
 fn tell(changes: &Changes, args: &ReplaceArgs, output: CliOutput) {
     let which = &args.call.which;
     for Skipped { path, reason } in changes.skipped.iter().take(MAX_SKIPPED) {
-        output.warning(&format!("{}: left as it is: {}", plain(&path), plain(reason)));
+        output.warning(&format!("{}: left as it is: {}", plain(path), plain(reason)));
     }
     let more = changes.skipped_count.saturating_sub(changes.skipped.len().min(MAX_SKIPPED));
     if more != 0 {
