@@ -11,6 +11,7 @@ use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use quackd_client::Client;
 use quackd_home::{Home, resolve_workspace_blocking};
+use quackd_policy::hosts::presets::PRESETS;
 use quackd_protocol::client::{PsData, SessionInfo, SessionsData, WorkerInfo};
 use quackd_protocol::policy::{Profile, WebSearchRule};
 use quackd_protocol::tools;
@@ -79,7 +80,8 @@ fn completed(verb: &str, argument: Arg) -> Arg {
         ("tool", Some("NAME")) => ArgValueCandidates::new(tools),
         ("tool", Some(_)) if argument.get_id() == "argument" => ArgValueCandidates::new(jobs),
         (_, Some("PROFILE")) => ArgValueCandidates::new(profiles),
-        (_, Some("RULE")) => ArgValueCandidates::new(rules),
+        (_, Some("RULE")) if argument.get_id() == "web_search" => ArgValueCandidates::new(rules),
+        (_, Some("RULE" | "RULE|ID")) => ArgValueCandidates::new(presets),
         _ => return argument,
     };
     argument.add(candidates)
@@ -99,6 +101,11 @@ fn profiles() -> Vec<CompletionCandidate> {
 
 fn rules() -> Vec<CompletionCandidate> {
     WebSearchRule::ALL.iter().map(|rule| CompletionCandidate::new(rule.name())).collect()
+}
+
+/// Presets of hosts. The user types other rules.
+fn presets() -> Vec<CompletionCandidate> {
+    PRESETS.iter().map(|preset| candidate(format!("@{}", preset.name), preset.about)).collect()
 }
 
 fn sessions() -> Vec<CompletionCandidate> {

@@ -126,6 +126,8 @@ pub struct ProxyStart {
     pub proto: u32,
     /// The session.
     pub session_id: SessionId,
+    /// Label of the session, for refusals.
+    pub label: String,
     /// Kinds of the passed sockets. Empty while the network is off: then the proxy only serves forwards.
     pub sockets: Vec<SocketKind>,
     /// Rules at the start.

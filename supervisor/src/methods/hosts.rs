@@ -10,6 +10,7 @@ use quackd_policy::hosts::presets::{self, PRESETS, PresetHosts};
 use quackd_policy::hosts::{Decision, Host, HostRules, OriginRule, is_refused, local_refusal};
 use quackd_policy::upstream::UpstreamProxy;
 use quackd_protocol::client::{HostExplained, HostVerdict, NetworkData, SandboxParams};
+use quackd_protocol::denial::of_session;
 use quackd_protocol::network::{MACHINE_HOST, RuleText};
 use quackd_protocol::policy::NetworkMode;
 use quackd_protocol::state::FoundPreset;
@@ -51,6 +52,7 @@ pub(super) async fn requests(
 pub(super) fn explain(
     host: &str,
     (session, found): (FoundSession, FoundPolicy),
+    label: &str,
     (known, daemon): (&BTreeMap<String, FoundPreset>, &DaemonInfo),
 ) -> Result<HostExplained, MethodError> {
     let not_a_host = || MethodError::NotAHost(host.chars().take(100).collect());
@@ -77,7 +79,7 @@ pub(super) fn explain(
             rule: by.map(|by| by.rule.to_string()),
             origin: by.map(|by| by.origin.clone()),
             text,
-            change,
+            change: change.map(|change| change + &of_session(label)),
         };
     Ok(match mode {
         NetworkMode::Off => {

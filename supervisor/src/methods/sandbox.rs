@@ -94,7 +94,8 @@ pub(super) async fn sandbox(
             let of = session_and_policy(&asked, caller).await?;
             let host = asked.host.as_deref().unwrap_or_default();
             let snapshot = caller.registry.send(TakeSnapshot).await?;
-            return hosts::explain(host, of, (snapshot.presets(), &caller.services.daemon))
+            let label = label(caller, &of.0.session_id).await?;
+            return hosts::explain(host, of, &label, (snapshot.presets(), &caller.services.daemon))
                 .map(SandboxReply::Host);
         }
         Some("audit") => return audit(&asked, caller).await.map(SandboxReply::Worker),

@@ -151,7 +151,7 @@ impl Drop for Agent {
 
 /// The text of a result, which is also in its structured content.
 #[track_caller]
-fn text(result: &Value) -> &str {
+pub(crate) fn text(result: &Value) -> &str {
     let text = result["content"][0]["text"].as_str().unwrap_or_else(|| panic!("{result}"));
     assert_eq!(result["structuredContent"]["text"], text, "{result}");
     text

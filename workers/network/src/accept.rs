@@ -8,6 +8,7 @@ use quackd_network::http::{self, Head, Kind, MAX_HEAD, Read};
 use quackd_network::socks::{self, GREETING_REPLY, Message, Reply};
 use quackd_network::synthetic::SyntheticAddresses;
 use quackd_policy::hosts::Host;
+use quackd_protocol::denial::of_session;
 use quackd_protocol::network::{DenyReason, FailReason, RequestPath};
 use quackd_protocol::suggestion::may_be_suggested;
 use std::net::{IpAddr, SocketAddr};
@@ -83,7 +84,7 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
         Read::Mismatch(host, port) => {
             let request = Request { host, port, path: RequestPath::Http };
             proxy.refuse(&request, DenyReason::NameMismatch, None);
-            return refuse(client, &request, DenyReason::NameMismatch).await;
+            return refuse(client, &request, (DenyReason::NameMismatch, &proxy.label)).await;
         }
         Read::Malformed | Read::Incomplete => {
             return answer(
@@ -102,7 +103,7 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
     }
     let admitted = match proxy.admit(&request, &mut slot).await {
         Ok(admitted) => admitted,
-        Err(why) => return refuse(client, &request, why).await,
+        Err(why) => return refuse(client, &request, (why, &proxy.label)).await,
     };
     let is_http = match &head.kind {
         Kind::Connect => is_http_tunnel(&request, &admitted),
@@ -112,7 +113,7 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
         Ok(server) => server,
         Err(DialError::Private(address)) => {
             proxy.refuse(&request, DenyReason::PrivateAddress, Some(address));
-            return refuse(client, &request, DenyReason::PrivateAddress).await;
+            return refuse(client, &request, (DenyReason::PrivateAddress, &proxy.label)).await;
         }
         Err(error) => {
             if let Some(why) = error.reason() {
@@ -195,7 +196,8 @@ async fn tunnel(
             proxy.refuse(request, DenyReason::NameMismatch, None);
             if request.port == HTTP {
                 // A client that is gone needs no answer.
-                let _answered = refuse(client, request, DenyReason::NameMismatch).await;
+                let _answered =
+                    refuse(client, request, (DenyReason::NameMismatch, &proxy.label)).await;
             } else {
                 reset(client);
             }
@@ -279,7 +281,12 @@ async fn to_own_server(
     tokio::io::copy_bidirectional(&mut client, &mut server).await.ok().map(drop)
 }
 
-async fn refuse(client: TcpStream, request: &Request, why: DenyReason) -> Option<()> {
+async fn refuse(
+    client: TcpStream,
+    request: &Request,
+    (why, label): (DenyReason, &str),
+) -> Option<()> {
+    let of_session = of_session(label);
     let Request { host, port, .. } = request;
     let host = match host {
         Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
@@ -294,10 +301,10 @@ async fn refuse(client: TcpStream, request: &Request, why: DenyReason) -> Option
     let why = told_reason(&request.host, why);
     let body = match why {
         DenyReason::NotListed | DenyReason::NoAnswerer if may_be_suggested(&rule_host) => {
-            format!("quackd: denied ({why}). To allow it: quack sandbox allow {rule}\n")
+            format!("quackd: denied ({why}). To allow it: quack sandbox allow {rule}{of_session}\n")
         }
         _ if !may_be_suggested(&rule_host) => format!("quackd: denied ({why})\n"),
-        _ => format!("quackd: denied ({why}). More: quack sandbox explain {rule}\n"),
+        _ => format!("quackd: denied ({why}). More: quack sandbox explain {rule}{of_session}\n"),
     };
     answer(client, &status, &format!("Quackd-Denied: {why}\r\n"), &body).await
 }

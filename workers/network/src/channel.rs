@@ -26,6 +26,7 @@ pub(crate) async fn serve(started: Started) -> io::Result<()> {
     let Started { control, settings, pair, sockets, notes } = started;
     let mut channel = Framed::new(adopt(control)?, frames::codec());
     let mut proxy = Proxy::new(&settings.rules, Pair::new(pair)?);
+    proxy.label.clone_from(&settings.label);
     proxy.upstream = settings.upstream.as_ref().map(UpstreamProxy::new);
     let proxy = Rc::new(proxy);
     for (kind, socket) in settings.sockets.iter().zip(sockets) {

@@ -57,6 +57,8 @@ pub(crate) struct Proxy {
     pub(crate) lookups: Rc<Lookups>,
     /// The proxy of the user's network.
     pub(crate) upstream: Option<UpstreamProxy>,
+    /// Label of the session.
+    pub(crate) label: String,
     connections: Cell<usize>,
     by_host: RefCell<HashMap<Host, usize>>,
 }
@@ -107,6 +109,7 @@ impl Proxy {
             pair,
             lookups: Lookups::by_system(),
             upstream: None,
+            label: String::new(),
             connections: Cell::new(0),
             by_host: RefCell::default(),
         }

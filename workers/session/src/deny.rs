@@ -4,7 +4,7 @@
 //! on the worker's own thread. The proxy connects names of the loopback, so that programs that send everything to a
 //! proxy reach a server in their own session. Commands are hostile: connections, sizes and times have limits.
 
-use quackd_protocol::denial::one_line;
+use quackd_protocol::denial::{of_session, one_line};
 use quackd_protocol::network::PROXY_PORT;
 use quackd_protocol::suggestion::may_be_suggested;
 use quackd_sandbox::confine::DenySockets;
@@ -53,11 +53,11 @@ const NO_RETRIES: [(&str, &str); 4] = [
     ("npm_config_update_notifier", "false"),
 ];
 
-/// Starts both services, and returns a note for each that could not be bound.
-pub(crate) fn start(sockets: DenySockets, attempts: &Arc<Attempts>) -> Vec<String> {
+/// Starts both services, and returns a note for each that could not be bound. `label` is that of the session.
+pub(crate) fn start(sockets: DenySockets, attempts: &Arc<Attempts>, label: &str) -> Vec<String> {
     let mut notes = Vec::new();
     match sockets.proxy.and_then(TcpListener::from_std) {
-        Ok(listener) => drop(actix::spawn(serve(listener, Arc::clone(attempts)))),
+        Ok(listener) => drop(actix::spawn(serve(listener, Arc::clone(attempts), label.into()))),
         Err(error) => notes.push(format!("no proxy that refuses requests at once: {error}")),
     }
     match sockets.resolver.and_then(UdpSocket::from_std) {
@@ -86,7 +86,7 @@ pub(crate) fn variables(
     all
 }
 
-async fn serve(listener: TcpListener, attempts: Arc<Attempts>) {
+async fn serve(listener: TcpListener, attempts: Arc<Attempts>, label: Arc<str>) {
     let slots = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let Ok((client, _)) = listener.accept().await else {
@@ -97,16 +97,16 @@ async fn serve(listener: TcpListener, attempts: Arc<Attempts>) {
             attempts.record(None);
             continue;
         };
-        let attempts = Arc::clone(&attempts);
+        let (attempts, label) = (Arc::clone(&attempts), Arc::clone(&label));
         actix::spawn(async move {
             // A client that is gone needs no answer.
-            drop(answer(client, &attempts).await);
+            drop(answer(client, &attempts, &label).await);
             drop(slot);
         });
     }
 }
 
-async fn answer(mut client: TcpStream, attempts: &Attempts) -> io::Result<()> {
+async fn answer(mut client: TcpStream, attempts: &Attempts, label: &str) -> io::Result<()> {
     let Ok(received) = timeout(HEAD_TIME, read_head(&mut client)).await else { return Ok(()) };
     let received = received?;
     let Some(request) = received.as_deref().and_then(Request::read) else {
@@ -129,7 +129,7 @@ async fn answer(mut client: TcpStream, attempts: &Attempts) -> io::Result<()> {
             }
         };
         let allow = match may_be_suggested(&request.host) {
-            true => format!(". To allow it: quack sandbox allow {rule}"),
+            true => format!(". To allow it: quack sandbox allow {rule}{}", of_session(label)),
             false => String::new(),
         };
         let body =

@@ -80,7 +80,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
             !GIT_SETTINGS_VARIABLES.contains(&name.as_str()) || value == NO_SETTINGS
         });
     }
-    let attempts = attempts(confined.private_network, &mut confined.report);
+    let attempts = attempts(confined.private_network, &mut confined.report, &start.label);
     if let Some(pair) = pair {
         network::serve(pair, &attempts)?;
     }
@@ -138,11 +138,17 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
 }
 
 /// Starts the deny responder if the network is off.
-fn attempts(network: Option<PrivateNetwork>, report: &mut SandboxReport) -> Arc<Attempts> {
+fn attempts(
+    network: Option<PrivateNetwork>,
+    report: &mut SandboxReport,
+    label: &str,
+) -> Arc<Attempts> {
     let Some(network) = network else { return Arc::default() };
     let attempts = Arc::new(Attempts::new(network.counters));
     let mut notes = network.notes;
-    notes.extend(network.deny.into_iter().flat_map(|sockets| deny::start(sockets, &attempts)));
+    notes.extend(
+        network.deny.into_iter().flat_map(|sockets| deny::start(sockets, &attempts, label)),
+    );
     notes.iter().for_each(|note| crate::complain(note));
     report.notes.extend(notes);
     attempts

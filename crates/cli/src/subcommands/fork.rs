@@ -5,8 +5,9 @@ use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::session_ref::{Missing, Wanted};
+use crate::session_ref::{self, Missing, Wanted};
 use quackd_protocol::client::{AgentData, AgentParams, ForkData, ForkParams};
+use quackd_protocol::denial::of_session;
 use serde_json::{Value, json};
 
 /// Longest message in the list, in characters.
@@ -35,14 +36,16 @@ pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<Exi
     if output.is_json() {
         output.document(&made)?;
     } else {
-        let (name, id) = (display::name(&made.session_name), display::plain(&made.session_id.0));
-        output.text(&format!("{BOLD}{name}{BOLD:#}  {DIM}{id}{DIM:#}\n"))?;
+        let label = session_ref::label(&client, &made.session_id.0).await?;
+        let id = display::plain(&made.session_id.0);
+        output.text(&format!("{BOLD}{}{BOLD:#}  {DIM}{id}{DIM:#}\n", display::name(&label)))?;
         if let Some(note) = &made.note {
             output.text(&format!("{}\n", display::plain(note)))?;
         }
         if let Some(text) = &made.text {
             output.text(&format!("Your message was:\n{}\n", display::plain(text)))?;
         }
+        output.note(&format!("to go on there: quack say{} 'your message'", of_session(&label)));
     }
     Ok(ExitCode::Ok)
 }

@@ -44,6 +44,8 @@ pub(crate) struct NetworkActor {
     session: SessionId,
     /// Name of the session, for questions.
     name: String,
+    /// Label of the session, for refusals.
+    label: String,
     services: Rc<SessionServices>,
     child: Child,
     /// The worker's sockets. `None` once the worker has exited or the proxy has failed for good.
@@ -91,17 +93,17 @@ pub(crate) enum TellNetwork {
 impl NetworkActor {
     /// Starts the actor and its proxy. Opens the session's forwards again.
     pub(crate) fn start_for(
-        (session, name): (SessionId, String),
+        (session, name, label): (SessionId, String, String),
         services: Rc<SessionServices>,
         link: NetworkLink,
         rules: Arc<Rules>,
     ) -> Addr<Self> {
         let network = services.pool.networks.of(&session);
-        let label = session.0.clone();
         let actor = Self {
-            child: Child::new(NETWORK_PROXY, label),
+            child: Child::new(NETWORK_PROXY, session.0.clone()),
             session,
             name,
+            label,
             services,
             link: Some(link),
             rules,
@@ -127,6 +129,7 @@ impl NetworkActor {
         ToProxy::Start(Box::new(ProxyStart {
             proto: PROXY_PROTOCOL,
             session_id: self.session.clone(),
+            label: self.label.clone(),
             sockets,
             rules: self.rules_now(),
             upstream: self.services.daemon.upstream.clone().ok().flatten(),

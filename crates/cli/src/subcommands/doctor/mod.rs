@@ -158,7 +158,7 @@ fn merge(ours: Vec<Check>, theirs: Vec<Check>) -> Vec<Check> {
 }
 
 fn render(checks: &[Check]) -> String {
-    let name = |check: &Check| display::cut(&check.name, 24);
+    let name = |check: &Check| display::cut(shown_name(&check.name), 24);
     let width = checks.iter().map(|check| display::width(&name(check))).max().unwrap_or(0);
     let mut text = String::new();
     for check in checks {
@@ -187,6 +187,15 @@ fn render(checks: &[Check]) -> String {
         CheckStatus::Fail => "\nSome checks failed.\n",
     });
     text
+}
+
+/// Returns the name of a check for the user. On the wire, those of the agent have the names of the Rubber Duck daemon.
+fn shown_name(name: &str) -> &str {
+    match name {
+        "pi" => "agent",
+        "pi_model" => "agent model",
+        other => other,
+    }
 }
 
 /// Splits the message from the `PATH`, which gets its own line.

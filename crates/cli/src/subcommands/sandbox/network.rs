@@ -168,7 +168,7 @@ fn preset(preset: &PresetInfo) -> String {
     let tested = match &preset.tested {
         _ if preset.derived => String::new(),
         Some(date) => format!("  {DIM}tested {}{DIM:#}", plain(date)),
-        None => format!("  {DIM}not tested with the real program{DIM:#}"),
+        None => String::new(),
     };
     let (name, about) = (plain(&preset.name), plain(&preset.about));
     let mut text = format!("{BOLD}@{name}{BOLD:#}  {about}{tested}\n");
