@@ -157,8 +157,8 @@ impl Session {
         if !servers.is_empty() {
             send_mcp_servers(&client, &shared.id, &servers).await?;
         }
+        lock(&shared.translator).set_workspace(&data.workspace_path);
         lock(&self.places).1 = data.workspace_path;
-        self.enter_directory();
         shared.turns.clear();
         let (client, ended) = (Arc::new(client), CancellationToken::new());
         let reading = Arc::clone(shared).read(events, Arc::clone(&client));
@@ -175,15 +175,12 @@ impl Session {
     /// Sets the directory in which prompts start.
     pub(crate) fn set_directory(&self, directory: &str) {
         lock(&self.places).0 = PathBuf::from(directory);
-        self.enter_directory();
     }
 
-    /// Returns the directory in which prompts start, if it is not the workspace. Paths of updates are read from it.
-    fn enter_directory(&self) -> Option<String> {
+    /// Returns the directory in which prompts start, if it is not the workspace.
+    fn directory(&self) -> Option<String> {
         let (directory, workspace) = lock(&self.places).clone();
-        let cwd = quackd_client::directory_in(&workspace, &directory);
-        lock(&self.shared.translator).cwd = PathBuf::from(cwd.as_ref().unwrap_or(&workspace));
-        cwd
+        quackd_client::directory_in(&workspace, &directory)
     }
 
     /// Gives MCP servers to the session, in place of earlier ones.
@@ -242,7 +239,7 @@ impl Session {
 
     async fn turn(&self, link: &Link, message: &PromptMessage) -> Outcome {
         let PromptMessage { text, images } = message;
-        let cwd = self.enter_directory();
+        let cwd = self.directory();
         let said: SayData = match images.is_empty() {
             true => {
                 let params = json!({

@@ -24,6 +24,7 @@ pub(crate) struct Displays {
 pub(crate) struct Translator {
     /// Directory of relative paths in tool calls.
     pub(crate) cwd: PathBuf,
+    workspace: PathBuf,
     displays: Displays,
     /// Whether a prompt of this client runs, whose text the client already shows.
     pub(crate) is_prompting: bool,
@@ -59,6 +60,12 @@ impl Translator {
         Self { displays, ..Self::default() }
     }
 
+    /// Sets the workspace of the session.
+    pub(crate) fn set_workspace(&mut self, path: &str) {
+        self.workspace = PathBuf::from(path);
+        self.cwd.clone_from(&self.workspace);
+    }
+
     /// Translates an event. `turn`: the turn of the event.
     pub(crate) fn event(&mut self, name: &str, data: &Value, turn: Option<u64>) -> Translated {
         let ended = match name {
@@ -86,6 +93,12 @@ impl Translator {
     fn updates(&mut self, name: &str, data: &Value) -> Vec<Value> {
         let message = &data["message"];
         match name {
+            "agent_start" => {
+                let directory = data.get("cwd").and_then(Value::as_str);
+                self.cwd =
+                    directory.map_or_else(|| self.workspace.clone(), |it| self.workspace.join(it));
+                Vec::new()
+            }
             "message_start" => {
                 self.next_message();
                 Vec::new()

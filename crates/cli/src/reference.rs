@@ -28,7 +28,7 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
     ("TMPDIR", "Directory of the socket if the path in the state directory is too long."),
     (
         "QUACKD_CONFIG",
-        "Absolute path of the configuration [default: quackd.toml in the state directory].",
+        "Absolute path of the configuration [default: ~/.config/quackd/quackd.toml, else quackd.toml in the state directory].",
     ),
     ("QUACKD_LOG", "Level of the log. Wins over `log.level`."),
     ("QUACKD_SANDBOX_TIER", "Most confinement that the daemon tries. Wins over `sandbox.tier`."),

@@ -117,7 +117,9 @@ pub(crate) enum MethodError {
     TooManyClaims,
     #[error("{}", sentence(.0))]
     Policy(PolicyError),
-    #[error("A policy for all sessions is in quackd.toml; give a session or a workspace")]
+    #[error(
+        "A policy for all sessions is set with `quack config set`; give a session or a workspace"
+    )]
     PolicyOfAll,
     #[error("No rule and no grant: {0}; quack sandbox show lists them")]
     NoSuchRule(String),
@@ -147,7 +149,7 @@ pub(crate) enum MethodError {
     NoOption(String),
     #[error("The question does not offer this scope: {0}")]
     NotOffered(&'static str),
-    #[error("Remote clients may not give this answer; remote.approvals in quackd.toml allows it")]
+    #[error("Remote clients may not give this answer; the setting remote.approvals allows it")]
     RemoteAnswer,
     #[error("Path is too long")]
     LongTarget,

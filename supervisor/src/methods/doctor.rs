@@ -395,8 +395,8 @@ fn model(catalog: &ModelCatalog, failure: Option<Failure>) -> Check {
         None => warn(
             NAME,
             format!("none for quackd's own agent{problems}"),
-            "set OPENAI_API_KEY or ANTHROPIC_API_KEY, or model.provider and model.name in quackd.toml; `quack models` \
-             shows every way",
+            "`quack login PROVIDER`, or set OPENAI_API_KEY or ANTHROPIC_API_KEY, or `quack config set model.provider \
+             NAME`; `quack models` shows every way",
         ),
     }
 }

@@ -331,7 +331,8 @@ fn given(setting: &Setting<String>, key: &str) -> Option<Given> {
     let source = match &setting.origin {
         Origin::Default => return None,
         Origin::Environment { variable } => (*variable).to_owned(),
-        Origin::File { .. } | Origin::Flag { .. } => format!("`{key}` in quackd.toml"),
+        Origin::File { path, .. } => format!("`{key}` in {}", path.display()),
+        Origin::Flag { .. } => format!("`{key}` of the command line"),
     };
     (!value.is_empty()).then(|| Given { value: value.to_owned(), source })
 }
@@ -360,7 +361,7 @@ mod tests {
         let of_pi = settings(&config);
         let name = of_pi.name.unwrap();
         assert_eq!((name.value.as_str(), name.source.as_str()), ("m", "RUBBER_DUCK_PI_MODEL"));
-        assert_eq!(of_pi.provider.unwrap().source, "`pi.provider` in quackd.toml");
+        assert_eq!(of_pi.provider.unwrap().source, "`pi.provider` in /quackd.toml");
         assert_eq!(of_pi.thinking.unwrap().value, "high");
         set(&mut config.model.provider, "own", file());
         set(&mut config.model.thinking, "low", file());

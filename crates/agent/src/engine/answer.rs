@@ -224,7 +224,7 @@ impl Agent {
     /// Sends the request again, if the run waits for this.
     pub(super) fn retry_now(&mut self) {
         if self.is_retrying() {
-            self.plain_event("agent_start");
+            self.agent_start();
             self.plain_event("turn_start");
             self.request();
         }

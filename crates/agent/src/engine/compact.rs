@@ -310,7 +310,7 @@ impl Agent {
         match reason {
             Reason::Overflow if is_done && self.run.is_some() => {
                 self.set_phase(Phase::Waiting);
-                self.plain_event("agent_start");
+                self.agent_start();
                 self.plain_event("turn_start");
                 self.request();
             }

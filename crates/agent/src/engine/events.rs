@@ -112,6 +112,18 @@ impl Agent {
         self.event(name, &json!({ "type": name }));
     }
 
+    /// Publishes the start of the agent's work, with the directory from which paths of tools are read.
+    pub(super) fn agent_start(&mut self) {
+        let kind = "agent_start";
+        match self.directory.as_str() {
+            "" => self.plain_event(kind),
+            directory => {
+                let data = json!({ "type": kind, "cwd": directory });
+                self.event(kind, &data);
+            }
+        }
+    }
+
     pub(super) fn message_start(&mut self, message: &Message) {
         self.event("message_start", &MessageEvent { kind: "message_start", message });
     }

@@ -91,7 +91,7 @@ impl Agent {
             last_calls: (String::new(), 0),
             reason: None,
         });
-        self.plain_event("agent_start");
+        self.agent_start();
         self.plain_event("turn_start");
         self.add_user(message);
         self.take_steering();

@@ -5,7 +5,7 @@ use clap::Args;
 /// Show which model quackd's own agent uses, and why
 ///
 /// Lists the models of every provider with a key, and those of local servers. Without a model it shows what to do.
-/// Keys come from `model.key` in quackd.toml, from Pi's files and from variables such as OPENAI_API_KEY.
+/// Keys come from `quack login`, from `model.key` of the configuration, from Pi's files and from variables such as OPENAI_API_KEY.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack models\n  quack models --test    send one short request and show the answer\n  \

@@ -333,10 +333,10 @@ mod tests {
     #[test]
     fn what_is_asked_is_what_the_tool_is_told() {
         let tool = quackd_protocol::tools::find("replace").unwrap();
-        let plain = json!({"pattern": ["x"], "replacement": "y", "path": ["a"]});
+        let plain = json!({"pattern": ["x"], "replacement": "y", "path": ["."]});
         for (line, more) in [
             (&["x", "y"][..], json!({})),
-            (&["x", "y", "b", ".."], json!({"path": ["a/b", "."]})),
+            (&["x", "y", "b", ".."], json!({"path": ["b", ".."]})),
             (&["x", "y", "-Fiw"], json!({"literal": true, "word": true, "case": "insensitive"})),
             (&["x", "y", "-U"], json!({"multiline": "on", "dotall": false})),
             (

@@ -142,7 +142,7 @@ fn unnamed(
         let source = |given: &Option<Given>| given.as_ref().map(|it| it.source.clone());
         let settings = context.settings;
         let source = source(&settings.provider).or_else(|| source(&settings.base_url));
-        let source = source.unwrap_or_else(|| "`model.key` in quackd.toml".to_owned());
+        let source = source.unwrap_or_else(|| "`model.key` of the configuration".to_owned());
         let provider = providers.iter().find(|it| it.name == *name && it.is_usable());
         let Some(provider) = provider else {
             let name = shown(name);
@@ -153,7 +153,7 @@ fn unnamed(
         let first = provider.models.first();
         if first.is_none() {
             problems.push(format!(
-                "{source} names a provider, but not the model: set model.name in quackd.toml"
+                "{source} names a provider, but not the model: `quack config set model.name NAME`"
             ));
         }
         return Some((first?.info.clone(), source));
@@ -176,7 +176,7 @@ fn unnamed(
         (true, _) => provider.key_source.reason(),
         (false, Some(variable)) => {
             problems.push(format!(
-                "{variable} names another server, which may not have {}: set model.name in quackd.toml",
+                "{variable} names another server, which may not have {}: `quack config set model.name NAME`",
                 model.id
             ));
             format!("{variable} is set")

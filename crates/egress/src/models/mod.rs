@@ -180,7 +180,7 @@ impl ModelCatalog {
         });
         problems.extend(logins.problems.into_iter().chain(auth.problems));
         if let Some(Err(problem)) = &settings.key {
-            problems.push(format!("`model.key` in quackd.toml: {problem}"));
+            problems.push(format!("`model.key` of the configuration: {problem}"));
         }
         let mut providers: Vec<Provider> = builtin::BUILTINS
             .iter()

@@ -129,7 +129,7 @@ pub(super) fn resolve(value: &str, env: &[(String, String)]) -> Result<String, S
         found.filter(|value| !value.is_empty()).map(str::to_owned)
     };
     if value.starts_with('!') {
-        return Err("is a command, which quackd does not run: name a variable instead, or set model.key in quackd.toml".to_owned());
+        return Err("is a command, which quackd does not run: name a variable instead, or store the key with `quack login`".to_owned());
     }
     let named = value
         .strip_prefix('$')

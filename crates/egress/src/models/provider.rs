@@ -73,7 +73,7 @@ impl fmt::Display for KeySource {
             Self::Login => f.write_str("the file of `quack login`"),
             Self::PiAuth => f.write_str("auth.json of Pi"),
             Self::PiModels => f.write_str("models.json of Pi"),
-            Self::Config => f.write_str("`model.key` in quackd.toml"),
+            Self::Config => f.write_str("`model.key` of the configuration"),
         }
     }
 }

@@ -170,15 +170,15 @@ fn a_name_a_provider_an_address_or_a_key_selects_the_model() {
         ),
         (
             Case::new(&[openai]).named("", "org/m").at("https://llm.example/v1").key("k"),
-            "custom/org/m, `model.name`, `model.key` in quackd.toml",
+            "custom/org/m, `model.name`, `model.key` of the configuration",
         ),
         (
             Case::new(&[]).key("sk-ant-1"),
-            "anthropic/claude-sonnet-4-5, `model.key` in quackd.toml, `model.key` in quackd.toml",
+            "anthropic/claude-sonnet-4-5, `model.key` of the configuration, `model.key` of the configuration",
         ),
         (
             Case::new(&[openai]).named("openai", "gpt-4o").key("own"),
-            "openai/gpt-4o, `model.name`, `model.key` in quackd.toml",
+            "openai/gpt-4o, `model.name`, `model.key` of the configuration",
         ),
     ] {
         assert_eq!(case.choice(), expected);
