@@ -12,12 +12,12 @@ mod address;
 pub mod presets;
 mod rule;
 
-pub use address::{is_refused, local_refusal};
+pub use address::{is_of_local_network, is_refused, local_refusal};
 pub use rule::{HostRule, HostTarget, Ports, Rule, RuleError};
 
 use quackd_protocol::network::{MACHINE_HOST, RuleText};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// Longest name, in bytes (RFC 1035).
 const MAX_NAME: usize = 253;
@@ -116,6 +116,14 @@ pub fn askable(host: &Host, port: u16) -> Option<String> {
         _ => false,
     };
     (is_same && text.len() <= MAX_ASKED).then_some(text)
+}
+
+/// Returns the rule that an answer of the user adds about an address of a local network, to which a name leads. `None` for other
+/// addresses.
+#[must_use]
+pub fn askable_address(address: IpAddr, port: u16) -> Option<String> {
+    let address = address.to_canonical();
+    is_of_local_network(address).then(|| SocketAddr::new(address, port).to_string())
 }
 
 fn check_name(name: &str) -> Result<(), HostError> {

@@ -210,6 +210,9 @@ pub enum FromProxy {
         host: String,
         /// The port.
         port: u16,
+        /// For an address of a local network: the name that leads to it, which the rules or the user have allowed.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<String>,
     },
     /// Finished and refused requests. Costs one of [`LOG_CREDITS`].
     Log {

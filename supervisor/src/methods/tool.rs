@@ -153,7 +153,7 @@ pub(super) async fn run_for_agent(call: AgentCall, caller: &Caller) -> Option<To
     let AgentCall { session, call, cancel } = call;
     let find = FindSession { reference: Some(session.0), purpose: Purpose::Use };
     let session = caller.registry.send(find).await.ok()?.ok()??;
-    // The agent is another process: what it sends is checked like a client's.
+    // The agent is another process. The directory is checked like that of a client.
     if !is_beneath(&call.cwd) {
         return None;
     }

@@ -71,13 +71,15 @@ impl Asks {
     }
 
     /// Asks about a connection, and waits for the answer.
-    pub(crate) async fn ask(&self, host: &Host, port: u16) -> Answer {
+    ///
+    /// `name`: the name that led to an address of a local network.
+    pub(crate) async fn ask(&self, host: &Host, port: u16, name: Option<&str>) -> Answer {
         if MAX_WAITING <= self.waiting.get() {
             return Err(DenyReason::TooManyAsks);
         }
         self.waiting.set(self.waiting.get() + 1);
         let _waiting = Waiting(&self.waiting);
-        let mut answered = self.subscribe(host, port)?;
+        let mut answered = self.subscribe(host, port, name)?;
         let waiting = answered.wait_for(Option::is_some);
         match timeout(MAX_CONNECTION_WAIT, waiting).await {
             Ok(Ok(answer)) => answer.unwrap_or(Err(DenyReason::Timeout)),
@@ -91,6 +93,7 @@ impl Asks {
         &self,
         host: &Host,
         port: u16,
+        name: Option<&str>,
     ) -> Result<watch::Receiver<Option<Answer>>, DenyReason> {
         let mut open = self.open.borrow_mut();
         if let Some(same) = open.values().find(|open| open.host == *host && open.port == port) {
@@ -101,7 +104,8 @@ impl Asks {
         }
         let id = self.last.get() + 1;
         self.last.set(id);
-        let frame = FromProxy::Ask { id, host: host.to_string(), port };
+        let name = name.map(str::to_owned);
+        let frame = FromProxy::Ask { id, host: host.to_string(), port, name };
         self.frames.try_send(frame).map_err(|_full| DenyReason::TooManyAsks)?;
         let (answer, answered) = watch::channel(None);
         open.insert(id, Open { host: host.clone(), port, answer });
@@ -150,15 +154,18 @@ mod tests {
         let mut unsent = asks.take_unsent().unwrap();
         let (a, b) = (host("a.example"), host("b.example"));
         let answering = async {
-            let Some(FromProxy::Ask { id, host, port }) = unsent.recv().await else { panic!() };
+            let Some(FromProxy::Ask { id, host, port, .. }) = unsent.recv().await else { panic!() };
             assert_eq!((host.as_str(), port), ("a.example", 443));
             let Some(FromProxy::Ask { id: other, .. }) = unsent.recv().await else { panic!() };
             assert!(unsent.try_recv().is_err(), "one question for two connections");
             asks.answered(other, Err(DenyReason::DeniedByUser));
             asks.answered(id, Ok(AnswerScope::Once));
         };
-        let asked =
-            futures_util::future::join3(asks.ask(&a, 443), asks.ask(&a, 443), asks.ask(&b, 443));
+        let asked = futures_util::future::join3(
+            asks.ask(&a, 443, None),
+            asks.ask(&a, 443, None),
+            asks.ask(&b, 443, None),
+        );
         let (answers, ()) = tokio::join!(asked, answering);
         let once = Ok(AnswerScope::Once);
         assert_eq!(answers, (once, once, Err(DenyReason::DeniedByUser)));
@@ -172,11 +179,11 @@ mod tests {
         let asks = Asks::default();
         let name = |n: usize| host(&format!("h{n}.example"));
         for n in 0..MAX_PROXY_ASKS {
-            assert!(asks.subscribe(&name(n), 443).is_ok());
+            assert!(asks.subscribe(&name(n), 443, None).is_ok());
         }
-        assert_eq!(asks.subscribe(&name(99), 443).err(), Some(DenyReason::TooManyAsks));
+        assert_eq!(asks.subscribe(&name(99), 443, None).err(), Some(DenyReason::TooManyAsks));
         asks.waiting.set(MAX_WAITING);
-        assert_eq!(asks.ask(&name(0), 443).await, Err(DenyReason::TooManyAsks));
+        assert_eq!(asks.ask(&name(0), 443, None).await, Err(DenyReason::TooManyAsks));
         for n in 0..1000 {
             asks.allow_once(name(n), 443);
         }

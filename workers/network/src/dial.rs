@@ -82,7 +82,8 @@ pub(crate) enum Route {
     WholeAddress,
 }
 
-/// Connects to a host that the rules allow. `is_http` is true if the command sends one request of HTTP without TLS.
+/// Connects to a host that the rules allow. Asks the user first if it leads to an address of a local network that no rule names.
+/// `is_http` is true if the command sends one request of HTTP without TLS.
 pub(crate) async fn dial(
     proxy: &Proxy,
     request: &Request,
@@ -98,7 +99,13 @@ pub(crate) async fn dial(
         }
         _ => {}
     }
-    let stream = dial_directly(proxy, request).await?;
+    let stream = match dial_directly(proxy, request).await {
+        // The name is looked up again. Another address needs another answer.
+        Err(DialError::Private(address)) if proxy.ask_about_address(request, address).await => {
+            dial_directly(proxy, request).await?
+        }
+        dialled => dialled?,
+    };
     Ok(Server { stream, route: Route::Direct })
 }
 
@@ -151,8 +158,10 @@ async fn dial_directly(proxy: &Proxy, request: &Request) -> Result<TcpStream, Di
         Host::Address(address) => vec![SocketAddr::from((*address, port))],
     };
     let rules = proxy.rules();
-    let is_refused =
-        |address: &SocketAddr| rules.refuses_address(address.ip(), port, is_own_address);
+    let is_refused = |address: &SocketAddr| {
+        rules.refuses_address(address.ip(), port, is_own_address)
+            && !proxy.is_address_allowed_once(address.ip(), port)
+    };
     let first_refused = addresses.iter().find(|address| is_refused(address)).map(SocketAddr::ip);
     let allowed: Vec<SocketAddr> =
         addresses.into_iter().filter(|address| !is_refused(address)).take(MAX_ADDRESSES).collect();
@@ -209,7 +218,8 @@ mod tests {
     use super::*;
     use crate::lookups::Lookups;
     use crate::pair::Pair;
-    use quackd_protocol::network::{RequestPath, RuleText, Rules};
+    use quackd_protocol::approval::AnswerScope;
+    use quackd_protocol::network::{DenyReason, FromProxy, RequestPath, RuleText, Rules};
     use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use std::sync::Arc;
 
@@ -231,6 +241,49 @@ mod tests {
         let host = Host::read("a.example").unwrap();
         let request = Request { host, port, path: RequestPath::Connect };
         dial(&proxy, &request, false).await.map(|server| server.stream.peer_addr().unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_user_is_asked_about_the_local_address_of_an_allowed_name() {
+        let text = RuleText { rule: "a.example".to_owned(), origin: String::new() };
+        let rules = Rules { rules: vec![text], asks: true };
+        let flags = SocketFlags::CLOEXEC;
+        for (address, answers) in [
+            ("203.0.113.7", &[Err(DenyReason::DeniedByUser), Ok(AnswerScope::Once)][..]),
+            ("169.254.169.254", &[]),
+            ("127.0.0.1", &[]),
+        ] {
+            let ip: IpAddr = address.parse().unwrap();
+            let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            let mut proxy = Proxy::new(&rules, Pair::new(pair.0).unwrap());
+            proxy.lookups = Lookups::by(Arc::new(move |_| vec![ip]));
+            let mut unsent = proxy.asks.take_unsent().unwrap();
+            let host = Host::read("a.example").unwrap();
+            let request = Request { host, port: 443, path: RequestPath::Connect };
+            let test = async {
+                let refused = dial_directly(&proxy, &request).await.map(drop);
+                assert_eq!(refused, Err(DialError::Private(ip)));
+                for answer in answers {
+                    let answering = async {
+                        let Some(FromProxy::Ask { id, host, port, name }) = unsent.recv().await
+                        else {
+                            panic!("another frame")
+                        };
+                        let name = name.as_deref();
+                        assert_eq!((&*host, port, name), (address, 443, Some("a.example")));
+                        proxy.asks.answered(id, *answer);
+                    };
+                    let asking = proxy.ask_about_address(&request, ip);
+                    assert_eq!(tokio::join!(asking, answering).0, answer.is_ok());
+                    assert_eq!(proxy.is_address_allowed_once(ip, 443), answer.is_ok());
+                }
+                if answers.is_empty() {
+                    assert!(!proxy.ask_about_address(&request, ip).await);
+                }
+                assert!(unsent.try_recv().is_err());
+            };
+            tokio::task::LocalSet::new().run_until(test).await;
+        }
     }
 
     #[tokio::test]

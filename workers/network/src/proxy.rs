@@ -6,7 +6,7 @@ use crate::lookups::Lookups;
 use crate::own::{is_own_address, told_reason};
 use crate::pair::Pair;
 use quackd_network::synthetic::SyntheticAddresses;
-use quackd_policy::hosts::{Decision, Host, HostRules, askable};
+use quackd_policy::hosts::{Decision, Host, HostRules, askable, askable_address};
 use quackd_policy::upstream::UpstreamProxy;
 use quackd_protocol::network::{
     DenyReason, FailReason, LogEntry, RequestPath, Rules, ToWorkerPacket, Verdict,
@@ -173,7 +173,7 @@ impl Proxy {
         let (why, waited) = match decided {
             Err(DenyReason::NotListed) if self.may_ask(host, *port) => {
                 let asked = Instant::now();
-                match self.asks.ask(host, *port).await {
+                match self.asks.ask(host, *port, None).await {
                     Ok(scope) => {
                         let host = host.to_string();
                         self.pair.tell(&ToWorkerPacket::Approved { host, port: *port, scope });
@@ -191,6 +191,29 @@ impl Proxy {
         };
         self.record_refusal(request, why, None, seconds(waited));
         Err(why)
+    }
+
+    /// Whether the user allowed an address of a local network once, and no rule denies it.
+    pub(crate) fn is_address_allowed_once(&self, address: IpAddr, port: u16) -> bool {
+        let host = Host::Address(address.to_canonical());
+        self.asks.is_allowed_once(&host, port)
+            && !matches!(self.rules().decide(&host, port), Decision::Denied(_))
+    }
+
+    /// Asks about an address of a local network, to which an allowed name leads. Returns true if the user allows it.
+    pub(crate) async fn ask_about_address(&self, request: &Request, address: IpAddr) -> bool {
+        let (Host::Name(name), port) = (&request.host, request.port) else { return false };
+        let host = Host::Address(address.to_canonical());
+        let is_askable = self.can_ask.get()
+            && askable_address(address, port).is_some()
+            && !is_own_address(address)
+            && !matches!(self.rules().decide(&host, port), Decision::Denied(_));
+        if !is_askable {
+            return false;
+        }
+        let Ok(scope) = self.asks.ask(&host, port, Some(name)).await else { return false };
+        self.pair.tell(&ToWorkerPacket::Approved { host: host.to_string(), port, scope });
+        true
     }
 
     /// Whether the user may be asked about a host. Any port stands for the others in a query for a name.

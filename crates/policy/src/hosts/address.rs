@@ -55,6 +55,9 @@ const SINGLE: [IpNet; 9] = [
     IpNet::V6(Ipv6Net::new_assert(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254), 128)),
 ];
 
+/// First address of IPv4 that does not mean one host.
+const MANY_HOSTS: Ipv4Addr = Ipv4Addr::new(224, 0, 0, 0);
+
 /// Returns true if no name may lead to this address. Addresses of this machine that are public are not known here.
 #[must_use]
 pub fn is_refused(address: IpAddr) -> bool {
@@ -66,6 +69,19 @@ pub fn is_refused(address: IpAddr) -> bool {
         address => {
             !PUBLIC_V6.contains(&address) || REFUSED.iter().any(|net| net.contains(&address))
         }
+    }
+}
+
+/// Returns true for an address of a local network, about which the user may be asked: one of [`is_refused`], but not of this
+/// machine, of a link, of a metadata service or of many hosts. Networks for documentation count, because some sites use
+/// them.
+#[must_use]
+pub fn is_of_local_network(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    let is_single = SINGLE.iter().any(|net| net.contains(&address));
+    match address {
+        IpAddr::V4(short) => is_refused(address) && !is_single && short < MANY_HOSTS,
+        IpAddr::V6(long) => long.is_unique_local() && !is_single,
     }
 }
 
@@ -112,6 +128,31 @@ pub fn local_refusal(address: IpAddr) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_user_is_asked_about_local_networks_only() {
+        for (address, is_asked) in [
+            ("10.1.2.3", true),
+            ("::ffff:10.1.2.3", true),
+            ("192.168.0.9", true),
+            ("100.64.0.1", true),
+            ("203.0.113.7", true),
+            ("fd12::1", true),
+            ("127.0.0.1", false),
+            ("0.0.0.0", false),
+            ("169.254.169.254", false),
+            ("100.100.100.200", false),
+            ("224.0.0.1", false),
+            ("255.255.255.255", false),
+            ("fd00:ec2::254", false),
+            ("fe80::1", false),
+            ("::1", false),
+            ("64:ff9b::a01:203", false),
+            ("93.184.216.34", false),
+        ] {
+            assert_eq!(is_of_local_network(address.parse().unwrap()), is_asked, "{address}");
+        }
+    }
 
     #[test]
     fn local_addresses_are_refused_in_every_form() {

@@ -4,9 +4,10 @@ use super::NetworkActor;
 use crate::approvals::words::{self, for_display};
 use crate::approvals::{Outcome, Question, Subject};
 use actix::prelude::*;
-use quackd_policy::hosts::{Host, askable};
+use quackd_policy::hosts::{Host, askable, askable_address};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::network::{DenyReason, MAX_PROXY_ASKS, Rules, ToProxy};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 /// Time before the end of the last running call at which no connection waits for the user.
@@ -17,6 +18,15 @@ const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
 /// A line of a question: its label and its text.
 type Line = (&'static str, String);
+
+/// Returns the rule about an address of a local network, to which a name leads, and its text for the question.
+fn local_address(address: IpAddr, port: u16, name: &str) -> Option<(String, String)> {
+    let rule = askable_address(address, port)?;
+    // A name that may not be asked about is not shown.
+    askable(&Host::read(name).ok()?, port)?;
+    let shown = format!("{rule}, an address of a local network, by the name {name}");
+    Some((rule, shown))
+}
 
 impl NetworkActor {
     /// The rules, with whether the proxy may ask the user.
@@ -43,12 +53,23 @@ impl NetworkActor {
     }
 
     /// Handles a question of the proxy, which is hostile.
-    pub(super) fn asked(&mut self, id: u64, host: &str, port: u16, ctx: &mut Context<Self>) {
+    pub(super) fn asked(
+        &mut self,
+        (id, name): (u64, Option<&str>),
+        host: &str,
+        port: u16,
+        ctx: &mut Context<Self>,
+    ) {
         let host = match Host::read(host) {
             Ok(host) if port != 0 && self.asking < MAX_PROXY_ASKS => host,
             _ => return self.proxy_broke("a question that it may not ask", ctx),
         };
-        let Some(target) = askable(&host, port).filter(|_| self.may_ask) else {
+        let asked = match (&host, name) {
+            (_, None) => askable(&host, port).map(|target| (target.clone(), target)),
+            (Host::Address(address), Some(name)) => local_address(*address, port, name),
+            (Host::Name(_), Some(_)) => None,
+        };
+        let Some((target, shown)) = asked.filter(|_| self.may_ask) else {
             // The last client that can answer may have just left.
             let result = Err(DenyReason::NotListed);
             return self.tell_proxy(&ToProxy::Answered { id, result }, ctx);
@@ -60,7 +81,7 @@ impl NetworkActor {
             .into_iter()
             .flatten()
             .collect();
-        let message = words::message(&format!("connects to {target}"), &said);
+        let message = words::message(&format!("connects to {shown}"), &said);
         let question = Question {
             subject: Subject {
                 session: self.session.clone(),
