@@ -142,15 +142,15 @@ fn an_agent_that_is_started_in_a_subdirectory_works_there() {
     let deep = repo.path().join("src/deep");
     let mut agent = Agent::spawn(command(&daemon, &deep, &["--any-workspace"]));
     agent.initialize(json!({}));
-    let pwd = text(&agent.call("bash", json!({"command": "pwd; cat here.txt"})));
+    let pwd = text(&agent.call("bash", json!({"command": "pwd; cat here.txt"}))).to_owned();
     assert_eq!(pwd, format!("{}\nof the subdirectory\n\n[Exit code: 0]", deep.display()));
-    let read = text(&agent.call("read_file", json!({"path": "here.txt"})));
+    let read = text(&agent.call("read_file", json!({"path": "here.txt"}))).to_owned();
     assert_eq!(read, "of the subdirectory\n");
-    let found = text(&agent.call("search", json!({"pattern": "of the"})));
+    let found = text(&agent.call("search", json!({"pattern": "of the"}))).to_owned();
     assert_eq!(found, "here.txt:1:of the subdirectory");
     // A call that names a directory starts in that one.
     let at = json!({"command": "pwd", "workspace": repo.path().join("src")});
-    let pwd = text(&agent.call("bash", at));
+    let pwd = text(&agent.call("bash", at)).to_owned();
     assert_eq!(pwd, format!("{}/src\n\n[Exit code: 0]", repo.path().display()));
     agent.leave();
 }
