@@ -93,7 +93,7 @@ fn a_preset_has_the_hosts_of_the_users_tool_whatever_the_workspace_says() {
     let listed = world.quack(&["sandbox", "presets"]).ok();
     assert!(listed.contains("npm.test.example  npm config get registry"), "{listed}");
     assert!(listed.contains("warning: npm also publishes"), "{listed}");
-    assert!(listed.contains("@openrouter  OpenRouter's models  not tested"), "{listed}");
+    assert!(listed.contains("@openrouter  OpenRouter's models\n"), "{listed}");
     // Credentials of a URL are dropped in the process that asks.
     let state = std::fs::read_to_string(world.app().join("quackd-state.json")).unwrap();
     assert!(state.contains("npm.test.example"));

@@ -35,12 +35,11 @@ impl CallerDir {
     /// Returns a given glob relative to the workspace. A glob without a slash matches names in any directory.
     pub(crate) fn glob(&self, given: &str) -> String {
         let (not, glob) = given.strip_prefix('!').map_or(("", given), |glob| ("!", glob));
-        let glob = glob.strip_prefix("./").unwrap_or(glob);
         let is_anchored = glob.trim_end_matches('/').contains('/');
         if self.is_workspace() || !is_anchored || glob.starts_with('/') || glob.starts_with("**/") {
-            return format!("{not}{glob}");
+            return given.to_owned();
         }
-        format!("{not}{}", self.anchored(glob))
+        format!("{not}{}", self.anchored(glob.strip_prefix("./").unwrap_or(glob)))
     }
 
     /// Returns a glob that begins at the directory, even one without a slash.
@@ -175,7 +174,9 @@ mod tests {
             ("a", "!*.rs", "!*.rs"),
             ("a", "src/*.rs", "a/src/*.rs"),
             ("a", "!src/*.rs", "!a/src/*.rs"),
+            ("", "./src/*.rs", "./src/*.rs"),
             ("a", "./src/*.rs", "a/src/*.rs"),
+            ("a", "./*.rs", "a/*.rs"),
             ("a/b", "../c/*.rs", "a/c/*.rs"),
             ("a/b", "../../*.rs", "*.rs"),
             ("a", "../../*.rs", "../*.rs"),
