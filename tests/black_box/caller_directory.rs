@@ -96,7 +96,7 @@ fn searches_and_replacements_begin_in_the_directory_of_the_caller() {
             "../../docs/guide.txt:1:of the guide",
         ),
         ("find_files", "*.txt", "here.txt"),
-        ("search_glob_files", r#"{"glob_pattern":"../../*.txt"}"#, "Glob results:"),
+        ("search_glob_files", r#"{"pattern":"../../*.txt"}"#, "Glob results:"),
         (
             "replace",
             r#"{"pattern":"of","replacement":"by","path":["here.txt","../../docs"],"dry_run":true}"#,

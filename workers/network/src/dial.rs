@@ -254,13 +254,14 @@ mod tests {
             ("127.0.0.1", &[]),
         ] {
             let ip: IpAddr = address.parse().unwrap();
-            let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-            let mut proxy = Proxy::new(&rules, Pair::new(pair.0).unwrap());
-            proxy.lookups = Lookups::by(Arc::new(move |_| vec![ip]));
-            let mut unsent = proxy.asks.take_unsent().unwrap();
-            let host = Host::read("a.example").unwrap();
-            let request = Request { host, port: 443, path: RequestPath::Connect };
             let test = async {
+                let pair =
+                    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+                let mut proxy = Proxy::new(&rules, Pair::new(pair.0).unwrap());
+                proxy.lookups = Lookups::by(Arc::new(move |_| vec![ip]));
+                let mut unsent = proxy.asks.take_unsent().unwrap();
+                let host = Host::read("a.example").unwrap();
+                let request = Request { host, port: 443, path: RequestPath::Connect };
                 let refused = dial_directly(&proxy, &request).await.map(drop);
                 assert_eq!(refused, Err(DialError::Private(ip)));
                 for answer in answers {

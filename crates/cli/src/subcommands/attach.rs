@@ -101,9 +101,8 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
         output.note(&format!("no prompt, because no agent can answer: {why}"));
     }
     let directory = args.dir.as_deref().unwrap_or_else(|| Path::new("."));
-    let directory = quackd_client::directory_in(&attached.workspace.path, directory);
-    let live = SessionView::new(watch, follow::look(args.look), typing, output);
-    let mut live = live.in_directory(directory);
+    watch.directory = quackd_client::directory_in(&attached.workspace.path, directory);
+    let mut live = SessionView::new(watch, follow::look(args.look), typing, output);
     live.start_voice();
     Ok(Some(live))
 }

@@ -32,17 +32,13 @@ pub(crate) async fn run(args: SayArgs, output: CliOutput) -> anyhow::Result<Exit
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         begun = begin(args, output) => begun,
     };
-    let (message, directory, watch) = begun?;
-    let live = SessionView::new(watch, look, InputMode::Answers, output);
-    let mut live = live.in_directory(directory);
+    let (message, watch) = begun?;
+    let mut live = SessionView::new(watch, look, InputMode::Answers, output);
     live.say_once(message, deadline);
     live.run(&mut interrupts).await
 }
 
-async fn begin(
-    args: SayArgs,
-    output: CliOutput,
-) -> anyhow::Result<(String, Option<String>, FollowConnection)> {
+async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(String, FollowConnection)> {
     let message = message(&args.words, output).await?;
     let wanted = Wanted::of(&args.which)?;
     let daemon = start_and_connect(output).await?;
@@ -52,9 +48,10 @@ async fn begin(
     let found = wanted.one(&client, Missing::Create).await?;
     session_ref::tell(&found, output);
     let directory = wanted.directory_in(&found.workspace_path);
-    let watch =
+    let mut watch =
         FollowConnection::begin(client, found.session_id.0, (None, is_person(output))).await?;
-    Ok((message, directory, watch))
+    watch.directory = directory;
+    Ok((message, watch))
 }
 
 /// Returns the prompt: the operands, and stdin if it is a pipe or a file.

@@ -31,6 +31,8 @@ pub(crate) struct FollowConnection {
     /// Number of the last event that was processed or may be skipped.
     seq: u64,
     answers: bool,
+    /// Directory from which prompts are sent, if it is not the workspace.
+    pub(crate) directory: Option<String>,
 }
 
 impl FollowConnection {
@@ -94,7 +96,7 @@ impl FollowConnection {
 
     fn of(client: Arc<Client>, events: Events, followed: FollowData, since: Option<u64>) -> Self {
         let seq = since.filter(|_| !followed.resync).unwrap_or(followed.seq);
-        Self { client, events, followed, seq, answers: false }
+        Self { client, events, followed, seq, answers: false, directory: None }
     }
 
     /// Waits for the next event of the session; `None` if the connection has ended. Cancel-safe.
@@ -150,7 +152,13 @@ impl FollowConnection {
                 Ok(watch) if only_same && watch.followed.epoch != self.followed.epoch => {
                     return Err(gone());
                 }
-                Ok(watch) => return Ok(Self { answers: self.answers, ..watch }),
+                Ok(watch) => {
+                    return Ok(Self {
+                        answers: self.answers,
+                        directory: self.directory.clone(),
+                        ..watch
+                    });
+                }
                 Err(error) => error,
             };
             let is_gone =

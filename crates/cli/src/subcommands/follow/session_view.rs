@@ -78,8 +78,6 @@ pub(crate) struct SessionView {
     is_thinking: bool,
     /// Prompts that were typed during a turn, for its end.
     waiting: VecDeque<String>,
-    /// Directory of the user, if it is not the workspace.
-    directory: Option<String>,
 }
 
 /// Input of the event loop.
@@ -127,14 +125,7 @@ impl SessionView {
             filter: None,
             is_thinking: false,
             waiting: VecDeque::new(),
-            directory: None,
         }
-    }
-
-    /// Sends prompts from this directory of the workspace.
-    pub(crate) fn in_directory(mut self, directory: Option<String>) -> Self {
-        self.directory = directory;
-        self
     }
 
     /// Starts the app's voice if the app is connected or connects soon.
@@ -156,7 +147,7 @@ impl SessionView {
     fn say(&mut self, message: String, limit: Duration) {
         self.screen.typed(&message);
         let session = self.connection.session().to_owned();
-        let prompt = (message, self.directory.clone());
+        let prompt = (message, self.connection.directory.clone());
         self.requests.spawn(requests::say(self.connection.client(), session, prompt, limit));
     }
 
