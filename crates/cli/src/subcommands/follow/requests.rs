@@ -43,8 +43,8 @@ pub(super) enum RequestResult {
 /// Sends a prompt to the session's Pi.
 pub(super) async fn say(
     client: Arc<Client>,
-    session: String,
-    (message, cwd): (String, Option<String>),
+    (session, cwd): (String, Option<String>),
+    message: String,
     limit: Duration,
 ) -> RequestResult {
     let params = SayParams {

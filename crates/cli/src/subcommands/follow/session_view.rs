@@ -146,9 +146,8 @@ impl SessionView {
 
     fn say(&mut self, message: String, limit: Duration) {
         self.screen.typed(&message);
-        let session = self.connection.session().to_owned();
-        let prompt = (message, self.connection.directory.clone());
-        self.requests.spawn(requests::say(self.connection.client(), session, prompt, limit));
+        let from = (self.connection.session().to_owned(), self.connection.directory.clone());
+        self.requests.spawn(requests::say(self.connection.client(), from, message, limit));
     }
 
     /// Runs the view until it ends.
