@@ -23,7 +23,8 @@ import lab
 
 HERE = Path(__file__).resolve().parent
 DENIED = re.compile(r"\[Sandbox: the network(?: \(([^)]*)\))? was denied[^\n]*")
-LIMIT_S = 1.0
+# A refused program must not repeat its attempts: pip and npm would wait for more than this between theirs.
+LIMIT_S = 5.0
 
 # Node and Python do not read the system's certificates; each program is told about the CA by its own variable.
 SETUP = """export SSL_CERT_FILE=$PWD/ca.pem CURL_CA_BUNDLE=$PWD/ca.pem GIT_SSL_CAINFO=$PWD/ca.pem NODE_EXTRA_CA_CERTS=$PWD/ca.pem
@@ -56,24 +57,23 @@ assert f.read(7) == b'\x81\x05quack'
 print('echo')
 """
 CARGO = "cd app && cargo -q add ducktest && cargo -q build"
-# name: program, hosts of its rule, command, seconds until it must fail
+# name: program, hosts of its rule, command
 CHECKS = {
-    "cargo": ("cargo", ["index", "files"], CARGO, LIMIT_S),
-    "npm": ("npm", ["npm", "files"], "cd js && npm install duckpkg", LIMIT_S),
-    "pnpm": ("pnpm", ["npm", "files"], "cd js && pnpm add duckpkg --store-dir ./store", LIMIT_S),
-    "pip": ("pip", ["pypi", "files"], "python3 -m pip install --target t duckpy", 1.5),
-    "uv": ("uv", ["pypi", "files"], "uv pip install --target u duckpy", LIMIT_S),
-    "go": ("go", ["go"], "cd gomod && go get mod.test.example/duck@v1.0.0", LIMIT_S),
-    "git": ("git", ["git"], "git clone -q https://git.test.example/duck.git c && cat c/duck.txt", LIMIT_S),
-    "ssh": ("ssh", ["git:22"], "git clone -q \"root@git.test.example:$REPOS/duck.git\" s && cat s/duck.txt", LIMIT_S),
-    "curl": ("curl", ["plain"], "curl -sSf https://plain.test.example/hello", LIMIT_S),
-    "http": ("curl", ["plain"], "curl -sSf http://plain.test.example/hello", LIMIT_S),
-    "curl-bare": ("curl", ["plain"], "curl --noproxy '*' -sSf https://plain.test.example/hello", LIMIT_S),
-    "fetch": ("node", ["plain"], "node -e " + shlex.quote(FETCH + ".then(console.log)"), LIMIT_S),
-    "node-https": ("node", ["plain"], "node -e " + shlex.quote(HTTPS), LIMIT_S),
-    "java": ("java", ["plain"], "java -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit -cp . Get",
-             3.0),
-    "websocket": ("python3", ["ws"], "python3 socket_client.py", LIMIT_S),
+    "cargo": ("cargo", ["index", "files"], CARGO),
+    "npm": ("npm", ["npm", "files"], "cd js && npm install duckpkg"),
+    "pnpm": ("pnpm", ["npm", "files"], "cd js && pnpm add duckpkg --store-dir ./store"),
+    "pip": ("pip", ["pypi", "files"], "python3 -m pip install --target t duckpy"),
+    "uv": ("uv", ["pypi", "files"], "uv pip install --target u duckpy"),
+    "go": ("go", ["go"], "cd gomod && go get mod.test.example/duck@v1.0.0"),
+    "git": ("git", ["git"], "git clone -q https://git.test.example/duck.git c && cat c/duck.txt"),
+    "ssh": ("ssh", ["git:22"], "git clone -q \"root@git.test.example:$REPOS/duck.git\" s && cat s/duck.txt"),
+    "curl": ("curl", ["plain"], "curl -sSf https://plain.test.example/hello"),
+    "http": ("curl", ["plain"], "curl -sSf http://plain.test.example/hello"),
+    "curl-bare": ("curl", ["plain"], "curl --noproxy '*' -sSf https://plain.test.example/hello"),
+    "fetch": ("node", ["plain"], "node -e " + shlex.quote(FETCH + ".then(console.log)")),
+    "node-https": ("node", ["plain"], "node -e " + shlex.quote(HTTPS)),
+    "java": ("java", ["plain"], "java -Djavax.net.ssl.trustStore=trust.p12 -Djavax.net.ssl.trustStorePassword=changeit -cp . Get"),
+    "websocket": ("python3", ["ws"], "python3 socket_client.py"),
 }
 
 
@@ -155,17 +155,17 @@ class Quack:
         return found[0] if len(found) == 1 else None
 
 
-def refused(report, name, text, hosts, limit):
+def refused(report, name, text, hosts):
     took, code = parts(text)
     lines = DENIED.findall(text)
     whole = DENIED.search(text)
-    good = took <= limit and code not in (0, None) and len(lines) == 1
+    good = took <= LIMIT_S and code not in (0, None) and len(lines) == 1
     good = good and any(rule.split(":")[0] in lines[0] for rule in hosts) and "quack sandbox allow" in whole[0]
     report.line(good, name, f"{took:.2f} s, code {code}, denied {lines}" + ("" if good else "\n" + text[-1500:]))
 
 
 def one(report, quack, name, servers, root):
-    _, hosts, command, limit = CHECKS[name]
+    _, hosts, command = CHECKS[name]
     hosts = rules(hosts)
     at = root / name
     workspace(at, servers)
@@ -178,9 +178,9 @@ def one(report, quack, name, servers, root):
         return
     quack.call(at, "sandbox", "set", "--network", "off")
     off = quack.bash(at, text)
-    refused(report, f"{name} off", off, hosts, limit)
+    refused(report, f"{name} off", off, hosts)
     quack.call(at, "sandbox", "set", "--allow", "other.test.example")
-    refused(report, f"{name} without rule", quack.bash(at, text), hosts, limit)
+    refused(report, f"{name} without rule", quack.bash(at, text), hosts)
     if name == "npm":
         piped = quack.bash(at, script("npm --prefix js install duckpkg 2>&1 | tail -1", servers))
         took, code = parts(piped)

@@ -196,8 +196,13 @@ impl Proxy {
     /// Whether the user allowed an address of a local network once, and no rule denies it.
     pub(crate) fn is_address_allowed_once(&self, address: IpAddr, port: u16) -> bool {
         let host = Host::Address(address.to_canonical());
-        self.asks.is_allowed_once(&host, port)
-            && !matches!(self.rules().decide(&host, port), Decision::Denied(_))
+        self.asks.is_allowed_once(&host, port) && !self.denies_address(address, port)
+    }
+
+    /// Whether a rule denies the address.
+    pub(crate) fn denies_address(&self, address: IpAddr, port: u16) -> bool {
+        let host = Host::Address(address.to_canonical());
+        matches!(self.rules().decide(&host, port), Decision::Denied(_))
     }
 
     /// Asks about an address of a local network, to which an allowed name leads. Returns true if the user allows it.
@@ -207,7 +212,7 @@ impl Proxy {
         let is_askable = self.can_ask.get()
             && askable_address(address, port).is_some()
             && !is_own_address(address)
-            && !matches!(self.rules().decide(&host, port), Decision::Denied(_));
+            && !self.denies_address(address, port);
         if !is_askable {
             return false;
         }

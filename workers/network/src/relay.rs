@@ -133,17 +133,24 @@ type Ends = Option<(io::Result<SocketAddr>, io::Result<SocketAddr>)>;
 /// Ends when the rules no longer allow the connection.
 async fn until_revoked(proxy: &Proxy, request: &Request, admitted: &Admitted, ends: Ends) {
     let mut version = proxy.version.subscribe();
+    let is_address_once = matches!(&ends, Some((_, Ok(peer)))
+        if proxy.is_address_allowed_once(peer.ip(), request.port));
     // The rules may have changed while the host was dialed, so the first check comes before the first change.
-    while is_allowed(proxy, request, admitted, &ends) {
+    while is_allowed(proxy, request, (admitted, is_address_once), &ends) {
         if version.changed().await.is_err() {
             return;
         }
     }
 }
 
-/// Whether the rules still allow the host, the dialled address, and traffic that is not read. A connection that the user
-/// allowed once ends only if a rule denies it.
-fn is_allowed(proxy: &Proxy, request: &Request, admitted: &Admitted, ends: &Ends) -> bool {
+/// Whether the rules still allow the host, the dialled address, and traffic that is not read. A host or an address that the
+/// user allowed once ends the connection only if a rule denies it.
+fn is_allowed(
+    proxy: &Proxy,
+    request: &Request,
+    (admitted, is_address_once): (&Admitted, bool),
+    ends: &Ends,
+) -> bool {
     let is_raw_now = match proxy.decide(&request.host, request.port) {
         Ok(now) => now.raw,
         Err(DenyReason::NotListed) if admitted.is_once => admitted.raw,
@@ -159,7 +166,11 @@ fn is_allowed(proxy: &Proxy, request: &Request, admitted: &Admitted, ends: &Ends
     let (Ok(local), Ok(peer)) = ends else { return false };
     // The kernel connects this machine's addresses from themselves. One may have become its own since the lookup.
     let is_own = |address| local.ip().to_canonical() == address;
-    !proxy.rules().refuses_address(peer.ip(), request.port, is_own)
+    if !proxy.rules().refuses_address(peer.ip(), request.port, is_own) {
+        return true;
+    }
+    let address = peer.ip().to_canonical();
+    is_address_once && !is_own(address) && !proxy.denies_address(address, request.port)
 }
 
 async fn until_idle(counts: &Counts, limit: Duration) {

@@ -22,7 +22,11 @@ fn proxy(texts: &[&str]) -> (Rc<Proxy>, OwnedFd) {
 }
 
 async fn connected() -> (TcpStream, TcpStream) {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    connected_at("127.0.0.1").await
+}
+
+async fn connected_at(address: &str) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind((address, 0)).await.unwrap();
     let connecting = TcpStream::connect(listener.local_addr().unwrap());
     let (outer, inner) = tokio::join!(connecting, listener.accept());
     (outer.unwrap(), inner.unwrap().0)
@@ -96,6 +100,33 @@ async fn a_removed_address_rule_and_a_removed_raw_close_what_they_allowed() {
         };
         ends(test).await;
     }
+}
+
+/// The kernel connects to 127.0.0.2 from 127.0.0.1, as to an address of another machine.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_address_that_the_user_allowed_once_is_allowed_until_a_rule_denies_it() {
+    let test = async {
+        let (proxy, _worker) = proxy(&["db.example:5432"]);
+        let request = request("db.example", 5432);
+        let admitted = proxy.decide(&request.host, 5432).unwrap();
+        proxy.asks.allow_once(Host::read("127.0.0.2").unwrap(), 5432);
+        let (mut command, client) = connected().await;
+        let (server, mut far) = connected_at("127.0.0.2").await;
+        let streams = (client, Server { stream: server, route: Route::Direct });
+        let changing = async {
+            let mut byte = [0];
+            far.read_exact(&mut byte).await.unwrap();
+            proxy.set_rules(&rules(&["db.example:5432", "other.example"]));
+            command.write_all(b"y").await.unwrap();
+            far.read_exact(&mut byte).await.unwrap();
+            proxy.set_rules(&rules(&["db.example:5432", "!127.0.0.0/8"]));
+            assert!(is_reset(&mut command).await);
+        };
+        let start = (b"x".to_vec(), Upstream::All);
+        tokio::join!(run(&proxy, (&request, admitted), streams, start), changing);
+    };
+    ends(test).await;
 }
 
 #[tokio::test]
