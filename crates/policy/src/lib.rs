@@ -174,13 +174,14 @@ pub fn validate_hosts(rules: &[String]) -> Result<(), PolicyError> {
 }
 
 /// Returns true if a worker with this policy may keep running when `other` replaces it. Ignores the fields that the
-/// supervisor and the proxy enforce: whether the web may be searched, and which hosts are allowed.
+/// supervisor and the proxy enforce: whether the web may be searched, and, if a proxy can serve the worker
+/// (`has_proxy`), which hosts are allowed.
 #[must_use]
-pub fn confines_like(policy: &Policy, other: &Policy) -> bool {
+pub fn confines_like(policy: &Policy, other: &Policy, has_proxy: bool) -> bool {
     let is_same_mode = policy.network_mode() == other.network_mode();
     let enforced_here =
         Policy { web_search: other.web_search, hosts: other.hosts.clone(), ..policy.clone() };
-    is_same_mode && enforced_here == *other
+    (is_same_mode || has_proxy) && enforced_here == *other
 }
 
 /// Returns true if a worker with this policy may read everything that `other` allows it to read.
@@ -386,9 +387,14 @@ mod tests {
             hosts: hosts.map(|rules| rules.iter().map(|&rule| rule.to_owned()).collect()),
             ..Policy::default()
         };
-        assert!(confines_like(&with(Some(&["a.example"])), &with(Some(&[]))));
-        assert!(!confines_like(&with(None), &with(Some(&[]))));
-        assert!(!confines_like(&with(Some(&[])), &Policy { network: true, ..Policy::default() }));
+        let on = Policy { network: true, ..Policy::default() };
+        for has_proxy in [false, true] {
+            assert!(confines_like(&with(Some(&["a.example"])), &with(Some(&[])), has_proxy));
+            assert_eq!(confines_like(&with(None), &with(Some(&[])), has_proxy), has_proxy);
+            assert_eq!(confines_like(&with(Some(&[])), &with(None), has_proxy), has_proxy);
+            assert!(!confines_like(&with(Some(&[])), &on, has_proxy));
+            assert!(!confines_like(&on, &with(None), has_proxy));
+        }
     }
 
     #[test]

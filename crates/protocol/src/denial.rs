@@ -132,7 +132,7 @@ pub struct RefusedHost {
     pub host: String,
     /// The port. 0 if it is not known.
     pub port: u16,
-    /// Reason of the session's proxy. `None` while the network is off.
+    /// Reason of the session's proxy.
     pub why: Option<DenyReason>,
     /// The address to which the name led, with [`DenyReason::PrivateAddress`].
     pub address: Option<String>,
@@ -167,6 +167,13 @@ impl RefusedHost {
 }
 
 impl RefusedHost {
+    fn without_usual_port(&self) -> String {
+        match self.port {
+            0 | 80 | 443 => self.host.clone(),
+            _ => self.to_string(),
+        }
+    }
+
     /// The address to which the host led, else the host.
     fn target(&self) -> &String {
         self.address.as_ref().unwrap_or(&self.host)
@@ -224,7 +231,12 @@ const MAX_REASONS: usize = 4;
 
 /// The first hosts in parentheses, after a space. Empty without hosts.
 fn named(hosts: &[RefusedHost]) -> String {
-    let texts: Vec<String> = hosts.iter().take(MAX_NAMED_HOSTS).map(ToString::to_string).collect();
+    named_by(hosts, ToString::to_string)
+}
+
+fn named_by(hosts: &[RefusedHost], text: impl Fn(&RefusedHost) -> String) -> String {
+    let mut texts: Vec<String> = hosts.iter().take(MAX_NAMED_HOSTS).map(text).collect();
+    texts.dedup();
     match (texts.join(", "), hosts.len().saturating_sub(MAX_NAMED_HOSTS)) {
         (named, _) if named.is_empty() => String::new(),
         (named, 0) => format!(" ({named})"),
@@ -238,7 +250,11 @@ fn explain_reason(
     is_shared: bool,
     (policy, session): (&Policy, &str),
 ) -> String {
-    let named = named(hosts);
+    // A host that no rule names is named as a rule is: without the usual ports.
+    let named = match reason {
+        None | Some(DenyReason::NotListed) => named_by(hosts, RefusedHost::without_usual_port),
+        Some(_) => named(hosts),
+    };
     let whom = if is_shared { " to a command of this session" } else { "" };
     let why = match reason {
         Some(DenyReason::PrivateAddress) => {
@@ -480,7 +496,7 @@ mod tests {
         assert_eq!(
             line(std::slice::from_ref(&npm)),
             format!(
-                "[Sandbox: the network (registry.example.org:443) was denied {end}. To allow it: quack sandbox \
+                "[Sandbox: the network (registry.example.org) was denied {end}. To allow it: quack sandbox \
                  allow registry.example.org]"
             )
         );

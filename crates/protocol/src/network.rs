@@ -128,7 +128,7 @@ pub struct ProxyStart {
     pub session_id: SessionId,
     /// Label of the session, for refusals.
     pub label: String,
-    /// Kinds of the passed sockets. Empty while the network is off: then the proxy only serves forwards.
+    /// Kinds of the passed sockets. Empty if the machine's network is on: then the proxy only serves forwards.
     pub sockets: Vec<SocketKind>,
     /// Rules at the start.
     pub rules: Rules,

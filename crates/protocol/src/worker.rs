@@ -9,7 +9,7 @@
 use crate::approval::ApprovalKind;
 use crate::denial::Denial;
 use crate::output::{InputPiece, OutputPiece};
-use crate::policy::{Policy, Profile};
+use crate::policy::{NetworkMode, Policy, Profile};
 use crate::tiers::{GitProtection, Probe, Tier, known};
 pub use crate::web::{WebOutcome, WebSearch};
 use crate::{CallId, SessionId};
@@ -38,6 +38,7 @@ pub const TO_WORKER_TAGS: &[&str] = &[
     "output_taken",
     "stdin",
     "web_done",
+    "network_mode",
 ];
 
 /// Tags of [`FromWorker`].
@@ -100,6 +101,11 @@ pub enum ToWorker {
         call_id: CallId,
         /// Result of the search.
         outcome: WebOutcome,
+    },
+    /// The user has changed the network between off and hosts, which the proxy enforces. For later texts.
+    NetworkMode {
+        /// The mode.
+        mode: NetworkMode,
     },
 }
 
@@ -299,7 +305,8 @@ pub struct SandboxReport {
     /// Whether the worker may use the machine's network.
     #[serde(default)]
     pub network: bool,
-    /// Whether commands reach the hosts of rules only.
+    /// In a hello: whether the worker has passed on its sockets, so that a proxy can serve hosts. For clients: whether
+    /// commands reach the hosts of rules only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hosts: bool,
     /// Kind of protection of git directories: `top` or `names`. Absent if nothing there can be written, or

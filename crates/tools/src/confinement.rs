@@ -5,31 +5,58 @@
 
 use crate::Output;
 use quackd_protocol::denial::{Denial, DenialKind};
-use quackd_protocol::policy::{Policy, Profile};
+use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_sandbox::{Rule, protected_name};
 use std::fmt::Display;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Permissions of a session, and whether the kernel enforces them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Confinement {
-    /// Permissions of the session.
-    pub policy: Policy,
+    /// Permissions of the session when the worker started. [`Confinement::policy_now`] has its present network.
+    pub(crate) policy: Policy,
     /// Whether the kernel enforces the policy for this process and its commands.
-    pub is_confined: bool,
+    pub(crate) is_confined: bool,
     /// Label of the session, for the commands in texts.
-    pub session: String,
+    pub(crate) session: String,
+    /// Whether the network is limited to hosts, and not off. The user can change this while the worker runs: the proxy
+    /// outside enforces it.
+    has_hosts: AtomicBool,
 }
 
 impl Default for Confinement {
     /// Returns full access, without refusals and explanations.
     fn default() -> Self {
         let policy = Policy { profile: Profile::FullAccess, ..Policy::default() };
-        Self { policy, is_confined: false, session: String::new() }
+        Self::new(policy, false, String::new())
     }
 }
 
 impl Confinement {
+    /// `is_confined` tells whether the kernel enforces the policy, `session` is the label of the session.
+    #[must_use]
+    pub fn new(policy: Policy, is_confined: bool, session: String) -> Self {
+        let has_hosts = AtomicBool::new(policy.hosts.is_some());
+        Self { policy, is_confined, session, has_hosts }
+    }
+
+    /// Sets the mode of the network for later texts.
+    pub fn set_network(&self, mode: NetworkMode) {
+        self.has_hosts.store(mode == NetworkMode::Hosts, Ordering::Relaxed);
+    }
+
+    /// The permissions as they are now. The rules of hosts are not known here.
+    pub(crate) fn policy_now(&self) -> Policy {
+        let hosts = self.has_hosts.load(Ordering::Relaxed).then(Vec::new);
+        Policy { hosts, ..self.policy.clone() }
+    }
+
+    /// Returns the line about a denial, with how the user can allow it.
+    pub(crate) fn explain(&self, denial: &Denial) -> String {
+        denial.explain(&self.policy_now(), &self.session)
+    }
+
     /// Whether the tools refuse any call.
     pub(crate) fn has_limits(&self) -> bool {
         self.policy.profile != Profile::FullAccess
@@ -65,10 +92,7 @@ impl Confinement {
 
     /// Returns an error with its denial: the reason, then how the user can allow it.
     pub(crate) fn output(&self, reason: impl Display, denial: Denial) -> Output {
-        let mut output = Output::error(format_args!(
-            "{reason}\n{}",
-            denial.explain(&self.policy, &self.session)
-        ));
+        let mut output = Output::error(format_args!("{reason}\n{}", self.explain(&denial)));
         output.report.denials.push(denial);
         output
     }
@@ -89,11 +113,7 @@ mod tests {
     use super::*;
 
     fn of(profile: Profile, is_confined: bool) -> Confinement {
-        Confinement {
-            policy: Policy { profile, ..Policy::default() },
-            is_confined,
-            session: String::new(),
-        }
+        Confinement::new(Policy { profile, ..Policy::default() }, is_confined, String::new())
     }
 
     #[test]

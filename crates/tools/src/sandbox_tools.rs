@@ -56,7 +56,7 @@ pub(crate) async fn quack_explain(
     let mut report = ExplainReport {
         profile: Some(confinement.policy.profile),
         network: confinement.policy.network,
-        hosts: confinement.policy.hosts.is_some(),
+        hosts: confinement.policy_now().hosts.is_some(),
         tier: toolbox.sandbox.tier,
         notes: toolbox.sandbox.notes.clone(),
         ..ExplainReport::default()

@@ -145,6 +145,12 @@ impl Toolbox {
         self
     }
 
+    /// The session's confinement.
+    #[must_use]
+    pub fn confinement(&self) -> &Confinement {
+        &self.confinement
+    }
+
     /// Shares the attempts to use the network, which the worker fills.
     #[must_use]
     pub fn with_attempts(mut self, attempts: Arc<Attempts>) -> Self {

@@ -47,7 +47,7 @@ mod tests {
             ];
             let policy = Policy { profile, ..Policy::default() };
             let toolbox = Toolbox::new(base.join("ws"), base.join("run"), env.into(), false)
-                .with_confinement(Confinement { policy, is_confined, session: String::new() });
+                .with_confinement(Confinement::new(policy, is_confined, String::new()));
             Self { toolbox: Rc::new(toolbox), base, _dir: dir, _turn: turn }
         }
 

@@ -125,7 +125,7 @@ mod tests {
     async fn what_replaces_is_refused_where_nothing_may_be_written() {
         let of = |profile, is_confined| {
             let policy = Policy { profile, ..Policy::default() };
-            Bench::of(Confinement { policy, is_confined, session: String::new() })
+            Bench::of(Confinement::new(policy, is_confined, String::new()))
         };
         let (read_only, unconfined) =
             (of(Profile::ReadOnly, true), of(Profile::WorkspaceWrite, false));

@@ -388,9 +388,8 @@ async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Asked, Poli
 }
 
 fn requested_host(target: &str, policy: &Policy) -> Result<Asked, String> {
-    let mode = policy.network_mode();
-    if mode != NetworkMode::Hosts {
-        return Err(format!("Error: the network is {mode}; the user is asked only if it is hosts"));
+    if policy.network_mode() == NetworkMode::On {
+        return Err("Error: the network is on; the user is not asked about hosts".to_owned());
     }
     let (host, port) = target.rsplit_once(':').unwrap_or((target, "443"));
     let (host, port) = match (Host::read(host), port.parse::<u16>()) {

@@ -84,6 +84,6 @@ pub(super) fn worker_state(worker: &WorkerSnapshot, restarts: u64) -> WorkerStat
         tier: hello.and_then(|hello| hello.sandbox.tier),
         policy: hello.and_then(|hello| hello.sandbox.policy),
         network: hello.map(|hello| hello.sandbox.network),
-        hosts: hello.is_some_and(|hello| hello.sandbox.hosts),
+        hosts: worker.has_hosts(),
     }
 }

@@ -7,7 +7,7 @@ use crate::children::{ChildSnapshot, StopReason};
 use crate::errors::RunningWork;
 use bytes::Bytes;
 use quackd_protocol::client::{ProcessState, SessionStatus, StatusInfo, TimedDenial};
-use quackd_protocol::policy::Policy;
+use quackd_protocol::policy::{NetworkMode, Policy};
 use quackd_protocol::worker::{Hello, JobInfo};
 use quackd_supervision::{Cause, ChildSpec, PI_WORKER, SESSION_WORKER, State};
 use serde_json::value::RawValue;
@@ -181,11 +181,22 @@ impl WorkerSnapshot {
         RunningWork { calls: self.calls.len(), jobs: self.jobs.len() }
     }
 
+    /// Whether commands of the running worker reach the hosts of rules only.
+    pub(crate) fn has_hosts(&self) -> bool {
+        let mode = self.policy.as_ref().map(|policy| policy.network_mode());
+        self.has_sockets() && mode == Some(NetworkMode::Hosts)
+    }
+
+    /// Whether the running worker has passed on its sockets, so that a proxy can serve hosts.
+    fn has_sockets(&self) -> bool {
+        self.hello.as_ref().is_some_and(|hello| hello.sandbox.hosts)
+    }
+
     /// Whether the running worker's policy differs from the requested one.
     pub(crate) fn is_outdated(&self, wanted: &Policy) -> bool {
-        let given = self.policy.as_ref();
+        let (given, has_sockets) = (self.policy.as_ref(), self.has_sockets());
         self.process.child.has_process
-            && given.is_some_and(|given| !quackd_policy::confines_like(given, wanted))
+            && given.is_some_and(|given| !quackd_policy::confines_like(given, wanted, has_sockets))
     }
 }
 

@@ -45,7 +45,11 @@ impl Registry {
                 let mut number = last_number(state);
                 let (grants, _) = of_scope(state, session, scope);
                 let grant = Wanted { kind, target, decision, client: &client };
-                add(grants, grant, &mut number)
+                let added = add(grants, grant, &mut number)?;
+                if (kind, decision) == (ApprovalKind::Network, Decision::Allow) {
+                    self.end_off(session, scope);
+                }
+                Ok(added)
             }
             GrantChange::Revoke { ids_or_rules } => self.revoke(session, &ids_or_rules),
         }
@@ -59,10 +63,9 @@ impl Registry {
         client: &str,
     ) -> Result<bool, MethodError> {
         quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
-        let is_off = self.policy_of(session).policy.network_mode() == NetworkMode::Off;
         let state = Arc::make_mut(&mut self.state);
         let mut number = last_number(state);
-        let (grants, policy) = of_scope(state, session, scope);
+        let (grants, _) = of_scope(state, session, scope);
         for rule in rules {
             // Checked above.
             let Ok(parsed) = rule.parse::<Rule>() else { continue };
@@ -74,14 +77,21 @@ impl Registry {
             let kind = ApprovalKind::Network;
             add(grants, Wanted { kind, target, decision, client }, &mut number)?;
         }
-        if is_off {
-            let patch = match policy {
-                Some(patch) => patch,
-                None => &mut state.sessions.entry(session.id.clone()).or_default().policy,
-            };
-            patch.network = Some(NetworkMode::Hosts);
-        }
+        self.end_off(session, scope);
         Ok(true)
+    }
+
+    /// Turns a network that is off into one limited to hosts, in the scope of a grant, and in the session if a setting of
+    /// its own keeps it off.
+    fn end_off(&mut self, session: &Session, scope: PolicyScope) {
+        for scope in [scope, PolicyScope::Session] {
+            if self.policy_of(session).policy.network_mode() != NetworkMode::Off {
+                return;
+            }
+            if let (_, Some(patch)) = of_scope(Arc::make_mut(&mut self.state), session, scope) {
+                patch.network = Some(NetworkMode::Hosts);
+            }
+        }
     }
 
     fn revoke(&mut self, session: &Session, ids_or_rules: &[String]) -> Result<bool, MethodError> {

@@ -32,7 +32,7 @@ pub(crate) fn worker_info(
         tier: hello.and_then(|hello| hello.sandbox.tier),
         policy: hello.and_then(|hello| hello.sandbox.policy),
         network: hello.map(|hello| hello.sandbox.network),
-        hosts: hello.is_some_and(|hello| hello.sandbox.hosts),
+        hosts: worker.has_hosts(),
         last_death: life.last_cause.clone(),
         calls: worker.calls.iter().map(|call| call_info(call, now)).collect(),
         jobs: jobs(&worker.jobs, now),

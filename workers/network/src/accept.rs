@@ -98,7 +98,7 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
     };
     let path = if head.kind == Kind::Connect { RequestPath::Connect } else { RequestPath::Http };
     let request = Request { host: head.host.clone(), port: head.port, path };
-    if is_own_loopback(&request.host) {
+    if proxy.near.contains(&request.host) {
         return to_own_server(client, proxy, bytes, head).await;
     }
     let admitted = match proxy.admit(&request, &mut slot).await {
@@ -251,14 +251,6 @@ async fn read_head(
     }
 }
 
-/// The session's own loopback, which programs reach without a proxy. Some send everything to a proxy.
-fn is_own_loopback(host: &Host) -> bool {
-    match host {
-        Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
-        Host::Address(address) => address.is_loopback() || address.is_unspecified(),
-    }
-}
-
 /// Passes a request on to a server of the session.
 async fn to_own_server(
     mut client: TcpStream,
@@ -342,7 +334,7 @@ async fn by_socks(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Optio
         return client.write_all(&Reply::NotAllowed.bytes()).await.ok();
     }
     let request = Request { host, port, path: RequestPath::Socks };
-    if is_own_loopback(&request.host) {
+    if proxy.near.contains(&request.host) {
         let Some(mut server) = proxy.pair.connect(port).await else {
             return client.write_all(&Reply::Unreachable.bytes()).await.ok();
         };

@@ -23,9 +23,10 @@ use tokio_util::codec::Framed;
 
 /// Serves the session until the supervisor closes the channel or asks the proxy to exit.
 pub(crate) async fn serve(started: Started) -> io::Result<()> {
-    let Started { control, settings, pair, sockets, notes } = started;
+    let Started { control, settings, pair, sockets, near, notes } = started;
     let mut channel = Framed::new(adopt(control)?, frames::codec());
     let mut proxy = Proxy::new(&settings.rules, Pair::new(pair)?);
+    proxy.near = near;
     proxy.label.clone_from(&settings.label);
     proxy.upstream = settings.upstream.as_ref().map(UpstreamProxy::new);
     let proxy = Rc::new(proxy);

@@ -31,6 +31,7 @@ mod proxy;
 mod relay;
 mod resolver;
 
+use own::NearHosts;
 use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
 use quackd_ipc::link;
 use quackd_process::{
@@ -55,6 +56,7 @@ struct Started {
     pair: OwnedFd,
     /// Sockets in the order of the settings.
     sockets: Vec<OwnedFd>,
+    near: NearHosts,
     /// Parts of the confinement that this system does not have.
     notes: Vec<String>,
 }
@@ -112,8 +114,9 @@ fn enter() -> io::Result<Started> {
         return Err(io::Error::other("the sockets are not those that were announced"));
     }
     let control = link::take_control_channel()?;
+    let near = NearHosts::read_blocking();
     let notes = quackd_sandbox::confine::enter_proxy().map_err(io::Error::other)?;
-    Ok(Started { control, settings: *settings, pair, sockets, notes })
+    Ok(Started { control, settings: *settings, pair, sockets, near, notes })
 }
 
 fn serve(started: Started) -> io::Result<()> {

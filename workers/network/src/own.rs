@@ -1,10 +1,59 @@
-//! Addresses of this machine. Used for decisions about connections, and for texts, which do not propose to allow them.
+//! Addresses of this machine, and names of its loopback. Used for decisions about connections, and for texts, which do not
+//! propose to allow them.
 
 use quackd_policy::hosts::Host;
 use quackd_protocol::network::DenyReason;
 use rustix::io::Errno;
-use std::io;
+use std::collections::HashSet;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, UdpSocket};
+
+/// Longest `/etc/hosts` that is read, in bytes.
+const MAX_HOSTS_FILE: u64 = 1024 * 1024;
+
+/// Hosts that mean the session's own loopback, which programs reach without a proxy. Some send everything to a proxy.
+#[derive(Debug, Default)]
+pub(crate) struct NearHosts {
+    names: HashSet<String>,
+}
+
+impl NearHosts {
+    /// Reads the names that `/etc/hosts` maps to the loopback, inside of the session as outside, and adds the machine's.
+    pub(crate) fn read_blocking() -> Self {
+        let mut text = String::new();
+        // A file that cannot be read maps no name.
+        drop(
+            File::open("/etc/hosts")
+                .and_then(|file| file.take(MAX_HOSTS_FILE).read_to_string(&mut text)),
+        );
+        Self { names: near_names(&text).chain([own_name()]).collect() }
+    }
+
+    pub(crate) fn contains(&self, host: &Host) -> bool {
+        match host {
+            Host::Name(name) => {
+                name == "localhost" || name.ends_with(".localhost") || self.names.contains(name)
+            }
+            Host::Address(address) => address.is_loopback() || address.is_unspecified(),
+        }
+    }
+}
+
+fn near_names(hosts: &str) -> impl Iterator<Item = String> {
+    let lines = hosts.lines().filter_map(|line| line.split('#').next());
+    lines.flat_map(|line| {
+        let mut words = line.split_whitespace();
+        let address = words.next().and_then(|word| word.parse::<IpAddr>().ok());
+        let is_near = address.is_some_and(|address| address.to_canonical().is_loopback());
+        words.filter(move |_| is_near).map(str::to_ascii_lowercase)
+    })
+}
+
+/// The machine's own name.
+pub(crate) fn own_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase()
+}
 
 /// Returns the reason of a refusal for texts. An unlisted address of this machine is one.
 pub(crate) fn told_reason(host: &Host, why: DenyReason) -> DenyReason {
@@ -47,6 +96,28 @@ mod tests {
         assert!(is_own(&Ok(())));
         assert!(is_own_address("127.0.0.1".parse().unwrap()));
         assert!(!is_own_address("192.0.2.1".parse().unwrap()));
+    }
+
+    #[test]
+    fn names_of_the_loopback_are_near() {
+        let hosts = "127.0.0.1 localhost VM # other\n10.0.0.1 far\n::1 six\n0.0.0.0 ad\ngarbage";
+        let near = NearHosts { names: near_names(hosts).collect() };
+        for (host, expected) in [
+            ("vm.", true),
+            ("six", true),
+            ("a.LocalHost.", true),
+            ("127.0.0.2", true),
+            ("0.0.0.0", true),
+            ("::ffff:127.0.0.1", true),
+            ("far", false),
+            ("other", false),
+            ("ad", false),
+            ("10.0.0.1", false),
+            ("::ffff:8.8.8.8", false),
+            ("localhost.example.invalid", false),
+        ] {
+            assert_eq!(near.contains(&Host::read(host).unwrap()), expected, "{host}");
+        }
     }
 
     #[test]

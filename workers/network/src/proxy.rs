@@ -3,7 +3,7 @@
 use crate::asks::Asks;
 use crate::log::Log;
 use crate::lookups::Lookups;
-use crate::own::{is_own_address, told_reason};
+use crate::own::{NearHosts, is_own_address, told_reason};
 use crate::pair::Pair;
 use quackd_network::synthetic::SyntheticAddresses;
 use quackd_policy::hosts::{Decision, Host, HostRules, askable, askable_address};
@@ -55,6 +55,7 @@ pub(crate) struct Proxy {
     pub(crate) log: Log,
     pub(crate) pair: Pair,
     pub(crate) lookups: Rc<Lookups>,
+    pub(crate) near: NearHosts,
     /// The proxy of the user's network.
     pub(crate) upstream: Option<UpstreamProxy>,
     /// Label of the session.
@@ -108,6 +109,7 @@ impl Proxy {
             log: Log::default(),
             pair,
             lookups: Lookups::by_system(),
+            near: NearHosts::default(),
             upstream: None,
             label: String::new(),
             connections: Cell::new(0),

@@ -1,6 +1,7 @@
 //! Answers to queries for names. No query leaves the machine: an allowed name gets an address that stands for it, and is
 //! resolved only when a connection to it was allowed. So a query cannot carry data out.
 
+use crate::own::own_name;
 use crate::proxy::{Proxy, Request};
 use quackd_network::dns::{MAX_QUERY, Query, is_own};
 use quackd_policy::hosts::Host;
@@ -62,10 +63,6 @@ async fn one_query(mut client: TcpStream, own: &str, proxy: &Proxy) -> Option<()
     let answer = answer(&query, own, proxy)?;
     let length = u16::try_from(answer.len()).ok()?.to_be_bytes();
     client.write_all(&[&length[..], &answer].concat()).await.ok()
-}
-
-fn own_name() -> String {
-    rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase()
 }
 
 fn answer(query: &[u8], own: &str, proxy: &Proxy) -> Option<Vec<u8>> {

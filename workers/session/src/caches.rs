@@ -1,7 +1,6 @@
 //! Opens the directory that keeps the package caches of the workspace. Called by [`crate::confinement`] before the
 //! process splits.
 
-use quackd_protocol::policy::NetworkMode;
 use quackd_protocol::worker::Start;
 use quackd_sandbox::confine::{CacheDirectory, HostFacts, MountPlan, git};
 use std::path::Path;
@@ -16,15 +15,8 @@ pub(crate) fn keep(
 ) -> Option<CacheDirectory> {
     let policy = &start.sandbox.policy;
     let path = start.sandbox.caches.as_deref().filter(|_| policy.may_write()).map(Path::new)?;
-    // Without a network nothing is downloaded, so caches that neither the user nor the workspace has cost nothing.
-    let is_empty = || std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-    let missing = match policy.network_mode() == NetworkMode::Off && is_empty() {
-        true if facts.caches.is_empty() => return None,
-        true => &[],
-        false => facts.missing_caches.as_slice(),
-    };
     let opened = CacheDirectory::open_blocking(path).and_then(|directory| {
-        plan.keep_caches(&directory, missing)?;
+        plan.keep_caches(&directory, &facts.missing_caches)?;
         Ok(directory)
     });
     opened.map_err(|error| notes.push(note(&error))).ok()

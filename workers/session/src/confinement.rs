@@ -189,7 +189,7 @@ impl ConfinementInputs {
         let Self { workspace, roots, facts, mut plan, found, settings, policy, mut notes, until } =
             self;
         plan.limits = limits(start, group);
-        plan.hosts = host_ports(start);
+        plan.host_ports = host_ports(start);
         let kept = caches::keep(start, &facts, &mut plan, &mut notes);
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
         let mut known = Known::from(&found);
@@ -405,7 +405,7 @@ fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
         tier: None,
         policy: Some(policy.profile),
         network: policy.network,
-        hosts: policy.hosts.is_some(),
+        hosts: false,
         git: None,
         notes,
     }

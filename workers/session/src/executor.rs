@@ -7,7 +7,6 @@
 //! Invariant: every tool call gets exactly one `tool_finished`, unless the process dies.
 
 use crate::confinement_result::NO_SETTINGS;
-use crate::deny;
 use crate::input;
 use crate::jobs::JobReporter;
 use crate::link::{self, FrameSender};
@@ -68,10 +67,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     let (reading, writing) = halves::split(adopt(control)?)?;
     let outbox = link::start_writer(writing);
     if confined.is_confined && !start.sandbox.policy.network {
-        let deny = confined.private_network.as_ref().and_then(|network| network.deny.as_ref());
-        let has_proxy =
-            deny.is_none_or(|sockets| sockets.proxy.is_ok()) && confined.private_network.is_some();
-        confined.env.extend(deny::variables(&start.env, has_proxy));
+        confined.env.extend(network::variables(&start.env, confined.report.hosts));
     }
     let mut env = environment(start.env, confined.env);
     if confined.is_confined {
@@ -80,7 +76,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
             !GIT_SETTINGS_VARIABLES.contains(&name.as_str()) || value == NO_SETTINGS
         });
     }
-    let attempts = attempts(confined.private_network, &mut confined.report, &start.label);
+    let attempts = attempts(confined.private_network, &mut confined.report);
     if let Some(pair) = pair {
         network::serve(pair, &attempts)?;
     }
@@ -88,11 +84,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     let searches = Searches::default();
     let toolbox = toolbox
         .respecting_ignore_files(start.respect_ignore_files)
-        .with_confinement(Confinement {
-            policy: start.sandbox.policy,
-            is_confined: confined.is_confined,
-            session: start.label,
-        })
+        .with_confinement(Confinement::new(start.sandbox.policy, confined.is_confined, start.label))
         .with_attempts(attempts)
         .with_pins(confined.pins)
         .with_private_home_blocking(confined.private_home)
@@ -137,21 +129,12 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Starts the deny responder if the network is off.
-fn attempts(
-    network: Option<PrivateNetwork>,
-    report: &mut SandboxReport,
-    label: &str,
-) -> Arc<Attempts> {
-    let Some(network) = network else { return Arc::default() };
-    let attempts = Arc::new(Attempts::new(network.counters));
-    let mut notes = network.notes;
-    notes.extend(
-        network.deny.into_iter().flat_map(|sockets| deny::start(sockets, &attempts, label)),
-    );
+/// Returns the record of attempts to use the network, and reports sockets that could not be opened.
+fn attempts(network: Option<PrivateNetwork>, report: &mut SandboxReport) -> Arc<Attempts> {
+    let Some(PrivateNetwork { counters, notes, .. }) = network else { return Arc::default() };
     notes.iter().for_each(|note| crate::complain(note));
     report.notes.extend(notes);
-    attempts
+    Arc::new(Attempts::new(counters))
 }
 
 /// Returns the environment of commands: the supervisor's variables, replaced by those of the confinement.
@@ -209,6 +192,7 @@ impl ToolExecutor {
                 input.into_iter().for_each(|input| input::give(input, &piece));
             }
             ToWorker::WebDone { call_id, outcome } => self.searches.done(&call_id, outcome),
+            ToWorker::NetworkMode { mode } => self.toolbox.confinement().set_network(mode),
             ToWorker::Shutdown {} => return ControlFlow::Break(()),
             ToWorker::Start(_) | ToWorker::Template {} => {
                 let text = "a second start frame was ignored".to_owned();

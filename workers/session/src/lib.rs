@@ -9,7 +9,6 @@
 //! - [`updates`]: the output of running calls, for the clients that follow the session.
 //! - [`jobs`]: reports of running background jobs.
 //! - [`network`]: the pair to the network proxy outside.
-//! - [`deny`]: immediate refusals of network requests, if the network is off.
 //! - [`web`]: web searches that the supervisor performs for a call.
 //!
 //! The worker reads no configuration, no environment and no file of the supervisor. It has no secrets. It never links
@@ -20,7 +19,6 @@ mod caches;
 #[cfg_attr(not(target_os = "linux"), path = "confinement_macos.rs")]
 mod confinement;
 mod confinement_result;
-mod deny;
 mod executor;
 mod input;
 mod jobs;

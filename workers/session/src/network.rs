@@ -7,7 +7,9 @@
 use crate::confinement_result::ConfinementResult;
 use crate::start_error::WorkerStartError;
 use quackd_ipc::descriptors::send_with_descriptors;
-use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, SocketKind, ToWorkerPacket};
+use quackd_protocol::network::{
+    FromWorkerPacket, MAX_PACKET_BYTES, PROXY_PORT, SocketKind, ToWorkerPacket,
+};
 use quackd_protocol::policy::{NetworkMode, Policy};
 #[cfg(target_os = "linux")]
 use quackd_protocol::{
@@ -36,38 +38,64 @@ const MAX_CONNECTING: usize = 64;
 /// Most packets that are read at once.
 const MAX_BATCH: usize = 1024;
 
-/// Ports with a listener for programs that use no proxy; empty if these are not served. `None` unless the policy names
-/// hosts.
+/// Variables that end retries, since pip, cargo and uv also retry a refusal, for 8 to 11 s. And npm's search for a newer
+/// npm, which would make each npm command an attempt to use the network.
+const NO_RETRIES: [(&str, &str); 4] = [
+    ("CARGO_NET_RETRY", "0"),
+    ("PIP_RETRIES", "0"),
+    ("UV_HTTP_RETRIES", "0"),
+    ("npm_config_update_notifier", "false"),
+];
+
+/// Ports with a listener for programs that use no proxy; empty if these are not served.
 #[cfg(target_os = "linux")]
-pub(crate) fn host_ports(start: &Start) -> Option<Vec<u16>> {
-    let has_hosts = start.sandbox.policy.network_mode() == NetworkMode::Hosts;
-    has_hosts.then(|| {
-        let Some(ports) = &start.sandbox.ports else { return Vec::new() };
-        let more = ports.iter().copied().filter(|port| !USUAL_PORTS.contains(port));
-        USUAL_PORTS.into_iter().chain(more).take(MAX_TRANSPARENT_PORTS).collect()
-    })
+pub(crate) fn host_ports(start: &Start) -> Vec<u16> {
+    let Some(ports) = &start.sandbox.ports else { return Vec::new() };
+    let more = ports.iter().copied().filter(|port| !USUAL_PORTS.contains(port));
+    USUAL_PORTS.into_iter().chain(more).take(MAX_TRANSPARENT_PORTS).collect()
 }
 
-/// Passes the sockets of the network namespace to the supervisor. Called in stage 0, before the hello.
+/// Variables of commands without the machine's network: no retries, and the proxy if it is served. Names that `given` has
+/// in any case are left out: the user has listed them.
+pub(crate) fn variables(
+    given: &[(String, String)],
+    has_proxy: bool,
+) -> Vec<(&'static str, String)> {
+    let mut all: Vec<_> = NO_RETRIES.map(|(name, value)| (name, value.to_owned())).into();
+    if has_proxy {
+        let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
+        let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"];
+        all.extend(names.map(|name| (name, proxy.clone())));
+        let near = ["NO_PROXY", "no_proxy"];
+        all.extend(near.map(|name| (name, "localhost,127.0.0.1,::1".to_owned())));
+        all.push(("NODE_USE_ENV_PROXY", "1".to_owned()));
+    }
+    all.retain(|(name, _)| !given.iter().any(|(other, _)| other.eq_ignore_ascii_case(name)));
+    all
+}
+
+/// Passes the sockets of the network namespace to the supervisor, and reports it for the hello. Called in stage 0, before
+/// the hello.
 pub(crate) fn hand_over(
     pair: Option<OwnedFd>,
     confined: &mut ConfinementResult,
     policy: &Policy,
 ) -> Result<Option<OwnedFd>, WorkerStartError> {
-    if policy.network_mode() != NetworkMode::Hosts {
-        return Ok(pair);
-    }
-    let pair = pair.ok_or_else(|| {
+    let Some(network) = confined.private_network.as_mut() else { return Ok(pair) };
+    let Some(pair) = pair else {
+        if policy.network_mode() == NetworkMode::Off {
+            return Ok(None);
+        }
         let why = "a list of hosts needs a socket of the supervisor, which worker.launcher does not pass on";
-        WorkerStartError::Confinement(why.to_owned())
-    })?;
-    let network = confined.private_network.as_mut();
-    let sockets = network.map(|network| std::mem::take(&mut network.hosts)).unwrap_or_default();
+        return Err(WorkerStartError::Confinement(why.to_owned()));
+    };
+    let sockets = std::mem::take(&mut network.sockets);
     let (kinds, sockets): (Vec<SocketKind>, Vec<OwnedFd>) = sockets.into_iter().unzip();
     let borrowed: Vec<BorrowedFd<'_>> = sockets.iter().map(OwnedFd::as_fd).collect();
     send(&pair, &FromWorkerPacket::Sockets(kinds), &borrowed).map_err(|source| {
         WorkerStartError::System { step: "cannot pass on the sockets of the network", source }
     })?;
+    confined.report.hosts = true;
     Ok(Some(pair))
 }
 
@@ -195,5 +223,36 @@ async fn connect(port: u16) -> io::Result<TcpStream> {
     match TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await {
         Ok(stream) => Ok(stream),
         Err(_) => TcpStream::connect((Ipv6Addr::LOCALHOST, port)).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_that_the_user_has_listed_stay() {
+        let given = [
+            ("https_proxy".to_owned(), "x".to_owned()),
+            ("PIP_RETRIES".to_owned(), "3".to_owned()),
+        ];
+        let names = |given: &[_], has_proxy| -> Vec<_> {
+            variables(given, has_proxy).into_iter().map(|(name, _)| name).collect()
+        };
+        assert_eq!(
+            names(&[], false),
+            ["CARGO_NET_RETRY", "PIP_RETRIES", "UV_HTTP_RETRIES", "npm_config_update_notifier"]
+        );
+        let expected = [
+            "CARGO_NET_RETRY",
+            "UV_HTTP_RETRIES",
+            "npm_config_update_notifier",
+            "HTTP_PROXY",
+            "http_proxy",
+            "NO_PROXY",
+            "no_proxy",
+            "NODE_USE_ENV_PROXY",
+        ];
+        assert_eq!(names(&given, true), expected);
     }
 }

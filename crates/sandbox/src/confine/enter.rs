@@ -62,16 +62,14 @@ impl Init {
         spawn::map_identity(plan.uid, plan.gid)?;
         if !self.network {
             loopback::bring_up()?;
-            if plan.hosts.is_some() {
-                loopback::add_synthetic_addresses()?;
-            }
+            loopback::add_synthetic_addresses()?;
         }
         let filter = seccomp::build(Sockets::Usual)?;
         let requests = plan.is_read_only().then(seccomp::build_for_requests).transpose()?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let outside = openat(CWD, "/proc", flags, Mode::empty()).step("hold the host's /proc")?;
         let private_network =
-            (!self.network).then(|| PrivateNetwork::open(&outside, plan.hosts.as_deref()));
+            (!self.network).then(|| PrivateNetwork::open(&outside, &plan.host_ports));
         let BuiltTree { caches_in_memory, git_tops } = mounts::build(plan, self.workspace)?;
         privilege::apply_limits(&plan.limits)?;
         privilege::drop_capabilities()?;

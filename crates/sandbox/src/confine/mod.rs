@@ -70,7 +70,7 @@ mod sys;
 mod toolchains;
 
 pub use limits::ConfinementLimits;
-pub use private_network::{DenySockets, PrivateNetwork};
+pub use private_network::PrivateNetwork;
 pub use quackd_protocol::tiers::Probe;
 pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, TierError, choose};
 

@@ -110,8 +110,8 @@ pub struct MountPlan {
     pub network: bool,
     /// Directory that keeps the changes of package caches. They stay in memory without it.
     pub(crate) caches: Option<(PathBuf, DirectoryId)>,
-    /// Ports of allowed hosts for programs that use no proxy, if the policy names hosts.
-    pub hosts: Option<Vec<u16>>,
+    /// Ports of hosts for programs that use no proxy. Empty if these are not served, or without a private network.
+    pub host_ports: Vec<u16>,
     /// Limits of processes and files. None by default.
     pub limits: ConfinementLimits,
     /// User id, the same inside and outside.
@@ -170,7 +170,7 @@ impl MountPlan {
             home: home_inside(&facts.places.home),
             network: policy.network,
             caches: None,
-            hosts: None,
+            host_ports: Vec::new(),
             limits: ConfinementLimits::default(),
             uid: facts.uid,
             gid: facts.gid,

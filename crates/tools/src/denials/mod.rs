@@ -127,8 +127,12 @@ impl DenialDetector {
             let named = from_output.into_iter().filter_map(|denial| denial.target);
             hosts = named.map(|host| RefusedHost { host, ..RefusedHost::default() }).collect();
         }
-        let network =
-            explain_network(&hosts, is_shared, &self.confinement.policy, &self.confinement.session);
+        let network = explain_network(
+            &hosts,
+            is_shared,
+            &self.confinement.policy_now(),
+            &self.confinement.session,
+        );
         let new = |host: Option<&str>| Denial::new(DenialKind::Network, host, is_shared);
         if hosts.is_empty() {
             denials.push(new(None));
@@ -171,7 +175,7 @@ impl DenialDetector {
     /// Returns the lines for an answer text: the first denial, and the stored upstreams.
     fn explain_blocking(&self, denials: &[Denial], text: &str) -> Option<String> {
         let first = self.at_workspace(denials.first()?);
-        let line = first.explain(&self.confinement.policy, &self.confinement.session);
+        let line = self.confinement.explain(&first);
         let settings = denials.iter().find(|denial| denial.is_about_git_settings());
         let kept = settings.and_then(|denial| denial.target.as_ref()).and_then(|settings| {
             let settings = self.workspace.join(settings);

@@ -9,7 +9,7 @@ const WORKSPACE: &str = "/w/repo";
 
 fn finder(profile: Profile, network: bool) -> DenialDetector {
     let policy = Policy { profile, network, ..Policy::default() };
-    let confinement = Arc::new(Confinement { policy, is_confined: true, session: String::new() });
+    let confinement = Arc::new(Confinement::new(policy, true, String::new()));
     DenialDetector::new(&confinement, &std::env::temp_dir())
 }
 

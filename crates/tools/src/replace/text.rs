@@ -43,10 +43,7 @@ impl ReplaceOutput {
         let is_cut = lines.n_left_out != 0;
         let mut text = lines.ended();
         let denials = self.denials(confinement);
-        for line in notes
-            .into_iter()
-            .chain(denials.first().map(|it| it.explain(&confinement.policy, &confinement.session)))
-        {
+        for line in notes.into_iter().chain(denials.first().map(|it| confinement.explain(it))) {
             text.push('\n');
             text.push_str(&line);
         }

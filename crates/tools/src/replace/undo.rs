@@ -118,9 +118,7 @@ fn output(undone: &Undone, directory: &CallerDir, confinement: &Confinement) -> 
     lines.extend(left(&applied.files, "Not restored"));
     lines.extend(closing(applied));
     let denied = denials(&undone.applied.files, confinement);
-    lines.extend(
-        denied.first().map(|denial| denial.explain(&confinement.policy, &confinement.session)),
-    );
+    lines.extend(denied.first().map(|denial| confinement.explain(denial)));
     if let Some(older) = older_ones(&undone.older) {
         lines.push(format!("[{}]", capitalised(&older)));
     }

@@ -7,7 +7,7 @@ use quackd_protocol::tiers::{self, Tier};
 
 /// Returns the layers of a tier, outermost first.
 pub(super) fn layers(confinement: &Confinement, tier: Option<Tier>) -> Vec<ExplainLayer> {
-    let policy = &confinement.policy;
+    let policy = &confinement.policy_now();
     if !confinement.is_confined {
         return vec![unconfined(policy)];
     }
@@ -153,8 +153,7 @@ mod tests {
 
     fn names(profile: Profile, is_confined: bool, tier: Tier) -> Vec<String> {
         let policy = Policy { profile, ..Policy::default() };
-        let layers =
-            layers(&Confinement { policy, is_confined, session: String::new() }, Some(tier));
+        let layers = layers(&Confinement::new(policy, is_confined, String::new()), Some(tier));
         layers.into_iter().map(|layer| format!("{}: {}", layer.name, layer.holds)).collect()
     }
 

@@ -88,6 +88,33 @@ impl NetworkLink {
         if is_sound { Ok(self) } else { Err(LinkError::Unusable) }
     }
 
+    /// Returns a future that ends when a connection or a query waits in one of the sockets, and never without sockets. It
+    /// holds no socket, so that dropping it closes none.
+    ///
+    /// # Errors
+    /// The kernel cannot watch the sockets.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn first_connection(
+        &self,
+    ) -> io::Result<impl Future<Output = io::Result<()>> + use<>> {
+        use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
+
+        let watch = create(CreateFlags::CLOEXEC)?;
+        for socket in &self.sockets {
+            add(&watch, socket, EventData::new_u64(0), EventFlags::IN)?;
+        }
+        let watch = watch::readable(watch)?;
+        Ok(async move { watch.readable().await.map(drop) })
+    }
+
+    /// Without network namespaces, no worker has sockets.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn first_connection(
+        &self,
+    ) -> io::Result<impl Future<Output = io::Result<()>> + use<>> {
+        Ok(std::future::pending())
+    }
+
     /// Kinds of the sockets.
     pub(crate) fn kinds(&self) -> &[SocketKind] {
         &self.kinds
@@ -97,6 +124,23 @@ impl NetworkLink {
     pub(crate) fn duplicates(&self) -> io::Result<Vec<OwnedFd>> {
         let all = std::iter::once(&*self.pair).chain(&self.sockets);
         all.map(|descriptor| descriptor.as_fd().try_clone_to_owned()).collect()
+    }
+}
+
+/// Waits for events of an epoll instance.
+#[cfg(target_os = "linux")]
+mod watch {
+    use std::io;
+    use std::os::fd::OwnedFd;
+    use tokio::io::Interest;
+    use tokio::io::unix::AsyncFd;
+
+    #[expect(
+        deprecated,
+        reason = "the other function is unsafe, for types that change their descriptor"
+    )]
+    pub(super) fn readable(epoll: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+        AsyncFd::with_interest(epoll, Interest::READABLE)
     }
 }
 

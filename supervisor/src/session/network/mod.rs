@@ -4,8 +4,9 @@
 //! ([`link`]), which passes them on to the proxy. The supervisor sends rules and receives reports; it parses no byte of
 //! commands or of the network.
 //!
-//! One [`NetworkActor`] exists for each worker that needs a proxy: from the worker's hello if its policy names hosts, and
-//! otherwise from the first forward. It ends with the worker. The supervisor keeps duplicates of the sockets, so that a
+//! One [`NetworkActor`] exists for each worker that has only a loopback, from its hello, and for others from the first
+//! forward. It ends with the worker. The proxy starts when the first connection waits in a socket, or for a forward: a
+//! session whose commands use no network has no such process. The supervisor keeps duplicates of the sockets, so that a
 //! proxy that crashed is replaced while commands run: their connections wait in the sockets.
 
 mod child_impl;
@@ -91,7 +92,7 @@ pub(crate) enum TellNetwork {
 }
 
 impl NetworkActor {
-    /// Starts the actor and its proxy. Opens the session's forwards again.
+    /// Starts the actor. Opens the session's forwards again.
     pub(crate) fn start_for(
         (session, name, label): (SessionId, String, String),
         services: Rc<SessionServices>,
@@ -116,6 +117,25 @@ impl NetworkActor {
             asking: 0,
         };
         actor.start()
+    }
+
+    /// Starts the proxy when a command connects for the first time.
+    fn start_at_first_connection(&self, ctx: &mut Context<Self>) {
+        let Some(link) = &self.link else { return };
+        let watched = link.first_connection();
+        ctx.spawn(async { watched?.await }.into_actor(self).map(|waited, actor, ctx| {
+            if let Err(error) = waited {
+                tracing::warn!(session = %actor.session, %error, "cannot watch the sockets of a worker");
+            }
+            actor.start_proxy(ctx);
+        }));
+    }
+
+    /// Starts the proxy unless it runs.
+    fn start_proxy(&mut self, ctx: &mut Context<Self>) {
+        if self.link.is_some() && self.child.process.is_none() && self.child.ending.is_none() {
+            self.demand(OfProxy, Demander::Call, ctx);
+        }
     }
 
     /// Logs rules that are not in force.
@@ -184,6 +204,7 @@ impl NetworkActor {
         reply: Option<oneshot::Sender<Result<u16, ForwardRefusal>>>,
         ctx: &mut Context<Self>,
     ) {
+        self.start_proxy(ctx);
         self.last_forward += 1;
         let id = self.last_forward;
         let sent = self.child.try_send(&ToProxy::Forward { id, port, local });
@@ -258,8 +279,12 @@ impl Actor for NetworkActor {
 
     fn started(&mut self, ctx: &mut Self::Context) {
         self.warn_of_unreadable();
-        self.demand(OfProxy, Demander::Call, ctx);
         self.watch_answerers(ctx);
+        if self.network.forwards.borrow().is_empty() {
+            self.start_at_first_connection(ctx);
+        } else {
+            self.demand(OfProxy, Demander::Call, ctx);
+        }
     }
 }
 

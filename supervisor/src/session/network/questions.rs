@@ -121,6 +121,7 @@ impl NetworkActor {
         let Some((host, port)) = target.rsplit_once(':') else { return };
         let Ok(port) = port.parse() else { return };
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        self.start_proxy(ctx);
         self.tell_proxy(&ToProxy::AllowOnce { host, port }, ctx);
     }
 

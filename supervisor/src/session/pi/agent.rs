@@ -211,7 +211,10 @@ impl SessionActor {
         // In safe mode none is started.
         start.has_mcp_servers = !is_safe && !self.mcp_servers().is_empty();
         start.network = match network {
-            NetworkMode::Off => "Commands have no network.".to_owned(),
+            NetworkMode::Off => {
+                "Commands have no network, except for hosts that the user allows when asked."
+                    .to_owned()
+            }
             NetworkMode::Hosts => {
                 "Commands reach the hosts that the user has allowed, and no others.".to_owned()
             }

@@ -115,6 +115,7 @@ impl SessionActor {
         self.arm_life(OfWorker, ctx);
         self.publish_status(OfWorker);
         // The policy may have changed while the worker started.
+        self.tell_network_mode();
         if self.has_other_policy() {
             return self.restart_if_outdated(ctx);
         }

@@ -97,6 +97,13 @@ impl WorkerPart {
     }
 }
 
+impl WorkerPart {
+    /// True if the running worker has passed on its sockets, so that a proxy can serve hosts.
+    fn has_sockets(&self) -> bool {
+        self.hello.as_ref().is_some_and(|hello| hello.sandbox.hosts)
+    }
+}
+
 impl SessionActor {
     /// Lets the running calls finish until `until`, then stops the worker. The future ends after the exit.
     pub(super) fn drain_worker(

@@ -4,7 +4,6 @@ use crate::session::actor::SessionActor;
 use crate::session::network::{NetworkActor, NetworkLink, TellNetwork, worker_pair};
 use actix::prelude::*;
 use quackd_protocol::network::Rules;
-use quackd_protocol::policy::NetworkMode;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,10 +24,9 @@ impl SessionActor {
         }
     }
 
-    /// Starts the proxy of a worker whose policy names hosts.
+    /// Takes the sockets of a worker that has said hello. Its proxy starts at the first connection of a command.
     pub(super) fn begin_network(&mut self, ctx: &mut Context<Self>) {
-        let policy = self.worker.running_policy.as_ref();
-        if policy.is_none_or(|policy| policy.network_mode() != NetworkMode::Hosts) {
+        if !self.worker.has_sockets() {
             return;
         }
         let Some(pair) = self.worker.pair.take() else { return };
@@ -43,7 +41,7 @@ impl SessionActor {
         if let Some(network) = &self.worker.network {
             return Some(network.clone());
         }
-        // Before its hello, the worker's sockets may be in the pair.
+        // Before its hello, the worker's sockets may be in the pair. A worker with the machine's network has none.
         self.worker.hello.as_ref()?;
         let pair = self.worker.pair.take()?;
         Some(self.start_network(pair))

@@ -8,7 +8,9 @@ use actix::prelude::*;
 use quackd_policy::{allows_all_of, confines_like, reads_all_of};
 use quackd_protocol::policy::Policy;
 use quackd_protocol::tools;
+use quackd_protocol::worker::ToWorker;
 use quackd_supervision::{Demander, State};
+use std::rc::Rc;
 
 /// Tools that read or kill background jobs. They do not access files of the workspace.
 const JOB_TOOLS: [&str; 3] = ["jobs", "job_output", "job_kill"];
@@ -21,6 +23,7 @@ impl SessionActor {
         }
         self.worker.policy = policy;
         self.worker.ends_jobs = false;
+        self.tell_network_mode();
         // A start that failed with the old policy may succeed with the new one.
         let is_failed = matches!(self.worker.child.worker.state(), State::Failed { .. });
         if is_failed && self.worker.child.ending.is_none() {
@@ -43,11 +46,26 @@ impl SessionActor {
 }
 
 impl SessionActor {
+    /// Tells a worker that keeps running whether its network is off or limited to hosts.
+    pub(super) fn tell_network_mode(&mut self) {
+        let WorkerPart { child, running_policy, policy, .. } = &self.worker;
+        let mode = policy.network_mode();
+        let has_other = running_policy.as_ref().is_some_and(|given| given.network_mode() != mode);
+        if !has_other || !child.is_ready() || self.has_other_policy() {
+            return;
+        }
+        // A worker that does not read is ended by its heartbeat.
+        child.try_send(&ToWorker::NetworkMode { mode }).ok();
+        self.worker.running_policy = Some(Rc::new(policy.clone()));
+    }
+
     /// True if the running worker's policy differs from the requested one.
     pub(super) fn has_other_policy(&self) -> bool {
         let WorkerPart { child, running_policy, policy, .. } = &self.worker;
+        let has_sockets = self.worker.has_sockets();
         let given = running_policy.as_ref();
-        child.process.is_some() && given.is_some_and(|given| !confines_like(given, policy))
+        child.process.is_some()
+            && given.is_some_and(|given| !confines_like(given, policy, has_sockets))
     }
 
     /// True if background jobs run whose client has disconnected.

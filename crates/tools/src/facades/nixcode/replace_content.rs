@@ -156,7 +156,7 @@ impl ReplaceContentParams {
         if let Some(denial) = denials.first() {
             text.push('\n');
             let confinement = &toolbox.confinement;
-            text.push_str(&denial.explain(&confinement.policy, &confinement.session));
+            text.push_str(&confinement.explain(denial));
         }
         let mut output = Output::success(text);
         output.report.denials = denials;

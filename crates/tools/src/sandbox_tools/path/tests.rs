@@ -27,11 +27,11 @@ impl World {
 
     fn ask(&self, target: &str) -> ExplainPath {
         let question = PathQuery {
-            confinement: Arc::new(Confinement {
-                policy: self.policy.clone(),
-                is_confined: self.is_confined,
-                session: String::new(),
-            }),
+            confinement: Arc::new(Confinement::new(
+                self.policy.clone(),
+                self.is_confined,
+                String::new(),
+            )),
             tier: Some(self.tier),
             run_dir: self.at("run"),
             target: target.to_owned(),

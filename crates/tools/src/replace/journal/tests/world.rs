@@ -64,7 +64,7 @@ impl World {
         Self {
             base: base.to_owned(),
             root: Root::open(&base.join("ws")).unwrap(),
-            confinement: Confinement { policy, is_confined: true, session: String::new() },
+            confinement: Confinement::new(policy, true, String::new()),
             seen: ReadTracker::kept_at(base.join("run/seen.jsonl")),
             journal: Journal::kept_in(base.join("run")),
             _dir: None,
