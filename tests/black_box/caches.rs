@@ -163,7 +163,7 @@ fn downloads_stay_for_later_workers_sessions_and_daemons_of_the_workspace() {
 }
 
 #[test]
-fn without_a_network_caches_that_nobody_has_cost_nothing() {
+fn downloads_of_a_host_that_is_allowed_later_are_kept() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let wire = daemon.wire();
@@ -171,14 +171,16 @@ fn without_a_network_caches_that_nobody_has_cost_nothing() {
     if !has_namespaces(&session) {
         return;
     }
-    assert_eq!(session.bash("ls -A ~ | head"), "\n[Exit code: 0]");
+    assert_eq!(session.bash("true"), "\n[Exit code: 0]");
+    let monitor = session.pid("monitorPid");
     let set = |network: &str| {
         let set = json!({"sessionId": session.id, "action": "set", "network": network});
         wire.request("quack.sandbox", set);
     };
     set("hosts");
     assert_eq!(session.bash("echo kept > ~/.npm/_cacache/x"), "\n[Exit code: 0]");
-    set("off");
+    assert_eq!(session.pid("monitorPid"), monitor, "the same worker");
+    set("on");
     assert_eq!(session.bash("cat ~/.npm/_cacache/x"), "kept\n\n[Exit code: 0]");
 }
 

@@ -212,12 +212,9 @@ fn commands_side_by_side_are_told_that_it_may_have_been_another() {
 fn hostile_clients_of_the_proxy_and_the_resolver_harm_nothing() {
     in_session(|_, session| {
         let open = "exec 3<>/dev/tcp/127.0.0.1/61080; ";
-        for garbage in [
-            "\\005\\001\\000",
-            "\\026\\003\\001",
-            "GET / HTTP/1.1\\r\\n\\r\\n",
-            "CONNECT\\r\\n\\r\\n",
-        ] {
+        for garbage in
+            ["\\026\\003\\001\\r\\n\\r\\n", "GET / HTTP/1.1\\r\\n\\r\\n", "CONNECT\\r\\n\\r\\n"]
+        {
             let text = session.bash(&format!("{open}printf '{garbage}' >&3; head -1 <&3"));
             assert_eq!(text, "HTTP/1.1 400 Bad Request\r\n\n[Exit code: 0]", "{garbage}");
         }
@@ -227,9 +224,7 @@ fn hostile_clients_of_the_proxy_and_the_resolver_harm_nothing() {
         assert!(session.bash(&long).ends_with("[Exit code: 0]"));
         let hostile =
             format!("{open}printf 'CONNECT a]\\033[31m(b:1 HTTP/1.1\\r\\n\\r\\n' >&3; head -1 <&3");
-        let text = session.bash(&hostile);
-        let host = "a\u{fffd}\u{fffd}\u{fffd}31m\u{fffd}b";
-        assert!(text.contains(&format!("the network ({host}:1) was denied")), "{text:?}");
+        assert_eq!(session.bash(&hostile), "HTTP/1.1 400 Bad Request\r\n\n[Exit code: 0]");
         session.bash("for n in {1..300}; do printf 'x%.0s' {1..40} > /dev/udp/127.0.0.1/53; done");
         // A job holds more connections than the proxy accepts: other connections fail at once.
         let hold = "ulimit -n 512; for n in {1..200}; do exec {fd}<>/dev/tcp/127.0.0.1/61080; done; \

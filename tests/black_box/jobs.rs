@@ -343,11 +343,24 @@ fn a_running_job_does_not_disable_commands_when_the_user_allows_more() {
         let mut command = daemon.command(args);
         command.current_dir(repo.path()).stdin(std::process::Stdio::null()).output().unwrap()
     };
+    // A host is allowed in the running worker.
+    let connect = "(: < /dev/tcp/a.example/443) 2>/dev/null; exit 3";
+    let line = |mode| {
+        format!(
+            "the network (a.example) was denied to a command of this session (workspace-write, network {mode})"
+        )
+    };
+    assert!(session.bash(connect).contains(&line("off")));
     assert!(quack(&["sandbox", "allow", "example.com"]).status.success());
-    // Commands go on with the permissions that the worker has, and a denial names the job.
+    assert!(session.bash(connect).contains(&line("hosts")));
+    let shown = String::from_utf8(quack(&["sandbox", "show"]).stdout).unwrap();
+    assert!(shown.contains("confined, workspace-write, network hosts"), "{shown}");
+    assert_eq!(session.pid("monitorPid"), monitor);
+    // With the machine's network, commands go on with the permissions that the worker has, and a denial names the job.
+    assert!(quack(&["sandbox", "set", "--network", "on"]).status.success());
     assert_eq!(session.bash("echo on"), "on\n\n[Exit code: 0]");
     assert_eq!(session.pid("monitorPid"), monitor);
-    let denied = session.bash("(: < /dev/tcp/example.com/443) 2>/dev/null; exit 3");
+    let denied = session.bash("(: < /dev/tcp/192.0.2.1/443) 2>/dev/null; exit 3");
     assert!(denied.contains("quack jobs kill job-1 --session a]"), "{denied}");
     assert!(denied.ends_with("[Exit code: 3]"), "{denied}");
     let shown = String::from_utf8(quack(&["sandbox", "show"]).stdout).unwrap();

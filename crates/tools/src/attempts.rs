@@ -95,9 +95,10 @@ impl Attempts {
         Self { counters, ..Self::default() }
     }
 
-    /// Records an attempt while the network is off, with the name or address if it is known. The name is untrusted:
-    /// unexpected characters are replaced.
-    pub fn record(&self, host: Option<&str>) {
+    /// Records an attempt, with the name or address if it is known. The name is untrusted: unexpected characters are
+    /// replaced.
+    #[cfg(test)]
+    pub(crate) fn record(&self, host: Option<&str>) {
         let host = host.map(plain).filter(|host| !host.is_empty());
         let host = host.map(|host| RefusedHost { host, ..RefusedHost::default() });
         self.state.send_modify(|state| state.record(host));
@@ -161,16 +162,7 @@ impl State {
     fn record(&mut self, host: Option<RefusedHost>) {
         self.count += 1;
         let Some(host) = host else { return };
-        // A refused query for a name adds nothing to a refused connection.
-        let is_same = |known: &RefusedHost| {
-            known.host == host.host && (known.port == host.port || known.port == 0)
-        };
-        if host.port == 0
-            && self.hosts.iter().any(|(_, known)| known.host == host.host && known.port != 0)
-        {
-            return;
-        }
-        self.hosts.retain(|(_, known)| !is_same(known));
+        self.hosts.retain(|(_, known)| (&known.host, known.port) != (&host.host, host.port));
         self.hosts.push_back((self.count, host));
         if MAX_HOSTS < self.hosts.len() {
             self.hosts.pop_front();
@@ -188,8 +180,13 @@ impl Span {
             return None;
         }
         let hosts = state.hosts.iter().filter(|(number, _)| self.before < *number);
+        let hosts: Vec<_> = hosts.map(|(_, host)| host).collect();
+        // A refused query for a name adds nothing to a refused connection.
+        let is_connected =
+            |query: &RefusedHost| hosts.iter().any(|it| it.host == query.host && it.port != 0);
+        let told = hosts.iter().filter(|host| host.port != 0 || !is_connected(host));
         Some(Refused {
-            hosts: hosts.map(|(_, host)| host.clone()).collect(),
+            hosts: told.map(|host| (*host).clone()).collect(),
             is_shared: !self.was_alone || state.started != self.number,
         })
     }
@@ -251,6 +248,27 @@ mod tests {
         assert_eq!(span.refused(), refused(&["a.example", "b.example"], false));
         drop(span);
         assert_eq!(attempts.begin().refused(), None);
+    }
+
+    #[test]
+    fn a_query_for_a_name_is_told_unless_the_same_command_connects() {
+        let attempts = Arc::new(Attempts::default());
+        let ports = |span: &Span| {
+            let hosts = span.refused().unwrap().hosts;
+            hosts.iter().map(|host| host.port).collect::<Vec<_>>()
+        };
+        let connect = |port| {
+            attempts.refused("a.example", RefusedRequest { port, ..RefusedRequest::default() });
+        };
+        let span = attempts.begin();
+        (0..2).for_each(|_| connect(0));
+        assert_eq!(ports(&span), [0]);
+        [443, 0].into_iter().for_each(connect);
+        assert_eq!(ports(&span), [443]);
+        drop(span);
+        let later = attempts.begin();
+        connect(0);
+        assert_eq!(ports(&later), [0]);
     }
 
     #[test]

@@ -28,6 +28,7 @@ use quackd_protocol::client::{
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
 use quackd_protocol::policy::WebSearchRule;
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
+use quackd_protocol::worker::SandboxReport;
 use quackd_schema::shape_of;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Serialize;
@@ -185,14 +186,14 @@ fn grants(
 /// The policy of the next worker, and that of the running one.
 async fn in_force(
     session: FoundSession,
-    FoundPolicy { policy, layers, grants, .. }: FoundPolicy,
+    FoundPolicy { policy, layers, rules, grants }: FoundPolicy,
     caller: &Caller,
 ) -> Result<SandboxData, MethodError> {
     let label = label(caller, &session.session_id).await?;
     let snapshot = caller.services.sessions.table.snapshot(&session.session_id);
     let worker = &snapshot.worker;
     // The running worker keeps its policy until these calls and jobs end.
-    let is_outdated = worker.is_outdated(&policy);
+    let is_outdated = worker.is_outdated(&policy, &rules);
     let calls = worker.calls.iter().filter(|call| is_outdated && call.is_sent).count();
     let keeps = is_outdated && worker.state() != ProcessState::Draining;
     let jobs = if keeps { jobs(&worker.jobs, Instant::now()) } else { Vec::new() };
@@ -204,7 +205,10 @@ async fn in_force(
         policy,
         layers,
         grants,
-        in_force: worker.hello.as_ref().map(|hello| hello.sandbox.clone()),
+        in_force: worker
+            .hello
+            .as_ref()
+            .map(|hello| SandboxReport { hosts: worker.has_hosts(), ..hello.sandbox.clone() }),
         outdated: is_outdated,
         calls_running: calls,
         jobs_running: jobs.len(),

@@ -2,10 +2,11 @@
 //! owner of the session's proxy, read by methods.
 
 use crate::clock::now_text;
+use quackd_policy::hosts::HostRules;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ForwardInfo, HostTotals, NetworkRequest};
 use quackd_protocol::limits::MAX_NETWORK_LOG;
-use quackd_protocol::network::{LogEntry, Verdict};
+use quackd_protocol::network::{LogEntry, MAX_TRANSPARENT_PORTS, Rules, USUAL_PORTS, Verdict};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
@@ -27,6 +28,36 @@ const EVENTS_TIME: Duration = Duration::from_secs(1);
 
 /// Longest host from a proxy, in bytes.
 const MAX_HOST_BYTES: usize = 256;
+
+/// Ports with a listener for programs that use no proxy, besides the usual ones, as a worker got them when it started.
+/// `None` if the configuration turns them off.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct TransparentPorts(Option<Vec<u16>>);
+
+impl TransparentPorts {
+    /// The ports of these rules, as far as their number is allowed.
+    pub(crate) fn of(rules: &Rules, is_on: bool) -> Self {
+        Self(is_on.then(|| Self::in_rules(rules)))
+    }
+
+    fn in_rules(rules: &Rules) -> Vec<u16> {
+        let is_more = |port: &u16| !USUAL_PORTS.contains(port);
+        let ports = HostRules::parse(&rules.rules).ports();
+        ports.into_iter().filter(is_more).take(MAX_TRANSPARENT_PORTS - USUAL_PORTS.len()).collect()
+    }
+
+    /// The list for a worker.
+    pub(crate) fn list(&self) -> Option<Vec<u16>> {
+        self.0.clone()
+    }
+
+    /// Whether a worker with these ports serves all that the rules name.
+    pub(crate) fn serve(&self, rules: &Rules) -> bool {
+        let are_all =
+            |known: &Vec<u16>| Self::in_rules(rules).iter().all(|port| known.contains(port));
+        self.0.as_ref().is_none_or(are_all)
+    }
+}
 
 /// Networks of all sessions. One instance per daemon, on the actors' thread.
 #[derive(Debug, Default)]

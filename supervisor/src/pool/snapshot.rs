@@ -5,8 +5,10 @@
 
 use crate::children::{ChildSnapshot, StopReason};
 use crate::errors::RunningWork;
+use crate::pool::network::TransparentPorts;
 use bytes::Bytes;
 use quackd_protocol::client::{ProcessState, SessionStatus, StatusInfo, TimedDenial};
+use quackd_protocol::network::Rules;
 use quackd_protocol::policy::{NetworkMode, Policy};
 use quackd_protocol::worker::{Hello, JobInfo};
 use quackd_supervision::{Cause, ChildSpec, PI_WORKER, SESSION_WORKER, State};
@@ -38,6 +40,8 @@ pub(crate) struct WorkerSnapshot {
     pub(crate) hello: Option<Rc<Hello>>,
     /// Policy of the running worker, or of the last one.
     pub(crate) policy: Option<Rc<Policy>>,
+    /// Ports of hosts that the worker serves for programs that use no proxy.
+    pub(crate) ports: TransparentPorts,
     pub(crate) denials: Rc<Denials>,
 }
 
@@ -142,6 +146,7 @@ impl Default for WorkerSnapshot {
             jobs: Rc::default(),
             hello: None,
             policy: None,
+            ports: TransparentPorts::default(),
             denials: Rc::default(),
         }
     }
@@ -193,10 +198,11 @@ impl WorkerSnapshot {
     }
 
     /// Whether the running worker's policy differs from the requested one.
-    pub(crate) fn is_outdated(&self, wanted: &Policy) -> bool {
-        let (given, has_sockets) = (self.policy.as_ref(), self.has_sockets());
+    pub(crate) fn is_outdated(&self, wanted: &Policy, rules: &Rules) -> bool {
+        let has_proxy = self.has_sockets() && self.ports.serve(rules);
+        let given = self.policy.as_ref();
         self.process.child.has_process
-            && given.is_some_and(|given| !quackd_policy::confines_like(given, wanted, has_sockets))
+            && given.is_some_and(|given| !quackd_policy::confines_like(given, wanted, has_proxy))
     }
 }
 

@@ -206,7 +206,7 @@ fn the_next_turn_knows_of_another_network_and_of_the_end_of_safe_mode() {
         turn(&wire, message);
         world.model.requests().pop().unwrap()["body"].to_string()
     };
-    let no_network = "Commands have no network.";
+    let no_network = "Commands have no network";
     assert!(asked("one").contains(no_network));
     let first = world.agent_process();
     assert!(asked("two").contains(no_network));

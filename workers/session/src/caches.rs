@@ -15,6 +15,7 @@ pub(crate) fn keep(
 ) -> Option<CacheDirectory> {
     let policy = &start.sandbox.policy;
     let path = start.sandbox.caches.as_deref().filter(|_| policy.may_write()).map(Path::new)?;
+    // Also without a network: the user may allow a host while the worker runs.
     let opened = CacheDirectory::open_blocking(path).and_then(|directory| {
         plan.keep_caches(&directory, &facts.missing_caches)?;
         Ok(directory)

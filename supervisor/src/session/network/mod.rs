@@ -138,6 +138,13 @@ impl NetworkActor {
         }
     }
 
+    /// Stops the actor once the worker and the proxy have ended. Its futures would keep it and their descriptors.
+    fn stop_if_ended(&self, ctx: &mut Context<Self>) {
+        if self.child.ending.is_some() && self.child.process.is_none() {
+            ctx.stop();
+        }
+    }
+
     /// Logs rules that are not in force.
     fn warn_of_unreadable(&self) {
         for error in HostRules::parse(&self.rules.rules).unreadable() {
@@ -302,6 +309,7 @@ impl Handler<TellNetwork> for NetworkActor {
                 self.child.ending = Some(DrainReason::Deleted);
                 self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
                 self.drain(OfProxy, ctx);
+                self.stop_if_ended(ctx);
             }
         }
     }

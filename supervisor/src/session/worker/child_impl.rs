@@ -99,6 +99,7 @@ impl ChildActor<OfWorker> for SessionActor {
             jobs,
             hello: self.worker.hello.clone(),
             policy: self.worker.running_policy.clone(),
+            ports: self.worker.ports.clone(),
             denials: Rc::clone(&self.worker.denials),
         };
         let table = &self.services.table;

@@ -7,6 +7,7 @@ use crate::children::{
     ChildProcess, Death, LifecycleDriver, ProcessKind, create_cgroup, group_name,
 };
 use crate::errors::CallError;
+use crate::pool::network::TransparentPorts;
 use crate::pool::sessions::Full;
 use crate::session::actor::SessionActor;
 use crate::session::owner::Owner;
@@ -14,11 +15,9 @@ use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_config::LimitSettings;
 use quackd_home::Home;
-use quackd_policy::hosts::HostRules;
 use quackd_process::{Exit as ProcessExit, SessionPaths};
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
-use quackd_protocol::network::{MAX_TRANSPARENT_PORTS, Rules, USUAL_PORTS};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Probe;
 use quackd_protocol::worker::{CommandLimits, FRAME_PROTOCOL, SandboxStart, Start, ToWorker};
@@ -111,6 +110,8 @@ impl SessionActor {
         // Paths and numbers always have a JSON form.
         let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
         self.worker.running_policy = Some(Rc::new(self.worker.policy.clone()));
+        let is_transparent = services.daemon.config.sandbox.transparent.value;
+        self.worker.ports = TransparentPorts::of(&self.worker.rules, is_transparent);
         self.worker.workspace_replaced = false;
         self.worker.ends_jobs = false;
         self.worker.client_left = false;
@@ -131,8 +132,7 @@ impl SessionActor {
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
                 caches,
-                ports: (services.daemon.config.sandbox.transparent.value)
-                    .then(|| transparent_ports(&self.worker.rules)),
+                ports: self.worker.ports.list(),
                 cgroup: cgroup_for_worker,
             },
         }));
@@ -231,13 +231,6 @@ impl SessionActor {
             events.process_died(&session, &name, &cause, exit, &stderr);
         }));
     }
-}
-
-/// Ports of the rules, for programs that use no proxy.
-fn transparent_ports(rules: &Rules) -> Vec<u16> {
-    let is_more = |port: &u16| !USUAL_PORTS.contains(port);
-    let ports = HostRules::parse(&rules.rules).ports();
-    ports.into_iter().filter(is_more).take(MAX_TRANSPARENT_PORTS - USUAL_PORTS.len()).collect()
 }
 
 fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {

@@ -20,6 +20,7 @@ mod policy;
 pub(crate) use calls::{CallDone, CallTool, call, command_text};
 
 use crate::children::{Child, DrainReason, LifecycleDriver};
+use crate::pool::network::TransparentPorts;
 use crate::pool::snapshot::Denials;
 use crate::session::actor::SessionActor;
 use crate::session::network::{NetworkActor, NetworkLink};
@@ -52,6 +53,8 @@ pub(crate) struct WorkerPart {
     pair: Option<NetworkLink>,
     /// Owner of the running worker's proxy.
     network: Option<Addr<NetworkActor>>,
+    /// Ports of hosts that the running worker serves for programs that use no proxy.
+    ports: TransparentPorts,
     /// Policy of the running worker.
     running_policy: Option<Rc<Policy>>,
     /// Whether the path of the worker's workspace leads to another directory now.
@@ -82,6 +85,7 @@ impl WorkerPart {
             rules,
             pair: None,
             network: None,
+            ports: TransparentPorts::default(),
             running_policy: None,
             workspace_replaced: false,
             ends_jobs: false,

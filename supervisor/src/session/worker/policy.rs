@@ -59,13 +59,14 @@ impl SessionActor {
         self.worker.running_policy = Some(Rc::new(policy.clone()));
     }
 
-    /// True if the running worker's policy differs from the requested one.
+    /// True if the running worker's policy differs from the requested one. A worker without a listener for a port of the
+    /// rules does not become one with a list of hosts.
     pub(super) fn has_other_policy(&self) -> bool {
-        let WorkerPart { child, running_policy, policy, .. } = &self.worker;
-        let has_sockets = self.worker.has_sockets();
+        let WorkerPart { child, running_policy, policy, ports, rules, .. } = &self.worker;
+        let has_proxy = self.worker.has_sockets() && ports.serve(rules);
         let given = running_policy.as_ref();
         child.process.is_some()
-            && given.is_some_and(|given| !confines_like(given, policy, has_sockets))
+            && given.is_some_and(|given| !confines_like(given, policy, has_proxy))
     }
 
     /// True if background jobs run whose client has disconnected.
