@@ -46,8 +46,8 @@ pub(crate) fn with_hosts(test: impl FnOnce(&Daemon, &Session<'_>)) {
 }
 
 #[test]
-fn a_host_is_asked_about_and_the_first_answer_counts() {
-    with_hosts(|daemon, session| {
+fn a_host_is_asked_about_in_the_default_policy_and_the_first_answer_counts() {
+    in_session(|daemon, session| {
         let (wire, watcher) = (answerer(daemon, session), daemon.wire());
         watcher.request("quack.approvals", json!({"watch": true}));
         let pid = session.worker()["pid"].clone();

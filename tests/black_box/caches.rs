@@ -101,7 +101,7 @@ fn notes(session: &Session<'_>) -> String {
 }
 
 /// A new session of the same workspace.
-fn another<'a>(session: &Session<'a>) -> Session<'a> {
+pub(crate) fn another<'a>(session: &Session<'a>) -> Session<'a> {
     let new = session.wire.request("quack.session_new", json!({"path": session.path}));
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let (id, name) = (text(&new["session"]["id"]), text(&new["session"]["name"]));

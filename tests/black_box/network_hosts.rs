@@ -1,8 +1,9 @@
 //! The network by host: allowed hosts are reached by every way that programs take, all others are refused at once, and
 //! rules change while commands run. The hosts are servers of this machine, which only rules for `machine` allow.
 
+use crate::caches::another;
 use crate::first_hour_network::{has, in_session};
-use crate::harness::{Daemon, Session};
+use crate::harness::{Daemon, Session, wait_for};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -137,6 +138,46 @@ fn rules_change_while_commands_run_without_a_new_worker() {
 }
 
 #[test]
+fn a_network_that_is_off_is_a_list_without_hosts() {
+    in_session(|daemon, session| {
+        let server = Server::start();
+        let repo = repo_of(session);
+        let rule = format!("machine:{}", server.port);
+        let worker = session.pid("monitorPid");
+        assert!(proxies(daemon).is_empty(), "no command has used the network");
+        // The network is off, so an allowed host needs no new worker, not even while a command runs.
+        session.call("bash", json!({"command": "sleep 1000", "background": true}));
+        sandbox(daemon, &repo, &["allow", "a.example"]);
+        let line = denied("b.example", "b.example")
+            .replace("was denied", "was denied to a command of this session");
+        let text = session.bash("(: < /dev/tcp/b.example/80) 2>/dev/null; true");
+        assert!(text.contains(&line), "{text}");
+        assert_eq!(proxies(daemon).len(), 1);
+        sandbox(daemon, &repo, &["allow", &rule, "--always"]);
+        assert!(session.bash(&by_connect(server.port)).contains("served"));
+        assert_eq!(session.worker()["hosts"], true);
+        sandbox(daemon, &repo, &["set", "--network", "off"]);
+        assert!(session.bash(&by_connect(server.port)).starts_with("HTTP/1.1 403 "));
+        assert_eq!(session.worker()["hosts"], Value::Null);
+        assert_eq!(session.pid("monitorPid"), worker, "the worker was not replaced");
+        // A host that is allowed for always is reached by sessions whose network nobody has set.
+        let other_repo = daemon.repo("b");
+        let other = session.wire.attach(other_repo.path());
+        assert!(other.bash(&by_connect(server.port)).contains("served"));
+        sandbox(daemon, &repo, &["set", "--network", "off", "--workspace"]);
+        let third = another(session);
+        assert!(third.bash(&by_connect(server.port)).starts_with("HTTP/1.1 403 "));
+        // The proxy of a worker ends with it.
+        for of in [session, &other, &third] {
+            session
+                .wire
+                .request("quack.session_delete", json!({"sessionId": of.id, "force": true}));
+        }
+        wait_for("the proxies to end", || proxies(daemon).is_empty().then_some(()));
+    });
+}
+
+#[test]
 fn sessions_have_their_own_rules_and_requests_are_counted_and_told() {
     in_session(|daemon, session| {
         let server = Server::start();
@@ -213,13 +254,19 @@ fn a_proxy_that_dies_is_replaced_and_costs_its_connections_only() {
 
 /// Process id of the only proxy of this daemon.
 pub(crate) fn proxy_of(daemon: &Daemon) -> i32 {
+    proxies(daemon)[0]
+}
+
+/// Process ids of the proxies of this daemon.
+fn proxies(daemon: &Daemon) -> Vec<i32> {
     let children =
         std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid())).unwrap();
     let is_proxy = |pid: &&str| {
         std::fs::read_to_string(format!("/proc/{pid}/comm"))
             .is_ok_and(|name| name == "quack-proxy\n")
     };
-    children.split_whitespace().find(is_proxy).unwrap().parse().unwrap()
+    let proxies = children.split_whitespace().filter(is_proxy);
+    proxies.map(|pid| pid.parse().unwrap()).collect()
 }
 
 #[test]
