@@ -160,7 +160,7 @@ fn a_network_that_is_off_is_a_list_without_hosts() {
         assert!(session.bash(&by_connect(server.port)).starts_with("HTTP/1.1 403 "));
         assert_eq!(session.worker()["hosts"], Value::Null);
         assert_eq!(session.pid("monitorPid"), worker, "the worker was not replaced");
-        // A host that is allowed for always is reached by sessions whose network nobody has set.
+        // A host that is allowed for always is reached by sessions without a network setting.
         let other_repo = daemon.repo("b");
         let other = session.wire.attach(other_repo.path());
         assert!(other.bash(&by_connect(server.port)).contains("served"));

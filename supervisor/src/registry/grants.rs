@@ -81,8 +81,8 @@ impl Registry {
         Ok(true)
     }
 
-    /// Turns a network that is off into one limited to hosts, in the scope of a grant, and in the session if a setting of
-    /// its own keeps it off.
+    /// Turns a network that is off into one limited to hosts, in the scope of a grant, and in the session if its own
+    /// setting keeps it off.
     fn end_off(&mut self, session: &Session, scope: PolicyScope) {
         for scope in [scope, PolicyScope::Session] {
             if self.policy_of(session).policy.network_mode() != NetworkMode::Off {

@@ -235,7 +235,8 @@ pub(super) fn policy_of(
     let allows_host =
         |grant: &Grant| (grant.kind, grant.decision) == (ApprovalKind::Network, Decision::Allow);
     if is_default && state.grants.iter().any(allows_host) {
-        // The network is off because nobody has set it. A host that the user has allowed for always is reached.
+        // The configuration does not set the network. Unless a stronger layer turns it off, commands reach the hosts that
+        // the user has allowed always.
         wanted.configuration.network = Some(NetworkMode::Hosts);
     }
     let mut policy = quackd_policy::resolve_layers(wanted);

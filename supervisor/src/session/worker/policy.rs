@@ -54,7 +54,7 @@ impl SessionActor {
         if !has_other || !child.is_ready() || self.has_other_policy() {
             return;
         }
-        // A worker that does not read is ended by its heartbeat.
+        // The heartbeat kills a worker that does not read.
         child.try_send(&ToWorker::NetworkMode { mode }).ok();
         self.worker.running_policy = Some(Rc::new(policy.clone()));
     }
