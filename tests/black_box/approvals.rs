@@ -490,3 +490,21 @@ fn a_terminal_is_asked_and_enter_denies() {
         drop(silent.end());
     });
 }
+
+#[test]
+fn a_question_about_a_call_ends_with_its_client() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("app2");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let other = answerer(&daemon, &session);
+    let terminal =
+        Terminal::start(quack_at(&daemon, repo.path(), &["tool", "--safe", "bash", "rm x"]));
+    terminal.see("Allow the command?");
+    let asked = question(&other);
+    assert!(asked["message"].as_str().unwrap().contains("session app2"), "{asked}");
+    drop(terminal);
+    let closed = other.events_until(CLOSED).pop().unwrap();
+    assert_eq!((&closed["data"]["id"], &closed["data"]["reason"]), (&asked["id"], &json!("ended")));
+    assert_eq!(other.request("quack.approvals", json!({}))["pending"], json!([]));
+}

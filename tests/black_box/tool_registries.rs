@@ -238,6 +238,17 @@ fn a_daemon_that_stops_does_not_wait_for_a_tool() {
 }
 
 #[test]
+fn crates_io_is_known_to_a_cargo_that_has_not_downloaded_yet() {
+    let mut world = world("");
+    let log =
+        "echo 'DEBUG x cache_path=\"/h/registry/index/index.crates.io-0f/.cache\"' >&2\nexit 101\n";
+    tool(&world.home().join("tools"), "cargo", log);
+    boot(&mut world, "");
+    let preset = preset(&world, "crates");
+    assert_eq!(rules(&preset), ["index.crates.io", "static.crates.io"], "{preset}");
+}
+
+#[test]
 fn every_tool_is_asked_in_its_own_way() {
     let mut world = world("");
     let tools = world.home().join("tools");

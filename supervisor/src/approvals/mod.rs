@@ -27,8 +27,10 @@ use quackd_protocol::approval::{
 use quackd_protocol::client::{EventLine, ToldLine};
 use std::cell::{OnceCell, RefCell};
 use std::fmt;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use table::{NotAsked, Open, Table};
 use tokio::sync::oneshot;
@@ -124,6 +126,30 @@ impl Drop for Answering {
     }
 }
 
+/// An operation that waits for an outcome. Dropping it ends the question, unless others wait for it too.
+#[derive(Debug)]
+pub(crate) struct PendingOutcome {
+    outcome: oneshot::Receiver<Outcome>,
+    approvals: Rc<Approvals>,
+    subject: Subject,
+}
+
+impl Future for PendingOutcome {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Outcome> {
+        let outcome = Pin::new(&mut self.outcome).poll(context);
+        outcome.map(|outcome| outcome.unwrap_or(Outcome::Ended))
+    }
+}
+
+impl Drop for PendingOutcome {
+    fn drop(&mut self) {
+        self.outcome.close();
+        self.approvals.abandoned(&self.subject);
+    }
+}
+
 /// Reason why an answer does not count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum NoAnswer {
@@ -204,13 +230,11 @@ impl Approvals {
         self.table.borrow_mut().count_request(session, Instant::now())
     }
 
-    /// Asks the user, unless an equal question is open. The receiver gets the outcome, after `wait` at the latest.
-    pub(crate) fn ask(
-        self: &Rc<Self>,
-        question: Question,
-        wait: Duration,
-    ) -> oneshot::Receiver<Outcome> {
+    /// Asks the user, unless an equal question is open. The future ends with the outcome, after `wait` at the latest.
+    pub(crate) fn ask(self: &Rc<Self>, question: Question, wait: Duration) -> PendingOutcome {
         let (waiter, outcome) = oneshot::channel();
+        let (approvals, subject) = (Rc::clone(self), question.subject.clone());
+        let outcome = PendingOutcome { outcome, approvals, subject };
         let now = Instant::now();
         if let Some(open) = self.table.borrow_mut().same(&question.subject) {
             open.with.waiters.retain(|waiter| !waiter.is_closed());
@@ -284,6 +308,22 @@ impl Approvals {
             tokio::time::sleep(wait).await;
             approvals.close(&id, CloseReason::TimedOut);
         });
+    }
+
+    /// Closes the question about this subject if no operation waits for it any more: its client has disconnected, or the
+    /// call was cancelled.
+    fn abandoned(&self, subject: &Subject) {
+        let mut table = self.table.borrow_mut();
+        let Some(open) = table.same(subject) else { return };
+        open.with.waiters.retain(|waiter| !waiter.is_closed());
+        if !open.with.waiters.is_empty() {
+            return;
+        }
+        let is_over = open.until <= Instant::now();
+        let (id, reason) =
+            (open.id.clone(), if is_over { CloseReason::TimedOut } else { CloseReason::Ended });
+        drop(table);
+        self.close(&id, reason);
     }
 
     /// Closes a question without an answer.

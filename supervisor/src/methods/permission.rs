@@ -232,7 +232,9 @@ async fn ask(call: &EndedCall<'_>, asked: Asked, caller: &Caller) -> Option<Outc
     }
     let Asked { kind, target, given, facts, mut said, likely, is_possible, .. } = asked;
     said.extend(call.id.map(|id| ("call", words::name(id))));
-    said.push(("session", words::name(&call.session.session_name)));
+    // Without a label, the session was deleted.
+    let label = super::find::label(caller, &call.session.session_id).await.unwrap_or_default();
+    said.push(("session", words::name(&label)));
     let question = Question {
         subject: Subject { session: call.session.session_id.clone(), kind, target, given },
         title: match kind {
@@ -256,10 +258,9 @@ async fn ask(call: &EndedCall<'_>, asked: Asked, caller: &Caller) -> Option<Outc
     };
     tokio::select! {
         // An equal question of another call may wait longer.
-        outcome = tokio::time::timeout(wait, outcome) => match outcome {
-            Ok(outcome) => outcome.ok(),
-            Err(_late) => Some(Outcome::TimedOut),
-        },
+        outcome = tokio::time::timeout(wait, outcome) => {
+            Some(outcome.unwrap_or(Outcome::TimedOut))
+        }
         () = cancelled => None,
     }
 }

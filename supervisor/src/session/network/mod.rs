@@ -43,9 +43,7 @@ const FORWARD_TIMEOUT: Duration = Duration::from_secs(10);
 /// Owner of one worker's proxy.
 pub(crate) struct NetworkActor {
     session: SessionId,
-    /// Name of the session, for questions.
-    name: String,
-    /// Label of the session, for refusals.
+    /// Label of the session, for questions and refusals.
     label: String,
     services: Rc<SessionServices>,
     child: Child,
@@ -94,7 +92,7 @@ pub(crate) enum TellNetwork {
 impl NetworkActor {
     /// Starts the actor. Opens the session's forwards again.
     pub(crate) fn start_for(
-        (session, name, label): (SessionId, String, String),
+        (session, label): (SessionId, String),
         services: Rc<SessionServices>,
         link: NetworkLink,
         rules: Arc<Rules>,
@@ -103,7 +101,6 @@ impl NetworkActor {
         let actor = Self {
             child: Child::new(NETWORK_PROXY, session.0.clone()),
             session,
-            name,
             label,
             services,
             link: Some(link),

@@ -77,7 +77,7 @@ impl NetworkActor {
         self.asking += 1;
         let (running, tool_call_id, left) = self.running_call();
         let call = tool_call_id.as_deref().map(|id| ("call", words::name(id)));
-        let said: Vec<_> = [Some(running), call, Some(("session", words::name(&self.name)))]
+        let said: Vec<_> = [Some(running), call, Some(("session", words::name(&self.label)))]
             .into_iter()
             .flatten()
             .collect();
@@ -105,7 +105,7 @@ impl NetworkActor {
             if actor.child.current(generation).is_none() {
                 return;
             }
-            let result = match outcome.unwrap_or(Outcome::Ended) {
+            let result = match outcome {
                 Outcome::Allowed(scope) => Ok(scope),
                 Outcome::Denied => Err(DenyReason::DeniedByUser),
                 Outcome::TimedOut => Err(DenyReason::Timeout),

@@ -51,7 +51,7 @@ impl SessionActor {
         let services = Rc::clone(&self.services);
         let rules = Arc::clone(&self.worker.rules);
         let network = NetworkActor::start_for(
-            (self.session.clone(), self.name.clone(), self.label.clone()),
+            (self.session.clone(), self.label.clone()),
             services,
             link,
             rules,

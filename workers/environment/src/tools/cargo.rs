@@ -13,6 +13,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
+/// The index of crates.io, and the `dl` of its `config.json`, which cargo keeps from its first download on.
+const CRATES_IO: &str = "index.crates.io";
+const CRATES_IO_DOWNLOADS: &str = "https://static.crates.io/crates";
+
 /// Most steps from one source to the source that replaces it.
 const MAX_REPLACEMENTS: usize = 8;
 
@@ -44,10 +48,12 @@ pub(super) async fn ask(asking: &Asking) -> Findings {
         }
     }
     if !replaced && let Some(dir) = findings.or_problem(default_index(asking).await) {
-        if let Some((host, _hash)) = dir.rsplit_once('-') {
-            findings.url(&format!("https://{host}/"), "cargo's default registry");
-        }
-        if !download_host(asking, &home, &dir, &mut findings) {
+        let host = dir.rsplit_once('-').map_or("", |(host, _hash)| host);
+        findings.url(&format!("https://{host}/"), "cargo's default registry");
+        let is_kept = download_host(asking, &home, &dir, &mut findings);
+        if !is_kept && host == CRATES_IO {
+            findings.url(CRATES_IO_DOWNLOADS, "the usual host of the downloads of crates.io");
+        } else if !is_kept {
             findings.problem(
                 "cargo has not kept the host of its downloads yet: run cargo once outside of a session, or name the host",
             );
