@@ -197,6 +197,9 @@ pub struct AgentToolDone {
     pub number: u64,
     /// The text, a JSON string.
     pub text: Box<RawValue>,
+    /// How to go on after a failure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
     /// Structured result of tools that have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
@@ -226,6 +229,7 @@ impl AgentToolDone {
         Self {
             number,
             text: text.unwrap_or_else(|_| RawValue::NULL.to_owned()),
+            hint: None,
             data: None,
             is_error: true,
             exit_code: None,

@@ -1,10 +1,11 @@
 //! edit_file: replaces one or more literal texts in one file of the workspace.
 //!
 //! Works on bytes: the rest of the file does not change, including invalid UTF-8, a byte order mark and line
-//! endings.
+//! endings. Models write line endings as LF: in a file with CRLF these find CRLF and become CRLF.
 
 use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, CancelOnDrop};
+use crate::edit_hint;
 use crate::read_file::PATH;
 use crate::read_tracker::ReadTracker;
 use crate::write_error::{MAX_EDITED_BYTES, WriteFailure};
@@ -13,6 +14,7 @@ use crate::{Call, Confinement, Output, Toolbox};
 use memchr::memmem;
 use quackd_sandbox::{Purpose, Root, WriteError};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Edits of one call.
@@ -165,15 +167,41 @@ fn replace_all(
 
 /// Returns `content` with its only occurrence of `old` replaced. Overlapping occurrences count once.
 fn replace_once(content: &[u8], old: &[u8], new: &[u8]) -> Result<Vec<u8>, WriteFailure> {
-    let mut found = memmem::find_iter(content, old);
-    let at = found.next().ok_or(WriteFailure::NoOccurrence)?;
-    match found.count() {
-        0 => {
-            let (before, rest) = content.split_at(at);
-            Ok([before, new, rest.get(old.len()..).unwrap_or_default()].concat())
-        }
-        others => Err(WriteFailure::Ambiguous(others + 1)),
+    let is_crlf = has_only_crlf(content) && !old.contains(&b'\r');
+    let (old, new) =
+        if is_crlf { (with_crlf(old), with_crlf(new)) } else { (old.into(), new.into()) };
+    let mut found = memmem::find_iter(content, &*old);
+    let Some(at) = found.next() else {
+        return Err(WriteFailure::NoOccurrence { hint: edit_hint::of_missing(content, &old) });
+    };
+    let others: Vec<usize> = found.collect();
+    if !others.is_empty() {
+        let hint =
+            edit_hint::of_several(content, std::iter::once(at).chain(others.iter().copied()));
+        return Err(WriteFailure::Ambiguous { count: others.len() + 1, hint });
     }
+    let (before, rest) = content.split_at(at);
+    Ok([before, &*new, rest.get(old.len()..).unwrap_or_default()].concat())
+}
+
+/// Whether every line of the content ends with CRLF, and there is one.
+fn has_only_crlf(content: &[u8]) -> bool {
+    let mut ends = memchr::memchr_iter(b'\n', content).peekable();
+    ends.peek().is_some()
+        && ends.all(|at| at.checked_sub(1).and_then(|at| content.get(at)) == Some(&b'\r'))
+}
+
+/// Returns the text with CRLF in place of each LF.
+fn with_crlf(text: &[u8]) -> Cow<'_, [u8]> {
+    if !text.contains(&b'\n') {
+        return text.into();
+    }
+    let mut all = Vec::with_capacity(text.len() + text.len() / 16);
+    for (at, &byte) in text.iter().enumerate() {
+        let is_new = byte == b'\n' && at.checked_sub(1).and_then(|at| text.get(at)) != Some(&b'\r');
+        all.extend(is_new.then_some(b'\r').into_iter().chain([byte]));
+    }
+    all.into()
 }
 
 #[cfg(test)]
@@ -234,7 +262,10 @@ mod tests {
             (b"a  b", b"  ", b" ", Ok(b"a b")),
             (b"a b", b"b", b"$& $$ $1 \\1", Ok(b"a $& $$ $1 \\1")),
             (b"\xef\xbb\xbfa\r\n\xffb\r\n", b"a", b"c", Ok(b"\xef\xbb\xbfc\r\n\xffb\r\n")),
-            (b"a\r\nb", b"a\nb", b"", Err("old_text not found in file")),
+            (b"a\r\nb\r\n", b"a\nb", b"c\nd\r\n", Ok(b"c\r\nd\r\n\r\n")),
+            (b"a\r\nb\r\n", b"a", b"c\nd", Ok(b"c\r\nd\r\nb\r\n")),
+            (b"a\r\nb\r\n", b"a\r\nb", b"c\nd", Ok(b"c\nd\r\n")),
+            (b"a\r\nb\n", b"a\nb", b"", Err("old_text not found in file")),
             (b"aXa", b"a", b"", Err("old_text found 2 times (ambiguous edit)")),
             (b"aaa", b"aa", b"b", Ok(b"ba")),
             (b"aaaa", b"aa", b"b", Err("old_text found 2 times (ambiguous edit)")),

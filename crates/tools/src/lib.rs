@@ -18,6 +18,7 @@ mod command_line;
 mod confinement;
 mod denials;
 mod edit_file;
+mod edit_hint;
 mod facades;
 mod jobs;
 mod js_compat;

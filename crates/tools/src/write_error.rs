@@ -23,9 +23,16 @@ pub(crate) enum WriteFailure {
     #[error("File exceeds 16MB limit ({0} bytes)")]
     TooLarge(u64),
     #[error("old_text not found in file")]
-    NoOccurrence,
-    #[error("old_text found {0} times (ambiguous edit)")]
-    Ambiguous(usize),
+    NoOccurrence {
+        /// How to find the text.
+        hint: String,
+    },
+    #[error("old_text found {count} times (ambiguous edit)")]
+    Ambiguous {
+        count: usize,
+        /// Where the texts are.
+        hint: String,
+    },
     #[error("edit {number} of the call: {failure}; nothing was changed")]
     InEdit { number: usize, failure: Box<Self> },
     #[error("'{}' is protected: it {}", name.display(), rule.reason())]
@@ -84,6 +91,15 @@ impl WriteFailure {
         }
     }
 
+    /// How to go on, for texts that an edit did not find once.
+    fn edit_hint(&self) -> Option<String> {
+        match self {
+            Self::NoOccurrence { hint } | Self::Ambiguous { hint, .. } => Some(hint.clone()),
+            Self::InEdit { failure, .. } => failure.edit_hint(),
+            _ => None,
+        }
+    }
+
     /// Returns the answer.
     pub(crate) fn output(
         &self,
@@ -100,7 +116,7 @@ impl WriteFailure {
             Self::Failed { denial, hint, .. } => {
                 confinement.failure(self, denial.clone()).with_hint(hint.clone())
             }
-            failure => Output::error(failure),
+            failure => Output::error(failure).with_hint(failure.edit_hint()),
         }
     }
 }

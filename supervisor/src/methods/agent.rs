@@ -143,6 +143,7 @@ fn done(number: u64, ToolData { text, info, data, .. }: ToolData) -> AgentToolDo
     AgentToolDone {
         number,
         text,
+        hint: info.hint,
         data,
         is_error: info.is_error,
         exit_code: info.exit_code,

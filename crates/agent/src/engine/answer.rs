@@ -4,7 +4,7 @@ use super::incoming::{Arrived, Incoming};
 use super::run::{Phase, empty_message};
 use super::{Agent, Effect, Part, is_same};
 use crate::message::{AssistantMessage, Message, StopReason};
-use crate::providers::{Delta, ErrorKind, ProviderError, StreamEnd};
+use crate::providers::{Delta, ErrorKind, ProviderError, StreamEnd, retry_delay};
 use quackd_protocol::model::{ModelFailureKind, ModelHead, ModelInfo};
 use serde_json::json;
 
@@ -188,7 +188,8 @@ impl Agent {
             return self.end_run();
         }
         let doubled = base.saturating_mul(1 << run.attempt.min(20));
-        let delay_ms = head.retry_after_ms.unwrap_or(0).max(doubled.min(longest));
+        let asked = head.retry_after_ms.or_else(|| retry_delay(&error.text));
+        let delay_ms = asked.unwrap_or(0).max(doubled.min(longest));
         if run.attempt >= max_retries || longest < delay_ms {
             self.end_retry(Some(&error.text));
             return self.end_run();

@@ -5,7 +5,7 @@
 //! - [`run`]: a run, from a prompt to the end of its last turn;
 //! - [`answer`]: one answer of the model, and further attempts;
 //! - [`incoming`]: requests, and their answers as they arrive;
-//! - [`tools`]: the calls of one answer;
+//! - [`tools`] and [`results`]: the calls of one answer, and their results;
 //! - [`servers`]: tools of MCP servers;
 //! - [`shells`]: commands that the user runs in the shell;
 //! - [`compact`]: summaries of a conversation that became too long;
@@ -16,6 +16,7 @@ mod commands;
 mod compact;
 mod events;
 mod incoming;
+mod results;
 mod run;
 mod servers;
 mod shells;

@@ -1,12 +1,15 @@
 //! The tool calls of one answer, and the names by which models know the tools.
 
 use super::run::{Loop, Phase};
-use super::{Agent, Effect};
+use super::{Agent, Effect, results};
 use crate::message::{AssistantMessage, Block, Message, ToolCall, ToolResultMessage};
 use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION, MAX_TOOL_NAME_BYTES};
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use quackd_protocol::tools;
 use serde_json::{Map, Value, json};
+
+/// Lines of a file that a call reads if it names no limit.
+const MAX_LINES: u64 = 2000;
 
 /// Calls that one answer may have. Further ones get an error.
 const MAX_CALLS: usize = 64;
@@ -39,7 +42,11 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
     };
     let tool = match name {
         "read" | "read_file" if is_image(&path(&given)) => tools::IMAGE,
-        "read" => "read_file",
+        "read" | "read_file" => {
+            // As many lines as a model reads at once. The answer says how to go on.
+            given.entry("limit").or_insert_with(|| MAX_LINES.into());
+            "read_file"
+        }
         "write" => "write_file",
         "edit" => {
             snake_case_edits(&mut given);
@@ -81,10 +88,23 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
             }
             "bash"
         }
-        other => tools::find(other)?.name,
+        other => match tools::find(other) {
+            Some(tool) => tool.name,
+            // Models that know other agents write Read, Bash or Grep.
+            None if other.chars().any(|c| c.is_ascii_uppercase()) => {
+                return route(&other.to_ascii_lowercase(), arguments);
+            }
+            None => return None,
+        },
     };
     let writes = matches!(tool, "write_file" | "edit_file").then(|| path(&given));
     Some(ToolRoute { tool, arguments: given, writes })
+}
+
+/// The result of a call of a tool that does not exist.
+fn not_found(name: &str, known: &str) -> String {
+    let name: String = name.chars().take(MAX_TOOL_NAME_BYTES).collect();
+    format!("Tool {name} not found. The tools are: {known}")
 }
 
 /// Whether the name is that of an image, which a model gets as an image.
@@ -167,6 +187,12 @@ impl Agent {
         self.start_calls();
     }
 
+    /// Names of the tools that the model was given.
+    fn tool_names(&self) -> String {
+        let names = self.setup.tools.iter().map(|tool| tool.name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    }
+
     /// Starts every call that may run now.
     fn start_calls(&mut self) {
         let is_parallel = self.setup.settings.parallel_tools;
@@ -227,6 +253,7 @@ impl Agent {
             self.run.as_ref().map(|run| &run.phase),
             Some(Phase::Calling(batch)) if batch.is_last
         );
+        let known = self.tool_names();
         let Some(slot) = self.slot(index) else { return };
         let given = slot.route.as_ref().map(|route| json!(route.arguments).to_string());
         let problem = match (&slot.route, &slot.call.invalid) {
@@ -238,7 +265,7 @@ impl Agent {
             (_, Some(why)) => {
                 Some(format!("Not run: the arguments of {} are invalid: {why}", slot.call.name))
             }
-            (None, None) => Some(format!("Tool {} not found", slot.call.name)),
+            (None, None) => Some(not_found(&slot.call.name, &known)),
             (Some(_), None) => {
                 let length = given.as_ref().map_or(0, String::len);
                 (MAX_ARGUMENTS_BYTES < length).then(|| {
@@ -299,11 +326,13 @@ impl Agent {
         if self.on_loaded(&done) {
             return;
         }
+        let window = self.model.context_window;
         if let Some(Phase::Calling(batch)) = self.run.as_mut().map(|run| &mut run.phase) {
             let is_it = |slot: &Slot| slot.state == CallState::Running(number);
             if let Some(index) = batch.slots.iter().position(is_it) {
                 let hint = batch.hint.clone();
-                let (content, details) = result_of(&done, hint);
+                let route = batch.slots.get(index).and_then(|slot| slot.route.as_ref());
+                let (content, details) = result_of(&done, (route, window), hint);
                 let facts = (done.exit_code, Some(done.duration_ms));
                 self.call_ended(index, content, details, done.is_error, facts);
                 return self.start_calls();
@@ -359,7 +388,11 @@ impl Agent {
 }
 
 /// Returns content and details of a result.
-fn result_of(done: &AgentToolDone, hint: Option<String>) -> (Vec<Block>, Option<Value>) {
+fn result_of(
+    done: &AgentToolDone,
+    (route, window): (Option<&ToolRoute>, u64),
+    hint: Option<String>,
+) -> (Vec<Block>, Option<Value>) {
     #[derive(Default, serde::Deserialize)]
     #[serde(default)]
     struct Data {
@@ -373,7 +406,8 @@ fn result_of(done: &AgentToolDone, hint: Option<String>) -> (Vec<Block>, Option<
         data: String,
     }
     let mut text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
-    if let Some(hint) = hint {
+    text = results::bounded(text, route, window);
+    for hint in done.hint.clone().into_iter().chain(hint) {
         text.push_str(&format!("\n{hint}"));
     }
     let mut content = vec![Block::text(text)];

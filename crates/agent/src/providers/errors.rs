@@ -1,6 +1,8 @@
 //! Failures of providers: one line for the user, and whether another attempt or a shorter context can help.
 
 use super::json;
+use crate::message::{StopReason, Usage};
+use quackd_protocol::model::ModelInfo;
 use serde_json::Value;
 
 /// Most characters of an error's text.
@@ -186,6 +188,28 @@ pub(super) fn stopped(reason: &str) -> ProviderError {
     ProviderError { text, kind }
 }
 
+/// Why the calls of an answer that reached its limit do not run, for the model.
+pub(super) fn cut_call(output: u64, model: &ModelInfo) -> String {
+    let limit = if output == 0 { model.max_tokens } else { output };
+    format!(
+        "the answer was cut at its limit of {limit} tokens. Write smaller parts, such as a long file in several calls"
+    )
+}
+
+/// An answer without text and without calls.
+pub(super) fn empty(stop: StopReason, usage: &Usage, model: &ModelInfo) -> ProviderError {
+    let text = match stop {
+        StopReason::Length => format!(
+            "The answer was cut before its first word, after {} tokens of output and {} of input. The window of the              server may be smaller than the {} tokens that are assumed: set model.context_window, and on the server a              larger one (Ollama: OLLAMA_CONTEXT_LENGTH)",
+            usage.output,
+            usage.input.saturating_add(usage.cache_read),
+            model.context_window
+        ),
+        _ => "The model sent an empty answer".to_owned(),
+    };
+    ProviderError { text, kind: ErrorKind::Fatal }
+}
+
 /// A context that the provider has cut without reporting it.
 pub(super) fn overflow(input: u64, window: u64) -> ProviderError {
     let text = format!("{input} tokens of input exceed the context window of {window} tokens");
@@ -231,7 +255,8 @@ fn classified(status: Option<u16>, text: &str) -> ErrorKind {
     if may_overflow && (status == Some(413) || has(OVERFLOW)) {
         return ErrorKind::Overflow;
     }
-    if has(DENIED) {
+    // A quota that is full for a stated time is a limit of requests.
+    if has(DENIED) && retry_delay(&text).is_none() {
         return ErrorKind::Fatal;
     }
     let passes = match status {

@@ -82,6 +82,7 @@ impl Messages {
                 match event::text(message, "stopReason") {
                     "error" => error(event::text(message, "errorMessage"), page),
                     "aborted" => page.line(format_args!("{DIM}[aborted]{DIM:#}")),
+                    "length" => error(CUT, page),
                     _ => {}
                 }
                 *self = Self::new(self.show_thinking);
@@ -94,6 +95,9 @@ impl Messages {
         }
     }
 }
+
+/// Text for an answer that its limit has cut.
+const CUT: &str = "the answer was cut at the limit of tokens of one answer; `continue` as the next prompt asks for the rest";
 
 /// Renders a failure on one line.
 pub(super) fn error(text: &str, page: &mut LineBuffer) {

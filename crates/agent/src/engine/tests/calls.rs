@@ -29,7 +29,10 @@ fn calls_of_one_answer_run_at_once_and_results_keep_the_order_of_the_answer() {
     let (_, body) = bench.request();
     let contents: Vec<_> =
         body["messages"].as_array().unwrap().iter().map(|it| &it["content"]).collect();
-    assert_eq!(contents[3..], [&json!("out"), &json!("(empty)"), &json!("Tool nosuch not found")]);
+    assert_eq!(
+        contents[3..],
+        [&json!("out"), &json!("(empty)"), &json!("Tool nosuch not found. The tools are: ")]
+    );
     assert_eq!(bench.events(), expected);
 }
 
@@ -98,6 +101,7 @@ fn tools_of_mcp_servers_are_listed_before_the_first_request_and_called_by_their_
     bench.take(Input::ToolDone(Box::new(AgentToolDone {
         number: *list,
         text: to_raw_value("").unwrap(),
+        hint: None,
         data: Some(to_raw_value(&data).unwrap()),
         is_error: false,
         exit_code: None,
@@ -125,6 +129,7 @@ fn an_aborted_list_of_tools_is_asked_for_again_and_a_failed_one_is_not() {
         let done = AgentToolDone {
             number: 2,
             text: to_raw_value("Error: no").unwrap(),
+            hint: None,
             data: None,
             is_error: true,
             exit_code: None,

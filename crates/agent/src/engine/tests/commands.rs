@@ -31,6 +31,7 @@ fn commands_of_the_user_are_recorded_outside_of_turns() {
     bench.take(Input::ToolDone(Box::new(AgentToolDone {
         number,
         text: to_raw_value("out\n\n[Exit code: 4]").unwrap(),
+        hint: None,
         data: None,
         is_error: true,
         exit_code: Some(4),

@@ -103,6 +103,7 @@ impl Bench {
         self.take(Input::ToolDone(Box::new(AgentToolDone {
             number,
             text: to_raw_value(text).unwrap(),
+            hint: None,
             data: None,
             is_error,
             exit_code: None,

@@ -50,7 +50,7 @@ impl Part {
         ToolCall { id, name, arguments, thought_signature: None, invalid }
     }
 
-    fn into_block(self, is_complete: bool) -> Block {
+    fn into_block(self, cut: Option<&str>) -> Block {
         match self.kind {
             Kind::Text => Block::Text { text: self.text, text_signature: self.signature },
             Kind::Thinking => Block::Thinking {
@@ -60,8 +60,8 @@ impl Part {
             },
             Kind::Call => {
                 let mut call = self.call();
-                if !is_complete && call.invalid.is_none() {
-                    call.invalid = Some("the answer ended before it was complete".to_owned());
+                if let Some(why) = cut {
+                    call.invalid = Some(why.to_owned());
                 }
                 Block::ToolCall(call)
             }
@@ -242,6 +242,13 @@ impl Answer {
         self.parts.get(index).map_or("", |part| &part.call_name)
     }
 
+    /// Whether the arguments of a call are complete.
+    pub(super) fn has_arguments(&self, index: usize) -> bool {
+        let text =
+            self.parts.get(index).map(|part| part.text.trim()).filter(|text| text.ends_with('}'));
+        text.is_some_and(|text| json::arguments(text).1.is_none())
+    }
+
     /// Ends a block, if it is open.
     pub(super) fn end(&mut self, index: usize) {
         if self.open == Some(index) {
@@ -274,15 +281,28 @@ impl Answer {
             Some(StopReason::ToolUse) if !self.has_calls() => StopReason::Stop,
             Some(stop) => stop,
         };
-        let is_complete = matches!(stop_reason, StopReason::Stop | StopReason::ToolUse);
-        let content = self.parts.into_iter().map(|part| part.into_block(is_complete)).collect();
+        let cut = match stop_reason {
+            StopReason::Stop | StopReason::ToolUse => None,
+            StopReason::Length => Some(errors::cut_call(self.usage.output, model)),
+            _ => Some("the answer ended before they were complete".to_owned()),
+        };
+        let is_empty = self.parts.iter().all(|part| match part.kind {
+            Kind::Text => part.text.trim().is_empty(),
+            Kind::Thinking => true,
+            Kind::Call => false,
+        });
         let silent = silent_overflow(&self.usage, stop_reason, model);
+        let has_nothing = is_empty && self.stop.is_some() && !has_failed && silent.is_none();
+        let empty = has_nothing.then(|| errors::empty(stop_reason, &self.usage, model));
+        let stop_reason = if has_nothing { StopReason::Error } else { stop_reason };
+        let cut = cut.as_deref();
+        let content = self.parts.into_iter().map(|part| part.into_block(cut)).collect();
         let finished = Finished {
             content,
             usage: self.usage,
             stop_reason,
             raw_stop_reason: self.raw_stop,
-            error: self.error.or(silent),
+            error: self.error.or(silent).or(empty),
             response_id: self.response_id,
             any_bytes: false,
         };

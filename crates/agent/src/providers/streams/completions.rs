@@ -99,22 +99,33 @@ impl Reader {
         answer.append(block, &arguments);
     }
 
-    /// Returns the block of a part of a call. A new id starts a new call, also with an index that is in use. Parts
-    /// without an id belong to the last call of their index.
+    /// Returns the block of a part of a call. A new id starts a new call, also with an index that is in use, and so does
+    /// another index with a known id. Parts without an id belong to the last call of their index. Some servers give all
+    /// calls one id or none, and one index: a name then starts a new call if the last one has another name or is
+    /// complete.
     fn block_of(&mut self, call: &Value, answer: &mut Answer) -> Option<usize> {
         let (id, name) = (json::text(call, "/id"), json::text(call, "/function/name"));
         let index = json::count(call, "/index");
+        let continues = |known: &&mut Call| {
+            let known_name = answer.call_name(known.block);
+            name.is_empty()
+                || known_name.is_empty()
+                || known_name == name && !answer.has_arguments(known.block)
+        };
         let mut calls = self.calls.iter_mut().rev();
         let known = match (id, index) {
-            ("", Some(_)) => calls.find(|it| it.index == index),
+            ("", Some(_)) => calls.find(|it| it.index == index).filter(|it| continues(it)),
             ("", None) => {
                 let last = calls.next();
                 last.filter(|it| name.is_empty() || answer.call_name(it.block).is_empty())
             }
             (id, Some(_)) => {
-                calls.find(|it| it.id == id || (it.id.is_empty() && it.index == index))
+                let is_it = |it: &&mut Call| it.index == index || it.index.is_none();
+                calls
+                    .find(|it| (it.id == id || it.id.is_empty()) && is_it(it))
+                    .filter(|it| continues(it))
             }
-            (id, None) => calls.find(|it| it.id == id),
+            (id, None) => calls.find(|it| it.id == id).filter(|it| continues(it)),
         };
         if let Some(known) = known {
             id.clone_into(&mut known.id);

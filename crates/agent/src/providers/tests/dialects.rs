@@ -181,6 +181,54 @@ fn errors_in_the_stream_of_each_api_are_classified() {
 }
 
 #[test]
+fn an_answer_without_text_and_calls_is_an_error() {
+    let empty = [chat(json!({"content": ""}), json!("stop")), chat(json!({}), json!("tool_calls"))];
+    let reasoning = chat(json!({"reasoning_content": "hm", "content": " \n"}), json!("stop"));
+    for record in empty.into_iter().chain([reasoning]) {
+        let (_, finished) = read_records(OpenAiCompletions, &[&record]);
+        let expected = ("The model sent an empty answer", ErrorKind::Fatal);
+        assert_eq!(outcome(&finished), (StopReason::Error, Some(expected)), "{record}");
+    }
+    let (_, cut) = read_records(OpenAiCompletions, &[&chat(json!({}), json!("length"))]);
+    assert!(outcome(&cut).1.unwrap().0.contains("OLLAMA_CONTEXT_LENGTH"));
+}
+
+#[test]
+fn calls_with_one_id_or_none_are_separate_calls() {
+    let part = |id: &str, index: u64, name: &str, arguments: &str| {
+        let function = json!({"name": name, "arguments": arguments});
+        let call = json!({"index": index, "id": id, "type": "function", "function": function});
+        chat(json!({"tool_calls": [call]}), json!(null))
+    };
+    let end = chat(json!({}), json!("tool_calls"));
+    let calls = |records: &[String]| {
+        let records: Vec<&str> = records.iter().chain([&end]).map(String::as_str).collect();
+        let (_, finished) = read_records(OpenAiCompletions, &records);
+        let calls = finished.content.into_iter().filter_map(|block| match block {
+            Block::ToolCall(call) => {
+                Some((call.name, json!(call.arguments).to_string(), call.invalid))
+            }
+            _ => None,
+        });
+        calls.collect::<Vec<_>>()
+    };
+    let call = |name: &str, arguments: &str| (name.to_owned(), arguments.to_owned(), None);
+    let (a, b) = (r#"{"a":1}"#, r#"{"b":2}"#);
+    for (id, second) in [("x", 1), ("x", 0), ("", 0), ("", 1)] {
+        let both = calls(&[part(id, 0, "bash", a), part(id, second, "bash", b)]);
+        assert_eq!(both, [call("bash", a), call("bash", b)], "{id:?} {second}");
+    }
+    let named = calls(&[part("", 0, "bash", ""), part("", 0, "read", b)]);
+    assert_eq!(named, [call("bash", "{}"), call("read", b)]);
+    // A name that each part of one call repeats.
+    for id in ["", "x"] {
+        let pieces = [r#"{"a":"#, "1", "}"];
+        let one = calls(&pieces.map(|piece| part(id, 0, "bash", piece)));
+        assert_eq!(one, [call("bash", a)], "{id:?}");
+    }
+}
+
+#[test]
 fn reasons_of_the_end_are_those_of_each_api() {
     let fails = |kind| (StopReason::Error, Some(kind));
     let is = |stop| (stop, None);
@@ -209,8 +257,19 @@ fn reasons_of_the_end_are_those_of_each_api() {
         (AnthropicMessages, anthropic("refusal"), fails(ErrorKind::Fatal)),
         (AnthropicMessages, anthropic("model_context_window_exceeded"), fails(ErrorKind::Overflow)),
     ];
+    let text = |api| match api {
+        OpenAiCompletions => chat(json!({"content": "a"}), json!(null)),
+        OpenAiResponses => {
+            json!({"type": "response.output_text.delta", "output_index": 0, "delta": "a"})
+                .to_string()
+        }
+        AnthropicMessages => {
+            let block = json!({"type": "text", "text": "a"});
+            json!({"type": "content_block_start", "index": 0, "content_block": block}).to_string()
+        }
+    };
     for (api, record, expected) in cases {
-        let (_, finished) = read_records(api, &[&record]);
+        let (_, finished) = read_records(api, &[&text(api), &record]);
         let (stop, error) = outcome(&finished);
         assert_eq!((stop, error.map(|(_, kind)| kind)), expected, "{record}");
         let raw = finished.raw_stop_reason;

@@ -135,7 +135,7 @@ impl TurnTracker {
                 let message = data.get("message").unwrap_or(&Value::Null);
                 let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default();
                 if text("role") == "assistant" {
-                    self.ended_badly = matches!(text("stopReason"), "error" | "aborted");
+                    self.ended_badly = matches!(text("stopReason"), "error" | "aborted" | "length");
                 }
             }
             // An end without a beginning belongs to an earlier turn of another client.
