@@ -13,12 +13,18 @@ pub(crate) type Reply = ToolResult;
 /// Tools whose structured data is passed on. That of other tools repeats the text.
 const WITH_DATA: &[&str] = &["bash", "jobs", "job_output", "job_kill"];
 
+/// The tool whose hints tell a model how to go on.
+pub(crate) const EDIT: &str = "edit_file";
+
 /// Returns the result of a call: the tool's text, and the facts as structured content.
 ///
 /// The structured content repeats the text, because some agents show the model nothing else. `structured`: the agent
 /// gets it.
 pub(crate) fn complete(tool: &str, reply: Reply, structured: bool) -> CallToolResult {
-    let ToolResult { text, info, data, .. } = reply;
+    let ToolResult { mut text, info, data, .. } = reply;
+    if let Some(hint) = info.hint.as_ref().filter(|_| tool == EDIT) {
+        text.push_str(&format!("\n{hint}"));
+    }
     let mut facts = facts(&info);
     if let Some(data) = data.filter(|_| WITH_DATA.contains(&tool)) {
         facts.insert("data".to_owned(), data);

@@ -1,7 +1,7 @@
 //! edit_file: replaces one or more literal texts in one file of the workspace.
 //!
 //! Works on bytes: the rest of the file does not change, including invalid UTF-8, a byte order mark and line
-//! endings. Models write line endings as LF: in a file with CRLF these find CRLF and become CRLF.
+//! endings. With `any_line_ending`, LF in the texts stands for CRLF in a file whose lines all end so: models write LF.
 
 use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, CancelOnDrop};
@@ -44,13 +44,15 @@ pub(crate) async fn edit_file(
         return refused;
     }
     let named = path.clone();
+    let any_line_ending = arguments.is_true("any_line_ending");
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
     let edited = bounds
         .run_blocking(move || {
-            edit_blocking(&root, &seen, &confinement, &path, &replacements, &give_up)
+            let edits = (&*replacements, any_line_ending);
+            edit_blocking(&root, &seen, &confinement, &path, edits, &give_up)
         })
         .await;
     match edited {
@@ -117,7 +119,7 @@ fn edit_blocking(
     seen: &ReadTracker,
     confinement: &Confinement,
     path: &str,
-    replacements: &[Replacement],
+    (replacements, any_line_ending): (&[Replacement], bool),
     give_up: &dyn Fn() -> bool,
 ) -> Result<String, WriteFailure> {
     let named = |error| WriteFailure::of(error, "edit", root, path);
@@ -125,7 +127,7 @@ fn edit_blocking(
     loop {
         let mut target = open_unprotected(root, confinement, path, Purpose::Edit, give_up)?;
         let content = target.read(MAX_EDITED_BYTES).map_err(named)?;
-        let edited = replace_all(content, replacements)?;
+        let edited = replace_all(content, replacements, any_line_ending)?;
         match target.replace(&edited, give_up) {
             Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
             Err(error) => return Err(named(error)),
@@ -144,9 +146,15 @@ fn edit_blocking(
 fn replace_all(
     mut content: Vec<u8>,
     replacements: &[Replacement],
+    any_line_ending: bool,
 ) -> Result<Vec<u8>, WriteFailure> {
     for (number, Replacement { old, new }) in replacements.iter().enumerate() {
-        content = match replace_once(&content, old.as_bytes(), new.as_bytes()) {
+        let texts = (old.as_bytes(), new.as_bytes());
+        let replaced = match any_line_ending && has_only_crlf(&content) && !old.contains('\r') {
+            true => replace_once(&content, (&with_crlf(texts.0), &with_crlf(texts.1))),
+            false => replace_once(&content, texts),
+        };
+        content = match replaced {
             Ok(edited) if u64::try_from(edited.len()).is_ok_and(|len| len <= MAX_EDITED_BYTES) => {
                 edited
             }
@@ -166,13 +174,10 @@ fn replace_all(
 }
 
 /// Returns `content` with its only occurrence of `old` replaced. Overlapping occurrences count once.
-fn replace_once(content: &[u8], old: &[u8], new: &[u8]) -> Result<Vec<u8>, WriteFailure> {
-    let is_crlf = has_only_crlf(content) && !old.contains(&b'\r');
-    let (old, new) =
-        if is_crlf { (with_crlf(old), with_crlf(new)) } else { (old.into(), new.into()) };
-    let mut found = memmem::find_iter(content, &*old);
+fn replace_once(content: &[u8], (old, new): (&[u8], &[u8])) -> Result<Vec<u8>, WriteFailure> {
+    let mut found = memmem::find_iter(content, old);
     let Some(at) = found.next() else {
-        return Err(WriteFailure::NoOccurrence { hint: edit_hint::of_missing(content, &old) });
+        return Err(WriteFailure::NoOccurrence { hint: edit_hint::of_missing(content, old) });
     };
     let others: Vec<usize> = found.collect();
     if !others.is_empty() {
@@ -181,7 +186,7 @@ fn replace_once(content: &[u8], old: &[u8], new: &[u8]) -> Result<Vec<u8>, Write
         return Err(WriteFailure::Ambiguous { count: others.len() + 1, hint });
     }
     let (before, rest) = content.split_at(at);
-    Ok([before, &*new, rest.get(old.len()..).unwrap_or_default()].concat())
+    Ok([before, new, rest.get(old.len()..).unwrap_or_default()].concat())
 }
 
 /// Whether every line of the content ends with CRLF, and there is one.
@@ -209,7 +214,7 @@ mod tests {
     use super::*;
 
     fn replaced(content: &[u8], old: &[u8], new: &[u8]) -> Result<Vec<u8>, String> {
-        replace_once(content, old, new).map_err(|failure| failure.to_string())
+        replace_once(content, (old, new)).map_err(|failure| failure.to_string())
     }
 
     fn of(json: &str) -> Result<Vec<(String, String)>, String> {
@@ -223,12 +228,12 @@ mod tests {
         let edits =
             |json: &str| replacements(&Arguments::parse("edit_file", json).unwrap()).unwrap();
         let two = r#"{"edits":[{"old_text":"a","new_text":"b"},{"oldText":"bb","newText":"c"}]}"#;
-        assert_eq!(replace_all(b"xab".to_vec(), &edits(two)).unwrap(), b"xc");
-        let failure = replace_all(b"xa".to_vec(), &edits(two)).unwrap_err().to_string();
+        assert_eq!(replace_all(b"xab".to_vec(), &edits(two), false).unwrap(), b"xc");
+        let failure = replace_all(b"xa".to_vec(), &edits(two), false).unwrap_err().to_string();
         assert_eq!(failure, "edit 2 of the call: old_text not found in file; nothing was changed");
         let large = vec![b'x'; usize::try_from(MAX_EDITED_BYTES).unwrap()];
         let grow = [Replacement { old: "a".to_owned(), new: "ab".to_owned() }];
-        let failure = replace_all([large.as_slice(), b"a"].concat(), &grow).unwrap_err();
+        let failure = replace_all([large.as_slice(), b"a"].concat(), &grow, false).unwrap_err();
         assert!(matches!(failure, WriteFailure::TooLarge(_)), "{failure}");
     }
 
@@ -253,6 +258,24 @@ mod tests {
     }
 
     #[test]
+    fn texts_of_a_model_find_crlf_and_become_crlf() {
+        type Case = (&'static str, &'static str, &'static str, Option<&'static str>);
+        let cases: &[Case] = &[
+            ("a\r\nb\r\n", "a\nb", "c\nd\r\n", Some("c\r\nd\r\n\r\n")),
+            ("a\r\nb\r\n", "a", "c\nd", Some("c\r\nd\r\nb\r\n")),
+            ("a\r\nb\r\n", "a\r\nb", "c\nd", Some("c\nd\r\n")),
+            ("a\r\nb\n", "a\nb", "", None),
+            ("a\nb\n", "a\nb", "c\nd", Some("c\nd\n")),
+            ("a", "a", "b\nc", Some("b\nc")),
+        ];
+        for &(content, old, new, expected) in cases {
+            let edit = [Replacement { old: old.to_owned(), new: new.to_owned() }];
+            let edited = replace_all(content.into(), &edit, true).ok();
+            assert_eq!(edited.as_deref(), expected.map(str::as_bytes), "{content:?} {old:?}");
+        }
+    }
+
+    #[test]
     fn one_occurrence_is_replaced_and_everything_else_stays() {
         type Case =
             (&'static [u8], &'static [u8], &'static [u8], Result<&'static [u8], &'static str>);
@@ -262,10 +285,7 @@ mod tests {
             (b"a  b", b"  ", b" ", Ok(b"a b")),
             (b"a b", b"b", b"$& $$ $1 \\1", Ok(b"a $& $$ $1 \\1")),
             (b"\xef\xbb\xbfa\r\n\xffb\r\n", b"a", b"c", Ok(b"\xef\xbb\xbfc\r\n\xffb\r\n")),
-            (b"a\r\nb\r\n", b"a\nb", b"c\nd\r\n", Ok(b"c\r\nd\r\n\r\n")),
-            (b"a\r\nb\r\n", b"a", b"c\nd", Ok(b"c\r\nd\r\nb\r\n")),
-            (b"a\r\nb\r\n", b"a\r\nb", b"c\nd", Ok(b"c\nd\r\n")),
-            (b"a\r\nb\n", b"a\nb", b"", Err("old_text not found in file")),
+            (b"a\r\nb", b"a\nb", b"", Err("old_text not found in file")),
             (b"aXa", b"a", b"", Err("old_text found 2 times (ambiguous edit)")),
             (b"aaa", b"aa", b"b", Ok(b"ba")),
             (b"aaaa", b"aa", b"b", Err("old_text found 2 times (ambiguous edit)")),

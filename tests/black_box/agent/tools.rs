@@ -98,7 +98,8 @@ fn several_calls_end_in_any_order_and_their_results_keep_the_order_of_the_answer
     };
     assert_eq!((facts("call_1_0").0, facts("call_1_0").2), (true, 3.into()));
     assert!(!facts("call_1_1").0 && facts("call_1_1").1.contains("README.md"));
-    assert_eq!(facts("call_1_2"), (true, "Tool nosuch not found".to_owned(), Value::Null));
+    let unknown = "Tool nosuch not found. The tools are: read_file, write_file, edit_file, bash, ";
+    assert!(facts("call_1_2").0 && facts("call_1_2").1.starts_with(unknown));
     assert!(facts("call_1_3").0 && facts("call_1_3").1.contains("path"));
     // Only complete arguments are executed.
     assert!(

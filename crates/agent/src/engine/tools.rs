@@ -8,6 +8,9 @@ use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use quackd_protocol::tools;
 use serde_json::{Map, Value, json};
 
+/// Argument of `edit_file` with which LF also finds CRLF. Models write LF only.
+const ANY_LINE_ENDING: &str = "any_line_ending";
+
 /// Lines of a file that a call reads if it names no limit.
 const MAX_LINES: u64 = 2000;
 
@@ -50,6 +53,7 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
         "write" => "write_file",
         "edit" => {
             snake_case_edits(&mut given);
+            given.insert(ANY_LINE_ENDING.to_owned(), true.into());
             "edit_file"
         }
         "grep" => {
@@ -89,6 +93,10 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
             "bash"
         }
         other => match tools::find(other) {
+            Some(tool) if tool.name == "edit_file" => {
+                given.insert(ANY_LINE_ENDING.to_owned(), true.into());
+                tool.name
+            }
             Some(tool) => tool.name,
             // Models that know other agents write Read, Bash or Grep.
             None if other.chars().any(|c| c.is_ascii_uppercase()) => {
