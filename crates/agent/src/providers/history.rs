@@ -79,6 +79,8 @@ pub enum Said<'a> {
         name: &'a str,
         /// The arguments.
         arguments: &'a Map<String, Value>,
+        /// Signature of the thought before the call, if this model made it.
+        signature: Option<&'a str>,
     },
 }
 
@@ -240,7 +242,8 @@ impl<'a> Preparation<'_, 'a> {
                     let item_id = call.id.split_once('|').map(|(_, item_id)| item_id);
                     let item_id = item_id.filter(|_| is_same);
                     let (name, arguments) = (&*call.name, &call.arguments);
-                    said.push(Said::Call { id, item_id, name, arguments });
+                    let signature = call.thought_signature.as_deref().filter(|_| is_same);
+                    said.push(Said::Call { id, item_id, name, arguments, signature });
                 }
                 _ => {}
             }

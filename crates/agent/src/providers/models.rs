@@ -28,6 +28,23 @@ fn has_xhigh(model: &ModelInfo) -> bool {
     }
 }
 
+/// Returns the effort with which a reasoning model of OpenAI reasons least. Without one, it reasons as usual. `None` if
+/// none is known to be accepted.
+pub(super) fn lowest_effort(model: &ModelInfo) -> Option<&'static str> {
+    let id = model.id.rsplit('/').next().unwrap_or_default();
+    match id.strip_prefix("gpt-").map(version) {
+        Some(it) if (5, 1) <= it => Some("none"),
+        Some((5, _)) => Some("minimal"),
+        _ => None,
+    }
+}
+
+/// Whether a model of Google requires the signature of each thought before a call: Gemini 3 and later.
+pub(super) fn needs_signatures(model: &ModelInfo) -> bool {
+    let id = model.id.to_ascii_lowercase();
+    id.split_once("gemini-").is_some_and(|(_, rest)| (3, 0) <= version(rest))
+}
+
 /// Whether an Anthropic model chooses the amount of its reasoning itself and takes an effort instead of a budget.
 pub(super) fn is_adaptive(model: &ModelInfo) -> bool {
     let id = model.id.to_ascii_lowercase();
@@ -65,6 +82,10 @@ pub(super) struct Quirks {
     pub(super) assistant_after_tool_result: bool,
     pub(super) thinking_as_text: bool,
     pub(super) thinking_format: ThinkingFormat,
+    /// Whether each message with calls must have its reasoning, even if that is empty.
+    pub(super) reasoning_content: bool,
+    /// Whether the server is one of OpenAI's.
+    pub(super) is_openai: bool,
     /// Call ids of exactly 9 letters and digits.
     pub(super) mistral_ids: bool,
     /// Marks for the cache of Anthropic, in chat completions.
@@ -104,6 +125,8 @@ impl Quirks {
                 .unwrap_or_default(),
             thinking_as_text: compat.requires_thinking_as_text.unwrap_or(is_mistral),
             thinking_format: format,
+            reasoning_content: is_at("deepseek.com"),
+            is_openai: is_at("openai.com"),
             mistral_ids: is_mistral,
             cache_marks: is_at("openrouter.ai") && model.id.starts_with("anthropic/"),
         }

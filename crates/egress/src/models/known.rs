@@ -73,6 +73,17 @@ fn of(id: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| id.starts_with(family.prefix))
 }
 
+/// Whether this is a reasoning model of OpenAI: `gpt-5` and later, `o1` and later. Chat completions refuse tools for the
+/// newer ones.
+pub(super) fn is_openai_reasoning(id: &str) -> bool {
+    let number = |rest: &str| {
+        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+        rest.get(..end).and_then(|digits| digits.parse::<u32>().ok())
+    };
+    let is_gpt = id.strip_prefix("gpt-").and_then(number).is_some_and(|major| 5 <= major);
+    is_gpt || id.strip_prefix('o').and_then(number).is_some()
+}
+
 /// Returns the provider that makes a model.
 pub(super) fn maker(id: &str) -> Option<&'static str> {
     of(id).map(|family| family.maker)
@@ -119,5 +130,11 @@ mod tests {
         assert_eq!(other.input, [InputKind::Text]);
         assert_eq!(maker("claude-sonnet-4-5"), Some("anthropic"));
         assert_eq!(maker("qwen3"), None);
+        for id in ["gpt-5", "gpt-5.6-sol", "gpt-6-mini", "gpt-10", "o3", "o4-mini"] {
+            assert!(is_openai_reasoning(id), "{id}");
+        }
+        for id in ["gpt-4o", "gpt-4.1", "gpt-oss-120b", "olmo", "o", "chatgpt-4o-latest"] {
+            assert!(!is_openai_reasoning(id), "{id}");
+        }
     }
 }

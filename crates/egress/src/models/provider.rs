@@ -1,7 +1,7 @@
 //! One provider while the catalog is built: its address, its key, its headers and its models, with their sources.
 
 use super::builtin::{self, Builtin};
-use super::known::describe;
+use super::known::{describe, is_openai_reasoning};
 use super::pi_files::{PiFacts, PiModel, PiProvider, resolve};
 use super::{Given, ModelSettings};
 use crate::{Key, Route, RouteError, RouteSettings};
@@ -17,6 +17,8 @@ const MAX_ID_BYTES: usize = 256;
 pub(super) struct Provider {
     pub(super) name: String,
     pub(super) api: ModelApi,
+    /// Whether the user has named the API.
+    has_own_api: bool,
     base_url: String,
     /// The user named the base URL, so that a server without a key is wanted.
     is_named: bool,
@@ -106,6 +108,7 @@ impl Provider {
             name: name.to_owned(),
             api: builtin::builtin(name).map_or(ModelApi::OpenAiCompletions, |it| it.api),
             base_url: builtin::base_url(name).unwrap_or_default().to_owned(),
+            has_own_api: false,
             is_named: is_local,
             key: None,
             key_source: KeySource::None,
@@ -196,6 +199,7 @@ impl Provider {
         }
         if let Some(api) = api {
             self.api = api;
+            self.has_own_api = true;
         }
         if let Some(key) = given.api_key {
             let is_plain = self.base_url.starts_with("http://");
@@ -215,7 +219,7 @@ impl Provider {
                 continue;
             }
             let own = match api {
-                None => (!is_foreign).then_some(self.api),
+                None => (!is_foreign).then(|| self.api_of(&id)),
                 Some(api) => self.api_named(Some(&api), problems),
             };
             let Some(api) = own else { continue };
@@ -227,7 +231,7 @@ impl Provider {
         }
         for (id, facts) in given.model_overrides.into_iter().take(MAX_MODELS) {
             if !self.models.iter().any(|it| it.info.id == id) {
-                let info = describe(&self.name, &id, self.api, "");
+                let info = describe(&self.name, &id, self.api_of(&id), "");
                 self.models.push(Model { info, base_url: None, headers: Vec::new() });
             }
             if let Some(model) = self.models.iter_mut().find(|it| it.info.id == id) {
@@ -242,7 +246,10 @@ impl Provider {
             value.trim().clone_into(&mut self.base_url);
             self.is_named = true;
         }
-        self.api = settings.api.unwrap_or(self.api);
+        if let Some(api) = settings.api {
+            self.api = api;
+            self.has_own_api = true;
+        }
         let key = settings.key.as_ref().and_then(|key| key.as_ref().ok());
         match key.map(|key| Key::parse(key.expose_secret())) {
             Some(Ok(Some(key))) => {
@@ -280,7 +287,7 @@ impl Provider {
         let listed = builtin::builtin(&self.name).map_or(&[][..], |it| it.models);
         for id in listed {
             if !self.models.iter().any(|it| it.info.id == *id) {
-                let info = describe(&self.name, id, self.api, "");
+                let info = describe(&self.name, id, self.api_of(id), "");
                 self.models.push(Model { info, base_url: None, headers: Vec::new() });
             }
         }
@@ -337,7 +344,7 @@ impl Provider {
         let listed = self.models.iter().find(|it| it.info.id == id);
         Some(listed.map_or_else(
             || {
-                let mut info = describe(&self.name, id, self.api, &self.shown_base);
+                let mut info = describe(&self.name, id, self.api_of(id), &self.shown_base);
                 self.add_compat(&mut info);
                 info
             },
@@ -350,6 +357,14 @@ impl Provider {
         let Some(usual) = &self.compat else { return };
         let own = std::mem::take(&mut info.compat);
         info.compat = merged(own, usual);
+    }
+
+    /// The API of a model, unless the user has named one.
+    fn api_of(&self, id: &str) -> ModelApi {
+        match self.name == "openai" && !self.has_own_api && is_openai_reasoning(id) {
+            true => ModelApi::OpenAiResponses,
+            false => self.api,
+        }
     }
 
     fn api_named(&self, name: Option<&str>, problems: &mut Vec<String>) -> Option<ModelApi> {

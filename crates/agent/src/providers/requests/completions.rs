@@ -2,10 +2,14 @@
 
 use super::{RequestOptions, data_url, has_image, text_of};
 use crate::providers::history::{Part, Said, Turn};
-use crate::providers::models::{Quirks, ThinkingFormat};
+use crate::providers::models::{Quirks, ThinkingFormat, lowest_effort, needs_signatures};
 use crate::providers::streams::REASONING_FIELDS;
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};
 use serde_json::{Map, Value, json};
+
+/// The signature that Google accepts for a call that another model made
+/// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
+const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 pub(super) fn body(
     model: &ModelInfo,
@@ -47,7 +51,11 @@ pub(super) fn body(
         ThinkingFormat::OpenAi if is_on && quirks.reasoning_effort => {
             set("reasoning_effort", json!(options.thinking.name()));
         }
-        ThinkingFormat::OpenAi => {}
+        ThinkingFormat::OpenAi => {
+            if let Some(effort) = lowest_effort(model).filter(|_| quirks.is_openai) {
+                set("reasoning_effort", json!(effort));
+            }
+        }
     }
     Value::Object(body)
 }
@@ -73,7 +81,7 @@ fn messages(
                 images.extend(parts.iter().cloned());
                 messages.push(user(&std::mem::take(&mut images)));
             }
-            Turn::Assistant(said) => messages.push(assistant(said, quirks)),
+            Turn::Assistant(said) => messages.push(assistant(said, quirks, model)),
             Turn::ToolResult { call_id, name, parts, .. } => {
                 let text = match text_of(parts) {
                     text if !text.is_empty() => text,
@@ -127,28 +135,45 @@ fn user(parts: &[Part<'_>]) -> Value {
     json!({"role": "user", "content": parts.iter().map(part).collect::<Value>()})
 }
 
-fn assistant(said: &[Said<'_>], quirks: Quirks) -> Value {
+fn assistant(said: &[Said<'_>], quirks: Quirks, model: &ModelInfo) -> Value {
     let (mut texts, mut calls, mut message) = (Vec::new(), Vec::new(), Map::new());
     for part in said {
         match part {
             Said::Text { text, .. } => texts.push(*text),
+            Said::Thinking { signature, .. } if signature.starts_with('[') => {
+                if let Ok(details @ Value::Array(_)) = serde_json::from_str(signature) {
+                    message.insert("reasoning_details".to_owned(), details);
+                }
+            }
             Said::Thinking { text, signature, .. }
                 if !quirks.thinking_as_text && REASONING_FIELDS.contains(signature) =>
             {
                 let field = message.entry(*signature).or_insert_with(|| json!(""));
                 let joined = match field.as_str() {
-                    Some(before) if !before.is_empty() => format!("{before}
-{text}"),
+                    Some(before) if !before.is_empty() => format!(
+                        "{before}
+{text}"
+                    ),
                     _ => (*text).to_owned(),
                 };
                 *field = json!(joined);
             }
             Said::Thinking { text, .. } => texts.push(*text),
-            Said::Call { id, name, arguments, .. } => calls.push(json!({
-                "id": id,
-                "type": "function",
-                "function": {"name": name, "arguments": Value::Object((*arguments).clone()).to_string()},
-            })),
+            Said::Call { id, name, arguments, signature, .. } => {
+                let arguments = Value::Object((*arguments).clone()).to_string();
+                let function = json!({"name": name, "arguments": arguments});
+                let mut call = json!({"id": id, "type": "function", "function": function});
+                // Only the first of several calls has a signature. One of another model has none.
+                let replaced =
+                    (calls.is_empty() && needs_signatures(model)).then_some(NO_SIGNATURE);
+                if let (Some(call), Some(signature)) =
+                    (call.as_object_mut(), signature.or(replaced))
+                {
+                    let google = json!({"google": {"thought_signature": signature}});
+                    call.insert("extra_content".to_owned(), google);
+                }
+                calls.push(call);
+            }
         }
     }
     texts.retain(|text| !text.trim().is_empty());
@@ -156,6 +181,9 @@ fn assistant(said: &[Said<'_>], quirks: Quirks) -> Value {
     let content = if texts.is_empty() { no_text } else { json!(texts.join("\n\n")) };
     message.insert("role".to_owned(), json!("assistant"));
     message.insert("content".to_owned(), content);
+    if quirks.reasoning_content && model.reasoning && !calls.is_empty() {
+        message.entry("reasoning_content").or_insert_with(|| json!(""));
+    }
     if !calls.is_empty() {
         message.insert("tool_calls".to_owned(), Value::Array(calls));
     }

@@ -2,7 +2,7 @@
 
 use super::{RequestOptions, data_url, has_image, text_of};
 use crate::providers::history::{Part, Said, Turn};
-use crate::providers::models::Quirks;
+use crate::providers::models::{Quirks, lowest_effort};
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};
 use serde_json::{Map, Value, json};
 
@@ -41,8 +41,15 @@ pub(super) fn body(
         };
         set("tools", options.tools.iter().map(tool).collect());
     }
-    if model.reasoning && options.thinking != ThinkingLevel::Off {
-        set("reasoning", json!({"effort": options.thinking.name(), "summary": "auto"}));
+    if model.reasoning {
+        match options.thinking {
+            ThinkingLevel::Off => {
+                if let Some(effort) = lowest_effort(model) {
+                    set("reasoning", json!({"effort": effort}));
+                }
+            }
+            level => set("reasoning", json!({"effort": level.name(), "summary": "auto"})),
+        }
         // Without it, a provider that stores nothing does not know its reasoning in the next request.
         set("include", json!(["reasoning.encrypted_content"]));
     }
@@ -59,7 +66,7 @@ fn input(model: &ModelInfo, turns: &[Turn<'_>], options: &RequestOptions<'_>) ->
     for turn in turns {
         match turn {
             Turn::User(parts) => items.push(json!({"role": "user", "content": content(parts)})),
-            Turn::Assistant(said) => items.extend(said.iter().filter_map(item)),
+            Turn::Assistant(said) => items.extend(said_items(said)),
             Turn::ToolResult { call_id, parts, .. } => {
                 let output = match text_of(parts) {
                     _ if has_image(parts) => content(parts),
@@ -87,6 +94,28 @@ fn content(parts: &[Part<'_>]) -> Value {
     parts.iter().map(part).collect()
 }
 
+/// The items of a message of the model. Reasoning without its encrypted content is left out, because a provider that stores
+/// nothing does not know its id. Then the items after it lose theirs too, which would refer to it.
+fn said_items(said: &[Said<'_>]) -> Vec<Value> {
+    let mut items: Vec<Value> = said.iter().filter_map(item).collect();
+    let is_reasoning = |item: &Value| item.get("type") == Some(&json!("reasoning"));
+    let is_known = |item: &Value| {
+        let content = item.get("encrypted_content").and_then(Value::as_str);
+        !is_reasoning(item) || content.is_some_and(|content| !content.is_empty())
+    };
+    if !items.iter().all(is_known) {
+        items.retain(is_known);
+        items
+            .iter_mut()
+            .filter(|item| !is_reasoning(item))
+            .filter_map(Value::as_object_mut)
+            .for_each(|item| {
+                item.remove("id");
+            });
+    }
+    items
+}
+
 fn item(said: &Said<'_>) -> Option<Value> {
     Some(match said {
         Said::Text { text, signature } => message(text, signature.and_then(message_id)),
@@ -99,7 +128,7 @@ fn item(said: &Said<'_>) -> Option<Value> {
                 None => message(text, None),
             }
         }
-        Said::Call { id, item_id, name, arguments } => {
+        Said::Call { id, item_id, name, arguments, .. } => {
             let arguments = Value::Object((*arguments).clone()).to_string();
             let mut item = json!({
                 "type": "function_call",

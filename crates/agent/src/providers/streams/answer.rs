@@ -5,6 +5,7 @@ use crate::message::{Block, StopReason, ToolCall, Usage};
 use crate::providers::errors::{self, ErrorKind, ProviderError};
 use crate::providers::json;
 use quackd_protocol::model::ModelInfo;
+use serde_json::Value;
 
 /// Most bytes of text, reasoning, signatures and calls of one answer.
 pub(super) const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
@@ -47,7 +48,8 @@ impl Part {
     fn call(&self) -> ToolCall {
         let (arguments, invalid) = json::arguments(&self.text);
         let (id, name) = (self.call_id.clone(), self.call_name.clone());
-        ToolCall { id, name, arguments, thought_signature: None, invalid }
+        let thought_signature = self.signature.clone();
+        ToolCall { id, name, arguments, thought_signature, invalid }
     }
 
     fn into_block(self, cut: Option<&str>) -> Block {
@@ -83,6 +85,8 @@ pub(super) struct Answer {
     raw_stop: Option<String>,
     response_id: Option<String>,
     error: Option<ProviderError>,
+    /// Details of the reasoning, which the provider wants back as they are.
+    details: Vec<Value>,
 }
 
 impl Answer {
@@ -220,6 +224,53 @@ impl Answer {
         }
     }
 
+    /// Adds a detail of the reasoning. The pieces of one detail have its index and type; their texts are joined.
+    pub(super) fn add_detail(&mut self, detail: &Value) {
+        if !self.count(detail.to_string().len()) {
+            return;
+        }
+        let is_same = |known: &&mut Value| {
+            ["index", "type"].iter().all(|name| known.get(name) == detail.get(name))
+        };
+        let known = self.details.iter_mut().rev().find(is_same).and_then(Value::as_object_mut);
+        let Some(known) = known.filter(|_| detail.get("index").is_some()) else {
+            self.details.push(detail.clone());
+            return;
+        };
+        for (name, value) in detail.as_object().into_iter().flatten() {
+            match (known.get_mut(name), value) {
+                (Some(Value::String(before)), Value::String(more))
+                    if ["text", "summary", "data"].contains(&name.as_str()) =>
+                {
+                    before.push_str(more);
+                }
+                (_, Value::Null) => {}
+                _ => drop(known.insert(name.clone(), value.clone())),
+            }
+        }
+    }
+
+    /// Keeps the details as the signature of the reasoning.
+    fn sign_with_details(&mut self) {
+        if self.details.is_empty() || self.parts.len() >= MAX_BLOCKS {
+            return;
+        }
+        let signature = Some(Value::Array(std::mem::take(&mut self.details)).to_string());
+        match self.parts.iter_mut().find(|part| part.kind == Kind::Thinking) {
+            Some(part) => part.signature = signature,
+            None => self.parts.push(Part {
+                kind: Kind::Thinking,
+                text: String::new(),
+                signature,
+                is_redacted: false,
+                call_id: String::new(),
+                call_name: String::new(),
+                is_ended: true,
+                is_stale: false,
+            }),
+        }
+    }
+
     /// Marks the reasoning of a block as hidden by the provider.
     pub(super) fn redact(&mut self, index: usize) {
         if let Some(part) = self.parts.get_mut(index) {
@@ -268,6 +319,7 @@ impl Answer {
     /// Ends the answer. It was aborted if it has neither failed nor reached the provider's end marker.
     pub(super) fn finish(mut self, model: &ModelInfo) -> (Vec<Delta>, Finished) {
         self.end_open();
+        self.sign_with_details();
         for index in 0..self.parts.len() {
             if self.parts.get(index).is_some_and(|part| part.is_stale) {
                 self.push_end(index);

@@ -70,6 +70,8 @@ impl Reader {
                 answer.sign(block, field);
             }
         }
+        let details = delta.get("reasoning_details").and_then(Value::as_array);
+        details.into_iter().flatten().for_each(|detail| answer.add_detail(detail));
         match delta.get("content") {
             Some(Value::String(text)) => {
                 answer.continue_with(Kind::Text, text);
@@ -91,6 +93,7 @@ impl Reader {
     fn read_call(&mut self, call: &Value, answer: &mut Answer) {
         let Some(block) = self.block_of(call, answer) else { return };
         answer.name_call(block, json::text(call, "/function/name"));
+        answer.sign(block, json::text(call, "/extra_content/google/thought_signature"));
         let arguments = match call.pointer("/function/arguments") {
             Some(Value::String(text)) => Cow::Borrowed(text.as_str()),
             Some(object @ Value::Object(_)) => Cow::Owned(object.to_string()),

@@ -194,6 +194,29 @@ fn an_answer_without_text_and_calls_is_an_error() {
 }
 
 #[test]
+fn pieces_of_reasoning_details_are_joined_and_kept() {
+    let piece = |details: Value| chat(json!({"reasoning_details": details}), json!(null));
+    let text = |text: &str| json!([{"type": "reasoning.text", "text": text, "index": 0, "signature": null}]);
+    let hidden = json!({"type": "reasoning.encrypted", "data": "E", "index": 1, "format": "x"});
+    let records = [
+        piece(text("he")),
+        piece(json!([{"type": "reasoning.text", "text": "llo", "index": 0, "signature": "S"}])),
+        piece(json!([hidden])),
+        chat(json!({"content": "a"}), json!("stop")),
+    ];
+    let records: Vec<&str> = records.iter().map(String::as_str).collect();
+    let (_, finished) = read_records(OpenAiCompletions, &records);
+    let kept = finished.content.iter().find_map(|block| match block {
+        Block::Thinking { thinking_signature: Some(signature), .. } => {
+            serde_json::from_str::<Value>(signature).ok()
+        }
+        _ => None,
+    });
+    let whole = json!({"type": "reasoning.text", "text": "hello", "index": 0, "signature": "S"});
+    assert_eq!(kept, Some(json!([whole, hidden])));
+}
+
+#[test]
 fn calls_with_one_id_or_none_are_separate_calls() {
     let part = |id: &str, index: u64, name: &str, arguments: &str| {
         let function = json!({"name": name, "arguments": arguments});

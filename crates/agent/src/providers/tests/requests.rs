@@ -68,8 +68,13 @@ fn sent(model: &ModelInfo, messages: &[Message]) -> Value {
 
 /// A recorded answer and its results, as the next request of its model has them.
 fn replayed(api: ModelApi) -> Value {
+    replayed_with(api, |_| {})
+}
+
+fn replayed_with(api: ModelApi, change: impl Fn(&mut Block)) -> Value {
     let model = model(api);
-    let content = read(api, [recording(api)], StreamEnd::Complete).1.content;
+    let mut content = read(api, [recording(api)], StreamEnd::Complete).1.content;
+    content.iter_mut().for_each(change);
     let ids: Vec<String> = content
         .iter()
         .filter_map(|block| match block {
@@ -122,7 +127,7 @@ fn an_answer_of_responses_goes_back_as_it_came() {
     let output = |id: &str, output: Value| json!({"type": "function_call_output", "call_id": id, "output": output});
     let expected = json!([
         {"role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
-        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": thinking}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": thinking}], "encrypted_content": "E"},
         {"type": "message", "role": "assistant", "status": "completed", "id": "msg_1", "content": [text]},
         call("c1", "read", json!({"path": "naïve 🦆.txt"})),
         call("c2", "bash", json!({"command": "echo \"a\\n\" && ls", "timeout": 5})),
@@ -134,7 +139,80 @@ fn an_answer_of_responses_goes_back_as_it_came() {
         ])),
         output("c3", json!("No result provided")),
     ]);
-    assert_eq!(replayed(OpenAiResponses), expected);
+    let encrypt = |block: &mut Block| {
+        if let Block::Thinking { thinking_signature: Some(signature), .. } = block {
+            let mut item: Value = serde_json::from_str(signature).unwrap();
+            item["encrypted_content"] = json!("E");
+            *signature = item.to_string();
+        }
+    };
+    assert_eq!(replayed_with(OpenAiResponses, encrypt), expected);
+    // Without the encrypted content, the provider knows neither the reasoning nor what refers to it.
+    let mut bare = expected;
+    let items = bare.as_array_mut().unwrap();
+    items.retain(|item| item["type"] != "reasoning");
+    items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| drop(item.remove("id")));
+    assert_eq!(replayed(OpenAiResponses), bare);
+}
+
+#[test]
+fn what_a_provider_hides_in_an_answer_goes_back_to_it() {
+    let signed = |signature: Option<&str>| {
+        Block::ToolCall(ToolCall {
+            id: "1".to_owned(),
+            name: "read".to_owned(),
+            thought_signature: signature.map(str::to_owned),
+            ..ToolCall::default()
+        })
+    };
+    let of = |id: &str| ModelInfo { id: id.to_owned(), ..model(OpenAiCompletions) };
+    let signatures = |model: &ModelInfo, blocks: Vec<Block>, by: &ModelInfo| {
+        let calls = sent(model, &[user("a"), said(by, blocks)])[1]["tool_calls"].clone();
+        let at = |call: &Value| call.pointer("/extra_content/google/thought_signature").cloned();
+        calls.as_array().unwrap().iter().map(at).collect::<Vec<_>>()
+    };
+    let (new, old) = (of("gemini-3.8-flash"), of("gemini-2.5-flash"));
+    let (own, skip) = (Some(json!("S")), Some(json!("skip_thought_signature_validator")));
+    assert_eq!(signatures(&new, vec![signed(Some("S")), signed(None)], &new), [own, None]);
+    assert_eq!(signatures(&new, vec![signed(Some("S")), signed(None)], &old), [skip, None]);
+    assert_eq!(signatures(&old, vec![signed(None)], &new), [None]);
+
+    let details = json!([{"type": "reasoning.encrypted", "data": "E", "index": 0}]);
+    let thinking = |signature: String| Block::Thinking {
+        thinking: String::new(),
+        thinking_signature: Some(signature),
+        redacted: false,
+    };
+    let router = of("google/gemini-3.8-flash");
+    let answer = said(&router, vec![thinking(details.to_string()), signed(None)]);
+    assert_eq!(sent(&router, &[user("a"), answer.clone()])[1]["reasoning_details"], details);
+    assert_eq!(sent(&old, &[user("a"), answer])[1].get("reasoning_details"), None);
+
+    let mut deepseek = of("deepseek-v4-pro");
+    deepseek.base_url = "https://api.deepseek.com/v1".to_owned();
+    let message = sent(&deepseek, &[user("a"), said(&old, vec![signed(None)])])[1].clone();
+    assert_eq!(message["reasoning_content"], json!(""));
+}
+
+#[test]
+fn off_is_the_lowest_effort_that_a_model_of_openai_has() {
+    let effort = |api, id: &str, base_url: &str| {
+        let base_url = base_url.to_owned();
+        let body = body(&ModelInfo { id: id.to_owned(), base_url, ..model(api) }, &[user("Hi")]);
+        let at = ["/reasoning/effort", "/reasoning_effort"];
+        at.iter().find_map(|at| body.pointer(at)).and_then(Value::as_str).map(str::to_owned)
+    };
+    let (openai, other) = ("https://api.openai.com/v1", "http://127.0.0.1:1/v1");
+    for (id, expected) in [
+        ("gpt-5.6-sol", Some("none")),
+        ("gpt-6-mini", Some("none")),
+        ("gpt-5-mini", Some("minimal")),
+        ("o3", None),
+    ] {
+        assert_eq!(effort(OpenAiResponses, id, other).as_deref(), expected, "{id}");
+        assert_eq!(effort(OpenAiCompletions, id, openai).as_deref(), expected, "{id}");
+        assert_eq!(effort(OpenAiCompletions, id, other), None, "{id}");
+    }
 }
 
 #[test]
