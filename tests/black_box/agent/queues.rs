@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 /// A world whose first turn runs two commands that wait for the gate `go`.
 #[track_caller]
-fn gated() -> World {
+pub(super) fn gated() -> World {
     let mut world = World::absent(&json!({}));
     let calls = ["one", "two"].map(|word| {
         let command = world.daemon.gated("go", &format!("echo {word}"));

@@ -379,3 +379,18 @@ fn a_continued_session_gets_the_model_and_the_thinking_level() {
     let sessions = world.daemon.wire().request("sessions", json!({"all": true}));
     assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");
 }
+
+#[test]
+fn a_client_that_only_asks_ends_no_turn_of_another_one() {
+    let world = super::queues::gated();
+    let wire = world.follower();
+    super::say(&wire, "start");
+    wire.events_until("tool_execution_start");
+    let rpc = Rpc::start(&world, &["--continue"]);
+    assert_eq!(rpc.call(json!({"type": "get_state"}))["data"]["isStreaming"], true);
+    assert_eq!(rpc.end(), Some(0));
+    world.daemon.open_gate("go");
+    let events = wire.events_until("agent_settled");
+    let ends = super::all(&events, "tool_execution_end");
+    assert!(ends.len() == 2 && ends.iter().all(|end| end["isError"] == false), "{ends:?}");
+}

@@ -49,6 +49,9 @@ const SWITCHES: [&str; 4] = ["new_session", "switch_session", "fork", "clone"];
 /// Commands that an abort ends. Other ones end by themselves.
 const WORK: [&str; 4] = ["prompt", "compact", "bash", "abort"];
 
+/// Commands that begin work, or add to it.
+const BEGINNINGS: [&str; 5] = ["prompt", "steer", "follow_up", "compact", "bash"];
+
 /// The followed session.
 struct Session {
     client: Arc<Client>,
@@ -57,6 +60,8 @@ struct Session {
     is_temporary: bool,
     /// Whether this client has created it.
     is_created: bool,
+    /// Whether this client has begun work in it.
+    has_worked: bool,
 }
 
 /// Runs the subcommand.
@@ -124,7 +129,8 @@ async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
         delete(&client, id).await;
     }
     let follow = follow?;
-    Ok(Session { client, follow, is_temporary: args.no_session, is_created })
+    let is_temporary = args.no_session;
+    Ok(Session { client, follow, is_temporary, is_created, has_worked: false })
 }
 
 /// Sets the model of a continued session, and the thinking level.
@@ -187,8 +193,11 @@ impl Session {
         self.follow.session().to_owned()
     }
 
+    /// Ends what this program has begun. A turn of another client goes on.
     async fn abort(&self) {
-        abort(&self.client, &self.id()).await;
+        if self.has_worked {
+            abort(&self.client, &self.id()).await;
+        }
     }
 
     async fn end(&self) {
@@ -213,6 +222,7 @@ impl Session {
             }
         };
         let old = std::mem::replace(&mut self.follow, next);
+        self.has_worked = false;
         let was_created = std::mem::replace(&mut self.is_created, is_created);
         if self.is_temporary && was_created && old.session() != self.follow.session() {
             delete(&self.client, old.session().to_owned()).await;
@@ -369,6 +379,7 @@ impl<'a> Serving<'a> {
         };
         self.output.begun(order);
         let is_work = WORK.contains(&name.as_str());
+        self.session.has_worked |= BEGINNINGS.contains(&name.as_str());
         let count = if is_work { &mut self.work } else { &mut self.queries };
         *count += 1;
         let (client, session) = (Arc::clone(&self.session.client), self.session.id());
@@ -393,7 +404,8 @@ impl<'a> Serving<'a> {
         while !self.running.is_empty() {
             let in_turn = self.output.in_turn();
             // While the agent starts, an abort would also refuse the queries.
-            let may_abort = in_turn || self.work != 0 && self.queries == 0;
+            let may_abort =
+                self.session.has_worked && (in_turn || self.work != 0 && self.queries == 0);
             if aborted.is_none() && may_abort {
                 let (client, id) = (Arc::clone(&self.session.client), self.session.id());
                 let give_up = self.give_up.clone();

@@ -14,7 +14,8 @@ pub(super) struct Builtin {
     pub(super) api: ModelApi,
     /// Beginning of the provider's keys, if no other provider's keys have it.
     key_prefix: Option<&'static str>,
-    /// Models that are listed. The first one is used if none is named.
+    /// Models that are listed. The first one is used if none is named. Without those that the provider had retired by
+    /// November 2026.
     pub(super) models: &'static [&'static str],
 }
 
@@ -27,16 +28,7 @@ pub(super) static BUILTINS: &[Builtin] = &[
         base_url: "https://api.openai.com/v1",
         api: ModelApi::OpenAiCompletions,
         key_prefix: None,
-        models: &[
-            "gpt-4o-mini",
-            "gpt-4o",
-            "gpt-4.1",
-            "gpt-4.1-mini",
-            "gpt-5",
-            "gpt-5-mini",
-            "o3",
-            "o4-mini",
-        ],
+        models: &["gpt-4o-mini", "gpt-4o", "gpt-4.1", "gpt-4.1-mini", "gpt-5", "gpt-5-mini", "o3"],
     },
     Builtin {
         name: "anthropic",
@@ -72,7 +64,7 @@ pub(super) static BUILTINS: &[Builtin] = &[
         base_url: "https://api.groq.com/openai/v1",
         api: ModelApi::OpenAiCompletions,
         key_prefix: Some("gsk_"),
-        models: &["llama-3.3-70b-versatile"],
+        models: &["openai/gpt-oss-120b"],
     },
     Builtin {
         name: "mistral",
@@ -90,7 +82,7 @@ pub(super) static BUILTINS: &[Builtin] = &[
         base_url: "https://api.x.ai/v1",
         api: ModelApi::OpenAiCompletions,
         key_prefix: Some("xai-"),
-        models: &["grok-4"],
+        models: &["grok-4.3", "grok-4.5"],
     },
     Builtin {
         name: "deepseek",
@@ -99,7 +91,7 @@ pub(super) static BUILTINS: &[Builtin] = &[
         base_url: "https://api.deepseek.com/v1",
         api: ModelApi::OpenAiCompletions,
         key_prefix: None,
-        models: &["deepseek-chat", "deepseek-reasoner"],
+        models: &["deepseek-flash", "deepseek-v4-pro"],
     },
     Builtin {
         name: "cerebras",

@@ -20,6 +20,10 @@ const MAX_TEXT: usize = 200;
 #[must_use]
 pub fn probe_body(model: &ModelInfo) -> Option<Box<RawValue>> {
     const PROMPT: &str = "Reply with the word: ok";
+    // Without tools, a model would pass that cannot run one turn of an agent.
+    const TOOL: &str = "read_file";
+    const PURPOSE: &str = "Reads a file. Not needed now.";
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}});
     let id = &model.id;
     let messages = json!([{"role": "user", "content": PROMPT}]);
     let body = match model.api {
@@ -27,14 +31,20 @@ pub fn probe_body(model: &ModelInfo) -> Option<Box<RawValue>> {
             let usual =
                 if model.provider == "openai" { "max_completion_tokens" } else { "max_tokens" };
             let field = model.compat.max_tokens_field.as_deref().unwrap_or(usual);
-            json!({"model": id, "messages": messages, "stream": true, field: PROBE_LIMIT_TOKENS})
+            let function = json!({"name": TOOL, "description": PURPOSE, "parameters": schema});
+            json!({
+                "model": id, "messages": messages, "stream": true, field: PROBE_LIMIT_TOKENS,
+                "tools": [{"type": "function", "function": function}],
+            })
         }
         ModelApi::OpenAiResponses => json!({
             "model": id, "input": PROMPT, "stream": true, "store": false,
             "max_output_tokens": PROBE_LIMIT_TOKENS,
+            "tools": [{"type": "function", "name": TOOL, "description": PURPOSE, "parameters": schema}],
         }),
         ModelApi::AnthropicMessages => json!({
             "model": id, "messages": messages, "stream": true, "max_tokens": PROBE_LIMIT_TOKENS,
+            "tools": [{"name": TOOL, "description": PURPOSE, "input_schema": schema}],
         }),
     };
     to_raw_value(&body).ok()

@@ -128,7 +128,7 @@ fn the_strongest_source_names_the_model() {
         ),
         (
             Case::new(&[]).auth(r#"{"groq": {"type": "api_key", "key": "gsk_1"}}"#),
-            "groq/llama-3.3-70b-versatile, key in auth.json of Pi, auth.json of Pi",
+            "groq/openai/gpt-oss-120b, key in auth.json of Pi, auth.json of Pi",
         ),
     ] {
         assert_eq!(case.choice(), expected);
