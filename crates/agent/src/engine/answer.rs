@@ -4,7 +4,7 @@ use super::incoming::{Arrived, Incoming};
 use super::run::{Phase, empty_message};
 use super::{Agent, Effect, Part, is_same};
 use crate::message::{AssistantMessage, Message, StopReason};
-use crate::providers::{Delta, ErrorKind, ProviderError, StreamEnd, retry_delay};
+use crate::providers::{Delta, ErrorKind, ProviderError, StreamEnd, retry_delay, stated_window};
 use quackd_protocol::model::{ModelFailureKind, ModelHead, ModelInfo};
 use serde_json::json;
 
@@ -170,6 +170,11 @@ impl Agent {
         has_bytes: bool,
     ) {
         self.turn_end(message, &[]);
+        if error.kind == ErrorKind::Overflow && self.learn_window(&error.text) {
+            self.agent_start();
+            self.plain_event("turn_start");
+            return self.request();
+        }
         let settings = &self.setup.settings;
         let (max_retries, base, longest) =
             (settings.max_retries, settings.base_delay_ms, settings.max_delay_ms);
@@ -204,6 +209,23 @@ impl Agent {
             }),
         );
         self.effects.push(Effect::Timer(Some(delay_ms)));
+    }
+
+    /// Takes over the window that a server has stated, and a limit of the answer that fits into it. Returns true if the same
+    /// request may succeed with it: the defaults for unknown models are larger than many local servers allow.
+    fn learn_window(&mut self, text: &str) -> bool {
+        /// An answer below this size is of no use.
+        const LEAST: u64 = 256;
+        let Some((window, input)) = stated_window(text) else { return false };
+        let room = input.map_or(window / 4, |input| window.saturating_sub(input));
+        // The server counts the input in its own way, and the input grows.
+        let limit = room / 10 * 9;
+        if limit < LEAST || self.model.max_tokens <= limit {
+            return false;
+        }
+        self.model.max_tokens = limit;
+        self.model.context_window = self.model.context_window.min(window);
+        true
     }
 
     /// Reports the end of further attempts, if there were any.

@@ -35,8 +35,10 @@ pub(super) struct Compaction {
 enum Reason {
     /// The user asked, with this command.
     Manual(u64),
-    /// The conversation is close to the limit.
+    /// The conversation is close to the limit after a run.
     Threshold,
+    /// The conversation is close to the limit within a run, which continues afterwards, also without a summary.
+    WithinRun,
     /// The model refused the conversation.
     Overflow,
 }
@@ -45,7 +47,7 @@ impl Reason {
     fn name(self) -> &'static str {
         match self {
             Self::Manual(_) => "manual",
-            Self::Threshold => "threshold",
+            Self::Threshold | Self::WithinRun => "threshold",
             Self::Overflow => "overflow",
         }
     }
@@ -73,6 +75,17 @@ impl Agent {
     /// there is nothing to summarize. Otherwise the end of the summary, which may have come already, calls
     /// [`Self::settle`].
     pub(super) fn compact_if_full(&mut self) -> bool {
+        self.compact_full(Reason::Threshold)
+    }
+
+    /// Makes a summary between two requests of a run if the conversation is close to the limit. Returns false, without an
+    /// event, if it is not, if there is nothing to summarize, or if a summary did not help before the last request.
+    pub(super) fn compact_within_run(&mut self) -> bool {
+        let has_progress = self.run.as_ref().is_some_and(super::run::Run::may_summarize);
+        has_progress && self.compact_full(Reason::WithinRun)
+    }
+
+    fn compact_full(&mut self, reason: Reason) -> bool {
         if !self.may_compact() {
             return false;
         }
@@ -82,8 +95,11 @@ impl Agent {
             return false;
         }
         let Ok(plan) = self.compaction_plan() else { return false };
-        self.event_start(Reason::Threshold);
-        self.summarize(Reason::Threshold, plan, None);
+        if reason == Reason::WithinRun {
+            self.set_phase(Phase::Compacting);
+        }
+        self.event_start(reason);
+        self.summarize(reason, plan, None);
         true
     }
 
@@ -315,6 +331,17 @@ impl Agent {
                 self.request();
             }
             Reason::Overflow => self.end_run(),
+            Reason::WithinRun if is_aborted => {
+                self.plain_event("turn_start");
+                self.end_aborted();
+            }
+            Reason::WithinRun => {
+                if let Some(run) = &mut self.run {
+                    run.summarized();
+                }
+                self.set_phase(Phase::Waiting);
+                self.continue_turns(true);
+            }
             Reason::Threshold => self.settle(is_aborted),
             Reason::Manual(_) if self.run.is_none() => self.begin_next(),
             Reason::Manual(_) => {}

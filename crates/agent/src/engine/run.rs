@@ -38,6 +38,8 @@ pub(super) struct Run {
     pub(super) is_aborted: bool,
     /// Whether the run was continued after a summary because of an overflow, and no answer has come since.
     pub(super) was_compacted: bool,
+    /// Number of requests of this run before the last summary within it.
+    summarized_at: Option<u32>,
     /// Whether the connection of an earlier attempt of the current request broke.
     pub(super) was_broken: bool,
     /// The calls of the last answer, and how often they came in a row.
@@ -69,6 +71,16 @@ pub(super) struct Loading {
 }
 
 impl Run {
+    /// Whether a summary may be made within the run: there was none, or several answers came since.
+    pub(super) fn may_summarize(&self) -> bool {
+        self.summarized_at.is_none_or(|at| at + 1 < self.turns)
+    }
+
+    /// Notes a summary within the run, or an attempt.
+    pub(super) fn summarized(&mut self) {
+        self.summarized_at = Some(self.turns);
+    }
+
     /// Whether this run waits for the answer to this request.
     pub(super) fn is_for_request(&self, number: u64) -> bool {
         matches!(&self.phase, Phase::Answering(answer) if answer.incoming.number == number)
@@ -87,6 +99,7 @@ impl Agent {
             attempt: 0,
             is_aborted: false,
             was_compacted: false,
+            summarized_at: None,
             was_broken: false,
             last_calls: (String::new(), 0),
             reason: None,
@@ -255,6 +268,14 @@ impl Agent {
         if !has_results && !has_queued {
             return self.end_run();
         }
+        if has_results && self.compact_within_run() {
+            return;
+        }
+        self.continue_turns(has_results);
+    }
+
+    /// Sends the next request of a run.
+    pub(super) fn continue_turns(&mut self, has_results: bool) {
         self.plain_event("turn_start");
         if !self.take_steering() && !has_results {
             self.take_follow_up();

@@ -158,6 +158,32 @@ pub fn retry_delay(text: &str) -> Option<u64> {
     }
 }
 
+/// Returns the window that the text of an overflow states, and the tokens of the input if it states them: "maximum context
+/// length is 8192 tokens and your request has 3411 input tokens".
+#[must_use]
+pub fn stated_window(text: &str) -> Option<(u64, Option<u64>)> {
+    const WINDOWS: [&str; 4] = [
+        "context length is ",
+        "context size is ",
+        "available context size (",
+        "context length of ",
+    ];
+    let text = text.to_ascii_lowercase();
+    let first = |text: &str| {
+        let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        text.get(..end).and_then(|digits| digits.parse::<u64>().ok())
+    };
+    let window = WINDOWS.iter().find_map(|mark| first(text.split_once(mark)?.1))?;
+    let last = |text: &str| {
+        let text = text.trim_end();
+        let start = text.rfind(|c: char| !c.is_ascii_digit()).map_or(0, |at| at + 1);
+        text.get(start..).and_then(|digits| digits.parse::<u64>().ok())
+    };
+    let inputs = [" input tokens", " in the messages", " tokens from the input"];
+    let input = inputs.iter().find_map(|mark| last(text.split_once(mark)?.0));
+    Some((window, input))
+}
+
 /// Returns the error that a record of a stream reports, if it reports one.
 pub(super) fn in_band(record: &Value, event: &str) -> Option<ProviderError> {
     let has_error = record.get("error").is_some_and(|error| !error.is_null());

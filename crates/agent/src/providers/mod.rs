@@ -13,7 +13,9 @@ mod models;
 mod requests;
 mod streams;
 
-pub use errors::{ErrorKind, ProviderError, http_error, retry_delay, transport_error};
+pub use errors::{
+    ErrorKind, ProviderError, http_error, retry_delay, stated_window, transport_error,
+};
 pub use models::{clamp, levels};
 pub use requests::{ProviderRequest, RequestOptions, ToolSpec, request};
 pub use streams::{Delta, Finished, Stream, StreamEnd};

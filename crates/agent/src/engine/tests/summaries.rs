@@ -1,7 +1,7 @@
 //! Summaries that succeed.
 
 use super::super::*;
-use super::{Bench, header};
+use super::{Bench, chunk, header};
 use serde_json::json;
 
 #[test]
@@ -81,6 +81,57 @@ fn each_overflow_after_progress_is_summarized() {
     bench.say("done");
     assert_eq!(bench.event("agent_end")["reason"], Value::Null);
     assert_eq!(bench.events().matches("auto_compaction_start").count(), 3);
+}
+
+#[test]
+fn a_full_conversation_is_summarized_between_two_requests_of_a_run() {
+    let mut bench = Bench::with(
+        AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
+        Transcript::new(header()),
+    );
+    let full = bench.agent.model.context_window - 1000;
+    bench.prompt(&"lorem ipsum ".repeat(100));
+    let mut turn = |n: u64, tokens: u64| {
+        bench.head(200);
+        let usage = json!({ "prompt_tokens": tokens, "completion_tokens": 5 });
+        let arguments = json!({ "command": format!("echo {n}") }).to_string();
+        let function = json!({ "name": "bash", "arguments": arguments });
+        let call =
+            json!({ "index": 0, "id": format!("c{n}"), "type": "function", "function": function });
+        bench.bytes(&chunk(&json!({ "tool_calls": [call] }), None));
+        bench.bytes(&format!("data: {}\n\n", json!({ "choices": [], "usage": usage })));
+        bench.bytes(&chunk(&json!({}), Some("tool_calls")));
+        bench.bytes("data: [DONE]\n\n");
+        bench.part(Part::Done);
+        let number = bench.calls().last().unwrap().0;
+        bench.done(number, &"output ".repeat(100), false);
+        let was_full = bench.agent.compaction.is_some();
+        summarized(&mut bench);
+        was_full
+    };
+    // A summary that does not help is not repeated before each request.
+    let summaries =
+        [(0, 1000), (1, full), (2, full), (3, full), (4, 1000)].map(|(n, tokens)| turn(n, tokens));
+    assert_eq!(summaries, [false, true, false, true, false]);
+    bench.say("done");
+    assert_eq!(bench.events().matches("agent_end").count(), 1, "one run");
+}
+
+#[test]
+fn a_window_that_a_server_states_is_learned_and_the_request_sent_again() {
+    let mut bench = Bench::new();
+    bench.agent.model.max_tokens = 16_384;
+    bench.prompt("hi");
+    let before = bench.request().1["max_tokens"].as_u64().unwrap();
+    bench.refuse(400, &format!(
+        "'max_tokens' is too large: {before}. This model's maximum context length is 8192 tokens and your request has 3411 \
+         input tokens ({before} > 8192 - 3411)."
+    ));
+    assert_eq!(bench.request().1["max_tokens"], 4302);
+    assert_eq!(bench.agent.model.context_window, 8192);
+    bench.say("hello");
+    assert!(bench.agent.is_idle());
+    assert!(!bench.events().contains("auto_compaction_start"));
 }
 
 #[test]
