@@ -94,7 +94,9 @@ impl Agent {
         if !compaction::should_compact(tokens, self.model.context_window, reserve) {
             return false;
         }
-        let Ok(plan) = self.compaction_plan() else { return false };
+        // A provider that counts far more tokens than the texts seem to have leaves room for the newest message only.
+        let plan = self.compaction_plan().or_else(|_| compaction::plan(&self.transcript, 1));
+        let Ok(plan) = plan else { return false };
         if reason == Reason::WithinRun {
             self.set_phase(Phase::Compacting);
         }
