@@ -147,13 +147,20 @@ fn a_network_that_is_off_is_a_list_without_hosts() {
         assert!(proxies(daemon).is_empty(), "no command has used the network");
         // The network is off, so an allowed host needs no new worker, not even while a command runs.
         session.call("bash", json!({"command": "sleep 1000", "background": true}));
-        sandbox(daemon, &repo, &["allow", "a.example"]);
+        let in_force = |shown: &str, network: &str| {
+            let line = format!("in force       confined, workspace-write, network {network}\n");
+            assert!(shown.contains(&line) && !shown.contains("in force after"), "{shown}");
+        };
+        in_force(&sandbox(daemon, &repo, &["allow", "a.example"]), "hosts");
         let line = denied("b.example", "b.example")
             .replace("was denied", "was denied to a command of this session");
         let text = session.bash("(: < /dev/tcp/b.example/80) 2>/dev/null; true");
         assert!(text.contains(&line), "{text}");
         assert_eq!(proxies(daemon).len(), 1);
-        sandbox(daemon, &repo, &["allow", &rule, "--always"]);
+        in_force(&sandbox(daemon, &repo, &["set", "--network", "off"]), "off");
+        let shown = sandbox(daemon, &repo, &["allow", &rule, "--always"]);
+        in_force(&shown, "hosts");
+        assert!(!shown.contains("a.example"), "what was turned off stays off: {shown}");
         assert!(session.bash(&by_connect(server.port)).contains("served"));
         assert_eq!(session.worker()["hosts"], true);
         sandbox(daemon, &repo, &["set", "--network", "off"]);

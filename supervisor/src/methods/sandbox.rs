@@ -26,7 +26,7 @@ use quackd_protocol::client::{
     ProcessState, SandboxData, SandboxParams, WorkerSaid, WorkerSays,
 };
 use quackd_protocol::limits::{DEFAULT_TOOL_DEADLINE, MAX_HOST_RULES};
-use quackd_protocol::policy::WebSearchRule;
+use quackd_protocol::policy::{NetworkMode, WebSearchRule};
 use quackd_protocol::tools::{AUDIT, EXPLAIN};
 use quackd_protocol::worker::SandboxReport;
 use quackd_schema::shape_of;
@@ -194,6 +194,11 @@ async fn in_force(
     let worker = &snapshot.worker;
     // The running worker keeps its policy until these calls and jobs end.
     let is_outdated = worker.is_outdated(&policy, &rules);
+    // The proxy gets rules before the status of the worker is published.
+    let hosts = match is_outdated {
+        true => worker.has_hosts(),
+        false => worker.has_sockets() && policy.network_mode() == NetworkMode::Hosts,
+    };
     let calls = worker.calls.iter().filter(|call| is_outdated && call.is_sent).count();
     let keeps = is_outdated && worker.state() != ProcessState::Draining;
     let jobs = if keeps { jobs(&worker.jobs, Instant::now()) } else { Vec::new() };
@@ -202,13 +207,13 @@ async fn in_force(
         session_id: session.session_id,
         session_name: session.session_name,
         workspace_path: session.workspace_path,
-        policy,
         layers,
         grants,
         in_force: worker
             .hello
             .as_ref()
-            .map(|hello| SandboxReport { hosts: worker.has_hosts(), ..hello.sandbox.clone() }),
+            .map(|hello| SandboxReport { hosts, ..hello.sandbox.clone() }),
+        policy,
         outdated: is_outdated,
         calls_running: calls,
         jobs_running: jobs.len(),

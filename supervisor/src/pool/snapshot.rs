@@ -193,13 +193,13 @@ impl WorkerSnapshot {
     }
 
     /// Whether the running worker has passed on its sockets, so that a proxy can serve hosts.
-    fn has_sockets(&self) -> bool {
+    pub(crate) fn has_sockets(&self) -> bool {
         self.hello.as_ref().is_some_and(|hello| hello.sandbox.hosts)
     }
 
     /// Whether the running worker's policy differs from the requested one.
     pub(crate) fn is_outdated(&self, wanted: &Policy, rules: &Rules) -> bool {
-        let has_proxy = self.has_sockets() && self.ports.serve(rules);
+        let has_proxy = self.has_sockets() && (!self.jobs.is_empty() || self.ports.serve(rules));
         let given = self.policy.as_ref();
         self.process.child.has_process
             && given.is_some_and(|given| !quackd_policy::confines_like(given, wanted, has_proxy))

@@ -41,6 +41,9 @@ impl Registry {
                 self.allow(session, scope, &rules, &client)
             }
             GrantChange::Answer { kind, target, decision, scope, client } => {
+                if (kind, decision) == (ApprovalKind::Network, Decision::Allow) {
+                    self.forget_idle(session);
+                }
                 let state = Arc::make_mut(&mut self.state);
                 let mut number = last_number(state);
                 let (grants, _) = of_scope(state, session, scope);
@@ -63,6 +66,7 @@ impl Registry {
         client: &str,
     ) -> Result<bool, MethodError> {
         quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
+        self.forget_idle(session);
         let state = Arc::make_mut(&mut self.state);
         let mut number = last_number(state);
         let (grants, _) = of_scope(state, session, scope);
@@ -79,6 +83,20 @@ impl Registry {
         }
         self.end_off(session, scope);
         Ok(true)
+    }
+
+    /// Removes the session's own hosts if its network is off. Otherwise the next allowed host would put all in force
+    /// again that the user has turned off.
+    fn forget_idle(&mut self, session: &Session) {
+        if self.policy_of(session).policy.network_mode() != NetworkMode::Off {
+            return;
+        }
+        let is_idle = |grant: &Grant| {
+            (grant.kind, grant.decision) == (ApprovalKind::Network, Decision::Allow)
+        };
+        if let Some(of) = Arc::make_mut(&mut self.state).sessions.get_mut(&session.id) {
+            of.grants.retain(|grant| !is_idle(grant));
+        }
     }
 
     /// Turns a network that is off into one limited to hosts, in the scope of a grant, and in the session if its own

@@ -2,7 +2,7 @@
 //! [`SessionActor::may_send`] allows. The next worker starts when the old one is idle.
 
 use super::{OfWorker, WorkerPart};
-use crate::children::LifecycleDriver;
+use crate::children::{ChildActor, LifecycleDriver};
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_policy::{allows_all_of, confines_like, reads_all_of};
@@ -57,13 +57,14 @@ impl SessionActor {
         // The heartbeat kills a worker that does not read.
         child.try_send(&ToWorker::NetworkMode { mode }).ok();
         self.worker.running_policy = Some(Rc::new(policy.clone()));
+        self.publish_status(OfWorker);
     }
 
-    /// True if the running worker's policy differs from the requested one. A worker without a listener for a port of the
-    /// rules does not become one with a list of hosts.
+    /// True if the running worker's policy differs from the requested one. A list of hosts that names a port without a
+    /// listener needs another worker, unless background jobs keep this one: its proxy serves the port too.
     pub(super) fn has_other_policy(&self) -> bool {
-        let WorkerPart { child, running_policy, policy, ports, rules, .. } = &self.worker;
-        let has_proxy = self.worker.has_sockets() && ports.serve(rules);
+        let WorkerPart { child, running_policy, policy, ports, rules, jobs, .. } = &self.worker;
+        let has_proxy = self.worker.has_sockets() && (jobs.any() || ports.serve(rules));
         let given = running_policy.as_ref();
         child.process.is_some()
             && given.is_some_and(|given| !confines_like(given, policy, has_proxy))

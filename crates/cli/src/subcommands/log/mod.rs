@@ -47,9 +47,19 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
     let filter = filter(&args, &home).await?;
     let all_if_since = if filter.since.is_some() { usize::MAX } else { CALLS };
     let max = args.lines.unwrap_or(all_if_since);
+    // Of such a session, every call is in the journal.
+    let unknown = match &filter {
+        CallFilter {
+            session: Some(SessionFilter::Reference(name)),
+            since: None,
+            agent: None,
+            ..
+        } => Some(name.clone()),
+        _ => None,
+    };
     let reader = CallReader::new(home.journal_dir(), filter);
     if !args.follow {
-        return list(&reader, max, &format, output).await;
+        return list(&reader, max, unknown, &format, output).await;
     }
     tokio::select! {
         biased;
@@ -120,10 +130,15 @@ async fn labels(home: &Home) -> HashMap<String, String> {
 async fn list(
     reader: &CallReader,
     max: usize,
+    unknown: Option<String>,
     format: &CallFormat,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let (calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
+    if let Some(name) = unknown.filter(|_| calls.is_empty() && max != 0) {
+        let text = format!("no session and no call in the journal is called {name}");
+        return Err(CliError::failed(text).into());
+    }
     if calls.is_empty() {
         output.note("no calls");
     }
