@@ -61,5 +61,6 @@ const EDIT_FILE: Tool = Tool {
             Kind::Edits(&["old_text", "new_text"]),
             "Instead of old_text and new_text: up to 100 edits, made in this order.",
         ),
+        flag("any_line_ending", "LF in the texts stands for CRLF in a file with CRLF only.").rare(),
     ],
 };
