@@ -16,7 +16,6 @@ const CRATES: &str = ".cargo/registry/cache";
 fn world(config: &str) -> Daemon {
     let daemon = Daemon::absent();
     fs::create_dir(daemon.app()).unwrap();
-    // With the network off, a cache that the user does not have is no directory.
     let config = format!("[sandbox]\nnetwork = \"hosts\"\n{config}");
     fs::write(daemon.app().join("quackd.toml"), config).unwrap();
     fs::create_dir_all(daemon.home().join(CRATES)).unwrap();

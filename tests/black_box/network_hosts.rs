@@ -167,13 +167,13 @@ fn a_network_that_is_off_is_a_list_without_hosts() {
         assert!(session.bash(&by_connect(server.port)).starts_with("HTTP/1.1 403 "));
         assert_eq!(session.worker()["hosts"], Value::Null);
         assert_eq!(session.pid("monitorPid"), worker, "the worker was not replaced");
-        // A host that is allowed for always is reached by sessions without a network setting.
+        // Other sessions stay off.
         let other_repo = daemon.repo("b");
         let other = session.wire.attach(other_repo.path());
-        assert!(other.bash(&by_connect(server.port)).contains("served"));
-        sandbox(daemon, &repo, &["set", "--network", "off", "--workspace"]);
         let third = another(session);
-        assert!(third.bash(&by_connect(server.port)).starts_with("HTTP/1.1 403 "));
+        for session in [&other, &third] {
+            assert!(session.bash(&by_connect(server.port)).starts_with("HTTP/1.1 403 "));
+        }
         // The proxy of a worker ends with it.
         for of in [session, &other, &third] {
             session
@@ -181,6 +181,29 @@ fn a_network_that_is_off_is_a_list_without_hosts() {
                 .request("quack.session_delete", json!({"sessionId": of.id, "force": true}));
         }
         wait_for("the proxies to end", || proxies(daemon).is_empty().then_some(()));
+    });
+}
+
+#[test]
+fn a_new_host_is_out_of_reach_of_a_worker_that_sees_what_is_hidden_now() {
+    in_session(|daemon, session| {
+        let server = Server::start();
+        let repo = repo_of(session);
+        std::fs::write(repo.join("secret"), "s").unwrap();
+        let command = daemon.gated("go", &format!("cat secret; {}", by_connect(server.port)));
+        let running = session.begin("bash", json!({ "command": command }));
+        wait_for("the command", || {
+            let calls = session.worker()["calls"].as_array()?.len();
+            (calls == 1).then_some(())
+        });
+        let rule = format!("machine:{}", server.port);
+        let secret = repo.join("secret").display().to_string();
+        sandbox(daemon, &repo, &["set", "--hide", &secret, "--allow", &rule]);
+        daemon.open_gate("go");
+        let text = running.text();
+        assert!(text.starts_with("sHTTP/1.1 403 "), "{text}");
+        let text = session.bash(&format!("cat secret; {}", by_connect(server.port)));
+        assert!(text.contains("served") && !text.starts_with('s'), "{text}");
     });
 }
 

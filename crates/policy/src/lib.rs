@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_keeps_running_when_its_hosts_change_but_not_its_mode() {
+    fn a_worker_with_a_proxy_keeps_running_when_its_hosts_or_their_mode_change() {
         let with = |hosts: Option<&[&str]>| Policy {
             hosts: hosts.map(|rules| rules.iter().map(|&rule| rule.to_owned()).collect()),
             ..Policy::default()

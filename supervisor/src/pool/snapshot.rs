@@ -199,7 +199,8 @@ impl WorkerSnapshot {
 
     /// Whether the running worker's policy differs from the requested one.
     pub(crate) fn is_outdated(&self, wanted: &Policy, rules: &Rules) -> bool {
-        let has_proxy = self.has_sockets() && (!self.jobs.is_empty() || self.ports.serve(rules));
+        let is_used = !self.jobs.is_empty() || self.calls.iter().any(|call| call.is_sent);
+        let has_proxy = self.has_sockets() && (is_used || self.ports.serve(rules));
         let given = self.policy.as_ref();
         self.process.child.has_process
             && given.is_some_and(|given| !quackd_policy::confines_like(given, wanted, has_proxy))

@@ -66,7 +66,10 @@ impl Registry {
         client: &str,
     ) -> Result<bool, MethodError> {
         quackd_policy::validate_hosts(rules).map_err(MethodError::Policy)?;
-        self.forget_idle(session);
+        let allows_any = rules.iter().any(|rule| !rule.starts_with('!'));
+        if allows_any {
+            self.forget_idle(session);
+        }
         let state = Arc::make_mut(&mut self.state);
         let mut number = last_number(state);
         let (grants, _) = of_scope(state, session, scope);
@@ -81,7 +84,9 @@ impl Registry {
             let kind = ApprovalKind::Network;
             add(grants, Wanted { kind, target, decision, client }, &mut number)?;
         }
-        self.end_off(session, scope);
+        if allows_any {
+            self.end_off(session, scope);
+        }
         Ok(true)
     }
 
@@ -96,6 +101,9 @@ impl Registry {
         };
         if let Some(of) = Arc::make_mut(&mut self.state).sessions.get_mut(&session.id) {
             of.grants.retain(|grant| !is_idle(grant));
+            if let Some(hosts) = &mut of.policy.hosts {
+                hosts.retain(|rule| rule.starts_with('!'));
+            }
         }
     }
 

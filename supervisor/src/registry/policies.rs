@@ -10,13 +10,13 @@ use super::persistence::{Saved, kept};
 use crate::errors::MethodError;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
-use quackd_config::{Origin, SandboxSettings};
+use quackd_config::SandboxSettings;
 use quackd_policy::MAX_ROOTS;
-use quackd_protocol::approval::{ApprovalKind, Decision, Grant, Scope, ScopedGrant};
+use quackd_protocol::approval::{ApprovalKind, Decision, Scope, ScopedGrant};
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::{Session, Shared};
 use quackd_protocol::network::Rules;
-use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch};
+use quackd_protocol::policy::{Policy, PolicyPatch};
 use quackd_protocol::state::{DaemonState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::path::PathBuf;
@@ -230,16 +230,7 @@ pub(super) fn policy_of(
         session: own.policy,
         safe_mode: own.safe_mode,
     };
-    let mut wanted = layers.clone();
-    let is_default = settings.network.origin == Origin::Default;
-    let allows_host =
-        |grant: &Grant| (grant.kind, grant.decision) == (ApprovalKind::Network, Decision::Allow);
-    if is_default && state.grants.iter().any(allows_host) {
-        // The configuration does not set the network. Unless a stronger layer turns it off, commands reach the hosts that
-        // the user has allowed always.
-        wanted.configuration.network = Some(NetworkMode::Hosts);
-    }
-    let mut policy = quackd_policy::resolve_layers(wanted);
+    let mut policy = quackd_policy::resolve_layers(layers.clone());
     let grants = grants_of(state, session);
     for ScopedGrant { grant, .. } in &grants {
         let directory = PathBuf::from(&grant.target);

@@ -151,8 +151,9 @@ impl Handler<TellSession> for SessionActor {
             }
             TellSession::StartWorker => {}
             TellSession::SetPolicy { policy, rules, safe_mode } => {
-                self.set_rules(rules);
+                self.worker.set_rules(rules);
                 self.set_policy(policy, ctx);
+                self.tell_rules();
                 self.pi.is_safe = safe_mode;
                 self.end_if_replaced(ctx);
             }

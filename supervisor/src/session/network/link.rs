@@ -65,7 +65,7 @@ pub(crate) fn worker_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 }
 
 impl NetworkLink {
-    /// A link without sockets, for forwards while the network is off.
+    /// A link without sockets, for forwards of a worker with the machine's network.
     pub(crate) fn without_sockets(pair: OwnedFd) -> Self {
         Self { pair: Arc::new(pair), kinds: Vec::new(), sockets: Vec::new() }
     }

@@ -47,8 +47,10 @@ pub(crate) struct WorkerPart {
     hello: Option<Rc<Hello>>,
     /// Policy of the next worker.
     pub(in crate::session) policy: Policy,
-    /// Rules of hosts, for the proxy.
+    /// Rules of hosts.
     rules: Arc<Rules>,
+    /// Rules that the proxy of the running worker has.
+    told_rules: Arc<Rules>,
     /// The supervisor's end of the pair to the running worker, until a proxy needs it.
     pair: Option<NetworkLink>,
     /// Owner of the running worker's proxy.
@@ -82,6 +84,7 @@ impl WorkerPart {
             child: Child::new(SESSION_WORKER, session.0.clone()),
             hello: None,
             policy,
+            told_rules: Arc::clone(&rules),
             rules,
             pair: None,
             network: None,
@@ -102,6 +105,11 @@ impl WorkerPart {
 }
 
 impl WorkerPart {
+    /// Sets the rules of hosts. [`SessionActor::tell_rules`] passes them on.
+    pub(in crate::session) fn set_rules(&mut self, rules: Arc<Rules>) {
+        self.rules = rules;
+    }
+
     /// True if the running worker has passed on its sockets, so that a proxy can serve hosts.
     fn has_sockets(&self) -> bool {
         self.hello.as_ref().is_some_and(|hello| hello.sandbox.hosts)

@@ -3,7 +3,7 @@
 use crate::session::actor::SessionActor;
 use crate::session::network::{NetworkActor, NetworkLink, TellNetwork, worker_pair};
 use actix::prelude::*;
-use quackd_protocol::network::Rules;
+use quackd_protocol::network::{RuleText, Rules};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -50,6 +50,7 @@ impl SessionActor {
     fn start_network(&mut self, link: NetworkLink) -> Addr<NetworkActor> {
         let services = Rc::clone(&self.services);
         let rules = Arc::clone(&self.worker.rules);
+        self.worker.told_rules = Arc::clone(&rules);
         let network = NetworkActor::start_for(
             (self.session.clone(), self.label.clone()),
             services,
@@ -60,9 +61,14 @@ impl SessionActor {
         network
     }
 
-    /// Sets the rules of hosts, also for the running worker.
-    pub(crate) fn set_rules(&mut self, rules: Arc<Rules>) {
-        self.worker.rules = Arc::clone(&rules);
+    /// Passes the rules of hosts on to the running worker's proxy. A worker with another policy than the requested one
+    /// gets no new host: it may read what the new policy hides.
+    pub(crate) fn tell_rules(&mut self) {
+        let rules = match self.has_other_policy() {
+            true => Arc::new(narrowed(&self.worker.told_rules, &self.worker.rules)),
+            false => Arc::clone(&self.worker.rules),
+        };
+        self.worker.told_rules = Arc::clone(&rules);
         self.tell_network(TellNetwork::Rules(rules));
     }
 
@@ -87,4 +93,12 @@ impl SessionActor {
             network.do_send(tell);
         }
     }
+}
+
+/// The new rules without the hosts that the old ones do not allow.
+fn narrowed(old: &Rules, new: &Rules) -> Rules {
+    let is_known = |rule: &&RuleText| {
+        rule.rule.starts_with('!') || old.rules.iter().any(|known| known.rule == rule.rule)
+    };
+    Rules { rules: new.rules.iter().filter(is_known).cloned().collect(), asks: new.asks }
 }

@@ -61,10 +61,10 @@ impl SessionActor {
     }
 
     /// True if the running worker's policy differs from the requested one. A list of hosts that names a port without a
-    /// listener needs another worker, unless background jobs keep this one: its proxy serves the port too.
+    /// listener needs another worker, unless this one is in use: its proxy serves the port too.
     pub(super) fn has_other_policy(&self) -> bool {
-        let WorkerPart { child, running_policy, policy, ports, rules, jobs, .. } = &self.worker;
-        let has_proxy = self.worker.has_sockets() && (jobs.any() || ports.serve(rules));
+        let WorkerPart { child, running_policy, policy, ports, rules, .. } = &self.worker;
+        let has_proxy = self.worker.has_sockets() && (!self.is_unused() || ports.serve(rules));
         let given = running_policy.as_ref();
         child.process.is_some()
             && given.is_some_and(|given| !confines_like(given, policy, has_proxy))

@@ -117,7 +117,7 @@ fn totals(data: &NetworkData, zone: &TimeZone) -> String {
     if data.hosts.is_empty() && data.mode == NetworkMode::Off {
         let of = of_session(&plain(&data.label));
         return format!(
-            "network off: every request is denied inside the session; `quack sandbox denials{of}` lists the last ones\n"
+            "network off: no request has reached the proxy; `quack sandbox denials{of}` lists other denials\n"
         );
     }
     if data.hosts.is_empty() {
