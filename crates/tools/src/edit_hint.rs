@@ -53,7 +53,7 @@ pub(crate) fn of_missing(content: &[u8], old: &[u8]) -> String {
     )
 }
 
-/// Where the texts begin that an edit has found several times.
+/// Names the lines of a text that an edit has found several times.
 pub(crate) fn of_several(content: &[u8], places: impl Iterator<Item = usize>) -> String {
     let mut places = places.peekable();
     let (mut line, mut from) = (1, 0);

@@ -30,7 +30,7 @@ pub(crate) enum WriteFailure {
     #[error("old_text found {count} times (ambiguous edit)")]
     Ambiguous {
         count: usize,
-        /// Where the texts are.
+        /// The lines of the texts.
         hint: String,
     },
     #[error("edit {number} of the call: {failure}; nothing was changed")]

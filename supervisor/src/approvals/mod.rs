@@ -310,7 +310,7 @@ impl Approvals {
         });
     }
 
-    /// Closes the question about this subject if no operation waits for it any more: its client has disconnected, or the
+    /// Closes the question about this subject if no operation waits for it: its client has disconnected, or the
     /// call was cancelled.
     fn abandoned(&self, subject: &Subject) {
         let mut table = self.table.borrow_mut();

@@ -76,7 +76,7 @@ impl Run {
         self.summarized_at.is_none_or(|at| at + 1 < self.turns)
     }
 
-    /// Notes a summary within the run, or an attempt.
+    /// Notes that a summary within the run was made, or has failed.
     pub(super) fn summarized(&mut self) {
         self.summarized_at = Some(self.turns);
     }

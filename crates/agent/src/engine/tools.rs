@@ -261,7 +261,8 @@ impl Agent {
             self.run.as_ref().map(|run| &run.phase),
             Some(Phase::Calling(batch)) if batch.is_last
         );
-        let known = self.tool_names();
+        let is_unknown = self.slot(index).is_some_and(|slot| slot.route.is_none());
+        let known = if is_unknown { self.tool_names() } else { String::new() };
         let Some(slot) = self.slot(index) else { return };
         let given = slot.route.as_ref().map(|route| json!(route.arguments).to_string());
         let problem = match (&slot.route, &slot.call.invalid) {

@@ -214,7 +214,7 @@ pub(super) fn stopped(reason: &str) -> ProviderError {
     ProviderError { text, kind }
 }
 
-/// Why the calls of an answer that reached its limit do not run, for the model.
+/// The reason, for the model, for which the calls of an answer that reached its limit do not run.
 pub(super) fn cut_call(output: u64, model: &ModelInfo) -> String {
     let limit = if output == 0 { model.max_tokens } else { output };
     format!(
@@ -226,7 +226,9 @@ pub(super) fn cut_call(output: u64, model: &ModelInfo) -> String {
 pub(super) fn empty(stop: StopReason, usage: &Usage, model: &ModelInfo) -> ProviderError {
     let text = match stop {
         StopReason::Length => format!(
-            "The answer was cut before its first word, after {} tokens of output and {} of input. The window of the              server may be smaller than the {} tokens that are assumed: set model.context_window, and on the server a              larger one (Ollama: OLLAMA_CONTEXT_LENGTH)",
+            "The answer was cut before its first word, after {} tokens of output and {} of input. The window of the \
+             server may be smaller than the {} tokens that are assumed: set model.context_window, and on the server a \
+             larger one (Ollama: OLLAMA_CONTEXT_LENGTH)",
             usage.output,
             usage.input.saturating_add(usage.cache_read),
             model.context_window

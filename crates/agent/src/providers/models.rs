@@ -39,10 +39,12 @@ pub(super) fn lowest_effort(model: &ModelInfo) -> Option<&'static str> {
     }
 }
 
-/// Whether a model of Google requires the signature of each thought before a call: Gemini 3 and later.
+/// Whether a model of Google requires the signature of each thought before a call: Gemini 3 and later. Aggregators, whose
+/// ids have a `/`, keep them in the details of the reasoning.
 pub(super) fn needs_signatures(model: &ModelInfo) -> bool {
     let id = model.id.to_ascii_lowercase();
-    id.split_once("gemini-").is_some_and(|(_, rest)| (3, 0) <= version(rest))
+    let version_of = id.split_once("gemini-").map(|(_, rest)| version(rest));
+    !id.contains('/') && version_of.is_some_and(|it| (3, 0) <= it)
 }
 
 /// Whether an Anthropic model chooses the amount of its reasoning itself and takes an effort instead of a budget.

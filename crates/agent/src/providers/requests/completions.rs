@@ -150,10 +150,7 @@ fn assistant(said: &[Said<'_>], quirks: Quirks, model: &ModelInfo) -> Value {
             {
                 let field = message.entry(*signature).or_insert_with(|| json!(""));
                 let joined = match field.as_str() {
-                    Some(before) if !before.is_empty() => format!(
-                        "{before}
-{text}"
-                    ),
+                    Some(before) if !before.is_empty() => format!("{before}\n{text}"),
                     _ => (*text).to_owned(),
                 };
                 *field = json!(joined);
