@@ -128,8 +128,13 @@ fn a_killed_job_is_gone_with_everything_below_it_when_the_answer_comes() {
     let session = wire.attach(repo.path());
     let (_, processes) = start_family(&session);
     // A job belongs to no call, so neither the end of a call nor an abort ends the job.
+    // The pipe makes the shell wait until its background process has closed the output: on a busy machine that
+    // process could hold it longer than a command waits for, and the answer would name it.
     assert_eq!(
-        session.bash("exec 3>&1 >/dev/null 2>&1; sleep 1004 3>&- & echo x >&3"),
+        session.bash(
+            "mkfifo closed; exec 3>&1 >/dev/null 2>&1
+             { exec 3>&-; echo >closed; exec sleep 1004; } & read -r <closed; echo x >&3"
+        ),
         "x\n\n[1 background process was ended]\n[Exit code: 0]"
     );
     let slow = session.begin("bash", json!("echo begun > marker; sleep 1005"));
