@@ -13,6 +13,7 @@ mod exit;
 mod interrupts;
 mod invisible_chars;
 mod json;
+mod keyboard;
 mod output;
 mod piped_stdin;
 mod reference;

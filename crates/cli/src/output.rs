@@ -172,6 +172,21 @@ impl CliOutput {
         unless_gone(written.await.map_err(io::Error::other)?)
     }
 
+    /// Like [`CliOutput::piece_in_turn`], for a text with movements of the cursor, which are printed also without color.
+    pub(crate) async fn screen_in_turn(
+        self,
+        text: String,
+        turn: Option<Turn>,
+    ) -> io::Result<StdoutState> {
+        let is_colored = self.audience().is_colored;
+        let written = tokio::task::spawn_blocking(move || {
+            let _until_written = turn;
+            let text = if is_colored { Cow::from(text) } else { Cow::from(without_styles(&text)) };
+            write_out(text.as_bytes())
+        });
+        unless_gone(written.await.map_err(io::Error::other)?)
+    }
+
     /// Prints a warning to stderr. The subcommand continues.
     pub(crate) fn warning(self, text: &str) {
         self.to_stderr(&format!("{YELLOW}warning:{YELLOW:#} {}\n", clean(&without_numbers(text))));
@@ -293,6 +308,24 @@ impl StdoutState {
     }
 }
 
+/// Removes the escape sequences of styles and keeps the others.
+fn without_styles(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find("\u{1b}[") {
+        let (before, sequence) = rest.split_at(at);
+        kept.push_str(before);
+        let end = sequence.find(|c: char| c.is_ascii_alphabetic()).map_or(sequence.len(), |at| at + 1);
+        let (sequence, after) = sequence.split_at(end);
+        if !sequence.ends_with('m') {
+            kept.push_str(sequence);
+        }
+        rest = after;
+    }
+    kept.push_str(rest);
+    kept
+}
+
 fn write_out(bytes: &[u8]) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(bytes).and_then(|()| stdout.flush())
@@ -316,6 +349,11 @@ fn unless_gone(written: io::Result<()>) -> io::Result<StdoutState> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_color_the_cursor_still_moves() {
+        assert_eq!(without_styles("\u{1b}[1ma\u{1b}[0m\u{1b}[2A\r\u{1b}[Jb"), "a\u{1b}[2A\r\u{1b}[Jb");
+    }
 
     #[test]
     fn a_reader_that_went_away_is_no_error_and_a_full_disk_is_one() {

@@ -221,6 +221,16 @@ impl Home {
         Ok(dir)
     }
 
+    /// Creates the directory of the prompts that the user typed, one file for each workspace. Returns its path.
+    ///
+    /// # Errors
+    /// As [`Home::prepare_blocking`]. Call it first.
+    pub fn prepare_prompts_blocking(&self) -> Result<PathBuf, HomeError> {
+        let dir = self.dir.join("prompts");
+        private_dir_blocking(&dir, FinalLink::Refuse)?;
+        Ok(dir)
+    }
+
     /// Path of the state directory. Absolute, UTF-8.
     #[must_use]
     pub fn dir(&self) -> &Path {

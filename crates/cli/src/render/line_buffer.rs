@@ -22,7 +22,12 @@ pub(super) struct LineBuffer {
     text: String,
     /// Stream of the open line.
     open: Option<StreamKind>,
+    /// Whether the open line is not taken before it ends.
+    keeps_open: bool,
 }
+
+/// Most bytes of an open line that is kept.
+const MAX_OPEN: usize = 16 * 1024;
 
 impl LineBuffer {
     /// Appends a complete line. Closes the open line first.
@@ -66,9 +71,27 @@ impl LineBuffer {
         self.open.is_some()
     }
 
+    /// From now on, [`LineBuffer::take`] returns complete lines.
+    pub(super) fn keep_open(&mut self) {
+        self.keeps_open = true;
+    }
+
     /// Takes the text added since the last call.
     pub(super) fn take(&mut self) -> String {
+        let end = self.text.rfind('\n').map_or(0, |at| at + 1);
+        if self.keeps_open && self.text.len() - end <= MAX_OPEN {
+            let open = self.text.split_off(end);
+            return std::mem::replace(&mut self.text, open);
+        }
+        if self.keeps_open {
+            self.close();
+        }
         std::mem::take(&mut self.text)
+    }
+
+    /// Returns the open line that was not taken.
+    pub(super) fn open_line(&self) -> &str {
+        &self.text
     }
 }
 

@@ -17,6 +17,7 @@ mod history;
 mod line_buffer;
 mod messages;
 pub(crate) mod search;
+mod wrap;
 
 use self::calls::Calls;
 use self::history::{History, RecentTexts};
@@ -102,9 +103,29 @@ impl Renderer {
         self.shown.typed(text);
     }
 
+    /// Renders a prompt of the user.
+    pub(crate) fn user(&mut self, text: &str) -> String {
+        history::user(text, &mut self.page);
+        self.page.take()
+    }
+
     /// Whether the last line is open.
     pub(crate) fn is_open(&self) -> bool {
         self.page.is_open()
+    }
+
+    /// From now on, only complete lines are returned. [`Renderer::open_rows`] returns the open one.
+    pub(crate) fn keep_open(&mut self) {
+        self.page.keep_open();
+    }
+
+    /// Returns the last rows of the open line, at most `most`, each narrower than `columns`.
+    pub(crate) fn open_rows(&self, columns: usize, most: usize) -> Vec<String> {
+        let line = self.page.open_line();
+        if line.is_empty() {
+            return Vec::new();
+        }
+        wrap::last_rows(line, columns, most)
     }
 
     /// Ends the open line.

@@ -1,7 +1,7 @@
 //! `quack [DIR]`: activates the session of a directory's repository, shows it and follows it.
 
 use super::follow::session_view::{self, InputMode, Interrupts, SessionView};
-use super::follow::{self, follow_connection::FollowConnection};
+use super::follow::{self, follow_connection::FollowConnection, prompt::past_prompts::PastPrompts};
 use crate::args::{AttachArgs, unknown_verb};
 use crate::connect::{DaemonConnection, REPLY_TIMEOUT, start_and_connect, warn_if_config_changed};
 use crate::directory;
@@ -12,6 +12,7 @@ use crate::session_ref;
 use crate::shell_keys;
 use anyhow::Context;
 use quackd_client::Client;
+use quackd_home::Home;
 use quackd_protocol::client::{
     AttachData, AttachParams, CheckStatus, DoctorData, SessionInfo, SessionsData, SessionsParams,
 };
@@ -103,8 +104,24 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     let directory = args.dir.as_deref().unwrap_or_else(|| Path::new("."));
     watch.directory = quackd_client::directory_in(&attached.workspace.path, directory);
     let mut live = SessionView::new(watch, follow::look(args.look), typing, output);
+    if typing == InputMode::Speaks {
+        let past = past_prompts(attached.workspace.id.as_str());
+        let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
+        live.show_prompt(past, directory)?;
+    }
     live.start_voice();
     Ok(Some(live))
+}
+
+/// Returns the earlier prompts of a workspace. Without a place for them, they are kept in memory.
+fn past_prompts(workspace: &str) -> PastPrompts {
+    let is_name = |name: &str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let home = Home::from_process_env_blocking().ok();
+    let dir = home.and_then(|home| home.prepare_prompts_blocking().ok());
+    match dir.filter(|_| is_name(workspace)) {
+        Some(dir) => PastPrompts::read_blocking(dir.join(workspace)),
+        None => PastPrompts::in_memory(),
+    }
 }
 
 /// Returns the reason why the daemon cannot start Pi. `None` if it can, or if it does not reply in time.

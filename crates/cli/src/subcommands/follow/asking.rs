@@ -105,11 +105,7 @@ impl Asking {
             self.next_question();
             self.ended = Some(Instant::now());
         }
-        Some(match text("reason") {
-            "answered" => "another client has answered",
-            "timeout" => "there was no answer in time",
-            _ => "the question was withdrawn",
-        })
+        Some(ended_because(data))
     }
 
     /// Removes all questions after a lost connection. The daemon sends the open ones again.
@@ -254,15 +250,18 @@ impl Drop for Asking {
 }
 
 /// Columns, and rows if they are known.
-fn window() -> (usize, Option<usize>) {
+pub(super) fn window() -> (usize, Option<usize>) {
     let size = tcgetwinsize(io::stdin()).ok();
     let columns = size.map_or(0, |size| usize::from(size.ws_col));
     let rows = size.map(|size| usize::from(size.ws_row)).filter(|rows| *rows != 0);
     (if columns == 0 { COLUMNS } else { columns.max(MIN_COLUMNS) }, rows)
 }
 
-/// Returns the lines of a question. On a small screen, the options come first, so that the question itself stays visible.
-fn text(question: &Question, (columns, rows): (usize, Option<usize>)) -> String {
+/// Returns the rows of a question. On a small screen, the options come first, so that the question itself stays visible.
+pub(super) fn question_rows(
+    question: &Question,
+    (columns, rows): (usize, Option<usize>),
+) -> Vec<String> {
     let (title, said) = question.head();
     let mut head = match question.is_about_permission() {
         true => wrapped("", title, columns),
@@ -278,14 +277,17 @@ fn text(question: &Question, (columns, rows): (usize, Option<usize>)) -> String 
     let mut options: Vec<String> =
         question.options().iter().flat_map(|line| wrapped("", line, columns)).collect();
     let is_small = rows.is_some_and(|rows| rows < head.len() + options.len() + 2);
-    let lines = if is_small && question.is_about_permission() {
+    if is_small && question.is_about_permission() {
         options.extend(head);
         options
     } else {
         head.extend(options);
         head
-    };
-    lines.into_iter().map(|line| line + "\n").collect()
+    }
+}
+
+fn text(question: &Question, window: (usize, Option<usize>)) -> String {
+    question_rows(question, window).into_iter().map(|row| row + "\n").collect()
 }
 
 /// Returns a line as rows of the terminal. Each further row begins with [`GUTTER`].
@@ -304,6 +306,15 @@ fn wrapped(first: &str, line: &str, columns: usize) -> Vec<String> {
         }
     }
     rows
+}
+
+/// Returns the remark about a question that was not answered here.
+pub(super) fn ended_because(data: &Value) -> &'static str {
+    match data.get("reason").and_then(Value::as_str).unwrap_or_default() {
+        "answered" => "another client has answered",
+        "timeout" => "there was no answer in time",
+        _ => "the question was withdrawn",
+    }
 }
 
 /// Receives the next line. `None` without a channel or after its end. Cancel-safe.

@@ -3,16 +3,23 @@
 //! [`session_view`] is the event loop, shared with `quack [DIR]` and `quack say`. It uses:
 //! - [`follow_connection`]: the connection. [`requests`]: its requests.
 //! - [`screen`]: the output. [`asking`], with [`stdin_lines`] and [`question_queue`]: the questions and the input.
+//! - [`speaker`]: the prompt of `quack [DIR]`, with [`prompt`], [`status`] and its commands [`slash`]. [`footer`]: the
+//!   last rows of the terminal.
 //! - [`history`]: the app's history.
 //! - [`turn_tracker`] and [`turn_filter`]: the outcome and the events of one turn.
 
 pub(crate) mod asking;
 pub(crate) mod follow_connection;
+mod footer;
 mod history;
+pub(crate) mod prompt;
 mod question_queue;
 mod requests;
 mod screen;
 pub(crate) mod session_view;
+mod slash;
+mod speaker;
+mod status;
 pub(crate) mod stdin_lines;
 mod turn_filter;
 mod turn_tracker;

@@ -1,10 +1,11 @@
 //! Requests sent while a session is followed, each a future that returns its result. Used by [`super::session_view`].
 
+use super::slash::Asked;
 use crate::connect::REPLY_TIMEOUT;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::client::{
-    AbortData, PsData, SayData, SayParams, SessionParams, StateData, UiResponseData,
-    UiResponseParams, VoiceStartData, VoiceStartParams,
+    AbortData, AgentData, AgentParams, PsData, SayData, SayParams, SessionParams, StateData,
+    ToolParams, ToolResult, UiResponseData, UiResponseParams, VoiceStartData, VoiceStartParams,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -13,6 +14,12 @@ use tokio::time::sleep;
 
 /// Timeout for Pi to accept a prompt. Pi may have to start, and has 30 s to answer.
 pub(super) const SAY_LIMIT: Duration = Duration::from_secs(75);
+
+/// Timeout for a summary, which the model writes.
+const COMPACT_LIMIT: Duration = Duration::from_secs(300);
+
+/// Timeout for a command of the prompt, which has no deadline in the session.
+const SHELL_LIMIT: Duration = Duration::from_secs(24 * 3600);
 
 /// Interval and number of attempts to start the app's voice while the app is not connected, the same as upstream's.
 const VOICE_INTERVAL: Duration = Duration::from_millis(250);
@@ -34,6 +41,14 @@ pub(super) enum RequestResult {
     Aborted,
     /// State of Pi: `busy` as reported by the daemon, `streams` as reported by Pi.
     Looked { busy: Option<bool>, streams: Option<bool> },
+    /// State of the session.
+    State(Box<StateData>),
+    /// Prompts that the agent had not read when the turn was aborted.
+    Unread(Vec<String>),
+    /// The answer of the agent to a command of the prompt.
+    Agent(Asked, Result<Value, ClientError>),
+    /// A command of the prompt has ended.
+    Ran(Result<(), String>),
     /// The app's voice has started or is starting.
     Voice,
     /// The app is not connected.
@@ -55,6 +70,77 @@ pub(super) async fn say(
     };
     let said = client.request::<_, SayData>("say", params, limit).await;
     RequestResult::Said(said.map(|data| data.turn))
+}
+
+/// Sends a prompt while a turn runs: the agent reads it before its next step. If the turn has just ended, it begins one.
+pub(super) async fn steer(
+    client: Arc<Client>,
+    (session, cwd): (String, Option<String>),
+    message: String,
+) -> RequestResult {
+    let mut command = json!({"type": "prompt", "message": message, "streamingBehavior": "steer"});
+    if let (Some(fields), Some(cwd)) = (command.as_object_mut(), cwd) {
+        fields.insert("cwd".to_owned(), Value::from(cwd));
+    }
+    RequestResult::Said(ask_agent(&client, session, command, SAY_LIMIT).await.map(|_data| None))
+}
+
+/// Sends a command to the session's agent.
+pub(super) async fn agent(
+    client: Arc<Client>,
+    session: String,
+    command: Value,
+    asked: Asked,
+) -> RequestResult {
+    let limit = if asked == Asked::Compact { COMPACT_LIMIT } else { REPLY_TIMEOUT };
+    RequestResult::Agent(asked, ask_agent(&client, session, command, limit).await)
+}
+
+async fn ask_agent(
+    client: &Client,
+    session: String,
+    command: Value,
+    limit: Duration,
+) -> Result<Value, ClientError> {
+    let params = AgentParams { session_id: Value::from(session), command };
+    let answer: AgentData = client.request("quack.agent", params, limit).await?;
+    let text = answer.data.as_deref().map_or("null", serde_json::value::RawValue::get);
+    Ok(serde_json::from_str(text).unwrap_or(Value::Null))
+}
+
+/// Runs a command in the session. Its output arrives as events.
+pub(super) async fn shell(
+    client: Arc<Client>,
+    (session, cwd): (String, Option<String>),
+    command: String,
+) -> RequestResult {
+    let params = ToolParams {
+        tool: "bash".to_owned(),
+        arguments: json!({ "command": command }),
+        session_id: Some(session),
+        cwd,
+        no_deadline: Some(true),
+        answers: Some(true),
+        ..ToolParams::default()
+    };
+    let ran = client.request::<_, ToolResult>("quack.tool", params, SHELL_LIMIT).await;
+    RequestResult::Ran(ran.map(drop).map_err(|error| error.to_string()))
+}
+
+/// Asks for the state of the session.
+pub(super) async fn state(client: Arc<Client>, session: String) -> Option<Box<StateData>> {
+    let params = SessionParams { session_id: Some(session) };
+    client.request("get_state", params, REPLY_TIMEOUT).await.ok().map(Box::new)
+}
+
+/// Aborts the session's running work, and takes back the prompts that the agent has not read.
+pub(super) async fn abort_and_take_back(client: Arc<Client>, session: String) -> RequestResult {
+    abort(Arc::clone(&client), session.clone()).await;
+    let command = json!({"type": "clear_queue"});
+    let taken = ask_agent(&client, session, command, REPLY_TIMEOUT).await.unwrap_or(Value::Null);
+    let texts = ["steering", "followUp"].into_iter().filter_map(|key| taken.get(key)?.as_array());
+    let texts = texts.flatten().filter_map(Value::as_str).map(str::to_owned);
+    RequestResult::Unread(texts.collect())
 }
 
 /// Answers a question of Pi.

@@ -1,8 +1,12 @@
-//! Output of a followed session: pieces of the stream, and on a terminal a last line for input. Used by
+//! Output of a followed session: pieces of the stream, and on a terminal the last rows. Used by
 //! [`super::session_view`].
+//!
+//! On a terminal that can move its cursor, an unfinished line of the output is one of the last rows, so that only
+//! complete lines are printed for good.
 
+use super::footer::{Footer, screen_size};
 use crate::display;
-use crate::output::{CliOutput, DIM, StdoutState};
+use crate::output::{CliOutput, StdoutState};
 use crate::render::Renderer;
 use crate::terminal;
 use quackd_client::Event;
@@ -22,10 +26,14 @@ pub(super) struct Screen {
     renderer: Renderer,
     /// Text to print with the next flush.
     piece: String,
-    /// Requested last line, which is erased before other text is printed.
-    footer: &'static str,
-    /// Last line that is currently displayed.
-    shown: &'static str,
+    /// Requested last rows, which are erased before other text is printed.
+    footer: Footer,
+    /// Last rows that are currently displayed.
+    shown: Footer,
+    /// Whether the terminal can move its cursor.
+    can_move: bool,
+    /// Whether the last rows contain the question, so that they are printed while it is open.
+    has_prompt: bool,
     reader: StdoutState,
     /// Whether a question is on the terminal, so that everything else waits.
     is_held: bool,
@@ -34,17 +42,29 @@ pub(super) struct Screen {
 }
 
 impl Screen {
-    pub(super) fn new(output: CliOutput, renderer: Renderer) -> Self {
+    /// Creates an output.
+    pub(super) fn new(output: CliOutput, mut renderer: Renderer) -> Self {
+        let can_move = can_move(output);
+        if can_move {
+            renderer.keep_open();
+        }
         Self {
             output,
             renderer,
             piece: String::new(),
-            footer: "",
-            shown: "",
+            footer: Footer::default(),
+            shown: Footer::default(),
+            can_move,
+            has_prompt: false,
             reader: StdoutState::There,
             is_held: false,
             omitted: 0,
         }
+    }
+
+    /// From now on, the last rows contain a prompt, and questions in its place.
+    pub(super) fn show_prompt(&mut self) {
+        self.has_prompt = true;
     }
 
     /// Lets all text wait while a question is on the terminal.
@@ -98,9 +118,13 @@ impl Screen {
         self.push(&text);
     }
 
-    /// Records a prompt typed by the user, which the daemon sends back as an event.
+    /// Records a prompt typed by the user, which the daemon sends back as an event. Prints it if the terminal does not.
     pub(super) fn typed(&mut self, text: &str) {
         self.renderer.typed(text);
+        if self.has_prompt {
+            let text = self.renderer.user(text);
+            self.push(&text);
+        }
     }
 
     /// Adds a failure of the client.
@@ -133,35 +157,81 @@ impl Screen {
         self.renderer.forget();
     }
 
-    /// Sets the last line. It is displayed when no other line is open.
-    pub(super) fn set_footer(&mut self, footer: &'static str) {
+    /// Sets the last rows. On a terminal that cannot move its cursor, they are displayed when no line is open.
+    pub(super) fn set_footer(&mut self, footer: Footer) {
         self.footer = footer;
     }
 
-    /// Records that the user ended the last line with Return.
-    pub(super) fn footer_ended(&mut self) {
-        self.shown = "";
+    /// Records that the terminal ended the last line, because it echoes Return.
+    pub(super) fn footer_ended_by_terminal(&mut self) {
+        if !self.has_prompt {
+            self.shown = Footer::default();
+        }
+    }
+
+    /// Adds a line as it is.
+    pub(super) fn plain(&mut self, text: &str) {
+        let text = self.renderer.remark(text);
+        self.push(&text);
+    }
+
+    /// Whether the output ends with an unfinished line.
+    pub(super) fn has_open_line(&self) -> bool {
+        self.renderer.is_open()
+    }
+
+    /// Ends the unfinished line.
+    pub(super) fn end_line(&mut self) {
+        let text = self.renderer.close();
+        self.push(&text);
+    }
+
+    /// Clears the terminal.
+    pub(super) fn clear(&mut self) {
+        self.shown = Footer::default();
+        self.piece.insert_str(0, "\u{1b}[H\u{1b}[2J");
     }
 
     /// Prints the pending text. `Gone`: the reader closed the output, and nothing is printed from then on.
     pub(super) async fn flush(&mut self) -> io::Result<StdoutState> {
-        if self.is_held {
+        if self.is_held && !self.has_prompt {
             return Ok(self.reader);
         }
-        let footer = if self.renderer.is_open() { "" } else { self.footer };
-        if self.reader == StdoutState::There && !(self.piece.is_empty() && footer == self.shown) {
+        let footer = self.wanted();
+        let is_waiting = self.is_held || self.piece.is_empty();
+        if self.reader == StdoutState::There && !(is_waiting && footer == self.shown) {
             let turn = terminal::turn().await;
             let mut text = self.erasing();
             // Take the text first, so that a canceled flush does not print it twice.
-            text.push_str(&std::mem::take(&mut self.piece));
-            if !footer.is_empty() {
-                text.push_str(&format!("{DIM}{footer}{DIM:#}"));
+            if !self.is_held {
+                text.push_str(&std::mem::take(&mut self.piece));
             }
+            text.push_str(&footer.text());
             self.shown = footer;
-            self.reader = self.output.piece_in_turn(text, turn).await?;
+            self.reader = match self.can_move {
+                true => self.output.screen_in_turn(text, turn).await?,
+                false => self.output.piece_in_turn(text, turn).await?,
+            };
         }
-        self.piece.clear();
+        if self.reader == StdoutState::Gone {
+            self.piece.clear();
+        }
         Ok(self.reader)
+    }
+
+    /// Returns the last rows to display: the unfinished line and the footer, at most as many as the terminal has.
+    fn wanted(&self) -> Footer {
+        if !self.can_move {
+            return if self.renderer.is_open() { Footer::default() } else { self.footer.clone() };
+        }
+        let (columns, rows) = screen_size();
+        let mut wanted = self.footer.clone();
+        if !self.is_held {
+            let room = rows.saturating_sub(wanted.rows.len() + 1).min(rows / 2).max(1);
+            wanted.prepend(self.renderer.open_rows(columns, room));
+        }
+        wanted.fit(rows.saturating_sub(1).max(1));
+        wanted
     }
 
     /// Closes the open line and prints the pending text.
@@ -169,7 +239,7 @@ impl Screen {
         self.hold(false);
         let text = self.renderer.close();
         self.piece.push_str(&text);
-        self.set_footer("");
+        self.set_footer(Footer::default());
         self.flush().await.map(|_reader| ())
     }
 
@@ -181,16 +251,27 @@ impl Screen {
         self.reader
     }
 
-    /// Returns the text that erases the last line, including typed characters. Typed characters are not lost, only
+    /// Returns the text that erases the last rows, including typed characters. Typed characters are not lost, only
     /// invisible.
     fn erasing(&self) -> String {
-        match (self.shown, self.output.audience().is_colored) {
-            ("", _) => String::new(),
-            (_, true) => "\r\u{1b}[K".to_owned(),
+        if self.can_move {
+            return self.shown.erasing(screen_size().0);
+        }
+        match self.shown.rows.last() {
+            None => String::new(),
             // Without escape sequences, spaces overwrite the line.
-            (shown, false) => format!("\r{}\r", " ".repeat(shown.chars().count())),
+            Some(row) => {
+                let row = anstream::adapter::strip_str(row).to_string();
+                format!("\r{}\r", " ".repeat(display::width(&row)))
+            }
         }
     }
+}
+
+/// Whether stdout is a terminal that can move its cursor.
+pub(super) fn can_move(output: CliOutput) -> bool {
+    let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
+    output.audience().is_terminal && !output.is_json() && !is_dumb
 }
 
 #[cfg(test)]

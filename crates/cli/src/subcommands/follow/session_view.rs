@@ -4,23 +4,33 @@
 //! Exits with 0 on Ctrl-C (with a prompt: on Ctrl-D), when the reader closes the output, or when the session is deleted.
 //! Exits with 3 when the daemon is gone and does not return in time. If it waits for one turn, [`TurnTracker`] decides.
 
-use super::asking::{Asking, Typed, until};
+use super::asking::{Asking, Typed, ended_because, until};
 use super::follow_connection::FollowConnection;
 use super::history;
+use super::footer::Footer;
+use super::prompt::Wish;
+use super::prompt::past_prompts::PastPrompts;
 use super::requests::{self, RequestResult};
-use super::screen::Screen;
+use super::screen::{self, Screen};
+use super::slash::{self, Line};
+use super::speaker::{CtrlC, Speaker, THINKING};
 use super::stdin_lines::StdinLine;
 use super::turn_filter::TurnFilter;
 use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
-use crate::exit::ExitCode;
+use crate::args::Cli;
+use crate::connect::REPLY_TIMEOUT;
+use crate::display;
+use crate::exit::{CliError, ExitCode, explain};
+use crate::keyboard;
 pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
 use crate::render::{DisplayOptions, Renderer};
 use quackd_client::{ClientError, Event};
+use quackd_protocol::client::{AttachData, SessionNewParams};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::collections::VecDeque;
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -35,12 +45,8 @@ const PIECE_BYTES: usize = 64 * 1024;
 /// Timeout for printing the end of the output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Last lines of a terminal: the prompt, and the text while the agent works.
+/// Prompt of a terminal that cannot move its cursor.
 const SPEAK: &str = "> ";
-const THINKING: &str = "Thinking...";
-
-/// Maximum number of prompts that wait for the end of a turn.
-const MAX_WAITING: usize = 16;
 
 /// Warning after Ctrl-C if the turn has not begun and another turn may be running.
 const WAITS: &str = "the agent has not begun this turn: waiting briefly to abort it; press Ctrl-C again to exit now";
@@ -68,6 +74,8 @@ pub(crate) struct SessionView {
     screen: Screen,
     /// Questions asked at this terminal, and its keyboard. `None` without a terminal.
     asking: Option<Asking>,
+    /// The prompt, on a terminal that can move its cursor.
+    speaker: Option<Speaker>,
     typing: InputMode,
     history: Option<mpsc::Receiver<Vec<Value>>>,
     requests: JoinSet<RequestResult>,
@@ -76,8 +84,7 @@ pub(crate) struct SessionView {
     filter: Option<TurnFilter>,
     is_at_work: bool,
     is_thinking: bool,
-    /// Prompts that were typed during a turn, for its end.
-    waiting: VecDeque<String>,
+    output: CliOutput,
 }
 
 /// Input of the event loop.
@@ -90,6 +97,7 @@ enum ViewInput {
     Event(Option<Event>),
     Done(RequestResult),
     Typed(Typed),
+    Wish(io::Result<Wish>),
     History(Vec<Value>),
     /// A timer fired: check the reader and the turn.
     Time,
@@ -109,7 +117,8 @@ impl SessionView {
         let history = (!output.is_json()).then(|| history::read(connection.followed()));
         let state = connection.followed().session_state.as_ref();
         let streams = state.and_then(|state| state.get("isStreaming")).and_then(Value::as_bool);
-        if let Some(asking) = asking.as_mut().filter(|_| typing == InputMode::Speaks) {
+        let reads_lines = typing == InputMode::Speaks && !screen::can_move(output);
+        if let Some(asking) = asking.as_mut().filter(|_| reads_lines) {
             asking.read_lines();
         }
         let screen = Screen::new(output, Renderer::new(look));
@@ -118,14 +127,41 @@ impl SessionView {
             connection,
             screen,
             asking,
+            speaker: None,
             typing,
             history,
             requests: JoinSet::new(),
             tracker: None,
             filter: None,
             is_thinking: false,
-            waiting: VecDeque::new(),
+            output,
         }
+    }
+
+    /// Shows a prompt, if the terminal can move its cursor. `past`: the earlier prompts. `@files` begin in `directory`.
+    ///
+    /// # Errors
+    /// Those of the terminal.
+    pub(crate) fn show_prompt(&mut self, past: PastPrompts, directory: PathBuf) -> io::Result<()> {
+        if self.asking.is_none() || !screen::can_move(self.output) {
+            return Ok(());
+        }
+        let mut speaker = Speaker::begin(past, directory)?;
+        if let Some(agent) = &self.connection.followed().session_state {
+            speaker.status.agent(agent);
+        }
+        self.asking = None;
+        self.speaker = Some(speaker);
+        self.screen.show_prompt();
+        self.ask_for_state();
+        Ok(())
+    }
+
+    fn ask_for_state(&mut self) {
+        let (client, session) = (self.connection.client(), self.connection.session().to_owned());
+        self.requests.spawn(async move {
+            requests::state(client, session).await.map_or(RequestResult::Voice, RequestResult::State)
+        });
     }
 
     /// Starts the app's voice if the app is connected or connects soon.
@@ -168,8 +204,7 @@ impl SessionView {
         }
         let mut ticks = interval(READER_INTERVAL);
         loop {
-            self.screen.hold(self.asking.as_ref().is_some_and(Asking::holds_terminal));
-            self.screen.set_footer(self.footer());
+            self.prepare_screen();
             let reader = tokio::select! {
                 biased;
                 is_key = interrupts.next() => {
@@ -180,6 +215,9 @@ impl SessionView {
                 }
                 printed = self.screen.flush() => printed?,
             };
+            if let Some(speaker) = &mut self.speaker {
+                speaker.prompt.printed();
+            }
             if reader == StdoutState::Gone && self.tracker.is_none() {
                 return Ok(ExitCode::Ok);
             }
@@ -205,6 +243,7 @@ impl SessionView {
                     Err(_panicked) => ViewInput::Time,
                 },
                 Some(typed) = typed(&mut self.asking) => ViewInput::Typed(typed),
+                Some(wish) = wished(&mut self.speaker) => ViewInput::Wish(wish),
                 Some(entries) = next(&mut self.history) => ViewInput::History(entries),
                 () = until(due) => ViewInput::Time,
                 _ = ticks.tick() => ViewInput::Time,
@@ -236,7 +275,8 @@ impl SessionView {
                 again = self.reconnect() => again?,
             },
             ViewInput::Done(done) => self.done(done, now)?,
-            ViewInput::Typed(typed) => return Ok(self.was_typed(typed)),
+            ViewInput::Typed(typed) => return self.was_typed(typed).await,
+            ViewInput::Wish(wish) => return self.wish(wish, now).await,
             ViewInput::History(entries) => {
                 entries.iter().for_each(|entry| self.screen.history(entry));
             }
@@ -259,16 +299,23 @@ impl SessionView {
     fn interrupted(&mut self, is_key: bool, now: Instant) -> Option<ExitCode> {
         let Some(tracker) = &mut self.tracker else {
             // At a prompt, Ctrl-C ends the turn and Ctrl-D leaves.
-            let has_prompt = self.typing == InputMode::Speaks && self.asking.is_some();
+            let has_prompt = self.typing == InputMode::Speaks
+                && (self.asking.is_some() || self.speaker.is_some());
             if !has_prompt || !is_key {
                 return Some(ExitCode::Ok);
             }
-            self.screen.footer_ended();
-            if self.is_at_work || self.is_thinking {
-                self.is_thinking = false;
-                self.abort();
-            } else {
-                self.screen.remark("nothing to stop; Ctrl-D leaves");
+            self.screen.footer_ended_by_terminal();
+            let is_busy = self.is_at_work || self.is_thinking;
+            let wanted = match &mut self.speaker {
+                Some(speaker) => speaker.ctrl_c(is_busy, now),
+                None if is_busy => CtrlC::Abort,
+                None => CtrlC::Nothing,
+            };
+            match wanted {
+                CtrlC::Leave => return Some(ExitCode::Ok),
+                CtrlC::Abort => self.abort(),
+                CtrlC::Discarded => {}
+                CtrlC::Nothing => self.screen.remark("nothing to stop; Ctrl-D leaves"),
             }
             return None;
         };
@@ -280,8 +327,12 @@ impl SessionView {
     }
 
     fn abort(&mut self) {
-        let session = self.connection.session().to_owned();
-        self.requests.spawn(requests::abort(self.connection.client(), session));
+        self.is_thinking = false;
+        let (client, session) = (self.connection.client(), self.connection.session().to_owned());
+        match self.speaker.as_ref().is_some_and(|speaker| speaker.status.has_queued()) {
+            true => self.requests.spawn(requests::abort_and_take_back(client, session)),
+            false => self.requests.spawn(requests::abort(client, session)),
+        };
     }
 
     /// Handles an event and all events that have arrived. Returns true if the session was deleted.
@@ -330,36 +381,83 @@ impl SessionView {
             "agent_end" => (self.is_at_work, self.is_thinking) = (false, false),
             _ => {}
         }
-        let is_over = name == "agent_end";
+        if let Some(speaker) = &mut self.speaker {
+            match name {
+                "queue_update" => speaker.status.queue(&data),
+                "agent_start" | "agent_end" => {
+                    speaker.status.turn(self.is_at_work, Instant::now());
+                    self.ask_for_state();
+                }
+                _ => {}
+            }
+        }
         if self.screen.is_json() || self.handle_question_event(name, &data) {
             return Ok(());
         }
         let before = self.screen.len();
         self.screen.event(name, &data);
-        self.is_thinking &= self.screen.len() == before;
-        if is_over && let Some(next) = self.waiting.pop_front() {
-            self.say(next, requests::SAY_LIMIT);
-            self.is_thinking = true;
-        }
+        self.is_thinking &= self.screen.len() == before && !self.screen.has_open_line();
         Ok(())
     }
 
     /// Handles an event about a question asked at this terminal. Returns false for other events.
     fn handle_question_event(&mut self, name: &str, data: &Value) -> bool {
-        let Some(asking) = &mut self.asking else { return false };
-        match name {
-            "extension_ui_request" if asking.opened(data) => self.is_thinking = false,
-            "extension_ui_closed" => {
-                if let Some(remark) = asking.closed(data) {
-                    self.screen.remark(remark);
-                }
-            }
-            _ => return false,
+        let is_new = name == "extension_ui_request";
+        if !is_new && name != "extension_ui_closed" {
+            return false;
+        }
+        let id = data.get("id").and_then(Value::as_str).unwrap_or_default();
+        let (is_known, remark) = match (&mut self.asking, &mut self.speaker) {
+            (Some(asking), _) if is_new => (asking.opened(data), None),
+            (Some(asking), _) => (true, asking.closed(data)),
+            (_, Some(speaker)) if is_new => (speaker.prompt.opened(data), None),
+            (_, Some(speaker)) => (true, speaker.prompt.closed(id).then(|| ended_because(data))),
+            _ => (false, None),
+        };
+        if !is_known {
+            return false;
+        }
+        self.is_thinking &= !is_new;
+        if let Some(remark) = remark {
+            self.screen.remark(remark);
         }
         true
     }
 
-    fn was_typed(&mut self, typed: Typed) -> Option<ExitCode> {
+    async fn wish(
+        &mut self,
+        wish: io::Result<Wish>,
+        now: Instant,
+    ) -> anyhow::Result<Option<ExitCode>> {
+        let wish = match wish.map_err(anyhow::Error::from) {
+            Ok(wish) => wish,
+            // The window was closed.
+            Err(error) if keyboard::is_gone(&error) => return Ok(Some(ExitCode::Ok)),
+            Err(error) => return Err(error),
+        };
+        let Some(speaker) = &mut self.speaker else { return Ok(None) };
+        if !matches!(wish, Wish::Interrupt) {
+            speaker.other_key();
+        }
+        match wish {
+            Wish::Redraw => {}
+            Wish::Typed(typed) => return self.was_typed(typed).await,
+            Wish::Abort if self.is_at_work || self.is_thinking || 0 < speaker.running => {
+                self.abort();
+            }
+            Wish::Abort => {}
+            Wish::Interrupt => return Ok(self.interrupted(true, now)),
+            Wish::Clear => self.screen.clear(),
+            Wish::Suspend => {
+                self.screen.set_footer(Footer::default());
+                self.screen.flush().await?;
+                speaker.prompt.suspend().await?;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn was_typed(&mut self, typed: Typed) -> anyhow::Result<Option<ExitCode>> {
         let line = match typed {
             Typed::Answer(answer, record) => {
                 self.requests.spawn(requests::answer(
@@ -368,30 +466,96 @@ impl SessionView {
                     *answer,
                     record,
                 ));
-                return None;
+                return Ok(None);
             }
             Typed::Line(line) => line,
         };
         if matches!(line, StdinLine::Line(_)) {
-            self.screen.footer_ended();
+            self.screen.footer_ended_by_terminal();
         }
-        match line {
-            _ if self.typing != InputMode::Speaks => {}
-            StdinLine::End => return Some(ExitCode::Ok),
-            StdinLine::Line(line) if line.trim().is_empty() => {}
-            StdinLine::Line(_) if MAX_WAITING <= self.waiting.len() => {
-                self.screen.failure("too many prompts wait for the end of the turn");
+        let line = match line {
+            _ if self.typing != InputMode::Speaks => return Ok(None),
+            StdinLine::End => return Ok(Some(ExitCode::Ok)),
+            StdinLine::Line(line) if line.trim().is_empty() => return Ok(None),
+            StdinLine::Line(line) => line,
+        };
+        let from = (self.connection.session().to_owned(), self.connection.directory.clone());
+        let client = self.connection.client();
+        match Line::read(line.trim(), &from.0) {
+            Line::Prompt(text) if self.is_at_work || self.is_thinking => {
+                self.requests.spawn(requests::steer(client, from, text));
+                if self.speaker.is_none() {
+                    self.screen.remark("the agent reads it before its next step; Ctrl-C ends the turn");
+                }
             }
-            StdinLine::Line(line) if self.is_at_work || self.is_thinking => {
-                self.waiting.push_back(line.trim().to_owned());
-                self.screen.remark("sent when the turn ends; Ctrl-C ends it now");
-            }
-            StdinLine::Line(line) => {
-                self.say(line.trim().to_owned(), requests::SAY_LIMIT);
+            Line::Prompt(text) => {
+                self.say(text, requests::SAY_LIMIT);
                 self.is_thinking = true;
             }
+            Line::Shell(command) => {
+                if let Some(speaker) = &mut self.speaker {
+                    speaker.running += 1;
+                }
+                self.requests.spawn(requests::shell(client, from, command));
+            }
+            Line::Agent(command, asked) => {
+                self.requests.spawn(requests::agent(client, from.0, command, asked));
+            }
+            Line::Verb(words) => self.run_verb(words).await?,
+            Line::New => self.new_session().await?,
+            Line::Help => slash::help().iter().for_each(|row| self.screen.plain(row)),
+            Line::Quit => return Ok(Some(ExitCode::Ok)),
+            Line::Wrong(text) => self.screen.failure(&text),
         }
-        None
+        Ok(None)
+    }
+
+    /// Runs a subcommand, which has the terminal until it ends.
+    async fn run_verb(&mut self, words: Vec<String>) -> anyhow::Result<()> {
+        self.screen.set_footer(Footer::default());
+        self.screen.end_line();
+        self.screen.flush().await?;
+        if let Some(speaker) = &mut self.speaker {
+            speaker.prompt.rest().await;
+        }
+        let line = std::iter::once("quack".to_owned()).chain(words);
+        let ran = match Cli::read(line) {
+            Ok(cli) => Box::pin(crate::subcommands::run(cli.verb, &cli.attach, self.output)).await,
+            Err(error) => Err(CliError::usage(error.to_string()).into()),
+        };
+        if let Some(speaker) = &mut self.speaker {
+            speaker.prompt.resume()?;
+        }
+        if let Err(error) = ran {
+            self.screen.failure(&explain(&error));
+        }
+        Ok(())
+    }
+
+    /// Creates another session of the workspace, and goes on with it.
+    async fn new_session(&mut self) -> anyhow::Result<()> {
+        let path = Some(self.connection.followed().workspace_path.clone());
+        let params = SessionNewParams { path, ..SessionNewParams::default() };
+        let client = self.connection.client();
+        let made: Result<AttachData, _> =
+            client.request("quack.session_new", params, REPLY_TIMEOUT).await;
+        let made = match made {
+            Ok(made) => made,
+            Err(error) => {
+                self.screen.failure(&error.to_string());
+                return Ok(());
+            }
+        };
+        let directory = self.connection.directory.clone();
+        let session = made.session.id.0.clone();
+        self.connection = FollowConnection::begin(client, session, (None, true)).await?;
+        self.connection.directory = directory;
+        (self.is_at_work, self.is_thinking) = (false, false);
+        self.screen.forget();
+        let label = display::name(display::label(&made.label, &made.session.name));
+        self.screen.remark(&format!("this is the new session {label}"));
+        self.ask_for_state();
+        Ok(())
     }
 
     fn done(&mut self, done: RequestResult, now: Instant) -> anyhow::Result<()> {
@@ -421,7 +585,32 @@ impl SessionView {
             (RequestResult::Looked { busy, streams }, Some(tracker)) => {
                 tracker.looked(busy, streams, now);
             }
-            (RequestResult::Aborted, Some(tracker)) => tracker.aborted(now),
+            (RequestResult::Aborted | RequestResult::Unread(_), Some(tracker)) => {
+                tracker.aborted(now);
+            }
+            (RequestResult::State(state), _) => {
+                if let Some(speaker) = &mut self.speaker {
+                    speaker.status.read(&state);
+                }
+            }
+            (RequestResult::Unread(texts), None) => {
+                if let Some(speaker) = self.speaker.as_mut().filter(|_| !texts.is_empty()) {
+                    speaker.prompt.restore(&texts.join("\n"));
+                }
+            }
+            (RequestResult::Agent(asked, Ok(data)), _) => {
+                self.screen.remark(&slash::told(asked, &data));
+                self.ask_for_state();
+            }
+            (RequestResult::Agent(_, Err(error)), _) => self.screen.failure(&error.to_string()),
+            (RequestResult::Ran(ran), _) => {
+                if let Some(speaker) = &mut self.speaker {
+                    speaker.running = speaker.running.saturating_sub(1);
+                }
+                if let Err(error) = ran {
+                    self.screen.failure(&error);
+                }
+            }
             (RequestResult::Answered(Err(error)), _) => self.screen.failure(&error.to_string()),
             (RequestResult::Answered(Ok(Some(record))), _) => self.screen.remark(&record),
             // The app exists only on macOS.
@@ -452,6 +641,9 @@ impl SessionView {
         if let Some(asking) = &mut self.asking {
             asking.clear();
         }
+        if let Some(speaker) = &mut self.speaker {
+            speaker.prompt.clear_questions();
+        }
         self.screen.hold(false);
         self.screen.flush().await?;
         let again = self.connection.again(self.tracker.is_some()).await?;
@@ -471,15 +663,24 @@ impl SessionView {
         Ok(())
     }
 
-    /// Returns the last line for the terminal.
-    fn footer(&self) -> &'static str {
-        match &self.asking {
-            None => "",
-            Some(asking) if asking.has_question() => "",
-            Some(_) if self.is_thinking => THINKING,
-            Some(_) if self.typing == InputMode::Speaks && !self.is_at_work => SPEAK,
-            Some(_) => "",
+    /// Sets the last rows of the terminal, and whether other text waits.
+    fn prepare_screen(&mut self) {
+        let is_asked = self.speaker.as_ref().is_some_and(|it| it.prompt.has_question());
+        let holds = self.asking.as_ref().is_some_and(Asking::holds_terminal) || is_asked;
+        if self.asking.as_ref().is_some_and(Asking::has_question) {
+            self.screen.end_line();
         }
+        self.screen.hold(holds);
+        let footer = match (&self.speaker, &self.asking) {
+            (Some(speaker), _) => speaker.footer(self.is_thinking, Instant::now()),
+            (None, Some(asking)) if asking.has_question() => Footer::default(),
+            (None, Some(_)) if self.is_thinking => Footer::line(THINKING),
+            (None, Some(_)) if self.typing == InputMode::Speaks && !self.is_at_work => {
+                Footer::line(SPEAK)
+            }
+            (None, _) => Footer::default(),
+        };
+        self.screen.set_footer(footer);
     }
 }
 
@@ -495,6 +696,14 @@ async fn next<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
 async fn typed(asking: &mut Option<Asking>) -> Option<Typed> {
     match asking {
         Some(asking) => Some(asking.next().await),
+        None => None,
+    }
+}
+
+/// Waits for a wish of the user. `None` without a prompt. Cancel-safe.
+async fn wished(speaker: &mut Option<Speaker>) -> Option<io::Result<Wish>> {
+    match speaker {
+        Some(speaker) => Some(speaker.prompt.next().await),
         None => None,
     }
 }

@@ -11,15 +11,14 @@ mod tests;
 mod view;
 
 use self::model::{KeyAction, Model};
-use self::screen::{
-    CbreakGuard, Keys, Screen, SignalListener, TerminalSignal, is_gone, is_terminal_closed,
-};
+use self::screen::{Screen, SignalListener, TerminalSignal};
 use self::source::{SessionAction, Update};
 use self::view::ViewOptions;
 use super::follow::session_view::{InputMode, Interrupts, SessionView};
 use super::follow::{follow_connection::FollowConnection, header};
 use crate::connect::{connect, connect_only};
 use crate::exit::{CliError, ExitCode};
+use crate::keyboard::{CbreakGuard, Keys, is_gone, is_terminal_closed};
 use crate::output::CliOutput;
 use crate::render::DisplayOptions;
 use crate::session_ref;
@@ -79,7 +78,7 @@ async fn show(
                     KeyAction::Nothing
                 }
             },
-            event = keys.next() => match event? {
+            event = keys.next() => match event?.event {
                 Event::Key(key) if key.kind != KeyEventKind::Release => model.key(key),
                 _ => KeyAction::Nothing,
             },
@@ -147,7 +146,7 @@ async fn follow(
                 }
                 output.text("-- over; q or Esc comes back --\n")?;
             }
-            event = keys.next() => if is_way_back(&event?) { break TerminalSignal::Continued },
+            event = keys.next() => if is_way_back(&event?.event) { break TerminalSignal::Continued },
         }
     };
     drop(typing);

@@ -1,31 +1,21 @@
-//! Controls the terminal of `quack top`: screen, keyboard and signals.
+//! Controls the terminal of `quack top`: screen and signals.
 //!
 //! Owns the alternate screen and the raw mode. Both are undone on drop, before a panic message, and while the program
 //! is suspended or another view uses the terminal.
 
+use crate::keyboard::gone;
 use ratatui::backend::CrosstermBackend;
 use ratatui::crossterm::cursor::{Hide, Show};
-use ratatui::crossterm::event::{self, Event};
 use ratatui::crossterm::execute;
 use ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
 use ratatui::{Frame, Terminal};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
 use rustix::process::Signal;
-use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
-};
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::rc::Rc;
-use std::time::Duration;
 use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
-use tokio::task::JoinHandle;
-
-/// Duration of one poll of the keyboard, and so the longest wait until the keyboard is free.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Terminal in full-screen mode.
 #[derive(Debug)]
@@ -145,113 +135,6 @@ impl Drop for Screen {
 fn give_back() {
     drop(execute!(io::stdout(), LeaveAlternateScreen, Show));
     drop(disable_raw_mode());
-}
-
-/// Cbreak mode: line output works as usual, and keys are read one by one without echo. Undone on drop.
-#[derive(Debug)]
-pub(super) struct CbreakGuard(Termios);
-
-impl CbreakGuard {
-    /// Changes the terminal on stdin.
-    ///
-    /// # Errors
-    /// Those of the terminal.
-    pub(super) fn begin() -> io::Result<Self> {
-        let before = tcgetattr(io::stdin())?;
-        let mut modes = before.clone();
-        modes.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO | LocalModes::ISIG);
-        modes.special_codes[SpecialCodeIndex::VMIN] = 1;
-        modes.special_codes[SpecialCodeIndex::VTIME] = 0;
-        tcsetattr(io::stdin(), OptionalActions::Now, &modes)?;
-        Ok(Self(before))
-    }
-}
-
-impl Drop for CbreakGuard {
-    fn drop(&mut self) {
-        // A closed terminal needs no reset.
-        tcsetattr(io::stdin(), OptionalActions::Now, &self.0).ok();
-    }
-}
-
-/// Keyboard input.
-#[derive(Debug, Default)]
-pub(super) struct Keys {
-    /// Running poll on a separate thread.
-    look: Option<JoinHandle<io::Result<Option<Event>>>>,
-}
-
-impl Keys {
-    /// Waits for the next key or a new size of the terminal. Cancel-safe.
-    ///
-    /// # Errors
-    /// Those of the terminal.
-    pub(super) async fn next(&mut self) -> io::Result<Event> {
-        loop {
-            if let Some(event) = self.finish().await? {
-                return Ok(event);
-            }
-            self.look = Some(tokio::task::spawn_blocking(look_blocking));
-        }
-    }
-
-    /// Waits until no thread reads the keyboard. Keys typed during the wait are lost.
-    pub(super) async fn rest(&mut self) {
-        drop(self.finish().await);
-    }
-
-    async fn finish(&mut self) -> io::Result<Option<Event>> {
-        let Some(look) = &mut self.look else { return Ok(None) };
-        let seen = look.await;
-        self.look = None;
-        seen.map_err(io::Error::other)?
-    }
-}
-
-fn look_blocking() -> io::Result<Option<Event>> {
-    // The first pass returns an event that the library has read together with the previous key.
-    for limit in [Duration::ZERO, LOOK] {
-        wait_blocking(limit)?;
-        if event::poll(Duration::ZERO)? {
-            return event::read().map(Some);
-        }
-    }
-    Ok(None)
-}
-
-/// Waits for input. A closed terminal is an error here, because the library would read its end forever.
-fn wait_blocking(limit: Duration) -> io::Result<()> {
-    let stdin = io::stdin();
-    let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
-    let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
-    match poll(&mut watched, Some(&limit)) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(error.into()),
-    }
-    let end = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
-    match watched.iter().any(|fd| fd.revents().intersects(end)) {
-        true => Err(gone()),
-        false => Ok(()),
-    }
-}
-
-fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::BrokenPipe, "the terminal is gone")
-}
-
-/// Whether the terminal on stdin was closed. Does not wait.
-pub(super) fn is_terminal_closed() -> bool {
-    wait_blocking(Duration::ZERO).is_err()
-}
-
-/// Whether the error means that the terminal was closed, so that nothing must be reported or restored.
-pub(super) fn is_gone(error: &anyhow::Error) -> bool {
-    let is_of_it = |error: &io::Error| {
-        error.kind() == io::ErrorKind::BrokenPipe
-            || Errno::from_io_error(error)
-                .is_some_and(|errno| matches!(errno, Errno::IO | Errno::NXIO))
-    };
-    error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_of_it)
 }
 
 /// Signal that affects a full-screen program.

@@ -1,0 +1,83 @@
+//! The prompt with its state: what the last rows of the terminal show, and what Ctrl-C means. Used by
+//! [`super::session_view`].
+
+use super::footer::{Footer, screen_size};
+use super::prompt::Prompt;
+use super::prompt::past_prompts::PastPrompts;
+use super::status::Status;
+use crate::output::DIM;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+/// Time in which a second Ctrl-C leaves.
+const TWICE: Duration = Duration::from_secs(2);
+
+/// Shown until the answer begins.
+pub(super) const THINKING: &str = "Thinking...";
+
+/// What Ctrl-C means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CtrlC {
+    Leave,
+    Abort,
+    /// The text was discarded.
+    Discarded,
+    /// There is nothing to stop.
+    Nothing,
+}
+
+/// The prompt and the state of the session.
+#[derive(Debug)]
+pub(super) struct Speaker {
+    pub(super) prompt: Prompt,
+    pub(super) status: Status,
+    interrupted: Option<Instant>,
+    /// Number of commands of the prompt that run.
+    pub(super) running: usize,
+}
+
+impl Speaker {
+    /// Takes over the keyboard.
+    ///
+    /// # Errors
+    /// Those of the terminal.
+    pub(super) fn begin(past: PastPrompts, directory: PathBuf) -> io::Result<Self> {
+        let prompt = Prompt::begin(past, directory)?;
+        Ok(Self { prompt, status: Status::default(), interrupted: None, running: 0 })
+    }
+
+    /// Returns the last rows of the terminal.
+    pub(super) fn footer(&self, is_thinking: bool, now: Instant) -> Footer {
+        let (columns, rows) = screen_size();
+        let mut footer = self.prompt.rows((columns, rows));
+        let mut above = Vec::new();
+        if is_thinking && !self.prompt.has_question() {
+            above.push(format!("{DIM}{THINKING}{DIM:#}"));
+        }
+        above.extend(self.status.queued(columns));
+        footer.prepend(above);
+        let state = self.status.row(columns, now);
+        if !state.is_empty() {
+            footer.push(state);
+        }
+        footer
+    }
+
+    /// Decides what Ctrl-C means.
+    pub(super) fn ctrl_c(&mut self, is_busy: bool, now: Instant) -> CtrlC {
+        let is_second = self.interrupted.is_some_and(|at| now < at + TWICE);
+        self.interrupted = Some(now);
+        match (is_second, is_busy || 0 < self.running) {
+            (true, _) => CtrlC::Leave,
+            (false, true) => CtrlC::Abort,
+            (false, false) if self.prompt.discard() => CtrlC::Discarded,
+            (false, false) => CtrlC::Nothing,
+        }
+    }
+
+    /// Records a key other than Ctrl-C.
+    pub(super) fn other_key(&mut self) {
+        self.interrupted = None;
+    }
+}

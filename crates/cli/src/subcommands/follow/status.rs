@@ -1,0 +1,156 @@
+//! The last row of the prompt: model, tokens, cost, network and time. Used by [`super::session_view`].
+
+use crate::display;
+use crate::output::DIM;
+use crate::time_format;
+use quackd_protocol::client::StateData;
+use serde_json::Value;
+use std::time::Instant;
+
+/// State of the session, for the last row.
+#[derive(Debug, Default)]
+pub(super) struct Status {
+    model: Option<String>,
+    thinking: Option<String>,
+    /// Share of the model's window in percent, and the window in tokens.
+    window: Option<(f64, u64)>,
+    /// Cost in US dollars. `None` if no price is known.
+    cost: Option<f64>,
+    network: &'static str,
+    /// When the running turn began.
+    began: Option<Instant>,
+    /// Prompts that the agent reads before its next step.
+    queued: Vec<String>,
+}
+
+impl Status {
+    /// Takes over the state of the session.
+    pub(super) fn read(&mut self, state: &StateData) {
+        let worker = &state.worker;
+        self.network = match worker.network {
+            _ if worker.hosts => "network: hosts",
+            Some(true) => "network: on",
+            Some(false) => "network: off",
+            None => "",
+        };
+        if let Some(agent) = &state.pi_state {
+            self.agent(agent);
+        }
+        if let Some(stats) = &state.stats {
+            self.stats(stats);
+        }
+    }
+
+    /// Takes over the state of the agent.
+    pub(super) fn agent(&mut self, agent: &Value) {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).map(str::to_owned);
+        let model = agent.get("model");
+        self.model = text(model).or_else(|| text(model.and_then(|model| model.get("id"))));
+        self.thinking = text(agent.get("thinkingLevel")).filter(|level| level != "off");
+        if let Some(stats) = agent.get("stats") {
+            self.stats(stats);
+        }
+    }
+
+    fn stats(&mut self, stats: &Value) {
+        let usage = stats.get("contextUsage");
+        let percent = usage.and_then(|usage| usage.get("percent")?.as_f64());
+        let window = usage.and_then(|usage| usage.get("contextWindow")?.as_u64());
+        self.window = percent.zip(window);
+        self.cost = stats.get("cost").and_then(Value::as_f64);
+    }
+
+    /// Records the beginning or the end of a turn.
+    pub(super) fn turn(&mut self, is_running: bool, now: Instant) {
+        match is_running {
+            true => drop(self.began.get_or_insert(now)),
+            false => {
+                self.began = None;
+                self.queued.clear();
+            }
+        }
+    }
+
+    /// Records the prompts that wait for the agent's next step.
+    pub(super) fn queue(&mut self, data: &Value) {
+        let texts = ["steering", "followUp"].into_iter().filter_map(|key| data.get(key)?.as_array());
+        let texts = texts.flatten().filter_map(Value::as_str);
+        self.queued = texts.map(str::to_owned).collect();
+    }
+
+    /// Whether prompts wait for the agent's next step.
+    pub(super) fn has_queued(&self) -> bool {
+        !self.queued.is_empty()
+    }
+
+    /// Returns a row for each prompt that waits.
+    pub(super) fn queued(&self, columns: usize) -> Vec<String> {
+        let width = columns.saturating_sub(11);
+        let rows = self.queued.iter().map(|text| {
+            let text = display::cut(text.lines().next().unwrap_or_default(), width);
+            format!("{DIM}  queued: {text}{DIM:#}")
+        });
+        rows.collect()
+    }
+
+    /// Returns the row, narrower than `columns`.
+    pub(super) fn row(&self, columns: usize, now: Instant) -> String {
+        let mut words = Vec::new();
+        words.extend(self.model.clone());
+        words.extend(self.thinking.as_ref().map(|level| format!("thinking: {level}")));
+        if let Some((percent, window)) = self.window {
+            words.push(format!("{percent:.0}% of {}", tokens(window)));
+        }
+        match self.cost {
+            Some(cost) => words.push(format!("${cost:.4}")),
+            None if self.window.is_some() => words.push("cost unknown".to_owned()),
+            None => {}
+        }
+        if !self.network.is_empty() {
+            words.push(self.network.to_owned());
+        }
+        if let Some(began) = self.began {
+            let time = time_format::span(now.saturating_duration_since(began));
+            words.push(format!("{time}, Esc aborts"));
+        }
+        let text = display::cut(&words.join(" · "), columns.saturating_sub(1));
+        if text.is_empty() { text } else { format!("{DIM}{text}{DIM:#}") }
+    }
+}
+
+fn tokens(count: u64) -> String {
+    match count {
+        0..10_000 => count.to_string(),
+        10_000..1_000_000 => format!("{}k", count / 1000),
+        _ => format!("{}M", count / 1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::time::Duration;
+
+    #[test]
+    fn the_row_says_what_is_known_and_fits() {
+        let mut status = Status::default();
+        let now = Instant::now();
+        assert_eq!(status.row(80, now), "");
+        status.agent(&json!({"model": {"id": "m-1"}, "thinkingLevel": "high", "stats": {
+            "cost": 0.01234, "contextUsage": {"percent": 12.4, "contextWindow": 128_000}}}));
+        status.turn(true, now);
+        let row = |status: &Status, columns| {
+            anstream::adapter::strip_str(&status.row(columns, now + Duration::from_secs(34)))
+                .to_string()
+        };
+        assert_eq!(row(&status, 80), "m-1 · thinking: high · 12% of 128k · $0.0123 · 34 s, Esc aborts");
+        assert_eq!(row(&status, 20), "m-1 · thinking: hi…");
+        status.agent(&json!({"model": "m", "stats": {"cost": null, "contextUsage":
+            {"percent": 0, "contextWindow": 8000}}}));
+        status.turn(false, now);
+        assert_eq!(row(&status, 80), "m · 0% of 8000 · cost unknown");
+        status.queue(&json!({"steering": ["also\nthis"], "followUp": ["and that"]}));
+        assert_eq!(status.queued(80).len(), 2);
+    }
+}
