@@ -17,6 +17,7 @@ mod history;
 mod line_buffer;
 mod messages;
 pub(crate) mod search;
+mod markdown;
 mod wrap;
 
 use self::calls::Calls;

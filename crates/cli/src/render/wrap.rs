@@ -1,10 +1,36 @@
-//! Breaks styled text into rows of a terminal. Used by [`super::Renderer`].
+//! Breaks styled text into rows of a terminal. Used by the parts of the renderer.
 
+use crate::display::width;
 use unicode_width::UnicodeWidthChar;
 
-/// Returns the last rows of a line with styles, at most `most`, each narrower than `columns` and complete in itself.
-pub(super) fn last_rows(line: &str, columns: usize, most: usize) -> Vec<String> {
-    let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
+const RESET: &str = "\u{1b}[0m";
+
+/// Where a row may end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrap {
+    /// After a blank, if there is one.
+    Words,
+    Anywhere,
+}
+
+/// A row that is being filled.
+#[derive(Debug, Default)]
+struct Row {
+    text: String,
+    used: usize,
+    /// Byte after the last blank, with the columns and the style up to it.
+    blank: Option<(usize, usize, String)>,
+}
+
+/// Breaks a line with styles into rows narrower than `columns`, each complete in itself. The first begins with the first
+/// prefix, the others with the second one.
+pub(super) fn rows(line: &str, columns: usize, how: Wrap, prefixes: (&str, &str)) -> Vec<String> {
+    let mut rows = Vec::new();
+    let plain_width = |text: &str| width(&anstream::adapter::strip_str(text).to_string());
+    let indent = plain_width(prefixes.1);
+    // A row has room for one wide character at least.
+    let columns = columns.max(indent.max(plain_width(prefixes.0)) + 3);
+    let mut row = Row { text: prefixes.0.to_owned(), used: plain_width(prefixes.0), blank: None };
     // Styles that are in force, which the next row repeats.
     let mut style = String::new();
     let mut chars = line.chars();
@@ -17,23 +43,43 @@ pub(super) fn last_rows(line: &str, columns: usize, most: usize) -> Vec<String> 
                     break;
                 }
             }
-            row.push_str(&sequence);
-            if sequence == "\u{1b}[0m" { style.clear() } else { style.push_str(&sequence) }
+            row.text.push_str(&sequence);
+            if sequence == RESET { style.clear() } else { style.push_str(&sequence) }
             continue;
         }
         let c = if c == '\t' { ' ' } else { c };
         let wide = c.width().unwrap_or(0);
-        if columns <= used + wide {
-            if !style.is_empty() {
-                row.push_str("\u{1b}[0m");
+        if columns <= row.used + wide {
+            if c == ' ' && how == Wrap::Words {
+                // The blank is the break.
+                row.blank = Some((row.text.len(), row.used, style.clone()));
             }
-            rows.push(std::mem::replace(&mut row, style.clone()));
-            used = 0;
+            let (end, used, then) = match row.blank.take().filter(|_| how == Wrap::Words) {
+                Some(blank) => blank,
+                None => (row.text.len(), row.used, style.clone()),
+            };
+            let rest = row.text.split_off(end);
+            let full = row.text.trim_end_matches(' ');
+            rows.push(if then.is_empty() { full.to_owned() } else { format!("{full}{RESET}") });
+            row.text = format!("{}{then}{rest}", prefixes.1);
+            row.used = indent + (row.used - used);
+            if c == ' ' && how == Wrap::Words {
+                continue;
+            }
         }
-        row.push(c);
-        used += wide;
+        row.text.push(c);
+        row.used += wide;
+        if c == ' ' && how == Wrap::Words {
+            row.blank = Some((row.text.len(), row.used, style.clone()));
+        }
     }
-    rows.push(row);
+    rows.push(row.text);
+    rows
+}
+
+/// Returns the last rows of a line with styles, at most `most`.
+pub(super) fn last_rows(line: &str, columns: usize, most: usize) -> Vec<String> {
+    let mut rows = rows(line, columns, Wrap::Anywhere, ("", ""));
     let begin = rows.len().saturating_sub(most.max(1));
     rows.split_off(begin)
 }
@@ -44,10 +90,22 @@ mod tests {
 
     #[test]
     fn rows_are_narrow_and_repeat_their_style() {
-        assert_eq!(last_rows("abcdefgh", 4, 9), ["abc", "def", "gh"]);
+        let rows = |line: &str| rows(line, 4, Wrap::Anywhere, ("", ""));
+        assert_eq!(rows("abcdefgh"), ["abc", "def", "gh"]);
         assert_eq!(last_rows("abcdefgh", 4, 2), ["def", "gh"]);
         let bold = "\u{1b}[1mabcde\u{1b}[0mf";
-        assert_eq!(last_rows(bold, 4, 9), ["\u{1b}[1mabc\u{1b}[0m", "\u{1b}[1mde\u{1b}[0mf"]);
-        assert_eq!(last_rows("漢字", 4, 9), ["漢", "字"]);
+        assert_eq!(rows(bold), ["\u{1b}[1mabc\u{1b}[0m", "\u{1b}[1mde\u{1b}[0mf"]);
+        assert_eq!(rows("漢字"), ["漢", "字"]);
+    }
+
+    #[test]
+    fn words_stay_whole_if_they_fit() {
+        let rows = |line: &str| rows(line, 8, Wrap::Words, ("- ", "  "));
+        assert_eq!(rows("ab cd ef gh"), ["- ab cd", "  ef gh"]);
+        assert_eq!(rows("abcdefgh ij"), ["- abcde", "  fgh", "  ij"]);
+        assert_eq!(rows("abcde fg"), ["- abcde", "  fg"]);
+        let styled = "ab \u{1b}[1mcdefg\u{1b}[0m";
+        assert_eq!(rows(styled), ["- ab", "  \u{1b}[1mcdefg\u{1b}[0m"]);
+        assert_eq!(rows(""), ["- "]);
     }
 }

@@ -82,8 +82,11 @@ impl Line {
             };
         }
         // A path is no command.
-        let name = line.strip_prefix('/').and_then(|rest| rest.split_whitespace().next());
-        let Some(name) = name.filter(|name| name.chars().all(|c| c.is_ascii_lowercase())) else {
+        let name = line.strip_prefix('/').and_then(|rest| rest.split(char::is_whitespace).next());
+        let is_name = |name: &&str| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase())
+        };
+        let Some(name) = name.filter(is_name) else {
             return Self::Prompt(line.to_owned());
         };
         let Some(known) = COMMANDS.iter().find(|known| known.name == name) else {

@@ -5,7 +5,7 @@ use crate::output::DIM;
 use crate::time_format;
 use quackd_protocol::client::StateData;
 use serde_json::Value;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// State of the session, for the last row.
 #[derive(Debug, Default)]
@@ -110,7 +110,11 @@ impl Status {
             words.push(self.network.to_owned());
         }
         if let Some(began) = self.began {
-            let time = time_format::span(now.saturating_duration_since(began));
+            let seconds = now.saturating_duration_since(began).as_secs();
+            let time = match seconds {
+                0..60 => format!("{seconds} s"),
+                _ => time_format::span(Duration::from_secs(seconds)),
+            };
             words.push(format!("{time}, Esc aborts"));
         }
         let text = display::cut(&words.join(" · "), columns.saturating_sub(1));
@@ -130,7 +134,6 @@ fn tokens(count: u64) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
-    use std::time::Duration;
 
     #[test]
     fn the_row_says_what_is_known_and_fits() {
