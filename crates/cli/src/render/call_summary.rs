@@ -33,6 +33,12 @@ impl CallSummary {
         }
     }
 
+    /// Returns whether the call failed, and its duration and remarks.
+    pub(super) fn ending(&self) -> (bool, String) {
+        let took = self.duration_ms.map_or_else(String::new, |ms| format!("[{}]", event::span(ms)));
+        (self.is_error, format!("{DIM}{took}{DIM:#}{}", self.remarks()))
+    }
+
     /// Returns the line. `client` is empty, or a name and `: `.
     pub(super) fn line(&self, client: &str, name: &str, is_alone: bool) -> String {
         let took = self.duration_ms.map(|ms| format!("[{}]", event::span(ms)));

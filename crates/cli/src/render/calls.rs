@@ -260,7 +260,7 @@ pub(super) fn arguments(args: &Value) -> String {
 }
 
 /// Returns the text blocks of a result.
-fn content(result: &Value) -> String {
+pub(super) fn content(result: &Value) -> String {
     match result.get("content") {
         Some(content) => event::blocks(content),
         None => String::new(),

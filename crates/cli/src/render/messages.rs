@@ -3,6 +3,7 @@
 use super::event;
 use super::history::{self, RecentTexts, Source};
 use super::line_buffer::{LineBuffer, StreamKind};
+use super::markdown::Markdown;
 use crate::output::{DIM, RED};
 use crate::sanitize::{Sanitizer, clean, one_line};
 use anstyle::Style;
@@ -19,6 +20,9 @@ const MAX_ERROR: usize = 400;
 #[derive(Debug, Default)]
 pub(super) struct Messages {
     show_thinking: bool,
+    /// Width of the terminal. `None` if Markdown is shown as it is.
+    columns: Option<usize>,
+    markdown: Markdown,
     answer: Sanitizer,
     thinking: Sanitizer,
     /// Whether any of its text was shown.
@@ -30,6 +34,36 @@ impl Messages {
         Self { show_thinking, ..Self::default() }
     }
 
+    /// From now on, Markdown is rendered for a terminal of this width.
+    pub(super) fn set_columns(&mut self, columns: usize) {
+        self.columns = Some(columns);
+    }
+
+    /// Returns the rows of the incomplete block.
+    pub(super) fn open_rows(&self) -> Vec<String> {
+        self.columns.map_or_else(Vec::new, |columns| self.markdown.open_rows(columns))
+    }
+
+    /// Prints the incomplete block.
+    pub(super) fn finish(&mut self, page: &mut LineBuffer) {
+        if let Some(columns) = self.columns {
+            self.markdown.finish(columns).iter().for_each(|row| page.line(row));
+        }
+    }
+
+    /// Drops the current message.
+    pub(super) fn reset(&mut self) {
+        *self = Self { columns: self.columns, ..Self::new(self.show_thinking) };
+    }
+
+    /// Prints a piece of an answer.
+    fn say(&mut self, text: &str, page: &mut LineBuffer) {
+        match self.columns {
+            Some(columns) => self.markdown.feed(text, columns).iter().for_each(|row| page.line(row)),
+            None => page.flow(StreamKind::Answer, "", Style::new(), text),
+        }
+    }
+
     pub(super) fn start(&mut self, data: &Value, shown: &mut RecentTexts, page: &mut LineBuffer) {
         let message = data.get("message").unwrap_or(&Value::Null);
         match event::text(message, "role") {
@@ -39,7 +73,10 @@ impl Messages {
                     history::user(bounded(&said), page);
                 }
             }
-            "assistant" => *self = Self::new(self.show_thinking),
+            "assistant" => {
+                self.finish(page);
+                self.reset();
+            }
             // Results of tools were already shown by their calls.
             _ => {}
         }
@@ -53,13 +90,17 @@ impl Messages {
             "text_delta" => {
                 self.answer.feed(text, &mut shown);
                 self.was_shown |= !shown.is_empty();
-                page.flow(StreamKind::Answer, "", Style::new(), &shown);
+                self.say(&shown, page);
             }
             "thinking_delta" if self.show_thinking => {
                 self.thinking.feed(text, &mut shown);
                 page.flow(StreamKind::Thinking, &format!("{DIM}[thinking]{DIM:#} "), DIM, &shown);
             }
-            "text_end" | "thinking_end" => page.close(),
+            "text_end" => {
+                self.finish(page);
+                page.close();
+            }
+            "thinking_end" => page.close(),
             _ => {}
         }
     }
@@ -71,21 +112,17 @@ impl Messages {
                 page.close();
                 // The message may have begun before this client followed, or may have no updates.
                 if !self.was_shown {
-                    page.flow(
-                        StreamKind::Answer,
-                        "",
-                        Style::new(),
-                        &clean(bounded(&content(message))),
-                    );
-                    page.close();
+                    self.say(&clean(bounded(&content(message))), page);
                 }
+                self.finish(page);
+                page.close();
                 match event::text(message, "stopReason") {
                     "error" => error(event::text(message, "errorMessage"), page),
                     "aborted" => page.line(format_args!("{DIM}[aborted]{DIM:#}")),
                     "length" => error(CUT, page),
                     _ => {}
                 }
-                *self = Self::new(self.show_thinking);
+                self.reset();
             }
             "custom" if message.get("display") == Some(&Value::Bool(true)) => {
                 page.flow(StreamKind::Answer, "", Style::new(), &clean(bounded(&content(message))));

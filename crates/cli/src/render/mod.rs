@@ -1,7 +1,8 @@
 //! Renders the events of a session as text. Pure state machine: takes events, returns styled text. Used by the
 //! subcommands that follow a session.
 //!
-//! - [`calls`], [`call_summary`]: tool calls. [`messages`]: prompts and answers. This module renders the other events,
+//! - [`calls`], [`call_rows`] on a terminal, [`call_summary`]: tool calls. [`messages`]: prompts and answers, with
+//!   [`markdown`] on a terminal. This module renders the other events,
 //!   which take one line each.
 //! - [`history`]: the history written by the Rubber Duck app.
 //! - [`search`]: content of files, for the search subcommands.
@@ -10,6 +11,7 @@
 //! Events come from workers and agents, which may be faulty. Fields may be missing, too long or harmful. Unknown data
 //! is not shown.
 
+mod call_rows;
 mod call_summary;
 mod calls;
 mod event;
@@ -20,6 +22,7 @@ pub(crate) mod search;
 mod markdown;
 mod wrap;
 
+use self::call_rows::CallRows;
 use self::calls::Calls;
 use self::history::{History, RecentTexts};
 use self::line_buffer::LineBuffer;
@@ -57,6 +60,10 @@ pub(crate) struct Renderer {
     look: DisplayOptions,
     page: LineBuffer,
     calls: Calls,
+    /// The calls on a terminal.
+    call_rows: CallRows,
+    /// Width of the terminal, if the text is rendered for one.
+    columns: Option<usize>,
     messages: Messages,
     history: History,
     shown: RecentTexts,
@@ -69,6 +76,8 @@ impl Renderer {
             look,
             page: LineBuffer::default(),
             calls: Calls::default(),
+            call_rows: CallRows::default(),
+            columns: None,
             messages: Messages::new(look.show_thinking),
             history: History::default(),
             shown: RecentTexts::default(),
@@ -80,10 +89,19 @@ impl Renderer {
         match name {
             "tool_execution_start" => {
                 self.shown.call(event::text(data, "toolCallId"));
-                self.calls.start(data, &mut self.page);
+                match self.columns {
+                    Some(_) => self.call_rows.start(data),
+                    None => self.calls.start(data, &mut self.page),
+                }
             }
-            "tool_execution_update" => self.calls.update(data, &mut self.page),
-            "tool_execution_end" => self.calls.end(data, &mut self.page),
+            "tool_execution_update" => match self.columns {
+                Some(_) => self.call_rows.update(data),
+                None => self.calls.update(data, &mut self.page),
+            },
+            "tool_execution_end" => match self.columns {
+                Some(columns) => self.call_rows.end(data, columns, &mut self.page),
+                None => self.calls.end(data, &mut self.page),
+            },
             "message_start" => self.messages.start(data, &mut self.shown, &mut self.page),
             "message_update" => self.messages.update(data, &mut self.page),
             "message_end" => self.messages.end(data, &mut self.page),
@@ -112,25 +130,31 @@ impl Renderer {
 
     /// Whether the last line is open.
     pub(crate) fn is_open(&self) -> bool {
-        self.page.is_open()
+        self.page.is_open() || !self.messages.open_rows().is_empty()
     }
 
-    /// From now on, only complete lines are returned. [`Renderer::open_rows`] returns the open one.
-    pub(crate) fn keep_open(&mut self) {
+    /// Renders for a terminal of this width, and returns complete lines only. [`Renderer::open_rows`] returns the rest.
+    pub(crate) fn set_columns(&mut self, columns: usize) {
+        self.columns = Some(columns);
         self.page.keep_open();
+        self.messages.set_columns(columns);
     }
 
-    /// Returns the last rows of the open line, at most `most`, each narrower than `columns`.
+    /// Returns the last rows of what is not complete, at most `most`, each narrower than `columns`.
     pub(crate) fn open_rows(&self, columns: usize, most: usize) -> Vec<String> {
+        let mut rows = self.messages.open_rows();
         let line = self.page.open_line();
-        if line.is_empty() {
-            return Vec::new();
+        if !line.is_empty() {
+            rows.extend(wrap::last_rows(line, columns, most));
         }
-        wrap::last_rows(line, columns, most)
+        rows.extend(self.call_rows.open_rows(columns));
+        let begin = rows.len().saturating_sub(most);
+        rows.split_off(begin)
     }
 
     /// Ends the open line.
     pub(crate) fn close(&mut self) -> String {
+        self.messages.finish(&mut self.page);
         self.page.close();
         self.page.take()
     }
@@ -150,7 +174,8 @@ impl Renderer {
     /// Drops all running calls and messages after lost events.
     pub(crate) fn forget(&mut self) {
         self.calls.forget();
-        self.messages = Messages::new(self.look.show_thinking);
+        self.call_rows.forget();
+        self.messages.reset();
     }
 
     fn in_a_line(&mut self, name: &str, data: &Value) {

@@ -34,6 +34,8 @@ pub(super) struct Screen {
     can_move: bool,
     /// Whether the last rows contain the question, so that they are printed while it is open.
     has_prompt: bool,
+    /// Whether a question comes next, before which nothing may be open.
+    is_asked: bool,
     reader: StdoutState,
     /// Whether a question is on the terminal, so that everything else waits.
     is_held: bool,
@@ -46,7 +48,7 @@ impl Screen {
     pub(super) fn new(output: CliOutput, mut renderer: Renderer) -> Self {
         let can_move = can_move(output);
         if can_move {
-            renderer.keep_open();
+            renderer.set_columns(screen_size().0);
         }
         Self {
             output,
@@ -56,6 +58,7 @@ impl Screen {
             shown: Footer::default(),
             can_move,
             has_prompt: false,
+            is_asked: false,
             reader: StdoutState::There,
             is_held: false,
             omitted: 0,
@@ -108,6 +111,9 @@ impl Screen {
 
     /// Adds an event as text.
     pub(super) fn event(&mut self, name: &str, data: &Value) {
+        if self.can_move {
+            self.renderer.set_columns(screen_size().0);
+        }
         let text = self.renderer.render(name, data);
         self.push(&text);
     }
@@ -186,6 +192,14 @@ impl Screen {
         self.push(&text);
     }
 
+    /// Ends the unfinished line and hides the running calls before a question that is printed below.
+    pub(super) fn expect_question(&mut self, is_asked: bool) {
+        self.is_asked = is_asked;
+        if is_asked {
+            self.end_line();
+        }
+    }
+
     /// Clears the terminal.
     pub(super) fn clear(&mut self) {
         self.shown = Footer::default();
@@ -226,7 +240,7 @@ impl Screen {
         }
         let (columns, rows) = screen_size();
         let mut wanted = self.footer.clone();
-        if !self.is_held {
+        if !self.is_held && !self.is_asked {
             let room = rows.saturating_sub(wanted.rows.len() + 1).min(rows / 2).max(1);
             wanted.prepend(self.renderer.open_rows(columns, room));
         }

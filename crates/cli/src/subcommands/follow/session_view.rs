@@ -667,9 +667,8 @@ impl SessionView {
     fn prepare_screen(&mut self) {
         let is_asked = self.speaker.as_ref().is_some_and(|it| it.prompt.has_question());
         let holds = self.asking.as_ref().is_some_and(Asking::holds_terminal) || is_asked;
-        if self.asking.as_ref().is_some_and(Asking::has_question) {
-            self.screen.end_line();
-        }
+        let is_expected = self.asking.as_ref().is_some_and(Asking::has_question);
+        self.screen.expect_question(is_expected);
         self.screen.hold(holds);
         let footer = match (&self.speaker, &self.asking) {
             (Some(speaker), _) => speaker.footer(self.is_thinking, Instant::now()),
