@@ -11,6 +11,7 @@ mod dialects;
 mod engines;
 mod files;
 mod keys;
+mod line_editor;
 mod mcp_servers;
 mod prompt;
 mod queues;

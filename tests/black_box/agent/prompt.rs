@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::Stdio;
 
-fn at_repo(world: &World, args: &[&str]) -> std::process::Command {
+pub(super) fn at_repo(world: &World, args: &[&str]) -> std::process::Command {
     let mut command = world.daemon.command(args);
     command.current_dir(&world.repo);
     command
@@ -25,7 +25,7 @@ fn piped(world: &World, args: &[&str], input: &str) -> (Option<i32>, String) {
 
 /// The messages of the last request, each as its role and its text.
 #[track_caller]
-fn last_request(world: &World) -> Vec<String> {
+pub(super) fn last_request(world: &World) -> Vec<String> {
     let request = world.model.requests().pop().expect("a request");
     let messages = request["body"]["messages"].as_array().expect("messages").clone();
     let shown = |message: &Value| {

@@ -40,7 +40,15 @@ impl Screen {
                 self.y = parts.next().unwrap_or(0);
                 self.x = parts.next().unwrap_or(0);
             }
-            // Each kind of clear, and a switch of the screen, clears everything.
+            b'A' => self.y = self.y.saturating_sub(numbers.parse().unwrap_or(1)),
+            b'C' => self.x += numbers.parse::<usize>().unwrap_or(1),
+            b'J' if matches!(numbers, "" | "0") => {
+                self.rows.truncate(self.y + 1);
+                if let Some(row) = self.rows.get_mut(self.y) {
+                    row.truncate(self.x);
+                }
+            }
+            // Each other kind of clear, and a switch of the screen, clears everything.
             b'J' => self.rows.clear(),
             b'h' | b'l' if numbers == "?1049" => self.rows.clear(),
             _ => {}

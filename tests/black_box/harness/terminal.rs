@@ -22,6 +22,8 @@ pub(crate) struct Terminal {
     shown: RefCell<String>,
     /// Content of the screen.
     screen: RefCell<Screen>,
+    /// All output.
+    raw: RefCell<String>,
 }
 
 impl Terminal {
@@ -56,7 +58,7 @@ impl Terminal {
                 }
             }
         });
-        Self { child, keyboard, pieces, shown: RefCell::default(), screen: RefCell::default() }
+        Self { child, keyboard, pieces, shown: RefCell::default(), screen: RefCell::default(), raw: RefCell::default() }
     }
 
     /// Waits until `part` is displayed. Returns the unconsumed output up to its end, without
@@ -86,12 +88,33 @@ impl Terminal {
         }
     }
 
+    /// Waits until no line of the screen contains `part`.
+    #[track_caller]
+    pub(crate) fn stands_no_more(&self, part: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.screen.borrow().text().contains(part) {
+            let text = self.screen.borrow().text();
+            assert!(self.take_until(deadline), "still {part:?} on\n{text}");
+        }
+    }
+
+    /// All output that was read, with its escape sequences.
+    pub(crate) fn raw(&self) -> String {
+        self.raw.borrow().clone()
+    }
+
+    /// The content of the screen.
+    pub(crate) fn text(&self) -> String {
+        self.screen.borrow().text()
+    }
+
     /// Reads the next output. Returns `false` if there is none before the deadline.
     fn take_until(&self, deadline: Instant) -> bool {
         let left = deadline.saturating_duration_since(Instant::now());
         let Ok(piece) = self.pieces.recv_timeout(left) else { return false };
         let text = String::from_utf8_lossy(&piece).replace("\r\n", "\n");
         self.screen.borrow_mut().feed(&text);
+        self.raw.borrow_mut().push_str(&text);
         self.shown.borrow_mut().push_str(&unstyled(&text));
         true
     }

@@ -13,6 +13,9 @@ use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+/// Most lines of a prompt that are shown on a terminal.
+const USER_LINES: usize = 10;
+
 /// Maximum text shown per entry, in bytes.
 const MAX_TEXT: usize = 64 * 1024;
 
@@ -130,8 +133,23 @@ impl History {
 
 /// Renders a user's prompt.
 pub(super) fn user(text: &str, page: &mut LineBuffer) {
-    for line in clean(text).trim_end().lines() {
+    user_lines(text, usize::MAX, page);
+}
+
+/// Like [`user`], for a terminal: a long prompt is folded.
+pub(super) fn user_folded(text: &str, page: &mut LineBuffer) {
+    user_lines(text, USER_LINES, page);
+}
+
+fn user_lines(text: &str, most: usize, page: &mut LineBuffer) {
+    let text = clean(text);
+    let lines = text.trim_end().lines();
+    let more = lines.clone().count().saturating_sub(most);
+    for line in lines.take(most) {
         page.line(format_args!("{BOLD}> {line}{BOLD:#}"));
+    }
+    if more != 0 {
+        page.line(format_args!("{DIM}  … {more} more lines; quack export shows them{DIM:#}"));
     }
 }
 

@@ -70,7 +70,10 @@ impl Messages {
             "user" => {
                 let said = content(message);
                 if shown.is_new(Source::Events, &said, Instant::now()) {
-                    history::user(bounded(&said), page);
+                    match self.columns {
+                        Some(_) => history::user_folded(bounded(&said), page),
+                        None => history::user(bounded(&said), page),
+                    }
                 }
             }
             "assistant" => {

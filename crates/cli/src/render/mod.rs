@@ -124,7 +124,7 @@ impl Renderer {
 
     /// Renders a prompt of the user.
     pub(crate) fn user(&mut self, text: &str) -> String {
-        history::user(text, &mut self.page);
+        history::user_folded(text, &mut self.page);
         self.page.take()
     }
 

@@ -51,6 +51,8 @@ struct Search {
 pub(super) struct Editor {
     engine: Reedline,
     keys: Emacs,
+    /// Letters that were typed and not inserted yet, because more events follow. The library takes long for each insertion.
+    pending: String,
     /// Pasted texts with the marks that stand for them.
     pastes: Vec<(String, String)>,
     past: PastPrompts,
@@ -72,6 +74,7 @@ impl Editor {
         Self {
             engine: Reedline::create(),
             keys: Emacs::default(),
+            pending: String::new(),
             pastes: Vec::new(),
             past,
             shown_past: None,
@@ -96,6 +99,19 @@ impl Editor {
     pub(super) fn event(&mut self, event: Event, has_more: bool) -> Edited {
         if self.search.is_some() {
             return self.search_event(event);
+        }
+        if let Some(letter) = letter(&event) {
+            self.pending.push(letter);
+            if has_more {
+                return Edited::Nothing;
+            }
+        }
+        let typed = std::mem::take(&mut self.pending);
+        if let refused @ Edited::Refused(_) = self.insert(&typed) {
+            return refused;
+        }
+        if letter(&event).is_some() {
+            return Edited::Nothing;
         }
         match event {
             Event::Paste(text) => return self.paste(&text),
@@ -153,6 +169,7 @@ impl Editor {
     pub(super) fn clear(&mut self) {
         self.run(&[EditCommand::Clear]);
         self.pastes.clear();
+        self.pending.clear();
         self.shown_past = None;
     }
 
@@ -255,6 +272,9 @@ impl Editor {
     }
 
     fn insert(&mut self, text: &str) -> Edited {
+        if text.is_empty() {
+            return Edited::Nothing;
+        }
         if MAX_PROMPT < self.shown().0.len() + text.len() {
             return Edited::Refused(format!("a prompt has at most {MAX_PROMPT} bytes"));
         }
@@ -361,6 +381,21 @@ enum Walk {
 
 const REFUSED: &str = "control characters cannot be part of a prompt";
 const LEFT_OUT: &str = "control and invisible characters were left out of the prompt";
+
+/// Returns the letter of a key that inserts it.
+fn letter(event: &Event) -> Option<char> {
+    let Event::Key(key) = event else { return None };
+    match key.code {
+        KeyCode::Char(c)
+            if key.kind != KeyEventKind::Release
+                && (key.modifiers - KeyModifiers::SHIFT).is_empty()
+                && !is_foreign(c) =>
+        {
+            Some(c)
+        }
+        _ => None,
+    }
+}
 
 /// Whether a typed character must not be in a prompt: the user would not see it. Joiners and selectors are parts of
 /// letters and emoji.
