@@ -50,7 +50,7 @@ pub(crate) struct TimedEvent {
     pub(crate) event: Event,
     /// When it was read.
     pub(crate) at: Instant,
-    /// Whether the terminal had sent more by then. A person does not type that fast.
+    /// Whether the terminal had sent more by then. No user types that fast.
     pub(crate) has_more: bool,
 }
 

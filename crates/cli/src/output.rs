@@ -315,7 +315,8 @@ fn without_styles(text: &str) -> String {
     while let Some(at) = rest.find("\u{1b}[") {
         let (before, sequence) = rest.split_at(at);
         kept.push_str(before);
-        let end = sequence.find(|c: char| c.is_ascii_alphabetic()).map_or(sequence.len(), |at| at + 1);
+        let end =
+            sequence.find(|c: char| c.is_ascii_alphabetic()).map_or(sequence.len(), |at| at + 1);
         let (sequence, after) = sequence.split_at(end);
         if !sequence.ends_with('m') {
             kept.push_str(sequence);
@@ -352,7 +353,10 @@ mod tests {
 
     #[test]
     fn without_color_the_cursor_still_moves() {
-        assert_eq!(without_styles("\u{1b}[1ma\u{1b}[0m\u{1b}[2A\r\u{1b}[Jb"), "a\u{1b}[2A\r\u{1b}[Jb");
+        assert_eq!(
+            without_styles("\u{1b}[1ma\u{1b}[0m\u{1b}[2A\r\u{1b}[Jb"),
+            "a\u{1b}[2A\r\u{1b}[Jb"
+        );
     }
 
     #[test]

@@ -111,7 +111,9 @@ fn earlier_prompts_of_the_directory_come_back_in_another_session() {
     let file = files.next().unwrap().unwrap();
     assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
 
-    assert!(at_repo(&world, &["new"]).stdout(std::process::Stdio::null()).status().unwrap().success());
+    assert!(
+        at_repo(&world, &["new"]).stdout(std::process::Stdio::null()).status().unwrap().success()
+    );
     let person = person(&world);
     person.press(UP);
     person.stands("> two\n  lines");
@@ -152,7 +154,7 @@ fn return_during_a_turn_sends_the_text_to_that_turn() {
     world.daemon.open_gate("go");
     person.stands("I have read both");
     person.stands_no_more("queued:");
-    // What was typed and not sent is still there.
+    // The text that was not sent is still in the line.
     person.stands("> half a thought");
     let messages = last_request(&world);
     assert!(messages.ends_with(&["user: and also this".to_owned()]), "{messages:?}");
@@ -309,7 +311,8 @@ fn answers_are_rendered_edits_are_diffs_and_the_last_row_has_the_state() {
     assert!(!person.raw().contains("\x1b[1m"), "NO_COLOR");
     // Without a terminal, the text is as the model wrote it.
     world.model.script(&json!({"replies": [{"text": text}]}));
-    let said = at_repo(&world, &["say", "again"]).stdin(std::process::Stdio::null()).output().unwrap();
+    let said =
+        at_repo(&world, &["say", "again"]).stdin(std::process::Stdio::null()).output().unwrap();
     assert_eq!(String::from_utf8(said.stdout).unwrap(), text);
 }
 

@@ -58,7 +58,14 @@ impl Terminal {
                 }
             }
         });
-        Self { child, keyboard, pieces, shown: RefCell::default(), screen: RefCell::default(), raw: RefCell::default() }
+        Self {
+            child,
+            keyboard,
+            pieces,
+            shown: RefCell::default(),
+            screen: RefCell::default(),
+            raw: RefCell::default(),
+        }
     }
 
     /// Waits until `part` is displayed. Returns the unconsumed output up to its end, without

@@ -89,7 +89,10 @@ impl CallRows {
         let Some(call) = self.find(data) else { return };
         match data.get("delta").and_then(Value::as_str) {
             Some(delta) => call.cleaner.feed(delta, &mut call.kept),
-            None => call.kept = data.get("partialResult").map(|it| clean(&content(it))).unwrap_or_default(),
+            None => {
+                call.kept =
+                    data.get("partialResult").map(|it| clean(&content(it))).unwrap_or_default();
+            }
         }
         let begin = call.kept.len().saturating_sub(MAX_KEPT);
         call.kept.drain(..call.kept.ceil_char_boundary(begin));
@@ -279,12 +282,17 @@ mod tests {
     fn a_running_call_is_open_with_the_end_of_its_output() {
         let mut calls = CallRows::default();
         for n in 0..3 * MAX_KEPT {
-            calls.update(&json!({"toolCallId": "c1", "toolName": "bash", "delta": format!("{n}\n")}));
+            calls.update(
+                &json!({"toolCallId": "c1", "toolName": "bash", "delta": format!("{n}\n")}),
+            );
         }
         assert!(calls.running[0].kept.len() <= MAX_KEPT);
         let rows = calls.open_rows(40).join("\n");
         let rows = anstream::adapter::strip_str(&rows).to_string();
         let last = 3 * MAX_KEPT - 1;
-        assert!(rows.starts_with("[tool] bash\n  ") && rows.ends_with(&format!("  {last}")), "{rows}");
+        assert!(
+            rows.starts_with("[tool] bash\n  ") && rows.ends_with(&format!("  {last}")),
+            "{rows}"
+        );
     }
 }

@@ -175,7 +175,8 @@ fn code_rows(line: &str, columns: usize) -> Vec<String> {
 
 /// Returns the rows of a block.
 fn block_rows(block: &str, columns: usize) -> Vec<String> {
-    let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
+    let options =
+        Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut builder = Builder { columns, ..Builder::default() };
     for event in Parser::new_ext(block, options) {
         builder.event(event);
@@ -213,10 +214,17 @@ impl Builder {
                     let (first, next) = self.prefixes();
                     let (first, next) = (format!("{first}{CODE}"), format!("{next}{CODE}"));
                     let line = format!("{CYAN}{line}{CYAN:#}");
-                    self.rows.extend(wrap::rows(&line, self.columns, Wrap::Anywhere, (&first, &next)));
+                    self.rows.extend(wrap::rows(
+                        &line,
+                        self.columns,
+                        Wrap::Anywhere,
+                        (&first, &next),
+                    ));
                 }
             }
-            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => self.text.push_str(&text),
+            Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
+                self.text.push_str(&text);
+            }
             Event::Code(text) => {
                 self.text.push_str(&format!("{CYAN}{text}{CYAN:#}"));
                 self.restyle();
@@ -309,7 +317,8 @@ impl Builder {
                 self.end_text();
                 // An item without a text has its marker.
                 if let Some(marker) = self.marker.take() {
-                    let rows = wrap::rows(marker.trim_end(), self.columns, Wrap::Anywhere, ("", ""));
+                    let rows =
+                        wrap::rows(marker.trim_end(), self.columns, Wrap::Anywhere, ("", ""));
                     self.rows.extend(rows);
                 }
                 self.indents.pop();
@@ -391,7 +400,9 @@ fn table_rows(table: &[Vec<String>], columns: usize, indent: &str) -> Vec<String
     let plain = styled_width;
     let Some((head, body)) = table.split_first() else { return Vec::new() };
     let widths: Vec<usize> = (0..head.len())
-        .map(|n| table.iter().filter_map(|row| row.get(n)).map(|cell| plain(cell)).max().unwrap_or(0))
+        .map(|n| {
+            table.iter().filter_map(|row| row.get(n)).map(|cell| plain(cell)).max().unwrap_or(0)
+        })
         .collect();
     let total: usize = widths.iter().map(|width| width + 3).sum();
     if columns <= total + plain(indent) {

@@ -59,7 +59,9 @@ impl Messages {
     /// Prints a piece of an answer.
     fn say(&mut self, text: &str, page: &mut LineBuffer) {
         match self.columns {
-            Some(columns) => self.markdown.feed(text, columns).iter().for_each(|row| page.line(row)),
+            Some(columns) => {
+                self.markdown.feed(text, columns).iter().for_each(|row| page.line(row));
+            }
             None => page.flow(StreamKind::Answer, "", Style::new(), text),
         }
     }

@@ -17,9 +17,9 @@ mod calls;
 mod event;
 mod history;
 mod line_buffer;
+mod markdown;
 mod messages;
 pub(crate) mod search;
-mod markdown;
 mod wrap;
 
 use self::call_rows::CallRows;

@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthChar;
 
 const RESET: &str = "\u{1b}[0m";
 
-/// Where a row may end.
+/// Positions at which a row may end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wrap {
     /// After a blank, if there is one.
@@ -44,7 +44,11 @@ pub(super) fn rows(line: &str, columns: usize, how: Wrap, prefixes: (&str, &str)
                 }
             }
             row.text.push_str(&sequence);
-            if sequence == RESET { style.clear() } else { style.push_str(&sequence) }
+            if sequence == RESET {
+                style.clear();
+            } else {
+                style.push_str(&sequence);
+            }
             continue;
         }
         let c = if c == '\t' { ' ' } else { c };

@@ -49,11 +49,8 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
         Some(_) => workspace,
         None => session_ref::enclosing(&daemon.client).await?.unwrap_or(workspace),
     };
-    let params = AttachParams {
-        path: Some(Value::from(workspace)),
-        own: Some(true),
-        ..AttachParams::default()
-    };
+    let path = Some(Value::from(workspace));
+    let params = AttachParams { path, own: Some(true), ..AttachParams::default() };
     let attached: AttachData = daemon.client.request("attach", params, REPLY_TIMEOUT).await?;
     if let Some(note) = attached.note.as_ref().filter(|_| !output.is_json()) {
         output.warning(note);
@@ -105,9 +102,8 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     watch.directory = quackd_client::directory_in(&attached.workspace.path, directory);
     let mut live = SessionView::new(watch, follow::look(args.look), typing, output);
     if typing == InputMode::Speaks {
-        let past = past_prompts(attached.workspace.id.as_str());
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_path_buf());
-        live.show_prompt(past, directory)?;
+        live.show_prompt(past_prompts(attached.workspace.id.as_str()), directory)?;
     }
     live.start_voice();
     Ok(Some(live))

@@ -15,7 +15,7 @@ const MIN_SIZE: (usize, usize) = (20, 4);
 pub(super) struct Footer {
     /// Each with styles and narrower than the terminal.
     pub(super) rows: Vec<String>,
-    /// Row and column of the cursor. Without it, the cursor stands after the last row.
+    /// Row and column of the cursor. Without it, the cursor is after the last row.
     pub(super) cursor: Option<(usize, usize)>,
 }
 
@@ -84,7 +84,8 @@ impl Footer {
 pub(super) fn screen_size() -> (usize, usize) {
     let size = tcgetwinsize(io::stdout()).ok();
     let known = |n: u16, otherwise: usize| if n == 0 { otherwise } else { usize::from(n) };
-    let (columns, rows) = size.map_or(SIZE, |size| (known(size.ws_col, SIZE.0), known(size.ws_row, SIZE.1)));
+    let (columns, rows) =
+        size.map_or(SIZE, |size| (known(size.ws_col, SIZE.0), known(size.ws_row, SIZE.1)));
     (columns.max(MIN_SIZE.0), rows.max(MIN_SIZE.1))
 }
 
@@ -154,13 +155,20 @@ mod tests {
         assert_eq!(wrap("漢字かな", 6), (vec!["> 漢字".to_owned(), "  かな".to_owned()], (1, 2)));
         assert_eq!(wrapped("abc", 3, ("> ", "  "), 0).0, ["> a", "  b", "  c"]);
         let rows = |n: usize| (0..n).map(|n| n.to_string()).collect::<Vec<_>>();
-        assert_eq!(scrolled((rows(9), (8, 1)), 3), (vec!["6".into(), "7".into(), "8".into()], (2, 1)));
-        assert_eq!(scrolled((rows(9), (1, 0)), 3), (vec!["0".into(), "1".into(), "2".into()], (1, 0)));
+        assert_eq!(
+            scrolled((rows(9), (8, 1)), 3),
+            (vec!["6".into(), "7".into(), "8".into()], (2, 1))
+        );
+        assert_eq!(
+            scrolled((rows(9), (1, 0)), 3),
+            (vec!["0".into(), "1".into(), "2".into()], (1, 0))
+        );
     }
 
     #[test]
     fn a_footer_is_erased_from_its_first_row_also_on_a_narrower_terminal() {
-        let mut footer = Footer { rows: vec!["> abc".into(), "state".into()], cursor: Some((0, 5)) };
+        let mut footer =
+            Footer { rows: vec!["> abc".into(), "state".into()], cursor: Some((0, 5)) };
         assert_eq!(footer.text(), "> abc\nstate\u{1b}[1A\r\u{1b}[5C");
         assert_eq!(footer.erasing(80), "\r\u{1b}[J");
         footer.prepend(vec!["x".repeat(20)]);

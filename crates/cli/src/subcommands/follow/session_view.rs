@@ -4,33 +4,27 @@
 //! Exits with 0 on Ctrl-C (with a prompt: on Ctrl-D), when the reader closes the output, or when the session is deleted.
 //! Exits with 3 when the daemon is gone and does not return in time. If it waits for one turn, [`TurnTracker`] decides.
 
-use super::asking::{Asking, Typed, ended_because, until};
+mod user_input;
+
+use self::user_input::wished;
+use super::asking::{Asking, Typed, until};
 use super::follow_connection::FollowConnection;
 use super::history;
-use super::footer::Footer;
 use super::prompt::Wish;
-use super::prompt::past_prompts::PastPrompts;
 use super::requests::{self, RequestResult};
 use super::screen::{self, Screen};
-use super::slash::{self, Line};
-use super::speaker::{CtrlC, Speaker, THINKING};
-use super::stdin_lines::StdinLine;
+use super::slash;
+use super::speaker::{CtrlC, Speaker};
 use super::turn_filter::TurnFilter;
 use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
-use crate::args::Cli;
-use crate::connect::REPLY_TIMEOUT;
-use crate::display;
-use crate::exit::{CliError, ExitCode, explain};
-use crate::keyboard;
+use crate::exit::ExitCode;
 pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
 use crate::render::{DisplayOptions, Renderer};
 use quackd_client::{ClientError, Event};
-use quackd_protocol::client::{AttachData, SessionNewParams};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::io::{self, IsTerminal};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
@@ -44,9 +38,6 @@ const PIECE_BYTES: usize = 64 * 1024;
 
 /// Timeout for printing the end of the output.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-
-/// Prompt of a terminal that cannot move its cursor.
-const SPEAK: &str = "> ";
 
 /// Warning after Ctrl-C if the turn has not begun and another turn may be running.
 const WAITS: &str = "the agent has not begun this turn: waiting briefly to abort it; press Ctrl-C again to exit now";
@@ -136,32 +127,6 @@ impl SessionView {
             is_thinking: false,
             output,
         }
-    }
-
-    /// Shows a prompt, if the terminal can move its cursor. `past`: the earlier prompts. `@files` begin in `directory`.
-    ///
-    /// # Errors
-    /// Those of the terminal.
-    pub(crate) fn show_prompt(&mut self, past: PastPrompts, directory: PathBuf) -> io::Result<()> {
-        if self.asking.is_none() || !screen::can_move(self.output) {
-            return Ok(());
-        }
-        let mut speaker = Speaker::begin(past, directory)?;
-        if let Some(agent) = &self.connection.followed().session_state {
-            speaker.status.agent(agent);
-        }
-        self.asking = None;
-        self.speaker = Some(speaker);
-        self.screen.show_prompt();
-        self.ask_for_state();
-        Ok(())
-    }
-
-    fn ask_for_state(&mut self) {
-        let (client, session) = (self.connection.client(), self.connection.session().to_owned());
-        self.requests.spawn(async move {
-            requests::state(client, session).await.map_or(RequestResult::Voice, RequestResult::State)
-        });
     }
 
     /// Starts the app's voice if the app is connected or connects soon.
@@ -400,164 +365,6 @@ impl SessionView {
         Ok(())
     }
 
-    /// Handles an event about a question asked at this terminal. Returns false for other events.
-    fn handle_question_event(&mut self, name: &str, data: &Value) -> bool {
-        let is_new = name == "extension_ui_request";
-        if !is_new && name != "extension_ui_closed" {
-            return false;
-        }
-        let id = data.get("id").and_then(Value::as_str).unwrap_or_default();
-        let (is_known, remark) = match (&mut self.asking, &mut self.speaker) {
-            (Some(asking), _) if is_new => (asking.opened(data), None),
-            (Some(asking), _) => (true, asking.closed(data)),
-            (_, Some(speaker)) if is_new => (speaker.prompt.opened(data), None),
-            (_, Some(speaker)) => (true, speaker.prompt.closed(id).then(|| ended_because(data))),
-            _ => (false, None),
-        };
-        if !is_known {
-            return false;
-        }
-        self.is_thinking &= !is_new;
-        if let Some(remark) = remark {
-            self.screen.remark(remark);
-        }
-        true
-    }
-
-    async fn wish(
-        &mut self,
-        wish: io::Result<Wish>,
-        now: Instant,
-    ) -> anyhow::Result<Option<ExitCode>> {
-        let wish = match wish.map_err(anyhow::Error::from) {
-            Ok(wish) => wish,
-            // The window was closed.
-            Err(error) if keyboard::is_gone(&error) => return Ok(Some(ExitCode::Ok)),
-            Err(error) => return Err(error),
-        };
-        let Some(speaker) = &mut self.speaker else { return Ok(None) };
-        if !matches!(wish, Wish::Interrupt) {
-            speaker.other_key();
-        }
-        match wish {
-            Wish::Redraw => {}
-            Wish::Typed(typed) => return self.was_typed(typed).await,
-            Wish::Abort if self.is_at_work || self.is_thinking || 0 < speaker.running => {
-                self.abort();
-            }
-            Wish::Abort => {}
-            Wish::Interrupt => return Ok(self.interrupted(true, now)),
-            Wish::Clear => self.screen.clear(),
-            Wish::Suspend => {
-                self.screen.set_footer(Footer::default());
-                self.screen.flush().await?;
-                speaker.prompt.suspend().await?;
-            }
-        }
-        Ok(None)
-    }
-
-    async fn was_typed(&mut self, typed: Typed) -> anyhow::Result<Option<ExitCode>> {
-        let line = match typed {
-            Typed::Answer(answer, record) => {
-                self.requests.spawn(requests::answer(
-                    self.connection.client(),
-                    self.connection.session().to_owned(),
-                    *answer,
-                    record,
-                ));
-                return Ok(None);
-            }
-            Typed::Line(line) => line,
-        };
-        if matches!(line, StdinLine::Line(_)) {
-            self.screen.footer_ended_by_terminal();
-        }
-        let line = match line {
-            _ if self.typing != InputMode::Speaks => return Ok(None),
-            StdinLine::End => return Ok(Some(ExitCode::Ok)),
-            StdinLine::Line(line) if line.trim().is_empty() => return Ok(None),
-            StdinLine::Line(line) => line,
-        };
-        let from = (self.connection.session().to_owned(), self.connection.directory.clone());
-        let client = self.connection.client();
-        match Line::read(line.trim(), &from.0) {
-            Line::Prompt(text) if self.is_at_work || self.is_thinking => {
-                self.requests.spawn(requests::steer(client, from, text));
-                if self.speaker.is_none() {
-                    self.screen.remark("the agent reads it before its next step; Ctrl-C ends the turn");
-                }
-            }
-            Line::Prompt(text) => {
-                self.say(text, requests::SAY_LIMIT);
-                self.is_thinking = true;
-            }
-            Line::Shell(command) => {
-                if let Some(speaker) = &mut self.speaker {
-                    speaker.running += 1;
-                }
-                self.requests.spawn(requests::shell(client, from, command));
-            }
-            Line::Agent(command, asked) => {
-                self.requests.spawn(requests::agent(client, from.0, command, asked));
-            }
-            Line::Verb(words) => self.run_verb(words).await?,
-            Line::New => self.new_session().await?,
-            Line::Help => slash::help().iter().for_each(|row| self.screen.plain(row)),
-            Line::Quit => return Ok(Some(ExitCode::Ok)),
-            Line::Wrong(text) => self.screen.failure(&text),
-        }
-        Ok(None)
-    }
-
-    /// Runs a subcommand, which has the terminal until it ends.
-    async fn run_verb(&mut self, words: Vec<String>) -> anyhow::Result<()> {
-        self.screen.set_footer(Footer::default());
-        self.screen.end_line();
-        self.screen.flush().await?;
-        if let Some(speaker) = &mut self.speaker {
-            speaker.prompt.rest().await;
-        }
-        let line = std::iter::once("quack".to_owned()).chain(words);
-        let ran = match Cli::read(line) {
-            Ok(cli) => Box::pin(crate::subcommands::run(cli.verb, &cli.attach, self.output)).await,
-            Err(error) => Err(CliError::usage(error.to_string()).into()),
-        };
-        if let Some(speaker) = &mut self.speaker {
-            speaker.prompt.resume()?;
-        }
-        if let Err(error) = ran {
-            self.screen.failure(&explain(&error));
-        }
-        Ok(())
-    }
-
-    /// Creates another session of the workspace, and goes on with it.
-    async fn new_session(&mut self) -> anyhow::Result<()> {
-        let path = Some(self.connection.followed().workspace_path.clone());
-        let params = SessionNewParams { path, ..SessionNewParams::default() };
-        let client = self.connection.client();
-        let made: Result<AttachData, _> =
-            client.request("quack.session_new", params, REPLY_TIMEOUT).await;
-        let made = match made {
-            Ok(made) => made,
-            Err(error) => {
-                self.screen.failure(&error.to_string());
-                return Ok(());
-            }
-        };
-        let directory = self.connection.directory.clone();
-        let session = made.session.id.0.clone();
-        self.connection = FollowConnection::begin(client, session, (None, true)).await?;
-        self.connection.directory = directory;
-        (self.is_at_work, self.is_thinking) = (false, false);
-        self.screen.forget();
-        let label = display::name(display::label(&made.label, &made.session.name));
-        self.screen.remark(&format!("this is the new session {label}"));
-        self.ask_for_state();
-        Ok(())
-    }
-
     fn done(&mut self, done: RequestResult, now: Instant) -> anyhow::Result<()> {
         match (done, &mut self.tracker) {
             (RequestResult::Said(answer), Some(tracker)) => {
@@ -662,25 +469,6 @@ impl SessionView {
         }
         Ok(())
     }
-
-    /// Sets the last rows of the terminal, and whether other text waits.
-    fn prepare_screen(&mut self) {
-        let is_asked = self.speaker.as_ref().is_some_and(|it| it.prompt.has_question());
-        let holds = self.asking.as_ref().is_some_and(Asking::holds_terminal) || is_asked;
-        let is_expected = self.asking.as_ref().is_some_and(Asking::has_question);
-        self.screen.expect_question(is_expected);
-        self.screen.hold(holds);
-        let footer = match (&self.speaker, &self.asking) {
-            (Some(speaker), _) => speaker.footer(self.is_thinking, Instant::now()),
-            (None, Some(asking)) if asking.has_question() => Footer::default(),
-            (None, Some(_)) if self.is_thinking => Footer::line(THINKING),
-            (None, Some(_)) if self.typing == InputMode::Speaks && !self.is_at_work => {
-                Footer::line(SPEAK)
-            }
-            (None, _) => Footer::default(),
-        };
-        self.screen.set_footer(footer);
-    }
 }
 
 /// Receives the next value. `None` without a channel. Cancel-safe.
@@ -695,14 +483,6 @@ async fn next<T>(from: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
 async fn typed(asking: &mut Option<Asking>) -> Option<Typed> {
     match asking {
         Some(asking) => Some(asking.next().await),
-        None => None,
-    }
-}
-
-/// Waits for a wish of the user. `None` without a prompt. Cancel-safe.
-async fn wished(speaker: &mut Option<Speaker>) -> Option<io::Result<Wish>> {
-    match speaker {
-        Some(speaker) => Some(speaker.prompt.next().await),
         None => None,
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(super) struct Command {
     pub(super) name: &'static str,
-    /// What follows it. Empty if nothing does.
+    /// Its argument. Empty if it has none.
     argument: &'static str,
     about: &'static str,
 }
@@ -43,7 +43,7 @@ const KEYS: [(&str, &str); 8] = [
     ("!COMMAND", "run a command in the session"),
 ];
 
-/// What a line of the prompt asks for.
+/// A line of the prompt.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Line {
     /// A prompt for the agent.
@@ -62,7 +62,7 @@ pub(super) enum Line {
     Wrong(String),
 }
 
-/// What the answer of an agent's command is about.
+/// Subject of the answer to an agent's command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
     Model,
@@ -83,9 +83,8 @@ impl Line {
         }
         // A path is no command.
         let name = line.strip_prefix('/').and_then(|rest| rest.split(char::is_whitespace).next());
-        let is_name = |name: &&str| {
-            !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase())
-        };
+        let is_name =
+            |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_ascii_lowercase());
         let Some(name) = name.filter(is_name) else {
             return Self::Prompt(line.to_owned());
         };
@@ -147,21 +146,22 @@ pub(super) fn help() -> Vec<String> {
 
 /// Returns the text about the answer of an agent's command.
 pub(super) fn told(asked: Asked, data: &Value) -> String {
+    let field = |key: &str| data.get(key).unwrap_or(&Value::Null);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match asked {
         Asked::Model => {
-            let (provider, id) = (text(&data["provider"]), text(&data["id"]));
+            let (provider, id) = (text(field("provider")), text(field("id")));
             format!("this session uses {provider}/{id} from now on")
         }
         Asked::Thinking => "the thinking level is set".to_owned(),
         Asked::Levels => {
-            let levels = data["levels"].as_array().into_iter().flatten().map(text);
+            let levels = field("levels").as_array().into_iter().flatten().map(text);
             format!("thinking levels: {}", levels.collect::<Vec<_>>().join(", "))
         }
         Asked::Compact => "the conversation was summarized".to_owned(),
         Asked::Cost => {
-            let tokens = |key: &str| data["tokens"][key].as_u64().unwrap_or(0);
-            let cost = match data["cost"].as_f64() {
+            let tokens = |key: &str| field("tokens").get(key).and_then(Value::as_u64).unwrap_or(0);
+            let cost = match field("cost").as_f64() {
                 Some(cost) => format!("${cost:.4}"),
                 None => "an unknown cost".to_owned(),
             };
@@ -192,7 +192,8 @@ mod tests {
             assert!(matches!(read(wrong), Line::Wrong(_)), "{wrong}");
         }
         for known in &COMMANDS {
-            let line = format!("/{} {}", known.name, if known.argument.is_empty() { "" } else { "x" });
+            let line =
+                format!("/{} {}", known.name, if known.argument.is_empty() { "" } else { "x" });
             let read = read(line.trim());
             assert!(!matches!(read, Line::Wrong(_) | Line::Prompt(_)), "{line}");
         }

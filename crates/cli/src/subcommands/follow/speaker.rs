@@ -1,4 +1,4 @@
-//! The prompt with its state: what the last rows of the terminal show, and what Ctrl-C means. Used by
+//! The prompt and the state of its session: returns the last rows of the terminal, and decides about Ctrl-C. Used by
 //! [`super::session_view`].
 
 use super::footer::{Footer, screen_size};
@@ -16,7 +16,7 @@ const TWICE: Duration = Duration::from_secs(2);
 /// Shown until the answer begins.
 pub(super) const THINKING: &str = "Thinking...";
 
-/// What Ctrl-C means.
+/// Effect of Ctrl-C.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CtrlC {
     Leave,
@@ -64,7 +64,7 @@ impl Speaker {
         footer
     }
 
-    /// Decides what Ctrl-C means.
+    /// Decides about Ctrl-C.
     pub(super) fn ctrl_c(&mut self, is_busy: bool, now: Instant) -> CtrlC {
         let is_second = self.interrupted.is_some_and(|at| now < at + TWICE);
         self.interrupted = Some(now);

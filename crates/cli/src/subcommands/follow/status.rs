@@ -73,7 +73,8 @@ impl Status {
 
     /// Records the prompts that wait for the agent's next step.
     pub(super) fn queue(&mut self, data: &Value) {
-        let texts = ["steering", "followUp"].into_iter().filter_map(|key| data.get(key)?.as_array());
+        let texts =
+            ["steering", "followUp"].into_iter().filter_map(|key| data.get(key)?.as_array());
         let texts = texts.flatten().filter_map(Value::as_str);
         self.queued = texts.map(str::to_owned).collect();
     }
@@ -147,7 +148,10 @@ mod tests {
             anstream::adapter::strip_str(&status.row(columns, now + Duration::from_secs(34)))
                 .to_string()
         };
-        assert_eq!(row(&status, 80), "m-1 · thinking: high · 12% of 128k · $0.0123 · 34 s, Esc aborts");
+        assert_eq!(
+            row(&status, 80),
+            "m-1 · thinking: high · 12% of 128k · $0.0123 · 34 s, Esc aborts"
+        );
         assert_eq!(row(&status, 20), "m-1 · thinking: hi…");
         status.agent(&json!({"model": "m", "stats": {"cost": null, "contextUsage":
             {"percent": 0, "contextWindow": 8000}}}));

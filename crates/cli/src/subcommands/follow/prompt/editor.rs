@@ -16,7 +16,7 @@ const MAX_PROMPT: usize = 1024 * 1024;
 const MAX_SHOWN_LINES: usize = 5;
 const MAX_SHOWN_BYTES: usize = 800;
 
-/// What the user wants after an event.
+/// Action that the user asks for with an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Edited {
     /// Nothing, though the text or the cursor may have changed.
@@ -63,7 +63,7 @@ pub(super) struct Editor {
 
 impl fmt::Debug for Editor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // What was typed may be secret.
+        // The text may be secret.
         f.debug_struct("Editor").finish_non_exhaustive()
     }
 }
@@ -421,7 +421,7 @@ fn grouped(n: usize) -> String {
     let digits = n.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at != 0 && (digits.len() - at) % 3 == 0 {
+        if at != 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

@@ -18,8 +18,8 @@ use super::stdin_lines::StdinLine;
 use crate::keyboard::{CbreakGuard, Keys, TimedEvent};
 use crate::output::{BOLD, DIM};
 use ratatui::crossterm::event::Event;
-use ratatui::crossterm::execute;
 use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
+use ratatui::crossterm::execute;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io;
@@ -54,7 +54,7 @@ impl Drop for Mode {
     }
 }
 
-/// What the user wants.
+/// Action that the user asks for.
 #[derive(Debug)]
 pub(super) enum Wish {
     /// The rows have changed.
@@ -83,10 +83,10 @@ pub(super) struct Prompt {
     shown: Option<Instant>,
     /// Return does not count before: it was meant for a question that has ended.
     quiet_until: Option<Instant>,
-    /// What went wrong with the last key.
+    /// Message about the last key.
     remark: Option<String>,
     completions: Vec<String>,
-    /// Where `@files` begin.
+    /// Directory of `@files`.
     directory: PathBuf,
 }
 
@@ -306,10 +306,16 @@ impl Prompt {
         let half = (rows / 2).max(1);
         let small = columns.saturating_sub(1);
         if let Some(remark) = &self.remark {
-            footer.push(format!("{DIM}-- {} --{DIM:#}", crate::display::cut(remark, small.saturating_sub(6))));
+            footer.push(format!(
+                "{DIM}-- {} --{DIM:#}",
+                crate::display::cut(remark, small.saturating_sub(6))
+            ));
         }
         for name in self.completions.iter().take(MAX_SHOWN.min(half)) {
-            footer.push(format!("{DIM}  {}{DIM:#}", crate::display::cut(name, small.saturating_sub(2))));
+            footer.push(format!(
+                "{DIM}  {}{DIM:#}",
+                crate::display::cut(name, small.saturating_sub(2))
+            ));
         }
         if MAX_SHOWN.min(half) < self.completions.len() {
             let more = self.completions.len() - MAX_SHOWN.min(half);
@@ -335,19 +341,23 @@ impl Prompt {
         let wrapped = wrapped(&text, cursor, (&rest_of_mark, NEXT), columns);
         let (mut text_rows, (row, column)) = scrolled(wrapped, half);
         if let Some(first) = text_rows.first_mut().filter(|row| row.starts_with(&rest_of_mark)) {
-            *first = format!("{BOLD}{rest_of_mark}{BOLD:#}{}", first.get(rest_of_mark.len()..).unwrap_or_default());
+            *first = format!(
+                "{BOLD}{rest_of_mark}{BOLD:#}{}",
+                first.get(rest_of_mark.len()..).unwrap_or_default()
+            );
         }
         footer.cursor = Some((footer.rows.len() + row, column));
         footer.rows.extend(text_rows);
         footer
     }
 
-    /// Returns the text of the prompt, the cursor in it and what stands before it.
+    /// Returns the text of the prompt, the cursor in it and the mark before it.
     fn draft_row(&self) -> (String, usize, String) {
         let (text, cursor) = self.draft.shown();
         match self.draft.search() {
             Some((term, found)) => {
-                let found = found.map_or("nothing found", |text| text.lines().next().unwrap_or_default());
+                let found =
+                    found.map_or("nothing found", |text| text.lines().next().unwrap_or_default());
                 (found.to_owned(), 0, format!("(search) {term}: "))
             }
             None => (text.to_owned(), cursor, MARK.to_owned()),
@@ -355,7 +365,7 @@ impl Prompt {
     }
 }
 
-/// Breaks a long mark into rows of its own, so that the text begins in the last one.
+/// Breaks a long mark into rows, so that the text begins in the last one.
 fn first_rows(mark: &str, columns: usize) -> (Vec<String>, String) {
     let (mut rows, _) = wrapped(mark, mark.len(), ("", NEXT), columns);
     let last = rows.pop().unwrap_or_default();
