@@ -1,6 +1,6 @@
 //! Reads the keys of a terminal one by one. Used by `quack top` and the prompt of `quack`.
 
-use ratatui::crossterm::event::{self, Event};
+use crossterm::event::{self, Event};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{
@@ -13,6 +13,9 @@ use tokio::task::JoinHandle;
 
 /// Duration of one poll of the keyboard, and so the longest wait until the keyboard is free.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// Time in which the library looks for input that has arrived. It does not look at all without a time.
+const AT_ONCE: Duration = Duration::from_millis(1);
 
 /// Most events that are read at once.
 const MAX_BATCH: usize = 4096;
@@ -112,7 +115,7 @@ fn look_blocking() -> io::Result<Vec<Event>> {
     // The first pass returns events that the library has read together with previous ones.
     for limit in [Duration::ZERO, LOOK] {
         wait_blocking(limit)?;
-        while events.len() < MAX_BATCH && event::poll(Duration::ZERO)? {
+        while events.len() < MAX_BATCH && event::poll(AT_ONCE)? {
             events.push(event::read()?);
         }
         if !events.is_empty() {

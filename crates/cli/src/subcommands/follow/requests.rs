@@ -43,7 +43,7 @@ pub(super) enum RequestResult {
     Looked { busy: Option<bool>, streams: Option<bool> },
     /// State of the session.
     State(Box<StateData>),
-    /// Prompts that the agent had not read when the turn was aborted.
+    /// Prompts that the agent had not read when the turn ended.
     Unread(Vec<String>),
     /// The answer of the agent to a command of the prompt.
     Agent(Asked, Result<Value, ClientError>),
@@ -133,9 +133,8 @@ pub(super) async fn state(client: Arc<Client>, session: String) -> Option<Box<St
     client.request("get_state", params, REPLY_TIMEOUT).await.ok().map(Box::new)
 }
 
-/// Aborts the session's running work, and takes back the prompts that the agent has not read.
-pub(super) async fn abort_and_take_back(client: Arc<Client>, session: String) -> RequestResult {
-    abort(Arc::clone(&client), session.clone()).await;
+/// Takes back the prompts that the agent has not read.
+pub(super) async fn take_back(client: Arc<Client>, session: String) -> RequestResult {
     let command = json!({"type": "clear_queue"});
     let taken = ask_agent(&client, session, command, REPLY_TIMEOUT).await.unwrap_or(Value::Null);
     let texts = ["steering", "followUp"].into_iter().filter_map(|key| taken.get(key)?.as_array());

@@ -75,6 +75,10 @@ pub(crate) struct SessionView {
     filter: Option<TurnFilter>,
     is_at_work: bool,
     is_thinking: bool,
+    /// Whether the running turn is being aborted.
+    is_aborting: bool,
+    /// Prompts that were typed while the turn was being aborted, for its end.
+    waiting: Vec<String>,
     output: CliOutput,
 }
 
@@ -125,6 +129,8 @@ impl SessionView {
             tracker: None,
             filter: None,
             is_thinking: false,
+            is_aborting: false,
+            waiting: Vec::new(),
             output,
         }
     }
@@ -292,12 +298,10 @@ impl SessionView {
     }
 
     fn abort(&mut self) {
+        self.is_aborting = self.is_at_work;
         self.is_thinking = false;
         let (client, session) = (self.connection.client(), self.connection.session().to_owned());
-        match self.speaker.as_ref().is_some_and(|speaker| speaker.status.has_queued()) {
-            true => self.requests.spawn(requests::abort_and_take_back(client, session)),
-            false => self.requests.spawn(requests::abort(client, session)),
-        };
+        self.requests.spawn(requests::abort(client, session));
     }
 
     /// Handles an event and all events that have arrived. Returns true if the session was deleted.
@@ -343,15 +347,18 @@ impl SessionView {
         }
         match name {
             "agent_start" => self.is_at_work = true,
-            "agent_end" => (self.is_at_work, self.is_thinking) = (false, false),
+            "agent_end" => {
+                (self.is_at_work, self.is_thinking, self.is_aborting) = (false, false, false);
+            }
             _ => {}
         }
         if let Some(speaker) = &mut self.speaker {
             match name {
                 "queue_update" => speaker.status.queue(&data),
                 "agent_start" | "agent_end" => {
+                    let has_unread = !self.is_at_work && speaker.status.has_queued();
                     speaker.status.turn(self.is_at_work, Instant::now());
-                    self.ask_for_state();
+                    self.turn_changed(has_unread);
                 }
                 _ => {}
             }
@@ -362,6 +369,9 @@ impl SessionView {
         let before = self.screen.len();
         self.screen.event(name, &data);
         self.is_thinking &= self.screen.len() == before && !self.screen.has_open_line();
+        if name == "agent_end" {
+            self.say_waiting();
+        }
         Ok(())
     }
 
@@ -392,15 +402,13 @@ impl SessionView {
             (RequestResult::Looked { busy, streams }, Some(tracker)) => {
                 tracker.looked(busy, streams, now);
             }
-            (RequestResult::Aborted | RequestResult::Unread(_), Some(tracker)) => {
-                tracker.aborted(now);
-            }
+            (RequestResult::Aborted, Some(tracker)) => tracker.aborted(now),
             (RequestResult::State(state), _) => {
                 if let Some(speaker) = &mut self.speaker {
                     speaker.status.read(&state);
                 }
             }
-            (RequestResult::Unread(texts), None) => {
+            (RequestResult::Unread(texts), _) => {
                 if let Some(speaker) = self.speaker.as_mut().filter(|_| !texts.is_empty()) {
                     speaker.prompt.restore(&texts.join("\n"));
                 }

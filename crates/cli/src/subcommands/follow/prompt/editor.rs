@@ -5,7 +5,7 @@
 
 use super::past_prompts::PastPrompts;
 use crate::invisible_chars::{InvisibleCharFilter, is_unseen};
-use ratatui::crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
+use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 use reedline::{EditCommand, EditMode, Emacs, Reedline, ReedlineEvent, ReedlineRawEvent};
 use std::fmt;
 
@@ -432,7 +432,7 @@ fn grouped(n: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ratatui::crossterm::event::KeyEvent;
+    use crossterm::event::KeyEvent;
 
     fn editor(past: &[&str]) -> Editor {
         let mut prompts = PastPrompts::in_memory();

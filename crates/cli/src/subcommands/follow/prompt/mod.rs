@@ -17,9 +17,8 @@ use super::question_queue::{InputResult, Question, QuestionQueue, SETTLE};
 use super::stdin_lines::StdinLine;
 use crate::keyboard::{CbreakGuard, Keys, TimedEvent};
 use crate::output::{BOLD, DIM};
-use ratatui::crossterm::event::Event;
-use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
-use ratatui::crossterm::execute;
+use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode};
+use crossterm::execute;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io;
@@ -148,7 +147,7 @@ impl Prompt {
         }
         let is_answer = self.counts_from().is_some_and(|from| from <= at);
         let editor = if is_answer { &mut self.answer } else { &mut self.draft };
-        let is_return = matches!(&event, Event::Key(key) if key.code == ratatui::crossterm::event::KeyCode::Enter);
+        let is_return = matches!(&event, Event::Key(key) if key.code == KeyCode::Enter);
         // Return was meant for a question that has just ended, or that is not readable yet.
         let is_asked = self.questions.current().is_some();
         let is_late = self.quiet_until.is_some_and(|until| at < until);

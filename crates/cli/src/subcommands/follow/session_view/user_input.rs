@@ -25,6 +25,9 @@ use std::time::Instant;
 /// Prompt of a terminal that cannot move its cursor.
 const SPEAK: &str = "> ";
 
+/// Maximum number of prompts that wait for the end of a turn.
+const MAX_WAITING: usize = 16;
+
 impl SessionView {
     /// Shows a prompt, if the terminal can move its cursor. `past`: the earlier prompts. `@files` begin in `directory`.
     ///
@@ -136,6 +139,10 @@ impl SessionView {
         let from = (self.connection.session().to_owned(), self.connection.directory.clone());
         let client = self.connection.client();
         match Line::read(line.trim(), &from.0) {
+            Line::Prompt(_) if MAX_WAITING <= self.waiting.len() => {
+                self.screen.failure("too many prompts wait for the end of the turn");
+            }
+            Line::Prompt(text) if self.is_aborting => self.waiting.push(text),
             Line::Prompt(text) if self.is_at_work || self.is_thinking => {
                 self.requests.spawn(requests::steer(client, from, text));
                 if self.speaker.is_none() {
@@ -163,6 +170,25 @@ impl SessionView {
             Line::Wrong(text) => self.screen.failure(&text),
         }
         Ok(None)
+    }
+
+    /// Asks for the state after the beginning or end of a turn. `has_unread`: the turn has ended, and the agent has not
+    /// read all prompts.
+    pub(super) fn turn_changed(&mut self, has_unread: bool) {
+        self.ask_for_state();
+        if has_unread {
+            let session = self.connection.session().to_owned();
+            self.requests.spawn(requests::take_back(self.connection.client(), session));
+        }
+    }
+
+    /// Sends the prompts that were typed while the turn was being aborted.
+    pub(super) fn say_waiting(&mut self) {
+        if !self.waiting.is_empty() {
+            let text = std::mem::take(&mut self.waiting).join("\n\n");
+            self.say(text, requests::SAY_LIMIT);
+            self.is_thinking = true;
+        }
     }
 
     /// Runs a subcommand, which has the terminal until it ends.
