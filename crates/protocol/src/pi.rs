@@ -128,6 +128,18 @@ pub struct AgentStart {
     /// Whether the session has MCP servers, whose tools the agent lists at its first prompt.
     #[serde(default)]
     pub has_mcp_servers: bool,
+    /// Instructions of the user, for the system prompt.
+    #[serde(default)]
+    pub user_instructions: Vec<InstructionFile>,
+}
+
+/// A file with instructions for agents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstructionFile {
+    /// Path as the model and `quack state` show it.
+    pub path: String,
+    /// Content, which may be cut.
+    pub text: String,
 }
 
 /// Settings of an agent's turns.

@@ -9,6 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_sandbox::Root;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::io::{self, Read as _};
 use std::sync::Arc;
 
@@ -19,15 +20,30 @@ const INSTRUCTION_FILES: [&[&str]; 3] = [
     &[".pi/APPEND_SYSTEM.md"],
 ];
 
+/// Files with instructions in directories between the root and the directory of the user. Only the first that exists in
+/// each is read.
+const BELOW: &[&str] = &["AGENTS.md", "CLAUDE.md", "GEMINI.md"];
+
+/// Most directories below the root whose instructions are read, most files, and most imports within each other.
+const MAX_DEPTH: usize = 16;
+const MAX_FILES: usize = 32;
+const MAX_IMPORTS: usize = 4;
+
 /// Most bytes of one file with instructions. The rest is cut, and the text tells the reader.
 const MAX_INSTRUCTIONS: u64 = 32 * 1024;
 
 /// Largest image, in bytes. Providers refuse larger ones.
 const MAX_IMAGE: u64 = 3 * 1024 * 1024;
 
-/// Returns the files with instructions: `files` with `path` and `text`.
-pub(crate) async fn quack_instructions(root: Arc<Root>, bounds: &CallLimits) -> Output {
-    match bounds.run_blocking(move || instructions_blocking(&root)).await {
+/// Returns the files with instructions: `files` with `path` and `text`. The parameter `directory` is that of the user,
+/// relative to the root.
+pub(crate) async fn quack_instructions(
+    root: Arc<Root>,
+    arguments: &Arguments,
+    bounds: &CallLimits,
+) -> Output {
+    let directory = arguments.text(&["directory"]).unwrap_or_default().to_owned();
+    match bounds.run_blocking(move || instructions_blocking(&root, &directory)).await {
         Ok(files) => {
             let data = json!({ "files": files });
             Output { data: Some(Data::from(data)), ..Output::success(String::new()) }
@@ -36,21 +52,96 @@ pub(crate) async fn quack_instructions(root: Arc<Root>, bounds: &CallLimits) -> 
     }
 }
 
-fn instructions_blocking(root: &Root) -> Vec<Value> {
-    let of_group = |group: &&[&str]| {
-        group.iter().find_map(|path| {
-            let file = root.open_file(path).ok()?;
-            let is_cut = MAX_INSTRUCTIONS < file.len;
-            let mut bytes = Vec::new();
-            file.file.take(MAX_INSTRUCTIONS).read_to_end(&mut bytes).ok()?;
-            let mut text = String::from_utf8_lossy(&bytes).into_owned();
-            if is_cut {
-                text.push_str(&format!("\n(Cut after {} KiB.)", MAX_INSTRUCTIONS / 1024));
+/// Files with instructions, in the order in which the model gets them.
+struct Found<'a> {
+    root: &'a Root,
+    known: BTreeSet<String>,
+    files: Vec<Value>,
+}
+
+fn instructions_blocking(root: &Root, directory: &str) -> Vec<Value> {
+    let mut found = Found { root, known: BTreeSet::new(), files: Vec::new() };
+    for group in INSTRUCTION_FILES {
+        found.first_blocking("", group);
+    }
+    let mut below = String::new();
+    for name in directory.split('/').filter(|name| !matches!(*name, "" | ".")).take(MAX_DEPTH) {
+        below.push_str(name);
+        below.push('/');
+        found.first_blocking(&below, BELOW);
+    }
+    found.files
+}
+
+impl Found<'_> {
+    /// Adds the first of these files of a directory, which ends with a slash.
+    fn first_blocking(&mut self, directory: &str, names: &[&str]) {
+        let mut paths = names.iter().map(|name| format!("{directory}{name}"));
+        let _is_found = paths.any(|path| self.add_blocking(&path, 0));
+    }
+
+    /// Adds a file, and after it those that it imports. Returns whether it exists and has a text.
+    fn add_blocking(&mut self, path: &str, depth: usize) -> bool {
+        if MAX_FILES <= self.files.len() || self.known.contains(path) {
+            return false;
+        }
+        let Some(text) = self.read_blocking(path) else { return false };
+        self.known.insert(path.to_owned());
+        self.files.push(json!({ "path": path, "text": text }));
+        if depth < MAX_IMPORTS {
+            let parent = path.rfind('/').map_or("", |at| path.get(..=at).unwrap_or_default());
+            for import in imports(&text) {
+                if let Some(path) = joined(parent, import) {
+                    self.add_blocking(&path, depth + 1);
+                }
             }
-            (!text.trim().is_empty()).then(|| json!({ "path": path, "text": text }))
-        })
-    };
-    INSTRUCTION_FILES.iter().filter_map(of_group).collect()
+        }
+        true
+    }
+
+    fn read_blocking(&self, path: &str) -> Option<String> {
+        let file = self.root.open_file(path).ok()?;
+        let is_cut = MAX_INSTRUCTIONS < file.len;
+        let mut bytes = Vec::new();
+        file.file.take(MAX_INSTRUCTIONS).read_to_end(&mut bytes).ok()?;
+        let mut text = String::from_utf8_lossy(&bytes).into_owned();
+        if is_cut {
+            text.push_str(&format!("\n(Cut after {} KiB.)", MAX_INSTRUCTIONS / 1024));
+        }
+        (!text.trim().is_empty()).then_some(text)
+    }
+}
+
+/// Returns the paths after `@` in a text, outside of code.
+fn imports(text: &str) -> impl Iterator<Item = &str> {
+    let mut is_code = false;
+    let lines = text.lines().filter(move |line| {
+        let is_fence = line.trim_start().starts_with("```");
+        is_code ^= is_fence;
+        !is_code && !is_fence
+    });
+    let words = lines.flat_map(|line| {
+        // Every second part of a line is between backticks.
+        line.split('`').step_by(2).flat_map(str::split_whitespace)
+    });
+    let paths = words.filter_map(|word| word.strip_prefix('@'));
+    paths.map(|path| path.trim_end_matches(['.', ',', ';', ':', ')'])).filter(|path| {
+        let is_plain = |c: char| !c.is_control() && !matches!(c, '"' | '<' | '>' | '~');
+        !path.is_empty() && !path.starts_with('/') && path.chars().all(is_plain)
+    })
+}
+
+/// Joins a directory, which ends with a slash, and a path. `None` if the result is outside of the root.
+fn joined(directory: &str, path: &str) -> Option<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for name in directory.split('/').chain(path.split('/')) {
+        match name {
+            "" | "." => {}
+            ".." => drop(names.pop()?),
+            name => names.push(name),
+        }
+    }
+    Some(names.join("/"))
 }
 
 /// Returns an image in base64: `image` with `mime_type` and `data`.
@@ -115,18 +206,59 @@ mod tests {
     fn the_first_file_of_each_group_is_read_within_its_limit() {
         let dir = tempfile::tempdir().unwrap();
         let root = Root::open(dir.path()).unwrap();
-        assert_eq!(instructions_blocking(&root), [Value::Null; 0]);
+        assert_eq!(instructions_blocking(&root, ""), [Value::Null; 0]);
         std::fs::write(dir.path().join("CLAUDE.md"), "second").unwrap();
         std::fs::write(dir.path().join("CLAUDE.local.md"), "x".repeat(40_000)).unwrap();
-        let files = instructions_blocking(&root);
+        let files = instructions_blocking(&root, "");
         assert_eq!(files[0], json!({ "path": "CLAUDE.md", "text": "second" }));
         assert!(files[1]["text"].as_str().unwrap().ends_with("x\n(Cut after 32 KiB.)"));
         std::fs::write(dir.path().join("AGENTS.md"), "first").unwrap();
-        assert_eq!(instructions_blocking(&root)[0]["path"], "AGENTS.md");
+        assert_eq!(instructions_blocking(&root, "")[0]["path"], "AGENTS.md");
         std::os::unix::fs::symlink("/etc/passwd", dir.path().join(".cursorrules")).unwrap();
         std::fs::remove_file(dir.path().join("AGENTS.md")).unwrap();
         std::fs::remove_file(dir.path().join("CLAUDE.md")).unwrap();
-        assert_eq!(instructions_blocking(&root).len(), 1, "a link out of the workspace");
+        assert_eq!(instructions_blocking(&root, "").len(), 1, "a link out of the workspace");
+    }
+
+    #[test]
+    fn directories_down_to_the_user_and_imports_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Root::open(dir.path()).unwrap();
+        let write = |path: &str, text: &str| {
+            let path = dir.path().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write(
+            "AGENTS.md",
+            "see @docs/style.md, @docs/none.md and `@docs/code.md`\n```\n@docs/code.md\n```\n",
+        );
+        write(
+            "docs/style.md",
+            "@./more.md @../AGENTS.md @../../outside.md @/etc/passwd @~/.ssh/id me@docs/code.md",
+        );
+        write("docs/more.md", "more");
+        write("docs/code.md", "code");
+        write("a/CLAUDE.md", "of a");
+        write("a/b/c/AGENTS.md", "of c");
+        std::os::unix::fs::symlink("/etc/hostname", dir.path().join("a/b/AGENTS.md")).unwrap();
+        let paths = |directory: &str| -> Vec<String> {
+            let files = instructions_blocking(&root, directory);
+            files.iter().map(|it| it["path"].as_str().unwrap().to_owned()).collect()
+        };
+        let common = ["AGENTS.md", "docs/style.md", "docs/more.md"];
+        assert_eq!(paths(""), common);
+        assert_eq!(paths("a/b/c"), [&common[..], &["a/CLAUDE.md", "a/b/c/AGENTS.md"]].concat());
+        assert_eq!(paths("../x"), common);
+        // A chain and a circle end.
+        for n in 0..40 {
+            write(&format!("chain/{n}.md"), &format!("@{}.md", (n + 1) % 40));
+        }
+        write("AGENTS.md", "@chain/0.md");
+        assert_eq!(paths("").len(), 1 + MAX_IMPORTS);
+        let many: String = (0..60).map(|n| format!("@chain/{n}.md\n")).collect();
+        write("AGENTS.md", &many);
+        assert_eq!(paths("").len(), MAX_FILES);
     }
 
     #[test]

@@ -186,3 +186,39 @@ fn a_prompt_that_the_model_cannot_read_is_refused_and_does_not_block_the_next_on
     assert_eq!(piped(&world, &["say", "small"], "").0, Some(0));
     assert_eq!(last_request(&world), ["user: small"]);
 }
+
+#[test]
+fn instructions_of_the_user_and_down_to_the_directory_are_read_before_each_turn() {
+    let mut world = World::absent(&json!({"on_exhausted": "echo"}));
+    let write = |path: std::path::PathBuf, text: &str| {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write(world.agent.join("AGENTS.md"), "OF-THE-USER");
+    write(world.repo.join("AGENTS.md"), "OF-THE-ROOT @docs/style.md @../outside.md @~/.ssh/id");
+    write(world.repo.join("docs/style.md"), "IMPORTED");
+    write(world.repo.join("sub/deep/AGENTS.md"), "OF-THE-DIRECTORY");
+    write(world.repo.join("../outside.md"), "OUTSIDE");
+    std::fs::write(world.agent.join("settings.json"), "{}").unwrap();
+    world.configure("");
+    world.boot(&[]);
+    let system = |directory: &str| {
+        let mut say = world.daemon.command(&["say", "hi"]);
+        say.current_dir(world.repo.join(directory)).stdin(Stdio::null()).stdout(Stdio::null());
+        assert!(say.status().unwrap().success());
+        let request = world.model.requests().pop().unwrap();
+        request["body"]["messages"][0]["content"].to_string()
+    };
+    let deep = system("sub/deep");
+    let order = ["OF-THE-USER", "OF-THE-ROOT", "IMPORTED", "OF-THE-DIRECTORY"];
+    let found: Vec<usize> = order.iter().map(|it| deep.find(it).expect(it)).collect();
+    assert!(found.is_sorted(), "{deep}");
+    assert!(!deep.contains("OUTSIDE"), "{deep}");
+    write(world.repo.join("AGENTS.md"), "CHANGED");
+    let root = system("");
+    assert!(root.contains("CHANGED") && root.contains("OF-THE-USER"), "{root}");
+    assert!(!root.contains("OF-THE-ROOT") && !root.contains("OF-THE-DIRECTORY"), "{root}");
+    let state = at_repo(&world, &["state"]).output().unwrap();
+    let state = String::from_utf8(state.stdout).unwrap();
+    assert!(state.contains("AGENTS.md"), "{state}");
+}

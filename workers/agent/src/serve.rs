@@ -103,7 +103,8 @@ fn setup(start: AgentStart) -> AgentSetup {
         }
         ToolSpec { name: tool.name.to_owned(), description: tool.about.to_owned(), parameters }
     });
-    let mut facts = Vec::new();
+    let system = format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH);
+    let mut facts = vec![format!("The system is {system}. The tool bash runs commands with bash.")];
     if start.safe_mode {
         facts.push(
             "Safe mode is on: nothing can be written, and bash runs few commands.".to_owned(),
@@ -121,6 +122,7 @@ fn setup(start: AgentStart) -> AgentSetup {
         settings: start.settings,
         facts,
         has_mcp_servers: start.has_mcp_servers,
+        user_instructions: start.user_instructions,
     }
 }
 
@@ -358,6 +360,7 @@ mod tests {
             tools: Vec::new(),
             facts: Vec::new(),
             has_mcp_servers: false,
+            user_instructions: Vec::new(),
         };
         let mut agent = Agent::new(setup, transcript);
         let now = Now { unix_ms: 1, random: 1 };

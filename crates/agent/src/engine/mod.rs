@@ -31,7 +31,8 @@ use crate::providers::ToolSpec;
 use crate::transcript::{EntryKind, Transcript, iso_time};
 use quackd_protocol::model::{ModelFailure, ModelHead, ModelInfo, ModelRequest, ThinkingLevel};
 use quackd_protocol::pi::{
-    AgentModels, AgentSettings, AgentToolCall, AgentToolDone, OtherCommand, PiCommand,
+    AgentModels, AgentSettings, AgentToolCall, AgentToolDone, InstructionFile, OtherCommand,
+    PiCommand,
 };
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -144,6 +145,8 @@ pub struct AgentSetup {
     pub facts: Vec<String>,
     /// Whether the session has MCP servers, whose tools are listed at the first prompt.
     pub has_mcp_servers: bool,
+    /// Instructions of the user.
+    pub user_instructions: Vec<InstructionFile>,
 }
 
 /// How many queued messages one turn takes.

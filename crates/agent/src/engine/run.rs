@@ -8,7 +8,7 @@ use crate::message::{AssistantMessage, Block, Content, Message, StopReason, Usag
 use crate::prompt;
 use crate::providers::{self, RequestOptions};
 use quackd_protocol::model::ModelInfo;
-use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
+use quackd_protocol::pi::{AgentToolCall, AgentToolDone, InstructionFile};
 use serde_json::json;
 use std::collections::VecDeque;
 
@@ -108,7 +108,8 @@ impl Agent {
         self.plain_event("turn_start");
         self.add_user(message);
         self.take_steering();
-        let instructions = self.instructions.is_none().then(|| self.next_call());
+        // They may have changed, and the user may be in another directory.
+        let instructions = Some(self.next_call());
         let servers = self.servers.is_due().then(|| self.next_call());
         self.set_phase(Phase::Loading(Loading { instructions, servers }));
         let calls = [(instructions, INSTRUCTIONS), (servers, MCP_LIST)];
@@ -116,7 +117,7 @@ impl Agent {
             self.effects.push(Effect::Call(Box::new(AgentToolCall {
                 number,
                 tool: tool.to_owned(),
-                arguments: "{}".to_owned(),
+                arguments: json!({ "directory": self.directory }).to_string(),
                 shown_tool: String::new(),
                 tool_call_id: String::new(),
                 cwd: String::new(),
@@ -182,17 +183,12 @@ impl Agent {
         true
     }
 
-    /// Takes the instructions of the workspace. After a failure this run has none, and the next run asks again.
+    /// Takes the instructions of the workspace. After a failure those of the run before stay.
     pub(super) fn on_instructions(&mut self, done: &AgentToolDone) {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
         struct Data {
-            files: Vec<File>,
-        }
-        #[derive(serde::Deserialize)]
-        struct File {
-            path: String,
-            text: String,
+            files: Vec<InstructionFile>,
         }
         if done.is_error || done.aborted {
             return;
@@ -200,10 +196,10 @@ impl Agent {
         let data = done.data.as_ref();
         let data: Data =
             data.and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
-        let texts: Vec<_> = data.files.iter().map(|file| (&*file.path, &*file.text)).collect();
+        let own = &self.setup.user_instructions;
         self.instructions = Some(Instructions {
-            text: prompt::instructions(&texts),
-            files: data.files.into_iter().map(|file| file.path).collect(),
+            text: prompt::instructions(own, &data.files),
+            files: own.iter().chain(&data.files).map(|file| file.path.clone()).collect(),
         });
     }
 

@@ -66,6 +66,7 @@ impl Bench {
             settings,
             tools: Vec::new(),
             facts: Vec::new(),
+            user_instructions: Vec::new(),
             has_mcp_servers: false,
         };
         let agent = Agent::new(setup, transcript);
