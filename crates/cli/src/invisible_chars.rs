@@ -58,6 +58,18 @@ impl InvisibleCharFilter {
     }
 }
 
+/// Returns a text of several lines without control characters and invisible characters. `None` if it has none.
+pub(crate) fn seen(text: &str) -> Option<String> {
+    let mut seen = String::with_capacity(text.len());
+    let mut filter = InvisibleCharFilter::default();
+    for c in text.chars() {
+        let is_shown = !c.is_control() || matches!(c, '\n' | '\t');
+        filter.feed(if is_shown { c } else { char::REPLACEMENT_CHARACTER }, &mut seen);
+    }
+    filter.finish(&mut seen);
+    (seen != text).then(|| seen.replace(char::REPLACEMENT_CHARACTER, ""))
+}
+
 /// Whether a character is invisible on its own, changes the text direction or separates lines.
 pub(crate) fn is_unseen(c: char) -> bool {
     matches!(c,

@@ -6,6 +6,7 @@
 use super::wrap::{self, Wrap};
 use crate::display::width;
 use crate::output::{BOLD, CYAN, DIM};
+use crate::sanitize::clean;
 use anstyle::Style;
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
@@ -210,7 +211,7 @@ impl Builder {
             Event::Start(tag) => self.start(tag),
             Event::End(tag) => self.end(tag),
             Event::Text(text) if self.is_code => {
-                for line in text.lines() {
+                for line in clean(&text).lines() {
                     let (first, next) = self.prefixes();
                     let (first, next) = (format!("{first}{CODE}"), format!("{next}{CODE}"));
                     let line = format!("{CYAN}{line}{CYAN:#}");
@@ -223,10 +224,10 @@ impl Builder {
                 }
             }
             Event::Text(text) | Event::Html(text) | Event::InlineHtml(text) => {
-                self.text.push_str(&text);
+                self.text.push_str(&safe(&text));
             }
             Event::Code(text) => {
-                self.text.push_str(&format!("{CYAN}{text}{CYAN:#}"));
+                self.text.push_str(&format!("{CYAN}{}{CYAN:#}", safe(&text)));
                 self.restyle();
             }
             Event::SoftBreak => self.text.push(' '),
@@ -238,8 +239,10 @@ impl Builder {
             Event::TaskListMarker(is_done) => {
                 self.text.push_str(if is_done { "[x] " } else { "[ ] " });
             }
-            Event::FootnoteReference(text) => self.text.push_str(&format!("[{text}]")),
-            Event::InlineMath(text) | Event::DisplayMath(text) => self.text.push_str(&text),
+            Event::FootnoteReference(text) => self.text.push_str(&format!("[{}]", safe(&text))),
+            Event::InlineMath(text) | Event::DisplayMath(text) => {
+                self.text.push_str(&safe(&text));
+            }
         }
     }
 
@@ -251,7 +254,7 @@ impl Builder {
             Tag::Strikethrough => self.style(STRUCK),
             Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. } => {
                 self.style(UNDERLINED);
-                self.links.push((dest_url.into_string(), self.text.len()));
+                self.links.push((safe(&dest_url), self.text.len()));
             }
             Tag::BlockQuote(_) => {
                 self.end_text();
@@ -390,6 +393,11 @@ impl Builder {
     }
 }
 
+/// Returns a text on one line without control characters: the parser turns `&#27;` into one.
+fn safe(text: &str) -> String {
+    clean(text).replace('\n', " ")
+}
+
 /// Width of a text without its styles.
 fn styled_width(text: &str) -> usize {
     width(&anstream::adapter::strip_str(text).to_string())
@@ -472,6 +480,27 @@ mod tests {
             ("snake_case_name * 2 < 3", vec!["snake_case_name", "* 2 < 3"]),
         ] {
             assert_eq!(shown(text, 16), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn no_reference_to_a_character_steers_the_terminal() {
+        for text in [
+            "&#27;[2J &#x202e;x &#10;y",
+            "[a&#27;[2J](http://b&#27;[2J)",
+            "|&#27;[2J|b&#10;c|\n|-|-|\n|&#x9b;2J|`&#27;`|\n",
+            "# &#7;&#13;",
+            "```\n&#27;[2J\n```",
+            "- &#27;]0;title&#7;",
+        ] {
+            let mut markdown = Markdown::default();
+            let mut rows = markdown.feed(text, 40);
+            rows.extend(markdown.finish(40));
+            let rows = rows.join("\n");
+            assert!(!rows.contains("\u{1b}[2J") && !rows.contains("\u{1b}]"), "{text}: {rows:?}");
+            let is_foreign =
+                |c: char| c.is_control() && !matches!(c, '\n' | '\u{1b}') || c == '\u{202e}';
+            assert!(!rows.contains(is_foreign), "{text}: {rows:?}");
         }
     }
 

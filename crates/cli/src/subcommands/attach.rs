@@ -90,7 +90,7 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     }
     let no_agent = no_agent(&watch.client()).await;
     let (typing, keys) = match &no_agent {
-        None => (InputMode::Speaks, "Enter=send  Ctrl+C=stop the turn  Ctrl+D=leave"),
+        None => (InputMode::Speaks, "Enter=send  Ctrl+C=stop the turn  Ctrl+D=leave  /help=more"),
         // Without an agent no prompt is shown. Pi may start later, so its questions are still asked.
         Some(_) => (InputMode::Answers, "Ctrl+C=exit"),
     };

@@ -4,7 +4,7 @@
 //! it owns the terminal, which other output needs too: history, search and pastes.
 
 use super::past_prompts::PastPrompts;
-use crate::invisible_chars::{InvisibleCharFilter, is_unseen};
+use crate::invisible_chars::{is_unseen, seen};
 use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
 use reedline::{EditCommand, EditMode, Emacs, Reedline, ReedlineEvent, ReedlineRawEvent};
 use std::fmt;
@@ -402,18 +402,6 @@ fn letter(event: &Event) -> Option<char> {
 fn is_foreign(c: char) -> bool {
     let is_part = matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}');
     c.is_control() || is_unseen(c) && !is_part
-}
-
-/// Returns what a user sees of a text. `None` if that is the whole text.
-fn seen(text: &str) -> Option<String> {
-    let mut seen = String::with_capacity(text.len());
-    let mut filter = InvisibleCharFilter::default();
-    for c in text.chars() {
-        let is_shown = !c.is_control() || matches!(c, '\n' | '\t');
-        filter.feed(if is_shown { c } else { char::REPLACEMENT_CHARACTER }, &mut seen);
-    }
-    filter.finish(&mut seen);
-    (seen != text).then(|| seen.replace(char::REPLACEMENT_CHARACTER, ""))
 }
 
 /// Formats a number with commas.
