@@ -24,9 +24,9 @@ const INSTRUCTION_FILES: [&[&str]; 3] = [
 /// each is read.
 const BELOW: &[&str] = &["AGENTS.md", "CLAUDE.md", "GEMINI.md"];
 
-/// Most directories below the root whose instructions are read, most files, and most imports within each other.
+/// Most directories below the root whose instructions are read, most imported files, and most imports within each other.
 const MAX_DEPTH: usize = 16;
-const MAX_FILES: usize = 32;
+const MAX_IMPORTED: usize = 16;
 const MAX_IMPORTS: usize = 4;
 
 /// Most bytes of one file with instructions. The rest is cut, and the text tells the reader.
@@ -56,11 +56,12 @@ pub(crate) async fn quack_instructions(
 struct Found<'a> {
     root: &'a Root,
     known: BTreeSet<String>,
+    imported: usize,
     files: Vec<Value>,
 }
 
 fn instructions_blocking(root: &Root, directory: &str) -> Vec<Value> {
-    let mut found = Found { root, known: BTreeSet::new(), files: Vec::new() };
+    let mut found = Found { root, known: BTreeSet::new(), imported: 0, files: Vec::new() };
     for group in INSTRUCTION_FILES {
         found.first_blocking("", group);
     }
@@ -82,10 +83,11 @@ impl Found<'_> {
 
     /// Adds a file, and after it those that it imports. Returns whether it exists and has a text.
     fn add_blocking(&mut self, path: &str, depth: usize) -> bool {
-        if MAX_FILES <= self.files.len() || self.known.contains(path) {
+        if 0 < depth && MAX_IMPORTED <= self.imported || self.known.contains(path) {
             return false;
         }
         let Some(text) = self.read_blocking(path) else { return false };
+        self.imported += usize::from(0 < depth);
         self.known.insert(path.to_owned());
         self.files.push(json!({ "path": path, "text": text }));
         if depth < MAX_IMPORTS {
@@ -258,7 +260,11 @@ mod tests {
         assert_eq!(paths("").len(), 1 + MAX_IMPORTS);
         let many: String = (0..60).map(|n| format!("@chain/{n}.md\n")).collect();
         write("AGENTS.md", &many);
-        assert_eq!(paths("").len(), MAX_FILES);
+        assert_eq!(
+            paths("a/b/c").len(),
+            1 + MAX_IMPORTED + 2,
+            "imports leave room for directories"
+        );
     }
 
     #[test]

@@ -299,6 +299,7 @@ fn answers_are_rendered_edits_are_diffs_and_the_last_row_has_the_state() {
     person.press("work\r");
     person.stands("    ls\n");
     person.stands_no_more("Esc aborts");
+    person.stands("fake-1 · ");
     let shown = person.text();
     for part in [
         "> work\n",

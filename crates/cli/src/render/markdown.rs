@@ -93,6 +93,11 @@ impl Markdown {
         rows
     }
 
+    /// Whether a block is incomplete.
+    pub(super) fn is_open(&self) -> bool {
+        !self.block.is_empty() || !self.line.is_empty()
+    }
+
     /// Returns the rows of the incomplete block.
     pub(super) fn open_rows(&self, columns: usize) -> Vec<String> {
         if self.fence.is_some() {

@@ -44,6 +44,11 @@ impl Messages {
         self.columns.map_or_else(Vec::new, |columns| self.markdown.open_rows(columns))
     }
 
+    /// Whether a block is incomplete.
+    pub(super) fn is_open(&self) -> bool {
+        self.markdown.is_open()
+    }
+
     /// Prints the incomplete block.
     pub(super) fn finish(&mut self, page: &mut LineBuffer) {
         if let Some(columns) = self.columns {

@@ -130,7 +130,7 @@ impl Renderer {
 
     /// Whether the last line is open.
     pub(crate) fn is_open(&self) -> bool {
-        self.page.is_open() || !self.messages.open_rows().is_empty()
+        self.page.is_open() || self.messages.is_open()
     }
 
     /// Renders for a terminal of this width, and returns complete lines only. [`Renderer::open_rows`] returns the rest.

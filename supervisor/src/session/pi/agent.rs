@@ -222,7 +222,7 @@ fn user_instructions_blocking(
         home.join(".gemini/GEMINI.md"),
     ];
     let read = |path: &PathBuf| {
-        if writable.holds_blocking(path).is_some() {
+        if writable.held_blocking(path).is_some() {
             return None;
         }
         let bytes = own_file::read_blocking(path, MAX_INSTRUCTIONS).ok()?;

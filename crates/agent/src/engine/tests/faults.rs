@@ -70,6 +70,7 @@ fn a_message_that_was_queued_during_a_summary_begins_a_run_and_one_for_an_idle_a
             bench.say("A summary.");
         }
         assert!(bench.agent.run.is_some(), "{name}");
+        bench.answer_instructions();
         assert!(bench.request().1.to_string().contains("queued"));
         bench.say("ok");
         bench.send(json!({ "type": name, "message": "idle" }));

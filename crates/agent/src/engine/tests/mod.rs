@@ -92,6 +92,11 @@ impl Bench {
     /// Sends a prompt, and answers the call for instructions if there is one.
     fn prompt(&mut self, message: &str) {
         self.send(json!({ "type": "prompt", "message": message }));
+        self.answer_instructions();
+    }
+
+    /// Answers the call for instructions if a run has just made it.
+    fn answer_instructions(&mut self) {
         if let Some(Effect::Call(call)) = self.effects.last()
             && call.tool == run::INSTRUCTIONS
         {

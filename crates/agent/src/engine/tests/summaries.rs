@@ -48,6 +48,7 @@ fn a_summary_on_demand_is_answered_and_refused_when_there_is_nothing_to_do() {
     }
     assert!(bench.answered(command).unwrap()["summary"].as_str().unwrap().contains("A summary."));
     // The prompt that waited begins.
+    bench.answer_instructions();
     let (_, body) = bench.request();
     assert!(body.to_string().contains("third"));
     assert!(body.to_string().contains("A summary."));

@@ -173,6 +173,17 @@ impl FollowConnection {
         }
     }
 
+    /// Follows another session on a connection of its own, so that this client no longer answers for the earlier one.
+    ///
+    /// # Errors
+    /// Those of the connection and of the request.
+    pub(crate) async fn switch(&self, session: String) -> anyhow::Result<Self> {
+        let socket = Home::from_process_env_blocking()?.socket().path;
+        let client = Arc::new(Client::connect(&socket, CONNECT_TIMEOUT).await?);
+        let next = Self::begin(client, session, (None, self.answers)).await?;
+        Ok(Self { directory: self.directory.clone(), ..next })
+    }
+
     /// Whether no event is missing between `before` and this connection.
     pub(crate) fn continues(&self, before: &Self) -> bool {
         !self.followed.resync && self.followed.epoch == before.followed.epoch

@@ -464,7 +464,7 @@ impl SessionView {
         let again = self.connection.again(self.tracker.is_some()).await?;
         let is_complete = again.continues(&self.connection);
         self.connection = again;
-        self.is_thinking = false;
+        (self.is_thinking, self.is_aborting) = (false, false);
         if is_complete {
             self.screen.remark("reconnected");
         } else {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 #[derive(Debug)]
 pub(super) struct Command {
     pub(super) name: &'static str,
-    /// Its argument. Empty if it has none.
+    /// Argument; empty without one.
     argument: &'static str,
     about: &'static str,
 }

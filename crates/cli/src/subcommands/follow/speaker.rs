@@ -47,15 +47,15 @@ impl Speaker {
         Ok(Self { prompt, status: Status::default(), interrupted: None, running: 0 })
     }
 
-    /// Returns the last rows of the terminal.
-    pub(super) fn footer(&self, is_thinking: bool, now: Instant) -> Footer {
+    /// Returns the last rows of the terminal. `waiting`: prompts that are sent when the turn has ended.
+    pub(super) fn footer(&self, is_thinking: bool, waiting: &[String], now: Instant) -> Footer {
         let (columns, rows) = screen_size();
         let mut footer = self.prompt.rows((columns, rows));
         let mut above = Vec::new();
         if is_thinking && !self.prompt.has_question() {
             above.push(format!("{DIM}{THINKING}{DIM:#}"));
         }
-        above.extend(self.status.queued(columns));
+        above.extend(self.status.queued(waiting, columns));
         footer.prepend(above);
         let state = self.status.row(columns, now);
         if !state.is_empty() {

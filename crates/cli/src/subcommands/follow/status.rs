@@ -84,10 +84,10 @@ impl Status {
         !self.queued.is_empty()
     }
 
-    /// Returns a row for each prompt that waits.
-    pub(super) fn queued(&self, columns: usize) -> Vec<String> {
+    /// Returns a row for each prompt that waits for the agent's next step, and for the end of the turn.
+    pub(super) fn queued(&self, waiting: &[String], columns: usize) -> Vec<String> {
         let width = columns.saturating_sub(11);
-        let rows = self.queued.iter().map(|text| {
+        let rows = self.queued.iter().chain(waiting).map(|text| {
             let text = display::cut(text.lines().next().unwrap_or_default(), width);
             format!("{DIM}  queued: {text}{DIM:#}")
         });
@@ -158,6 +158,6 @@ mod tests {
         status.turn(false, now);
         assert_eq!(row(&status, 80), "m · 0% of 8000 · cost unknown");
         status.queue(&json!({"steering": ["also\nthis"], "followUp": ["and that"]}));
-        assert_eq!(status.queued(80).len(), 2);
+        assert_eq!(status.queued(&["later".to_owned()], 80).len(), 3);
     }
 }

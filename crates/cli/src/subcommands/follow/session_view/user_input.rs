@@ -1,7 +1,6 @@
 //! The part of the view that deals with the user: the prompt and its commands, questions, and the last rows.
 
 use super::super::asking::{Asking, Typed, ended_because};
-use super::super::follow_connection::FollowConnection;
 use super::super::footer::Footer;
 use super::super::prompt::Wish;
 use super::super::prompt::past_prompts::PastPrompts;
@@ -227,10 +226,7 @@ impl SessionView {
                 return Ok(());
             }
         };
-        let directory = self.connection.directory.clone();
-        let session = made.session.id.0.clone();
-        self.connection = FollowConnection::begin(client, session, (None, true)).await?;
-        self.connection.directory = directory;
+        self.connection = self.connection.switch(made.session.id.0.clone()).await?;
         (self.is_at_work, self.is_thinking) = (false, false);
         self.screen.forget();
         let label = display::name(display::label(&made.label, &made.session.name));
@@ -247,7 +243,7 @@ impl SessionView {
         self.screen.expect_question(is_expected);
         self.screen.hold(holds);
         let footer = match (&self.speaker, &self.asking) {
-            (Some(speaker), _) => speaker.footer(self.is_thinking, Instant::now()),
+            (Some(speaker), _) => speaker.footer(self.is_thinking, &self.waiting, Instant::now()),
             (None, Some(asking)) if asking.has_question() => Footer::default(),
             (None, Some(_)) if self.is_thinking => Footer::line(THINKING),
             (None, Some(_)) if self.typing == InputMode::Speaks && !self.is_at_work => {
