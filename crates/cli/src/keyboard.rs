@@ -16,6 +16,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Time in which the library looks for input that has arrived. It does not look at all without a time.
 const AT_ONCE: Duration = Duration::from_millis(1);
+const BRIEFLY: Duration = Duration::from_micros(50);
 
 /// Most events that are read at once.
 const MAX_BATCH: usize = 4096;
@@ -112,21 +113,18 @@ impl Keys {
 /// Returns the events that the terminal has sent, after the first of them. Without one in time, returns none.
 fn look_blocking() -> io::Result<Vec<Event>> {
     let mut events = Vec::new();
-    // The first pass returns events that the library has read together with previous ones.
-    for limit in [Duration::ZERO, LOOK] {
-        wait_blocking(limit)?;
-        while events.len() < MAX_BATCH && event::poll(AT_ONCE)? {
-            events.push(event::read()?);
-        }
-        if !events.is_empty() {
-            break;
-        }
+    // The library counts its time in a busy loop. Without input, only a new size of the terminal can have arrived.
+    let mut limit = if wait_blocking(LOOK)? { AT_ONCE } else { BRIEFLY };
+    while events.len() < MAX_BATCH && event::poll(limit)? {
+        events.push(event::read()?);
+        limit = AT_ONCE;
     }
     Ok(events)
 }
 
-/// Waits for input. A closed terminal is an error here, because the library would read its end forever.
-fn wait_blocking(limit: Duration) -> io::Result<()> {
+/// Waits for input, and returns whether there is some. A closed terminal is an error here, because the library would
+/// read its end forever.
+fn wait_blocking(limit: Duration) -> io::Result<bool> {
     let stdin = io::stdin();
     let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
     let limit = Timespec::try_from(limit).map_err(io::Error::other)?;
@@ -137,7 +135,7 @@ fn wait_blocking(limit: Duration) -> io::Result<()> {
     let end = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
     match watched.iter().any(|fd| fd.revents().intersects(end)) {
         true => Err(gone()),
-        false => Ok(()),
+        false => Ok(watched.iter().any(|fd| fd.revents().contains(PollFlags::IN))),
     }
 }
 
