@@ -173,7 +173,7 @@ impl FollowConnection {
         }
     }
 
-    /// Follows another session on a connection of its own, so that this client no longer answers for the earlier one.
+    /// Follows another session on a separate connection, so that this client no longer answers for the earlier one.
     ///
     /// # Errors
     /// Those of the connection and of the request.
