@@ -174,6 +174,10 @@ pub struct Rules {
     /// [`FromProxy::Ask`] before it refuses a connection.
     #[serde(default)]
     pub asks: bool,
+    /// True if a setting turns the network off, in contrast to a network that is off because no setting allows a host:
+    /// nothing is asked, and what the user allowed once no longer counts.
+    #[serde(default)]
+    pub is_off: bool,
 }
 
 /// One rule with its origin.

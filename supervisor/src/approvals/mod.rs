@@ -53,6 +53,8 @@ pub(crate) enum Outcome {
     NoAnswerer,
     /// The session or the daemon has ended.
     Ended,
+    /// A changed rule decides about it.
+    RulesChanged,
 }
 
 /// The reason why a question to the user, or a dialog of Pi, was closed.
@@ -334,6 +336,16 @@ impl Approvals {
             CloseReason::Answered | CloseReason::Ended => Outcome::Ended,
         };
         self.end(open, reason, None, outcome);
+    }
+
+    /// Closes the open question about this subject, because a changed rule decides about it. A question that is being
+    /// answered is not open: its answer may be that rule.
+    pub(crate) fn withdraw(&self, subject: &Subject) {
+        let id = self.table.borrow_mut().same(subject).map(|open| open.id.clone());
+        let open = id.and_then(|id| self.table.borrow_mut().take(&id));
+        if let Some(open) = open {
+            self.end(open, CloseReason::Ended, None, Outcome::RulesChanged);
+        }
     }
 
     /// Closes all questions, because the daemon stops.

@@ -20,9 +20,6 @@ use std::collections::BTreeMap;
 /// Port of a host without one.
 const USUAL_PORT: u16 = 443;
 
-/// The end of the text for a host that commands reach in their own session.
-const OWN_LOOPBACK: &str = ", but commands reach their own session by it: a rule for a server of this machine is machine:PORT";
-
 /// Most unreadable rules in one answer.
 const MAX_UNREADABLE: usize = 8;
 
@@ -82,6 +79,13 @@ pub(super) fn explain(
             change: change.map(|change| change + &of_session(label)),
         };
     Ok(match mode {
+        NetworkMode::Off | NetworkMode::Hosts if is_own_loopback(&host) => {
+            let text = format!(
+                "{target} needs no rule: it leads to servers of the session itself\n  for a server of this machine: quack sandbox allow machine:{port}{}",
+                of_session(label)
+            );
+            explained(HostVerdict::Allowed, text, None, None)
+        }
         NetworkMode::Off => {
             let text = format!("{target} is denied: the network is off");
             explained(HostVerdict::Denied, text, allow, None)
@@ -119,6 +123,14 @@ pub(super) fn explain(
     })
 }
 
+/// Whether commands without the machine's network reach their own session by this host.
+fn is_own_loopback(host: &Host) -> bool {
+    match host {
+        Host::Name(name) => name == "localhost" || name.ends_with(".localhost"),
+        Host::Address(address) => address.is_loopback() || address.is_unspecified(),
+    }
+}
+
 /// The derived preset that allows a host.
 fn preset_of(
     (host, port): (&Host, u16),
@@ -154,8 +166,6 @@ fn upstream(host: &Host, port: u16, daemon: &DaemonInfo) -> Option<String> {
 fn but_private(host: &Host) -> String {
     match host {
         Host::Name(name) if name == MACHINE_HOST => ", and leads to this machine".to_owned(),
-        Host::Name(name) if name == "localhost" => OWN_LOOPBACK.to_owned(),
-        Host::Address(address) if address.is_loopback() => OWN_LOOPBACK.to_owned(),
         Host::Name(_) => ", unless the name leads to this machine or a local network".to_owned(),
         Host::Address(address) if is_refused(*address) => {
             format!(", which names it although it is {}", local_refusal(*address))

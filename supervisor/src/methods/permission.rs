@@ -13,6 +13,7 @@ use quackd_policy::hosts::{Host, askable};
 use quackd_protocol::approval::{ApprovalKind, Decision};
 use quackd_protocol::denial::{DenialKind, of_session};
 use quackd_protocol::limits::MAX_APPROVALS_PER_MINUTE;
+use quackd_protocol::network::Rules;
 use quackd_protocol::places;
 use quackd_protocol::policy::{NetworkMode, Policy};
 use serde::Deserialize;
@@ -100,7 +101,9 @@ pub(super) async fn after_call(call: EndedCall<'_>, done: &CallDone, caller: &Ca
     }
     let outcome = ask(&call, asked, caller).await;
     match (kind, outcome) {
-        (_, None | Some(Outcome::NoAnswerer | Outcome::Ended)) => After::Unchanged,
+        (_, None | Some(Outcome::NoAnswerer | Outcome::Ended | Outcome::RulesChanged)) => {
+            After::Unchanged
+        }
         (ApprovalKind::Command, Some(Outcome::Allowed(_))) => After::RunAgain,
         // A refusal would tell that the directory exists.
         (_, Some(outcome)) if is_hidden && !matches!(outcome, Outcome::Allowed(_)) => {
@@ -293,6 +296,9 @@ fn line(kind: ApprovalKind, target: &str, outcome: Outcome, wait: Duration) -> S
             )
         }
         Outcome::TooMany => format!("[Sandbox: {what} was denied: too many open requests]"),
+        Outcome::RulesChanged => {
+            format!("[Sandbox: the rules about {what} were changed while the user was asked; call again]")
+        }
         Outcome::NoAnswerer | Outcome::Ended => {
             format!("[Sandbox: {what} was denied: no client can answer]")
         }
@@ -377,9 +383,9 @@ async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Asked, Poli
     let Requested { kind, target, reason } =
         serde_json::from_str(call.arguments).unwrap_or_default();
     let policy = policy(call.session, caller).await;
-    let policy = policy.ok_or("Error: the session has no policy")?.policy;
+    let FoundPolicy { policy, rules, .. } = policy.ok_or("Error: the session has no policy")?;
     let asked = match kind.as_str() {
-        "network" => requested_host(&target, &policy)?,
+        "network" => requested_host(&target, &policy, &rules)?,
         "write" => requested_directory(&target, &policy, call, caller)?,
         _ => return Err("Error: kind must be network or write".to_owned()),
     };
@@ -388,9 +394,12 @@ async fn requested(call: &EndedCall<'_>, caller: &Caller) -> Result<(Asked, Poli
     Ok((Asked { said: says.into_iter().collect(), ..asked }, policy))
 }
 
-fn requested_host(target: &str, policy: &Policy) -> Result<Asked, String> {
+fn requested_host(target: &str, policy: &Policy, rules: &Rules) -> Result<Asked, String> {
     if policy.network_mode() == NetworkMode::On {
         return Err("Error: the network is on; the user is not asked about hosts".to_owned());
+    }
+    if rules.is_off {
+        return Err("Error: the network was turned off; the user is not asked about hosts".to_owned());
     }
     let (host, port) = target.rsplit_once(':').unwrap_or((target, "443"));
     let (host, port) = match (Host::read(host), port.parse::<u16>()) {

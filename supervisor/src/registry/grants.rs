@@ -1,6 +1,7 @@
 //! Answers of the user that are kept: adds and removes grants of a session, of its workspace or of all sessions.
 
 use super::Registry;
+use super::policies::FoundPolicy;
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use quackd_policy::hosts::Rule;
@@ -108,13 +109,21 @@ impl Registry {
     }
 
     /// Turns a network that is off into one limited to hosts, in the scope of a grant, and in the session if its own
-    /// setting keeps it off.
+    /// setting keeps it off. The workspace's network changes only if it is off: with another one, other sessions of the
+    /// workspace would lose hosts.
     fn end_off(&mut self, session: &Session, scope: PolicyScope) {
         for scope in [scope, PolicyScope::Session] {
-            if self.policy_of(session).policy.network_mode() != NetworkMode::Off {
+            let FoundPolicy { policy, layers, .. } = self.policy_of(session);
+            let of_workspace = layers.workspace.network.or(layers.configuration.network);
+            let is_off = match scope {
+                PolicyScope::Workspace => of_workspace.unwrap_or_default() == NetworkMode::Off,
+                PolicyScope::Session | PolicyScope::Always => true,
+            };
+            if policy.network_mode() != NetworkMode::Off {
                 return;
             }
-            if let (_, Some(patch)) = of_scope(Arc::make_mut(&mut self.state), session, scope) {
+            let (_, patch) = of_scope(Arc::make_mut(&mut self.state), session, scope);
+            if let Some(patch) = patch.filter(|_| is_off) {
                 patch.network = Some(NetworkMode::Hosts);
             }
         }

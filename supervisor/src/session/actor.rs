@@ -123,6 +123,8 @@ pub(crate) enum TellSession {
     AgentIsSlow { generation: u64 },
     /// Does nothing: earlier requests have been handled when it is answered.
     Settle,
+    /// No proxy will start for this worker's sockets any more: replace the worker as soon as nothing runs in it.
+    NetworkFailed(Addr<NetworkActor>),
     /// Replace a worker with an older policy as soon as no call runs in it. Its background jobs end.
     EndJobs,
     /// The client that claimed the session has disconnected. End the background jobs, after the running calls.
@@ -173,6 +175,7 @@ impl Handler<TellSession> for SessionActor {
             TellSession::ModelPart(answer) => self.model_part(answer, ctx),
             TellSession::AgentIsSlow { generation } => self.agent_is_slow(generation, ctx),
             TellSession::Settle => {}
+            TellSession::NetworkFailed(network) => self.network_failed(&network, ctx),
             TellSession::EndJobs => self.end_jobs(ctx),
             TellSession::ClientLeft => self.client_left(ctx),
             TellSession::OutputTaken(call) => self.output_taken(call, ctx),

@@ -131,6 +131,11 @@ impl Asks {
         once.push((host, port, Instant::now()));
     }
 
+    /// Forgets what the user has allowed once.
+    pub(crate) fn forget_once(&self) {
+        self.once.borrow_mut().clear();
+    }
+
     /// Whether the user has allowed the host and port once. Port 0 stands for any port.
     pub(crate) fn is_allowed_once(&self, host: &Host, port: u16) -> bool {
         let mut once = self.once.borrow_mut();

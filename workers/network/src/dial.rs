@@ -231,7 +231,7 @@ mod tests {
         (texts, port): (&[&str], u16),
     ) -> Result<SocketAddr, DialError> {
         let rule = |rule: &&str| RuleText { rule: format!("{rule}:{port}"), origin: String::new() };
-        let rules = Rules { rules: texts.iter().map(rule).collect(), asks: false };
+        let rules = Rules { rules: texts.iter().map(rule).collect(), ..Rules::default() };
         let flags = SocketFlags::CLOEXEC;
         let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
         let mut proxy = Proxy::new(&rules, Pair::new(pair.0).unwrap());
@@ -246,7 +246,7 @@ mod tests {
     #[tokio::test]
     async fn the_user_is_asked_about_the_local_address_of_an_allowed_name() {
         let text = RuleText { rule: "a.example".to_owned(), origin: String::new() };
-        let rules = Rules { rules: vec![text], asks: true };
+        let rules = Rules { rules: vec![text], asks: true, is_off: false };
         let flags = SocketFlags::CLOEXEC;
         for (address, answers) in [
             ("203.0.113.7", &[Err(DenyReason::DeniedByUser), Ok(AnswerScope::Once)][..]),

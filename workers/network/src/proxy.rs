@@ -48,6 +48,8 @@ pub(crate) struct Proxy {
     rules: RefCell<Rc<HostRules>>,
     /// True if a client can answer questions.
     can_ask: Cell<bool>,
+    /// True if a setting turns the network off.
+    is_off: Cell<bool>,
     pub(crate) asks: Asks,
     /// Counts changes of the rules.
     pub(crate) version: watch::Sender<u64>,
@@ -102,7 +104,8 @@ impl Proxy {
     pub(crate) fn new(rules: &Rules, pair: Pair) -> Self {
         Self {
             rules: RefCell::new(Rc::new(HostRules::parse(&rules.rules))),
-            can_ask: Cell::new(rules.asks),
+            can_ask: Cell::new(rules.asks && !rules.is_off),
+            is_off: Cell::new(rules.is_off),
             asks: Asks::default(),
             version: watch::Sender::new(0),
             addresses: RefCell::new(SyntheticAddresses::starting_at(random())),
@@ -120,7 +123,11 @@ impl Proxy {
     /// Replaces the rules. Running connections look at them again.
     pub(crate) fn set_rules(&self, rules: &Rules) {
         *self.rules.borrow_mut() = Rc::new(HostRules::parse(&rules.rules));
-        self.can_ask.set(rules.asks);
+        self.can_ask.set(rules.asks && !rules.is_off);
+        self.is_off.set(rules.is_off);
+        if rules.is_off {
+            self.asks.forget_once();
+        }
         self.version.send_modify(|version| *version += 1);
     }
 
@@ -154,7 +161,7 @@ impl Proxy {
                 Ok(Admitted { raw: by.rule.raw, rule: Some(by.to_string()), is_once: false })
             }
             Decision::Denied(_) => Err(DenyReason::DenyRule),
-            Decision::NotListed if self.asks.is_allowed_once(host, port) => {
+            Decision::NotListed if self.counts_once() && self.asks.is_allowed_once(host, port) => {
                 Ok(Admitted { raw: false, rule: Some("allowed once".to_owned()), is_once: true })
             }
             Decision::NotListed => Err(DenyReason::NotListed),
@@ -185,7 +192,12 @@ impl Proxy {
                             Err(why) => (why, Duration::ZERO),
                         }
                     }
-                    Err(why) => (why, asked.elapsed()),
+                    // A rule may have been added or removed while the connection waited.
+                    Err(why) => match self.decide(host, *port) {
+                        Ok(admitted) => return Ok(admitted),
+                        Err(DenyReason::NotListed) => (why, asked.elapsed()),
+                        Err(by_rule) => (by_rule, Duration::ZERO),
+                    },
                 }
             }
             Ok(admitted) => return Ok(admitted),
@@ -198,7 +210,14 @@ impl Proxy {
     /// Whether the user allowed an address of a local network once, and no rule denies it.
     pub(crate) fn is_address_allowed_once(&self, address: IpAddr, port: u16) -> bool {
         let host = Host::Address(address.to_canonical());
-        self.asks.is_allowed_once(&host, port) && !self.denies_address(address, port)
+        self.counts_once()
+            && self.asks.is_allowed_once(&host, port)
+            && !self.denies_address(address, port)
+    }
+
+    /// Whether hosts and addresses that the user allowed once may still be connected to.
+    pub(crate) fn counts_once(&self) -> bool {
+        !self.is_off.get()
     }
 
     /// Whether a rule denies the address.
@@ -218,7 +237,10 @@ impl Proxy {
         if !is_askable {
             return false;
         }
-        let Ok(scope) = self.asks.ask(&host, port, Some(name)).await else { return false };
+        let Ok(scope) = self.asks.ask(&host, port, Some(name)).await else {
+            // A rule that names the address may have been added while the connection waited.
+            return !self.rules().refuses_address(address, port, is_own_address);
+        };
         self.pair.tell(&ToWorkerPacket::Approved { host: host.to_string(), port, scope });
         true
     }

@@ -144,7 +144,7 @@ async fn until_revoked(proxy: &Proxy, request: &Request, admitted: &Admitted, en
 }
 
 /// Whether the rules still allow the host, the dialled address, and traffic that is not read. A host or an address that the
-/// user allowed once ends the connection only if a rule denies it.
+/// user allowed once ends the connection only if a rule denies it or a setting turns the network off.
 fn is_allowed(
     proxy: &Proxy,
     request: &Request,
@@ -153,7 +153,7 @@ fn is_allowed(
 ) -> bool {
     let is_raw_now = match proxy.decide(&request.host, request.port) {
         Ok(now) => now.raw,
-        Err(DenyReason::NotListed) if admitted.is_once => admitted.raw,
+        Err(DenyReason::NotListed) if admitted.is_once && proxy.counts_once() => admitted.raw,
         Err(_) => return false,
     };
     if admitted.raw && !is_raw_now && matches!(request.port, HTTP | TLS) {
@@ -170,7 +170,10 @@ fn is_allowed(
         return true;
     }
     let address = peer.ip().to_canonical();
-    is_address_once && !is_own(address) && !proxy.denies_address(address, request.port)
+    is_address_once
+        && proxy.counts_once()
+        && !is_own(address)
+        && !proxy.denies_address(address, request.port)
 }
 
 async fn until_idle(counts: &Counts, limit: Duration) {

@@ -6,9 +6,10 @@ use crate::proxy::{Proxy, Request};
 use quackd_network::dns::{MAX_QUERY, Query, is_own};
 use quackd_policy::hosts::Host;
 use quackd_protocol::network::{DenyReason, RequestPath};
+use std::io::ErrorKind;
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::time::{sleep, timeout};
 
@@ -23,9 +24,22 @@ pub(crate) async fn serve_udp(socket: UdpSocket, proxy: Rc<Proxy>) {
     let own = own_name();
     let mut query = [0; MAX_QUERY];
     loop {
-        let Ok((length, from)) = socket.recv_from(&mut query).await else {
-            sleep(PAUSE).await;
-            continue;
+        // A command may shut the socket down. It then stays readable, so that `recv_from` would try again for ever.
+        match socket.ready(Interest::READABLE).await {
+            Ok(ready) if ready.is_read_closed() => return,
+            Ok(_) => {}
+            Err(_) => {
+                sleep(PAUSE).await;
+                continue;
+            }
+        }
+        let (length, from) = match socket.try_recv_from(&mut query) {
+            Ok(received) => received,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
+            Err(_) => {
+                sleep(PAUSE).await;
+                continue;
+            }
         };
         if let Some(answer) = answer(query.get(..length).unwrap_or_default(), &own, &proxy) {
             // If the client's buffer is full, its query is lost as on any network.

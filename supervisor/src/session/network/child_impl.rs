@@ -7,6 +7,7 @@ use crate::children::{
     LifecycleDriver,
 };
 use crate::errors::ForwardRefusal;
+use crate::session::actor::TellSession;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::network::{FROM_PROXY_TAGS, FromProxy, ToProxy};
@@ -56,7 +57,7 @@ impl ChildActor<OfProxy> for NetworkActor {
     fn start(&mut self, _: OfProxy, ctx: &mut Context<Self>) {
         let Some(link) = &self.link else { return self.not_started(OfProxy, ctx) };
         let (descriptors, sockets) = (link.duplicates(), link.kinds().to_vec());
-        self.asking = 0;
+        self.asked.clear();
         let frame = self.start_frame(sockets);
         match descriptors {
             Ok(descriptors) => self.launch(OfProxy, (&frame, &descriptors), None, ctx),
@@ -74,11 +75,18 @@ impl ChildActor<OfProxy> for NetworkActor {
         self.proxy_frame(frame, ctx);
     }
 
-    /// Closes the sockets, so that commands get an error and do not wait.
-    fn fail_waiters(&mut self, _: OfProxy, cause: &Cause, _: &mut Context<Self>) {
-        tracing::error!(session = %self.session, %cause, "no proxy: the hosts of this session are out of reach");
+    /// Closes the sockets, so that commands get an error and do not wait. The session's next worker has new ones.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an internal signal that must not be lost; each worker causes one at most"
+    )]
+    fn fail_waiters(&mut self, _: OfProxy, cause: &Cause, ctx: &mut Context<Self>) {
+        tracing::error!(session = %self.session, %cause, "no proxy: hosts are out of reach until the session has another worker");
         self.link = None;
         self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
+        if let Some(entry) = self.services.table.get(&self.session) {
+            entry.handle.do_send(TellSession::NetworkFailed(ctx.address()));
+        }
     }
 
     fn on_exit(&mut self, _: OfProxy, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {

@@ -30,6 +30,7 @@ use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
 use quackd_protocol::network::{
     ForwardError, PROXY_PROTOCOL, ProxyStart, Rules, SocketKind, ToProxy,
 };
+use questions::AskedHost;
 use quackd_supervision::{Demander, NETWORK_PROXY};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -60,8 +61,8 @@ pub(crate) struct NetworkActor {
     log_credits: u32,
     /// Whether the proxy may ask the user, as of the last rules sent to it.
     may_ask: bool,
-    /// Questions of the proxy without an answer.
-    asking: usize,
+    /// Questions of the proxy without an answer, by their ids.
+    asked: HashMap<u64, AskedHost>,
 }
 
 /// A forward that was requested and not yet opened.
@@ -111,7 +112,7 @@ impl NetworkActor {
             last_forward: 0,
             log_credits: 0,
             may_ask: false,
-            asking: 0,
+            asked: HashMap::new(),
         };
         actor.start()
     }
@@ -167,6 +168,7 @@ impl NetworkActor {
         self.rules = rules;
         self.warn_of_unreadable();
         self.send_rules(ctx);
+        self.withdraw_decided();
     }
 
     /// Sends the rules. A proxy that does not take them is replaced: it would go on with the old ones.

@@ -4,7 +4,7 @@ use super::NetworkActor;
 use crate::approvals::words::{self, for_display};
 use crate::approvals::{Outcome, Question, Subject};
 use actix::prelude::*;
-use quackd_policy::hosts::{Host, askable, askable_address};
+use quackd_policy::hosts::{Decision, Host, HostRules, askable, askable_address};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::network::{DenyReason, MAX_PROXY_ASKS, Rules, ToProxy};
 use std::net::IpAddr;
@@ -15,6 +15,16 @@ const BEFORE_DEADLINE: Duration = Duration::from_secs(2);
 
 /// Shortest time for an answer.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
+
+/// The host of a question, and the subject of the question to the user.
+#[derive(Debug)]
+pub(super) struct AskedHost {
+    host: Host,
+    port: u16,
+    /// Whether the host is an address to which an allowed name leads.
+    is_address_of_name: bool,
+    subject: Subject,
+}
 
 /// A line of a question: its label and its text.
 type Line = (&'static str, String);
@@ -28,10 +38,24 @@ fn local_address(address: IpAddr, port: u16, name: &str) -> Option<(String, Stri
     Some((rule, shown))
 }
 
+impl AskedHost {
+    /// Whether these rules decide about the connection. The proxy asks about no address of this machine.
+    fn is_decided(&self, rules: &HostRules) -> bool {
+        match (&self.host, self.is_address_of_name) {
+            (Host::Address(address), true) => {
+                !rules.refuses_address(*address, self.port, |_| false)
+                    || matches!(rules.decide(&self.host, self.port), Decision::Denied(_))
+            }
+            (host, _) => rules.decide(host, self.port) != Decision::NotListed,
+        }
+    }
+}
+
 impl NetworkActor {
     /// The rules, with whether the proxy may ask the user.
     pub(super) fn rules_now(&mut self) -> Rules {
-        self.may_ask = self.services.daemon.config.sandbox.asks_about(ApprovalKind::Network)
+        self.may_ask = !self.rules.is_off
+            && self.services.daemon.config.sandbox.asks_about(ApprovalKind::Network)
             && self.services.approvals.can_answer(&self.session);
         Rules { asks: self.may_ask, ..Rules::clone(&self.rules) }
     }
@@ -52,6 +76,17 @@ impl NetworkActor {
         }));
     }
 
+    /// Closes the open questions about which the rules decide now. The proxy has the new rules already, and decides by
+    /// them when it gets the answer.
+    pub(super) fn withdraw_decided(&self) {
+        let rules = HostRules::parse(&self.rules.rules);
+        for asked in self.asked.values() {
+            if self.rules.is_off || asked.is_decided(&rules) {
+                self.services.approvals.withdraw(&asked.subject);
+            }
+        }
+    }
+
     /// Handles a question of the proxy, which is hostile.
     pub(super) fn asked(
         &mut self,
@@ -61,7 +96,13 @@ impl NetworkActor {
         ctx: &mut Context<Self>,
     ) {
         let host = match Host::read(host) {
-            Ok(host) if port != 0 && self.asking < MAX_PROXY_ASKS => host,
+            Ok(host)
+                if port != 0
+                    && self.asked.len() < MAX_PROXY_ASKS
+                    && !self.asked.contains_key(&id) =>
+            {
+                host
+            }
             _ => return self.proxy_broke("a question that it may not ask", ctx),
         };
         let asked = match (&host, name) {
@@ -69,12 +110,19 @@ impl NetworkActor {
             (Host::Address(address), Some(name)) => local_address(*address, port, name),
             (Host::Name(_), Some(_)) => None,
         };
-        let Some((target, shown)) = asked.filter(|_| self.may_ask) else {
-            // The last client that can answer may have just left.
+        let asked = asked.filter(|_| self.may_ask).map(|(target, shown)| {
+            let (session, kind) = (self.session.clone(), ApprovalKind::Network);
+            let subject = Subject { session, kind, given: target.clone(), target };
+            (AskedHost { host, port, is_address_of_name: name.is_some(), subject }, shown)
+        });
+        let is_open = |asked: &AskedHost| !asked.is_decided(&HostRules::parse(&self.rules.rules));
+        let Some((asked, shown)) = asked.filter(|(asked, _)| is_open(asked)) else {
+            // The last client that can answer may have just left, or the rules have just changed.
             let result = Err(DenyReason::NotListed);
             return self.tell_proxy(&ToProxy::Answered { id, result }, ctx);
         };
-        self.asking += 1;
+        let subject = asked.subject.clone();
+        self.asked.insert(id, asked);
         let (running, tool_call_id, left) = self.running_call();
         let call = tool_call_id.as_deref().map(|id| ("call", words::name(id)));
         let said: Vec<_> = [Some(running), call, Some(("session", words::name(&self.label)))]
@@ -83,12 +131,7 @@ impl NetworkActor {
             .collect();
         let message = words::message(&format!("connects to {shown}"), &said);
         let question = Question {
-            subject: Subject {
-                session: self.session.clone(),
-                kind: ApprovalKind::Network,
-                given: target.clone(),
-                target,
-            },
+            subject,
             title: "Allow network access?",
             message,
             preset: None,
@@ -101,16 +144,17 @@ impl NetworkActor {
         let outcome = self.services.approvals.ask(question, wait);
         let generation = self.child.generation;
         ctx.spawn(outcome.into_actor(self).map(move |outcome, actor, ctx| {
-            actor.asking = actor.asking.saturating_sub(1);
             if actor.child.current(generation).is_none() {
                 return;
             }
+            actor.asked.remove(&id);
             let result = match outcome {
                 Outcome::Allowed(scope) => Ok(scope),
                 Outcome::Denied => Err(DenyReason::DeniedByUser),
                 Outcome::TimedOut => Err(DenyReason::Timeout),
                 Outcome::TooMany => Err(DenyReason::TooManyAsks),
                 Outcome::NoAnswerer | Outcome::Ended => Err(DenyReason::NoAnswerer),
+                Outcome::RulesChanged => Err(DenyReason::NotListed),
             };
             actor.tell_proxy(&ToProxy::Answered { id, result }, ctx);
         }));

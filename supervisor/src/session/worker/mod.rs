@@ -61,6 +61,8 @@ pub(crate) struct WorkerPart {
     running_policy: Option<Rc<Policy>>,
     /// Whether the path of the worker's workspace leads to another directory now.
     workspace_replaced: bool,
+    /// Whether no proxy will serve the worker's sockets any more.
+    network_failed: bool,
     /// Whether the user requested a replacement even if background jobs run.
     ends_jobs: bool,
     /// Whether the client that claimed the session has disconnected, and its background jobs or calls still run.
@@ -91,6 +93,7 @@ impl WorkerPart {
             ports: TransparentPorts::default(),
             running_policy: None,
             workspace_replaced: false,
+            network_failed: false,
             ends_jobs: false,
             client_left: false,
             login_version: 0,

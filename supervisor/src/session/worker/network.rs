@@ -1,9 +1,11 @@
 //! The worker's network: the pair to the worker, and the owner of its proxy.
 
+use super::WorkerPart;
 use crate::session::actor::SessionActor;
 use crate::session::network::{NetworkActor, NetworkLink, TellNetwork, worker_pair};
 use actix::prelude::*;
 use quackd_protocol::network::{RuleText, Rules};
+use quackd_protocol::policy::NetworkMode;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -64,12 +66,29 @@ impl SessionActor {
     /// Passes the rules of hosts on to the running worker's proxy. A worker with another policy than the requested one
     /// gets no new host: it may read what the new policy hides.
     pub(crate) fn tell_rules(&mut self) {
+        let WorkerPart { rules, told_rules, policy, .. } = &self.worker;
         let rules = match self.has_other_policy() {
-            true => Arc::new(narrowed(&self.worker.told_rules, &self.worker.rules)),
-            false => Arc::clone(&self.worker.rules),
+            // Without restriction, no rule names the hosts that this worker's commands use.
+            true if policy.network_mode() == NetworkMode::On && self.is_less_than_wanted() => {
+                Arc::clone(told_rules)
+            }
+            true => Arc::new(narrowed(told_rules, rules)),
+            false => Arc::clone(rules),
         };
         self.worker.told_rules = Arc::clone(&rules);
         self.tell_network(TellNetwork::Rules(rules));
+    }
+
+    /// Replaces the running worker, whose sockets no proxy will serve, as soon as nothing runs in it.
+    pub(crate) fn network_failed(
+        &mut self,
+        network: &Addr<NetworkActor>,
+        ctx: &mut Context<Self>,
+    ) {
+        if self.worker.network.as_ref() == Some(network) {
+            self.worker.network_failed = true;
+            self.restart_if_outdated(ctx);
+        }
     }
 
     /// Ends the proxy of a worker that has exited.
@@ -100,5 +119,5 @@ fn narrowed(old: &Rules, new: &Rules) -> Rules {
     let is_known = |rule: &&RuleText| {
         rule.rule.starts_with('!') || old.rules.iter().any(|known| known.rule == rule.rule)
     };
-    Rules { rules: new.rules.iter().filter(is_known).cloned().collect(), asks: new.asks }
+    Rules { rules: new.rules.iter().filter(is_known).cloned().collect(), ..*new }
 }

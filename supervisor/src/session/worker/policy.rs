@@ -77,16 +77,21 @@ impl SessionActor {
 
     /// True if commands need a new worker.
     pub(super) fn needs_replacement(&self) -> bool {
-        self.worker.workspace_replaced || self.has_other_policy() || self.has_left_jobs()
+        let WorkerPart { workspace_replaced, network_failed, .. } = self.worker;
+        workspace_replaced || network_failed || self.has_other_policy() || self.has_left_jobs()
     }
 
     /// True if background jobs keep a worker whose policy allows no more than the requested one. A running server would
     /// otherwise refuse every command after the user has allowed a host.
     fn is_kept_with_less(&self) -> bool {
-        let WorkerPart { running_policy, policy, jobs, workspace_replaced, ends_jobs, .. } =
-            &self.worker;
-        let is_less = running_policy.as_ref().is_some_and(|given| allows_all_of(policy, given));
-        is_less && jobs.any() && !workspace_replaced && !ends_jobs
+        let WorkerPart { jobs, workspace_replaced, ends_jobs, .. } = &self.worker;
+        self.is_less_than_wanted() && jobs.any() && !workspace_replaced && !ends_jobs
+    }
+
+    /// True if the running worker's policy allows no more than the requested one.
+    pub(super) fn is_less_than_wanted(&self) -> bool {
+        let WorkerPart { running_policy, policy, .. } = &self.worker;
+        running_policy.as_ref().is_some_and(|given| allows_all_of(policy, given))
     }
 
     /// Returns the line for a command that was denied something in a worker with an older policy.
@@ -132,6 +137,7 @@ impl SessionActor {
         let why = match self.worker.workspace_replaced {
             _ if self.has_left_jobs() => "its client disconnected",
             true => "its workspace, or a protected name in it, was replaced outside of the session",
+            false if !self.has_other_policy() => "its network proxy failed",
             false => "its sandbox policy was changed",
         };
         let jobs = self.worker.jobs.ids().join(", ");
@@ -155,6 +161,8 @@ impl SessionActor {
             "its client disconnected"
         } else if self.has_other_policy() {
             "its policy was changed"
+        } else if self.worker.network_failed {
+            "its network proxy failed"
         } else if self.worker.login_version != self.services.children.login.version() {
             "the login environment changed"
         } else {

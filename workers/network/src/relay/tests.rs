@@ -11,7 +11,7 @@ use tokio::task::LocalSet;
 
 fn rules(texts: &[&str]) -> Rules {
     let rule = |rule: &&str| RuleText { rule: (*rule).to_owned(), origin: "session".into() };
-    Rules { rules: texts.iter().map(rule).collect(), asks: false }
+    Rules { rules: texts.iter().map(rule).collect(), ..Rules::default() }
 }
 
 /// A proxy, and the worker's end of its pair.
