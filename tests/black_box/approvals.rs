@@ -249,6 +249,63 @@ fn allowed_once_means_the_waiting_connection_and_reaches_the_host() {
 }
 
 #[test]
+fn a_network_that_was_turned_off_asks_nothing_and_forgets_what_was_allowed_once() {
+    in_session(|daemon, session| {
+        let wire = answerer(daemon, session);
+        let call = session.begin("bash", json!({"command": connect("a.example:443")}));
+        let asked = question(&wire);
+        wire.request("extension_ui_response", json!({"id": asked["id"], "value": "Allow once"}));
+        assert!(call.text().starts_with("HTTP/1.1 502 "), "the name does not exist");
+        let again = session.bash(&connect("a.example:443"));
+        assert!(again.starts_with("HTTP/1.1 502 "), "allowed for a minute: {again}");
+        let set = |network: &str| {
+            let set = json!({"sessionId": session.id, "action": "set", "network": network});
+            wire.request("quack.sandbox", set);
+        };
+        set("off");
+        let text = session.bash(&connect("a.example:443"));
+        assert!(text.starts_with("HTTP/1.1 403 "), "{text}");
+        let text =
+            session.call("request_permission", json!({"kind": "network", "target": "b.example"}));
+        assert_eq!(text, "Error: the network was turned off; the user is not asked about hosts");
+        let recent = wire.request("quack.approvals", json!({}))["recent"].clone();
+        assert_eq!(recent.as_array().unwrap().len(), 1, "nothing more was asked: {recent}");
+        // What was allowed once does not come back, and questions do.
+        set("hosts");
+        let call = session.begin("bash", json!({"command": connect("a.example:443")}));
+        let asked = question(&wire);
+        wire.request("extension_ui_response", json!({"id": asked["id"], "value": "Deny"}));
+        assert!(call.text().contains("by the user]"));
+    });
+}
+
+#[test]
+fn a_rule_that_decides_an_open_question_ends_it() {
+    with_hosts(|daemon, session| {
+        let wire = answerer(daemon, session);
+        let person = daemon.wire();
+        let change = |mut change: Value| {
+            change["sessionId"] = session.id.clone().into();
+            person.request("quack.sandbox", change);
+        };
+        for (host, changed, status) in [
+            ("b.example", json!({"action": "allow", "rules": ["b.example"]}), "HTTP/1.1 502 "),
+            ("c.example", json!({"action": "allow", "rules": ["!c.example"]}), "HTTP/1.1 403 "),
+            ("d.example", json!({"action": "set", "network": "off"}), "HTTP/1.1 403 "),
+        ] {
+            let call = session.begin("bash", json!({"command": connect(&format!("{host}:443"))}));
+            let id = question(&wire)["id"].clone();
+            change(changed);
+            let text = call.text();
+            assert!(text.starts_with(status) && !text.contains("user"), "{host}: {text}");
+            let closed = wire.events_until(CLOSED).pop().unwrap();
+            assert_eq!((&closed["data"]["id"], &closed["data"]["reason"]), (&id, &json!("ended")));
+            assert_eq!(person.request("quack.approvals", json!({}))["pending"], json!([]));
+        }
+    });
+}
+
+#[test]
 fn a_program_without_a_proxy_waits_for_the_answer_too() {
     with_hosts(|daemon, session| {
         let wire = answerer(daemon, session);

@@ -340,6 +340,52 @@ fn a_server_of_a_session_is_forwarded_until_the_forward_or_the_session_ends() {
 }
 
 #[test]
+fn a_proxy_that_keeps_dying_is_back_with_the_next_worker() {
+    in_session(|daemon, session| {
+        let server = Server::start();
+        let repo = repo_of(session);
+        sandbox(daemon, &repo, &["set", "--allow", &format!("machine:{}", server.port)]);
+        assert!(session.bash(&by_connect(server.port)).contains("served"));
+        let worker = session.worker()["pid"].clone();
+        wait_for("another worker", || {
+            for proxy in proxies(daemon) {
+                let pid = nix::unistd::Pid::from_raw(proxy);
+                // It may have just ended.
+                drop(nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL));
+            }
+            (session.worker()["pid"] != worker).then_some(())
+        });
+        assert!(session.bash(&by_connect(server.port)).contains("served"));
+    });
+}
+
+#[test]
+fn a_host_that_is_allowed_in_a_workspace_narrows_no_session_of_it() {
+    in_session(|daemon, session| {
+        let repo = repo_of(session);
+        let other = another(session);
+        let of = |session: &Session<'_>| {
+            let shown = session.wire.request("quack.sandbox", json!({"sessionId": session.id}));
+            shown["policy"].clone()
+        };
+        sandbox(daemon, &repo, &["set", "--workspace", "--network", "on"]);
+        sandbox(daemon, &repo, &["set", "--network", "off", "--session", &session.id]);
+        let asked = json!({
+            "sessionId": session.id, "action": "allow", "rules": ["a.example"], "scope": "workspace"});
+        session.wire.request("quack.sandbox", asked);
+        assert_eq!(of(&other)["network"], true, "another session of the workspace");
+        assert_eq!(of(session)["hosts"], json!([]), "the session has the hosts of its grants");
+        // A workspace that is off is turned to hosts for all of its sessions.
+        sandbox(daemon, &repo, &["set", "--workspace", "--network", "off"]);
+        sandbox(daemon, &repo, &["set", "--network", "off", "--session", &session.id]);
+        let asked = json!({
+            "sessionId": session.id, "action": "allow", "rules": ["b.example"], "scope": "workspace"});
+        session.wire.request("quack.sandbox", asked);
+        assert_eq!(of(&other)["hosts"], json!([]));
+    });
+}
+
+#[test]
 fn rules_are_checked_and_explained() {
     in_session(|daemon, session| {
         let repo = repo_of(session);
@@ -377,6 +423,14 @@ fn rules_are_checked_and_explained() {
                 .starts_with("example.org:443 is allowed by example.org (session), unless")
         );
         assert!(explained("api.github.com").contains("(session, @github)"));
+        for own in ["localhost:3000", "x.localhost:3000", "127.0.0.1:3000", "[::1]:3000"] {
+            let text = explained(own);
+            assert!(
+                text.starts_with(&format!("{own} needs no rule"))
+                    && text.contains(": quack sandbox allow machine:3000 --session a\n"),
+                "{text}"
+            );
+        }
         let text = explained("example.org:22");
         assert!(
             text.contains("no rule names it")

@@ -140,7 +140,8 @@ impl FromStr for NetworkMode {
     }
 }
 
-/// Permissions of a session's worker. A running worker keeps its policy until it exits, except for `hosts`.
+/// Permissions of a session's worker. A running worker keeps it until it exits, except for `hosts`,
+/// `web_search`, and a change between a network that is off and one of hosts.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Policy {

@@ -297,7 +297,9 @@ fn line(kind: ApprovalKind, target: &str, outcome: Outcome, wait: Duration) -> S
         }
         Outcome::TooMany => format!("[Sandbox: {what} was denied: too many open requests]"),
         Outcome::RulesChanged => {
-            format!("[Sandbox: the rules about {what} were changed while the user was asked; call again]")
+            format!(
+                "[Sandbox: the rules about {what} were changed while the user was asked; call again]"
+            )
         }
         Outcome::NoAnswerer | Outcome::Ended => {
             format!("[Sandbox: {what} was denied: no client can answer]")
@@ -399,7 +401,9 @@ fn requested_host(target: &str, policy: &Policy, rules: &Rules) -> Result<Asked,
         return Err("Error: the network is on; the user is not asked about hosts".to_owned());
     }
     if rules.is_off {
-        return Err("Error: the network was turned off; the user is not asked about hosts".to_owned());
+        return Err(
+            "Error: the network was turned off; the user is not asked about hosts".to_owned()
+        );
     }
     let (host, port) = target.rsplit_once(':').unwrap_or((target, "443"));
     let (host, port) = match (Host::read(host), port.parse::<u16>()) {

@@ -1,7 +1,7 @@
 //! Sandbox policy of a session, resolved from the configuration, its workspace and the session.
 //!
-//! A change applies to every worker that starts later. A running worker is replaced when nothing runs in it
-//! ([`crate::session::worker`]).
+//! Rules of hosts and searches of the web change at once. Other changes apply to workers that start later: a running one
+//! is replaced when nothing runs in it ([`crate::session::worker`]).
 
 use super::Registry;
 use super::grants::GrantChange;

@@ -30,8 +30,8 @@ use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
 use quackd_protocol::network::{
     ForwardError, PROXY_PROTOCOL, ProxyStart, Rules, SocketKind, ToProxy,
 };
-use questions::AskedHost;
 use quackd_supervision::{Demander, NETWORK_PROXY};
+use questions::AskedHost;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;

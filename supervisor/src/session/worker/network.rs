@@ -80,11 +80,7 @@ impl SessionActor {
     }
 
     /// Replaces the running worker, whose sockets no proxy will serve, as soon as nothing runs in it.
-    pub(crate) fn network_failed(
-        &mut self,
-        network: &Addr<NetworkActor>,
-        ctx: &mut Context<Self>,
-    ) {
+    pub(crate) fn network_failed(&mut self, network: &Addr<NetworkActor>, ctx: &mut Context<Self>) {
         if self.worker.network.as_ref() == Some(network) {
             self.worker.network_failed = true;
             self.restart_if_outdated(ctx);

@@ -1,5 +1,5 @@
-//! The policy of the session's worker. A worker keeps its policy until it exits. After a change it only gets calls that
-//! [`SessionActor::may_send`] allows. The next worker starts when the old one is idle.
+//! The policy of the session's worker. A worker keeps its confinement until it exits. After a change of it, the worker only
+//! gets calls that [`SessionActor::may_send`] allows, and the next one starts when it is idle.
 
 use super::{OfWorker, WorkerPart};
 use crate::children::{ChildActor, LifecycleDriver};

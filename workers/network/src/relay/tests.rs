@@ -102,6 +102,34 @@ async fn a_removed_address_rule_and_a_removed_raw_close_what_they_allowed() {
     }
 }
 
+#[tokio::test]
+async fn a_host_that_the_user_allowed_once_is_cut_off_with_the_network() {
+    let test = async {
+        let (proxy, _worker) = proxy(&[]);
+        let request = request("db.example", 5432);
+        proxy.asks.allow_once(request.host.clone(), 5432);
+        let admitted = proxy.decide(&request.host, 5432).unwrap();
+        let (mut command, mut far, (client, server)) = chain().await;
+        // The address of a tunnel is not checked.
+        let streams = (client, Server { route: Route::Tunnel, ..server });
+        let changing = async {
+            let mut byte = [0];
+            far.read_exact(&mut byte).await.unwrap();
+            // No rule names the host, and it was allowed once.
+            proxy.set_rules(&rules(&["other.example"]));
+            command.write_all(b"y").await.unwrap();
+            far.read_exact(&mut byte).await.unwrap();
+            proxy.set_rules(&Rules { is_off: true, ..Rules::default() });
+            assert!(is_reset(&mut command).await);
+            proxy.asks.allow_once(request.host.clone(), 5432);
+            assert!(proxy.decide(&request.host, 5432).is_err(), "an answer that comes late");
+        };
+        let start = (b"x".to_vec(), Upstream::All);
+        tokio::join!(run(&proxy, (&request, admitted), streams, start), changing);
+    };
+    ends(test).await;
+}
+
 /// The kernel connects to 127.0.0.2 from 127.0.0.1, as to an address of another machine.
 #[cfg(target_os = "linux")]
 #[tokio::test]
