@@ -351,7 +351,7 @@ fn a_proxy_that_keeps_dying_is_back_with_the_next_worker() {
             for proxy in proxies(daemon) {
                 let pid = nix::unistd::Pid::from_raw(proxy);
                 // It may have just ended.
-                drop(nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL));
+                nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).ok();
             }
             (session.worker()["pid"] != worker).then_some(())
         });
@@ -368,8 +368,9 @@ fn a_host_that_is_allowed_in_a_workspace_narrows_no_session_of_it() {
             let shown = session.wire.request("quack.sandbox", json!({"sessionId": session.id}));
             shown["policy"].clone()
         };
+        let off = json!({"sessionId": session.id, "action": "set", "network": "off"});
         sandbox(daemon, &repo, &["set", "--workspace", "--network", "on"]);
-        sandbox(daemon, &repo, &["set", "--network", "off", "--session", &session.id]);
+        session.wire.request("quack.sandbox", off.clone());
         let asked = json!({
             "sessionId": session.id, "action": "allow", "rules": ["a.example"], "scope": "workspace"});
         session.wire.request("quack.sandbox", asked);
@@ -377,7 +378,7 @@ fn a_host_that_is_allowed_in_a_workspace_narrows_no_session_of_it() {
         assert_eq!(of(session)["hosts"], json!([]), "the session has the hosts of its grants");
         // A workspace that is off is turned to hosts for all of its sessions.
         sandbox(daemon, &repo, &["set", "--workspace", "--network", "off"]);
-        sandbox(daemon, &repo, &["set", "--network", "off", "--session", &session.id]);
+        session.wire.request("quack.sandbox", off.clone());
         let asked = json!({
             "sessionId": session.id, "action": "allow", "rules": ["b.example"], "scope": "workspace"});
         session.wire.request("quack.sandbox", asked);

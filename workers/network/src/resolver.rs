@@ -113,16 +113,20 @@ mod tests {
     use crate::pair::Pair;
     use quackd_protocol::network::Rules;
     use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
+    use tokio::task::LocalSet;
 
     #[tokio::test]
     async fn a_socket_that_was_shut_down_ends_its_service() {
-        let flags = SocketFlags::CLOEXEC;
-        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
-        let proxy = Rc::new(Proxy::new(&Rules::default(), Pair::new(pair.0).unwrap()));
-        let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        // Linux shuts it down, although it is not connected.
-        assert!(shutdown(&socket, Shutdown::Read).is_err());
+        let test = async {
+            let flags = SocketFlags::CLOEXEC;
+            let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            let proxy = Rc::new(Proxy::new(&Rules::default(), Pair::new(pair.0).unwrap()));
+            let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+            // Linux shuts it down, although it is not connected.
+            assert!(shutdown(&socket, Shutdown::Read).is_err());
+            serve_udp(socket, proxy).await;
+        };
         let patience = Duration::from_secs(45);
-        timeout(patience, serve_udp(socket, proxy)).await.expect("the service ends");
+        timeout(patience, LocalSet::new().run_until(test)).await.expect("the service ends");
     }
 }

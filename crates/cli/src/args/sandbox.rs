@@ -152,7 +152,8 @@ pub(crate) struct SandboxShowArgs {
 
 /// Change the policy of a session, or of all sessions of its workspace
 ///
-/// A worker keeps its initial policy and is replaced when it is idle. Until then, commands and tools that write wait.
+/// Hosts and searches of the web change at once, also for running commands. Other changes need a new worker, which starts
+/// when the old one is idle.
 /// Listing, reading and ending background jobs stays possible. Reading files stays possible unless the change hides
 /// some.
 #[derive(Debug, Args)]
