@@ -46,6 +46,7 @@ mod first_hour_tool;
 mod first_hour_workers;
 mod floods;
 mod follow_verb;
+mod git_differential;
 mod golden;
 mod hostile_workers;
 mod house;

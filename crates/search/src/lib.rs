@@ -45,6 +45,7 @@ pub use request::{
 pub use scan::RowSink;
 pub use scope::{GlobRule, Hidden, Ignore, Scope, Sort};
 pub use tree::{Stop, Tree};
+pub use walk::set_user_excludes;
 
 /// Searches the files of a request for lines that match.
 ///

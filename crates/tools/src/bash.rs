@@ -7,6 +7,7 @@ use crate::call_limits::{CallLimits, StopCause};
 use crate::command_line::{CommandLine, launch_failed};
 use crate::denials::{DenialDetector, Found};
 use crate::live::LiveText;
+use crate::unsigned_commits::UnsignedCommits;
 use crate::upstreams::Upstreams;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
 use quackd_process::{Command, LaunchError, Live, SpillTarget};
@@ -47,9 +48,14 @@ pub(crate) async fn bash(
         Ok(command_line) => command_line,
         Err(answer) => return answer,
     };
+    let unsigned = match toolbox.signs_commits {
+        true => UnsignedCommits::before(root.path()).await,
+        false => None,
+    };
     let finder = DenialDetector::new(&toolbox.confinement, root.path())
         .watching(&toolbox.watched)
         .losing(&toolbox.lost)
+        .signing(unsigned)
         .keeping(&toolbox.upstreams)
         .during(toolbox.attempts.begin());
     if arguments.is_true("background") {

@@ -38,6 +38,7 @@ mod sandbox_tools;
 mod search_common;
 mod strip_ansi;
 mod truncate;
+mod unsigned_commits;
 mod upstreams;
 mod watched_names;
 mod web;
@@ -55,7 +56,7 @@ pub use jobs::{JobReports, Jobs};
 pub use live::{Update, Watch};
 pub use output::{Data, Output};
 pub use strip_ansi::PlainText;
-pub use toolbox::Toolbox;
+pub use toolbox::{Toolbox, UserGit};
 pub use web::Web;
 
 use crate::arguments::Arguments;

@@ -23,6 +23,16 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Settings of the user for git that the tools apply.
+#[derive(Debug, Clone, Default)]
+pub struct UserGit {
+    /// Text of the file of names that git ignores in every repository. `None` for the file that this process finds by its
+    /// home.
+    pub excludes: Option<String>,
+    /// Whether the user's commits are signed, and those of the session are not: it has no key.
+    pub signs_commits: bool,
+}
+
 /// Resources of a session's tools.
 #[derive(Debug)]
 pub struct Toolbox {
@@ -48,6 +58,8 @@ pub struct Toolbox {
     pub(crate) sandbox: SandboxReport,
     pub(crate) watched: WatchedFiles,
     pub(crate) lost: LostFiles,
+    /// Whether the user's commits are signed, and those of the session are not.
+    pub(crate) signs_commits: bool,
     /// Upstreams of branches that git could not write to a repository's settings.
     pub(crate) upstreams: Upstreams,
     pub(crate) attempts: Arc<Attempts>,
@@ -100,6 +112,7 @@ impl Toolbox {
             sandbox,
             watched,
             lost: LostFiles::default(),
+            signs_commits: false,
             upstreams,
             attempts: Arc::default(),
             journal: Arc::new(journal),
@@ -232,6 +245,16 @@ impl Toolbox {
     #[must_use]
     pub fn with_private_home_blocking(mut self, home: Option<PathBuf>) -> Self {
         self.lost = home.map(LostFiles::in_home_blocking).unwrap_or_default();
+        self
+    }
+
+    /// Applies settings of the user for git, before the first search of this process.
+    #[must_use]
+    pub fn with_user_git(mut self, git: UserGit) -> Self {
+        if let Some(excludes) = &git.excludes {
+            quackd_search::set_user_excludes(excludes);
+        }
+        self.signs_commits = git.signs_commits;
         self
     }
 

@@ -7,9 +7,11 @@
 //!
 //! Not an actor: every function runs on the actors' thread.
 
+mod outcome;
 mod table;
 pub(crate) mod words;
 
+pub(crate) use outcome::{CloseReason, Outcome};
 pub(crate) use table::Subject;
 
 use crate::clock::now_text;
@@ -37,47 +39,6 @@ use tokio::sync::oneshot;
 
 /// Most operations that wait for one question.
 const MAX_WAITERS: usize = 64;
-
-/// Result of a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// The user allowed it.
-    Allowed(AnswerScope),
-    /// The user denied it.
-    Denied,
-    /// The user did not answer in time.
-    TimedOut,
-    /// Too many questions.
-    TooMany,
-    /// No client can answer.
-    NoAnswerer,
-    /// The session or the daemon has ended.
-    Ended,
-    /// A changed rule decides about it.
-    RulesChanged,
-}
-
-/// The reason why a question to the user, or a dialog of Pi, was closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CloseReason {
-    /// A client answered.
-    Answered,
-    /// The user did not answer in time.
-    TimedOut,
-    /// The session, the daemon, Pi or its turn has ended.
-    Ended,
-}
-
-impl CloseReason {
-    /// Name on the wire.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Answered => "answered",
-            Self::TimedOut => "timeout",
-            Self::Ended => "ended",
-        }
-    }
-}
 
 /// A request to ask the user.
 #[derive(Debug)]

@@ -29,6 +29,7 @@ use quackd_sandbox::confine::{
     self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
     LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, git,
 };
+use quackd_tools::UserGit;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -125,8 +126,22 @@ fn unconfined(
         command_words: Vec::new(),
         read_only: None,
         known: None,
+        user_git: UserGit { signs_commits: false, ..user_git(&user_settings(start)) },
         private_network: None,
     })
+}
+
+/// The user's settings of git for this session.
+fn user_settings(start: &Start) -> git::CarriedSettings {
+    let workspace = PathBuf::from(&start.workspace);
+    let writable = [start.sandbox.policy.writable_roots.as_slice(), &[workspace.clone()]].concat();
+    let home = Path::new(&start.sandbox.home);
+    git::CarriedSettings::read_blocking(home, &start.env, (&workspace, &writable))
+}
+
+fn user_git(settings: &git::CarriedSettings) -> UserGit {
+    let excludes = Some(settings.excludes.clone().unwrap_or_default());
+    UserGit { excludes, signs_commits: settings.signs_commits }
 }
 
 /// Inputs of confinement, read before it exists.
@@ -163,7 +178,8 @@ impl ConfinementInputs {
         })?;
         let path = start.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
-        let facts = HostFacts::gather_blocking(places, path, &start.env);
+        let facts =
+            HostFacts::gather_blocking(places, path, &start.env, &order.policy.writable_roots);
         let (policy, roots, notes) = hold_roots(order.policy.clone(), Path::new(&order.home));
         // A workspace that must not be one is refused before it is looked through.
         let mut plan = MountPlan::new(&policy, &facts).map_err(refused)?;
@@ -256,6 +272,7 @@ impl ConfinementInputs {
                 processes: None,
             }),
             known: Some(known),
+            user_git: user_git(&facts.git_settings),
             private_network,
         })
     }
@@ -276,6 +293,9 @@ impl ConfinementInputs {
         private_directory(&tmp).map_err(|source| WorkerStartError::System {
             step: "cannot make a directory",
             source,
+        })?;
+        let settings = write_settings_blocking(&tmp, &facts.git_settings).map_err(|source| {
+            WorkerStartError::System { step: "cannot write the settings of git", source }
         })?;
         let mut rules = confine::rules_alone_blocking(&policy, &facts, workspace.as_fd(), &found)
             .map_err(confining)?;
@@ -302,16 +322,32 @@ impl ConfinementInputs {
             env: vec![
                 ("TMPDIR", tmp.display().to_string()),
                 // The user's file exists but is unreadable, and git would fail.
-                ("GIT_CONFIG_GLOBAL", NO_SETTINGS.to_owned()),
+                ("GIT_CONFIG_GLOBAL", settings),
             ],
             pins: Vec::new(),
             private_home: None,
             command_words: read_only.limiting_words(),
             read_only: Some(read_only),
             known: Some(Known::from(&found).naming(&named)),
+            user_git: user_git(&facts.git_settings),
             private_network: None,
         })
     }
+}
+
+/// Writes the carried settings of git into a directory of the session. Returns the path of the settings file.
+fn write_settings_blocking(directory: &Path, from: &git::CarriedSettings) -> io::Result<String> {
+    let text = directory.to_str().and_then(|path| from.to_config(path));
+    let Some(text) = text else { return Ok(NO_SETTINGS.to_owned()) };
+    let (excludes, attributes) = (from.excludes.as_deref(), from.attributes.as_deref());
+    for (name, text) in [(git::EXCLUDES_NAME, excludes), (git::ATTRIBUTES_NAME, attributes)] {
+        if let Some(text) = text {
+            std::fs::write(directory.join(name), text)?;
+        }
+    }
+    let settings = directory.join(git::SETTINGS_NAME);
+    std::fs::write(&settings, text)?;
+    Ok(settings.display().to_string())
 }
 
 /// Returns notes on what the system cannot do for git directories.

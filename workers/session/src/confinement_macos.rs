@@ -10,6 +10,7 @@ use quackd_protocol::policy::{Policy, Profile};
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::{MacPaths, SANDBOX_EXEC, Seatbelt};
+use quackd_tools::UserGit;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -61,6 +62,7 @@ pub(crate) fn enter(
         command_words,
         read_only: (!read_only.is_empty()).then_some(ReadOnlyWrapper(read_only)),
         known: None,
+        user_git: UserGit::default(),
         private_network: None,
     })
 }

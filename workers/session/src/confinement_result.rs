@@ -5,6 +5,7 @@ use quackd_process::SpawnThread;
 use quackd_protocol::worker::SandboxReport;
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::PrivateNetwork;
+use quackd_tools::UserGit;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -34,6 +35,8 @@ pub(crate) struct ConfinementResult {
     pub(crate) spawn_thread: Option<SpawnThread>,
     /// Repositories that existed before any tool ran. `None` if the workspace was not searched.
     pub(crate) known: Option<Known>,
+    /// Settings of the user for git that the worker's own tools apply.
+    pub(crate) user_git: UserGit,
     /// Sockets and counters of a separate network namespace.
     pub(crate) private_network: Option<PrivateNetwork>,
 }

@@ -6,7 +6,6 @@
 //!
 //! Invariant: every tool call gets exactly one `tool_finished`, unless the process dies.
 
-use crate::confinement_result::NO_SETTINGS;
 use crate::input;
 use crate::jobs::JobReporter;
 use crate::link::{self, FrameSender};
@@ -69,13 +68,11 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     if confined.is_confined && !start.sandbox.policy.network {
         confined.env.extend(network::variables(&start.env, confined.report.hosts));
     }
-    let mut env = environment(start.env, confined.env);
+    let mut given = start.env;
     if confined.is_confined {
-        // Tier D sets one of them for its commands.
-        env.retain(|(name, value)| {
-            !GIT_SETTINGS_VARIABLES.contains(&name.as_str()) || value == NO_SETTINGS
-        });
+        given.retain(|(name, _)| !GIT_SETTINGS_VARIABLES.contains(&name.as_str()));
     }
+    let env = environment(given, confined.env);
     let attempts = attempts(confined.private_network, &mut confined.report);
     if let Some(pair) = pair {
         network::serve(pair, &attempts)?;
@@ -88,6 +85,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         .with_attempts(attempts)
         .with_pins(confined.pins)
         .with_private_home_blocking(confined.private_home)
+        .with_user_git(confined.user_git)
         .with_command_words(confined.command_words)
         .with_read_only_words(
             confined.read_only.as_ref().map(ReadOnlyWrapper::words).unwrap_or_default(),

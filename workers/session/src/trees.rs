@@ -105,6 +105,7 @@ fn protect(
             all.repositories.extend(one.repositories);
             all.git_directories.extend(one.git_directories);
             all.troubles.extend(one.troubles);
+            all.unseen_worktrees.extend(one.unseen_worktrees);
             all.layout.extend(one.layout);
         }
         plan.protect(&all)?;

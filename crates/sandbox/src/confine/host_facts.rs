@@ -92,20 +92,24 @@ pub struct HostFacts {
     pub resolver: Option<PathBuf>,
     /// Target of `/etc/hosts`, without links, and its lines about loopback addresses.
     pub hosts_file: Option<(PathBuf, String)>,
-    /// Name and email address of the user for git.
-    pub identity: git::Identity,
+    /// Settings of the user for git.
+    pub git_settings: git::CarriedSettings,
 }
 
 impl HostFacts {
-    /// Inspects the machine for a session in `places` whose commands have this `PATH` and these variables. Paths that
-    /// cannot be read count as missing.
+    /// Inspects the machine for a session in `places` whose commands have this `PATH` and these variables, and may write the
+    /// directories `beside` the workspace. Paths that cannot be read count as missing.
     #[must_use]
     pub fn gather_blocking(
         places: SessionDirs,
         path: &str,
         variables: &[(String, String)],
+        beside: &[PathBuf],
     ) -> Self {
         let home = places.home.clone();
+        let writable: Vec<_> = beside.iter().chain([&places.workspace]).cloned().collect();
+        let git_settings =
+            git::CarriedSettings::read_blocking(&home, variables, (&places.workspace, &writable));
         let mut shown = shown(&places, path);
         let mut caches = Vec::new();
         let mut private = Vec::new();
@@ -153,7 +157,7 @@ impl HostFacts {
             private,
             resolver: fs::canonicalize("/etc/resolv.conf").ok(),
             hosts_file: hosts_file(),
-            identity: git::Identity::of_home_blocking(&home),
+            git_settings,
             places,
         }
     }
@@ -426,7 +430,7 @@ mod tests {
                     ((*name).to_owned(), value.replace('@', root.to_str().unwrap()))
                 })
                 .collect();
-            HostFacts::gather_blocking(places.clone(), "", &variables)
+            HostFacts::gather_blocking(places.clone(), "", &variables, &[])
         };
         let facts = gather(&[("CARGO_HOME", "@/tools/cargo/"), ("RUSTUP_HOME", "@/tools/rustup")]);
         let shown: Vec<_> = facts.shown.iter().map(|one| one.at.clone()).collect();

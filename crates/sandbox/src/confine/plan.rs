@@ -3,6 +3,8 @@
 //!
 //! A file of the host is visible only if code here adds a mount for it.
 
+mod repositories;
+
 use super::git;
 use super::held::GitLayout;
 use super::host_facts::{HostFacts, ReadOnlyBind, SessionDirs, SystemDirectory};
@@ -186,45 +188,6 @@ impl MountPlan {
         Ok(plan)
     }
 
-    /// Adds the pins of the workspace's repositories and the mounts of repositories outside. Omits pins in
-    /// directories that are hidden or not shown.
-    ///
-    /// # Errors
-    /// fstat of a repository outside fails.
-    pub fn protect(&mut self, protection: &git::Protection) -> io::Result<()> {
-        for git::Main { handle, path } in &protection.repositories {
-            if self.hidden.iter().any(|hidden| path.starts_with(hidden)) {
-                continue;
-            }
-            self.verify(path, handle)?;
-            let mount = Mount::Bind {
-                from: path.clone(),
-                writable: true,
-                is_directory: true,
-                required: true,
-            };
-            self.mounts.entry(path.clone()).or_insert(mount);
-            for hidden in self.hidden.iter().filter(|hidden| hidden.starts_with(path)) {
-                self.mounts.insert(hidden.clone(), Mount::Empty);
-            }
-        }
-        self.pins = protection.pins.iter().filter(|pin| self.shows(&pin.at)).cloned().collect();
-        self.git = protection.layout.clone();
-        let hidden: Vec<_> =
-            self.git.directories.keys().filter(|at| !self.shows(at)).cloned().collect();
-        for at in hidden {
-            self.git.directories.remove(&at);
-        }
-        let is_in_git =
-            |at: &Path| protection.git_directories.iter().any(|git| at.starts_with(git));
-        let is_mount = |pin: &&Pin| {
-            let is_top = self.git.directories.contains_key(&pin.at);
-            is_top || !pin.read_only && is_in_git(&pin.at)
-        };
-        self.git_mounts = self.pins.iter().filter(is_mount).map(|pin| pin.at.clone()).collect();
-        Ok(())
-    }
-
     /// Adds pins. Sorts a directory before its content, and keeps the stricter of two pins of one path. Process 1
     /// changes nothing that is read-only by a pin.
     pub fn pin(&mut self, pins: Vec<Pin>) {
@@ -369,8 +332,16 @@ impl MountPlan {
         for cache in facts.caches.iter().filter(|cache| !is_written(cache)).take(MAX_CACHES) {
             self.add(cache, Mount::Layer { from: cache.clone() });
         }
-        if let Some(content) = facts.identity.to_config() {
-            self.add(home.join(".gitconfig"), Mount::File { content });
+        let settings = &facts.git_settings;
+        let files = [
+            (git::SETTINGS_NAME, settings.to_config("~")),
+            (git::EXCLUDES_NAME, settings.excludes.clone()),
+            (git::ATTRIBUTES_NAME, settings.attributes.clone()),
+        ];
+        for (name, content) in files {
+            if let Some(content) = content {
+                self.add(home.join(name), Mount::File { content });
+            }
         }
     }
 

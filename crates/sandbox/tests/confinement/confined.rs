@@ -56,7 +56,7 @@ impl Request {
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let workspace = openat(CWD, &self.workspace, flags, Mode::empty()).expect("workspace");
-        let facts = HostFacts::gather_blocking(places, &self.path, &[]);
+        let facts = HostFacts::gather_blocking(places, &self.path, &[], &[]);
         let mut walk = git::Walk::new(&workspace).expect("walk");
         walk.step(200_000);
         let found = walk.finish();

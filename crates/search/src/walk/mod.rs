@@ -15,6 +15,7 @@ mod walker;
 pub(crate) use entries::{EntryIndex, Meta, WalkResult};
 pub(crate) use globs::{GlobOptions, Globs, Named};
 pub(crate) use list::EntryType;
+pub use rules::set_user_excludes;
 pub(crate) use walker::{EntryFilter, WalkOptions, add, walk, words};
 
 use crate::error::SearchError;

@@ -14,7 +14,7 @@ use std::io::{self, Read as _};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// Maximum number of bytes read from one ignore file. Compiled rules take about 100 times their size in memory.
 const MAX_RULE_BYTES: u64 = 1024 * 1024;
@@ -72,8 +72,18 @@ struct WalkRules {
     mode: Ignore,
     /// Whether git's files apply only inside a repository. False outside of a work tree.
     require_git: bool,
-    global: Gitignore,
+    global: &'static Gitignore,
     global_cut: usize,
+}
+
+/// Rules of the user for all repositories.
+static USER_EXCLUDES: OnceLock<Gitignore> = OnceLock::new();
+
+/// Sets the rules of the user for all repositories, before the first search of this process. Without it, they are those of
+/// git's settings in the home of this process.
+pub fn set_user_excludes(text: &str) {
+    // The first call counts.
+    USER_EXCLUDES.set(parse_text(text.as_bytes())).ok();
 }
 
 impl IgnoreRules {
@@ -86,7 +96,7 @@ impl IgnoreRules {
             return None;
         }
         let require_git = root.ancestors().any(is_repository);
-        let (global, _) = GitignoreBuilder::new("").build_global();
+        let global = USER_EXCLUDES.get_or_init(|| GitignoreBuilder::new("").build_global().0);
         let global_cut = cut_after(root);
         let common = Arc::new(WalkRules { mode, require_git, global, global_cut });
         let mut rules = Arc::new(Self::empty(common, None, 0));
@@ -182,7 +192,7 @@ impl IgnoreRules {
         let said = said.into_iter().find(|said| *said != IgnoreMatch::Nothing);
         said.unwrap_or_else(|| {
             if self.heeds_git {
-                verdict(&self.common.global, below(path, self.common.global_cut), is_dir)
+                verdict(self.common.global, below(path, self.common.global_cut), is_dir)
             } else {
                 IgnoreMatch::Nothing
             }
@@ -238,9 +248,12 @@ fn read_some(file: File) -> Vec<u8> {
 
 /// Parses rules up to the first line that is not UTF-8. Invalid rules are skipped.
 fn parse(file: File) -> Gitignore {
-    let bytes = read_some(file);
+    parse_text(&read_some(file))
+}
+
+fn parse_text(bytes: &[u8]) -> Gitignore {
     let mut builder = GitignoreBuilder::new("");
-    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+    let text = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     for line in text.split(|byte| *byte == b'\n') {
         let Ok(line) = str::from_utf8(line) else { break };
         let _bad_rule = builder.add_line(None, line.strip_suffix('\r').unwrap_or(line));

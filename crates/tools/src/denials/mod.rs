@@ -13,13 +13,14 @@ use crate::attempts::{Refused, Span};
 use crate::lost_files::{self, LostFiles};
 use crate::os_denial::{AccessMode, is_mounted_read_only_blocking, is_ordinary_blocking};
 use crate::sandbox_tools::normalise;
+use crate::unsigned_commits::{self, UnsignedCommits};
 use crate::upstreams::{self, Upstreams};
 use crate::watched_names::{ReportedChanges, WatchedFiles};
 use memchr::memmem;
 use phrases::{DenialCause, Hit};
 use quackd_process::{Captured, Exit, Finished};
 use quackd_protocol::denial::{
-    Denial, DenialKind, MAX_NAMED_HOSTS, MAX_TARGET_BYTES, RefusedHost, explain_network,
+    Denial, DenialKind, MAX_NAMED_HOSTS, MAX_TARGET_BYTES, RefusedHost, explain_network, one_line,
 };
 use quackd_protocol::policy::Profile;
 use quackd_protocol::worker::MAX_LISTED;
@@ -44,6 +45,7 @@ pub(crate) struct DenialDetector {
     workspace: PathBuf,
     watched: WatchedFiles,
     lost: LostFiles,
+    unsigned: Option<UnsignedCommits>,
     upstreams: Option<Upstreams>,
     /// Span of the command.
     span: Option<Arc<Span>>,
@@ -67,6 +69,7 @@ impl DenialDetector {
             workspace: workspace.to_path_buf(),
             watched: WatchedFiles::default(),
             lost: LostFiles::default(),
+            unsigned: None,
             upstreams: None,
             span: None,
         }
@@ -87,16 +90,30 @@ impl DenialDetector {
         Self { lost: lost.clone(), ..self }
     }
 
+    /// Also reports commits without a signature, if there is a record of commits.
+    pub(crate) fn signing(self, unsigned: Option<UnsignedCommits>) -> Self {
+        Self { unsigned, ..self }
+    }
+
     /// Also reports the attempts to use the network during `span`.
     pub(crate) fn during(self, span: Span) -> Self {
         Self { span: Some(Arc::new(span)), ..self }
     }
 
-    /// Reports changes to files that later programs run or obey, and files that will be lost. Called when a command exits.
+    /// Reports changes to files that later programs run or obey, files that will be lost, and commits without a signature.
+    /// Called when a command exits.
     pub(crate) async fn look_at_watched(&self) -> ReportedChanges {
-        // At the same time: both wait for a blocking thread.
-        let (told, lost) = tokio::join!(self.watched.look(&self.confinement), self.lost.changed());
-        lost_files::add_to(told, &lost, &self.confinement.session)
+        // At the same time: each waits for a blocking thread.
+        let unsigned = async {
+            match self.unsigned.clone() {
+                Some(commits) => commits.any().await,
+                None => false,
+            }
+        };
+        let watched = self.watched.look(&self.confinement);
+        let (told, lost, is_unsigned) = tokio::join!(watched, self.lost.changed(), unsigned);
+        let told = lost_files::add_to(told, &lost, &self.confinement.session);
+        if is_unsigned { unsigned_commits::add_to(told) } else { told }
     }
 
     /// Finds the operations that were denied to a command. Empty if the command is not confined. After exit
@@ -166,6 +183,7 @@ impl DenialDetector {
             let is_recorded = |denial: &Denial| has_attempts && denial.kind == DenialKind::Network;
             let (network, denials): (Vec<_>, Vec<_>) = all.into_iter().partition(is_recorded);
             let line = finder.explain_blocking(&denials, &text);
+            let line = line.or_else(|| phrases::unseen_alternate(&text).map(alternate_line));
             let missing = if has_failed { finder.missing_blocking(&text) } else { None };
             (Found { denials, line, missing }, network)
         });
@@ -355,6 +373,15 @@ fn ends(stream: &Captured) -> Vec<u8> {
         }
         _ => kept,
     }
+}
+
+/// The line about another clone whose objects a repository needs.
+fn alternate_line(directory: &str) -> String {
+    format!(
+        "[Sandbox: this repository is not complete: it reads objects of {}, which the session does not see. To complete it, \
+         outside of the session: git repack -a -d && rm .git/objects/info/alternates]",
+        one_line(directory)
+    )
 }
 
 #[cfg(test)]

@@ -139,3 +139,13 @@ impl<'a> Hit<'a> {
         words.iter().any(|word| line.contains(word))
     }
 }
+
+/// The directory of objects that git misses, because the repository was cloned with `--shared` or `--reference`.
+pub(super) fn unseen_alternate(text: &str) -> Option<&str> {
+    let missing = text.lines().find_map(|line| {
+        let (_, rest) = line.split_once("error: object directory ")?;
+        Some(rest.split_once(" does not exist; check ")?.0)
+    });
+    let normalised = "error: unable to normalize alternate object path: ";
+    missing.or_else(|| text.lines().find_map(|line| Some(line.split_once(normalised)?.1)))
+}

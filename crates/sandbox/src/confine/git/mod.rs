@@ -3,9 +3,9 @@
 //!
 //! Repositories are hostile input: all reads have limits, use handles and follow no links.
 
+mod carried;
 mod config_paths;
 pub(crate) mod gitdir;
-mod identity;
 mod named;
 mod named_path;
 pub(crate) mod openat;
@@ -18,8 +18,8 @@ mod walk;
 mod words;
 
 pub(crate) use crate::git_config as config;
+pub use carried::{ATTRIBUTES_NAME, CarriedSettings, EXCLUDES_NAME, SETTINGS_NAME};
 pub use gitdir::Main;
-pub use identity::Identity;
 pub use named::{NamedFile, NamedFiles, WritableTree, named_blocking};
 pub use openat::{Node, hold_directory_blocking, node_at};
 pub(crate) use openat::{normalise, open_directory};

@@ -79,6 +79,9 @@ pub struct Protection {
     pub repositories: Vec<Main>,
     /// Git directories that were found, including submodules.
     pub git_directories: Vec<PathBuf>,
+    /// Directories of linked worktrees that the session does not see. Each exists, and its `.git` file names a repository of
+    /// the workspace.
+    pub unseen_worktrees: Vec<PathBuf>,
     /// Rules of process 1. Empty in [`GitProtection::Names`].
     pub layout: GitLayout,
     /// Paths that could not be protected, or only by stricter rules. For display to the user.
@@ -170,6 +173,13 @@ fn can_be_top(git: &OwnedFd) -> Result<bool, Errno> {
     names.try_fold(true, |fits, name| {
         Ok(fits && openat::node_at(git, Path::new(name))? != Node::Other)
     })
+}
+
+/// Returns the `.git` file of the linked worktree with the git directory at `path`.
+fn named_by(base: Base<'_>, path: &Path) -> Option<PathBuf> {
+    let back =
+        openat::read(base.handle, &path.strip_prefix(base.path).ok()?.join("gitdir")).ok()?;
+    openat::normalise(&path.join(back.trim()))
 }
 
 /// A tree that contains repositories.
@@ -369,7 +379,9 @@ impl Builder<'_> {
         if self.settings.mode == GitProtection::Top {
             for name in names {
                 let path = base.path.join(at).join(name);
-                let is_visible = self.sees_worktree_of(base, &path);
+                let file = named_by(base, &path);
+                let is_visible = file.as_ref().is_some_and(|file| self.sees(file));
+                self.note_unseen(file.filter(|_| !is_visible), &path);
                 self.rest.layout.directories.insert(path, is_visible);
             }
             return Ok(());
@@ -377,6 +389,9 @@ impl Builder<'_> {
         self.pin(base, at, false);
         for name in names {
             let child = at.join(&name);
+            let path = base.path.join(&child);
+            let file = named_by(base, &path).filter(|file| !self.sees(file));
+            self.note_unseen(file, &path);
             let git = openat::open_directory(base.handle, &child)?;
             self.pin(base, &child, false);
             self.placeholders.join(&git, &base.path.join(&child))?;
@@ -399,12 +414,24 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Returns true if the session sees the linked worktree with the git directory at `path`.
-    fn sees_worktree_of(&self, base: Base<'_>, path: &Path) -> bool {
-        let Ok(inside) = path.strip_prefix(base.path) else { return false };
-        let Ok(back) = openat::read(base.handle, &inside.join("gitdir")) else { return false };
-        let file = openat::normalise(&path.join(back.trim()));
-        file.is_some_and(|file| self.settings.visible.iter().any(|root| file.starts_with(root)))
+    /// Returns true if the session sees the `.git` file of a linked worktree.
+    fn sees(&self, file: &Path) -> bool {
+        self.settings.visible.iter().any(|root| file.starts_with(root))
+    }
+
+    /// Notes a worktree that the session does not see. A command could have made the git directory at `path` to learn
+    /// whether the `file` exists, so it only counts if it names that directory.
+    fn note_unseen(&mut self, file: Option<PathBuf>, path: &Path) {
+        let Some(file) = file.filter(|file| file.file_name() == Some(OsStr::new(".git"))) else {
+            return;
+        };
+        let Some(worktree) = file.parent() else { return };
+        let text = openat::read_own(&file, openat::MAX_FILE).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text);
+        let back = text.strip_prefix("gitdir:").map(|back| worktree.join(back.trim()));
+        if back.and_then(|back| openat::normalise(&back)).as_deref() == Some(path) {
+            self.rest.unseen_worktrees.push(worktree.to_owned());
+        }
     }
 
     /// Returns the names of the directories in a directory. `None` if the directory does not exist.

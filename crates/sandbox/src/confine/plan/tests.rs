@@ -4,6 +4,8 @@ use super::super::overlay::CacheDirectoryError;
 use super::*;
 
 fn facts() -> HostFacts {
+    let mut git_settings = git::CarriedSettings::default();
+    git_settings.excludes = Some("*.ign\n".into());
     HostFacts {
         built: Vec::new(),
         places: SessionDirs {
@@ -31,7 +33,7 @@ fn facts() -> HostFacts {
         private: vec!["/srv/tools/cargo".into()],
         resolver: Some("/run/systemd/resolve/stub-resolv.conf".into()),
         hosts_file: Some(("/etc/hosts".into(), "127.0.0.1 localhost\n".into())),
-        identity: git::Identity { name: Some("n".into()), email: None },
+        git_settings,
     }
 }
 
@@ -65,8 +67,11 @@ fn only_what_is_named_is_shown() {
     }
     assert_eq!(mount(&plan, "/etc/shadow"), Some(&Mount::Empty));
     assert_eq!(mount(&plan, "/bin"), Some(&Mount::Link { to: "usr/bin".into() }));
-    let config = Mount::File { content: "[user]\n\tname = \"n\"\n".into() };
+    let config =
+        Mount::File { content: "[core]\n\texcludesFile = \"~/.gitignore_of_user\"\n".into() };
     assert_eq!(mount(&plan, "/home/u/.gitconfig"), Some(&config));
+    let excludes = Mount::File { content: "*.ign\n".into() };
+    assert_eq!(mount(&plan, "/home/u/.gitignore_of_user"), Some(&excludes));
 }
 
 #[test]
@@ -148,8 +153,29 @@ fn pins_in_what_is_hidden_are_left_out() {
         layout: GitLayout::default(),
         git_directories: vec!["/home/u/work/ws/.git".into()],
         troubles: Vec::new(),
+        unseen_worktrees: vec![
+            "/home/u/work/wt".into(),
+            "/srv/wts/b".into(),
+            "/home/u/.pyenv/c".into(),
+            "/proc/d".into(),
+            "/home/u/work/ws/private/e".into(),
+        ],
     };
     plan.protect(&protection).unwrap();
+    let empty = Mount::File { content: String::new() };
+    for (worktree, stands) in [
+        ("/home/u/work/wt", true),
+        ("/srv/wts/b", true),
+        ("/home/u/.pyenv/c", false),
+        ("/proc/d", false),
+        ("/home/u/work/ws/private/e", false),
+    ] {
+        let file = format!("{worktree}/.git");
+        assert_eq!(mount(&plan, &file), stands.then_some(&empty), "{worktree}");
+        assert_eq!(mount(&plan, worktree), stands.then_some(&Mount::Way), "{worktree}");
+    }
+    let Some(Mount::File { content }) = mount(&plan, "/home/u/.gitconfig") else { panic!() };
+    assert!(content.contains("excludesFile") && content.ends_with(repositories::KEEP_WORKTREES));
     assert!(plan.verified.contains_key(Path::new("/home/u/work/main/.git")));
     assert_eq!(plan.pins, [pin("/home/u/work/ws/.git/config")]);
     assert!(plan.shows(Path::new("/home/u/work/main/.git/HEAD")));
