@@ -187,3 +187,15 @@ fn a_daemon_with_a_configured_root_that_would_open_everything_does_not_start() {
     );
     assert!(ran.stderr().contains(&expected), "{}", ran.stderr());
 }
+
+#[test]
+fn a_workspace_in_shared_memory_is_one_like_others() {
+    let daemon = Daemon::start();
+    let directory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let workspace = std::fs::canonicalize(directory.path()).unwrap();
+    let wire = daemon.wire();
+    let session = wire.attach(&workspace);
+    let text = session.bash("pwd; echo made > f; ls /dev/shm | wc -l");
+    assert_eq!(text, format!("{}\n1\n\n[Exit code: 0]", workspace.display()));
+    assert_eq!(std::fs::read_to_string(workspace.join("f")).unwrap(), "made\n");
+}

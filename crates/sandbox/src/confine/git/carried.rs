@@ -7,7 +7,6 @@
 use super::config::{self, Entry};
 use super::openat;
 use globset::GlobBuilder;
-use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// Name of the file of settings in a session's home.
@@ -213,11 +212,8 @@ impl CarriedSettings {
                 text.push_str(&header(entry));
                 last = Some(section);
             }
-            // Writing to a string cannot fail.
-            let _ = match &entry.value {
-                Some(value) => writeln!(text, "\t{} = {}", entry.key, quote(value)),
-                None => writeln!(text, "\t{}", entry.key),
-            };
+            let value = entry.value.as_ref().map(|value| format!(" = {}", quote(value)));
+            text.push_str(&format!("\t{}{}\n", entry.key, value.unwrap_or_default()));
         }
         (!text.is_empty()).then_some(text)
     }
