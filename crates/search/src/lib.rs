@@ -21,10 +21,12 @@ mod scan;
 
 mod basic;
 mod condvar;
+mod crlf;
 mod cursor;
 mod engine;
 mod find;
 mod glob;
+mod line_matcher;
 pub mod replace;
 mod walk;
 
