@@ -11,14 +11,15 @@ use std::ops::Range;
 
 /// The carriage returns that were removed from a text.
 #[derive(Debug, Default)]
-pub(crate) struct CrlfMap {
+pub struct CrlfMap {
     /// Positions of the line feeds before which they were, in the text without them.
     places: Vec<u32>,
 }
 
 impl CrlfMap {
     /// Removes the carriage return of each `\r\n`. Returns the new length of the text.
-    pub(crate) fn fold(text: &mut [u8]) -> (usize, Self) {
+    #[must_use]
+    pub fn fold(text: &mut [u8]) -> (usize, Self) {
         let mut places = Vec::new();
         let (mut from, mut to) = (0, 0);
         while let Some(at) = memmem::find(text.get(from..).unwrap_or_default(), b"\r\n") {
@@ -36,12 +37,14 @@ impl CrlfMap {
     }
 
     /// Returns the position in the original text. The position of a line feed becomes that of its carriage return.
-    pub(crate) fn original(&self, at: usize) -> usize {
+    #[must_use]
+    pub fn original(&self, at: usize) -> usize {
         at + self.n_before(at)
     }
 
     /// Returns the original range of a range.
-    pub(crate) fn original_range(&self, range: Range<usize>) -> Range<usize> {
+    #[must_use]
+    pub fn original_range(&self, range: Range<usize>) -> Range<usize> {
         self.original(range.start)..self.original(range.end)
     }
 

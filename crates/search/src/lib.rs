@@ -33,6 +33,7 @@ mod walk;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
+pub use crlf::CrlfMap;
 pub use error::SearchError;
 pub use find::{EntryKind, EntrySink, Find, FindOutcome, FindSort, FoundEntry, Kinds, NameRule};
 pub use glob::GlobError;
