@@ -426,3 +426,43 @@ fn grep_search_keeps_what_it_found_beside_unreadable_files_and_cuts_at_a_row() {
     assert!(body.lines().all(|row| row.starts_with("many/") && row.ends_with("hij")), "whole rows");
     assert!(body.starts_with("many/000.txt:1:abc"));
 }
+
+/// Every tool that searches finds the lines of a file with CRLF that `replace` would change.
+#[test]
+fn every_search_finds_the_lines_of_files_with_crlf() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    std::fs::remove_dir_all(repo.path().join("src")).unwrap();
+    std::fs::remove_file(repo.path().join("README.md")).unwrap();
+    repo.write("c.txt", "one;\r\nfoo\r\n\r\nbar \r\n");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let last = |n: usize| n..=n;
+    for (pattern, lines) in [
+        (";$", last(1)),
+        ("^foo$", last(2)),
+        ("^$", last(3)),
+        (r"\s$", last(4)),
+        ("^[^;]+$", 2..=4),
+        (r"foo\n\nbar", 2..=4),
+    ] {
+        for tool in ["search", "grep_search", "search_content", "ripgrep_search"] {
+            let arguments = match tool {
+                "search_content" => json!({"pattern": pattern, "glob_pattern": "**/*"}),
+                _ => json!({"pattern": pattern}),
+            };
+            let text = session.call(tool, arguments);
+            for line in 1..=4 {
+                let is_found = text.contains(&format!("{line}:"));
+                let is_wanted = lines.contains(&line) && (pattern != "^[^;]+$" || line != 3);
+                assert_eq!(is_found, is_wanted, "{tool} {pattern:?}: {text}");
+            }
+        }
+        let changes = json!({"pattern": pattern, "replacement": "x", "dry_run": true});
+        let text = session.call("replace", changes);
+        let n = if pattern == "^[^;]+$" { 2 } else { 1 };
+        assert!(text.starts_with(&format!("Would replace {n} match")), "{pattern:?}: {text}");
+    }
+    // A pattern that names it sees the carriage return.
+    assert_eq!(session.call("search", json!({"pattern": r"foo\r$"})), "c.txt:2:foo");
+}

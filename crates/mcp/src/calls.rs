@@ -172,10 +172,6 @@ async fn start(
     if way == Some(Way::Request) {
         elicitations::pass_on(&link, &session, &context.peer).await;
     }
-    if tool == results::EDIT {
-        // Models write LF only.
-        arguments.entry("any_line_ending").or_insert(Value::Bool(true));
-    }
     let asked = arguments.get("timeout_ms").and_then(Value::as_u64).unwrap_or(DEFAULT_DEADLINE_MS);
     let running = link.start_call(output);
     let params = ToolParams {

@@ -385,6 +385,9 @@ pub struct ToolInfo {
     /// Reason and advice in plain words, for a failure whose text is fixed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Whether the hint adds to the text. Otherwise it says the same in plain words.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hint_adds: bool,
     /// Noticed denials of the confinement.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub denials: Vec<Denial>,
@@ -422,6 +425,7 @@ impl ToolInfo {
             background_pids: report.background_pids.clone(),
             survivors: report.survivors,
             hint: report.hint.clone(),
+            hint_adds: report.hint_adds,
             denials: report.denials.clone(),
             audit: report.audit.clone(),
             user_ms: report.user_ms,

@@ -396,6 +396,9 @@ pub struct ToolReport {
     /// Reason and advice in plain words, for a failure whose text is fixed; at most [`MAX_HINT_BYTES`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
+    /// Whether the hint adds to the text. Otherwise it says the same in plain words.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub hint_adds: bool,
     /// Noticed denials of the confinement, at most [`MAX_LISTED`].
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub denials: Vec<Denial>,

@@ -21,16 +21,19 @@ mod scan;
 
 mod basic;
 mod condvar;
+mod crlf;
 mod cursor;
 mod engine;
 mod find;
 mod glob;
+mod line_matcher;
 pub mod replace;
 mod walk;
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 
+pub use crlf::CrlfMap;
 pub use error::SearchError;
 pub use find::{EntryKind, EntrySink, Find, FindOutcome, FindSort, FoundEntry, Kinds, NameRule};
 pub use glob::GlobError;

@@ -1,10 +1,14 @@
 //! Compiles patterns to matchers: limits, alternatives, dialects, and errors in one line and in full.
 
 use crate::basic;
+use crate::crlf;
 use crate::error::SearchError;
+use crate::line_matcher::{LineEnds, LineMatcher};
 use crate::pattern_cost;
 use crate::request::{Boundary, Case, Dialect, Multiline, Pattern};
+use grep_matcher::Matcher as _;
 use grep_regex::{ErrorKind, RegexMatcher, RegexMatcherBuilder};
+use regex_syntax::hir::{Class, Hir, HirKind, Look, LookSet};
 
 /// Maximum length of all patterns together, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
@@ -16,10 +20,12 @@ const MAX_COMPILED_BYTES: usize = 10 * 1024 * 1024;
 /// A pattern compiled in one dialect.
 #[derive(Debug, Clone)]
 pub(crate) struct Interpretation {
-    pub(crate) matcher: RegexMatcher,
+    pub(crate) matcher: LineMatcher,
     pub(crate) dialect: Dialect,
     /// Matches may cross lines.
     pub(crate) multiline: bool,
+    /// The text is searched as a whole, without the carriage returns of its line ends.
+    pub(crate) folds: bool,
     /// Bytes of text that are searched at once.
     pub(crate) piece: usize,
 }
@@ -27,13 +33,25 @@ pub(crate) struct Interpretation {
 /// Returns the interpretations of a pattern, at least one. The caller tries them in order until one finds
 /// something.
 pub(crate) fn readings(pattern: &Pattern) -> Result<Vec<Interpretation>, SearchError> {
+    readings_with(pattern, None)
+}
+
+/// Returns the matcher of a similar pattern that is searched together with another, whose line ends it must have.
+pub(crate) fn similar(pattern: &Pattern, ends: LineEnds) -> Option<LineMatcher> {
+    Some(readings_with(pattern, Some(ends)).ok()?.pop()?.matcher)
+}
+
+fn readings_with(
+    pattern: &Pattern,
+    ends: Option<LineEnds>,
+) -> Result<Vec<Interpretation>, SearchError> {
     if pattern.patterns.is_empty() || pattern.patterns.iter().any(String::is_empty) {
         return Err(SearchError::EmptyPattern);
     }
     if MAX_BYTES < pattern.patterns.iter().map(String::len).sum() {
         return Err(SearchError::PatternTooLong { max: MAX_BYTES });
     }
-    let as_asked = read(pattern, pattern.dialect);
+    let as_asked = read(pattern, pattern.dialect, ends);
     let has_other = pattern.dialect == Dialect::Rust
         && pattern.retry_as_basic
         && !pattern.literal
@@ -41,22 +59,35 @@ pub(crate) fn readings(pattern: &Pattern) -> Result<Vec<Interpretation>, SearchE
     if !has_other {
         return Ok(vec![as_asked?]);
     }
-    match (as_asked, read(pattern, Dialect::Basic)) {
+    match (as_asked, read(pattern, Dialect::Basic, ends)) {
         (Ok(rust), Ok(basic)) => Ok(vec![rust, basic]),
         (Err(_), Ok(basic)) => Ok(vec![basic]),
         (rust, Err(_)) => Ok(vec![rust?]),
     }
 }
 
-fn read(pattern: &Pattern, dialect: Dialect) -> Result<Interpretation, SearchError> {
+fn read(
+    pattern: &Pattern,
+    dialect: Dialect,
+    ends: Option<LineEnds>,
+) -> Result<Interpretation, SearchError> {
     let spelled = || pattern.patterns.iter().map(|one| spell(without_end(one), pattern, dialect));
-    let reading = |matcher, multiline| {
+    let reading = |exact: RegexMatcher, multiline| {
         let piece = if pattern.literal {
-            Ok(usize::MAX)
+            usize::MAX
         } else {
-            pattern_cost::piece(&spelled().collect::<Vec<_>>())
+            pattern_cost::piece(&spelled().collect::<Vec<_>>())?
         };
-        piece.map(|piece| Interpretation { matcher, dialect, multiline, piece })
+        let names_cr = spelled().any(|one| crlf::names_cr(&one, pattern.literal));
+        let stays = exact.non_matching_bytes().is_some_and(|bytes| bytes.contains(b'\n'));
+        let crosses = multiline && !stays;
+        let matcher = match ends {
+            _ if names_cr || crosses => LineMatcher::plain(exact),
+            Some(LineEnds::Lf) => LineMatcher::plain(exact),
+            _ => of_both_ends(exact, pattern, dialect)?,
+        };
+        let folds = crosses && !names_cr;
+        Ok(Interpretation { matcher, dialect, multiline, folds, piece })
     };
     match pattern.multiline {
         Multiline::Off => compile(pattern, dialect, None).and_then(|one| reading(one, false)),
@@ -77,6 +108,68 @@ fn read(pattern: &Pattern, dialect: Dialect) -> Result<Interpretation, SearchErr
             }
             compile(pattern, dialect, Some(false)).and_then(|one| reading(one, true))
         }
+    }
+}
+
+/// Adds to a matcher what it needs for lines that end with `\r\n`.
+fn of_both_ends(
+    exact: RegexMatcher,
+    pattern: &Pattern,
+    dialect: Dialect,
+) -> Result<LineMatcher, SearchError> {
+    let is_whole_line = pattern.boundary == Boundary::Line;
+    let parts = pattern.patterns.iter().flat_map(|one| without_end(one).split('\n'));
+    let parts: Vec<String> = parts.map(|part| spell(part, pattern, dialect)).collect();
+    if pattern.literal && !is_whole_line {
+        let is_sure = parts.iter().all(|part| !part.is_empty());
+        return Ok(LineMatcher::of_both_ends(exact, None, is_sure));
+    }
+    let mut is_wide = is_whole_line;
+    let wide = parts.iter().map(|part| {
+        let part = if pattern.literal { &regex_syntax::escape(part) } else { part };
+        let ended = crlf::with_ends_before_cr(part);
+        is_wide |= ended.is_some();
+        let ended = ended.unwrap_or_else(|| part.clone());
+        if is_whole_line { format!("(?:^(?:{ended}){})", crlf::END) } else { ended }
+    });
+    let wide: Vec<String> = wide.collect();
+    let wide = is_wide.then(|| {
+        let boundary = if is_whole_line { Boundary::None } else { pattern.boundary };
+        let pattern = Pattern { literal: false, boundary, ..pattern.clone() };
+        let built = builder(&pattern, None).build_many(&wide);
+        built.map_err(|error| refusal(&pattern, dialect, &error))
+    });
+    let is_sure = !is_wide && parts.iter().all(|part| stays_before_cr(part));
+    Ok(LineMatcher::of_both_ends(exact, wide.transpose()?, is_sure))
+}
+
+/// Whether a match in a line with its carriage return is also a match without it.
+fn stays_before_cr(part: &str) -> bool {
+    let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(part);
+    let ends = [Look::End, Look::EndLF, Look::EndCRLF, Look::StartCRLF];
+    let ends = ends.into_iter().fold(LookSet::empty(), LookSet::insert);
+    parsed.is_ok_and(|hir| {
+        let properties = hir.properties();
+        properties.minimum_len().is_some_and(|len| len != 0)
+            && properties.look_set().intersect(ends).is_empty()
+            && !takes_cr(&hir)
+    })
+}
+
+/// Whether a class of the expression contains the carriage return.
+fn takes_cr(hir: &Hir) -> bool {
+    match hir.kind() {
+        HirKind::Class(Class::Unicode(class)) => {
+            class.iter().any(|range| range.start() <= '\r' && '\r' <= range.end())
+        }
+        HirKind::Class(Class::Bytes(class)) => {
+            class.iter().any(|range| range.start() <= b'\r' && b'\r' <= range.end())
+        }
+        HirKind::Repetition(repetition) => takes_cr(&repetition.sub),
+        HirKind::Capture(capture) => takes_cr(&capture.sub),
+        HirKind::Concat(all) | HirKind::Alternation(all) => all.iter().any(takes_cr),
+        HirKind::Literal(literal) => literal.0.contains(&b'\r'),
+        HirKind::Empty | HirKind::Look(_) => false,
     }
 }
 
@@ -106,6 +199,10 @@ fn build(
         let parts = if dot_all.is_some() { vec![one] } else { one.split('\n').collect() };
         alternatives.extend(parts.into_iter().map(|part| spell(part, pattern, dialect)));
     }
+    builder(pattern, dot_all).build_many(&alternatives)
+}
+
+fn builder(pattern: &Pattern, dot_all: Option<bool>) -> RegexMatcherBuilder {
     let mut builder = RegexMatcherBuilder::new();
     builder
         // The searcher passes many lines at once, so `^` and `$` must match at line ends.
@@ -127,7 +224,7 @@ fn build(
         None => builder.line_terminator(Some(b'\n')),
         Some(dot_all) => builder.dot_matches_new_line(dot_all),
     };
-    builder.build_many(&alternatives)
+    builder
 }
 
 fn spell(part: &str, pattern: &Pattern, dialect: Dialect) -> String {

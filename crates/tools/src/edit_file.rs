@@ -1,20 +1,19 @@
 //! edit_file: replaces one or more literal texts in one file of the workspace.
 //!
 //! Works on bytes: the rest of the file does not change, including invalid UTF-8, a byte order mark and line
-//! endings. With `any_line_ending`, LF in the texts stands for CRLF in a file whose lines all end so: models write LF.
+//! endings. LF in the texts stands for the line end of each line, unless `any_line_ending` is false.
 
 use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, CancelOnDrop};
-use crate::edit_hint;
+use crate::edit_once::{EditedOnce, Leniency, replace_once};
 use crate::read_file::PATH;
 use crate::read_tracker::ReadTracker;
+use crate::similar_text::Form;
 use crate::write_error::{MAX_EDITED_BYTES, WriteFailure};
 use crate::write_file::{MAX_ATTEMPTS, open_unprotected};
 use crate::{Call, Confinement, Output, Toolbox};
-use memchr::memmem;
 use quackd_sandbox::{Purpose, Root, WriteError};
 use serde_json::Value;
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Edits of one call.
@@ -44,14 +43,16 @@ pub(crate) async fn edit_file(
         return refused;
     }
     let named = path.clone();
-    let any_line_ending = arguments.is_true("any_line_ending");
+    let is_literal =
+        arguments.value(&["any_line_ending"]).is_some() && !arguments.is_true("any_line_ending");
+    let leniency = Leniency { any_line_ending: !is_literal, similar: arguments.is_true("similar") };
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
     let edited = bounds
         .run_blocking(move || {
-            let edits = (&*replacements, any_line_ending);
+            let edits = (&*replacements, leniency);
             edit_blocking(&root, &seen, &confinement, &path, edits, &give_up)
         })
         .await;
@@ -119,7 +120,7 @@ fn edit_blocking(
     seen: &ReadTracker,
     confinement: &Confinement,
     path: &str,
-    (replacements, any_line_ending): (&[Replacement], bool),
+    (replacements, leniency): (&[Replacement], Leniency),
     give_up: &dyn Fn() -> bool,
 ) -> Result<String, WriteFailure> {
     let named = |error| WriteFailure::of(error, "edit", root, path);
@@ -127,39 +128,41 @@ fn edit_blocking(
     loop {
         let mut target = open_unprotected(root, confinement, path, Purpose::Edit, give_up)?;
         let content = target.read(MAX_EDITED_BYTES).map_err(named)?;
-        let edited = replace_all(content, replacements, any_line_ending)?;
+        let (edited, notes) = replace_all(content, replacements, leniency)?;
         match target.replace(&edited, give_up) {
             Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
             Err(error) => return Err(named(error)),
             Ok(version) => {
                 seen.remember_blocking(target.relative().to_path_buf(), version);
-                return Ok(match replacements.len() {
-                    1 => format!("Successfully edited {path}"),
-                    edits => format!("Successfully edited {path}: {edits} edits"),
-                });
+                let edits = match replacements.len() {
+                    1 => String::new(),
+                    edits => format!(": {edits} edits"),
+                };
+                return Ok(format!("Successfully edited {path}{edits}{notes}"));
             }
         }
     }
 }
 
-/// Makes all replacements, each in the result of the one before.
+/// Makes all replacements, each in the result of the one before. Also returns notes about texts that were only similar.
 fn replace_all(
     mut content: Vec<u8>,
     replacements: &[Replacement],
-    any_line_ending: bool,
-) -> Result<Vec<u8>, WriteFailure> {
+    leniency: Leniency,
+) -> Result<(Vec<u8>, String), WriteFailure> {
+    let mut notes = String::new();
     for (number, Replacement { old, new }) in replacements.iter().enumerate() {
-        let texts = (old.as_bytes(), new.as_bytes());
-        let replaced = match any_line_ending && has_only_crlf(&content) && !old.contains('\r') {
-            true => replace_once(&content, (&with_crlf(texts.0), &with_crlf(texts.1))),
-            false => replace_once(&content, texts),
-        };
-        content = match replaced {
-            Ok(edited) if u64::try_from(edited.len()).is_ok_and(|len| len <= MAX_EDITED_BYTES) => {
-                edited
+        content = match replace_once(&content, (old, new), leniency) {
+            Ok(EditedOnce { content, similar })
+                if u64::try_from(content.len()).is_ok_and(|len| len <= MAX_EDITED_BYTES) =>
+            {
+                if let Some((line, forms)) = similar {
+                    notes.push_str(&note(line, &forms));
+                }
+                content
             }
-            Ok(edited) => {
-                return Err(WriteFailure::TooLarge(edited.len().try_into().unwrap_or(u64::MAX)));
+            Ok(EditedOnce { content, .. }) => {
+                return Err(WriteFailure::TooLarge(content.len().try_into().unwrap_or(u64::MAX)));
             }
             Err(failure) if replacements.len() == 1 => return Err(failure),
             Err(failure) => {
@@ -170,51 +173,29 @@ fn replace_all(
             }
         };
     }
-    Ok(content)
+    Ok((content, notes))
 }
 
-/// Returns `content` with its only occurrence of `old` replaced. Overlapping occurrences count once.
-fn replace_once(content: &[u8], (old, new): (&[u8], &[u8])) -> Result<Vec<u8>, WriteFailure> {
-    let mut found = memmem::find_iter(content, old);
-    let Some(at) = found.next() else {
-        return Err(WriteFailure::NoOccurrence { hint: edit_hint::of_missing(content, old) });
-    };
-    let others: Vec<usize> = found.collect();
-    if !others.is_empty() {
-        let hint =
-            edit_hint::of_several(content, std::iter::once(at).chain(others.iter().copied()));
-        return Err(WriteFailure::Ambiguous { count: others.len() + 1, hint });
-    }
-    let (before, rest) = content.split_at(at);
-    Ok([before, new, rest.get(old.len()..).unwrap_or_default()].concat())
-}
-
-/// Whether every line of the content ends with CRLF, and there is one.
-fn has_only_crlf(content: &[u8]) -> bool {
-    let mut ends = memchr::memchr_iter(b'\n', content).peekable();
-    ends.peek().is_some()
-        && ends.all(|at| at.checked_sub(1).and_then(|at| content.get(at)) == Some(&b'\r'))
-}
-
-/// Returns the text with CRLF in place of each LF.
-fn with_crlf(text: &[u8]) -> Cow<'_, [u8]> {
-    if !text.contains(&b'\n') {
-        return text.into();
-    }
-    let mut all = Vec::with_capacity(text.len() + text.len() / 16);
-    for (at, &byte) in text.iter().enumerate() {
-        let is_new = byte == b'\n' && at.checked_sub(1).and_then(|at| text.get(at)) != Some(&b'\r');
-        all.extend(is_new.then_some(b'\r').into_iter().chain([byte]));
-    }
-    all.into()
+/// The line about a text that differs from the one in the file.
+fn note(line: usize, forms: &[Form]) -> String {
+    let quotes = forms.contains(&Form::Typographic).then_some("other quotes, dashes or spaces");
+    let blanks = forms.contains(&Form::TrailingBlanks).then_some("other blanks at line ends");
+    let differ: Vec<&str> = quotes.into_iter().chain(blanks).collect();
+    format!(
+        "\n[Note: from line {line} the file has {} than old_text; they stay where the text did not change]",
+        differ.join(" and ")
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn replaced(content: &[u8], old: &[u8], new: &[u8]) -> Result<Vec<u8>, String> {
-        replace_once(content, (old, new)).map_err(|failure| failure.to_string())
+    const LITERAL: Leniency = Leniency { any_line_ending: false, similar: false };
+
+    fn replaced(content: &[u8], old: &str, new: &str) -> Result<Vec<u8>, String> {
+        let edited = replace_once(content, (old, new), LITERAL);
+        edited.map(|edited| edited.content).map_err(|failure| failure.to_string())
     }
 
     fn of(json: &str) -> Result<Vec<(String, String)>, String> {
@@ -228,12 +209,12 @@ mod tests {
         let edits =
             |json: &str| replacements(&Arguments::parse("edit_file", json).unwrap()).unwrap();
         let two = r#"{"edits":[{"old_text":"a","new_text":"b"},{"oldText":"bb","newText":"c"}]}"#;
-        assert_eq!(replace_all(b"xab".to_vec(), &edits(two), false).unwrap(), b"xc");
-        let failure = replace_all(b"xa".to_vec(), &edits(two), false).unwrap_err().to_string();
+        assert_eq!(replace_all(b"xab".to_vec(), &edits(two), LITERAL).unwrap().0, b"xc");
+        let failure = replace_all(b"xa".to_vec(), &edits(two), LITERAL).unwrap_err().to_string();
         assert_eq!(failure, "edit 2 of the call: old_text not found in file; nothing was changed");
         let large = vec![b'x'; usize::try_from(MAX_EDITED_BYTES).unwrap()];
         let grow = [Replacement { old: "a".to_owned(), new: "ab".to_owned() }];
-        let failure = replace_all([large.as_slice(), b"a"].concat(), &grow, false).unwrap_err();
+        let failure = replace_all([large.as_slice(), b"a"].concat(), &grow, LITERAL).unwrap_err();
         assert!(matches!(failure, WriteFailure::TooLarge(_)), "{failure}");
     }
 
@@ -258,38 +239,20 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_a_model_find_crlf_and_become_crlf() {
-        type Case = (&'static str, &'static str, &'static str, Option<&'static str>);
-        let cases: &[Case] = &[
-            ("a\r\nb\r\n", "a\nb", "c\nd\r\n", Some("c\r\nd\r\n\r\n")),
-            ("a\r\nb\r\n", "a", "c\nd", Some("c\r\nd\r\nb\r\n")),
-            ("a\r\nb\r\n", "a\r\nb", "c\nd", Some("c\nd\r\n")),
-            ("a\r\nb\n", "a\nb", "", None),
-            ("a\nb\n", "a\nb", "c\nd", Some("c\nd\n")),
-            ("a", "a", "b\nc", Some("b\nc")),
-        ];
-        for &(content, old, new, expected) in cases {
-            let edit = [Replacement { old: old.to_owned(), new: new.to_owned() }];
-            let edited = replace_all(content.into(), &edit, true).ok();
-            assert_eq!(edited.as_deref(), expected.map(str::as_bytes), "{content:?} {old:?}");
-        }
-    }
-
-    #[test]
     fn one_occurrence_is_replaced_and_everything_else_stays() {
         type Case =
-            (&'static [u8], &'static [u8], &'static [u8], Result<&'static [u8], &'static str>);
+            (&'static [u8], &'static str, &'static str, Result<&'static [u8], &'static str>);
         let cases: &[Case] = &[
-            (b"a b c", b"b", b"x", Ok(b"a x c")),
-            (b"a b c", b"a b c", b"", Ok(b"")),
-            (b"a  b", b"  ", b" ", Ok(b"a b")),
-            (b"a b", b"b", b"$& $$ $1 \\1", Ok(b"a $& $$ $1 \\1")),
-            (b"\xef\xbb\xbfa\r\n\xffb\r\n", b"a", b"c", Ok(b"\xef\xbb\xbfc\r\n\xffb\r\n")),
-            (b"a\r\nb", b"a\nb", b"", Err("old_text not found in file")),
-            (b"aXa", b"a", b"", Err("old_text found 2 times (ambiguous edit)")),
-            (b"aaa", b"aa", b"b", Ok(b"ba")),
-            (b"aaaa", b"aa", b"b", Err("old_text found 2 times (ambiguous edit)")),
-            (b"", b"a", b"b", Err("old_text not found in file")),
+            (b"a b c", "b", "x", Ok(b"a x c")),
+            (b"a b c", "a b c", "", Ok(b"")),
+            (b"a  b", "  ", " ", Ok(b"a b")),
+            (b"a b", "b", "$& $$ $1 \\1", Ok(b"a $& $$ $1 \\1")),
+            (b"\xef\xbb\xbfa\r\n\xffb\r\n", "a", "c", Ok(b"\xef\xbb\xbfc\r\n\xffb\r\n")),
+            (b"a\r\nb", "a\nb", "", Err("old_text not found in file")),
+            (b"aXa", "a", "", Err("old_text found 2 times (ambiguous edit)")),
+            (b"aaa", "aa", "b", Err("old_text found 2 times (ambiguous edit)")),
+            (b"aaaa", "aa", "b", Err("old_text found 2 times (ambiguous edit)")),
+            (b"", "a", "b", Err("old_text not found in file")),
         ];
         for (content, old, new, expected) in cases {
             let expected = expected.map(<[u8]>::to_vec).map_err(str::to_owned);

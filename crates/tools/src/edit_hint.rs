@@ -1,5 +1,6 @@
 //! Hints after an edit whose old text was not found once: where similar text is.
 
+use crate::similar_text::{Form, MAX_SEARCHED, differences, find_first};
 use std::borrow::Cow;
 
 /// Most line numbers of one hint.
@@ -7,9 +8,6 @@ const MAX_LINES: usize = 10;
 
 /// Longest line of the file that a hint shows, in characters.
 const MAX_SHOWN: usize = 200;
-
-/// Largest file in which similar lines are searched, in bytes.
-const MAX_SEARCHED: usize = 1024 * 1024;
 
 /// Most lines of the old text that are compared.
 const MAX_COMPARED: usize = 100;
@@ -19,6 +17,9 @@ pub(crate) fn of_missing(content: &[u8], old: &[u8]) -> String {
     const READ: &str = "Read the file again and copy the text from it.";
     if MAX_SEARCHED < content.len() {
         return READ.to_owned();
+    }
+    if let Some((line, only)) = differing(content, old) {
+        return format!("From line {line}, the file differs from old_text only in {only}. {READ}");
     }
     let lines: Vec<&[u8]> = content.split(|byte| *byte == b'\n').collect();
     let wanted: Vec<String> =
@@ -53,17 +54,38 @@ pub(crate) fn of_missing(content: &[u8], old: &[u8]) -> String {
     )
 }
 
-/// Names the lines of a text that an edit has found several times.
-pub(crate) fn of_several(content: &[u8], places: impl Iterator<Item = usize>) -> String {
-    let mut places = places.peekable();
+/// Finds the first text that differs only in form. Returns its line, and the words for the differences.
+fn differing(content: &[u8], old: &[u8]) -> Option<(usize, String)> {
+    let (content, old) = (String::from_utf8_lossy(content), String::from_utf8_lossy(old));
+    // A line is not wanted for its blanks alone.
+    let range = find_first(&content, &old, Form::ALL).filter(|_| !old.trim().is_empty())?;
+    let line = content.get(..range.start)?.matches('\n').count() + 1;
+    let found = content.get(range)?;
+    let words = differences(found, &old, Form::ALL).into_iter().map(|form| match form {
+        Form::LineEnds if found.contains('\r') => "line ends (the file has CRLF)",
+        Form::LineEnds => "line ends (the file has LF)",
+        Form::TrailingBlanks => "trailing spaces",
+        Form::Blanks if found.contains('\t') != old.contains('\t') => "tabs against spaces",
+        Form::Blanks => "the number of spaces",
+        Form::Typographic => "typographic quotes, dashes or spaces",
+        Form::Unicode => "the Unicode form of letters (NFC against NFD)",
+    });
+    let words: Vec<_> = words.collect();
+    let (last, others) = words.split_last()?;
+    let and = if others.is_empty() { String::new() } else { format!("{} and ", others.join(", ")) };
+    Some((line, format!("{and}{last}")))
+}
+
+/// Names the lines of a text that an edit has found `count` times. `places` are the first of them.
+pub(crate) fn of_several(content: &[u8], count: usize, places: &[usize]) -> String {
     let (mut line, mut from) = (1, 0);
     let mut lines = Vec::new();
-    while let Some(at) = places.next_if(|_| lines.len() < MAX_LINES) {
+    for &at in places.iter().take(MAX_LINES) {
         line += memchr::memchr_iter(b'\n', content.get(from..at).unwrap_or_default()).count();
         from = at;
         lines.push(line.to_string());
     }
-    let more = if places.peek().is_some() { " and others" } else { "" };
+    let more = if lines.len() < count { " and others" } else { "" };
     format!(
         "It is in the lines {}{more}. Add lines around it until it is unique, or make one edit for each.",
         lines.join(", ")
@@ -90,7 +112,16 @@ mod tests {
         for (old, expected) in [
             (
                 "def a():\n\tx = 1",
-                "From line 3, the file differs from old_text only in white space",
+                "From line 3, the file differs from old_text only in tabs against spaces. ",
+            ),
+            (
+                "\ndef a():  \r\n\tx = 1",
+                "From line 2, the file differs from old_text only in line ends (the file has LF), trailing spaces and tabs against spaces. ",
+            ),
+            ("x = 1\ny = 2", "From line 4, the file differs from old_text only in white space"),
+            (
+                "x =  1",
+                "From line 4, the file differs from old_text only in the number of spaces. ",
             ),
             (
                 "def b():\n    x = 1\n    z = 3\n",
@@ -110,11 +141,31 @@ mod tests {
     }
 
     #[test]
+    fn characters_that_look_alike_are_named() {
+        let file = "a\nsay \u{201c}caf\u{e9}\u{201d} \n".as_bytes();
+        for (old, expected) in [
+            ("say \"caf\u{e9}\"", "typographic quotes, dashes or spaces. "),
+            ("\u{201c}cafe\u{301}\u{201d}", "the Unicode form of letters (NFC against NFD). "),
+            (
+                "\"cafe\u{301}\"\n",
+                "trailing spaces, typographic quotes, dashes or spaces and the Unicode form",
+            ),
+        ] {
+            let expected =
+                format!("From line 2, the file differs from old_text only in {expected}");
+            let hint = of_missing(file, old.as_bytes());
+            assert!(hint.starts_with(&expected), "{old:?}: {hint}");
+        }
+        let hint = of_missing(b"a\r\nb\r\n", b"a\nb");
+        assert!(hint.contains("only in line ends (the file has CRLF). "), "{hint}");
+    }
+
+    #[test]
     fn lines_of_several_places_are_named() {
-        let hint = of_several(b"a\nb\na\n", [0, 4].into_iter());
+        let hint = of_several(b"a\nb\na\n", 2, &[0, 4]);
         assert!(hint.starts_with("It is in the lines 1, 3. "), "{hint}");
         let many = b"a\n".repeat(20);
-        let hint = of_several(&many, (0..20).map(|n| 2 * n));
+        let hint = of_several(&many, 20, &[0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]);
         assert!(
             hint.starts_with("It is in the lines 1, 2, 3, 4, 5, 6, 7, 8, 9, 10 and others. "),
             "{hint}"

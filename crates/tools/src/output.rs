@@ -95,6 +95,12 @@ impl Output {
         self
     }
 
+    /// Adds advice to a fixed text.
+    pub(crate) fn with_advice(mut self, advice: Option<String>) -> Self {
+        self.report.hint_adds = advice.is_some();
+        self.with_hint(advice)
+    }
+
     /// Reports the files that a file tool wrote, for the journal of calls.
     pub(crate) fn wrote(mut self, paths: impl IntoIterator<Item: AsRef<Path>>) -> Self {
         for path in paths {

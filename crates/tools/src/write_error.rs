@@ -116,7 +116,7 @@ impl WriteFailure {
             Self::Failed { denial, hint, .. } => {
                 confinement.failure(self, denial.clone()).with_hint(hint.clone())
             }
-            failure => Output::error(failure).with_hint(failure.edit_hint()),
+            failure => Output::error(failure).with_advice(failure.edit_hint()),
         }
     }
 }

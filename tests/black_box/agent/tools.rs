@@ -173,6 +173,38 @@ fn the_file_tools_take_the_arguments_of_pi() {
 }
 
 #[test]
+fn edits_keep_line_ends_and_find_text_that_looks_the_same() {
+    let world = World::absent(&json!({}));
+    let path = world.repo.join("a.txt");
+    std::fs::write(&path, "one\r\nsay \u{201c}two\u{201d} \r\nthree\r\n").unwrap();
+    let edit = |old: &str, new: &str| {
+        call("edit", json!({"path": "a.txt", "oldText": old, "newText": new}))
+    };
+    world.model.script(&json!({"replies": [
+        edit("one", "zero\none"),
+        edit("say \"two\"\nthree", "say \"two\"\nTHREE\nfour"),
+        edit("\tsay \"two\"", ""),
+        {"text": "done"}]}));
+    let mut world = world;
+    world.boot(&[]);
+    let wire = world.follower();
+    let events = turn(&wire, "edit");
+    let results = results(&events);
+    assert_eq!(results[0], "Successfully edited a.txt");
+    let note = "[Note: from line 3 the file has other quotes, dashes or spaces and other blanks at line ends than old_text; ";
+    assert!(results[1].contains(note), "{}", results[1]);
+    assert!(
+        results[2].contains("not found") && results[2].contains("copy the text from it"),
+        "{}",
+        results[2]
+    );
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap(),
+        "zero\r\none\r\nsay \u{201c}two\u{201d} \r\nTHREE\r\nfour\r\n"
+    );
+}
+
+#[test]
 fn abort_ends_a_command_and_the_turn_and_leaves_no_process() {
     let reply = call("bash", json!({"command": "echo started; sleep 300; echo never"}));
     let world = World::new(&json!({"replies": [reply, {"text": "after"}]}));

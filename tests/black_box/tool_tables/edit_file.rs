@@ -4,9 +4,12 @@ use super::{After, Bench, Put, check_changes, check_rows};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-const SETUP: [Put; 7] = [
+const SETUP: [Put; 10] = [
     Put::File("f", b"one\ntwo\ntwo\n"),
     Put::File("crlf", b"a\r\nb\r\n"),
+    Put::File("both", b"a\r\nb\ne\r\n"),
+    Put::File("rows", b"0,\n0,\n0,\n"),
+    Put::File("curly", "say \u{201c}a\u{201d} \nend\n".as_bytes()),
     Put::File("mixed", b"\xef\xbb\xbfa\n\xff\xfeb\0c"),
     Put::File("aaaa", b"aaaa"),
     Put::Dir("d"),
@@ -72,11 +75,11 @@ const EDITS: &[(&str, &str, After<'_>)] = &[
         "Error: old_text found 3 times (ambiguous edit)",
         SAME,
     ),
-    // Overlapping occurrences count as one.
+    // Occurrences that overlap are two: the Node daemon replaces the first.
     (
         r#"{"path":"aaaa","old_text":"aaa","new_text":"b"}"#,
-        "Successfully edited aaaa",
-        ("aaaa", Some("ba")),
+        "Error: old_text found 2 times (ambiguous edit)",
+        ("aaaa", Some("aaaa")),
     ),
     (
         r#"{"path":"aaaa","old_text":"aa","new_text":"b"}"#,
@@ -102,11 +105,48 @@ const EDITS: &[(&str, &str, After<'_>)] = &[
         EDITED,
         ("f", Some("$& $$ $` $' $1 \\1\ntwo\ntwo\n")),
     ),
-    // A newline does not match a preceding carriage return.
+    // Each line keeps its line end: the Node daemon finds no text of several lines in such a file.
     (
-        r#"{"path":"crlf","old_text":"a\nb","new_text":"x"}"#,
+        r#"{"path":"crlf","old_text":"a\nb","new_text":"x\ny\nb"}"#,
+        "Successfully edited crlf",
+        ("crlf", Some("x\r\ny\r\nb\r\n")),
+    ),
+    (
+        r#"{"path":"crlf","old_text":"a","new_text":"x\ny"}"#,
+        "Successfully edited crlf",
+        ("crlf", Some("x\r\ny\r\nb\r\n")),
+    ),
+    (
+        r#"{"path":"both","edits":[{"old_text":"a\nb","new_text":"c\nd"},{"old_text":"c","new_text":"c\nc"}]}"#,
+        "Successfully edited both: 2 edits",
+        ("both", Some("c\r\nc\r\nd\ne\r\n")),
+    ),
+    (
+        r#"{"path":"crlf","old_text":"a\nb","new_text":"x","any_line_ending":false}"#,
         NOT_FOUND,
         ("crlf", Some("a\r\nb\r\n")),
+    ),
+    // Occurrences that overlap.
+    (
+        r#"{"path":"rows","old_text":"0,\n0,\n","new_text":"9,\n"}"#,
+        "Error: old_text found 2 times (ambiguous edit)",
+        ("rows", Some("0,\n0,\n0,\n")),
+    ),
+    (
+        r#"{"path":"rows","edits":[{"old_text":"0,\n0,\n0,\n","new_text":"ababa"},{"old_text":"aba","new_text":"c"}]}"#,
+        "Error: edit 2 of the call: old_text found 2 times (ambiguous edit); nothing was changed",
+        ("rows", Some("0,\n0,\n0,\n")),
+    ),
+    // Quotes and blanks count, unless the caller does not want that.
+    (
+        r#"{"path":"curly","old_text":"\"a\"","new_text":"b"}"#,
+        NOT_FOUND,
+        ("curly", Some("say \u{201c}a\u{201d} \nend\n")),
+    ),
+    (
+        r#"{"path":"curly","old_text":"\"a\"\nend","new_text":"\"a\"\nEND","similar":true}"#,
+        "Successfully edited curly\n[Note: from line 1 the file has other quotes, dashes or spaces and other blanks at line ends than old_text; they stay where the text did not change]",
+        ("curly", Some("say \u{201c}a\u{201d} \nEND\n")),
     ),
     (r#"{"path":"link","old_text":"one","new_text":"1"}"#, "Successfully edited link", DONE),
     (r#"{"path":"{ws}/f","old_text":"one","new_text":"1"}"#, "Successfully edited {ws}/f", DONE),

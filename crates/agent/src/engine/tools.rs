@@ -8,8 +8,8 @@ use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use quackd_protocol::tools;
 use serde_json::{Map, Value, json};
 
-/// Argument of `edit_file` with which LF also finds CRLF. Models write LF only.
-const ANY_LINE_ENDING: &str = "any_line_ending";
+/// Argument of `edit_file` with which typographic quotes and blanks at line ends may differ.
+const SIMILAR: &str = "similar";
 
 /// Lines of a file that a call reads if it names no limit.
 const MAX_LINES: u64 = 2000;
@@ -53,7 +53,7 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
         "write" => "write_file",
         "edit" => {
             snake_case_edits(&mut given);
-            given.insert(ANY_LINE_ENDING.to_owned(), true.into());
+            given.insert(SIMILAR.to_owned(), true.into());
             "edit_file"
         }
         "grep" => {
@@ -94,7 +94,7 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
         }
         other => match tools::find(other) {
             Some(tool) if tool.name == "edit_file" => {
-                given.insert(ANY_LINE_ENDING.to_owned(), true.into());
+                given.insert(SIMILAR.to_owned(), true.into());
                 tool.name
             }
             Some(tool) => tool.name,

@@ -208,10 +208,11 @@ fn answered(
     Ok(exit)
 }
 
-/// Returns the text of a result. File tools return codes such as `EISDIR` for programs. For users, the hint replaces
-/// the text.
+/// Returns the text of a result. File tools return codes such as `EISDIR` for programs. For users, a hint that says the
+/// same in plain words replaces the text.
 fn in_plain_words<'a>(tool: &str, result: &'a ToolResult) -> Cow<'a, str> {
     match &result.info.hint {
+        Some(hint) if result.info.hint_adds => Cow::Owned(format!("{}\n{hint}", result.text)),
         Some(hint) if tool != BASH => {
             let more = result.text.split_once('\n').map(|(_, more)| format!("\n{more}"));
             Cow::Owned(format!("Error: {hint}{}", more.unwrap_or_default()))

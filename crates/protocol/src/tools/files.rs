@@ -61,6 +61,17 @@ const EDIT_FILE: Tool = Tool {
             Kind::Edits(&["old_text", "new_text"]),
             "Instead of old_text and new_text: up to 100 edits, made in this order.",
         ),
-        flag("any_line_ending", "LF in the texts stands for CRLF in a file with CRLF only.").rare(),
+        flag(
+            "any_line_ending",
+            "LF in the texts stands for the line end of each line of the file.",
+        )
+        .or("true")
+        .rare(),
+        flag(
+            "similar",
+            "Quotes, dashes, and blanks at line ends may differ if old_text occurs once then.",
+        )
+        .or("false")
+        .rare(),
     ],
 };

@@ -1,6 +1,7 @@
 //! Explains an empty search: reports the excluded files and the matches of similar patterns. Called by the
 //! engine if the request asks for it.
 
+use crate::line_matcher::LineEnds;
 use crate::note::Note;
 use crate::outcome::SearchOutcome;
 use crate::request::{Boundary, Case, Pattern, Search};
@@ -24,7 +25,7 @@ enum Kind {
 
 impl Similar {
     /// Returns the patterns whose lines the search should count, or `None` if it need not explain its answer.
-    pub(super) fn of(request: &Search) -> Option<Self> {
+    pub(super) fn of(request: &Search, ends: LineEnds) -> Option<Self> {
         if !request.explain_empty || request.invert || request.cursor.is_some() {
             return None;
         }
@@ -49,7 +50,7 @@ impl Similar {
         let superset = kinds.iter().position(|kind| matches!(kind, Kind::AnyCase));
         let superset =
             superset.filter(|_| asked.literal || !asked.patterns.iter().any(|one| excludes(one)));
-        Some(Self { kinds, patterns: OtherPatterns::new(patterns, superset) })
+        Some(Self { kinds, patterns: OtherPatterns::new(patterns, superset, ends) })
     }
 
     fn notes(&self) -> impl Iterator<Item = Note> {

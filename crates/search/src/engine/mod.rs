@@ -50,7 +50,7 @@ pub(crate) fn search(
         }
         if n + 1 == readings.len() {
             // Each interpretation reads all files. One of them counts for the explanation.
-            engine.similar = Similar::of(request);
+            engine.similar = Similar::of(request, reading.matcher.ends);
         }
         outcome = engine.search(reading, sink.as_deref_mut());
         if outcome.total.count + outcome.shown != 0 || request.stop.is_reached() {
@@ -217,6 +217,7 @@ impl Engine<'_> {
         ScanOptions {
             matcher: reading.matcher.clone(),
             multiline: reading.multiline,
+            folds: reading.folds,
             piece: reading.piece,
             invert: request.invert,
             before: context(request.before),

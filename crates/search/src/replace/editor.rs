@@ -3,7 +3,8 @@
 //!
 //! Bytes outside of matches do not change. If matches stay within lines, the pattern sees one line at a time,
 //! without its line break. Otherwise `\s+$` would match line breaks, and an empty match would be found between
-//! a carriage return and its line feed.
+//! a carriage return and its line feed. If matches may cross lines, the pattern sees `\r\n` as `\n`, unless it names
+//! `\r`.
 
 use super::error::{ReplaceError, SkipReason};
 use super::matcher::Matcher;
@@ -12,10 +13,12 @@ use super::request::Replace;
 use super::template::{LineBreaks, Template, has_line_breaks};
 use super::text::Text;
 use super::{MAX_FILE_BYTES, MAX_REPLACEMENT_BYTES, MAX_REPLACEMENTS};
+use crate::crlf::CrlfMap;
 use crate::request::Dialect;
 use crate::tree::Stop;
 use regex_automata::util::captures::Captures;
 use regex_automata::{Input, Match, PatternID};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// Number of matches between two checks of the deadline.
@@ -164,7 +167,16 @@ impl Editor {
         }
         let text = Text::of(old, self.skip_binary)?;
         let body = &*text.bytes;
-        let region = self.region(body);
+        let (folded, crlf) = match self.matcher.folds && has_crlf(body) {
+            true => {
+                let mut folded = body.to_vec();
+                let (len, crlf) = CrlfMap::fold(&mut folded);
+                folded.truncate(len);
+                (Cow::Owned(folded), crlf)
+            }
+            false => (Cow::Borrowed(body), CrlfMap::default()),
+        };
+        let region = self.region(&folded);
         let eol = || Eol::of(body);
         let templates = match (self.follows_eol, &self.templates) {
             (true, [lf, crlf]) => match eol() {
@@ -174,8 +186,9 @@ impl Editor {
             (false, [only, _]) => only,
         };
         let mut work = Work::new(self, templates, body, stop);
+        work.crlf = crlf;
         match self.matcher.is_multiline {
-            true => work.across_lines(region)?,
+            true => work.replace_in(&folded, 0, region)?,
             false => work.line_by_line(region)?,
         }
         if work.edits.is_empty() {
@@ -218,6 +231,8 @@ struct Work<'a> {
     editor: &'a Editor,
     templates: &'a [Template],
     body: &'a [u8],
+    /// What was removed from the text that the pattern sees.
+    crlf: CrlfMap,
     stop: Option<&'a Stop>,
     groups: Captures,
     out: Vec<u8>,
@@ -235,13 +250,8 @@ impl<'a> Work<'a> {
         stop: Option<&'a Stop>,
     ) -> Self {
         let groups = editor.matcher.regex.create_captures();
-        let (out, edits) = (Vec::new(), Vec::new());
-        Self { editor, templates, body, stop, groups, out, copied: 0, n_matches: 0, edits }
-    }
-
-    /// Replaces matches in one pass over the text.
-    fn across_lines(&mut self, region: Range<usize>) -> Result<(), EditError> {
-        self.replace_in(self.body, 0, region)
+        let (out, edits, crlf) = (Vec::new(), Vec::new(), CrlfMap::default());
+        Self { editor, templates, body, crlf, stop, groups, out, copied: 0, n_matches: 0, edits }
     }
 
     /// Replaces matches in one pass over each line that may match.
@@ -312,11 +322,15 @@ impl<'a> Work<'a> {
             self.editor.matcher.regex.captures(input, &mut self.groups);
             &self.groups
         });
-        let old = offset + found.start()..offset + found.end();
+        let original = |found: Range<usize>| {
+            self.crlf.original_range(offset + found.start..offset + found.end)
+        };
+        let old = original(found.range());
         let kept = self.out.len();
         self.out.extend_from_slice(self.body.get(self.copied..old.start).unwrap_or_default());
         let new_start = self.out.len();
-        template.expand(haystack, groups, &mut self.out);
+        let group = |span| self.body.get(original(span)).unwrap_or_default();
+        template.expand(group, groups, &mut self.out);
         let new = new_start..self.out.len();
         if self.out.get(new.clone()) == self.body.get(old.clone()) {
             self.out.truncate(kept);
@@ -347,6 +361,10 @@ impl<'a> Work<'a> {
         }
         Ok((self.out, self.edits))
     }
+}
+
+fn has_crlf(body: &[u8]) -> bool {
+    memchr::memmem::find(body, b"\r\n").is_some()
 }
 
 /// Whether `at` is inside the bytes of one character. An insertion there would break the character.

@@ -4,6 +4,7 @@
 
 use crate::SearchError;
 use crate::basic;
+use crate::crlf;
 use crate::request::{Boundary, Case, Dialect, Multiline, Pattern};
 use regex_automata::Input;
 use regex_automata::meta::{BuildError, Config, Regex};
@@ -30,6 +31,8 @@ pub(super) struct Matcher {
     /// Matches may cross lines because the pattern contains a line feed, and not because the request asked for
     /// it.
     pub(super) is_multiline_by_itself: bool,
+    /// The pattern sees `\r\n` as `\n` if matches may cross lines.
+    pub(super) folds: bool,
     leap: BlockSkip,
 }
 
@@ -62,6 +65,7 @@ impl Matcher {
             Multiline::On { dot_all } => (true, dot_all),
             Multiline::Auto => (crosses_lines, false),
         };
+        let names_cr = pattern.patterns.iter().any(|one| crlf::names_cr(one, pattern.literal));
         let mut hirs = Vec::new();
         for one in alternatives(pattern, is_multiline) {
             let hir = parse(one, pattern, dialect, dot_all)?;
@@ -77,7 +81,8 @@ impl Matcher {
         let regex = Regex::builder().configure(config).build_many_from_hir(&hirs);
         let regex = regex.map_err(|error| too_complex(&error))?;
         let is_multiline_by_itself = is_multiline && pattern.multiline == Multiline::Auto;
-        Ok(Self { regex, is_multiline, is_multiline_by_itself, leap: BlockSkip::by(looks) })
+        let (folds, leap) = (is_multiline && !names_cr, BlockSkip::by(looks));
+        Ok(Self { regex, is_multiline, is_multiline_by_itself, folds, leap })
     }
 
     /// Returns the earliest position between `at` and `end` at which a line with a match may be.

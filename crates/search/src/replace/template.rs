@@ -7,6 +7,7 @@ use super::error::ReplaceError;
 use regex_automata::PatternID;
 use regex_automata::meta::Regex;
 use regex_automata::util::captures::Captures;
+use std::ops::Range;
 
 /// Replacement for the matches of one pattern.
 #[derive(Debug)]
@@ -80,15 +81,19 @@ impl Template {
         self.pieces.iter().any(|piece| matches!(piece, Piece::Group(_)))
     }
 
-    /// Appends the replacement of one match in `haystack`.
-    pub(super) fn expand(&self, haystack: &[u8], groups: Option<&Captures>, out: &mut Vec<u8>) {
+    /// Appends the replacement of one match. `text` returns the text of a group.
+    pub(super) fn expand<'t>(
+        &self,
+        text: impl Fn(Range<usize>) -> &'t [u8],
+        groups: Option<&Captures>,
+        out: &mut Vec<u8>,
+    ) {
         for piece in &self.pieces {
             match piece {
-                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Text(piece) => out.extend_from_slice(piece),
                 Piece::Group(index) => {
                     let span = groups.and_then(|groups| groups.get_group(*index));
-                    let text = span.and_then(|span| haystack.get(span.range()));
-                    out.extend_from_slice(text.unwrap_or_default());
+                    out.extend_from_slice(span.map(|span| text(span.range())).unwrap_or_default());
                 }
             }
         }
@@ -156,7 +161,7 @@ mod tests {
         let mut groups = regex.create_captures();
         regex.captures(haystack, &mut groups);
         let mut out = Vec::new();
-        template.expand(haystack.as_bytes(), Some(&groups), &mut out);
+        template.expand(|span| &haystack.as_bytes()[span], Some(&groups), &mut out);
         Ok(String::from_utf8(out).unwrap())
     }
 

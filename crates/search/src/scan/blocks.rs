@@ -2,9 +2,9 @@
 //! `parts`.
 
 use super::file::ScanOptions;
+use crate::line_matcher::LineMatcher;
 use crate::request::Binary;
-use grep_matcher::{LineMatchKind, LineTerminator, Matcher as _};
-use grep_regex::RegexMatcher;
+use grep_matcher::{LineMatchKind, Matcher as _};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -24,8 +24,8 @@ pub(super) struct BlockRules {
 
 impl BlockRules {
     /// Returns the rules, or `None` if lines cannot be checked independently of each other.
-    pub(super) fn of(ask: &ScanOptions, matcher: &RegexMatcher) -> Option<Self> {
-        let is_by_line = matcher.line_terminator() == Some(LineTerminator::byte(b'\n'));
+    pub(super) fn of(ask: &ScanOptions, matcher: &LineMatcher) -> Option<Self> {
+        let is_by_line = matcher.line_terminator().is_some();
         let is_suitable = is_by_line && !ask.invert && !ask.multiline && BLOCK_BYTES <= ask.piece;
         is_suitable.then_some(Self { binary: ask.binary })
     }
@@ -80,7 +80,7 @@ impl Block {
     }
 
     /// Checks the first bytes of the block, which were already read.
-    pub(super) fn begin_with(&mut self, head: &[u8], rules: BlockRules, matcher: &RegexMatcher) {
+    pub(super) fn begin_with(&mut self, head: &[u8], rules: BlockRules, matcher: &LineMatcher) {
         if let Some(start) = self.bytes.get_mut(..head.len()) {
             start.copy_from_slice(head);
             self.check(head.len(), rules, matcher);
@@ -93,7 +93,7 @@ impl Block {
         &mut self,
         (file, offset): (&File, u64),
         rules: BlockRules,
-        matcher: &RegexMatcher,
+        matcher: &LineMatcher,
         stops: impl Fn() -> bool,
     ) {
         while self.n_bytes < self.bytes.len() && !self.is_last && !stops() {
@@ -112,7 +112,7 @@ impl Block {
     }
 
     /// Checks `n_new` more bytes.
-    fn check(&mut self, n_new: usize, rules: BlockRules, matcher: &RegexMatcher) {
+    fn check(&mut self, n_new: usize, rules: BlockRules, matcher: &LineMatcher) {
         let from = self.n_bytes;
         self.n_bytes += n_new;
         let new = self.bytes.get(from..self.n_bytes).unwrap_or_default();
@@ -169,7 +169,7 @@ fn newlines_and_nul(bytes: &[u8]) -> (usize, bool) {
 }
 
 /// Returns the start of the first line that matches. `lines` are complete. Decides as the searcher does.
-fn first_matching_line(matcher: &RegexMatcher, lines: &[u8]) -> Option<usize> {
+fn first_matching_line(matcher: &LineMatcher, lines: &[u8]) -> Option<usize> {
     let mut from = 0;
     while let Some(rest) = lines.get(from..).filter(|rest| !rest.is_empty()) {
         let (at, is_sure) = match matcher.find_candidate_line(rest) {
@@ -183,7 +183,7 @@ fn first_matching_line(matcher: &RegexMatcher, lines: &[u8]) -> Option<usize> {
         let line = rest.get(start..).unwrap_or_default();
         // An empty match after the last line is not in a line.
         let end = memchr::memchr(b'\n', line)?;
-        if is_sure || matcher.is_match(line.get(..end).unwrap_or_default()).unwrap_or(true) {
+        if is_sure || matcher.is_match(line.get(..=end).unwrap_or_default()).unwrap_or(true) {
             return Some(from + start);
         }
         from += start + end + 1;

@@ -6,13 +6,15 @@ use super::parts;
 use super::row::row_bytes;
 use super::sink::FileSink;
 use super::skipping::Gaps;
+use super::whole;
 use super::{Flags, Scan};
+use crate::crlf::CrlfMap;
+use crate::line_matcher::LineMatcher;
 use crate::outcome::{Row, RowKind, Warning};
 use crate::request::{Binary, OutputMode};
 use crate::tree::Stop;
 use crate::walk::{EntryIndex, words};
 use grep_matcher::Matcher as _;
-use grep_regex::RegexMatcher;
 use grep_searcher::{BinaryDetection, Encoding, Searcher, SearcherBuilder};
 use std::ffi::OsStr;
 use std::fs::File;
@@ -33,8 +35,10 @@ const SMALL_FILE_BYTES: usize = 256 * 1024;
 /// Options of a scan, the same for each file.
 #[derive(Debug, Clone)]
 pub(crate) struct ScanOptions {
-    pub(crate) matcher: RegexMatcher,
+    pub(crate) matcher: LineMatcher,
     pub(crate) multiline: bool,
+    /// The text is searched as a whole, without the carriage returns of its line ends.
+    pub(crate) folds: bool,
     /// Number of bytes that are searched at once.
     pub(crate) piece: usize,
     pub(crate) invert: bool,
@@ -105,7 +109,7 @@ pub(crate) struct ScanThread<'a> {
     scan: &'a Scan<'a>,
     flags: &'a Flags,
     // A separate copy: threads that share a matcher wait for each other.
-    matcher: RegexMatcher,
+    matcher: LineMatcher,
     others: Option<ThreadPatterns<'a>>,
     searcher: Searcher,
     /// Searcher of files without an encoding that are read in blocks.
@@ -128,7 +132,7 @@ impl<'a> ScanThread<'a> {
             flags,
             matcher: scan.ask.matcher.clone(),
             others: scan.others.map(ThreadPatterns::new),
-            searcher: searcher(scan.ask, false),
+            searcher: searcher(scan.ask, Source::File),
             block_searcher: None,
             head: vec![0; SMALL_FILE_BYTES.min(scan.ask.piece)],
             n_head: 0,
@@ -214,6 +218,7 @@ impl<'a> ScanThread<'a> {
             flags: self.flags,
             scan: self.scan,
             gaps: &gaps,
+            crlf: CrlfMap::default(),
             place,
             skip,
             give,
@@ -230,6 +235,10 @@ impl<'a> ScanThread<'a> {
         let filled = fill(&mut reader, &mut self.head);
         self.n_head = filled.as_ref().map_or(0, |start| start.len());
         let searched = match filled {
+            Ok(start) if ask.folds && !(is_small(start) && has_only_lf(ask, start)) => {
+                let whole = start.chain(reader);
+                whole::search(&mut self.searcher, &self.matcher, whole, &mut sink)
+            }
             Ok(start) if is_small(start) => match glance_with(others, ask, &self.matcher, start) {
                 QuickResult::Nothing => return FileOutcome::Searched(None),
                 QuickResult::Binary => return FileOutcome::Binary,
@@ -237,7 +246,8 @@ impl<'a> ScanThread<'a> {
             },
             Ok(start) => match block_rules(ask, &self.matcher, &reader.file, start) {
                 Some(rules) => {
-                    let searcher = self.block_searcher.get_or_insert_with(|| searcher(ask, true));
+                    let of_blocks = || searcher(ask, Source::Blocks);
+                    let searcher = self.block_searcher.get_or_insert_with(of_blocks);
                     let file = (&reader.file, start);
                     parts::search(file, rules, searcher, &mut sink, &mut self.spare)
                 }
@@ -307,7 +317,7 @@ impl<'a> ScanThread<'a> {
             // Kernel errors have a number. The searcher's only other error is a full buffer.
             Err(error) if error.raw_os_error().is_none() => {
                 // The searcher's buffer has grown to its limit and would keep that size.
-                self.searcher = searcher(ask, false);
+                self.searcher = searcher(ask, Source::File);
                 self.block_searcher = None;
                 if ask.multiline { FileOutcome::TooLarge } else { FileOutcome::TooLong(found) }
             }
@@ -328,7 +338,7 @@ enum QuickResult {
 fn glance_with(
     others: Option<&mut ThreadPatterns<'_>>,
     ask: &ScanOptions,
-    matcher: &RegexMatcher,
+    matcher: &LineMatcher,
     content: &[u8],
 ) -> QuickResult {
     if let Some(others) = others
@@ -345,7 +355,7 @@ fn glance_with(
 
 /// Checks a whole file for any match. Most files have none, and this check is faster than the searcher, which
 /// also counts lines.
-fn glance(ask: &ScanOptions, matcher: &RegexMatcher, content: &[u8]) -> QuickResult {
+fn glance(ask: &ScanOptions, matcher: &LineMatcher, content: &[u8]) -> QuickResult {
     if !is_plain(ask, content) {
         return QuickResult::Maybe;
     }
@@ -362,10 +372,15 @@ fn glance(ask: &ScanOptions, matcher: &RegexMatcher, content: &[u8]) -> QuickRes
     }
 }
 
+/// Whether a small file is searched as it is also without the carriage returns of its line ends.
+fn has_only_lf(ask: &ScanOptions, content: &[u8]) -> bool {
+    is_plain(ask, content) && memchr::memmem::find(content, b"\r\n").is_none()
+}
+
 /// Returns the rules for reading a file in blocks, or `None` if it must be read in order.
 fn block_rules(
     ask: &ScanOptions,
-    matcher: &RegexMatcher,
+    matcher: &LineMatcher,
     file: &File,
     start: &[u8],
 ) -> Option<BlockRules> {
@@ -397,20 +412,30 @@ fn report_binary(hits: &mut Hits, output: OutputMode) {
     }
 }
 
-/// Creates a searcher for files, or for files that are read in blocks. Blocks are plain bytes, and are checked
-/// for NUL bytes when they are read.
-fn searcher(ask: &ScanOptions, is_for_blocks: bool) -> Searcher {
+/// What a searcher reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    File,
+    /// Plain bytes, which are checked for NUL bytes when they are read.
+    Blocks,
+    /// The decoded text of a whole file.
+    Text,
+}
+
+/// Creates a searcher.
+pub(super) fn searcher(ask: &ScanOptions, source: Source) -> Searcher {
     let mut builder = SearcherBuilder::new();
     let most = if ask.multiline { MAX_WHOLE_BYTES } else { MAX_LINE_BYTES };
     // Never use memory maps: a file that is truncated while it is mapped would kill the process.
     builder
+        .line_terminator(ask.matcher.ends.terminator())
         .line_number(matches!(ask.output, OutputMode::Lines | OutputMode::OnlyMatching))
         .invert_match(ask.invert)
         .multi_line(ask.multiline)
         .max_matches(ask.max_per_file)
         .heap_limit(Some(most.min(ask.piece)))
         .binary_detection(match ask.binary {
-            Binary::Skip if !is_for_blocks => BinaryDetection::quit(0),
+            Binary::Skip if source != Source::Blocks => BinaryDetection::quit(0),
             Binary::Skip | Binary::Text => BinaryDetection::none(),
             Binary::Report => BinaryDetection::convert(0),
         });
@@ -418,7 +443,7 @@ fn searcher(ask: &ScanOptions, is_for_blocks: bool) -> Searcher {
         builder.before_context(ask.before).after_context(ask.after);
     }
     match &ask.encoding {
-        _ if is_for_blocks => builder.bom_sniffing(false),
+        _ if source != Source::File => builder.bom_sniffing(false),
         None => &mut builder,
         Some(None) => builder.bom_sniffing(false),
         Some(encoding) => builder.encoding(encoding.clone()),

@@ -13,6 +13,7 @@ mod row;
 mod sink;
 mod skipping;
 mod stream;
+mod whole;
 
 pub(crate) use file::{ScanOptions, Skip};
 pub(crate) use others::OtherPatterns;

@@ -2,9 +2,9 @@
 //!
 //! The search counts while it has the content of a file in memory, so the explanation reads no file again.
 
+use crate::line_matcher::{LineEnds, LineMatcher};
 use crate::pattern;
 use crate::request::Pattern;
-use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkMatch};
 use std::io;
 use std::sync::OnceLock;
@@ -16,14 +16,13 @@ struct OtherPattern {
     pattern: Pattern,
     /// Built for the first file without a match, because most searches have none to explain. `None` if the pattern is
     /// not valid.
-    matcher: OnceLock<Option<RegexMatcher>>,
+    matcher: OnceLock<Option<LineMatcher>>,
     n_lines: AtomicU64,
 }
 
 impl OtherPattern {
-    fn matcher(&self) -> Option<&RegexMatcher> {
-        let build = || Some(pattern::readings(&self.pattern).ok()?.pop()?.matcher);
-        self.matcher.get_or_init(build).as_ref()
+    fn matcher(&self, ends: LineEnds) -> Option<&LineMatcher> {
+        self.matcher.get_or_init(|| pattern::similar(&self.pattern, ends)).as_ref()
     }
 }
 
@@ -33,6 +32,8 @@ pub(crate) struct OtherPatterns {
     patterns: Vec<OtherPattern>,
     /// Number of the pattern that matches all lines that the requested pattern matches.
     superset: Option<usize>,
+    /// Line ends of the requested pattern.
+    ends: LineEnds,
     /// The requested pattern matches a line, so no explanation is needed.
     is_over: AtomicBool,
     /// Only the start of a large file was searched.
@@ -41,7 +42,7 @@ pub(crate) struct OtherPatterns {
 
 impl OtherPatterns {
     /// `superset` is the number of the pattern that matches all lines that the requested pattern matches.
-    pub(crate) fn new(patterns: Vec<Pattern>, superset: Option<usize>) -> Self {
+    pub(crate) fn new(patterns: Vec<Pattern>, superset: Option<usize>, ends: LineEnds) -> Self {
         let other = |pattern| OtherPattern {
             pattern,
             matcher: OnceLock::new(),
@@ -50,6 +51,7 @@ impl OtherPatterns {
         Self {
             patterns: patterns.into_iter().map(other).collect(),
             superset,
+            ends,
             is_over: AtomicBool::new(false),
             is_partial: AtomicBool::new(false),
         }
@@ -81,7 +83,7 @@ impl OtherPatterns {
 pub(super) struct ThreadPatterns<'a> {
     shared: &'a OtherPatterns,
     /// Separate copies: threads that share a matcher wait for each other. Empty until a file has no match.
-    matchers: Vec<Option<RegexMatcher>>,
+    matchers: Vec<Option<LineMatcher>>,
     /// The current file contains no match of the superset.
     is_superset_ruled_out: bool,
 }
@@ -96,7 +98,7 @@ impl<'a> ThreadPatterns<'a> {
     }
 
     /// Returns a pattern that matches all lines that the requested pattern matches, if a file had no match so far.
-    pub(super) fn superset(&self) -> Option<&RegexMatcher> {
+    pub(super) fn superset(&self) -> Option<&LineMatcher> {
         self.matchers.get(self.shared.superset?)?.as_ref()
     }
 
@@ -112,14 +114,15 @@ impl<'a> ThreadPatterns<'a> {
         searcher: &mut Searcher,
         content: &[u8],
         is_whole: bool,
-        may_match: impl Fn(&RegexMatcher, &[u8]) -> bool,
+        may_match: impl Fn(&LineMatcher, &[u8]) -> bool,
     ) {
         let end = if is_whole { None } else { memchr::memrchr(b'\n', content) };
         let content = content.get(..end.map_or(content.len(), |last| last + 1)).unwrap_or_default();
         let ruled_out = self.shared.superset.filter(|_| self.is_superset_ruled_out);
         self.is_superset_ruled_out = false;
         if self.matchers.is_empty() {
-            self.matchers = self.shared.patterns.iter().map(|one| one.matcher().cloned()).collect();
+            let OtherPatterns { patterns, ends, .. } = self.shared;
+            self.matchers = patterns.iter().map(|one| one.matcher(*ends).cloned()).collect();
         }
         for (n, (other, matcher)) in self.shared.patterns.iter().zip(&self.matchers).enumerate() {
             let Some(matcher) = matcher else { continue };

@@ -9,8 +9,8 @@ use super::blocks::{BLOCK_BYTES, Block, BlockRules};
 use super::sink::FileSink;
 use super::skipping::{Blocks, SkippingReader};
 use crate::condvar::{Monitored, n_threads};
+use crate::line_matcher::LineMatcher;
 use crate::tree::Stop;
-use grep_regex::RegexMatcher;
 use grep_searcher::Searcher;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -99,7 +99,7 @@ impl LargeFile<'_> {
     }
 
     /// Reads and checks a claimed block.
-    fn read(&self, (n, mut block): (u64, Block), matcher: &RegexMatcher) {
+    fn read(&self, (n, mut block): (u64, Block), matcher: &LineMatcher) {
         if n == 0 {
             block.begin_with(self.head, self.rules, matcher);
         }
@@ -116,7 +116,7 @@ impl LargeFile<'_> {
     }
 
     /// Reads blocks until the file ends.
-    fn help(&self, matcher: &RegexMatcher) {
+    fn help(&self, matcher: &LineMatcher) {
         // A separate copy: threads that share a matcher wait for each other.
         let matcher = matcher.clone();
         self.flags.begin_work();
@@ -133,7 +133,7 @@ impl LargeFile<'_> {
 /// The blocks of a file in order, for the thread that owns it. The thread reads blocks itself while it waits.
 struct OrderedBlocks<'s, 'e, 'a> {
     large: &'s LargeFile<'a>,
-    matcher: &'s RegexMatcher,
+    matcher: &'s LineMatcher,
     threads: &'s Threads<'s, 'e>,
     n_helpers: usize,
 }

@@ -4,13 +4,15 @@ use super::file::{FileOutcome, Hits, ScanOptions, Skip};
 use super::row::{DisplayLine, row, row_bytes};
 use super::skipping::Gaps;
 use super::{Flags, Scan};
+use crate::crlf::CrlfMap;
+use crate::line_matcher::LineMatcher;
 use crate::outcome::{Row, RowKind, Spans};
 use crate::request::OutputMode;
 use crate::tree::Stop;
 use crate::walk::EntryIndex;
 use grep_matcher::Matcher as _;
-use grep_regex::RegexMatcher;
 use grep_searcher::{Searcher, Sink, SinkContext, SinkFinish, SinkMatch};
+use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
 
@@ -23,11 +25,13 @@ const LOOK_AHEAD_BYTES: usize = 128;
 /// Receiver of the matching lines of one file.
 pub(super) struct FileSink<'a> {
     pub(super) ask: &'a ScanOptions,
-    pub(super) matcher: &'a RegexMatcher,
+    pub(super) matcher: &'a LineMatcher,
     pub(super) stop: &'a Stop,
     pub(super) flags: &'a Flags,
     pub(super) scan: &'a Scan<'a>,
     pub(super) gaps: &'a Gaps,
+    /// What was removed from the text that the searcher sees.
+    pub(super) crlf: CrlfMap,
     pub(super) place: EntryIndex,
     pub(super) skip: Skip,
     /// Receives the parts of a file with many rows.
@@ -134,13 +138,23 @@ impl FileSink<'_> {
         DisplayLine { max_line: self.ask.max_line, max_bytes: self.ask.max_row }
     }
 
-    /// Returns the ranges of the matches, relative to the text of the matching line.
+    /// Returns the ranges of the matches, relative to the original text of the matching line.
     fn spans(&self, searcher: &Searcher, found: &SinkMatch<'_>) -> Spans {
         let mut spans = Spans::new();
         if !self.ask.invert {
-            self.each(searcher, found, |span| spans.push(span));
+            let at = offset(found.absolute_byte_offset());
+            let start = self.crlf.original(at);
+            self.each(searcher, found, |span| {
+                let span = self.crlf.original_range(at + span.start..at + span.end);
+                spans.push(span.start - start..span.end - start);
+            });
         }
         spans
+    }
+
+    /// Returns the text of the file for a part of the text that the searcher sees.
+    fn original<'t>(&self, part: &'t [u8], at: u64) -> Cow<'t, [u8]> {
+        self.crlf.restored(part, offset(at))
     }
 
     /// Calls `give` for each match of a matching line.
@@ -151,7 +165,7 @@ impl FileSink<'_> {
         let end = if searcher.multi_line_with_matcher(self.matcher) {
             buffer.len().min(range.end + LOOK_AHEAD_BYTES)
         } else {
-            range.end - usize::from(ends_line)
+            range.start + self.matcher.ends.without_end(found.bytes()).len()
         };
         let searched = buffer.get(..end).unwrap_or(buffer);
         let result = self.matcher.find_iter_at(searched, range.start, |one| {
@@ -182,7 +196,8 @@ impl FileSink<'_> {
         self.hits.matches += 1;
         let is_skipped = self.is_skipped(line);
         if !is_skipped && self.collects_next() {
-            let text = without_newline(found.bytes());
+            let text = self.original(found.bytes(), found.absolute_byte_offset());
+            let text = without_newline(&text);
             let mut spans = self.spans(searcher, found);
             spans.retain(|span| span.start <= text.len());
             for span in &mut spans {
@@ -195,7 +210,7 @@ impl FileSink<'_> {
 
     fn take_matches(&mut self, found: &SinkMatch<'_>, searcher: &Searcher) -> bool {
         let line = self.line(found.line_number(), found.absolute_byte_offset());
-        let bytes = found.bytes();
+        let bytes = &self.original(found.bytes(), found.absolute_byte_offset());
         if self.ask.invert {
             // The row contains no match.
             return true;
@@ -266,8 +281,14 @@ impl Sink for &mut FileSink<'_> {
         // a skipped match. The page removes lines that are too far away.
         if self.collects && !self.overflows {
             let line = self.line(context.line_number(), context.absolute_byte_offset());
-            let text = without_newline(context.bytes());
-            self.push(row(RowKind::Context, line, text, Spans::new(), self.shown()));
+            let text = self.original(context.bytes(), context.absolute_byte_offset());
+            self.push(row(
+                RowKind::Context,
+                line,
+                without_newline(&text),
+                Spans::new(),
+                self.shown(),
+            ));
         }
         Ok(true)
     }
@@ -286,6 +307,10 @@ impl Sink for &mut FileSink<'_> {
 
 fn count_newlines(bytes: &[u8]) -> u64 {
     u64::try_from(memchr::memchr_iter(b'\n', bytes).count()).unwrap_or(0)
+}
+
+fn offset(at: u64) -> usize {
+    usize::try_from(at).unwrap_or(usize::MAX)
 }
 
 fn without_newline(bytes: &[u8]) -> &[u8] {

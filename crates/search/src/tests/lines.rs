@@ -9,8 +9,8 @@ fn lines_are_what_is_between_newlines() {
     let outcome = run(&tree, &request("^one|two|^last"));
     let texts: Vec<&[u8]> = outcome.files[0].rows.iter().map(|row| row.text.as_slice()).collect();
     assert_eq!(texts, [b"one\r".as_slice(), b"two \xff three", b"last\x0bline"]);
-    // As in ripgrep, a carriage return is part of the line.
-    assert_eq!(found(&tree, &request("one$")), [""; 0]);
+    // A carriage return before the newline is part of the row, and of the line if the pattern names it.
+    assert_eq!(found(&tree, &request("one$")).len(), 1);
     assert_eq!(found(&tree, &request(r"one\r$")).len(), 1);
 }
 
@@ -260,4 +260,124 @@ fn an_empty_answer_says_why() {
         with("Foo", &|request| request.offset = 5),
         ["the offset is past the end; there are 1 results"]
     );
+}
+
+/// Lines of `a` that a request finds.
+fn of_content(content: &[u8], request: &Search) -> Vec<String> {
+    found(&Files::new(&[("a", content)]), request)
+}
+
+#[test]
+fn lines_that_end_with_crlf_are_found_without_their_end() {
+    let file = b"one;\r\nfoo\r\n\r\n  \r\nbar \r\nlone\rcr\r\nend\r";
+    for (pattern, expected) in [
+        (";$", "1"),
+        ("^foo$", "2"),
+        ("^$", "3"),
+        (r"^\s*$", "3 4"),
+        (r"\s+$", "4 5 7"),
+        ("[^;]$", "2 4 5 6 7"),
+        ("foo.", ""),
+        ("lone$", ""),
+        (r"lone\z|foo\z", "2"),
+        ("lone.cr$", "6"),
+        ("end$", ""),
+        (r"(?-m)foo$", "2"),
+        (r"e+;$|cr$", "1 6"),
+        (r"foo\r$", "2"),
+        (r"\r", "1 2 3 4 5 6 7"),
+        (r"[^\r]$", ""),
+    ] {
+        let numbers = |request: &Search| {
+            let rows = of_content(file, request);
+            let number = |row: String| row.split(':').nth(1).unwrap().to_owned();
+            rows.into_iter().map(number).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(numbers(&request(pattern)), expected, "{pattern}");
+        let mut inverted = request(pattern);
+        inverted.invert = true;
+        let others = (1..=7).map(|n| n.to_string());
+        let others: Vec<_> =
+            others.filter(|n| !expected.split(' ').any(|found| found == n)).collect();
+        assert_eq!(numbers(&inverted), others.join(" "), "not {pattern}");
+    }
+    let mut whole = request("foo");
+    whole.pattern.boundary = Boundary::Line;
+    assert_eq!(of_content(file, &whole), ["a:2:foo\r"]);
+    (whole.pattern.patterns, whole.pattern.literal) = (vec!["one;".to_owned()], true);
+    assert_eq!(of_content(file, &whole), ["a:1:one;\r"]);
+    let mut only = request(".*");
+    only.output = OutputMode::OnlyMatching;
+    assert_eq!(of_content(b"ab\r\nc\r\n", &only), ["a:1:ab", "a:2:c"]);
+    let utf16: Vec<u8> =
+        "\u{feff}one;\r\ntwo\r\n".encode_utf16().flat_map(u16::to_le_bytes).collect();
+    assert_eq!(of_content(&utf16, &request(";$")), ["a:1:one;\r"]);
+}
+
+#[test]
+fn matches_across_lines_find_crlf_and_keep_their_places() {
+    let file = b"zero\r\none\r\ntwo\nfoo\rbar\r\n\r\nend\r\n";
+    for (pattern, expected) in [
+        (r"one\ntwo\nfoo", vec!["a:2:one\r\ntwo\nfoo\rbar\r"]),
+        ("bar\n\nend", vec!["a:4:foo\rbar\r\n\r\nend\r"]),
+        (r"^one$\n", vec!["a:2:one\r"]),
+        (r"one\r\ntwo", vec!["a:2:one\r\ntwo"]),
+        (r"two\r\nfoo", vec![]),
+        (r"two\n[^\r]oo", vec!["a:3:two\nfoo\rbar\r"]),
+        (r"one\n[^\r]wo", vec![]),
+        (r"one.\n", vec![]),
+    ] {
+        let mut request = request(pattern);
+        request.pattern.multiline = Multiline::Auto;
+        assert_eq!(of_content(file, &request), expected, "{pattern}");
+        let text = String::from_utf8(file.to_vec()).unwrap();
+        let utf16: Vec<u8> =
+            format!("\u{feff}{text}").encode_utf16().flat_map(u16::to_be_bytes).collect();
+        assert_eq!(of_content(&utf16, &request), expected, "{pattern} in UTF-16");
+    }
+    let tree = Files::new(&[("a", file)]);
+    let mut request = request(r"o\n(t|o)");
+    request.pattern.multiline = Multiline::Auto;
+    let outcome = run(&tree, &request);
+    let row = &outcome.files[0].rows[0];
+    assert_eq!((row.line, row.end_line, row.column), (1, 2, 4));
+    assert_eq!(row.spans.to_vec(), [3..7]);
+    (request.before, request.after) = (1, 1);
+    request.pattern.patterns = vec![r"e\ntwo".to_owned()];
+    assert_eq!(found(&tree, &request), ["a-1-zero\r", "a:2:one\r\ntwo", "a-4-foo\rbar\r"]);
+    request.output = OutputMode::OnlyMatching;
+    let outcome = run(&tree, &request);
+    let row = &outcome.files[0].rows[0];
+    assert_eq!((row.line, row.end_line, row.column), (2, 3, 3));
+    assert_eq!(row.text, b"e\r\ntwo");
+}
+
+proptest::proptest! {
+    #[test]
+    fn random_line_ends_hide_no_line(
+        lines in proptest::collection::vec(
+            (proptest::sample::select(vec!["", "a", "ab;", "a ", "b\ra", "\r"]), proptest::bool::ANY),
+            1..12,
+        ),
+        pattern in proptest::sample::select(vec!["a$", "^a", r"\s$", "[^a]$", "^$", ".", "b.a$", r"a\z", "x*"]),
+        n in 1..400_usize,
+    ) {
+        // Many lines make a file that is read in blocks.
+        let n = if n < 380 { 1 } else { 100 * n };
+        let lines: Vec<_> = lines.iter().cycle().take(lines.len() * n).collect();
+        let content: String =
+            lines.iter().flat_map(|(line, is_crlf)| [*line, if *is_crlf { "\r\n" } else { "\n" }]).collect();
+        let regex = regex::bytes::Regex::new(&format!("(?m:{pattern})")).unwrap();
+        let expected: Vec<String> = content
+            .split_terminator('\n')
+            .enumerate()
+            .filter(|(_, line)| regex.is_match(line.strip_suffix('\r').unwrap_or(line).as_bytes()))
+            .map(|(n, line)| format!("a:{}:{line}", n + 1))
+            .collect();
+        let mut request = request(pattern);
+        (request.limit, request.max_bytes) = (0, usize::MAX);
+        let found = of_content(content.as_bytes(), &request);
+        proptest::prop_assert_eq!(found.len(), expected.len().min(MAX_ROWS));
+        proptest::prop_assert!(found.iter().zip(&expected).all(|(found, expected)| found == expected));
+    }
 }

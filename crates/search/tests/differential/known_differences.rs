@@ -68,6 +68,9 @@ pub(crate) enum Known {
     /// `[[:alpha:]]` contains the letters of all languages for grep, and the ASCII letters for the regex crate.
     /// Recognized by searching with grep for the ASCII letters.
     ClassesOfGrep,
+    /// A carriage return before a line feed is a part of the line for ripgrep and grep, and for the library only if the
+    /// pattern names it. Recognized by removing them: then the answers are equal, and the library finds the same.
+    CarriageReturnsAtEndsOfLines,
     /// ripgrep also finds empty matches between the bytes of one character, and a replacement there breaks the
     /// character. Recognized by using one-byte letters instead.
     EmptyMatchInsideACharacter,

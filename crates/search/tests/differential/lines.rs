@@ -14,6 +14,83 @@ use std::path::Path;
 
 /// Compares the library and ripgrep on the same query.
 pub(crate) fn against_rg(dir: &Path, files: &Files, query: &Query) -> Verdict {
+    let verdict = against_rg_as_it_is(dir, files, query);
+    without_crs(files, query, verdict, against_rg_as_it_is)
+}
+
+/// Compares again without the carriage returns at the ends of lines, if they may be the reason for a difference.
+fn without_crs(
+    files: &Files,
+    query: &Query,
+    verdict: Verdict,
+    compare: fn(&Path, &Files, &Query) -> Verdict,
+) -> Verdict {
+    // A second carriage return stays text, and must not be at the end of a line when the first is removed.
+    let mut single = files.clone();
+    for (_, content) in &mut single.0 {
+        while content.windows(3).any(|three| three == b"\r\r\n") {
+            *content = replaced(content, b"\r\r\n", b"\x0b\r\n", 1);
+        }
+    }
+    let mut folded = single.clone();
+    for (_, content) in &mut folded.0 {
+        let is_marked = |mark: &[u8]| query.encoding == Encoding::Auto && content.starts_with(mark);
+        *content = if is_marked(b"\xff\xfe") {
+            replaced(content, b"\r\0\n\0", b"\n\0", 2)
+        } else if is_marked(b"\xfe\xff") {
+            replaced(content, b"\0\r\0\n", b"\0\n", 2)
+        } else {
+            replaced(content, b"\r\n", b"\n", 1)
+        };
+    }
+    let names_cr = |pattern: &String| pattern.contains('\r') || pattern.contains("\\r");
+    let names_cr = query.patterns.iter().any(names_cr);
+    if !matches!(verdict, Verdict::Differs(Kind::Answer, _)) || names_cr || folded == *files {
+        return verdict;
+    }
+    let folded_dir = folded.lay();
+    let bare = |dir: &Path| -> Result<Answer, String> {
+        let mut answer = engine_under_test::answer(dir, query)?;
+        let with_rows = matches!(query.mode, Mode::Lines | Mode::OnlyMatching);
+        for cell in answer.values_mut().flatten() {
+            cell.text = replaced(&cell.text, b"\r\n", b"\n", 1);
+            let ends = cell.text.last() == Some(&b'\r') && with_rows;
+            cell.text.truncate(cell.text.len() - usize::from(ends));
+        }
+        let drops_empty = query.multiline != Multiline::Off && query.mode == Mode::OnlyMatching;
+        answer
+            .values_mut()
+            .for_each(|cells| cells.retain(|cell| !(drops_empty && cell.text.is_empty())));
+        answer.retain(|_, cells| !cells.is_empty());
+        Ok(answer)
+    };
+    let is_same = bare(single.lay().path()) == bare(folded_dir.path());
+    match compare(folded_dir.path(), &folded, query) {
+        Verdict::Same | Verdict::Known(_) if is_same => {
+            Verdict::Known(Known::CarriageReturnsAtEndsOfLines)
+        }
+        _ => verdict,
+    }
+}
+
+/// Returns the content with other line ends, which are units of `step` bytes.
+fn replaced(content: &[u8], from: &[u8], to: &[u8], step: usize) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut rest = content;
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix(from) {
+            all.extend_from_slice(to);
+            rest = after;
+        } else {
+            let (unit, after) = rest.split_at(step.min(rest.len()));
+            all.extend_from_slice(unit);
+            rest = after;
+        }
+    }
+    all
+}
+
+fn against_rg_as_it_is(dir: &Path, files: &Files, query: &Query) -> Verdict {
     let Some(rg) = rg() else { return Verdict::Same };
     let ours = engine_under_test::answer(dir, query);
     let theirs = by_rg(rg, dir, query);
@@ -52,7 +129,7 @@ pub(crate) fn against_rg(dir: &Path, files: &Files, query: &Query) -> Verdict {
     let is_old = rg.version < (14, 0);
     if is_old && query.multiline != Multiline::Off && query.max_per_file.is_some() {
         let unlimited = Query { max_per_file: None, ..query.clone() };
-        return match against_rg(dir, files, &unlimited) {
+        return match against_rg_as_it_is(dir, files, &unlimited) {
             Verdict::Differs(..) => verdict,
             Verdict::Same | Verdict::Known(_) => Verdict::Known(Known::LimitsAcrossLinesInOldRg),
         };
@@ -126,12 +203,16 @@ fn with_ends(files: &Files, query: &Query) -> Files {
 /// ripgrep 13 misses some matches of whole words and some empty ones, but finds the correct lines.
 fn places_of_old_rg(dir: &Path, files: &Files, query: &Query) -> Option<Verdict> {
     let lines = Query { mode: Mode::CountLines, before: 0, after: 0, ..query.clone() };
-    let is_same = matches!(against_rg(dir, files, &lines), Verdict::Same);
+    let is_same = matches!(against_rg_as_it_is(dir, files, &lines), Verdict::Same);
     is_same.then_some(Verdict::Known(Known::PlacesOfMatchesInOldRg))
 }
 
 /// Compares the library and grep on the same query. grep reports no columns.
-pub(crate) fn against_grep(dir: &Path, _: &Files, query: &Query) -> Verdict {
+pub(crate) fn against_grep(dir: &Path, files: &Files, query: &Query) -> Verdict {
+    without_crs(files, query, against_grep_as_it_is(dir, files, query), against_grep_as_it_is)
+}
+
+fn against_grep_as_it_is(dir: &Path, _: &Files, query: &Query) -> Verdict {
     let Some(grep) = grep() else { return Verdict::Same };
     let ask = |query: &Query| without_zeros(read(&run(grep, dir, &query.for_grep()), query, false));
     let ours = engine_under_test::answer(dir, query).map(without_columns);

@@ -193,17 +193,25 @@ pub(crate) fn against_perl(dir: &Path, _: &Files, change: &Change) -> Verdict {
     if !whole.is_empty() && pattern.replace("[^", "").replace("\\^", "").contains('^') {
         return Verdict::Same;
     }
+    // Across lines, the library sees `\r\n` as `\n`, and keeps it outside of matches.
+    let without_crs = |text: &[u8]| if whole.is_empty() { text.to_vec() } else { folded(text) };
+    let plain = Files::of(&[(FILE, without_crs(&old).as_slice())]).lay();
     let args: [&str; 7] = ["-e", PERL, "--", pattern, &change.template, whole, FILE];
     let args: Vec<OsString> = args.into_iter().map(OsString::from).collect();
-    let said = run(perl, dir, &args);
+    let said = run(perl, plain.path(), &args);
     let theirs = match said.code {
         Some(0) => Ok(said.stdout),
         // perl cannot decide this case.
         Some(3) => return Verdict::Same,
         _ => Err(String::from_utf8_lossy(&said.stderr).into_owned()),
     };
-    let ours = engine_under_test::replaced(dir, change, &old);
+    let ours = engine_under_test::replaced(dir, change, &old).map(|new| without_crs(&new));
     verdict(&ours, &theirs, || "perl".to_owned())
+}
+
+fn folded(text: &[u8]) -> Vec<u8> {
+    let is_kept = |at: &usize| !text.get(*at..).is_some_and(|rest| rest.starts_with(b"\r\n"));
+    (0..text.len()).filter(is_kept).map(|at| text[at]).collect()
 }
 
 /// Generates a template that refers only to existing groups.
