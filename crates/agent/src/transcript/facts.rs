@@ -2,7 +2,7 @@
 
 use super::Transcript;
 use super::entry::EntryKind;
-use crate::message::{Message, StopReason, ToolCall, Usage, text_of};
+use crate::message::{Message, StopReason, ToolCall, Usage, cost_text, text_of};
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -24,6 +24,9 @@ pub struct Stats {
     pub tokens: Tokens,
     /// Cost of all answers and summaries in US dollars.
     pub cost: f64,
+    /// Whether the cost of one of them is unknown. `cost` is then too low.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cost_unknown: bool,
 }
 
 /// Tokens of a [`Stats`].
@@ -43,6 +46,12 @@ pub struct Tokens {
 }
 
 impl Stats {
+    /// Returns the cost for people.
+    #[must_use]
+    pub fn cost_text(&self) -> String {
+        cost_text(self.cost, self.cost_unknown)
+    }
+
     fn add_usage(&mut self, usage: &Usage) {
         let parts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
         let tokens = &mut self.tokens;
@@ -57,6 +66,7 @@ impl Stats {
             tokens.total = tokens.total.saturating_add(part);
         }
         self.cost += usage.cost.total;
+        self.cost_unknown |= usage.cost.unknown;
     }
 }
 

@@ -11,7 +11,7 @@ use quackd_client::Client;
 use quackd_protocol::client::{
     FindBy, ModelTest, ModelsData, ModelsParams, SessionParams, StateData,
 };
-use quackd_protocol::model::ModelInfo;
+use quackd_protocol::model::{ModelInfo, Price};
 use std::time::Duration;
 
 /// Timeout of a test. The daemon ends the request after 60 s.
@@ -64,6 +64,7 @@ fn text(data: &ModelsData) -> String {
             ("key", plain(&chosen.key_source)),
             ("server", format!("{}  {DIM}{}{DIM:#}", plain(&model.base_url), model.api.name())),
             ("thinking", chosen.thinking.name().to_owned()),
+            ("price", price(model.price)),
         ] {
             text.push_str(&format!("{label:<9} {value}\n"));
         }
@@ -96,6 +97,17 @@ fn text(data: &ModelsData) -> String {
     text
 }
 
+fn price(price: Price) -> String {
+    match price {
+        Price::Known(cost) => {
+            format!("${} in and ${} out for a million tokens", cost.input, cost.output)
+        }
+        Price::Free => "free: a server of this computer, or the price 0 in models.json".to_owned(),
+        Price::Reported => "the provider sends the cost of each answer".to_owned(),
+        Price::Unknown => "unknown: a price in models.json of Pi would make it known".to_owned(),
+    }
+}
+
 fn full(model: &ModelInfo) -> String {
     format!("{}/{}", plain(&model.provider), plain(&model.id))
 }
@@ -104,7 +116,7 @@ fn full(model: &ModelInfo) -> String {
 mod tests {
     use super::*;
     use quackd_protocol::client::ChosenModel;
-    use quackd_protocol::model::{ModelApi, ModelCompat, ModelCost, ThinkingLevel};
+    use quackd_protocol::model::{ModelApi, ModelCompat, ThinkingLevel};
 
     fn model(id: &str) -> ModelInfo {
         ModelInfo {
@@ -115,7 +127,7 @@ mod tests {
             base_url: "https://a/v1".to_owned(),
             reasoning: id == "r",
             input: Vec::new(),
-            cost: ModelCost::default(),
+            price: Price::Unknown,
             context_window: 128_000,
             max_tokens: 1,
             compat: ModelCompat::default(),
@@ -142,7 +154,7 @@ mod tests {
             test: Some(ModelTest { ok: true, ms: 7, text: "ok".to_owned() }),
         };
         let expected = "model     openai/a\u{fffd}  OPENAI_API_KEY is set\nkey       OPENAI_API_KEY\n\
-            server    https://a/v1  openai-completions\nthinking  off\ntest      ok after 7 ms: ok\n\
+            server    https://a/v1  openai-completions\nthinking  off\nprice     unknown: a price in models.json of Pi would make it known\ntest      ok after 7 ms: ok\n\
             problem   p\n\n1 other model:\n  openai/r  128k, thinks\n";
         assert_eq!(shown(&data), expected);
         let nothing = ModelsData { missing: Some("a\n- b".to_owned()), ..ModelsData::default() };

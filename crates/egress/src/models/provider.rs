@@ -5,7 +5,7 @@ use super::known::{describe, is_openai_reasoning};
 use super::pi_files::{PiFacts, PiModel, PiProvider, resolve};
 use super::{Given, ModelSettings};
 use crate::{Key, Route, RouteError, RouteSettings};
-use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelCompat, ModelInfo};
+use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelCompat, ModelInfo, Price};
 use secrecy::ExposeSecret;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,6 +32,8 @@ pub(super) struct Provider {
     broken: bool,
     /// The base URL of the description of models.
     shown_base: String,
+    /// Price of models without one of their own.
+    usual_price: Price,
 }
 
 /// Source of a key. `Display` names it.
@@ -118,6 +120,7 @@ impl Provider {
             models: Vec::new(),
             broken: false,
             shown_base: String::new(),
+            usual_price: Price::Unknown,
         }
     }
 
@@ -276,6 +279,7 @@ impl Provider {
         match self.route(None) {
             Ok(route) => {
                 self.shown_base = route.shown_base();
+                self.usual_price = self.price_at(&route);
                 problems.extend(route.refusal().map(|text| format!("{}: {text}", self.name)));
             }
             Err(error) => {
@@ -303,10 +307,22 @@ impl Provider {
                     return false;
                 }
             };
-            self.add_compat(&mut model.info);
+            self.complete(&mut model.info);
             true
         });
         self.models = models;
+    }
+
+    /// The price of models for which nobody has stated one.
+    fn price_at(&self, route: &Route) -> Price {
+        let is_local =
+            route.is_local() || builtin::LOCAL_SERVERS.iter().any(|(name, _)| *name == self.name);
+        match self.name.as_str() {
+            // Its answers have `usage.cost`: <https://openrouter.ai/docs/use-cases/usage-accounting>.
+            "openrouter" => Price::Reported,
+            _ if is_local && self.key.is_none() => Price::Free,
+            _ => Price::Unknown,
+        }
     }
 
     /// Whether requests can be made: with a key, or to a server that the user named.
@@ -345,15 +361,19 @@ impl Provider {
         Some(listed.map_or_else(
             || {
                 let mut info = describe(&self.name, id, self.api_of(id), &self.shown_base);
-                self.add_compat(&mut info);
+                self.complete(&mut info);
                 info
             },
             |it| it.info.clone(),
         ))
     }
 
-    /// Adds the differences of the provider to those of a model. The model's own ones win.
-    fn add_compat(&self, info: &mut ModelInfo) {
+    /// Adds what is true for all models of the provider: the price if the model has none, and the differences of the
+    /// server. The model's own ones win.
+    fn complete(&self, info: &mut ModelInfo) {
+        if info.price == Price::Unknown {
+            info.price = self.usual_price;
+        }
         let Some(usual) = &self.compat else { return };
         let own = std::mem::take(&mut info.compat);
         info.compat = merged(own, usual);
@@ -420,7 +440,7 @@ fn apply(info: &mut ModelInfo, facts: &PiFacts) {
         info.input.clone_from(input);
         info.input.truncate(2);
     }
-    info.cost = facts.cost.unwrap_or(info.cost);
+    info.price = facts.cost.map_or(info.price, Price::given);
     info.context_window = facts.context_window.unwrap_or(info.context_window);
     info.max_tokens = facts.max_tokens.unwrap_or(info.max_tokens);
     if let Some(compat) = &facts.compat {

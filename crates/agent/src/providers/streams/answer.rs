@@ -4,7 +4,7 @@ use super::{Delta, Finished};
 use crate::message::{Block, StopReason, ToolCall, Usage};
 use crate::providers::errors::{self, ErrorKind, ProviderError};
 use crate::providers::json;
-use quackd_protocol::model::ModelInfo;
+use quackd_protocol::model::{ModelInfo, Price};
 use serde_json::Value;
 
 /// Most bytes of text, reasoning, signatures and calls of one answer.
@@ -80,6 +80,8 @@ pub(super) struct Answer {
     bytes: usize,
     deltas: Vec<Delta>,
     pub(super) usage: Usage,
+    /// The cost that the provider has sent, in US dollars.
+    pub(super) reported_cost: Option<f64>,
     /// The provider's reason of the end. `None` before its end marker.
     pub(super) stop: Option<StopReason>,
     raw_stop: Option<String>,
@@ -309,7 +311,7 @@ impl Answer {
 
     /// Sets the counts of tokens, and prices them.
     pub(super) fn set_usage(&mut self, usage: Usage, model: &ModelInfo) {
-        let usage = usage.priced(&model.cost);
+        let usage = usage.priced(model.price, self.reported_cost);
         if usage != self.usage {
             self.usage = usage;
             self.deltas.push(Delta::Usage(usage));
@@ -348,10 +350,13 @@ impl Answer {
         let empty = has_nothing.then(|| errors::empty(stop_reason, &self.usage, model));
         let stop_reason = if has_nothing { StopReason::Error } else { stop_reason };
         let cut = cut.as_deref();
+        let mut usage = self.usage;
+        let is_counted = usage.total_tokens != 0 || self.reported_cost.is_some();
+        usage.cost.unknown |= self.stop.is_some() && !is_counted && model.price != Price::Free;
         let content = self.parts.into_iter().map(|part| part.into_block(cut)).collect();
         let finished = Finished {
             content,
-            usage: self.usage,
+            usage,
             stop_reason,
             raw_stop_reason: self.raw_stop,
             error: self.error.or(silent).or(empty),

@@ -332,7 +332,7 @@ fn counts_of_anthropic_are_totals_and_missing_ones_stay() {
         ],
     );
     let usage = Usage { input: 9, output: 8, cache_read: 5, ..Usage::default() };
-    assert_eq!(finished.usage, usage.priced(&super::model(AnthropicMessages).cost));
+    assert_eq!(finished.usage, usage.priced(super::model(AnthropicMessages).price, None));
     assert_eq!(finished.usage.total_tokens, 22);
 }
 

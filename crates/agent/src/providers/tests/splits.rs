@@ -38,7 +38,7 @@ fn usage(api: ModelApi) -> Usage {
         reasoning: (!is_anthropic).then_some(12),
         ..Usage::default()
     };
-    usage.priced(&model(api).cost)
+    usage.priced(model(api).price, None)
 }
 
 fn expected(api: ModelApi) -> (Vec<Delta>, Finished) {
@@ -77,7 +77,7 @@ fn expected(api: ModelApi) -> (Vec<Delta>, Finished) {
         ModelApi::OpenAiCompletions => deltas.insert(deltas.len() - 1, Delta::Usage(usage)),
         ModelApi::OpenAiResponses => deltas.push(Delta::Usage(usage)),
         ModelApi::AnthropicMessages => {
-            let first = Usage { output: 1, ..usage }.priced(&model(api).cost);
+            let first = Usage { output: 1, ..usage }.priced(model(api).price, None);
             deltas.insert(0, Delta::Usage(first));
             deltas.push(Delta::Usage(usage));
         }
@@ -195,7 +195,7 @@ proptest! {
         let (last, finished) = stream.finish(StreamEnd::Complete);
         deltas.extend(last);
         prop_assert_eq!(finished.stop_reason == StopReason::Error, finished.error.is_some());
-        prop_assert_eq!(finished.usage.cost, finished.usage.priced(&model(api).cost).cost);
+        prop_assert_eq!(finished.usage.cost, finished.usage.priced(model(api).price, None).cost);
         prop_assert!(finished.usage.cost != Cost::default() || finished.usage.total_tokens == 0);
         for index in 0..finished.content.len() {
             let ends = deltas.iter().filter(|delta| matches!(delta,
