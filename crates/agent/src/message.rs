@@ -293,6 +293,17 @@ impl Usage {
     }
 }
 
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, more: Self) {
+        self.input += more.input;
+        self.output += more.output;
+        self.cache_read += more.cache_read;
+        self.cache_write += more.cache_write;
+        self.total += more.total;
+        self.unknown |= more.unknown;
+    }
+}
+
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, more: Self) {
         self.input = self.input.saturating_add(more.input);
@@ -300,12 +311,7 @@ impl std::ops::AddAssign for Usage {
         self.cache_read = self.cache_read.saturating_add(more.cache_read);
         self.cache_write = self.cache_write.saturating_add(more.cache_write);
         self.total_tokens = self.total_tokens.saturating_add(more.total_tokens);
-        self.cost.input += more.cost.input;
-        self.cost.output += more.cost.output;
-        self.cost.cache_read += more.cost.cache_read;
-        self.cost.cache_write += more.cost.cache_write;
-        self.cost.total += more.cost.total;
-        self.cost.unknown |= more.cost.unknown;
+        self.cost += more.cost;
     }
 }
 

@@ -176,6 +176,36 @@ pub struct EnvironmentSettings {
     pub login_shell: Setting<bool>,
 }
 
+/// An amount of US dollars, in millionths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dollars {
+    micros: u64,
+}
+
+impl Dollars {
+    /// Rounds up, so that no limit becomes 0, which means none. `None` if this is no amount.
+    pub(crate) fn of(usd: f64) -> Option<Self> {
+        let micros = (usd * 1e6).ceil();
+        // Below 2^53, so that the conversion is exact.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
+        (0.0..1e15).contains(&micros).then_some(Self { micros: micros as u64 })
+    }
+
+    /// Returns the amount in US dollars.
+    #[must_use]
+    pub fn usd(self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+        let micros = self.micros as f64;
+        micros / 1e6
+    }
+
+    /// Whether this is no limit.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.micros == 0
+    }
+}
+
 /// The agent of a session's turns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSettings {
@@ -183,8 +213,10 @@ pub struct AgentSettings {
     pub engine: Setting<EngineChoice>,
     /// Most requests to the model in one run, 1 to 10,000.
     pub max_turns: Setting<usize>,
-    /// Largest cost of a session in US dollars; 0 for no limit.
-    pub max_cost_usd: Setting<usize>,
+    /// Largest cost of a run; zero for no limit.
+    pub max_cost_usd: Setting<Dollars>,
+    /// Largest cost of a day, over all sessions; zero for no limit.
+    pub max_cost_usd_per_day: Setting<Dollars>,
     /// Most further attempts after a failed request, 0 to 10.
     pub retries: Setting<usize>,
     /// Whether long conversations are summarized.
@@ -365,7 +397,8 @@ impl Default for AgentSettings {
         Self {
             engine: Setting::default_of(EngineChoice::Auto),
             max_turns: Setting::default_of(200),
-            max_cost_usd: Setting::default_of(0),
+            max_cost_usd: Setting::default_of(Dollars::default()),
+            max_cost_usd_per_day: Setting::default_of(Dollars::default()),
             retries: Setting::default_of(3),
             compaction: Setting::default_of(true),
             parallel_tools: Setting::default_of(true),

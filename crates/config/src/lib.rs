@@ -27,7 +27,7 @@ mod validate;
 mod value_kind;
 
 pub use config::{
-    AgentSettings, Config, EngineChoice, EnvironmentSettings, KeepSettings, LimitSettings,
+    AgentSettings, Config, Dollars, EngineChoice, EnvironmentSettings, KeepSettings, LimitSettings,
     LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart, RemoteApprovals,
     RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice, WebSearchSettings,
     WorkerSettings,

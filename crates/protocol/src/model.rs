@@ -363,4 +363,26 @@ pub enum ModelFailureKind {
     Idle,
     /// Too many requests of this daemon run.
     Busy,
+    /// The requests of this day have cost as much as they may.
+    Budget,
+}
+
+/// Why a run ended early, or with less than an answer: `reason` of `agent_end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// Too many requests in one run.
+    MaxTurns,
+    /// The cost reached its limit, or cannot be known.
+    Budget,
+    /// The model repeated the same calls.
+    Loop,
+    /// The answer was cut at a limit of tokens.
+    Length,
+    /// The answer has neither text nor calls.
+    Empty,
+    /// The model, or a filter of its provider, refused to answer.
+    Refusal,
+    /// The server sent something else than an answer of its API, such as a web page.
+    NotAnAnswer,
 }

@@ -46,6 +46,7 @@ pub const FROM_PI_WORKER_TAGS: &[&str] = &[
     "model_cancel",
     "call_tool",
     "cancel_tool",
+    "spent",
 ];
 
 /// Supervisor to Pi worker or agent worker.
@@ -161,8 +162,11 @@ pub struct AgentSettings {
     pub keep_recent_tokens: u64,
     /// Most requests to the model in one run.
     pub max_turns: u32,
-    /// Largest cost of the session in US dollars. 0 for no limit.
+    /// Largest cost of a run in US dollars. 0 for no limit.
     pub max_cost_usd: f64,
+    /// Whether the supervisor limits the cost of a day, so that the cost of each answer must be known.
+    #[serde(default)]
+    pub has_daily_limit: bool,
     /// Whether calls of one answer run at the same time.
     pub parallel_tools: bool,
 }
@@ -179,6 +183,7 @@ impl Default for AgentSettings {
             keep_recent_tokens: 20_000,
             max_turns: 200,
             max_cost_usd: 0.0,
+            has_daily_limit: false,
             parallel_tools: true,
         }
     }
@@ -448,6 +453,11 @@ pub enum FromPiWorker {
     CancelTool {
         /// Number of the call.
         number: u64,
+    },
+    /// Requests to models have cost this, in US dollars, since the last such frame.
+    Spent {
+        /// The cost, as far as it is known.
+        usd: f64,
     },
 }
 

@@ -37,6 +37,7 @@ use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
 use crate::session::pi::LastFailure;
 use crate::session::services::SessionServices;
+use crate::session::spending::{Spending, Spent};
 use crate::voice::Voice;
 use quackd_config::{Config, KeepSettings};
 use quackd_egress::Egress;
@@ -72,6 +73,7 @@ pub(super) struct ActorThreadInputs {
     pub(super) config_file: ConfigFile,
     pub(super) cgroups: Option<Arc<CgroupBase>>,
     pub(super) login: Option<CapturedEnv>,
+    pub(super) spent: Spent,
     pub(super) egress: Egress,
     pub(super) remote: RemoteControl,
     pub(super) log: LogControl,
@@ -129,6 +131,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         tool_runner: OnceCell::new(),
         egress: models.egress(),
         models,
+        spending: Spending::new(daemon.home.spending_file(), parts.spent),
         metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
     });

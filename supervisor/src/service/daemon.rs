@@ -34,6 +34,7 @@ use crate::service::state_dir_watch;
 use crate::service::watchdog;
 use crate::services::{Services, StopRequest};
 use crate::session::owner::{Owner, TellOwner};
+use crate::session::spending::Spent;
 use actix::prelude::*;
 use quackd_config::Config;
 use quackd_egress::{Egress, EgressConfig, Key};
@@ -175,6 +176,7 @@ fn run_locked(
         executable: Executable::record_blocking(std::env::args_os().next()),
         interrupted: shutdown_record::load_blocking(&home.interrupted_file()),
         login: load_cached_blocking(&home.login_environment()),
+        spent: Spent::load_blocking(&home.spending_file()),
         config,
         config_file,
         egress,

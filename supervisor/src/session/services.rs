@@ -12,6 +12,7 @@ use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
 use crate::session::pi::LastFailure;
 use crate::session::pi::agent_work::ToolRunner;
+use crate::session::spending::Spending;
 use quackd_egress::Egress;
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -39,6 +40,8 @@ pub(crate) struct SessionServices {
     pub(crate) egress: Rc<Egress>,
     /// Models of quackd's own agent.
     pub(crate) models: Models,
+    /// Cost of quackd's own agents.
+    pub(crate) spending: Rc<Spending>,
     pub(crate) metrics: Arc<Metrics>,
     /// Permits for [`SessionServices::look`].
     pub(crate) lookups: Arc<Semaphore>,

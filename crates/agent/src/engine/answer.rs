@@ -5,7 +5,7 @@ use super::run::{Phase, empty_message};
 use super::{Agent, Effect, Part, is_same};
 use crate::message::{AssistantMessage, Message, StopReason};
 use crate::providers::{Delta, ErrorKind, ProviderError, StreamEnd, retry_delay, stated_window};
-use quackd_protocol::model::{ModelFailureKind, ModelHead, ModelInfo};
+use quackd_protocol::model::{EndReason, ModelFailureKind, ModelHead, ModelInfo};
 use serde_json::json;
 
 /// An answer that is not complete.
@@ -48,6 +48,7 @@ impl Agent {
         let may_retry = match failure {
             ModelFailureKind::NotConnected | ModelFailureKind::Busy => true,
             ModelFailureKind::Broken => !has_head && !std::mem::replace(&mut run.was_broken, true),
+            ModelFailureKind::Budget => return ErrorKind::Final(EndReason::Budget),
             ModelFailureKind::Idle
             | ModelFailureKind::NotConfigured
             | ModelFailureKind::Refused => false,
@@ -180,6 +181,9 @@ impl Agent {
             (settings.max_retries, settings.base_delay_ms, settings.max_delay_ms);
         let (auto_retry, may_compact) = (self.auto_retry, self.may_compact());
         let Some(run) = &mut self.run else { return };
+        if let ErrorKind::Final(reason) = error.kind {
+            run.reason = Some(reason);
+        }
         if error.kind == ErrorKind::Overflow && may_compact && !run.was_compacted {
             run.was_compacted = true;
             run.phase = Phase::Compacting;

@@ -182,6 +182,9 @@ impl Agent {
 
     /// Sends the next prompt, or records the summary.
     fn next_summary(&mut self) {
+        if let Some(text) = self.over_budget() {
+            return self.summary_failed(text);
+        }
         let number = self.next_request();
         let Some(compaction) = &mut self.compaction else { return };
         let history = compaction.prompts.history.take();

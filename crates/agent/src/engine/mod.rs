@@ -122,6 +122,8 @@ pub enum Effect {
         /// Number of the call.
         number: u64,
     },
+    /// Tell the supervisor what requests have cost, in US dollars.
+    Spent(f64),
     /// Set the timer to this many milliseconds from now, or stop it.
     Timer(Option<u64>),
 }
@@ -325,8 +327,16 @@ impl Agent {
         self.last_call
     }
 
-    /// Records an entry in memory and in the session file.
+    /// Records an entry in memory and in the session file. Counts its cost.
     fn append(&mut self, kind: EntryKind) {
+        if let Some(cost) = kind.usage().map(|usage| usage.cost) {
+            if let Some(run) = &mut self.run {
+                run.cost += cost;
+            }
+            if 0.0 < cost.total {
+                self.effects.push(Effect::Spent(cost.total));
+            }
+        }
         let random = self.next_random();
         let line = self.transcript.append(kind, &iso_time(self.now.unix_ms), random);
         self.effects.push(Effect::Append(line));

@@ -2,7 +2,7 @@
 
 use super::json;
 use crate::message::{StopReason, Usage};
-use quackd_protocol::model::ModelInfo;
+use quackd_protocol::model::{EndReason, ModelInfo};
 use serde_json::Value;
 
 /// Most characters of an error's text.
@@ -27,6 +27,8 @@ pub enum ErrorKind {
     Retryable,
     /// Neither, such as a wrong key, a bad request or a used-up quota.
     Fatal,
+    /// Neither, and clients get this reason.
+    Final(EndReason),
 }
 
 /// Signs of a limit of requests, which is never an overflow.

@@ -70,6 +70,20 @@ impl Stats {
     }
 }
 
+impl EntryKind {
+    /// Returns the tokens and the cost of the requests that led to the entry.
+    #[must_use]
+    pub fn usage(&self) -> Option<&Usage> {
+        match self {
+            Self::Message(Message::Assistant(message)) => Some(&message.usage),
+            Self::Usage { usage }
+            | Self::Compaction { usage: Some(usage), .. }
+            | Self::BranchSummary { usage: Some(usage), .. } => Some(usage),
+            _ => None,
+        }
+    }
+}
+
 /// A turn without an end, because the agent crashed or was killed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Interrupted {
@@ -96,24 +110,20 @@ impl Transcript {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         for entry in &self.entries {
-            match &entry.kind {
-                EntryKind::Message(message) => {
-                    stats.total_messages += 1;
-                    match message {
-                        Message::User(_) => stats.user_messages += 1,
-                        Message::ToolResult(_) => stats.tool_results += 1,
-                        Message::Assistant(message) => {
-                            stats.assistant_messages += 1;
-                            stats.tool_calls += message.tool_calls().count() as u64;
-                            stats.add_usage(&message.usage);
-                        }
-                        _ => {}
+            if let EntryKind::Message(message) = &entry.kind {
+                stats.total_messages += 1;
+                match message {
+                    Message::User(_) => stats.user_messages += 1,
+                    Message::ToolResult(_) => stats.tool_results += 1,
+                    Message::Assistant(message) => {
+                        stats.assistant_messages += 1;
+                        stats.tool_calls += message.tool_calls().count() as u64;
                     }
+                    _ => {}
                 }
-                EntryKind::Usage { usage }
-                | EntryKind::Compaction { usage: Some(usage), .. }
-                | EntryKind::BranchSummary { usage: Some(usage), .. } => stats.add_usage(usage),
-                _ => {}
+            }
+            if let Some(usage) = entry.kind.usage() {
+                stats.add_usage(usage);
             }
         }
         stats

@@ -150,7 +150,8 @@ fn settings_of(config: &quackd_config::AgentSettings) -> AgentSettings {
         auto_retry: config.retries.value != 0,
         auto_compaction: config.compaction.value,
         max_turns: number(&config.max_turns),
-        max_cost_usd: f64::from(number(&config.max_cost_usd)),
+        max_cost_usd: config.max_cost_usd.value.usd(),
+        has_daily_limit: !config.max_cost_usd_per_day.value.is_zero(),
         parallel_tools: config.parallel_tools.value,
         ..AgentSettings::default()
     }
