@@ -1,7 +1,7 @@
 //! The configuration as types. Combines the defaults, the file and the environment, in this order. Read once by the
 //! supervisor at its start, and by `quack config`.
 
-use crate::{Entry, Origin, Secret, Setting, keys, mcp_servers};
+use crate::{Dollars, Entry, Origin, Secret, Setting, keys, mcp_servers};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, JOURNAL_KEPT, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS,
@@ -174,36 +174,6 @@ pub struct KeepSettings {
 pub struct EnvironmentSettings {
     /// Whether to capture the environment of the user's login shell.
     pub login_shell: Setting<bool>,
-}
-
-/// An amount of US dollars, in millionths.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Dollars {
-    micros: u64,
-}
-
-impl Dollars {
-    /// Rounds up, so that no limit becomes 0, which means none. `None` if this is no amount.
-    pub(crate) fn of(usd: f64) -> Option<Self> {
-        let micros = (usd * 1e6).ceil();
-        // Below 2^53, so that the conversion is exact.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
-        (0.0..1e15).contains(&micros).then_some(Self { micros: micros as u64 })
-    }
-
-    /// Returns the amount in US dollars.
-    #[must_use]
-    pub fn usd(self) -> f64 {
-        #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
-        let micros = self.micros as f64;
-        micros / 1e6
-    }
-
-    /// Whether this is no limit.
-    #[must_use]
-    pub fn is_zero(self) -> bool {
-        self.micros == 0
-    }
 }
 
 /// The agent of a session's turns.

@@ -261,7 +261,7 @@ fn dollars(value: &Spanned<DeValue<'_>>, max: u64) -> Result<Dollars, ValueError
     let wanted = format!("must be a number from 0 to {max}");
     let number = match value.get_ref() {
         DeValue::Float(number) => number.as_str().to_owned(),
-        DeValue::Integer(_) => whole(value, 0, max)?.to_string(),
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
         _ => return Err(refusal(value, &wanted)),
     };
     let most = Dollars::of(f64::from(u32::try_from(max).unwrap_or(u32::MAX)));

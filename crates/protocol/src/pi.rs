@@ -165,7 +165,6 @@ pub struct AgentSettings {
     /// Largest cost of a run in US dollars. 0 for no limit.
     pub max_cost_usd: f64,
     /// Whether the supervisor limits the cost of a day, so that the cost of each answer must be known.
-    #[serde(default)]
     pub has_daily_limit: bool,
     /// Whether calls of one answer run at the same time.
     pub parallel_tools: bool,
@@ -454,11 +453,8 @@ pub enum FromPiWorker {
         /// Number of the call.
         number: u64,
     },
-    /// Requests to models have cost this, in US dollars, since the last such frame.
-    Spent {
-        /// The cost, as far as it is known.
-        usd: f64,
-    },
+    /// A request to a model has cost this, in US dollars.
+    Spent(f64),
 }
 
 /// Pi's reply to a command.
@@ -518,7 +514,7 @@ mod tests {
         let text = serde_json::to_string(&frame).unwrap();
         assert_eq!(text, r#"{"command":{"number":2,"command":{"prompt":{"message":"a"}}}}"#);
         for tag in FROM_PI_WORKER_TAGS {
-            let error = serde_json::from_str::<FromPiWorker>(&format!("{{\"{tag}\":7}}"));
+            let error = serde_json::from_str::<FromPiWorker>(&format!("{{\"{tag}\":[{{}}]}}"));
             let error = error.unwrap_err().to_string();
             assert!(!error.contains("unknown variant"), "{error}");
         }

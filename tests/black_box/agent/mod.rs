@@ -6,6 +6,7 @@
 mod answers;
 mod compaction;
 mod confinement;
+mod costs;
 mod deaths;
 mod dialects;
 mod engines;

@@ -134,6 +134,13 @@ impl Agent {
             Some(error) => self.after_failure(&message, error, None, finished.any_bytes),
             None => {
                 self.end_retry(None);
+                let reason = match message.stop_reason {
+                    StopReason::Length => Some(EndReason::Length),
+                    _ => finished.is_refusal.then_some(EndReason::Refusal),
+                };
+                if let Some(run) = &mut self.run {
+                    run.reason = reason;
+                }
                 self.after_answer(message);
             }
         }

@@ -212,6 +212,7 @@ impl Agent {
     pub(super) fn request(&mut self) {
         let max_turns = self.setup.settings.max_turns;
         let Some(run) = &mut self.run else { return };
+        run.reason = None;
         if run.turns >= max_turns {
             run.reason = Some(EndReason::MaxTurns);
             return self.end_with_error(format!(

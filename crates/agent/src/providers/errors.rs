@@ -106,13 +106,45 @@ const PASSING: &[&str] = &[
 const PASSING_STATUSES: &[u16] =
     &[408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529];
 
+/// What the reason of an end means that is no answer, such as `refusal`: those of Anthropic, OpenAI and Google.
+fn is_refusal(reason: &str) -> bool {
+    const REASONS: [&str; 7] = [
+        "refusal",
+        "content filter",
+        "safety",
+        "recitation",
+        "prohibited content",
+        "blocklist",
+        "guardrail intervened",
+    ];
+    let reason = reason.to_lowercase().replace(['_', '-'], " ");
+    REASONS.iter().any(|known| reason.starts_with(known))
+}
+
+/// Something else than an answer of the API, such as the page of a web server or of a login.
+pub(super) fn not_an_answer(body: &str) -> ProviderError {
+    let what = match body.trim_start().starts_with('<') {
+        true => format!("an HTML page ({})", line(&title(body))),
+        false => "something else".to_owned(),
+    };
+    let text = format!(
+        "The server sent {what} instead of an answer of the API: check model.base_url, a proxy, or the login of the network"
+    );
+    ProviderError { text, kind: ErrorKind::Final(EndReason::NotAnAnswer) }
+}
+
 /// Reads the body of an answer with an error status, which may be JSON, text, HTML or empty.
 #[must_use]
 pub fn http_error(status: u16, body: &[u8]) -> ProviderError {
     let body = String::from_utf8_lossy(body);
+    let is_page = body.trim_start().starts_with('<');
+    if is_page && !PASSING_STATUSES.contains(&status) {
+        let error = not_an_answer(&body);
+        return ProviderError { text: format!("{status} {}", error.text), ..error };
+    }
     let (shown, sign) = match json::parse(body.trim()) {
         Some(value) => described(&value),
-        None if body.trim_start().starts_with('<') => (title(&body), String::new()),
+        None if is_page => (title(&body), String::new()),
         None => (body.clone().into_owned(), String::new()),
     };
     let shown = line(&shown);
@@ -212,7 +244,10 @@ pub(super) fn reported(record: &Value) -> ProviderError {
 /// A failure that the provider gives as the reason of the end, such as `content_filter`.
 pub(super) fn stopped(reason: &str) -> ProviderError {
     let text = line(&format!("Provider stopped the answer: {reason}"));
-    let kind = classified(None, &text);
+    let kind = match is_refusal(reason) {
+        true => ErrorKind::Final(EndReason::Refusal),
+        false => classified(None, &text),
+    };
     ProviderError { text, kind }
 }
 
@@ -237,7 +272,11 @@ pub(super) fn empty(stop: StopReason, usage: &Usage, model: &ModelInfo) -> Provi
         ),
         _ => "The model sent an empty answer".to_owned(),
     };
-    ProviderError { text, kind: ErrorKind::Fatal }
+    let reason = match stop {
+        StopReason::Length => EndReason::Length,
+        _ => EndReason::Empty,
+    };
+    ProviderError { text, kind: ErrorKind::Final(reason) }
 }
 
 /// A context that the provider has cut without reporting it.

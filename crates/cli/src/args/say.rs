@@ -21,7 +21,7 @@ const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hou
     --json prints the events of the session from the beginning of the turn to its end, one per line as \
     sent by the daemon. Turns of other clients are not shown; `quack follow --json` prints all events.\n\n\
     Exit codes: 0 the turn succeeded, 1 it failed, or the agent refused it or exited, 2 usage, 3 no daemon, or it exited, \
-    4 the agent is busy, or the timeout passed (the turn continues then), 130 Ctrl-C, which has ended the turn; if \
+    4 the agent is busy, or the timeout passed (the turn continues then), 5 the answer was cut, is empty, a refusal or none, 130 Ctrl-C, which has ended the turn; if \
     the agent may still begin it, a message reports that.")]
 pub(crate) struct SayArgs {
     /// Prompt; `-` or nothing reads it from stdin, and a pipe or a file on stdin is added to it

@@ -86,6 +86,8 @@ pub(super) struct Answer {
     pub(super) stop: Option<StopReason>,
     raw_stop: Option<String>,
     response_id: Option<String>,
+    /// Whether the provider has marked a text as the model's refusal.
+    pub(super) is_refusal: bool,
     error: Option<ProviderError>,
     /// Details of the reasoning, which the provider wants back as they are.
     details: Vec<Value>,
@@ -358,8 +360,11 @@ impl Answer {
             content,
             usage,
             stop_reason,
-            raw_stop_reason: self.raw_stop,
+            raw_stop_reason: self
+                .raw_stop
+                .or_else(|| self.is_refusal.then(|| "refusal".to_owned())),
             error: self.error.or(silent).or(empty),
+            is_refusal: self.is_refusal,
             response_id: self.response_id,
             any_bytes: false,
         };

@@ -84,7 +84,9 @@ impl Reader {
             }
             _ => {}
         }
-        answer.continue_with(Kind::Text, json::text(delta, "/refusal"));
+        let refusal = json::text(delta, "/refusal");
+        answer.is_refusal |= !refusal.trim().is_empty();
+        answer.continue_with(Kind::Text, refusal);
         let calls = delta.get("tool_calls").and_then(Value::as_array);
         for call in calls.into_iter().flatten() {
             self.read_call(call, answer);

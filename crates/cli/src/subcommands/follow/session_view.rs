@@ -197,6 +197,7 @@ impl SessionView {
                 return match end {
                     TurnOutcome::Well => Ok(ExitCode::Ok),
                     TurnOutcome::Failed => Ok(ExitCode::Failed),
+                    TurnOutcome::NoAnswer => Ok(ExitCode::NoAnswer),
                     TurnOutcome::Interrupted => Ok(ExitCode::Interrupted),
                     TurnOutcome::Left(text) => {
                         self.screen.warn(&text);
