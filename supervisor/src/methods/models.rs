@@ -20,7 +20,7 @@ const LIST_LIMIT: Duration = Duration::from_secs(3);
 const MAX_SERVERS: usize = 8;
 
 pub(super) async fn models(
-    ModelsParams { test }: ModelsParams,
+    ModelsParams { test, find }: ModelsParams,
     caller: &Caller,
 ) -> Result<ModelsData, MethodError> {
     let models = &caller.services.sessions.models;
@@ -36,7 +36,11 @@ pub(super) async fn models(
         problems: catalog.problems().to_vec(),
         missing: catalog.chosen().is_none().then(|| catalog.missing()),
         test: None,
+        found: None,
     };
+    if let Some(name) = find {
+        data.found = Some(found(models, &catalog, &name).await?);
+    }
     add_local(models, &catalog, &mut data).await;
     if test == Some(true) {
         data.test = Some(match &data.chosen {
@@ -45,6 +49,44 @@ pub(super) async fn models(
         });
     }
     Ok(data)
+}
+
+/// Finds a model. One that is in no list of the user's must be in that of its provider, if the provider has one.
+async fn found(
+    models: &Models,
+    catalog: &ModelCatalog,
+    name: &str,
+) -> Result<ModelInfo, MethodError> {
+    let unknown = |text: String| MethodError::Agent { text, code: None };
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect();
+    let model = catalog.find(None, name).ok_or_else(|| {
+        unknown(format!(
+            "The model {shown} is not known, or its provider has no key: `quack models` lists the models"
+        ))
+    })?;
+    if catalog.models().iter().any(|it| it.provider == model.provider && it.id == model.id) {
+        return Ok(model);
+    }
+    let Ok(Ok(ids)) = timeout(LIST_LIMIT, models.list(&model.provider)).await else {
+        return Ok(model);
+    };
+    if ids.is_empty() || ids.contains(&model.id) {
+        return Ok(model);
+    }
+    let mut near: Vec<_> = ids.iter().map(|id| (common(id, &model.id), id.as_str())).collect();
+    near.sort_by_key(|(common, _)| std::cmp::Reverse(*common));
+    let near: Vec<_> = near.into_iter().take(MAX_NEAR).map(|(_, id)| id).collect();
+    let provider = &model.provider;
+    Err(unknown(format!("{provider} has no model {}; it has {}", model.id, near.join(", "))))
+}
+
+/// Most characters of an unknown name, and most names that are proposed.
+const MAX_SHOWN: usize = 100;
+const MAX_NEAR: usize = 5;
+
+/// Number of equal characters at the beginning.
+fn common(one: &str, other: &str) -> usize {
+    one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count()
 }
 
 /// Adds the models that servers without a key list, because their users rarely know the names.

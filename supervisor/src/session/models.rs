@@ -18,7 +18,7 @@ use quackd_egress::models::{Given, ModelCatalog, ModelSettings, ModelSources};
 use quackd_process::{Held, Writable};
 use quackd_protocol::model::{ModelFailure, ModelPart, ModelRequest};
 use secrecy::SecretString;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
@@ -58,6 +58,8 @@ pub(crate) struct Models {
     login: Rc<LoginEnv>,
     egress: Rc<Egress>,
     loaded: RefCell<Option<Loaded>>,
+    /// Counts the catalogs that differ from the one before.
+    version: Cell<u64>,
     /// Reads the keychain.
     tools: Rc<ToolRegistries>,
     /// Result and time of the last read of the keychain.
@@ -89,6 +91,7 @@ impl Models {
             key: RefCell::default(),
             egress: Rc::new(egress),
             loaded: RefCell::default(),
+            version: Cell::new(0),
             owner: OnceCell::new(),
             turn: Semaphore::new(1),
             reading: Arc::new(Semaphore::new(1)),
@@ -129,10 +132,21 @@ impl Models {
             (_, Some(known)) => known,
             (unread, None) => return self.without_files(unread.err().unwrap_or_default()),
         };
+        if let Some(before) = &*self.loaded.borrow()
+            && (before.catalog.models(), before.catalog.chosen())
+                != (catalog.models(), catalog.chosen())
+        {
+            self.version.set(self.version.get() + 1);
+        }
         let loaded =
             Loaded { catalog: Rc::clone(&catalog), checked: Instant::now(), env: hash, stamps };
         self.loaded.replace(Some(loaded));
         catalog
+    }
+
+    /// Returns a number that changes with the models.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.get()
     }
 
     /// Returns a catalog of the configuration, because a directory does not answer. Not kept. It has no keys of variables:

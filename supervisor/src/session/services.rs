@@ -14,6 +14,7 @@ use crate::session::pi::LastFailure;
 use crate::session::pi::agent_work::ToolRunner;
 use crate::session::spending::Spending;
 use quackd_egress::Egress;
+use quackd_protocol::SessionId;
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -56,6 +57,14 @@ pub(crate) enum NoLook {
 }
 
 impl SessionServices {
+    /// Reads changed models, so that a running agent of quackd that does not know them is replaced.
+    pub(crate) async fn refresh_models(&self, session: &SessionId) {
+        let pi = &self.table.snapshot(session).pi;
+        if pi.is_native && pi.process.is_alive() {
+            self.models.catalog().await;
+        }
+    }
+
     /// Runs file system access of users' directories on the blocking pool. An access that hangs, for example on a dead
     /// mount, keeps its permit, so that at most a few threads hang.
     pub(crate) async fn look<T: Send + 'static>(

@@ -92,6 +92,19 @@ fn a_limit_refuses_a_model_without_a_price_and_says_what_to_set() {
 }
 
 #[test]
+fn a_price_that_the_user_adds_is_in_force_with_the_next_prompt() {
+    let world =
+        world("x", &Value::Null, &json!({"on_exhausted": "echo"}), "agent.max_cost_usd = 0.5\n");
+    assert_eq!(run(&world, &["say", "hi"]).0, Some(1));
+    let path = world.agent.join("models.json");
+    let mut models: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    models["providers"]["x"]["models"][0]["cost"] = json!({"input": 1, "output": 2});
+    std::fs::write(&path, models.to_string()).unwrap();
+    // The daemon looks at the file once in a second.
+    wait_for("the price to be known", || (run(&world, &["say", "hi"]).0 == Some(0)).then_some(()));
+}
+
+#[test]
 fn the_providers_own_cost_counts_against_a_fraction_of_a_dollar() {
     let call = json!({"name": "bash", "arguments": {"command": "true"}});
     let script =

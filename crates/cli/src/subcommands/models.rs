@@ -1,31 +1,41 @@
 //! `quack models`: shows the models of quackd's own agent and the choice, and tests it.
 
-use crate::args::models::ModelsArgs;
+use crate::args::SessionArgs;
+use crate::args::models::{ModelsAction, ModelsArgs};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect, warn_if_config_changed};
 use crate::display::{count, name, plain};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM, GREEN, RED, YELLOW};
 use crate::session_ref::{Missing, Wanted};
 use crate::shell_keys;
+use anyhow::Context as _;
 use quackd_client::Client;
 use quackd_protocol::client::{
-    FindBy, ModelTest, ModelsData, ModelsParams, SessionParams, StateData,
+    AgentData, AgentParams, FindBy, ModelTest, ModelsData, ModelsParams, SessionParams,
+    SessionSetData, SessionSetParams, StateData,
 };
 use quackd_protocol::model::{ModelInfo, Price};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Timeout of a test. The daemon ends the request after 60 s.
 const TEST_TIMEOUT: Duration = Duration::from_secs(80);
+
+/// Timeout of the switch. The agent may have to start.
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Most models that are shown as text.
 const MAX_SHOWN: usize = 40;
 
 /// Runs the subcommand. Starts the daemon, because it has the keys.
 pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    if let Some(ModelsAction::Use { model, which }) = args.action {
+        return switch(model, &which, output).await;
+    }
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);
     shell_keys::pass_on(&daemon.client, output).await;
-    let params = ModelsParams { test: args.test.then_some(true) };
+    let params = ModelsParams { test: args.test.then_some(true), find: None };
     let limit = if args.test { TEST_TIMEOUT } else { REPLY_TIMEOUT };
     let data: ModelsData = daemon.client.request("quack.models", params, limit).await?;
     if output.is_json() {
@@ -36,6 +46,44 @@ pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<E
     }
     let has_failed = data.test.is_some_and(|test| !test.ok);
     Ok(if has_failed { ExitCode::Failed } else { ExitCode::Ok })
+}
+
+/// Switches a session to another model.
+async fn switch(model: String, which: &SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted::of(which)?;
+    let daemon = start_and_connect(output).await?;
+    warn_if_config_changed(&daemon.daemon, output);
+    let client = &daemon.client;
+    shell_keys::pass_on(client, output).await;
+    let session = wanted.one(client, Missing::Refuse).await?;
+    let reference = Value::from(session.session_id.0.clone());
+    let params = ModelsParams { test: None, find: Some(model) };
+    let data: ModelsData = client.request("quack.models", params, REPLY_TIMEOUT).await?;
+    let model = data.found.context("the daemon is older than this program: `quack restart`")?;
+    let is_known = data.models.iter().any(|it| full(it) == full(&model));
+    let look = SessionSetParams { session_id: reference.clone(), ..SessionSetParams::default() };
+    let set: SessionSetData = client.request("quack.session_set", look, REPLY_TIMEOUT).await?;
+    // The choice of `quack new --model` would come back with the next process of the agent, which also gets a model that
+    // is in no list.
+    if set.model.is_some() || !is_known {
+        let choice = SessionSetParams {
+            session_id: reference.clone(),
+            model: Some(format!("{}/{}", model.provider, model.id)),
+            ..SessionSetParams::default()
+        };
+        let _set: SessionSetData =
+            client.request("quack.session_set", choice, REPLY_TIMEOUT).await?;
+    }
+    let command = json!({"type": "set_model", "provider": model.provider, "modelId": model.id});
+    let params = AgentParams { session_id: reference, command };
+    let _done: AgentData = client.request("quack.agent", params, SWITCH_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&json!({ "sessionId": session.session_id, "model": model }))?;
+    } else {
+        let label = name(&session.label);
+        output.text(&format!("{BOLD}{label}{BOLD:#} uses {} from now on.\n", full(&model)))?;
+    }
+    Ok(ExitCode::Ok)
 }
 
 /// Describes the running agent of the directory's session. `None` without one: the agent is chosen when it starts.
@@ -152,6 +200,7 @@ mod tests {
             problems: vec!["p".to_owned()],
             missing: None,
             test: Some(ModelTest { ok: true, ms: 7, text: "ok".to_owned() }),
+            found: None,
         };
         let expected = "model     openai/a\u{fffd}  OPENAI_API_KEY is set\nkey       OPENAI_API_KEY\n\
             server    https://a/v1  openai-completions\nthinking  off\nprice     unknown: a price in models.json of Pi would make it known\ntest      ok after 7 ms: ok\n\

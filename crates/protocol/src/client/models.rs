@@ -11,6 +11,9 @@ pub struct ModelsParams {
     /// True: send one short request to the chosen model. Its provider may charge for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test: Option<bool>,
+    /// A model to find, as `provider/model` or only its name. An unknown one is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub find: Option<String>,
 }
 
 /// `quack.models` data.
@@ -30,6 +33,9 @@ pub struct ModelsData {
     /// Result of the request; absent without `test`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<ModelTest>,
+    /// The model of `find`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<ModelInfo>,
 }
 
 /// The model that a new session uses.
