@@ -199,6 +199,7 @@ impl Agent {
             thinking: self.thinking,
             max_tokens: Some(prompt.max_tokens(reserve).min(self.model.max_tokens)),
             cache_key: &self.transcript.header().id,
+            schema: None,
         };
         let message = super::run::user_message(&prompt.user, Vec::new(), self.now.unix_ms);
         let made = providers::request(&self.model, &[Message::User(message)], &options);

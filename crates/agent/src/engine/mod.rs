@@ -180,6 +180,8 @@ pub struct Agent {
     servers: servers::ServerTools,
     /// Directory of the user at the last prompt, relative to the workspace. Empty: the workspace.
     directory: String,
+    /// JSON schema of the answer to the prompt that begins a run now.
+    schema: Option<Value>,
     run: Option<run::Run>,
     compaction: Option<compact::Compaction>,
     /// Automatic summaries that failed in a row.
@@ -240,6 +242,7 @@ impl Agent {
             instructions: None,
             servers,
             directory: String::new(),
+            schema: None,
             run: None,
             compaction: None,
             failed_summaries: 0,

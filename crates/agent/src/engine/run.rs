@@ -11,7 +11,7 @@ use crate::prompt;
 use crate::providers::{self, RequestOptions};
 use quackd_protocol::model::{EndReason, ModelInfo, Price};
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone, InstructionFile};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 
 /// Internal tool that returns the instructions for agents in the workspace.
@@ -48,6 +48,8 @@ pub(super) struct Run {
     last_calls: (String, u32),
     /// Why the run ended early.
     pub(super) reason: Option<EndReason>,
+    /// JSON schema of the answer.
+    pub(super) schema: Option<Value>,
     /// Cost of the requests of this run.
     pub(super) cost: Cost,
 }
@@ -107,6 +109,7 @@ impl Agent {
             was_broken: false,
             last_calls: (String::new(), 0),
             reason: None,
+            schema: self.schema.take(),
             cost: Cost::default(),
         });
         self.agent_start();
@@ -239,6 +242,7 @@ impl Agent {
             thinking: self.thinking,
             max_tokens: None,
             cache_key: &self.transcript.header().id,
+            schema: self.run.as_ref().and_then(|run| run.schema.as_ref()),
         };
         let made = providers::request(&self.model, &self.transcript.messages(), &options);
         let number = self.next_request();

@@ -50,7 +50,14 @@ fn image() -> Block {
 }
 
 fn options(thinking: ThinkingLevel) -> RequestOptions<'static> {
-    RequestOptions { system: "Be brief.", tools: &[], thinking, max_tokens: None, cache_key: "s-1" }
+    RequestOptions {
+        system: "Be brief.",
+        tools: &[],
+        thinking,
+        max_tokens: None,
+        cache_key: "s-1",
+        schema: None,
+    }
 }
 
 fn body(model: &ModelInfo, messages: &[Message]) -> Value {

@@ -127,6 +127,12 @@ impl TurnTracker {
         }
     }
 
+    /// Records that the running turn of another client has the prompt.
+    pub(super) fn queued(&mut self, now: Instant) {
+        self.quiet = true;
+        self.end_by(now);
+    }
+
     /// Handles an event of this turn, as selected by [`super::turn_filter`].
     pub(super) fn happened(&mut self, name: &str, data: &Value, now: Instant) {
         let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
