@@ -357,6 +357,8 @@ pub enum ModelFailureKind {
     Refused,
     /// No connection. The provider has not received the request.
     NotConnected,
+    /// The server's certificate is not valid, or this machine trusts none. Another attempt cannot help.
+    Untrusted,
     /// The connection ended. The provider may have received the request.
     Broken,
     /// No byte for too long.

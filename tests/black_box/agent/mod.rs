@@ -11,6 +11,7 @@ mod deaths;
 mod dialects;
 mod engines;
 mod files;
+mod headless;
 mod keys;
 mod line_editor;
 mod mcp_servers;

@@ -49,7 +49,8 @@ impl Agent {
             ModelFailureKind::NotConnected | ModelFailureKind::Busy => true,
             ModelFailureKind::Broken => !has_head && !std::mem::replace(&mut run.was_broken, true),
             ModelFailureKind::Budget => return ErrorKind::Final(EndReason::Budget),
-            ModelFailureKind::Idle
+            ModelFailureKind::Untrusted
+            | ModelFailureKind::Idle
             | ModelFailureKind::NotConfigured
             | ModelFailureKind::Refused => false,
         };
@@ -85,7 +86,7 @@ impl Agent {
         };
         let Answer { incoming, is_started, began_ms } = *answer;
         let is_aborted = matches!(how, StreamEnd::Aborted);
-        let model = incoming.stream.model().clone();
+        let (model, head) = (incoming.stream.model().clone(), incoming.head.clone());
         let empty = |stop| empty_message(&model, stop, None, self.now.unix_ms);
         let begun = Message::Assistant(empty(StopReason::Stop));
         let (deltas, finished) = incoming.stream.finish(how);
@@ -131,7 +132,10 @@ impl Agent {
                 self.turn_end(&message, &[]);
                 self.end_run();
             }
-            Some(error) => self.after_failure(&message, error, None, finished.any_bytes),
+            Some(error) => {
+                let is_billed = finished.any_bytes && !finished.has_refused;
+                self.after_failure(&message, error, head, is_billed);
+            }
             None => {
                 self.end_retry(None);
                 let reason = match message.stop_reason {
@@ -198,13 +202,18 @@ impl Agent {
         }
         let head = head.unwrap_or_default();
         // A provider bills what it has sent. The user decides whether to pay for it twice.
-        let may_retry = error.kind == ErrorKind::Retryable && head.should_retry != Some(false);
+        let stated = match error.kind {
+            ErrorKind::Waits(delay) => Some(delay),
+            _ => None,
+        };
+        let passes = error.kind == ErrorKind::Retryable || stated.is_some();
+        let may_retry = passes && head.should_retry != Some(false);
         if !auto_retry || !may_retry || has_bytes {
             self.end_retry(Some(&error.text));
             return self.end_run();
         }
         let doubled = base.saturating_mul(1 << run.attempt.min(20));
-        let asked = head.retry_after_ms.or_else(|| retry_delay(&error.text));
+        let asked = head.retry_after_ms.or(stated).or_else(|| retry_delay(&error.text));
         let delay_ms = asked.unwrap_or(0).max(doubled.min(longest));
         if run.attempt >= max_retries || longest < delay_ms {
             self.end_retry(Some(&error.text));

@@ -89,6 +89,8 @@ pub(super) struct Answer {
     /// Whether the provider has marked a text as the model's refusal.
     pub(super) is_refusal: bool,
     error: Option<ProviderError>,
+    /// Whether the provider has reported the failure in the stream.
+    is_reported: bool,
     /// Details of the reasoning, which the provider wants back as they are.
     details: Vec<Value>,
 }
@@ -106,6 +108,12 @@ impl Answer {
     /// Keeps the first failure.
     pub(super) fn fail(&mut self, error: ProviderError) {
         self.error.get_or_insert(error);
+    }
+
+    /// Keeps a failure that the provider reports in the stream.
+    pub(super) fn fail_as_reported(&mut self, error: ProviderError) {
+        self.is_reported |= !self.has_failed();
+        self.fail(error);
     }
 
     /// Takes a reason of the end that is a failure, such as `content_filter`.
@@ -351,6 +359,8 @@ impl Answer {
         let has_nothing = is_empty && self.stop.is_some() && !has_failed && silent.is_none();
         let empty = has_nothing.then(|| errors::empty(stop_reason, &self.usage, model));
         let stop_reason = if has_nothing { StopReason::Error } else { stop_reason };
+        let is_blank = |part: &Part| part.text.is_empty() && part.kind != Kind::Call;
+        let has_refused = self.is_reported && self.parts.iter().all(is_blank);
         let cut = cut.as_deref();
         let mut usage = self.usage;
         let is_counted = usage.total_tokens != 0 || self.reported_cost.is_some();
@@ -365,6 +375,7 @@ impl Answer {
                 .or_else(|| self.is_refusal.then(|| "refusal".to_owned())),
             error: self.error.or(silent).or(empty),
             is_refusal: self.is_refusal,
+            has_refused,
             response_id: self.response_id,
             any_bytes: false,
         };

@@ -97,6 +97,8 @@ pub struct Finished {
     pub is_refusal: bool,
     /// The provider's id of the answer.
     pub response_id: Option<String>,
+    /// Whether the provider has reported a failure before any content, so that it has generated nothing.
+    pub has_refused: bool,
     /// Whether the body had any byte.
     pub any_bytes: bool,
 }
@@ -262,7 +264,7 @@ impl Stream {
                 let text = String::from_utf8_lossy(&document);
                 let Some(value) = json::parse(&text) else { return };
                 if let Some(error) = errors::in_band(value.get(0).unwrap_or(&value), "") {
-                    return self.answer.fail(error);
+                    return self.answer.fail_as_reported(error);
                 }
                 match &mut self.dialect {
                     Dialect::Completions(reader) if value.get("choices").is_some() => {
@@ -288,7 +290,7 @@ impl Stream {
             return;
         };
         if let Some(error) = errors::in_band(&value, &record.event) {
-            self.answer.fail(error);
+            self.answer.fail_as_reported(error);
             return;
         }
         let event = json::text(&value, "/type");

@@ -164,7 +164,7 @@ impl Reader {
                 "" | "max_output_tokens" | "max_tokens" => answer.stop = Some(StopReason::Length),
                 reason => answer.stopped(reason),
             },
-            "failed" => answer.fail(errors::reported(response)),
+            "failed" => answer.fail_as_reported(errors::reported(response)),
             status => answer.stopped(status),
         }
     }

@@ -94,6 +94,7 @@ fn expected(api: ModelApi) -> (Vec<Delta>, Finished) {
     };
     let finished = Finished {
         is_refusal: false,
+        has_refused: false,
         content,
         usage,
         stop_reason: StopReason::ToolUse,
