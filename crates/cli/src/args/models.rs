@@ -11,7 +11,7 @@ use clap::{Args, Subcommand};
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "Examples:\n  quack models\n  quack models use anthropic/claude-sonnet-4-5    for this session\n  quack models --test    send one short request and show the answer\n  \
-    quack models --json    for scripts\n\nA failed test is exit code 1."
+    quack models --json    for scripts\n  quack models --stale   facts that may be out of date\n\nA failed test is exit code 1."
 )]
 pub(crate) struct ModelsArgs {
     #[command(subcommand)]
@@ -19,6 +19,9 @@ pub(crate) struct ModelsArgs {
     /// Send one short request to the model; its provider may charge for it
     #[arg(long)]
     pub(crate) test: bool,
+    /// List the facts about models that nobody has checked for 90 days
+    #[arg(long, conflicts_with = "test")]
+    pub(crate) stale: bool,
 }
 
 /// Action on the model of a session.

@@ -3,13 +3,14 @@
 use crate::args::SessionArgs;
 use crate::args::models::{ModelsAction, ModelsArgs};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect, warn_if_config_changed};
-use crate::display::{count, name, plain};
+use crate::display::{count, name, plain, table};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM, GREEN, RED, YELLOW};
 use crate::session_ref::{Missing, Wanted};
 use crate::shell_keys;
 use anyhow::Context as _;
 use quackd_client::Client;
+use quackd_egress::models::{KnownFamily, known_families};
 use quackd_protocol::client::{
     AgentData, AgentParams, FindBy, ModelTest, ModelsData, ModelsParams, SessionParams,
     SessionSetData, SessionSetParams, StateData,
@@ -24,6 +25,9 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(80);
 /// Timeout of the switch. The agent may have to start.
 const SWITCH_TIMEOUT: Duration = Duration::from_secs(40);
 
+/// Days after which a fact about a model may be out of date.
+const STALE_DAYS: i32 = 90;
+
 /// Most models that are shown as text.
 const MAX_SHOWN: usize = 40;
 
@@ -31,6 +35,9 @@ const MAX_SHOWN: usize = 40;
 pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     if let Some(ModelsAction::Use { model, which }) = args.action {
         return switch(model, &which, output).await;
+    }
+    if args.stale {
+        return stale(output);
     }
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);
@@ -46,6 +53,32 @@ pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<E
     }
     let has_failed = data.test.is_some_and(|test| !test.ok);
     Ok(if has_failed { ExitCode::Failed } else { ExitCode::Ok })
+}
+
+/// Shows the facts about models that nobody has checked for [`STALE_DAYS`].
+fn stale(output: CliOutput) -> anyhow::Result<ExitCode> {
+    let today = jiff::Zoned::now().date();
+    let old = known_families().iter().filter_map(|family| {
+        let checked = family.checked.parse::<jiff::civil::Date>().ok();
+        let age = checked.and_then(|checked| checked.until(today).ok()).map(|age| age.get_days());
+        // Without a day, nobody knows.
+        (age.is_none_or(|age| STALE_DAYS < age)).then_some((family, age))
+    });
+    let old: Vec<_> = old.collect();
+    if output.is_json() {
+        let row = |(family, age): &(&KnownFamily, Option<i32>)| json!({"prefix": family.prefix, "maker": family.maker, "checked": family.checked, "days": age});
+        output.document(&json!({ "stale": old.iter().map(row).collect::<Vec<_>>() }))?;
+    } else if old.is_empty() {
+        output.text(&format!("No fact about a model is older than {STALE_DAYS} days.\n"))?;
+    } else {
+        let row = |(family, age): &(&KnownFamily, Option<i32>)| {
+            let days = age.map_or_else(|| "?".to_owned(), |age| age.to_string());
+            [format!("{}*", family.prefix), family.maker.clone(), family.checked.clone(), days]
+        };
+        let rows: Vec<_> = old.iter().map(row).collect();
+        output.text(&table(["MODELS", "OF", "CHECKED", "DAYS"], [0; 4], &rows))?;
+    }
+    Ok(ExitCode::Ok)
 }
 
 /// Switches a session to another model.

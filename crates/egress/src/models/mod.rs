@@ -13,6 +13,7 @@ mod probe;
 mod provider;
 
 pub use builtin::{provider_names, provider_variables};
+pub use known::{KnownFamily, known_families};
 pub use probe::{PROBE_LIMIT_TOKENS, ProbeAnswer, probe_body};
 
 use crate::ModelEndpoints;

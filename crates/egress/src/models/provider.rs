@@ -87,9 +87,15 @@ pub(super) struct Model {
     pub(super) info: ModelInfo,
     base_url: Option<String>,
     headers: Vec<(String, String)>,
+    /// Whether the user has said whether it reasons.
+    says_reasoning: bool,
 }
 
 impl Model {
+    fn plain(info: ModelInfo) -> Self {
+        Self { info, base_url: None, headers: Vec::new(), says_reasoning: false }
+    }
+
     /// Whether requests to this model go another way than those to the other ones.
     pub(super) fn has_own_route(&self) -> bool {
         self.base_url.is_some() || !self.headers.is_empty()
@@ -230,14 +236,16 @@ impl Provider {
             let mut info = describe(&self.name, &id, api, "");
             apply(&mut info, &facts);
             self.models.retain(|it| it.info.id != id);
-            self.models.push(Model { info, base_url, headers });
+            let says_reasoning = facts.reasoning.is_some();
+            self.models.push(Model { info, base_url, headers, says_reasoning });
         }
         for (id, facts) in given.model_overrides.into_iter().take(MAX_MODELS) {
             if !self.models.iter().any(|it| it.info.id == id) {
                 let info = describe(&self.name, &id, self.api_of(&id), "");
-                self.models.push(Model { info, base_url: None, headers: Vec::new() });
+                self.models.push(Model::plain(info));
             }
             if let Some(model) = self.models.iter_mut().find(|it| it.info.id == id) {
+                model.says_reasoning |= facts.reasoning.is_some();
                 apply(&mut model.info, &facts);
             }
         }
@@ -292,7 +300,7 @@ impl Provider {
         for id in listed {
             if !self.models.iter().any(|it| it.info.id == *id) {
                 let info = describe(&self.name, id, self.api_of(id), "");
-                self.models.push(Model { info, base_url: None, headers: Vec::new() });
+                self.models.push(Model::plain(info));
             }
         }
         let mut models = std::mem::take(&mut self.models);
@@ -328,6 +336,11 @@ impl Provider {
     /// Whether requests can be made: with a key, or to a server that the user named.
     pub(super) fn is_usable(&self) -> bool {
         !self.broken && (self.key.is_some() || self.is_named)
+    }
+
+    /// Whether the user has said whether this model reasons.
+    pub(super) fn says_reasoning(&self, id: &str) -> bool {
+        self.models.iter().any(|it| it.info.id == id && it.says_reasoning)
     }
 
     /// Whether the provider has a key.
