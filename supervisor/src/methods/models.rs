@@ -37,6 +37,7 @@ pub(super) async fn models(
         missing: catalog.chosen().is_none().then(|| catalog.missing()),
         test: None,
         found: None,
+        listed: models.days(),
     };
     if let Some(name) = find {
         data.found = Some(found(models, &catalog, &name).await?);
@@ -67,13 +68,15 @@ async fn found(
     if catalog.models().iter().any(|it| it.provider == model.provider && it.id == model.id) {
         return Ok(model);
     }
-    let Ok(Ok(ids)) = timeout(LIST_LIMIT, models.list(&model.provider)).await else {
+    let Ok(Ok(ids)) = timeout(LIST_LIMIT, models.list(&model.provider, Some(&model.id))).await
+    else {
         return Ok(model);
     };
-    if ids.is_empty() || ids.contains(&model.id) {
-        return Ok(model);
+    if ids.is_empty() || ids.iter().any(|it| it.id == model.id) {
+        return Ok(models.catalog().await.find(None, name).unwrap_or(model));
     }
-    let mut near: Vec<_> = ids.iter().map(|id| (common(id, &model.id), id.as_str())).collect();
+    let ids = ids.iter().map(|it| it.id.as_str());
+    let mut near: Vec<_> = ids.map(|id| (common(id, &model.id), id)).collect();
     near.sort_by_key(|(common, _)| std::cmp::Reverse(*common));
     let near: Vec<_> = near.into_iter().take(MAX_NEAR).map(|(_, id)| id).collect();
     let provider = &model.provider;
@@ -94,8 +97,10 @@ async fn add_local(models: &Models, catalog: &ModelCatalog, data: &mut ModelsDat
     let servers: Vec<&str> = catalog.keyless().take(MAX_SERVERS).collect();
     let listing = servers
         .iter()
-        .map(|&name| async move { (name, timeout(LIST_LIMIT, models.list(name)).await) });
-    for (name, listed) in join_all(listing).await {
+        .map(|&name| async move { (name, timeout(LIST_LIMIT, models.list(name, None)).await) });
+    let listed = join_all(listing).await;
+    let catalog = models.catalog().await;
+    for (name, listed) in listed {
         let ids = match listed {
             Ok(Ok(ids)) => ids,
             Ok(Err(failure)) => {
@@ -107,7 +112,7 @@ async fn add_local(models: &Models, catalog: &ModelCatalog, data: &mut ModelsDat
                 continue;
             }
         };
-        let found = ids.iter().filter_map(|id| catalog.find(Some(name), id));
+        let found = ids.iter().filter_map(|it| catalog.find(Some(name), &it.id));
         for model in found {
             let is_listed = |it: &ModelInfo| it.provider == model.provider && it.id == model.id;
             if data.models.len() < MAX_MODELS && !data.models.iter().any(is_listed) {

@@ -41,6 +41,7 @@ use crate::session::spending::{Spending, Spent};
 use crate::voice::Voice;
 use quackd_config::{Config, KeepSettings};
 use quackd_egress::Egress;
+use quackd_egress::models::ModelLists;
 use quackd_home::{Home, Tenure};
 use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
@@ -74,6 +75,7 @@ pub(super) struct ActorThreadInputs {
     pub(super) cgroups: Option<Arc<CgroupBase>>,
     pub(super) login: Option<CapturedEnv>,
     pub(super) spent: Spent,
+    pub(super) lists: ModelLists,
     pub(super) egress: Egress,
     pub(super) remote: RemoteControl,
     pub(super) log: LogControl,
@@ -117,7 +119,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         config: parts.config,
         config_file: parts.config_file,
     });
-    let models = Models::new(&daemon, &children, parts.egress);
+    let models = Models::new(&daemon, &children, parts.egress, parts.lists);
     let sessions = Rc::new(SessionServices {
         daemon: Rc::clone(&daemon),
         children,

@@ -33,6 +33,7 @@ use crate::service::shutdown::{self, StopSources};
 use crate::service::state_dir_watch;
 use crate::service::watchdog;
 use crate::services::{Services, StopRequest};
+use crate::session::models::load_lists_blocking;
 use crate::session::owner::{Owner, TellOwner};
 use crate::session::spending::Spent;
 use actix::prelude::*;
@@ -177,6 +178,7 @@ fn run_locked(
         interrupted: shutdown_record::load_blocking(&home.interrupted_file()),
         login: load_cached_blocking(&home.login_environment()),
         spent: Spent::load_blocking(&home.spending_file()),
+        lists: load_lists_blocking(&home.model_lists()),
         config,
         config_file,
         egress,

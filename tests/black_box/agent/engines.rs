@@ -267,3 +267,34 @@ fn models_use_switches_the_session_of_the_directory_and_refuses_unknown_names() 
     assert_eq!(run(&["say", "five", "--session", "repo"]).0, Some(0));
     assert_eq!(asked(), "fake-3-large");
 }
+
+#[test]
+fn a_server_that_lists_its_window_decides_about_it_and_the_answer_is_kept() {
+    let mut world = World::absent(&json!({"on_exhausted": "echo",
+        "list": [{"id": "m", "max_model_len": 8192}]}));
+    std::fs::remove_file(world.agent.join("models.json")).unwrap();
+    let base = world.model.v1();
+    world.configure(&format!("model.base_url = \"{base}\"\nmodel.name = \"m\"\n"));
+    world.boot(&[]);
+    let say = |world: &World| {
+        let run = super::prompt::at_repo(world, &["say", "hi"]).output().unwrap();
+        assert_eq!(run.status.code(), Some(0), "{run:?}");
+        let asked = world.model.requests().pop().unwrap()["body"].clone();
+        asked["max_tokens"].as_u64().unwrap()
+    };
+    // Half of the window.
+    assert_eq!(say(&world), 4096);
+    let file = world.daemon.app().join("model-lists.json");
+    let kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let list = &kept.as_object().unwrap().values().next().unwrap();
+    assert_eq!((&list["models"][0]["window"], &list["base"]), (&json!(8192), &json!(base)));
+    let data = world.daemon.quack(&["models", "--json"]).json();
+    assert_eq!(data["chosen"]["model"]["contextWindow"], 8192);
+    assert_eq!(data["listed"].as_object().unwrap().len(), 1);
+    // The next daemon knows it, also if the server says nothing any more.
+    world.daemon.quack(&["stop"]).ok();
+    world.daemon.wait();
+    world.model.script(&json!({"on_exhausted": "echo", "list": "nothing"}));
+    world.boot(&[]);
+    assert_eq!(say(&world), 4096);
+}

@@ -149,6 +149,14 @@ fn text(data: &ModelsData) -> String {
         ] {
             text.push_str(&format!("{label:<9} {value}\n"));
         }
+        let (window, limit) = (model.context_window, model.max_tokens);
+        let source = match data.listed.get(&model.provider) {
+            Some(day) => format!("the provider was asked on {}", plain(day)),
+            None => "as configured or assumed".to_owned(),
+        };
+        text.push_str(&format!(
+            "tokens    {window} in all, {limit} of an answer  {DIM}{source}{DIM:#}\n"
+        ));
     }
     if let Some(ModelTest { ok, ms, text: answer }) = &data.test {
         let (color, verdict) = if *ok { (GREEN, "ok") } else { (RED, "failed") };
@@ -234,9 +242,11 @@ mod tests {
             missing: None,
             test: Some(ModelTest { ok: true, ms: 7, text: "ok".to_owned() }),
             found: None,
+            listed: std::collections::BTreeMap::new(),
         };
         let expected = "model     openai/a\u{fffd}  OPENAI_API_KEY is set\nkey       OPENAI_API_KEY\n\
-            server    https://a/v1  openai-completions\nthinking  off\nprice     unknown: a price in models.json of Pi would make it known\ntest      ok after 7 ms: ok\n\
+            server    https://a/v1  openai-completions\nthinking  off\nprice     unknown: a price in models.json of Pi would make it known\n\
+            tokens    128000 in all, 1 of an answer  as configured or assumed\ntest      ok after 7 ms: ok\n\
             problem   p\n\n1 other model:\n  openai/r  128k, thinks\n";
         assert_eq!(shown(&data), expected);
         let nothing = ModelsData { missing: Some("a\n- b".to_owned()), ..ModelsData::default() };

@@ -3,8 +3,8 @@
 use super::builtin::{self, Builtin};
 use super::known::{describe, is_openai_reasoning};
 use super::pi_files::{PiFacts, PiModel, PiProvider, resolve};
-use super::{Given, ModelSettings};
-use crate::{Key, Route, RouteError, RouteSettings};
+use super::{Given, ModelLists, ModelSettings};
+use crate::{Key, ListedModel, Route, RouteError, RouteSettings};
 use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelCompat, ModelInfo, Price};
 use secrecy::ExposeSecret;
 use std::collections::BTreeMap;
@@ -34,6 +34,8 @@ pub(super) struct Provider {
     shown_base: String,
     /// Price of models without one of their own.
     usual_price: Price,
+    /// What the provider has said about its models.
+    listed: Vec<ListedModel>,
 }
 
 /// Source of a key. `Display` names it.
@@ -87,13 +89,28 @@ pub(super) struct Model {
     pub(super) info: ModelInfo,
     base_url: Option<String>,
     headers: Vec<(String, String)>,
-    /// Whether the user has said whether it reasons.
+    /// Whether the user has said whether it reasons, and which limits it has.
     says_reasoning: bool,
+    says_window: bool,
+    says_max_tokens: bool,
 }
 
 impl Model {
     fn plain(info: ModelInfo) -> Self {
-        Self { info, base_url: None, headers: Vec::new(), says_reasoning: false }
+        Self {
+            info,
+            base_url: None,
+            headers: Vec::new(),
+            says_reasoning: false,
+            says_window: false,
+            says_max_tokens: false,
+        }
+    }
+
+    fn note(&mut self, facts: &PiFacts) {
+        self.says_reasoning |= facts.reasoning.is_some();
+        self.says_window |= facts.context_window.is_some();
+        self.says_max_tokens |= facts.max_tokens.is_some();
     }
 
     /// Whether requests to this model go another way than those to the other ones.
@@ -127,6 +144,7 @@ impl Provider {
             broken: false,
             shown_base: String::new(),
             usual_price: Price::Unknown,
+            listed: Vec::new(),
         }
     }
 
@@ -236,8 +254,9 @@ impl Provider {
             let mut info = describe(&self.name, &id, api, "");
             apply(&mut info, &facts);
             self.models.retain(|it| it.info.id != id);
-            let says_reasoning = facts.reasoning.is_some();
-            self.models.push(Model { info, base_url, headers, says_reasoning });
+            let mut model = Model { base_url, headers, ..Model::plain(info) };
+            model.note(&facts);
+            self.models.push(model);
         }
         for (id, facts) in given.model_overrides.into_iter().take(MAX_MODELS) {
             if !self.models.iter().any(|it| it.info.id == id) {
@@ -245,7 +264,7 @@ impl Provider {
                 self.models.push(Model::plain(info));
             }
             if let Some(model) = self.models.iter_mut().find(|it| it.info.id == id) {
-                model.says_reasoning |= facts.reasoning.is_some();
+                model.note(&facts);
                 apply(&mut model.info, &facts);
             }
         }
@@ -275,7 +294,7 @@ impl Provider {
     }
 
     /// Checks the address, and completes the models. Called once, after all sources.
-    pub(super) fn seal(&mut self, problems: &mut Vec<String>) {
+    pub(super) fn seal(&mut self, lists: &ModelLists, problems: &mut Vec<String>) {
         let has_any = self.key.is_some() || self.is_named || !self.models.is_empty();
         if self.base_url.is_empty() {
             if has_any {
@@ -296,9 +315,21 @@ impl Provider {
                 return;
             }
         }
-        let listed = builtin::builtin(&self.name).map_or(&[][..], |it| it.models);
-        for id in listed {
-            if !self.models.iter().any(|it| it.info.id == *id) {
+        self.listed = lists.of(&self.name, &self.shown_base).to_vec();
+        let usual = builtin::builtin(&self.name).map_or(&[][..], |it| it.models);
+        let is_there =
+            |id: &str| self.listed.is_empty() || self.listed.iter().any(|it| it.id == id);
+        if let Some(default) = usual.first().filter(|id| !is_there(id)) {
+            let next = usual.iter().find(|id| is_there(id));
+            let next = next.map_or("none is used: set model.name".to_owned(), |next| {
+                format!("{next} is used")
+            });
+            problems
+                .push(format!("{} offers its usual model {default} no more; {next}", self.name));
+        }
+        let usual: Vec<&str> = usual.iter().copied().filter(|id| is_there(id)).collect();
+        for id in usual {
+            if !self.models.iter().any(|it| it.info.id == id) {
                 let info = describe(&self.name, id, self.api_of(id), "");
                 self.models.push(Model::plain(info));
             }
@@ -316,9 +347,35 @@ impl Provider {
                 }
             };
             self.complete(&mut model.info);
+            self.limit(&mut model.info, model.says_window, model.says_max_tokens);
             true
         });
         self.models = models;
+    }
+
+    /// Applies what the provider says about the limits of a model, where the user has said nothing.
+    fn limit(&self, info: &mut ModelInfo, says_window: bool, says_max_tokens: bool) {
+        let Some(listed) = self.listed.iter().find(|it| it.id == info.id) else { return };
+        if let Some(window) = listed.window.filter(|_| !says_window) {
+            info.context_window = window;
+            if !says_max_tokens {
+                // Without a statement, half of the window is for the input.
+                info.max_tokens = info.max_tokens.min(window / 2).max(1);
+            }
+        }
+        if let Some(max_tokens) = listed.max_tokens.filter(|_| !says_max_tokens) {
+            info.max_tokens = max_tokens;
+        }
+    }
+
+    /// The base URL, without a secret.
+    pub(super) fn shown_base(&self) -> &str {
+        &self.shown_base
+    }
+
+    /// Whether the user has stated the window of this model.
+    pub(super) fn says_window(&self, id: &str) -> bool {
+        self.models.iter().any(|it| it.info.id == id && it.says_window)
     }
 
     /// The price of models for which nobody has stated one.
@@ -375,6 +432,7 @@ impl Provider {
             || {
                 let mut info = describe(&self.name, id, self.api_of(id), &self.shown_base);
                 self.complete(&mut info);
+                self.limit(&mut info, false, false);
                 info
             },
             |it| it.info.clone(),

@@ -3,6 +3,7 @@
 use crate::model::{ModelInfo, ThinkingLevel};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// `quack.models` parameters.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +34,9 @@ pub struct ModelsData {
     /// Result of the request; absent without `test`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<ModelTest>,
+    /// Day in UTC on which a provider was last asked for its models, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub listed: BTreeMap<String, String>,
     /// The model of `find`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub found: Option<ModelInfo>,
