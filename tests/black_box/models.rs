@@ -145,3 +145,17 @@ fn a_change_of_pis_models_is_seen_without_a_restart() {
         (problem.contains("models.json:2:") && !problem.contains("hush")).then_some(())
     });
 }
+
+#[test]
+fn facts_that_nobody_has_checked_for_90_days_are_listed_without_a_daemon() {
+    let daemon = Daemon::absent();
+    let stale = daemon.quack(&["models", "--stale", "--json"]).json();
+    let rows = stale["stale"].as_array().expect("rows");
+    for row in rows {
+        assert!(row["days"].as_i64().is_none_or(|days| 90 < days), "{row}");
+    }
+    let text = daemon.quack(&["models", "--stale"]).ok();
+    let first = rows.first().map_or("older than 90 days", |row| row["prefix"].as_str().unwrap());
+    assert!(text.contains(first), "{text}");
+    assert!(!daemon.socket().exists());
+}

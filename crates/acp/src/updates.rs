@@ -31,7 +31,7 @@ pub(crate) struct Translator {
     /// Size of the model's context, in tokens. `None` if it is not known.
     pub(crate) window: Option<u64>,
     usage: Option<Usage>,
-    /// Cost of the session. `None` if earlier messages are not known.
+    /// Cost of the session. `None` if earlier messages are not known, or the cost of one.
     pub(crate) cost: Option<f64>,
     n_messages: u64,
     n_compactions: u64,
@@ -263,7 +263,7 @@ impl Translator {
 
     /// Counts the tokens of an answer.
     pub(crate) fn add_usage(&mut self, usage: Usage) {
-        self.cost = self.cost.map(|cost| cost + usage.cost.total);
+        self.cost = self.cost.map(|cost| cost + usage.cost.total).filter(|_| !usage.cost.unknown);
         // A failed request has none.
         if usage.total_tokens != 0 {
             self.usage = Some(usage);
@@ -392,6 +392,10 @@ mod tests {
         // A failed request has no tokens, and the context stays as it is.
         let last = usage(&mut translator, 0);
         assert_eq!((&last[0]["used"], &last[0]["cost"]["amount"]), (&json!(20), &json!(1.5)));
+        let mut unknown = answer("stop", 30);
+        unknown["message"]["usage"]["cost"] = json!({"total": 0, "unknown": true});
+        let last = translator.event("message_end", &unknown, Some(1)).updates;
+        assert_eq!((&last[0]["used"], &last[0]["cost"]), (&json!(30), &Value::Null));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Messages of a conversation, in the shapes of Pi's session files and events.
 
-use quackd_protocol::model::ModelCost;
+use quackd_protocol::model::Price;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -253,26 +253,54 @@ pub struct Cost {
     pub cache_write: f64,
     /// Sum.
     pub total: f64,
+    /// Whether the cost is unknown, or a part of it. The numbers are then too low.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unknown: bool,
+}
+
+/// Returns a cost for people.
+#[must_use]
+pub fn cost_text(total: f64, is_unknown: bool) -> String {
+    match is_unknown {
+        false => format!("${total:.4}"),
+        true if total < 0.000_05 => "unknown".to_owned(),
+        true => format!("unknown, at least ${total:.4}"),
+    }
 }
 
 impl Usage {
-    /// Computes the sum and the cost.
+    /// Computes the sum and the cost. `reported` is the cost that the provider has sent: it counts.
     #[must_use]
-    pub fn priced(self, prices: &ModelCost) -> Self {
+    pub fn priced(self, price: Price, reported: Option<f64>) -> Self {
         // Token counts are far below 2^52.
         #[expect(clippy::cast_precision_loss, reason = "see above")]
         let of = |tokens: u64, price: f64| tokens as f64 * price / 1_000_000.0;
+        let prices = price.cost().unwrap_or_default();
         let mut cost = Cost {
             input: of(self.input, prices.input),
             output: of(self.output, prices.output),
             cache_read: of(self.cache_read, prices.cache_read),
             cache_write: of(self.cache_write, prices.cache_write),
             total: 0.0,
+            unknown: false,
         };
-        cost.total = cost.input + cost.output + cost.cache_read + cost.cache_write;
         let tokens = [self.input, self.output, self.cache_read, self.cache_write];
         let total_tokens = tokens.into_iter().fold(0, u64::saturating_add);
+        cost.total =
+            reported.unwrap_or(cost.input + cost.output + cost.cache_read + cost.cache_write);
+        cost.unknown = total_tokens != 0 && price.cost().is_none() && reported.is_none();
         Self { total_tokens, cost, ..self }
+    }
+}
+
+impl std::ops::AddAssign for Cost {
+    fn add_assign(&mut self, more: Self) {
+        self.input += more.input;
+        self.output += more.output;
+        self.cache_read += more.cache_read;
+        self.cache_write += more.cache_write;
+        self.total += more.total;
+        self.unknown |= more.unknown;
     }
 }
 
@@ -283,11 +311,7 @@ impl std::ops::AddAssign for Usage {
         self.cache_read = self.cache_read.saturating_add(more.cache_read);
         self.cache_write = self.cache_write.saturating_add(more.cache_write);
         self.total_tokens = self.total_tokens.saturating_add(more.total_tokens);
-        self.cost.input += more.cost.input;
-        self.cost.output += more.cost.output;
-        self.cost.cache_read += more.cost.cache_read;
-        self.cost.cache_write += more.cost.cache_write;
-        self.cost.total += more.cost.total;
+        self.cost += more.cost;
     }
 }
 

@@ -3,6 +3,8 @@
 //! Other programs write the files that contain names and paths, so control characters are replaced.
 
 use crate::invisible_chars::InvisibleCharFilter;
+use quackd_agent::message::cost_text;
+use serde_json::Value;
 use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
@@ -149,6 +151,19 @@ pub(crate) fn table<const N: usize>(
         text.push('\n');
     }
     text
+}
+
+/// Returns a cost for a line with other facts.
+pub(crate) fn cost(total: f64, is_unknown: bool) -> String {
+    let text = cost_text(total, is_unknown);
+    if is_unknown { format!("cost {text}") } else { text }
+}
+
+/// Returns the cost in the counts of a session. Without any, it is unknown.
+pub(crate) fn cost_of(stats: &Value) -> String {
+    let total = stats.get("cost").and_then(Value::as_f64);
+    let is_unknown = stats.get("costUnknown").and_then(Value::as_bool).unwrap_or_default();
+    cost(total.unwrap_or_default(), is_unknown || total.is_none())
 }
 
 /// Returns the mode of a worker's network.

@@ -19,6 +19,8 @@ pub(crate) enum ExitCode {
     Unreachable,
     /// The request was refused as busy, or its deadline passed.
     BusyOrLate,
+    /// The model's answer is cut, empty, a refusal, or none of its API.
+    NoAnswer,
     /// The user pressed Ctrl-C.
     Interrupted,
     /// `quack tool --raw`: the code of the command, or one of [`raw`].
@@ -30,12 +32,13 @@ pub(crate) enum ExitCode {
 impl ExitCode {
     /// The codes of all subcommands.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Ok,
         Self::Failed,
         Self::Usage,
         Self::Unreachable,
         Self::BusyOrLate,
+        Self::NoAnswer,
         Self::Interrupted,
     ];
 
@@ -47,6 +50,7 @@ impl ExitCode {
             Self::Usage => 2,
             Self::Unreachable => 3,
             Self::BusyOrLate => 4,
+            Self::NoAnswer => 5,
             Self::Interrupted => 130,
             Self::OfCommand(code) | Self::OfDaemon(code) => code,
         }
@@ -62,6 +66,7 @@ impl ExitCode {
             Self::Usage => "usage",
             Self::Unreachable => "no_daemon",
             Self::BusyOrLate => "busy",
+            Self::NoAnswer => "no_answer",
             Self::Interrupted => "interrupted",
         }
     }
@@ -320,6 +325,6 @@ mod tests {
 
     #[test]
     fn the_numbers_are_those_of_the_documentation() {
-        assert_eq!(ExitCode::ALL.map(ExitCode::code), [0, 1, 2, 3, 4, 130]);
+        assert_eq!(ExitCode::ALL.map(ExitCode::code), [0, 1, 2, 3, 4, 5, 130]);
     }
 }

@@ -54,6 +54,11 @@ impl CliOutput {
         Self { json: args.json, color }
     }
 
+    /// Returns the output of a subcommand whose only output is one document.
+    pub(crate) fn silent(self) -> Self {
+        Self { json: true, ..self }
+    }
+
     /// Whether `--json` was given.
     pub(crate) fn is_json(self) -> bool {
         self.json

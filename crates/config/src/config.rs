@@ -1,7 +1,7 @@
 //! The configuration as types. Combines the defaults, the file and the environment, in this order. Read once by the
 //! supervisor at its start, and by `quack config`.
 
-use crate::{Entry, Origin, Secret, Setting, keys, mcp_servers};
+use crate::{Dollars, Entry, Origin, Secret, Setting, keys, mcp_servers};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, JOURNAL_KEPT, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS,
@@ -184,8 +184,10 @@ pub struct AgentSettings {
     pub engine: Setting<EngineChoice>,
     /// Most requests to the model in one run, 1 to 10,000.
     pub max_turns: Setting<usize>,
-    /// Largest cost of a session in US dollars; 0 for no limit.
-    pub max_cost_usd: Setting<usize>,
+    /// Largest cost of a run; zero for no limit.
+    pub max_cost_usd: Setting<Dollars>,
+    /// Largest cost of a day, over all sessions; zero for no limit.
+    pub max_cost_usd_per_day: Setting<Dollars>,
     /// Most further attempts after a failed request, 0 to 10.
     pub retries: Setting<usize>,
     /// Whether long conversations are summarized.
@@ -366,7 +368,8 @@ impl Default for AgentSettings {
         Self {
             engine: Setting::default_of(EngineChoice::Auto),
             max_turns: Setting::default_of(200),
-            max_cost_usd: Setting::default_of(0),
+            max_cost_usd: Setting::default_of(Dollars::default()),
+            max_cost_usd_per_day: Setting::default_of(Dollars::default()),
             retries: Setting::default_of(3),
             compaction: Setting::default_of(true),
             parallel_tools: Setting::default_of(true),

@@ -271,8 +271,13 @@ pub(crate) static KEYS: &[Key] = &[
     },
     Key {
         name: "agent.max_cost_usd",
-        description: "Cost of a session in US dollars, by the prices of the model, after which no request is sent; 0 for no limit.",
-        kind: ValueKind::Count { field: field!(agent.max_cost_usd), min: 0, max: 1_000_000 },
+        description: "Cost of one prompt with everything that follows it, in US dollars, after which no request is sent; 0 for no limit. A model without a known price is refused.",
+        kind: ValueKind::Dollars { field: field!(agent.max_cost_usd), max: 1_000_000 },
+    },
+    Key {
+        name: "agent.max_cost_usd_per_day",
+        description: "The same for all sessions of a day (UTC) together.",
+        kind: ValueKind::Dollars { field: field!(agent.max_cost_usd_per_day), max: 1_000_000 },
     },
     Key {
         name: "agent.retries",

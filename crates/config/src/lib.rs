@@ -38,7 +38,7 @@ pub use error::ConfigError;
 pub use file::{MAX_CONFIG_BYTES, locate};
 pub use load::{load_blocking, load_untrusted_blocking};
 pub use secret::Secret;
-pub use setting::{Origin, Setting};
+pub use setting::{Dollars, Origin, Setting};
 
 /// Every key, table by table.
 #[must_use]

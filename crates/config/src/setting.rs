@@ -55,6 +55,36 @@ impl fmt::Display for Origin {
     }
 }
 
+/// An amount of US dollars, in millionths.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Dollars {
+    micros: u64,
+}
+
+impl Dollars {
+    /// Rounds up, so that no limit becomes 0, which means none. `None` if this is no amount.
+    pub(crate) fn of(usd: f64) -> Option<Self> {
+        let micros = (usd * 1e6).ceil();
+        // Below 2^53, so that the conversion is exact.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "see above")]
+        (0.0..1e15).contains(&micros).then_some(Self { micros: micros as u64 })
+    }
+
+    /// Returns the amount in US dollars.
+    #[must_use]
+    pub fn usd(self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+        let micros = self.micros as f64;
+        micros / 1e6
+    }
+
+    /// Whether this is no limit.
+    #[must_use]
+    pub fn is_zero(self) -> bool {
+        self.micros == 0
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -41,6 +41,7 @@ pub(crate) fn narrowed(file: Config) -> Config {
     keep_if(login_shell, &file.environment.login_shell, |is_run| !is_run);
     at_most(&mut config.agent.max_turns, &file.agent.max_turns);
     config.agent.max_cost_usd = file.agent.max_cost_usd.clone();
+    config.agent.max_cost_usd_per_day = file.agent.max_cost_usd_per_day.clone();
     config.pi.start = file.pi.start.clone();
     config.ignored = ignored(&file, &config);
     config

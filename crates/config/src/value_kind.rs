@@ -4,7 +4,7 @@
 use crate::error::excerpt;
 use crate::secret::SHOWN;
 use crate::validate;
-use crate::{Config, Origin, Secret, Setting};
+use crate::{Config, Dollars, Origin, Secret, Setting};
 use serde_json::Value as Json;
 use std::fmt;
 use std::time::Duration;
@@ -68,6 +68,8 @@ pub(crate) enum ValueKind {
     Minutes { field: FieldAccessor<Duration>, max: u64 },
     /// A number.
     Count { field: FieldAccessor<usize>, min: u64, max: u64 },
+    /// An amount of US dollars. May have a fraction.
+    Dollars { field: FieldAccessor<Dollars>, max: u64 },
     /// True or false.
     Switch { field: FieldAccessor<bool> },
     /// One of a closed set of words.
@@ -116,6 +118,7 @@ impl ValueKind {
                 let n = whole(value, *min, *max)?;
                 field.set(config, usize::try_from(n).unwrap_or(usize::MAX), origin);
             }
+            Self::Dollars { field, max } => field.set(config, dollars(value, *max)?, origin),
             Self::Switch { field } => match value.get_ref().as_bool() {
                 Some(is_on) => field.set(config, is_on, origin),
                 None => return Err(refusal(value, "must be true or false")),
@@ -176,6 +179,7 @@ impl ValueKind {
         match self {
             Self::Time { min, max, .. } | Self::Count { min, max, .. } => format!("{min} to {max}"),
             Self::Minutes { max, .. } => format!("{MIN_MINUTES} to {max}"),
+            Self::Dollars { max, .. } => format!("0 to {max}"),
             Self::Switch { .. } => "true or false".to_owned(),
             Self::Choice { field, .. } => (field.words)().join(", "),
             Self::Secret { .. } => "a secret".to_owned(),
@@ -201,6 +205,16 @@ impl ValueKind {
                 (value, &setting.origin)
             }
             Self::Count { field, .. } => shown((field.get)(config)),
+            Self::Dollars { field, .. } => {
+                let setting = (field.get)(config);
+                let usd = setting.value.usd();
+                let value = match usd.fract() == 0.0 {
+                    #[expect(clippy::cast_possible_truncation, reason = "at most a million")]
+                    true => (usd as i64).into(),
+                    false => usd.into(),
+                };
+                (value, &setting.origin)
+            }
             Self::Switch { field } => shown((field.get)(config)),
             Self::Choice { field, .. } => {
                 let (word, origin) = (field.get)(config);
@@ -240,6 +254,21 @@ fn minutes(value: &Spanned<DeValue<'_>>, max: u64) -> Result<Duration, ValueErro
     seconds.filter(|seconds| range.contains(seconds)).ok_or_else(|| ValueError {
         at: value.span().start,
         message: format!("must be a number from {MIN_MINUTES} to {max}, not {number}"),
+    })
+}
+
+fn dollars(value: &Spanned<DeValue<'_>>, max: u64) -> Result<Dollars, ValueError> {
+    let wanted = format!("must be a number from 0 to {max}");
+    let number = match value.get_ref() {
+        DeValue::Float(number) => number.as_str().to_owned(),
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
+        _ => return Err(refusal(value, &wanted)),
+    };
+    let most = Dollars::of(f64::from(u32::try_from(max).unwrap_or(u32::MAX)));
+    let read = number.parse().ok().and_then(Dollars::of);
+    read.filter(|read| Some(*read) <= most).ok_or_else(|| ValueError {
+        at: value.span().start,
+        message: format!("{wanted}, not {}", excerpt(&number)),
     })
 }
 

@@ -38,6 +38,13 @@ pub(crate) fn reason(error: &reqwest::Error) -> String {
     }
 }
 
+/// Whether the certificate of the server is not valid, or this machine has none to check it with.
+pub(crate) fn is_untrusted(error: &reqwest::Error) -> bool {
+    use rustls::Error::{General, InvalidCertificate};
+    let tls = causes(error).find_map(|cause| cause.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(InvalidCertificate(_) | General(_)))
+}
+
 fn tls_reason(error: &rustls::Error) -> &'static str {
     use rustls::CertificateError::{
         Expired, ExpiredContext, NotValidForName, NotValidForNameContext, NotValidYet,

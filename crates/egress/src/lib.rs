@@ -17,7 +17,9 @@ mod http;
 mod thread;
 
 pub use key::Key;
-pub use requests::{MODEL_IDLE_TIMEOUT, ModelEndpoints, Route, RouteError, RouteSettings};
+pub use requests::{
+    ListedModel, MODEL_IDLE_TIMEOUT, ModelEndpoints, Route, RouteError, RouteSettings,
+};
 
 use crate::endpoint::Endpoint;
 use crate::requests::{ListTask, MAX_MODEL_STREAMS, ModelTask, failure, not_sent};
@@ -178,15 +180,20 @@ impl Egress {
         sent.unwrap_or_else(not_sent)
     }
 
-    /// Asks a provider for the ids of its models: at most [`quackd_protocol::model::MAX_MODELS`], within 10 s.
+    /// Asks a provider for its models: at most [`quackd_protocol::model::MAX_MODELS`], within 10 s. `show`: a model of
+    /// Ollama whose settings are wanted too.
     ///
     /// # Errors
     /// The provider is not configured, or has no such list.
-    pub async fn list_models(&self, provider: &str) -> Result<Vec<String>, ModelFailure> {
+    pub async fn list_models(
+        &self,
+        provider: &str,
+        show: Option<String>,
+    ) -> Result<Vec<ListedModel>, ModelFailure> {
         let route = self.endpoints.borrow().route(provider, None)?;
         let slot = self.model_slot()?;
         let (answer, answered) = oneshot::channel();
-        self.begin(Task::List(ListTask { route, answer, slot }))?;
+        self.begin(Task::List(ListTask { route, show, answer, slot }))?;
         answered.await.unwrap_or_else(|_| {
             Err(failure(ModelFailureKind::NotConnected, "the daemon is shutting down"))
         })

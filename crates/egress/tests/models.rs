@@ -356,12 +356,50 @@ mod tests {
                 it.stream.write_all(answer.as_bytes()).unwrap();
                 it.head
             });
-            let listed = egress(&base, PATIENCE).list_models("p").await;
+            let listed = egress(&base, PATIENCE).list_models("p", None).await;
+            let listed =
+                listed.map(|models| models.into_iter().map(|it| it.id).collect::<Vec<_>>());
             let expected =
                 expected.map(|ids| ids.into_iter().map(str::to_owned).collect::<Vec<_>>());
             assert_eq!(listed.ok(), expected);
             let head = received.recv_timeout(PATIENCE).unwrap();
             assert!(head.starts_with("GET /v1/models HTTP/1.1\r\n"), "{head}");
+        }
+    }
+
+    #[tokio::test]
+    async fn windows_and_limits_of_a_list_are_read() {
+        for (fields, window, max_tokens) in [
+            (r#""max_model_len": 8192"#, Some(8192), None),
+            (r#""meta": {"n_ctx": 4096, "n_ctx_train": 131072}"#, Some(4096), None),
+            (r#""meta": {"n_ctx_train": 131072}"#, None, None),
+            (
+                r#""context_length": 200000, "top_provider": {"max_completion_tokens": 64000}"#,
+                Some(200_000),
+                Some(64_000),
+            ),
+            (
+                r#""context_window": 131072, "max_completion_tokens": 65536"#,
+                Some(131_072),
+                Some(65_536),
+            ),
+            (
+                r#""max_input_tokens": 1000000, "max_tokens": 128000"#,
+                Some(1_000_000),
+                Some(128_000),
+            ),
+            (r#""max_model_len": -1, "max_tokens": "many""#, None, None),
+            (r#""max_model_len": 0"#, None, None),
+        ] {
+            let body = format!(r#"{{"data": [{{"id": "m", {fields}}}]}}"#);
+            let (base, _received) = provider(move |mut it| {
+                let length = body.len();
+                let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}");
+                it.stream.write_all(answer.as_bytes()).unwrap();
+                it.head
+            });
+            let listed = egress(&base, PATIENCE).list_models("p", None).await.unwrap();
+            assert_eq!((listed[0].window, listed[0].max_tokens), (window, max_tokens), "{fields}");
         }
     }
 }

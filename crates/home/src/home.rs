@@ -268,6 +268,18 @@ impl Home {
         self.dir.join("interrupted.json")
     }
 
+    /// Path of the cost of quackd's own agents on the last day.
+    #[must_use]
+    pub fn spending_file(&self) -> PathBuf {
+        self.dir.join("spending.json")
+    }
+
+    /// Path of the lists of models that providers have given.
+    #[must_use]
+    pub fn model_lists(&self) -> PathBuf {
+        self.dir.join("model-lists.json")
+    }
+
     /// Path of the record of the user's answers to questions about permissions.
     #[must_use]
     pub fn approvals_file(&self) -> PathBuf {

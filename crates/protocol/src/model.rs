@@ -83,6 +83,92 @@ pub struct ModelCost {
     pub cache_write: f64,
 }
 
+/// What is known about the price of a model.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(from = "PriceFields", into = "PriceFields")]
+pub enum Price {
+    /// The prices of tokens.
+    Known(ModelCost),
+    /// Nobody is billed: a server of this computer, or a model to which the user gave the price 0.
+    Free,
+    /// The provider sends the cost with each answer.
+    Reported,
+    /// Neither.
+    Unknown,
+}
+
+impl Price {
+    /// Returns the price that the user gave.
+    #[must_use]
+    pub fn given(cost: ModelCost) -> Self {
+        let parts = [cost.input, cost.output, cost.cache_read, cost.cache_write];
+        match parts.iter().all(|part| part.is_finite() && 0.0 <= *part) {
+            false => Self::Unknown,
+            true if cost == ModelCost::default() => Self::Free,
+            true => Self::Known(cost),
+        }
+    }
+
+    /// Returns the prices of tokens, if they are known.
+    #[must_use]
+    pub fn cost(self) -> Option<ModelCost> {
+        match self {
+            Self::Known(cost) => Some(cost),
+            Self::Free => Some(ModelCost::default()),
+            Self::Reported | Self::Unknown => None,
+        }
+    }
+}
+
+/// Name of a [`Price`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum PriceKind {
+    /// `cost` has the prices.
+    Known,
+    /// Nobody is billed.
+    Free,
+    /// The provider sends the cost with each answer.
+    Reported,
+    /// There is no price. `cost` is zero.
+    Unknown,
+}
+
+/// The members of a model that contain a [`Price`].
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize, JsonSchema)]
+pub struct PriceFields {
+    /// Prices. Zero if there is none: see `price`.
+    #[serde(default)]
+    pub cost: ModelCost,
+    /// What is known about the price. Absent in models of Pi.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<PriceKind>,
+}
+
+impl From<PriceFields> for Price {
+    fn from(PriceFields { cost, price }: PriceFields) -> Self {
+        match price {
+            Some(PriceKind::Known) => Self::Known(cost),
+            Some(PriceKind::Free) => Self::Free,
+            Some(PriceKind::Reported) => Self::Reported,
+            None if cost != ModelCost::default() => Self::given(cost),
+            Some(PriceKind::Unknown) | None => Self::Unknown,
+        }
+    }
+}
+
+impl From<Price> for PriceFields {
+    fn from(price: Price) -> Self {
+        let kind = match price {
+            Price::Known(_) => PriceKind::Known,
+            Price::Free => PriceKind::Free,
+            Price::Reported => PriceKind::Reported,
+            Price::Unknown => PriceKind::Unknown,
+        };
+        Self { cost: price.cost().unwrap_or_default(), price: Some(kind) }
+    }
+}
+
 /// A model, as `get_state` and `get_available_models` show it. Contains no secret: the base URL has neither user nor
 /// password nor query.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -102,8 +188,10 @@ pub struct ModelInfo {
     pub reasoning: bool,
     /// Kinds of input that the model accepts.
     pub input: Vec<InputKind>,
-    /// Prices. Zero if unknown.
-    pub cost: ModelCost,
+    /// What it costs.
+    #[serde(flatten)]
+    #[schemars(with = "PriceFields")]
+    pub price: Price,
     /// Most tokens of input and output together.
     pub context_window: u64,
     /// Most tokens of an answer.
@@ -269,10 +357,34 @@ pub enum ModelFailureKind {
     Refused,
     /// No connection. The provider has not received the request.
     NotConnected,
+    /// The server's certificate is not valid, or this machine trusts none. Another attempt cannot help.
+    Untrusted,
     /// The connection ended. The provider may have received the request.
     Broken,
     /// No byte for too long.
     Idle,
     /// Too many requests of this daemon run.
     Busy,
+    /// The requests of this day have cost as much as they may.
+    Budget,
+}
+
+/// Why a run ended early, or with less than an answer: `reason` of `agent_end`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// Too many requests in one run.
+    MaxTurns,
+    /// The cost reached its limit, or cannot be known.
+    Budget,
+    /// The model repeated the same calls.
+    Loop,
+    /// The answer was cut at a limit of tokens.
+    Length,
+    /// The answer has neither text nor calls.
+    Empty,
+    /// The model, or a filter of its provider, refused to answer.
+    Refusal,
+    /// The server sent something else than an answer of its API, such as a web page.
+    NotAnAnswer,
 }

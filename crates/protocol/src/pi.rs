@@ -46,6 +46,7 @@ pub const FROM_PI_WORKER_TAGS: &[&str] = &[
     "model_cancel",
     "call_tool",
     "cancel_tool",
+    "spent",
 ];
 
 /// Supervisor to Pi worker or agent worker.
@@ -161,8 +162,10 @@ pub struct AgentSettings {
     pub keep_recent_tokens: u64,
     /// Most requests to the model in one run.
     pub max_turns: u32,
-    /// Largest cost of the session in US dollars. 0 for no limit.
+    /// Largest cost of a run in US dollars. 0 for no limit.
     pub max_cost_usd: f64,
+    /// Whether the supervisor limits the cost of a day, so that the cost of each answer must be known.
+    pub has_daily_limit: bool,
     /// Whether calls of one answer run at the same time.
     pub parallel_tools: bool,
 }
@@ -179,6 +182,7 @@ impl Default for AgentSettings {
             keep_recent_tokens: 20_000,
             max_turns: 200,
             max_cost_usd: 0.0,
+            has_daily_limit: false,
             parallel_tools: true,
         }
     }
@@ -449,6 +453,8 @@ pub enum FromPiWorker {
         /// Number of the call.
         number: u64,
     },
+    /// A request to a model has cost this, in US dollars.
+    Spent(f64),
 }
 
 /// Pi's reply to a command.
@@ -508,7 +514,7 @@ mod tests {
         let text = serde_json::to_string(&frame).unwrap();
         assert_eq!(text, r#"{"command":{"number":2,"command":{"prompt":{"message":"a"}}}}"#);
         for tag in FROM_PI_WORKER_TAGS {
-            let error = serde_json::from_str::<FromPiWorker>(&format!("{{\"{tag}\":7}}"));
+            let error = serde_json::from_str::<FromPiWorker>(&format!("{{\"{tag}\":[{{}}]}}"));
             let error = error.unwrap_err().to_string();
             assert!(!error.contains("unknown variant"), "{error}");
         }

@@ -50,6 +50,7 @@ pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentDa
     let handle = found.handle.clone();
     let (session_id, session_name) = (found.session_id.clone(), found.session_name.clone());
     let is_prompt = command.name() == "prompt";
+    caller.services.sessions.refresh_models(&session_id).await;
     let done = handle.send(SendCommand { command, found }).await??;
     if !done.success {
         let text = done.error.unwrap_or_else(|| "The agent refused the command".to_owned());

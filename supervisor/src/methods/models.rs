@@ -20,7 +20,7 @@ const LIST_LIMIT: Duration = Duration::from_secs(3);
 const MAX_SERVERS: usize = 8;
 
 pub(super) async fn models(
-    ModelsParams { test }: ModelsParams,
+    ModelsParams { test, find }: ModelsParams,
     caller: &Caller,
 ) -> Result<ModelsData, MethodError> {
     let models = &caller.services.sessions.models;
@@ -36,7 +36,12 @@ pub(super) async fn models(
         problems: catalog.problems().to_vec(),
         missing: catalog.chosen().is_none().then(|| catalog.missing()),
         test: None,
+        found: None,
+        listed: models.days(),
     };
+    if let Some(name) = find {
+        data.found = Some(found(models, &catalog, &name).await?);
+    }
     add_local(models, &catalog, &mut data).await;
     if test == Some(true) {
         data.test = Some(match &data.chosen {
@@ -47,13 +52,55 @@ pub(super) async fn models(
     Ok(data)
 }
 
+/// Finds a model. One that is in no list of the user's must be in that of its provider, if the provider has one.
+async fn found(
+    models: &Models,
+    catalog: &ModelCatalog,
+    name: &str,
+) -> Result<ModelInfo, MethodError> {
+    let unknown = |text: String| MethodError::Agent { text, code: None };
+    let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect();
+    let model = catalog.find(None, name).ok_or_else(|| {
+        unknown(format!(
+            "The model {shown} is not known, or its provider has no key: `quack models` lists the models"
+        ))
+    })?;
+    if catalog.models().iter().any(|it| it.provider == model.provider && it.id == model.id) {
+        return Ok(model);
+    }
+    let Ok(Ok(ids)) = timeout(LIST_LIMIT, models.list(&model.provider, Some(&model.id))).await
+    else {
+        return Ok(model);
+    };
+    if ids.is_empty() || ids.iter().any(|it| it.id == model.id) {
+        return Ok(models.catalog().await.find(None, name).unwrap_or(model));
+    }
+    let ids = ids.iter().map(|it| it.id.as_str());
+    let mut near: Vec<_> = ids.map(|id| (common(id, &model.id), id)).collect();
+    near.sort_by_key(|(common, _)| std::cmp::Reverse(*common));
+    let near: Vec<_> = near.into_iter().take(MAX_NEAR).map(|(_, id)| id).collect();
+    let provider = &model.provider;
+    Err(unknown(format!("{provider} has no model {}; it has {}", model.id, near.join(", "))))
+}
+
+/// Most characters of an unknown name, and most names that are proposed.
+const MAX_SHOWN: usize = 100;
+const MAX_NEAR: usize = 5;
+
+/// Number of equal characters at the beginning.
+fn common(one: &str, other: &str) -> usize {
+    one.chars().zip(other.chars()).take_while(|(one, other)| one == other).count()
+}
+
 /// Adds the models that servers without a key list, because their users rarely know the names.
 async fn add_local(models: &Models, catalog: &ModelCatalog, data: &mut ModelsData) {
     let servers: Vec<&str> = catalog.keyless().take(MAX_SERVERS).collect();
     let listing = servers
         .iter()
-        .map(|&name| async move { (name, timeout(LIST_LIMIT, models.list(name)).await) });
-    for (name, listed) in join_all(listing).await {
+        .map(|&name| async move { (name, timeout(LIST_LIMIT, models.list(name, None)).await) });
+    let listed = join_all(listing).await;
+    let catalog = models.catalog().await;
+    for (name, listed) in listed {
         let ids = match listed {
             Ok(Ok(ids)) => ids,
             Ok(Err(failure)) => {
@@ -65,7 +112,7 @@ async fn add_local(models: &Models, catalog: &ModelCatalog, data: &mut ModelsDat
                 continue;
             }
         };
-        let found = ids.iter().filter_map(|id| catalog.find(Some(name), id));
+        let found = ids.iter().filter_map(|it| catalog.find(Some(name), &it.id));
         for model in found {
             let is_listed = |it: &ModelInfo| it.provider == model.provider && it.id == model.id;
             if data.models.len() < MAX_MODELS && !data.models.iter().any(is_listed) {

@@ -59,6 +59,7 @@ pub(super) async fn say(
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
     let cwd = cwd.map(|cwd| beneath(&found.workspace_path, &cwd)).transpose()?.unwrap_or_default();
     let command = PiCommand::Prompt { message, cwd };
+    services.sessions.refresh_models(&found.session_id).await;
     let handle = found.handle.clone();
     let said = handle.send(SendCommand { command, found }).await??;
     (data.seq, data.turn) = (said.seq, said.turn);

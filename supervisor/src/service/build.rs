@@ -37,9 +37,11 @@ use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
 use crate::session::pi::LastFailure;
 use crate::session::services::SessionServices;
+use crate::session::spending::{Spending, Spent};
 use crate::voice::Voice;
 use quackd_config::{Config, KeepSettings};
 use quackd_egress::Egress;
+use quackd_egress::models::ModelLists;
 use quackd_home::{Home, Tenure};
 use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
@@ -72,6 +74,8 @@ pub(super) struct ActorThreadInputs {
     pub(super) config_file: ConfigFile,
     pub(super) cgroups: Option<Arc<CgroupBase>>,
     pub(super) login: Option<CapturedEnv>,
+    pub(super) spent: Spent,
+    pub(super) lists: ModelLists,
     pub(super) egress: Egress,
     pub(super) remote: RemoteControl,
     pub(super) log: LogControl,
@@ -115,7 +119,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         config: parts.config,
         config_file: parts.config_file,
     });
-    let models = Models::new(&daemon, &children, parts.egress);
+    let models = Models::new(&daemon, &children, parts.egress, parts.lists);
     let sessions = Rc::new(SessionServices {
         daemon: Rc::clone(&daemon),
         children,
@@ -129,6 +133,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         tool_runner: OnceCell::new(),
         egress: models.egress(),
         models,
+        spending: Spending::new(daemon.home.spending_file(), parts.spent),
         metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
     });

@@ -33,7 +33,9 @@ use crate::service::shutdown::{self, StopSources};
 use crate::service::state_dir_watch;
 use crate::service::watchdog;
 use crate::services::{Services, StopRequest};
+use crate::session::models::load_lists_blocking;
 use crate::session::owner::{Owner, TellOwner};
+use crate::session::spending::Spent;
 use actix::prelude::*;
 use quackd_config::Config;
 use quackd_egress::{Egress, EgressConfig, Key};
@@ -175,6 +177,8 @@ fn run_locked(
         executable: Executable::record_blocking(std::env::args_os().next()),
         interrupted: shutdown_record::load_blocking(&home.interrupted_file()),
         login: load_cached_blocking(&home.login_environment()),
+        spent: Spent::load_blocking(&home.spending_file()),
+        lists: load_lists_blocking(&home.model_lists()),
         config,
         config_file,
         egress,

@@ -10,6 +10,7 @@ pub(crate) mod pending_calls;
 mod pending_input;
 pub(crate) mod pi;
 pub(crate) mod services;
+pub(crate) mod spending;
 pub(crate) mod worker;
 
 use actix::Addr;

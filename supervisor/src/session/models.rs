@@ -8,20 +8,26 @@ use crate::children::command_env::Variables;
 use crate::children::login_env::LoginEnv;
 use crate::children::pi_env;
 use crate::children::tool_registries::ToolRegistries;
+use crate::clock::now_text;
 use crate::daemon_info::DaemonInfo;
 use crate::obeyed::Obeyed;
 use crate::session::owner::Owner;
 use crate::session::pi::outside::clean_blocking;
 use quackd_config::{Config, Origin, Setting};
-use quackd_egress::Egress;
-use quackd_egress::models::{Given, ModelCatalog, ModelSettings, ModelSources};
+use quackd_egress::models::{
+    Given, ModelCatalog, ModelList, ModelLists, ModelSettings, ModelSources,
+};
+use quackd_egress::{Egress, ListedModel};
+use quackd_home::own_file::read_blocking;
 use quackd_process::{Held, Writable};
-use quackd_protocol::model::{ModelFailure, ModelPart, ModelRequest};
+use quackd_protocol::model::{ModelFailure, ModelInfo, ModelPart, ModelRequest};
+use quackd_store::replace_file_blocking;
 use secrecy::SecretString;
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -36,6 +42,21 @@ const READ_LIMIT: Duration = Duration::from_secs(3);
 
 /// Time for which a failure of the keychain is kept.
 const KEYCHAIN_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Longest wait for the list of a provider before an agent starts, and times after which one is asked again.
+const ASK_LIMIT: Duration = Duration::from_secs(3);
+const ASK_INTERVAL: Duration = Duration::from_secs(24 * 3600);
+const ASK_AGAIN: Duration = Duration::from_secs(600);
+
+/// Largest file with the lists, in bytes.
+const MAX_LISTS_BYTES: u64 = 16 * 1024 * 1024;
+
+/// Reads the lists that the last daemon has kept. An unusable file counts as none.
+pub(crate) fn load_lists_blocking(path: &Path) -> ModelLists {
+    let read = read_blocking(path, MAX_LISTS_BYTES);
+    let read = read.ok().and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    read.unwrap_or_default()
+}
 
 /// Shortest time between two checks of the files.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,6 +79,13 @@ pub(crate) struct Models {
     login: Rc<LoginEnv>,
     egress: Rc<Egress>,
     loaded: RefCell<Option<Loaded>>,
+    /// What providers have said about their models, kept in a file, and the number of changes.
+    lists: RefCell<ModelLists>,
+    list_version: Cell<u64>,
+    /// When each provider was asked by itself, and whether it answered.
+    asked: RefCell<HashMap<String, (Instant, bool)>>,
+    /// Counts the catalogs that differ from the one before.
+    version: Cell<u64>,
     /// Reads the keychain.
     tools: Rc<ToolRegistries>,
     /// Result and time of the last read of the keychain.
@@ -81,7 +109,12 @@ struct Loaded {
 }
 
 impl Models {
-    pub(crate) fn new(daemon: &Rc<DaemonInfo>, children: &ChildServices, egress: Egress) -> Self {
+    pub(crate) fn new(
+        daemon: &Rc<DaemonInfo>,
+        children: &ChildServices,
+        egress: Egress,
+        lists: ModelLists,
+    ) -> Self {
         Self {
             daemon: Rc::clone(daemon),
             login: Rc::clone(&children.login),
@@ -89,6 +122,10 @@ impl Models {
             key: RefCell::default(),
             egress: Rc::new(egress),
             loaded: RefCell::default(),
+            lists: RefCell::new(lists),
+            list_version: Cell::new(0),
+            asked: RefCell::default(),
+            version: Cell::new(0),
             owner: OnceCell::new(),
             turn: Semaphore::new(1),
             reading: Arc::new(Semaphore::new(1)),
@@ -111,7 +148,7 @@ impl Models {
         // Never closed. Without a permit, the catalog would only be loaded twice.
         let _turn = self.turn.acquire().await.ok();
         let env = self.env().await;
-        let hash = hash(&env);
+        let hash = hash(&(&env, self.list_version.get()));
         let known = self.loaded.borrow().as_ref().filter(|it| it.env == hash).map(|it| {
             let is_recent = it.checked.elapsed() < CHECK_INTERVAL;
             (Rc::clone(&it.catalog), it.stamps.clone(), is_recent)
@@ -129,10 +166,21 @@ impl Models {
             (_, Some(known)) => known,
             (unread, None) => return self.without_files(unread.err().unwrap_or_default()),
         };
+        if let Some(before) = &*self.loaded.borrow()
+            && (before.catalog.models(), before.catalog.chosen())
+                != (catalog.models(), catalog.chosen())
+        {
+            self.version.set(self.version.get() + 1);
+        }
         let loaded =
             Loaded { catalog: Rc::clone(&catalog), checked: Instant::now(), env: hash, stamps };
         self.loaded.replace(Some(loaded));
         catalog
+    }
+
+    /// Returns a number that changes with the models.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.get()
     }
 
     /// Returns a catalog of the configuration, because a directory does not answer. Not kept. It has no keys of variables:
@@ -145,7 +193,7 @@ impl Models {
         }
         let (home, distrust) = (self.daemon.user_home.clone(), Some(problem));
         // Reads no file: this is the thread of the actors.
-        let (of_shell, logins) = (Vec::new(), None);
+        let (of_shell, logins, lists) = (Vec::new(), None, ModelLists::default());
         let catalog = ModelCatalog::load_blocking(&ModelSources {
             env,
             of_shell,
@@ -153,6 +201,7 @@ impl Models {
             home,
             settings,
             distrust,
+            lists,
         });
         if catalog.chosen().is_some() {
             self.egress.set_models(catalog.endpoints());
@@ -185,9 +234,67 @@ impl Models {
         self.egress.model(request)
     }
 
-    /// Asks a provider for the ids of its models. See [`Egress::list_models`].
-    pub(crate) async fn list(&self, provider: &str) -> Result<Vec<String>, ModelFailure> {
-        self.egress.list_models(provider).await
+    /// Asks a provider for its models, and keeps the answer. See [`Egress::list_models`]. `model`: the one whose settings
+    /// Ollama is asked for.
+    pub(crate) async fn list(
+        &self,
+        provider: &str,
+        model: Option<&str>,
+    ) -> Result<Vec<ListedModel>, ModelFailure> {
+        let catalog = self.catalog().await;
+        let show = model.filter(|_| provider == "ollama").map(str::to_owned);
+        let mut models = self.egress.list_models(provider, show).await?;
+        let Some(base) = catalog.base_of(provider).filter(|_| !models.is_empty()) else {
+            return Ok(models);
+        };
+        let base = base.to_owned();
+        let day = now_text().chars().take(10).collect();
+        let kept = {
+            let mut lists = self.lists.borrow_mut();
+            lists.0.retain(|name, _| catalog.providers().any(|known| known == name));
+            // What Ollama has said about other models stays.
+            let before = lists.0.get(provider).filter(|list| list.base == base);
+            for known in before.iter().flat_map(|list| &list.models) {
+                if let Some(same) = models.iter_mut().find(|it| it.id == known.id) {
+                    same.window = same.window.or(known.window);
+                }
+            }
+            let list = ModelList { base, day, models: models.clone() };
+            let is_new = before.is_none_or(|before| before.models != list.models);
+            if is_new {
+                self.list_version.set(self.list_version.get() + 1);
+            }
+            lists.0.insert(provider.to_owned(), list);
+            lists.clone()
+        };
+        let path = self.daemon.home.model_lists();
+        let save = move || replace_file_blocking(&path, &serde_json::to_vec(&kept)?);
+        if let Ok(Err(error)) = actix_rt::task::spawn_blocking(save).await {
+            tracing::warn!(%error, "cannot save the lists of models");
+        }
+        Ok(models)
+    }
+
+    /// Asks the provider of a model once a day for its models, unless the user has stated what the model can do. A provider
+    /// that does not answer within [`ASK_LIMIT`] is asked later.
+    pub(crate) async fn ask_about(&self, catalog: &ModelCatalog, model: &ModelInfo) {
+        if catalog.is_stated(model) {
+            return;
+        }
+        let asked = self.asked.borrow().get(&model.provider).copied();
+        let interval = |has_answered| if has_answered { ASK_INTERVAL } else { ASK_AGAIN };
+        if asked.is_some_and(|(at, answered)| at.elapsed() < interval(answered)) {
+            return;
+        }
+        let listing = timeout(ASK_LIMIT, self.list(&model.provider, Some(&model.id))).await;
+        let has_answered = matches!(listing, Ok(Ok(_)));
+        self.asked.borrow_mut().insert(model.provider.clone(), (Instant::now(), has_answered));
+    }
+
+    /// Returns the day on which each provider was asked for its models.
+    pub(crate) fn days(&self) -> BTreeMap<String, String> {
+        let lists = self.lists.borrow();
+        lists.0.iter().map(|(name, list)| (name.clone(), list.day.clone())).collect()
     }
 
     /// Returns the daemon's variables, merged with the keys of the login shell and of clients' shells.
@@ -225,6 +332,7 @@ impl Models {
             home: user_home.clone(),
             settings,
             distrust: None,
+            lists: self.lists.borrow().clone(),
         };
         let late = "the directory of Pi's files does not answer";
         let permit = Arc::clone(&self.reading).try_acquire_owned().map_err(|_held| late)?;
@@ -294,10 +402,10 @@ fn stamp_blocking(path: PathBuf) -> Option<(SystemTime, u64)> {
     Some((found.modified().ok()?, found.len()))
 }
 
-/// Identifies variables without keeping their values.
-fn hash(env: &Variables) -> u64 {
+/// Identifies variables and lists without keeping their values.
+fn hash(sources: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
-    env.hash(&mut hasher);
+    sources.hash(&mut hasher);
     hasher.finish()
 }
 

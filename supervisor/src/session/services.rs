@@ -12,7 +12,9 @@ use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
 use crate::session::pi::LastFailure;
 use crate::session::pi::agent_work::ToolRunner;
+use crate::session::spending::Spending;
 use quackd_egress::Egress;
+use quackd_protocol::SessionId;
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -39,6 +41,8 @@ pub(crate) struct SessionServices {
     pub(crate) egress: Rc<Egress>,
     /// Models of quackd's own agent.
     pub(crate) models: Models,
+    /// Cost of quackd's own agents.
+    pub(crate) spending: Rc<Spending>,
     pub(crate) metrics: Arc<Metrics>,
     /// Permits for [`SessionServices::look`].
     pub(crate) lookups: Arc<Semaphore>,
@@ -53,6 +57,14 @@ pub(crate) enum NoLook {
 }
 
 impl SessionServices {
+    /// Reads changed models, so that a running agent of quackd that does not know them is replaced.
+    pub(crate) async fn refresh_models(&self, session: &SessionId) {
+        let pi = &self.table.snapshot(session).pi;
+        if pi.is_native && pi.process.is_alive() {
+            self.models.catalog().await;
+        }
+    }
+
     /// Runs file system access of users' directories on the blocking pool. An access that hangs, for example on a dead
     /// mount, keeps its permit, so that at most a few threads hang.
     pub(crate) async fn look<T: Send + 'static>(

@@ -238,3 +238,54 @@ fn get_state_names_the_model_without_its_key() {
     assert_eq!(headers["authorization"], "<redacted>", "the server gets the key: {headers}");
     assert_eq!(Value::Null, headers["x-api-key"]);
 }
+
+#[test]
+fn what_is_no_whole_answer_is_one_line_and_an_exit_code_of_its_own() {
+    let page = "<!DOCTYPE html><html><head><title>Log in</title></head><body>x</body></html>";
+    let cases = [
+        (
+            json!({"text": "half of it", "finish_reason": "length"}),
+            "length",
+            "was cut at the limit",
+        ),
+        (json!({"text": "", "finish_reason": "length"}), "length", "cut before its first word"),
+        (json!({"text": ""}), "empty", "empty answer"),
+        (json!({"text": "", "finish_reason": "content_filter"}), "refusal", "content_filter"),
+        (json!({"raw": page}), "not_an_answer", "an HTML page (Log in)"),
+        (json!({"raw": page, "status": 404}), "not_an_answer", "404 The server sent an HTML page"),
+        (json!({"raw": "It works!"}), "not_an_answer", "something else instead of an answer"),
+        (json!({"raw": r#"{"status": "ok"}"#}), "not_an_answer", "something else instead"),
+        (
+            json!({"raw": r#"{"choices": [{"index": 0, "finish_reason": "stop", "message":
+            {"content": null, "refusal": "I cannot help with that."}}]}"#}),
+            "refusal",
+            "refused",
+        ),
+        (
+            json!({"raw": r#"{"choices": [{"index": 0, "finish_reason": "stop", "message":
+            {"content": "good"}}]}"#}),
+            "",
+            "good",
+        ),
+    ];
+    let world = World::with(&json!({}), &fast(), "");
+    for (reply, reason, line) in cases {
+        world.model.script(&json!({"replies": [reply]}));
+        let run = super::prompt::at_repo(&world, &["say", "go"]).output().unwrap();
+        let shown = String::from_utf8([run.stdout, run.stderr].concat()).unwrap();
+        let code = if reason.is_empty() { 0 } else { 5 };
+        assert_eq!(run.status.code(), Some(code), "{reply}: {shown}");
+        assert_eq!(shown.matches(line).count(), 1, "{line}: {shown}");
+        let run = super::prompt::at_repo(&world, &["say", "go", "--json"]).output().unwrap();
+        assert_eq!(run.status.code(), Some(code), "{reply}");
+        let lines = String::from_utf8(run.stdout).unwrap();
+        let end = lines.lines().find(|line| line.contains("\"agent_end\"")).expect("an end");
+        let end: serde_json::Value = serde_json::from_str(end).unwrap();
+        assert_eq!(end["data"]["reason"].as_str().unwrap_or_default(), reason, "{reply}");
+    }
+    // The page of a proxy that is overloaded is one more failure of the connection.
+    let busy = json!({"raw": page, "status": 502});
+    world.model.script(&json!({"replies": [busy, {"text": "recovered"}]}));
+    let run = super::prompt::at_repo(&world, &["say", "go"]).output().unwrap();
+    assert_eq!(run.status.code(), Some(0));
+}

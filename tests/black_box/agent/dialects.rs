@@ -111,6 +111,24 @@ fn every_api_repeats_a_request_that_failed_before_its_first_byte() {
 }
 
 #[test]
+fn every_api_repeats_a_request_after_an_overload_before_any_content() {
+    for (api, ..) in APIS {
+        let reply = json!({"text": "some text", "stream_error_after": 0});
+        let world = world(api, &json!({"replies": [reply, {"text": "recovered"}]}));
+        let wire = world.follower();
+        let events = turn(&wire, "go");
+        assert_eq!(only(&events, "auto_retry_end")["success"], true, "{api}");
+        assert_eq!(text(answer(&events)), "recovered", "{api}");
+        // Another error than an overload stays one.
+        let wrong = json!({"message": "no such model", "type": "invalid_request_error"});
+        let reply = json!({"text": "x", "stream_error_after": 0, "stream_error": wrong});
+        world.model.script(&json!({"replies": [reply, {"text": "next"}]}));
+        assert_eq!(answer(&turn(&wire, "again"))["stopReason"], "error", "{api}");
+        assert_eq!(world.model.count("requests"), 1, "{api}");
+    }
+}
+
+#[test]
 fn a_session_that_changes_its_api_keeps_its_conversation() {
     let mut world = world("openai-completions", &json!({"on_exhausted": "echo"}));
     let mut models: Value =

@@ -1,7 +1,7 @@
 //! The choice of a session's agent: quackd's own, or the user's Pi.
 
 use super::{World, answer, text, turn};
-use crate::harness::{Daemon, Wire};
+use crate::harness::{Daemon, Wire, wait_for};
 use serde_json::{Value, json};
 
 const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
@@ -220,4 +220,81 @@ fn the_next_turn_knows_of_another_network_and_of_the_end_of_safe_mode() {
     let last = asked("five");
     assert!(!last.contains("Safe mode is on") && last.contains("edit_file"), "{last}");
     assert!(last.contains("echo: one"), "the conversation goes on");
+}
+
+#[test]
+fn models_use_switches_the_session_of_the_directory_and_refuses_unknown_names() {
+    let script = json!({"on_exhausted": "echo", "models": ["fake-1", "fake-2", "fake-3-large"]});
+    let world = World::new(&script);
+    let run = |args: &[&str]| {
+        let output = super::prompt::at_repo(&world, args).output().unwrap();
+        let all = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(all).unwrap())
+    };
+    let asked = || world.model.requests().pop().unwrap()["body"]["model"].clone();
+    // The directory has no session.
+    assert_eq!(run(&["models", "use", "fake/fake-2"]).0, Some(2));
+    assert_eq!(run(&["say", "one"]).0, Some(0));
+    assert_eq!(asked(), "fake-1");
+    for (name, model) in
+        [("fake/fake-2", "fake-2"), ("fake-1", "fake-1"), ("fake/fake-3-large", "fake-3-large")]
+    {
+        let (code, text) = run(&["models", "use", name]);
+        assert_eq!(code, Some(0), "{text}");
+        assert!(text.contains(&format!("uses fake/{model} from now on")), "{text}");
+        assert_eq!(run(&["say", "two"]).0, Some(0));
+        assert_eq!(asked(), model);
+    }
+    for (name, part) in [
+        ("fake/fake-3-small", "fake has no model fake-3-small; it has fake-3-large"),
+        ("nobody/x", "The model nobody/x is not known"),
+        ("", "is not known"),
+    ] {
+        let (code, text) = run(&["models", "use", name]);
+        assert!(code == Some(1) && text.contains(part), "{name}: {text}");
+    }
+    // Another session, and the choice outlives the agent.
+    assert_eq!(run(&["new", "--name", "other", "--model", "fake/fake-2"]).0, Some(0));
+    assert_eq!(run(&["models", "use", "fake/fake-1", "--session", "other"]).0, Some(0));
+    assert_eq!(run(&["say", "three", "--session", "other"]).0, Some(0));
+    assert_eq!(asked(), "fake-1");
+    for agent in world.agents() {
+        super::kill(&agent);
+    }
+    wait_for("the agents to end", || world.agents().is_empty().then_some(()));
+    assert_eq!(run(&["say", "four", "--session", "other"]).0, Some(0));
+    assert_eq!(asked(), "fake-1");
+    assert_eq!(run(&["say", "five", "--session", "repo"]).0, Some(0));
+    assert_eq!(asked(), "fake-3-large");
+}
+
+#[test]
+fn a_server_that_lists_its_window_decides_about_it_and_the_answer_is_kept() {
+    let mut world = World::absent(&json!({"on_exhausted": "echo",
+        "list": [{"id": "m", "max_model_len": 8192}]}));
+    std::fs::remove_file(world.agent.join("models.json")).unwrap();
+    let base = world.model.v1();
+    world.configure(&format!("model.base_url = \"{base}\"\nmodel.name = \"m\"\n"));
+    world.boot(&[]);
+    let say = |world: &World| {
+        let run = super::prompt::at_repo(world, &["say", "hi"]).output().unwrap();
+        assert_eq!(run.status.code(), Some(0), "{run:?}");
+        let asked = world.model.requests().pop().unwrap()["body"].clone();
+        asked["max_tokens"].as_u64().unwrap()
+    };
+    // Half of the window.
+    assert_eq!(say(&world), 4096);
+    let file = world.daemon.app().join("model-lists.json");
+    let kept: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let list = &kept.as_object().unwrap().values().next().unwrap();
+    assert_eq!((&list["models"][0]["window"], &list["base"]), (&json!(8192), &json!(base)));
+    let data = world.daemon.quack(&["models", "--json"]).json();
+    assert_eq!(data["chosen"]["model"]["contextWindow"], 8192);
+    assert_eq!(data["listed"].as_object().unwrap().len(), 1);
+    // The next daemon knows it, also if the server says nothing any more.
+    world.daemon.quack(&["stop"]).ok();
+    world.daemon.wait();
+    world.model.script(&json!({"on_exhausted": "echo", "list": "nothing"}));
+    world.boot(&[]);
+    assert_eq!(say(&world), 4096);
 }

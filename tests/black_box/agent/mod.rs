@@ -6,10 +6,12 @@
 mod answers;
 mod compaction;
 mod confinement;
+mod costs;
 mod deaths;
 mod dialects;
 mod engines;
 mod files;
+mod headless;
 mod keys;
 mod line_editor;
 mod mcp_servers;

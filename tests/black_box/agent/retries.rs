@@ -3,6 +3,8 @@
 use super::answers::{ANSWER, BEGIN, END};
 use super::{World, all, answer, assert_order, command, fast, only, say, state, text, turn};
 use crate::harness::{FakeModel, wait_for};
+use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::{ServerConfig, ServerConnection};
 use serde_json::json;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -181,4 +183,62 @@ fn a_server_that_goes_silent_ends_the_turn_with_the_reason() {
     wait_for("the server to lose its client", || gone(&world.model));
     assert_eq!(text(answer(&turn(&wire, "again"))), "next");
     assert_eq!(world.model.count("requests"), 2);
+}
+
+#[test]
+fn a_certificate_that_is_not_trusted_is_told_at_once_and_not_tried_again() {
+    let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+    let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(made.signing_key.serialize_der()));
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![made.cert.der().clone()], key)
+        .unwrap();
+    let (config, seen) = (Arc::new(config), Arc::new(AtomicUsize::new(0)));
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let base = format!("https://localhost:{}/v1", listener.local_addr().unwrap().port());
+    let counted = Arc::clone(&seen);
+    // Ends with the test's process.
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            counted.fetch_add(1, Ordering::Relaxed);
+            let mut connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+            // The client ends the handshake.
+            drop(connection.complete_io(&mut stream));
+        }
+    });
+    let mut world = World::absent(&json!({}));
+    world.write_models(&base, "openai-completions");
+    std::fs::write(world.agent.join("settings.json"), fast().to_string()).unwrap();
+    world.boot(&[]);
+    let wire = world.follower();
+    let events = turn(&wire, "hello");
+    assert!(all(&events, "auto_retry_start").is_empty(), "{events:?}");
+    let told = answer(&events)["errorMessage"].as_str().unwrap();
+    assert!(told.contains("localhost: ") && told.contains("certificate"), "{told}");
+    assert_eq!(seen.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_full_quota_with_a_delay_in_the_head_or_body_is_waited_for() {
+    let body = json!([{"error": {"code": 429, "message": "You exceeded your current quota",
+        "details": [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "0.3s"}]}}]);
+    let in_body = json!({"status": 429, "body": body.to_string()});
+    let in_head = json!({"status": 429, "error": "You exceeded your current quota",
+        "headers": {"retry-after-ms": "300"}});
+    for reply in [in_body, in_head] {
+        let world = World::with(&json!({"replies": [reply, {"text": "recovered"}]}), &fast(), "");
+        let wire = world.follower();
+        let events = turn(&wire, "quota");
+        assert_eq!(only(&events, "auto_retry_start")["delayMs"], 300, "{reply}");
+        assert_eq!(text(answer(&events)), "recovered", "{reply}");
+    }
+    // Without a delay, no attempt can help.
+    let reply = json!({"status": 429, "error": "You exceeded your current quota"});
+    let world = World::with(&json!({"replies": [reply, {"text": "next"}]}), &fast(), "");
+    let wire = world.follower();
+    assert_eq!(answer(&turn(&wire, "quota"))["stopReason"], "error");
+    assert_eq!(world.model.count("requests"), 1);
 }

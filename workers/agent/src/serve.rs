@@ -212,6 +212,7 @@ impl Driver {
                 Effect::Request(request) => FromPiWorker::ModelRequest(request),
                 Effect::CancelRequest { number } => FromPiWorker::ModelCancel { number },
                 Effect::Call(call) => FromPiWorker::CallTool(call),
+                Effect::Spent(usd) => FromPiWorker::Spent(usd),
                 Effect::CancelCall { number } => FromPiWorker::CancelTool { number },
             };
             channel.feed(frames::encode(&frame).map_err(io::Error::other)?).await?;

@@ -5,7 +5,7 @@ use super::run::{Phase, empty_message};
 use super::{Agent, Effect, Part, is_same};
 use crate::message::{AssistantMessage, Message, StopReason};
 use crate::providers::{Delta, ErrorKind, ProviderError, StreamEnd, retry_delay, stated_window};
-use quackd_protocol::model::{ModelFailureKind, ModelHead, ModelInfo};
+use quackd_protocol::model::{EndReason, ModelFailureKind, ModelHead, ModelInfo};
 use serde_json::json;
 
 /// An answer that is not complete.
@@ -48,7 +48,9 @@ impl Agent {
         let may_retry = match failure {
             ModelFailureKind::NotConnected | ModelFailureKind::Busy => true,
             ModelFailureKind::Broken => !has_head && !std::mem::replace(&mut run.was_broken, true),
-            ModelFailureKind::Idle
+            ModelFailureKind::Budget => return ErrorKind::Final(EndReason::Budget),
+            ModelFailureKind::Untrusted
+            | ModelFailureKind::Idle
             | ModelFailureKind::NotConfigured
             | ModelFailureKind::Refused => false,
         };
@@ -84,7 +86,7 @@ impl Agent {
         };
         let Answer { incoming, is_started, began_ms } = *answer;
         let is_aborted = matches!(how, StreamEnd::Aborted);
-        let model = incoming.stream.model().clone();
+        let (model, head) = (incoming.stream.model().clone(), incoming.head.clone());
         let empty = |stop| empty_message(&model, stop, None, self.now.unix_ms);
         let begun = Message::Assistant(empty(StopReason::Stop));
         let (deltas, finished) = incoming.stream.finish(how);
@@ -130,9 +132,19 @@ impl Agent {
                 self.turn_end(&message, &[]);
                 self.end_run();
             }
-            Some(error) => self.after_failure(&message, error, None, finished.any_bytes),
+            Some(error) => {
+                let is_billed = finished.any_bytes && !finished.has_refused;
+                self.after_failure(&message, error, head, is_billed);
+            }
             None => {
                 self.end_retry(None);
+                let reason = match message.stop_reason {
+                    StopReason::Length => Some(EndReason::Length),
+                    _ => finished.is_refusal.then_some(EndReason::Refusal),
+                };
+                if let Some(run) = &mut self.run {
+                    run.reason = reason;
+                }
                 self.after_answer(message);
             }
         }
@@ -180,6 +192,9 @@ impl Agent {
             (settings.max_retries, settings.base_delay_ms, settings.max_delay_ms);
         let (auto_retry, may_compact) = (self.auto_retry, self.may_compact());
         let Some(run) = &mut self.run else { return };
+        if let ErrorKind::Final(reason) = error.kind {
+            run.reason = Some(reason);
+        }
         if error.kind == ErrorKind::Overflow && may_compact && !run.was_compacted {
             run.was_compacted = true;
             run.phase = Phase::Compacting;
@@ -187,13 +202,18 @@ impl Agent {
         }
         let head = head.unwrap_or_default();
         // A provider bills what it has sent. The user decides whether to pay for it twice.
-        let may_retry = error.kind == ErrorKind::Retryable && head.should_retry != Some(false);
+        let stated = match error.kind {
+            ErrorKind::Waits(delay) => Some(delay),
+            _ => None,
+        };
+        let passes = error.kind == ErrorKind::Retryable || stated.is_some();
+        let may_retry = passes && head.should_retry != Some(false);
         if !auto_retry || !may_retry || has_bytes {
             self.end_retry(Some(&error.text));
             return self.end_run();
         }
         let doubled = base.saturating_mul(1 << run.attempt.min(20));
-        let asked = head.retry_after_ms.or_else(|| retry_delay(&error.text));
+        let asked = head.retry_after_ms.or(stated).or_else(|| retry_delay(&error.text));
         let delay_ms = asked.unwrap_or(0).max(doubled.min(longest));
         if run.attempt >= max_retries || longest < delay_ms {
             self.end_retry(Some(&error.text));

@@ -4,7 +4,7 @@ use super::run::{Phase, user_message};
 use super::{Agent, Effect, MAX_QUEUED, QueueMode, fields, is_same};
 use crate::compaction;
 use crate::message::{Block, Message, UserMessage};
-use crate::providers::{StreamEnd, clamp, levels};
+use crate::providers::{StreamEnd, clamp, has_schemas, levels};
 use crate::transcript::EntryKind;
 use quackd_protocol::limits::{MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES};
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};
@@ -24,6 +24,9 @@ const MAX_LISTED: usize = 2_000;
 
 /// Most bytes of messages and entries in one answer. The rest of [`MAX_PI_ANSWER_BYTES`] is for its other members.
 const MAX_LISTED_BYTES: usize = MAX_PI_ANSWER_BYTES - 64 * 1024;
+
+/// Longest schema of an answer, in bytes.
+const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
 const NO_MESSAGE: &str = "The message is missing or empty";
 
@@ -182,8 +185,16 @@ impl Agent {
         if message.is_empty() && images.is_empty() {
             return self.refuse(number, NO_MESSAGE);
         }
+        let schema = match self.schema(fields) {
+            Ok(schema) => schema,
+            Err(error) => return self.refuse(number, error),
+        };
         let message = user_message(message, images, self.now.unix_ms);
         if let Some(text) = self.too_large(&message) {
+            return self.refuse(number, text);
+        }
+        if schema.is_some() && (self.run.is_some() || self.compaction.is_some()) {
+            let text = "Agent is already processing. A schema is for a turn of its own";
             return self.refuse(number, text);
         }
         if self.run.is_some() {
@@ -211,7 +222,28 @@ impl Agent {
         }
         directory.clone_into(&mut self.directory);
         self.answer(number, Some(&json!({ "disposition": "started" })));
+        self.schema = schema;
         self.begin_run(message);
+    }
+
+    /// Reads the schema of the answer to a prompt.
+    fn schema(&self, fields: &Value) -> Result<Option<Value>, String> {
+        let schema = match fields.get("outputSchema") {
+            None | Some(Value::Null) => return Ok(None),
+            Some(schema) => schema,
+        };
+        if !schema.is_object() || MAX_SCHEMA_BYTES < schema.to_string().len() {
+            return Err(format!(
+                "outputSchema must be a JSON object of at most {MAX_SCHEMA_BYTES} bytes"
+            ));
+        }
+        let (provider, id) = (&self.model.provider, &self.model.id);
+        match has_schemas(&self.model) {
+            true => Ok(Some(schema.clone())),
+            false => Err(format!(
+                "{provider}/{id} cannot be held to a schema: its provider has no structured output. Choose another model"
+            )),
+        }
     }
 
     /// Returns the refusal of a prompt that is larger than everything that the model reads. Such a prompt is not

@@ -182,6 +182,9 @@ impl Agent {
 
     /// Sends the next prompt, or records the summary.
     fn next_summary(&mut self) {
+        if let Some(text) = self.over_budget() {
+            return self.summary_failed(text);
+        }
         let number = self.next_request();
         let Some(compaction) = &mut self.compaction else { return };
         let history = compaction.prompts.history.take();
@@ -196,6 +199,7 @@ impl Agent {
             thinking: self.thinking,
             max_tokens: Some(prompt.max_tokens(reserve).min(self.model.max_tokens)),
             cache_key: &self.transcript.header().id,
+            schema: None,
         };
         let message = super::run::user_message(&prompt.user, Vec::new(), self.now.unix_ms);
         let made = providers::request(&self.model, &[Message::User(message)], &options);

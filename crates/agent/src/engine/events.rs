@@ -4,6 +4,7 @@
 use super::Agent;
 use crate::message::{AssistantMessage, Message, ToolCall, ToolResultMessage};
 use crate::providers::Delta;
+use quackd_protocol::model::EndReason;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -30,9 +31,8 @@ struct AgentEnd<'a> {
     messages: &'a [Message],
     #[serde(rename = "willRetry")]
     will_retry: bool,
-    /// Why the run ended early: `max_turns`, `budget` or `loop`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    reason: Option<&'static str>,
+    reason: Option<EndReason>,
 }
 
 #[derive(Serialize)]
@@ -137,7 +137,7 @@ impl Agent {
         self.event("turn_end", &TurnEnd { kind: "turn_end", message, tool_results: results });
     }
 
-    pub(super) fn agent_end(&mut self, messages: &[Message], reason: Option<&'static str>) {
+    pub(super) fn agent_end(&mut self, messages: &[Message], reason: Option<EndReason>) {
         let data = AgentEnd { kind: "agent_end", messages, will_retry: false, reason };
         self.event("agent_end", &data);
     }

@@ -66,7 +66,9 @@ impl Incoming {
             }
             // The status decides, also if the connection broke within the body.
             (Part::Done | Part::Failed(_), Some(status)) => {
-                return Arrived::Refused(providers::http_error(status, &self.error_body));
+                let delay = self.head.as_ref().and_then(|head| head.retry_after_ms);
+                let body = &self.error_body;
+                return Arrived::Refused(providers::http_error(status, body, delay.is_some()));
             }
             (Part::Done, None) => return Arrived::End(StreamEnd::Complete),
             (Part::Failed(failure), None) if self.has_bytes => {

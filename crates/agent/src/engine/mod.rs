@@ -122,6 +122,8 @@ pub enum Effect {
         /// Number of the call.
         number: u64,
     },
+    /// Tell the supervisor what requests have cost, in US dollars.
+    Spent(f64),
     /// Set the timer to this many milliseconds from now, or stop it.
     Timer(Option<u64>),
 }
@@ -178,6 +180,8 @@ pub struct Agent {
     servers: servers::ServerTools,
     /// Directory of the user at the last prompt, relative to the workspace. Empty: the workspace.
     directory: String,
+    /// JSON schema of the answer to the prompt that begins a run now.
+    schema: Option<Value>,
     run: Option<run::Run>,
     compaction: Option<compact::Compaction>,
     /// Automatic summaries that failed in a row.
@@ -238,6 +242,7 @@ impl Agent {
             instructions: None,
             servers,
             directory: String::new(),
+            schema: None,
             run: None,
             compaction: None,
             failed_summaries: 0,
@@ -325,8 +330,16 @@ impl Agent {
         self.last_call
     }
 
-    /// Records an entry in memory and in the session file.
+    /// Records an entry in memory and in the session file. Counts its cost.
     fn append(&mut self, kind: EntryKind) {
+        if let Some(cost) = kind.usage().map(|usage| usage.cost) {
+            if let Some(run) = &mut self.run {
+                run.cost += cost;
+            }
+            if 0.0 < cost.total {
+                self.effects.push(Effect::Spent(cost.total));
+            }
+        }
         let random = self.next_random();
         let line = self.transcript.append(kind, &iso_time(self.now.unix_ms), random);
         self.effects.push(Effect::Append(line));

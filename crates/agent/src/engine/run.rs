@@ -4,12 +4,14 @@ use super::answer::Answer;
 use super::incoming::Incoming;
 use super::tools::Batch;
 use super::{Agent, Effect, Instructions, QueueMode};
-use crate::message::{AssistantMessage, Block, Content, Message, StopReason, Usage, UserMessage};
+use crate::message::{
+    AssistantMessage, Block, Content, Cost, Message, StopReason, Usage, UserMessage, cost_text,
+};
 use crate::prompt;
 use crate::providers::{self, RequestOptions};
-use quackd_protocol::model::ModelInfo;
+use quackd_protocol::model::{EndReason, ModelInfo, Price};
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone, InstructionFile};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::collections::VecDeque;
 
 /// Internal tool that returns the instructions for agents in the workspace.
@@ -45,7 +47,11 @@ pub(super) struct Run {
     /// The calls of the last answer, and how often they came in a row.
     last_calls: (String, u32),
     /// Why the run ended early.
-    reason: Option<&'static str>,
+    pub(super) reason: Option<EndReason>,
+    /// JSON schema of the answer.
+    pub(super) schema: Option<Value>,
+    /// Cost of the requests of this run.
+    pub(super) cost: Cost,
 }
 
 /// What a run waits for.
@@ -103,6 +109,8 @@ impl Agent {
             was_broken: false,
             last_calls: (String::new(), 0),
             reason: None,
+            schema: self.schema.take(),
+            cost: Cost::default(),
         });
         self.agent_start();
         self.plain_event("turn_start");
@@ -205,24 +213,21 @@ impl Agent {
 
     /// Sends the conversation to the model.
     pub(super) fn request(&mut self) {
-        let limits = &self.setup.settings;
-        let (max_turns, max_cost) = (limits.max_turns, limits.max_cost_usd);
+        let max_turns = self.setup.settings.max_turns;
         let Some(run) = &mut self.run else { return };
+        run.reason = None;
         if run.turns >= max_turns {
-            run.reason = Some("max_turns");
+            run.reason = Some(EndReason::MaxTurns);
             return self.end_with_error(format!(
                 "Stopped after {max_turns} requests to the model in one run (agent.max_turns)"
             ));
         }
         run.turns += 1;
-        let spent = self.transcript.stats().cost;
-        if max_cost > 0.0 && spent >= max_cost {
+        if let Some(text) = self.over_budget() {
             if let Some(run) = &mut self.run {
-                run.reason = Some("budget");
+                run.reason = Some(EndReason::Budget);
             }
-            return self.end_with_error(format!(
-                "Stopped: the session has cost {spent:.2} USD of {max_cost:.2} USD (agent.max_cost_usd)"
-            ));
+            return self.end_with_error(text);
         }
         let instructions = self.instructions.clone().unwrap_or_default();
         let system = prompt::system(
@@ -237,6 +242,7 @@ impl Agent {
             thinking: self.thinking,
             max_tokens: None,
             cache_key: &self.transcript.header().id,
+            schema: self.run.as_ref().and_then(|run| run.schema.as_ref()),
         };
         let made = providers::request(&self.model, &self.transcript.messages(), &options);
         let number = self.next_request();
@@ -246,6 +252,36 @@ impl Agent {
         if let Err(error) = self.send(number, made) {
             self.answer_failed(error);
         }
+    }
+
+    /// Returns the reason for which no further request may be sent: its cost has a limit, which is reached or cannot hold.
+    pub(super) fn over_budget(&self) -> Option<String> {
+        let settings = &self.setup.settings;
+        let limit = settings.max_cost_usd;
+        let key = match (0.0 < limit, settings.has_daily_limit) {
+            (false, false) => return None,
+            (true, _) => "agent.max_cost_usd",
+            (false, true) => "agent.max_cost_usd_per_day",
+        };
+        let model = &self.model;
+        if model.price == Price::Unknown {
+            return Some(format!(
+                "Not sent: the price of {}/{} is not known, so that {key} cannot hold. Give it a `cost` in \
+                 ~/.pi/agent/models.json, or remove the limit: `quack config unset {key}`, then `quack restart`",
+                model.provider, model.id
+            ));
+        }
+        let spent = self.run.as_ref().map(|run| run.cost)?;
+        if spent.unknown {
+            return Some(format!(
+                "Stopped: {} has not sent the cost of an answer, so that {key} cannot hold",
+                model.provider
+            ));
+        }
+        (0.0 < limit && limit <= spent.total).then(|| {
+            let (spent, limit) = (cost_text(spent.total, false), cost_text(limit, false));
+            format!("Stopped: this prompt has cost {spent} of {limit} ({key})")
+        })
     }
 
     /// Continues after an answer without an error: with its calls, with queued messages, or not at all.
@@ -292,7 +328,7 @@ impl Agent {
         }
         match *count {
             END_OF_LOOP.. => {
-                run.reason = Some("loop");
+                run.reason = Some(EndReason::Loop);
                 Loop::End
             }
             TOLD_OF_LOOP.. => Loop::Tell(*count),

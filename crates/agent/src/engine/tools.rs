@@ -30,7 +30,7 @@ pub struct ToolRoute {
     /// Its arguments.
     pub arguments: Map<String, Value>,
     /// The file that the call writes. Such calls of one answer run one after the other.
-    writes: Option<String>,
+    pub writes: Option<String>,
 }
 
 /// Finds the session's tool for a call. A model may use the names of the session's tools, or those of Pi's, which have

@@ -2,7 +2,7 @@
 
 use super::json;
 use crate::message::{StopReason, Usage};
-use quackd_protocol::model::ModelInfo;
+use quackd_protocol::model::{EndReason, ModelInfo};
 use serde_json::Value;
 
 /// Most characters of an error's text.
@@ -25,8 +25,12 @@ pub enum ErrorKind {
     Overflow,
     /// Load, a limit of requests or the connection: wait, then try again.
     Retryable,
+    /// The same, and the body states the wait, in milliseconds.
+    Waits(u64),
     /// Neither, such as a wrong key, a bad request or a used-up quota.
     Fatal,
+    /// Neither, and clients get this reason.
+    Final(EndReason),
 }
 
 /// Signs of a limit of requests, which is never an overflow.
@@ -104,17 +108,53 @@ const PASSING: &[&str] = &[
 const PASSING_STATUSES: &[u16] =
     &[408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529];
 
-/// Reads the body of an answer with an error status, which may be JSON, text, HTML or empty.
+/// What the reason of an end means that is no answer, such as `refusal`: those of Anthropic, OpenAI and Google.
+fn is_refusal(reason: &str) -> bool {
+    const REASONS: [&str; 7] = [
+        "refusal",
+        "content filter",
+        "safety",
+        "recitation",
+        "prohibited content",
+        "blocklist",
+        "guardrail intervened",
+    ];
+    let reason = reason.to_lowercase().replace(['_', '-'], " ");
+    REASONS.iter().any(|known| reason.starts_with(known))
+}
+
+/// Something else than an answer of the API, such as the page of a web server or of a login.
+pub(super) fn not_an_answer(body: &str) -> ProviderError {
+    let what = match body.trim_start().starts_with('<') {
+        true => format!("an HTML page ({})", line(&title(body))),
+        false => "something else".to_owned(),
+    };
+    let text = format!(
+        "The server sent {what} instead of an answer of the API: check model.base_url, a proxy, or the login of the network"
+    );
+    ProviderError { text, kind: ErrorKind::Final(EndReason::NotAnAnswer) }
+}
+
+/// Reads the body of an answer with an error status, which may be JSON, text, HTML or empty. `stated`: the head states when
+/// to try again.
 #[must_use]
-pub fn http_error(status: u16, body: &[u8]) -> ProviderError {
+pub fn http_error(status: u16, body: &[u8], stated: bool) -> ProviderError {
     let body = String::from_utf8_lossy(body);
-    let (shown, sign) = match json::parse(body.trim()) {
+    let is_page = body.trim_start().starts_with('<');
+    if is_page && !PASSING_STATUSES.contains(&status) {
+        let error = not_an_answer(&body);
+        return ProviderError { text: format!("{status} {}", error.text), ..error };
+    }
+    let document = json::parse(body.trim());
+    let delay = document.as_ref().and_then(body_delay);
+    let (shown, sign) = match document {
         Some(value) => described(&value),
-        None if body.trim_start().starts_with('<') => (title(&body), String::new()),
+        None if is_page => (title(&body), String::new()),
         None => (body.clone().into_owned(), String::new()),
     };
     let shown = line(&shown);
-    let kind = classified(Some(status), &format!("{shown} {sign}"));
+    let is_stated = stated || delay.is_some();
+    let kind = waiting(classified(Some(status), &format!("{shown} {sign}"), is_stated), delay);
     if shown.is_empty() {
         // A bare 400 or 413 is the answer of some servers to a context that is too long.
         let is_overflow = matches!(status, 400 | 413);
@@ -122,6 +162,21 @@ pub fn http_error(status: u16, body: &[u8]) -> ProviderError {
         return ProviderError { text: format!("{status} (no body)"), kind };
     }
     ProviderError { text: format!("{status} {shown}"), kind }
+}
+
+/// Returns the delay in the details of an error of Google (`google.rpc.RetryInfo`), in milliseconds.
+fn body_delay(value: &Value) -> Option<u64> {
+    let value = value.get(0).unwrap_or(value);
+    let details = value.pointer("/error/details").and_then(Value::as_array)?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    retry_delay(&format!("retry in {delay}"))
+}
+
+fn waiting(kind: ErrorKind, delay: Option<u64>) -> ErrorKind {
+    match (kind, delay) {
+        (ErrorKind::Retryable, Some(delay)) => ErrorKind::Waits(delay),
+        (kind, _) => kind,
+    }
 }
 
 /// A failure of the connection: none, broken, or silent for too long. Another attempt may always help.
@@ -202,7 +257,9 @@ pub(super) fn reported(record: &Value) -> ProviderError {
     let status = status.and_then(|code| u16::try_from(code).ok()).filter(|code| *code >= 400);
     let shown = if line(&shown).is_empty() { &sign } else { &shown };
     let text = line(shown);
-    let kind = classified(status, &format!("{text} {sign}"));
+    let delay = body_delay(record);
+    let kind = classified(status, &format!("{text} {sign}"), delay.is_some());
+    let kind = waiting(kind, delay);
     let text = if text.is_empty() { "the provider reported an error".to_owned() } else { text };
     ProviderError { text, kind }
 }
@@ -210,7 +267,10 @@ pub(super) fn reported(record: &Value) -> ProviderError {
 /// A failure that the provider gives as the reason of the end, such as `content_filter`.
 pub(super) fn stopped(reason: &str) -> ProviderError {
     let text = line(&format!("Provider stopped the answer: {reason}"));
-    let kind = classified(None, &text);
+    let kind = match is_refusal(reason) {
+        true => ErrorKind::Final(EndReason::Refusal),
+        false => classified(None, &text, false),
+    };
     ProviderError { text, kind }
 }
 
@@ -235,7 +295,11 @@ pub(super) fn empty(stop: StopReason, usage: &Usage, model: &ModelInfo) -> Provi
         ),
         _ => "The model sent an empty answer".to_owned(),
     };
-    ProviderError { text, kind: ErrorKind::Fatal }
+    let reason = match stop {
+        StopReason::Length => EndReason::Length,
+        _ => EndReason::Empty,
+    };
+    ProviderError { text, kind: ErrorKind::Final(reason) }
 }
 
 /// A context that the provider has cut without reporting it.
@@ -276,7 +340,8 @@ fn line(text: &str) -> String {
     words.join(" ").chars().take(MAX_CHARS).collect()
 }
 
-fn classified(status: Option<u16>, text: &str) -> ErrorKind {
+/// Classifies a failure. `is_stated`: the provider states when to try again, outside of the text.
+fn classified(status: Option<u16>, text: &str, is_stated: bool) -> ErrorKind {
     let text = text.to_lowercase().replace('_', " ");
     let has = |signs: &[&str]| signs.iter().any(|sign| matches(&text, sign));
     let may_overflow = matches!(status, None | Some(400 | 413 | 422 | 500)) && !has(RATE);
@@ -284,7 +349,8 @@ fn classified(status: Option<u16>, text: &str) -> ErrorKind {
         return ErrorKind::Overflow;
     }
     // A quota that is full for a stated time is a limit of requests.
-    if has(DENIED) && retry_delay(&text).is_none() {
+    let is_full_for_now = retry_delay(&text).is_some() || is_stated && text.contains("quota");
+    if has(DENIED) && !is_full_for_now {
         return ErrorKind::Fatal;
     }
     let passes = match status {

@@ -16,7 +16,7 @@ mod streams;
 pub use errors::{
     ErrorKind, ProviderError, http_error, retry_delay, stated_window, transport_error,
 };
-pub use models::{clamp, levels};
+pub use models::{clamp, has_schemas, levels};
 pub use requests::{ProviderRequest, RequestOptions, ToolSpec, request};
 pub use streams::{Delta, Finished, Stream, StreamEnd};
 

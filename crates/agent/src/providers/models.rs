@@ -18,6 +18,23 @@ pub fn levels(model: &ModelInfo) -> Vec<ThinkingLevel> {
     ThinkingLevel::ALL.into_iter().filter(|level| clamp(*level, model) == *level).collect()
 }
 
+/// Whether the provider can hold a model to a JSON schema. Servers that are not known may.
+#[must_use]
+pub fn has_schemas(model: &ModelInfo) -> bool {
+    let id = model.id.to_ascii_lowercase();
+    match model.api {
+        ModelApi::OpenAiResponses => true,
+        // DeepSeek knows `json_object` only: <https://api-docs.deepseek.com/guides/json_mode>.
+        ModelApi::OpenAiCompletions => {
+            model.provider != "deepseek" && !model.base_url.contains("api.deepseek.com")
+        }
+        ModelApi::AnthropicMessages => {
+            let version_of = id.split_once("claude").map(|(_, rest)| version(rest));
+            version_of.is_some_and(|it| (4, 5) <= it)
+        }
+    }
+}
+
 fn has_xhigh(model: &ModelInfo) -> bool {
     let id = model.id.to_ascii_lowercase();
     let gpt = id.split_once("gpt-").map(|(_, rest)| version(rest));

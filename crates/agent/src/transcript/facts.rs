@@ -2,7 +2,7 @@
 
 use super::Transcript;
 use super::entry::EntryKind;
-use crate::message::{Message, StopReason, ToolCall, Usage, text_of};
+use crate::message::{Message, StopReason, ToolCall, Usage, cost_text, text_of};
 use serde::Serialize;
 use std::collections::HashSet;
 
@@ -24,6 +24,9 @@ pub struct Stats {
     pub tokens: Tokens,
     /// Cost of all answers and summaries in US dollars.
     pub cost: f64,
+    /// Whether the cost of one of them is unknown. `cost` is then too low.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cost_unknown: bool,
 }
 
 /// Tokens of a [`Stats`].
@@ -43,6 +46,12 @@ pub struct Tokens {
 }
 
 impl Stats {
+    /// Returns the cost for people.
+    #[must_use]
+    pub fn cost_text(&self) -> String {
+        cost_text(self.cost, self.cost_unknown)
+    }
+
     fn add_usage(&mut self, usage: &Usage) {
         let parts = [usage.input, usage.output, usage.cache_read, usage.cache_write];
         let tokens = &mut self.tokens;
@@ -57,6 +66,21 @@ impl Stats {
             tokens.total = tokens.total.saturating_add(part);
         }
         self.cost += usage.cost.total;
+        self.cost_unknown |= usage.cost.unknown;
+    }
+}
+
+impl EntryKind {
+    /// Returns the tokens and the cost of the requests that led to the entry.
+    #[must_use]
+    pub fn usage(&self) -> Option<&Usage> {
+        match self {
+            Self::Message(Message::Assistant(message)) => Some(&message.usage),
+            Self::Usage { usage }
+            | Self::Compaction { usage: Some(usage), .. }
+            | Self::BranchSummary { usage: Some(usage), .. } => Some(usage),
+            _ => None,
+        }
     }
 }
 
@@ -86,24 +110,20 @@ impl Transcript {
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         for entry in &self.entries {
-            match &entry.kind {
-                EntryKind::Message(message) => {
-                    stats.total_messages += 1;
-                    match message {
-                        Message::User(_) => stats.user_messages += 1,
-                        Message::ToolResult(_) => stats.tool_results += 1,
-                        Message::Assistant(message) => {
-                            stats.assistant_messages += 1;
-                            stats.tool_calls += message.tool_calls().count() as u64;
-                            stats.add_usage(&message.usage);
-                        }
-                        _ => {}
+            if let EntryKind::Message(message) = &entry.kind {
+                stats.total_messages += 1;
+                match message {
+                    Message::User(_) => stats.user_messages += 1,
+                    Message::ToolResult(_) => stats.tool_results += 1,
+                    Message::Assistant(message) => {
+                        stats.assistant_messages += 1;
+                        stats.tool_calls += message.tool_calls().count() as u64;
                     }
+                    _ => {}
                 }
-                EntryKind::Usage { usage }
-                | EntryKind::Compaction { usage: Some(usage), .. }
-                | EntryKind::BranchSummary { usage: Some(usage), .. } => stats.add_usage(usage),
-                _ => {}
+            }
+            if let Some(usage) = entry.kind.usage() {
+                stats.add_usage(usage);
             }
         }
         stats

@@ -3,6 +3,7 @@
 use super::tool::duration;
 use super::{DisplayArgs, SessionArgs};
 use clap::Args;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Minimum and maximum timeout.
@@ -17,11 +18,13 @@ const LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_hou
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  quack say 'what does this repository do?'\n  \
     quack say fix the failing test -C ~/src/app\n  git diff | quack say 'review this' --session review\n  \
-    quack say hello --json | jq -r 'select(.event==\"tool_execution_start\").data.toolName'\n\n\
+    quack say hello --json | jq -r 'select(.event==\"tool_execution_start\").data.toolName'\n  \
+    quack say --steer 'leave the tests alone'    to the running turn\n  \
+    quack say --result json 'fix the test' | jq .filesChanged\n\n\
     --json prints the events of the session from the beginning of the turn to its end, one per line as \
     sent by the daemon. Turns of other clients are not shown; `quack follow --json` prints all events.\n\n\
     Exit codes: 0 the turn succeeded, 1 it failed, or the agent refused it or exited, 2 usage, 3 no daemon, or it exited, \
-    4 the agent is busy, or the timeout passed (the turn continues then), 130 Ctrl-C, which has ended the turn; if \
+    4 the agent is busy, or the timeout passed (the turn continues then), 5 the answer was cut, is empty, a refusal or none, 130 Ctrl-C, which has ended the turn; if \
     the agent may still begin it, a message reports that.")]
 pub(crate) struct SayArgs {
     /// Prompt; `-` or nothing reads it from stdin, and a pipe or a file on stdin is added to it
@@ -31,6 +34,21 @@ pub(crate) struct SayArgs {
     pub(crate) which: SessionArgs,
     #[command(flatten)]
     pub(crate) look: DisplayArgs,
+    /// If a turn runs, give it the message: the agent reads it before its next step
+    #[arg(long, conflicts_with = "queue")]
+    pub(crate) steer: bool,
+    /// If a turn runs, give it the message: the agent reads it at the end of the turn
+    #[arg(long)]
+    pub(crate) queue: bool,
+    /// Send an image (PNG, JPEG, GIF, WebP) with the message; may be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) image: Vec<PathBuf>,
+    /// Print one JSON object at the end: text, files changed, cost, reason of the end
+    #[arg(long, value_name = "FORMAT", value_parser = ["json"], conflicts_with_all = ["steer", "queue"])]
+    pub(crate) result: Option<String>,
+    /// Hold the answer to the JSON schema in this file, where the provider can
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["steer", "queue"])]
+    pub(crate) schema: Option<PathBuf>,
     /// Timeout for the turn, such as 90s or 1h [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = limit)]
     pub(crate) timeout: Option<Duration>,

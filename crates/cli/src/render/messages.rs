@@ -130,6 +130,7 @@ impl Messages {
                     "error" => error(event::text(message, "errorMessage"), page),
                     "aborted" => page.line(format_args!("{DIM}[aborted]{DIM:#}")),
                     "length" => error(CUT, page),
+                    _ if event::text(message, "rawStopReason") == "refusal" => error(REFUSED, page),
                     _ => {}
                 }
                 self.reset();
@@ -145,6 +146,9 @@ impl Messages {
 
 /// Text for an answer that its limit has cut.
 const CUT: &str = "the answer was cut at the limit of tokens of one answer; `continue` as the next prompt asks for the rest";
+
+/// Text for an answer that is the model's refusal.
+const REFUSED: &str = "the model refused to answer; say it in other words, or choose another model";
 
 /// Renders a failure on one line.
 pub(super) fn error(text: &str, page: &mut LineBuffer) {

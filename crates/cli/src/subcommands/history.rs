@@ -51,7 +51,11 @@ fn text(transcript: &Transcript, zone: &TimeZone) -> String {
     let messages =
         display::count(usize::try_from(stats.total_messages).unwrap_or(usize::MAX), "message");
     let table = display::table(["TIME", "FROM", "MESSAGE"], [10, 10, 0], &rows);
-    format!("{table}{messages}, {} tokens, ${:.4}\n", stats.tokens.total, stats.cost)
+    format!(
+        "{table}{messages}, {} tokens, {}\n",
+        stats.tokens.total,
+        display::cost(stats.cost, stats.cost_unknown)
+    )
 }
 
 /// Returns time, author and first line of a message. `None` for an entry without one.

@@ -1,31 +1,48 @@
 //! `quack models`: shows the models of quackd's own agent and the choice, and tests it.
 
-use crate::args::models::ModelsArgs;
+use crate::args::SessionArgs;
+use crate::args::models::{ModelsAction, ModelsArgs};
 use crate::connect::{REPLY_TIMEOUT, start_and_connect, warn_if_config_changed};
-use crate::display::{count, name, plain};
+use crate::display::{count, name, plain, table};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM, GREEN, RED, YELLOW};
 use crate::session_ref::{Missing, Wanted};
 use crate::shell_keys;
+use anyhow::Context as _;
 use quackd_client::Client;
+use quackd_egress::models::{KnownFamily, known_families};
 use quackd_protocol::client::{
-    FindBy, ModelTest, ModelsData, ModelsParams, SessionParams, StateData,
+    AgentData, AgentParams, FindBy, ModelTest, ModelsData, ModelsParams, SessionParams,
+    SessionSetData, SessionSetParams, StateData,
 };
-use quackd_protocol::model::ModelInfo;
+use quackd_protocol::model::{ModelInfo, Price};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Timeout of a test. The daemon ends the request after 60 s.
 const TEST_TIMEOUT: Duration = Duration::from_secs(80);
+
+/// Timeout of the switch. The agent may have to start.
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Days after which a fact about a model may be out of date.
+const STALE_DAYS: i32 = 90;
 
 /// Most models that are shown as text.
 const MAX_SHOWN: usize = 40;
 
 /// Runs the subcommand. Starts the daemon, because it has the keys.
 pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    if let Some(ModelsAction::Use { model, which }) = args.action {
+        return switch(model, &which, output).await;
+    }
+    if args.stale {
+        return stale(output);
+    }
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);
     shell_keys::pass_on(&daemon.client, output).await;
-    let params = ModelsParams { test: args.test.then_some(true) };
+    let params = ModelsParams { test: args.test.then_some(true), find: None };
     let limit = if args.test { TEST_TIMEOUT } else { REPLY_TIMEOUT };
     let data: ModelsData = daemon.client.request("quack.models", params, limit).await?;
     if output.is_json() {
@@ -36,6 +53,70 @@ pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<E
     }
     let has_failed = data.test.is_some_and(|test| !test.ok);
     Ok(if has_failed { ExitCode::Failed } else { ExitCode::Ok })
+}
+
+/// Shows the facts about models that nobody has checked for [`STALE_DAYS`].
+fn stale(output: CliOutput) -> anyhow::Result<ExitCode> {
+    let today = jiff::Zoned::now().date();
+    let old = known_families().iter().filter_map(|family| {
+        let checked = family.checked.parse::<jiff::civil::Date>().ok();
+        let age = checked.and_then(|checked| checked.until(today).ok()).map(|age| age.get_days());
+        // Without a day, nobody knows.
+        (age.is_none_or(|age| STALE_DAYS < age)).then_some((family, age))
+    });
+    let old: Vec<_> = old.collect();
+    if output.is_json() {
+        let row = |(family, age): &(&KnownFamily, Option<i32>)| json!({"prefix": family.prefix, "maker": family.maker, "checked": family.checked, "days": age});
+        output.document(&json!({ "stale": old.iter().map(row).collect::<Vec<_>>() }))?;
+    } else if old.is_empty() {
+        output.text(&format!("No fact about a model is older than {STALE_DAYS} days.\n"))?;
+    } else {
+        let row = |(family, age): &(&KnownFamily, Option<i32>)| {
+            let days = age.map_or_else(|| "?".to_owned(), |age| age.to_string());
+            [format!("{}*", family.prefix), family.maker.clone(), family.checked.clone(), days]
+        };
+        let rows: Vec<_> = old.iter().map(row).collect();
+        output.text(&table(["MODELS", "OF", "CHECKED", "DAYS"], [0; 4], &rows))?;
+    }
+    Ok(ExitCode::Ok)
+}
+
+/// Switches a session to another model.
+async fn switch(model: String, which: &SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted::of(which)?;
+    let daemon = start_and_connect(output).await?;
+    warn_if_config_changed(&daemon.daemon, output);
+    let client = &daemon.client;
+    shell_keys::pass_on(client, output).await;
+    let session = wanted.one(client, Missing::Refuse).await?;
+    let reference = Value::from(session.session_id.0.clone());
+    let params = ModelsParams { test: None, find: Some(model) };
+    let data: ModelsData = client.request("quack.models", params, REPLY_TIMEOUT).await?;
+    let model = data.found.context("the daemon is older than this program: `quack restart`")?;
+    let is_known = data.models.iter().any(|it| full(it) == full(&model));
+    let look = SessionSetParams { session_id: reference.clone(), ..SessionSetParams::default() };
+    let set: SessionSetData = client.request("quack.session_set", look, REPLY_TIMEOUT).await?;
+    // The choice of `quack new --model` would come back with the next process of the agent, which also gets a model that
+    // is in no list.
+    if set.model.is_some() || !is_known {
+        let choice = SessionSetParams {
+            session_id: reference.clone(),
+            model: Some(format!("{}/{}", model.provider, model.id)),
+            ..SessionSetParams::default()
+        };
+        let _set: SessionSetData =
+            client.request("quack.session_set", choice, REPLY_TIMEOUT).await?;
+    }
+    let command = json!({"type": "set_model", "provider": model.provider, "modelId": model.id});
+    let params = AgentParams { session_id: reference, command };
+    let _done: AgentData = client.request("quack.agent", params, SWITCH_TIMEOUT).await?;
+    if output.is_json() {
+        output.document(&json!({ "sessionId": session.session_id, "model": model }))?;
+    } else {
+        let label = name(&session.label);
+        output.text(&format!("{BOLD}{label}{BOLD:#} uses {} from now on.\n", full(&model)))?;
+    }
+    Ok(ExitCode::Ok)
 }
 
 /// Describes the running agent of the directory's session. `None` without one: the agent is chosen when it starts.
@@ -64,9 +145,18 @@ fn text(data: &ModelsData) -> String {
             ("key", plain(&chosen.key_source)),
             ("server", format!("{}  {DIM}{}{DIM:#}", plain(&model.base_url), model.api.name())),
             ("thinking", chosen.thinking.name().to_owned()),
+            ("price", price(model.price)),
         ] {
             text.push_str(&format!("{label:<9} {value}\n"));
         }
+        let (window, limit) = (model.context_window, model.max_tokens);
+        let source = match data.listed.get(&model.provider) {
+            Some(day) => format!("the provider was asked on {}", plain(day)),
+            None => "as configured or assumed".to_owned(),
+        };
+        text.push_str(&format!(
+            "tokens    {window} in all, {limit} of an answer  {DIM}{source}{DIM:#}\n"
+        ));
     }
     if let Some(ModelTest { ok, ms, text: answer }) = &data.test {
         let (color, verdict) = if *ok { (GREEN, "ok") } else { (RED, "failed") };
@@ -96,6 +186,17 @@ fn text(data: &ModelsData) -> String {
     text
 }
 
+fn price(price: Price) -> String {
+    match price {
+        Price::Known(cost) => {
+            format!("${} in and ${} out for a million tokens", cost.input, cost.output)
+        }
+        Price::Free => "free: a server of this computer, or the price 0 in models.json".to_owned(),
+        Price::Reported => "the provider sends the cost of each answer".to_owned(),
+        Price::Unknown => "unknown: a price in models.json of Pi would make it known".to_owned(),
+    }
+}
+
 fn full(model: &ModelInfo) -> String {
     format!("{}/{}", plain(&model.provider), plain(&model.id))
 }
@@ -104,7 +205,7 @@ fn full(model: &ModelInfo) -> String {
 mod tests {
     use super::*;
     use quackd_protocol::client::ChosenModel;
-    use quackd_protocol::model::{ModelApi, ModelCompat, ModelCost, ThinkingLevel};
+    use quackd_protocol::model::{ModelApi, ModelCompat, ThinkingLevel};
 
     fn model(id: &str) -> ModelInfo {
         ModelInfo {
@@ -115,7 +216,7 @@ mod tests {
             base_url: "https://a/v1".to_owned(),
             reasoning: id == "r",
             input: Vec::new(),
-            cost: ModelCost::default(),
+            price: Price::Unknown,
             context_window: 128_000,
             max_tokens: 1,
             compat: ModelCompat::default(),
@@ -140,9 +241,12 @@ mod tests {
             problems: vec!["p".to_owned()],
             missing: None,
             test: Some(ModelTest { ok: true, ms: 7, text: "ok".to_owned() }),
+            found: None,
+            listed: std::collections::BTreeMap::new(),
         };
         let expected = "model     openai/a\u{fffd}  OPENAI_API_KEY is set\nkey       OPENAI_API_KEY\n\
-            server    https://a/v1  openai-completions\nthinking  off\ntest      ok after 7 ms: ok\n\
+            server    https://a/v1  openai-completions\nthinking  off\nprice     unknown: a price in models.json of Pi would make it known\n\
+            tokens    128000 in all, 1 of an answer  as configured or assumed\ntest      ok after 7 ms: ok\n\
             problem   p\n\n1 other model:\n  openai/r  128k, thinks\n";
         assert_eq!(shown(&data), expected);
         let nothing = ModelsData { missing: Some("a\n- b".to_owned()), ..ModelsData::default() };

@@ -1,6 +1,8 @@
 //! `quack say`: sends a prompt to a session's Pi and shows its turn.
 
+use super::follow::requests::{self, Prompt};
 use super::follow::session_view::{InputMode, Interrupts, SessionView, is_person};
+use super::follow::turn_result::TurnResult;
 use super::follow::{self, follow_connection::FollowConnection};
 use crate::args::say::SayArgs;
 use crate::connect::{start_and_connect, warn_if_config_changed};
@@ -9,9 +11,14 @@ use crate::output::CliOutput;
 use crate::piped_stdin::is_input;
 use crate::session_ref::{self, Missing, Wanted};
 use crate::shell_keys;
+use base64::Engine as _;
+use quackd_client::Client;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+use std::fs::File;
 use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -21,25 +28,56 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
 /// Time in which data must arrive on stdin if the prompt has words too.
 const STDIN_LIMIT: Duration = Duration::from_secs(3);
 
+/// Timeout of the agent's state. The agent may have to start.
+const START_TIMEOUT: Duration = Duration::from_secs(40);
+
+/// Most images of a prompt, and most bytes of all: what a request to a model may have of them.
+const MAX_IMAGES: usize = 16;
+const MAX_IMAGE_BYTES: u64 = 3 * 1024 * 1024;
+
+/// Most bytes of a schema.
+const MAX_SCHEMA_BYTES: u64 = 64 * 1024;
+
 /// Runs the subcommand.
 pub(crate) async fn run(args: SayArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let mut interrupts = Interrupts::catch()?;
     let deadline = Instant::now() + args.timeout.unwrap_or(DEFAULT_TIMEOUT);
     let look = follow::look(args.look);
+    let is_alone = args.result.is_some();
+    if is_alone && output.is_json() {
+        return Err(CliError::usage("give --result json or --json, not both").into());
+    }
+    let output = if is_alone { output.silent() } else { output };
     let begun = tokio::select! {
         biased;
         // No prompt was sent yet.
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         begun = begin(args, output) => begun,
     };
-    let (message, watch) = begun?;
+    let (prompt, watch) = begun?;
+    let result = (is_alone || prompt.schema.is_some())
+        .then(|| TurnResult::new(watch.session().to_owned(), is_alone, prompt.schema.is_some()));
     let mut live = SessionView::new(watch, look, InputMode::Answers, output);
-    live.say_once(message, deadline);
+    live.say_once(prompt, deadline, result);
     live.run(&mut interrupts).await
 }
 
-async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(String, FollowConnection)> {
+async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(Prompt, FollowConnection)> {
     let message = message(&args.words, output).await?;
+    let (files, schema) = (args.image, args.schema);
+    let (images, schema) = tokio::task::spawn_blocking(move || {
+        anyhow::Ok((
+            images_blocking(&files)?,
+            schema.map(|path| schema_blocking(&path)).transpose()?,
+        ))
+    })
+    .await??;
+    let joins = match (args.steer, args.queue) {
+        (true, _) => Some("steer"),
+        (_, true) => Some("followUp"),
+        _ => None,
+    };
+    let prompt = Prompt { message, images, schema, joins };
     let wanted = Wanted::of(&args.which)?;
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);
@@ -47,11 +85,98 @@ async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(String, Foll
     shell_keys::pass_on(&client, output).await;
     let found = wanted.one(&client, Missing::Create).await?;
     session_ref::tell(&found, output);
+    check(&client, found.session_id.0.clone(), &prompt).await?;
     let directory = wanted.directory_in(&found.workspace_path);
     let mut watch =
         FollowConnection::begin(client, found.session_id.0, (None, is_person(output))).await?;
     watch.directory = directory;
-    Ok((message, watch))
+    Ok((prompt, watch))
+}
+
+/// Checks whether the session's agent can do what the prompt asks for.
+async fn check(client: &Client, session: String, prompt: &Prompt) -> anyhow::Result<()> {
+    if prompt.images.is_empty() && prompt.schema.is_none() {
+        return Ok(());
+    }
+    let command = json!({"type": "get_state"});
+    let state = requests::ask_agent(client, session, command, START_TIMEOUT).await?;
+    let text = |at: &str| state.pointer(at).and_then(Value::as_str).unwrap_or_default();
+    if prompt.schema.is_some() && text("/engine") != "native" {
+        let text = "--schema needs quackd's own agent, and this session uses Pi";
+        return Err(CliError::failed(text).into());
+    }
+    let input = state.pointer("/model/input").and_then(Value::as_array);
+    let reads_images = input.is_none_or(|kinds| kinds.iter().any(|kind| kind == "image"));
+    if !prompt.images.is_empty() && !reads_images {
+        return Err(CliError::failed(format!(
+            "{}/{} is not known to read images: choose another model with `quack models use`, or give it \
+             \"input\": [\"text\", \"image\"] in ~/.pi/agent/models.json",
+            text("/model/provider"),
+            text("/model/id")
+        ))
+        .into());
+    }
+    Ok(())
+}
+
+/// Reads images, as the agent's `prompt` takes them.
+fn images_blocking(files: &[PathBuf]) -> anyhow::Result<Vec<Value>> {
+    if MAX_IMAGES < files.len() {
+        return Err(CliError::usage(format!("at most {MAX_IMAGES} images can be sent")).into());
+    }
+    let mut room = MAX_IMAGE_BYTES;
+    let read = |path: &PathBuf| {
+        let bytes = file_blocking(path, room, "all images together")?;
+        room = room.saturating_sub(u64::try_from(bytes.len())?);
+        let mime_type = image_type(&bytes).ok_or_else(|| {
+            CliError::usage(format!("{} is not a PNG, JPEG, GIF or WebP image", path.display()))
+        })?;
+        let data = base64::engine::general_purpose::STANDARD.encode(&bytes);
+        Ok(json!({"type": "image", "data": data, "mimeType": mime_type}))
+    };
+    files.iter().map(read).collect()
+}
+
+/// Returns the type of an image by its content.
+fn image_type(bytes: &[u8]) -> Option<&'static str> {
+    match bytes {
+        [0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', ..] => Some("image/png"),
+        [0xff, 0xd8, 0xff, ..] => Some("image/jpeg"),
+        [b'G', b'I', b'F', b'8', b'7' | b'9', b'a', ..] => Some("image/gif"),
+        [b'R', b'I', b'F', b'F', _, _, _, _, b'W', b'E', b'B', b'P', ..] => Some("image/webp"),
+        _ => None,
+    }
+}
+
+fn schema_blocking(path: &Path) -> anyhow::Result<Value> {
+    let bytes = file_blocking(path, MAX_SCHEMA_BYTES, "a schema")?;
+    let schema = serde_json::from_slice::<Value>(&bytes);
+    schema.ok().filter(Value::is_object).ok_or_else(|| {
+        CliError::usage(format!(
+            "{} is not a JSON schema: it must be a JSON object",
+            path.display()
+        ))
+        .into()
+    })
+}
+
+/// Reads a regular file of at most `most` bytes.
+fn file_blocking(path: &Path, most: u64, what: &str) -> anyhow::Result<Vec<u8>> {
+    let shown = path.display();
+    let wrong = |text: String| anyhow::Error::from(CliError::usage(text));
+    let found = path.metadata().map_err(|error| wrong(format!("cannot read {shown}: {error}")))?;
+    if !found.is_file() {
+        return Err(wrong(format!("{shown} is not a file")));
+    }
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(|error| wrong(format!("cannot read {shown}: {error}")))?;
+    let read = file.take(most.saturating_add(1)).read_to_end(&mut bytes);
+    read.map_err(|error| wrong(format!("cannot read {shown}: {error}")))?;
+    if most < u64::try_from(bytes.len())? {
+        let limit = if what == "a schema" { MAX_SCHEMA_BYTES } else { MAX_IMAGE_BYTES };
+        return Err(wrong(format!("{shown} is too large: {what} may have {limit} bytes")));
+    }
+    Ok(bytes)
 }
 
 /// Returns the prompt: the operands, and stdin if it is a pipe or a file.

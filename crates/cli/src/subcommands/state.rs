@@ -45,12 +45,9 @@ fn agent_rows(data: &StateData) -> Vec<(&'static str, String)> {
     }
     if let Some(stats) = &data.stats {
         let number = |path: &str| stats.pointer(path).and_then(Value::as_f64).unwrap_or_default();
-        let (tokens, cost) = (number("/tokens/total"), number("/cost"));
+        let (tokens, cost) = (number("/tokens/total"), display::cost_of(stats));
         let percent = number("/contextUsage/percent");
-        rows.push((
-            "used",
-            format!("{tokens:.0} tokens, {cost:.4} USD, context {percent:.0} % full"),
-        ));
+        rows.push(("used", format!("{tokens:.0} tokens, {cost}, context {percent:.0} % full")));
     }
     let files = at("/instructions").as_array().into_iter().flatten().map(text);
     let files: Vec<_> = files.take(MAX_WORK).collect();

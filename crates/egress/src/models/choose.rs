@@ -1,7 +1,7 @@
 //! Chooses the model that sessions use by default, and finds models by name.
 
 use super::builtin::{self, BUILTINS};
-use super::known::maker;
+use super::known::{knows_reasoning, maker};
 use super::provider::{Provider, variable};
 use super::{Chosen, Given, ModelSettings};
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};
@@ -89,10 +89,18 @@ pub(super) fn choose(
     model.context_window = settings.context_window.unwrap_or(model.context_window);
     model.max_tokens = settings.max_tokens.unwrap_or(model.max_tokens);
     let provider = providers.iter().find(|it| it.name == model.provider)?;
-    let is_listed = provider.models.iter().any(|it| it.info.id == model.id);
     let wants_thinking = thinking != ThinkingLevel::Off;
-    // The user knows more about a model that is in no list.
-    model.reasoning |= wants_thinking && !is_listed && maker(&model.id).is_none();
+    // The user knows more about a model of which nobody has said whether it reasons.
+    let is_known =
+        provider.says_reasoning(&model.id) || knows_reasoning(&model.provider, &model.id);
+    model.reasoning |= wants_thinking && !is_known;
+    if wants_thinking && !model.reasoning {
+        problems.push(format!(
+            "the thinking level {} is not in force: {} does not reason",
+            thinking.name(),
+            model.id
+        ));
+    }
     let thinking = if model.reasoning { thinking } else { ThinkingLevel::Off };
     Some(Chosen { model, why, thinking, key_source: provider.key_source.to_string() })
 }

@@ -1,6 +1,13 @@
-//! Facts about well-known families of models, by the prefix of their id. Any other model gets the defaults.
+//! Facts about well-known families of models, by the prefix of their id, from one file: `known.json`. Any other model
+//! gets the defaults.
+//!
+//! A row says only what holds for every model of the prefix at its maker, also for newer ones. Without a fact, the
+//! default applies. `checked` is the day on which somebody compared the row with the maker's documents; `quack models
+//! --stale` lists the old ones. The first row whose prefix fits applies, so longer ones are first.
 
-use quackd_protocol::model::{InputKind, ModelApi, ModelCompat, ModelCost, ModelInfo};
+use quackd_protocol::model::{InputKind, ModelApi, ModelCompat, ModelCost, ModelInfo, Price};
+use serde::Deserialize;
+use std::sync::LazyLock;
 
 /// Tokens of input and output together, if they are not known.
 const DEFAULT_WINDOW: u64 = 128_000;
@@ -8,69 +15,41 @@ const DEFAULT_WINDOW: u64 = 128_000;
 /// Tokens of an answer, if they are not known.
 const DEFAULT_MAX_TOKENS: u64 = 16_384;
 
-/// Facts about a family.
-struct Family {
-    prefix: &'static str,
+/// A row of the file.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct KnownFamily {
+    /// Beginning of the ids.
+    pub prefix: String,
     /// Provider that makes the models.
-    maker: &'static str,
-    reasoning: bool,
-    image: bool,
-    window: u64,
-    max_tokens: u64,
-    /// Input, output, read from a cache and written to it: US dollars for a million tokens. Zero if unknown.
-    cost: [f64; 4],
+    pub maker: String,
+    /// Day on which the row was checked, such as `2026-11-27`.
+    pub checked: String,
+    #[serde(default)]
+    reasoning: Option<bool>,
+    #[serde(default)]
+    image: Option<bool>,
+    #[serde(default)]
+    window: Option<u64>,
+    #[serde(default)]
+    max_tokens: Option<u64>,
+    /// Input, output, read from a cache and written to it: US dollars for a million tokens.
+    #[serde(default)]
+    price: Option<[f64; 4]>,
 }
 
-const fn family(
-    prefix: &'static str,
-    maker: &'static str,
-    (reasoning, image): (bool, bool),
-    (window, max_tokens): (u64, u64),
-    cost: [f64; 4],
-) -> Family {
-    Family { prefix, maker, reasoning, image, window, max_tokens, cost }
+/// The rows. A test reads the file, so that none is lost.
+static FAMILIES: LazyLock<Vec<KnownFamily>> =
+    LazyLock::new(|| serde_json::from_str(include_str!("known.json")).unwrap_or_default());
+
+/// Returns the rows, the first of which applies.
+#[must_use]
+pub fn known_families() -> &'static [KnownFamily] {
+    &FAMILIES
 }
 
-const NO_COST: [f64; 4] = [0.0; 4];
-
-/// The first prefix that fits applies, so longer ones are first.
-static FAMILIES: &[Family] = &[
-    family("gpt-4o-mini", "openai", (false, true), (128_000, 16_384), [0.15, 0.6, 0.075, 0.0]),
-    family("gpt-4o", "openai", (false, true), (128_000, 16_384), [2.5, 10.0, 1.25, 0.0]),
-    family("gpt-4.1-nano", "openai", (false, true), (1_047_576, 32_768), [0.1, 0.4, 0.025, 0.0]),
-    family("gpt-4.1-mini", "openai", (false, true), (1_047_576, 32_768), [0.4, 1.6, 0.1, 0.0]),
-    family("gpt-4.1", "openai", (false, true), (1_047_576, 32_768), [2.0, 8.0, 0.5, 0.0]),
-    family("gpt-5-nano", "openai", (true, true), (400_000, 128_000), [0.05, 0.4, 0.005, 0.0]),
-    family("gpt-5-mini", "openai", (true, true), (400_000, 128_000), [0.25, 2.0, 0.025, 0.0]),
-    family("gpt-5", "openai", (true, true), (400_000, 128_000), NO_COST),
-    family("o4-mini", "openai", (true, true), (200_000, 100_000), [1.1, 4.4, 0.275, 0.0]),
-    family("o3", "openai", (true, true), (200_000, 100_000), NO_COST),
-    family("claude-3-5-haiku", "anthropic", (false, true), (200_000, 8_192), [0.8, 4.0, 0.08, 1.0]),
-    family(
-        "claude-3-7-sonnet",
-        "anthropic",
-        (true, true),
-        (200_000, 64_000),
-        [3.0, 15.0, 0.3, 3.75],
-    ),
-    family("claude-haiku-4-5", "anthropic", (true, true), (200_000, 64_000), [1.0, 5.0, 0.1, 1.25]),
-    family("claude-sonnet-4", "anthropic", (true, true), (200_000, 64_000), [3.0, 15.0, 0.3, 3.75]),
-    family("claude-opus-4", "anthropic", (true, true), (200_000, 32_000), NO_COST),
-    family("gemini-2.5", "google", (true, true), (1_048_576, 65_536), NO_COST),
-    // For the maker only.
-    family("chatgpt", "openai", (false, true), (DEFAULT_WINDOW, DEFAULT_MAX_TOKENS), NO_COST),
-    family("gpt-4", "openai", (false, false), (DEFAULT_WINDOW, DEFAULT_MAX_TOKENS), NO_COST),
-    family("claude", "anthropic", (false, true), (200_000, 8_192), NO_COST),
-    family("gemini", "google", (false, true), (1_048_576, 8_192), NO_COST),
-    family("grok", "xai", (false, false), (DEFAULT_WINDOW, DEFAULT_MAX_TOKENS), NO_COST),
-    family("deepseek-", "deepseek", (false, false), (DEFAULT_WINDOW, 8_192), NO_COST),
-    family("mistral-", "mistral", (false, false), (DEFAULT_WINDOW, DEFAULT_MAX_TOKENS), NO_COST),
-    family("codestral", "mistral", (false, false), (DEFAULT_WINDOW, DEFAULT_MAX_TOKENS), NO_COST),
-    family("devstral", "mistral", (false, false), (DEFAULT_WINDOW, DEFAULT_MAX_TOKENS), NO_COST),
-];
-
-fn of(id: &str) -> Option<&'static Family> {
-    FAMILIES.iter().find(|family| id.starts_with(family.prefix))
+fn of(id: &str) -> Option<&'static KnownFamily> {
+    FAMILIES.iter().find(|family| id.starts_with(&family.prefix))
 }
 
 /// Whether this is a reasoning model of OpenAI: `gpt-5` and later, `o1` and later. Chat completions refuse tools for the
@@ -86,14 +65,22 @@ pub(super) fn is_openai_reasoning(id: &str) -> bool {
 
 /// Returns the provider that makes a model.
 pub(super) fn maker(id: &str) -> Option<&'static str> {
-    of(id).map(|family| family.maker)
+    of(id).map(|family| family.maker.as_str())
+}
+
+/// Whether it is known that the model reasons, or that it does not.
+pub(super) fn knows_reasoning(provider: &str, id: &str) -> bool {
+    of(id).is_some_and(|family| family.maker == provider && family.reasoning.is_some())
 }
 
 /// Creates the description of a model. The facts about its family apply only if the provider made the model.
 pub(super) fn describe(provider: &str, id: &str, api: ModelApi, base_url: &str) -> ModelInfo {
     let known = of(id).filter(|family| family.maker == provider);
-    let [input, output, cache_read, cache_write] = known.map_or(NO_COST, |family| family.cost);
-    let input_kinds = match known.is_some_and(|family| family.image) {
+    let cost = known.and_then(|family| family.price);
+    let price = cost.map_or(Price::Unknown, |[input, output, cache_read, cache_write]| {
+        Price::Known(ModelCost { input, output, cache_read, cache_write })
+    });
+    let input_kinds = match known.and_then(|family| family.image) == Some(true) {
         true => vec![InputKind::Text, InputKind::Image],
         false => vec![InputKind::Text],
     };
@@ -103,11 +90,11 @@ pub(super) fn describe(provider: &str, id: &str, api: ModelApi, base_url: &str) 
         api,
         provider: provider.to_owned(),
         base_url: base_url.to_owned(),
-        reasoning: known.is_some_and(|family| family.reasoning),
+        reasoning: known.and_then(|family| family.reasoning) == Some(true),
         input: input_kinds,
-        cost: ModelCost { input, output, cache_read, cache_write },
-        context_window: known.map_or(DEFAULT_WINDOW, |family| family.window),
-        max_tokens: known.map_or(DEFAULT_MAX_TOKENS, |family| family.max_tokens),
+        price,
+        context_window: known.and_then(|family| family.window).unwrap_or(DEFAULT_WINDOW),
+        max_tokens: known.and_then(|family| family.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS),
         compat: ModelCompat::default(),
     }
 }
@@ -118,16 +105,34 @@ mod tests {
 
     #[test]
     fn the_longest_prefix_applies_and_only_at_the_maker() {
+        let read: Vec<KnownFamily> = serde_json::from_str(include_str!("known.json")).unwrap();
+        assert!(!read.is_empty());
         for (index, family) in FAMILIES.iter().enumerate() {
-            let first = FAMILIES.iter().position(|it| family.prefix.starts_with(it.prefix));
+            let first = FAMILIES.iter().position(|it| family.prefix.starts_with(&it.prefix));
             assert_eq!(first, Some(index), "{}", family.prefix);
+            let digits = family.checked.split('-').map(str::len).collect::<Vec<_>>();
+            assert_eq!(digits, [4, 2, 2], "{}", family.checked);
         }
         let api = ModelApi::OpenAiCompletions;
         let mini = describe("openai", "gpt-4o-mini-2024-07-18", api, "");
-        assert_eq!((mini.cost.input, mini.max_tokens, mini.reasoning), (0.15, 16_384, false));
+        let price = mini.price.cost().map(|cost| cost.input);
+        assert_eq!((price, mini.max_tokens, mini.reasoning), (Some(0.15), 16_384, false));
         let other = describe("ollama", "gpt-4o-mini", api, "");
-        assert_eq!((other.cost.input, other.context_window), (0.0, 128_000));
+        assert_eq!((other.price, other.context_window), (Price::Unknown, 128_000));
         assert_eq!(other.input, [InputKind::Text]);
+        // Newer models than any row: no level is lost, and no limit is too small.
+        for (provider, id) in [
+            ("anthropic", "claude-opus-5-5"),
+            ("google", "gemini-3.8-flash"),
+            ("deepseek", "deepseek-v4-pro"),
+            ("xai", "grok-4.5"),
+        ] {
+            let newer = describe(provider, id, api, "");
+            assert!(newer.reasoning, "{id}");
+            assert_eq!((newer.max_tokens, newer.price), (16_384, Price::Unknown), "{id}");
+            assert!(128_000 <= newer.context_window, "{id}");
+        }
+        assert!(!knows_reasoning("mistral", "mistral-next") && !knows_reasoning("x", "grok-4.5"));
         assert_eq!(maker("claude-sonnet-4-5"), Some("anthropic"));
         assert_eq!(maker("qwen3"), None);
         for id in ["gpt-5", "gpt-5.6-sol", "gpt-6-mini", "gpt-10", "o3", "o4-mini"] {

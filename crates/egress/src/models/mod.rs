@@ -13,13 +13,16 @@ mod probe;
 mod provider;
 
 pub use builtin::{provider_names, provider_variables};
+pub use known::{KnownFamily, known_families};
 pub use probe::{PROBE_LIMIT_TOKENS, ProbeAnswer, probe_body};
 
-use crate::ModelEndpoints;
+use crate::{ListedModel, ModelEndpoints};
 use pi_files::{AuthFile, ModelsFile};
 use provider::{KeySource, Provider};
 use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelInfo, ThinkingLevel};
 use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -92,6 +95,32 @@ pub struct ModelSources {
     pub settings: ModelSettings,
     /// Reason for the user why Pi's files must not be read.
     pub distrust: Option<String>,
+    /// What providers have said about their models.
+    pub lists: ModelLists,
+}
+
+/// Lists of providers by their names. Serialized as the file that keeps them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ModelLists(pub BTreeMap<String, ModelList>);
+
+/// The list of a provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelList {
+    /// Base URL that was asked, without a secret.
+    pub base: String,
+    /// Day on which it was asked, such as `2026-11-27`. For display only.
+    pub day: String,
+    /// The models.
+    pub models: Vec<ListedModel>,
+}
+
+impl ModelLists {
+    /// Returns the models of the provider, if it was asked at this address and has said something.
+    fn of(&self, provider: &str, base: &str) -> &[ListedModel] {
+        let list = self.0.get(provider).filter(|list| list.base == base);
+        list.map_or(&[], |list| &list.models)
+    }
 }
 
 impl ModelSources {
@@ -213,7 +242,7 @@ impl ModelCatalog {
             entry(&mut providers, name).take_settings(settings, &mut problems);
         }
         for provider in &mut providers {
-            provider.seal(&mut problems);
+            provider.seal(&sources.lists, &mut problems);
         }
         let context = choose::Context { settings, configured, first_of_file, env };
         let chosen = choose::choose(&context, &providers, &mut problems);
@@ -265,6 +294,20 @@ impl ModelCatalog {
     pub fn providers(&self) -> impl Iterator<Item = &str> {
         let usable = self.providers.iter().filter(|provider| provider.is_usable());
         usable.map(|provider| provider.name.as_str())
+    }
+
+    /// Whether the user has stated the window of a model, so that its provider need not be asked.
+    #[must_use]
+    pub fn is_stated(&self, model: &ModelInfo) -> bool {
+        let mut of = self.providers.iter().filter(|it| it.name == model.provider);
+        of.any(|provider| provider.says_window(&model.id))
+    }
+
+    /// Returns the base URL of a usable provider, without a secret.
+    #[must_use]
+    pub fn base_of(&self, provider: &str) -> Option<&str> {
+        let found = self.providers.iter().find(|it| it.name == provider && it.is_usable());
+        found.map(Provider::shown_base)
     }
 
     /// Returns the providers that need no key.

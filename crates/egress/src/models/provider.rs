@@ -3,9 +3,9 @@
 use super::builtin::{self, Builtin};
 use super::known::{describe, is_openai_reasoning};
 use super::pi_files::{PiFacts, PiModel, PiProvider, resolve};
-use super::{Given, ModelSettings};
-use crate::{Key, Route, RouteError, RouteSettings};
-use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelCompat, ModelInfo};
+use super::{Given, ModelLists, ModelSettings};
+use crate::{Key, ListedModel, Route, RouteError, RouteSettings};
+use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelCompat, ModelInfo, Price};
 use secrecy::ExposeSecret;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,6 +32,10 @@ pub(super) struct Provider {
     broken: bool,
     /// The base URL of the description of models.
     shown_base: String,
+    /// Price of models without one of their own.
+    usual_price: Price,
+    /// What the provider has said about its models.
+    listed: Vec<ListedModel>,
 }
 
 /// Source of a key. `Display` names it.
@@ -85,9 +89,30 @@ pub(super) struct Model {
     pub(super) info: ModelInfo,
     base_url: Option<String>,
     headers: Vec<(String, String)>,
+    /// Whether the user has said whether it reasons, and which limits it has.
+    says_reasoning: bool,
+    says_window: bool,
+    says_max_tokens: bool,
 }
 
 impl Model {
+    fn plain(info: ModelInfo) -> Self {
+        Self {
+            info,
+            base_url: None,
+            headers: Vec::new(),
+            says_reasoning: false,
+            says_window: false,
+            says_max_tokens: false,
+        }
+    }
+
+    fn note(&mut self, facts: &PiFacts) {
+        self.says_reasoning |= facts.reasoning.is_some();
+        self.says_window |= facts.context_window.is_some();
+        self.says_max_tokens |= facts.max_tokens.is_some();
+    }
+
     /// Whether requests to this model go another way than those to the other ones.
     pub(super) fn has_own_route(&self) -> bool {
         self.base_url.is_some() || !self.headers.is_empty()
@@ -118,6 +143,8 @@ impl Provider {
             models: Vec::new(),
             broken: false,
             shown_base: String::new(),
+            usual_price: Price::Unknown,
+            listed: Vec::new(),
         }
     }
 
@@ -227,14 +254,17 @@ impl Provider {
             let mut info = describe(&self.name, &id, api, "");
             apply(&mut info, &facts);
             self.models.retain(|it| it.info.id != id);
-            self.models.push(Model { info, base_url, headers });
+            let mut model = Model { base_url, headers, ..Model::plain(info) };
+            model.note(&facts);
+            self.models.push(model);
         }
         for (id, facts) in given.model_overrides.into_iter().take(MAX_MODELS) {
             if !self.models.iter().any(|it| it.info.id == id) {
                 let info = describe(&self.name, &id, self.api_of(&id), "");
-                self.models.push(Model { info, base_url: None, headers: Vec::new() });
+                self.models.push(Model::plain(info));
             }
             if let Some(model) = self.models.iter_mut().find(|it| it.info.id == id) {
+                model.note(&facts);
                 apply(&mut model.info, &facts);
             }
         }
@@ -264,7 +294,7 @@ impl Provider {
     }
 
     /// Checks the address, and completes the models. Called once, after all sources.
-    pub(super) fn seal(&mut self, problems: &mut Vec<String>) {
+    pub(super) fn seal(&mut self, lists: &ModelLists, problems: &mut Vec<String>) {
         let has_any = self.key.is_some() || self.is_named || !self.models.is_empty();
         if self.base_url.is_empty() {
             if has_any {
@@ -276,6 +306,7 @@ impl Provider {
         match self.route(None) {
             Ok(route) => {
                 self.shown_base = route.shown_base();
+                self.usual_price = self.price_at(&route);
                 problems.extend(route.refusal().map(|text| format!("{}: {text}", self.name)));
             }
             Err(error) => {
@@ -284,11 +315,23 @@ impl Provider {
                 return;
             }
         }
-        let listed = builtin::builtin(&self.name).map_or(&[][..], |it| it.models);
-        for id in listed {
-            if !self.models.iter().any(|it| it.info.id == *id) {
+        self.listed = lists.of(&self.name, &self.shown_base).to_vec();
+        let usual = builtin::builtin(&self.name).map_or(&[][..], |it| it.models);
+        let is_there =
+            |id: &str| self.listed.is_empty() || self.listed.iter().any(|it| it.id == id);
+        if let Some(default) = usual.first().filter(|id| !is_there(id)) {
+            let next = usual.iter().find(|id| is_there(id));
+            let next = next.map_or("none is used: set model.name".to_owned(), |next| {
+                format!("{next} is used")
+            });
+            problems
+                .push(format!("{} offers its usual model {default} no more; {next}", self.name));
+        }
+        let usual: Vec<&str> = usual.iter().copied().filter(|id| is_there(id)).collect();
+        for id in usual {
+            if !self.models.iter().any(|it| it.info.id == id) {
                 let info = describe(&self.name, id, self.api_of(id), "");
-                self.models.push(Model { info, base_url: None, headers: Vec::new() });
+                self.models.push(Model::plain(info));
             }
         }
         let mut models = std::mem::take(&mut self.models);
@@ -303,15 +346,58 @@ impl Provider {
                     return false;
                 }
             };
-            self.add_compat(&mut model.info);
+            self.complete(&mut model.info);
+            self.limit(&mut model.info, model.says_window, model.says_max_tokens);
             true
         });
         self.models = models;
     }
 
+    /// Applies what the provider says about the limits of a model, where the user has said nothing.
+    fn limit(&self, info: &mut ModelInfo, says_window: bool, says_max_tokens: bool) {
+        let Some(listed) = self.listed.iter().find(|it| it.id == info.id) else { return };
+        if let Some(window) = listed.window.filter(|_| !says_window) {
+            info.context_window = window;
+            if !says_max_tokens {
+                // Without a statement, half of the window is for the input.
+                info.max_tokens = info.max_tokens.min(window / 2).max(1);
+            }
+        }
+        if let Some(max_tokens) = listed.max_tokens.filter(|_| !says_max_tokens) {
+            info.max_tokens = max_tokens;
+        }
+    }
+
+    /// The base URL, without a secret.
+    pub(super) fn shown_base(&self) -> &str {
+        &self.shown_base
+    }
+
+    /// Whether the user has stated the window of this model.
+    pub(super) fn says_window(&self, id: &str) -> bool {
+        self.models.iter().any(|it| it.info.id == id && it.says_window)
+    }
+
+    /// The price of models for which nobody has stated one.
+    fn price_at(&self, route: &Route) -> Price {
+        let is_local =
+            route.is_local() || builtin::LOCAL_SERVERS.iter().any(|(name, _)| *name == self.name);
+        match self.name.as_str() {
+            // Its answers have `usage.cost`: <https://openrouter.ai/docs/use-cases/usage-accounting>.
+            "openrouter" => Price::Reported,
+            _ if is_local && self.key.is_none() => Price::Free,
+            _ => Price::Unknown,
+        }
+    }
+
     /// Whether requests can be made: with a key, or to a server that the user named.
     pub(super) fn is_usable(&self) -> bool {
         !self.broken && (self.key.is_some() || self.is_named)
+    }
+
+    /// Whether the user has said whether this model reasons.
+    pub(super) fn says_reasoning(&self, id: &str) -> bool {
+        self.models.iter().any(|it| it.info.id == id && it.says_reasoning)
     }
 
     /// Whether the provider has a key.
@@ -345,15 +431,20 @@ impl Provider {
         Some(listed.map_or_else(
             || {
                 let mut info = describe(&self.name, id, self.api_of(id), &self.shown_base);
-                self.add_compat(&mut info);
+                self.complete(&mut info);
+                self.limit(&mut info, false, false);
                 info
             },
             |it| it.info.clone(),
         ))
     }
 
-    /// Adds the differences of the provider to those of a model. The model's own ones win.
-    fn add_compat(&self, info: &mut ModelInfo) {
+    /// Adds what is true for all models of the provider: the price if the model has none, and the differences of the
+    /// server. The model's own ones win.
+    fn complete(&self, info: &mut ModelInfo) {
+        if info.price == Price::Unknown {
+            info.price = self.usual_price;
+        }
         let Some(usual) = &self.compat else { return };
         let own = std::mem::take(&mut info.compat);
         info.compat = merged(own, usual);
@@ -420,7 +511,7 @@ fn apply(info: &mut ModelInfo, facts: &PiFacts) {
         info.input.clone_from(input);
         info.input.truncate(2);
     }
-    info.cost = facts.cost.unwrap_or(info.cost);
+    info.price = facts.cost.map_or(info.price, Price::given);
     info.context_window = facts.context_window.unwrap_or(info.context_window);
     info.max_tokens = facts.max_tokens.unwrap_or(info.max_tokens);
     if let Some(compat) = &facts.compat {

@@ -7,6 +7,7 @@ struct Case {
     settings: ModelSettings,
     models: &'static str,
     auth: &'static str,
+    lists: ModelLists,
 }
 
 fn given(value: &str, source: &str) -> Option<Given> {
@@ -16,7 +17,13 @@ fn given(value: &str, source: &str) -> Option<Given> {
 impl Case {
     fn new(env: &[(&str, &str)]) -> Self {
         let env = env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Self { env: env.collect(), settings: ModelSettings::default(), models: "", auth: "" }
+        Self {
+            env: env.collect(),
+            settings: ModelSettings::default(),
+            models: "",
+            auth: "",
+            lists: ModelLists::default(),
+        }
     }
 
     fn named(mut self, provider: &str, name: &str) -> Self {
@@ -61,6 +68,7 @@ impl Case {
             home: home.path().into(),
             settings,
             distrust: None,
+            lists: self.lists,
         })
     }
 
@@ -295,4 +303,37 @@ fn a_key_with_spaces_in_a_variable_is_a_problem() {
     assert!(
         !catalog.missing().contains("sk-a") && catalog.missing().contains("OPENAI_API_KEY cannot")
     );
+}
+
+#[test]
+fn what_a_provider_lists_decides_existence_and_limits() {
+    let listed =
+        |id: &str, window, max_tokens| ListedModel { id: id.to_owned(), window, max_tokens };
+    let list =
+        |base: &str, models| ModelList { base: base.into(), day: "2026-11-27".into(), models };
+    let case = |base: &str| {
+        let models = vec![listed("gpt-4o", None, Some(9)), listed("new", Some(8000), None)];
+        let mut case = Case::new(&[("OPENAI_API_KEY", "k")]);
+        case.lists.0.insert("openai".into(), list(base, models));
+        case.load()
+    };
+    let catalog = case("https://api.openai.com/v1");
+    assert_eq!(catalog.chosen().unwrap().model.id, "gpt-4o");
+    assert_eq!(catalog.chosen().unwrap().model.max_tokens, 9);
+    let told = catalog.problems().join(" ");
+    assert!(told.contains("usual model gpt-4o-mini no more; gpt-4o is used"), "{told}");
+    let new = catalog.find(None, "openai/new").unwrap();
+    assert_eq!((new.context_window, new.max_tokens), (8000, 4000));
+    // The list of another address says nothing.
+    assert_eq!(case("https://other/v1").chosen().unwrap().model.id, "gpt-4o-mini");
+    // The user's own statement wins.
+    let models = r#"{"providers": {"box": {"baseUrl": "http://127.0.0.1:1/v1", "models": [
+        {"id": "m", "contextWindow": 5000}, {"id": "n"}]}}}"#;
+    let mut case = Case::new(&[]).models(models);
+    let said = vec![listed("m", Some(8192), None), listed("n", Some(8192), None)];
+    case.lists.0.insert("box".into(), list("http://127.0.0.1:1/v1", said));
+    let catalog = case.load();
+    let window = |id: &str| catalog.find(Some("box"), id).unwrap().context_window;
+    assert_eq!((window("m"), window("n")), (5000, 8192));
+    assert!(catalog.is_stated(&catalog.find(Some("box"), "m").unwrap()));
 }

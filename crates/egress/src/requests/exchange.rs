@@ -1,7 +1,7 @@
 //! One model request over HTTP: sends the body, and passes on the answer as fast as its reader takes it.
 
 use super::{Route, failure, head};
-use crate::error_text::reason;
+use crate::error_text::{is_untrusted, reason};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_protocol::model::{
@@ -86,6 +86,9 @@ async fn exchange(
     let sending = client.post(route.url(request.api)).headers(headers).body(body).send();
     let response = match timeout(idle, sending).await {
         Ok(Ok(response)) => response,
+        Ok(Err(error)) if is_untrusted(&error) => {
+            return Err(failed(ModelFailureKind::Untrusted, host, &reason(&error)));
+        }
         Ok(Err(error)) if error.is_connect() => {
             return Err(failed(ModelFailureKind::NotConnected, host, &reason(&error)));
         }

@@ -4,7 +4,8 @@ use super::{Route, failure};
 use crate::error_text::reason;
 use quackd_protocol::model::{MAX_MODELS, ModelFailure, ModelFailureKind};
 use reqwest::Client;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -23,8 +24,10 @@ const MAX_ID_BYTES: usize = 256;
 #[derive(Debug)]
 pub(crate) struct ListTask {
     pub(crate) route: Arc<Route>,
+    /// A model of Ollama whose settings are wanted too, because its list has no facts.
+    pub(crate) show: Option<String>,
     /// Closed by the caller when it no longer needs the result.
-    pub(crate) answer: oneshot::Sender<Result<Vec<String>, ModelFailure>>,
+    pub(crate) answer: oneshot::Sender<Result<Vec<ListedModel>, ModelFailure>>,
     /// Held until all resources of the request are released.
     pub(crate) slot: OwnedSemaphorePermit,
 }
@@ -32,9 +35,17 @@ pub(crate) struct ListTask {
 impl ListTask {
     /// Runs the request until the result, the timeout, or the cancellation by the caller.
     pub(crate) async fn run(self, client: Client) {
-        let Self { route, mut answer, slot } = self;
+        let Self { route, show, mut answer, slot } = self;
+        let listing = async {
+            let mut models = list(&client, &route).await?;
+            let shown = show.and_then(|id| models.iter_mut().find(|it| it.id == id));
+            if let Some(model) = shown.filter(|it| it.window.is_none()) {
+                model.window = shown_window(&client, &route, &model.id).await;
+            }
+            Ok(models)
+        };
         let list = tokio::select! {
-            list = timeout(LIST_TIMEOUT, list(&client, &route)) => list.unwrap_or_else(|_late| {
+            list = timeout(LIST_TIMEOUT, listing) => list.unwrap_or_else(|_late| {
                 let text = format!("no answer within {} s", LIST_TIMEOUT.as_secs());
                 Err(failed(&route, ModelFailureKind::Idle, &text))
             }),
@@ -63,9 +74,85 @@ struct List {
 struct Entry {
     id: Option<String>,
     name: Option<String>,
+    #[serde(flatten)]
+    facts: Map<String, Value>,
 }
 
-async fn list(client: &Client, route: &Route) -> Result<Vec<String>, ModelFailure> {
+/// A model in the list of its provider, with the facts that the provider states.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ListedModel {
+    /// The provider's name of the model.
+    pub id: String,
+    /// Most tokens of input and output together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub window: Option<u64>,
+    /// Most tokens of an answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u64>,
+}
+
+impl ListedModel {
+    /// Reads an entry. `None` without a usable id.
+    fn read(entry: Entry) -> Option<Self> {
+        // In this order: vLLM; llama.cpp with its setting; LM Studio; OpenRouter; Groq; Anthropic; Mistral.
+        const WINDOWS: [&[&str]; 7] = [
+            &["max_model_len"],
+            &["meta", "n_ctx"],
+            &["loaded_context_length"],
+            &["context_length"],
+            &["context_window"],
+            &["max_input_tokens"],
+            &["max_context_length"],
+        ];
+        const LIMITS: [&[&str]; 3] = [
+            &["top_provider", "max_completion_tokens"],
+            &["max_completion_tokens"],
+            &["max_tokens"],
+        ];
+        let facts = Value::Object(entry.facts);
+        let first = |paths: &[&[&str]]| {
+            let at = |path: &&[&str]| {
+                let found = path.iter().try_fold(&facts, |value, name| value.get(name))?;
+                found.as_u64().filter(|tokens| (MIN_TOKENS..=MAX_TOKENS).contains(tokens))
+            };
+            paths.iter().find_map(at)
+        };
+        let (window, max_tokens) = (first(&WINDOWS), first(&LIMITS));
+        let id = entry.id.or(entry.name)?;
+        let is_sound = !id.is_empty() && id.len() <= MAX_ID_BYTES && !id.contains(char::is_control);
+        is_sound.then_some(Self { id, window, max_tokens })
+    }
+}
+
+/// Smallest and largest number of tokens that is believed.
+const MIN_TOKENS: u64 = 256;
+const MAX_TOKENS: u64 = 100_000_000;
+
+/// Most bytes of the settings of a model of Ollama.
+const MAX_SHOW_BYTES: usize = 1024 * 1024;
+
+/// Asks Ollama for a model: `num_ctx` of its settings, which the server uses as the window. Without it, the server decides
+/// by its memory, which no request tells.
+async fn shown_window(client: &Client, route: &Route, id: &str) -> Option<u64> {
+    let headers = route.headers(route.api(), &[]);
+    let body = serde_json::json!({ "model": id }).to_string();
+    let sent = client.post(route.show_url()).headers(headers).body(body).send().await;
+    let mut response = sent.ok().filter(|response| response.status().is_success())?;
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.ok()? {
+        body.extend_from_slice(&chunk);
+        if MAX_SHOW_BYTES < body.len() {
+            return None;
+        }
+    }
+    let shown: Value = serde_json::from_slice(&body).ok()?;
+    let settings = shown.get("parameters")?.as_str()?;
+    let setting = settings.lines().find_map(|line| line.trim().strip_prefix("num_ctx"))?;
+    setting.trim().parse().ok().filter(|tokens| (MIN_TOKENS..=MAX_TOKENS).contains(tokens))
+}
+
+async fn list(client: &Client, route: &Route) -> Result<Vec<ListedModel>, ModelFailure> {
     let headers = route.headers(route.api(), &[]);
     let kind = |error: &reqwest::Error| match error.is_connect() {
         true => ModelFailureKind::NotConnected,
@@ -88,12 +175,9 @@ async fn list(client: &Client, route: &Route) -> Result<Vec<String>, ModelFailur
     }
     let list: List = serde_json::from_slice(&body)
         .map_err(|_error| broken("the answer is not a list of models"))?;
-    let is_sound =
-        |id: &String| !id.is_empty() && id.len() <= MAX_ID_BYTES && !id.contains(char::is_control);
     let entries = list.data.or(list.models);
     let entries = entries.ok_or_else(|| broken("the answer is not a list of models"))?;
-    let ids = entries.into_iter().filter_map(|it| it.id.or(it.name));
-    Ok(ids.filter(is_sound).take(MAX_MODELS).collect())
+    Ok(entries.into_iter().filter_map(ListedModel::read).take(MAX_MODELS).collect())
 }
 
 fn failed(route: &Route, kind: ModelFailureKind, text: &str) -> ModelFailure {

@@ -11,6 +11,7 @@ pub use route::{Route, RouteError, RouteSettings};
 
 pub(crate) use exchange::ModelTask;
 pub(crate) use list::ListTask;
+pub use list::ListedModel;
 
 use quackd_protocol::model::{
     MAX_MODEL_REQUEST_BYTES, ModelFailure, ModelFailureKind, ModelPart, ModelRequest,

@@ -196,6 +196,15 @@ impl Route {
         self.join("models", self.api)
     }
 
+    /// Returns the URL of Ollama's description of a model, which is outside of its OpenAI API.
+    pub(crate) fn show_url(&self) -> Url {
+        let mut url = self.base.clone();
+        let base = url.path().trim_end_matches('/');
+        let base = base.strip_suffix("/v1").unwrap_or(base).to_owned();
+        url.set_path(&format!("{base}/api/show"));
+        url
+    }
+
     fn join(&self, rest: &str, api: ModelApi) -> Url {
         let mut url = self.base.clone();
         let base = url.path().trim_end_matches('/').to_owned();

@@ -3,6 +3,7 @@
 use crate::model::{ModelInfo, ThinkingLevel};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// `quack.models` parameters.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -11,6 +12,9 @@ pub struct ModelsParams {
     /// True: send one short request to the chosen model. Its provider may charge for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test: Option<bool>,
+    /// A model to find, as `provider/model` or only its name. An unknown one is an error.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub find: Option<String>,
 }
 
 /// `quack.models` data.
@@ -30,6 +34,12 @@ pub struct ModelsData {
     /// Result of the request; absent without `test`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub test: Option<ModelTest>,
+    /// Day in UTC on which a provider was last asked for its models, by its name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub listed: BTreeMap<String, String>,
+    /// The model of `find`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub found: Option<ModelInfo>,
 }
 
 /// The model that a new session uses.

@@ -56,6 +56,9 @@ pub(super) async fn prepare(
     (session, workspace, session_file): (SessionId, String, String),
     choice: AgentChoice,
 ) -> Result<AgentLaunch, PiError> {
+    let known = services.models.catalog().await;
+    let default = default_model(&known, choice.model.as_deref())?;
+    services.models.ask_about(&known, &default).await;
     let catalog = services.models.catalog().await;
     let default = default_model(&catalog, choice.model.as_deref())?;
     let thinking = catalog.chosen().map(|chosen| chosen.thinking).unwrap_or_default();
@@ -150,7 +153,8 @@ fn settings_of(config: &quackd_config::AgentSettings) -> AgentSettings {
         auto_retry: config.retries.value != 0,
         auto_compaction: config.compaction.value,
         max_turns: number(&config.max_turns),
-        max_cost_usd: f64::from(number(&config.max_cost_usd)),
+        max_cost_usd: config.max_cost_usd.value.usd(),
+        has_daily_limit: !config.max_cost_usd_per_day.value.is_zero(),
         parallel_tools: config.parallel_tools.value,
         ..AgentSettings::default()
     }
@@ -241,6 +245,8 @@ impl SessionActor {
         let AgentLaunch { mut start, file } = prepared;
         self.pi.session_file.clone_from(&start.session_file);
         self.pi.is_native = true;
+        // Its provider may have been asked meanwhile.
+        self.pi.started.models = self.services.models.version();
         let StartFacts { is_safe, network, .. } = self.pi.started;
         start.safe_mode = is_safe;
         // In safe mode none is started.

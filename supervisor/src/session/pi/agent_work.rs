@@ -9,7 +9,8 @@ use futures_util::future::LocalBoxFuture;
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION};
 use quackd_protocol::model::{
-    MAX_MODEL_REQUEST_BYTES, MAX_MODEL_REQUESTS, MODEL_PIECES, ModelPart, ModelRequest,
+    MAX_MODEL_REQUEST_BYTES, MAX_MODEL_REQUESTS, MODEL_PIECES, ModelFailure, ModelFailureKind,
+    ModelPart, ModelRequest,
 };
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone, ToPiWorker};
 use std::collections::HashMap;
@@ -108,6 +109,12 @@ impl SessionActor {
         let is_meant = usize::try_from(work.n_requests).is_ok_and(|n| n <= most);
         if !is_meant || !(self.pi.in_turn() || self.pi.is_compacting) {
             return self.pi_broke("a request to a model without a turn", ctx);
+        }
+        let limit = agent.max_cost_usd_per_day.value.usd();
+        if let Some(text) = self.services.spending.refusal(limit) {
+            let part = ModelPart::Failed(ModelFailure { kind: ModelFailureKind::Budget, text });
+            self.tell_agent(&ToPiWorker::Model { number, part }, ctx);
+            return;
         }
         let work = &mut self.pi.work;
         let open = OpenRequest {

@@ -148,6 +148,7 @@ impl SessionActor {
             FromPiWorker::ModelCancel { number } => self.pi.work.cancel_request(number),
             FromPiWorker::CallTool(call) => self.agent_call(*call, ctx),
             FromPiWorker::CancelTool { number } => self.pi.work.cancel_call(number),
+            FromPiWorker::Spent(usd) => self.services.spending.add(usd),
             FromPiWorker::CannotStart { .. } => self.pi_broke("it has started already", ctx),
             FromPiWorker::Version { .. } => self.pi_broke("a version that was not asked for", ctx),
             FromPiWorker::Warning { .. } => self.pi_broke("too many warnings", ctx),

@@ -78,6 +78,8 @@ pub(super) struct StartFacts {
     pub(super) servers: Vec<McpServer>,
     pub(super) is_safe: bool,
     pub(super) network: NetworkMode,
+    /// The models that it knows, by [`crate::session::models::Models::version`].
+    pub(super) models: u64,
 }
 
 /// The Pi of one session.

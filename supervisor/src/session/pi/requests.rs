@@ -68,6 +68,7 @@ impl SessionActor {
             servers: self.pi.mcp_servers.clone(),
             is_safe: self.pi.is_safe,
             network: self.worker.policy.network_mode(),
+            models: self.services.models.version(),
         }
     }
 

@@ -11,7 +11,7 @@ mod turns;
 
 use super::*;
 use crate::transcript::Header;
-use quackd_protocol::model::{InputKind, ModelApi, ModelCompat, ModelCost};
+use quackd_protocol::model::{InputKind, ModelApi, ModelCompat, ModelCost, Price};
 use serde_json::json;
 
 /// An agent, with everything that it did.
@@ -31,7 +31,7 @@ fn model(id: &str) -> ModelInfo {
         base_url: "http://127.0.0.1:1/v1".into(),
         reasoning: true,
         input: vec![InputKind::Text],
-        cost: ModelCost { input: 1.0, output: 2.0, cache_read: 0.0, cache_write: 0.0 },
+        price: Price::Known(ModelCost { input: 1.0, output: 2.0, ..ModelCost::default() }),
         context_window: 128_000,
         max_tokens: 4096,
         compat: ModelCompat::default(),

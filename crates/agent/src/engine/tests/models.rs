@@ -2,6 +2,7 @@
 
 use super::super::*;
 use super::{Bench, chunk, header, model};
+use quackd_protocol::model::{ModelCost, Price};
 use serde_json::json;
 
 fn set(bench: &mut Bench, provider: &str, id: &str) -> Result<Value, String> {
@@ -42,7 +43,8 @@ fn a_summary_costs_the_price_of_the_model_that_writes_it() {
     bench.say("first");
     bench.prompt("second");
     bench.say(&"long answer ".repeat(50));
-    bench.agent.setup.models.models[1].cost.input = 1000.0;
+    bench.agent.setup.models.models[1].price =
+        Price::Known(ModelCost { input: 1000.0, ..ModelCost::default() });
     bench.send(json!({ "type": "compact" }));
     set(&mut bench, "fake", "two").unwrap();
     let usage = json!({ "choices": [], "usage": { "prompt_tokens": 100, "completion_tokens": 9 } });

@@ -78,12 +78,15 @@ fn limits_of_turns_and_cost_end_the_run_with_their_reason() {
     let mut bench = Bench::with(settings, Transcript::new(header()));
     bench.prompt("go");
     bench.head(200);
-    bench.bytes(&chunk(&json!({ "content": "x" }), Some("stop")));
+    let call = json!({ "index": 0, "id": "c", "function": { "name": "bash", "arguments": "{}" } });
+    bench.bytes(&chunk(&json!({ "tool_calls": [call] }), Some("tool_calls")));
     let usage = json!({ "choices": [], "usage": { "prompt_tokens": 100, "completion_tokens": 9 } });
     bench.bytes(&format!("data: {usage}\n\ndata: [DONE]\n\n"));
-    assert!(bench.agent.is_idle());
-    bench.prompt("more");
+    bench.done(bench.calls()[0].0, "", false);
     assert_eq!(bench.event("agent_end")["reason"], "budget");
+    // The limit is one of each run.
+    bench.prompt("more");
+    assert!(!bench.agent.is_idle());
 }
 
 #[test]

@@ -43,11 +43,16 @@ pub(super) fn body(
         set("tools", options.tools.iter().map(tool).collect());
         betas.push(EARLY_ARGUMENTS.to_owned());
     }
+    // <https://platform.claude.com/docs/en/build-with-claude/structured-outputs>
+    let mut output = Map::new();
+    if let Some(schema) = options.schema {
+        output.insert("format".to_owned(), json!({"type": "json_schema", "schema": schema}));
+    }
     let mut max_tokens = max_tokens;
     if model.reasoning && options.thinking != ThinkingLevel::Off {
         if models::is_adaptive(model) {
             set("thinking", json!({"type": "adaptive"}));
-            set("output_config", json!({"effort": effort(options.thinking)}));
+            output.insert("effort".to_owned(), json!(effort(options.thinking)));
         } else {
             // The budget is a part of the limit, so that the limit grows by it where the model allows.
             let wanted = budget(options.thinking);
@@ -58,6 +63,9 @@ pub(super) fn body(
                 betas.push(INTERLEAVED.to_owned());
             }
         }
+    }
+    if !output.is_empty() {
+        set("output_config", Value::Object(output));
     }
     set("max_tokens", json!(max_tokens));
     (Value::Object(body), betas)

@@ -1,6 +1,6 @@
 //! Requests of OpenAI chat completions.
 
-use super::{RequestOptions, data_url, has_image, text_of};
+use super::{RequestOptions, SCHEMA_NAME, data_url, has_image, is_strict, text_of};
 use crate::providers::history::{Part, Said, Turn};
 use crate::providers::models::{Quirks, ThinkingFormat, lowest_effort, needs_signatures};
 use crate::providers::streams::REASONING_FIELDS;
@@ -40,6 +40,11 @@ pub(super) fn body(
             }})
         };
         set("tools", options.tools.iter().map(tool).collect());
+    }
+    if let Some(schema) = options.schema {
+        let strict = is_strict(schema);
+        let schema = json!({"name": SCHEMA_NAME, "schema": schema, "strict": strict});
+        set("response_format", json!({"type": "json_schema", "json_schema": schema}));
     }
     let is_on = options.thinking != ThinkingLevel::Off;
     match quirks.thinking_format {

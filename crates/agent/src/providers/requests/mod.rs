@@ -38,6 +38,31 @@ pub struct RequestOptions<'a> {
     pub max_tokens: Option<u64>,
     /// Id of the session, by which a provider finds its cache.
     pub cache_key: &'a str,
+    /// JSON schema of the answer. See [`has_schemas`](super::has_schemas).
+    pub schema: Option<&'a Value>,
+}
+
+/// Name of the schema of an answer, which OpenAI requires.
+const SCHEMA_NAME: &str = "answer";
+
+/// Whether OpenAI accepts the schema as strict: each object lists all its members as required, and allows no others.
+fn is_strict(schema: &Value) -> bool {
+    match schema {
+        Value::Array(items) => items.iter().all(is_strict),
+        Value::Object(fields) => {
+            let members = fields.get("properties").and_then(Value::as_object);
+            let is_whole = members.is_none_or(|members| {
+                let required = fields.get("required").and_then(Value::as_array);
+                let has = |name: &String| {
+                    required.is_some_and(|names| names.iter().any(|it| it == name.as_str()))
+                };
+                fields.get("additionalProperties") == Some(&Value::Bool(false))
+                    && members.keys().all(has)
+            });
+            is_whole && fields.values().all(is_strict)
+        }
+        _ => true,
+    }
 }
 
 /// The body of a request, and values for the header `anthropic-beta`.

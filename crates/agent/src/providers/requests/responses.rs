@@ -1,6 +1,6 @@
 //! Requests of OpenAI responses.
 
-use super::{RequestOptions, data_url, has_image, text_of};
+use super::{RequestOptions, SCHEMA_NAME, data_url, has_image, is_strict, text_of};
 use crate::providers::history::{Part, Said, Turn};
 use crate::providers::models::{Quirks, lowest_effort};
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};
@@ -40,6 +40,12 @@ pub(super) fn body(
             })
         };
         set("tools", options.tools.iter().map(tool).collect());
+    }
+    if let Some(schema) = options.schema {
+        let strict = is_strict(schema);
+        let format =
+            json!({"type": "json_schema", "name": SCHEMA_NAME, "schema": schema, "strict": strict});
+        set("text", json!({"format": format}));
     }
     if model.reasoning {
         match options.thinking {

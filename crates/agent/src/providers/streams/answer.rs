@@ -4,7 +4,7 @@ use super::{Delta, Finished};
 use crate::message::{Block, StopReason, ToolCall, Usage};
 use crate::providers::errors::{self, ErrorKind, ProviderError};
 use crate::providers::json;
-use quackd_protocol::model::ModelInfo;
+use quackd_protocol::model::{ModelInfo, Price};
 use serde_json::Value;
 
 /// Most bytes of text, reasoning, signatures and calls of one answer.
@@ -80,11 +80,17 @@ pub(super) struct Answer {
     bytes: usize,
     deltas: Vec<Delta>,
     pub(super) usage: Usage,
+    /// The cost that the provider has sent, in US dollars.
+    pub(super) reported_cost: Option<f64>,
     /// The provider's reason of the end. `None` before its end marker.
     pub(super) stop: Option<StopReason>,
     raw_stop: Option<String>,
     response_id: Option<String>,
+    /// Whether the provider has marked a text as the model's refusal.
+    pub(super) is_refusal: bool,
     error: Option<ProviderError>,
+    /// Whether the provider has reported the failure in the stream.
+    is_reported: bool,
     /// Details of the reasoning, which the provider wants back as they are.
     details: Vec<Value>,
 }
@@ -102,6 +108,12 @@ impl Answer {
     /// Keeps the first failure.
     pub(super) fn fail(&mut self, error: ProviderError) {
         self.error.get_or_insert(error);
+    }
+
+    /// Keeps a failure that the provider reports in the stream.
+    pub(super) fn fail_as_reported(&mut self, error: ProviderError) {
+        self.is_reported |= !self.has_failed();
+        self.fail(error);
     }
 
     /// Takes a reason of the end that is a failure, such as `content_filter`.
@@ -309,7 +321,7 @@ impl Answer {
 
     /// Sets the counts of tokens, and prices them.
     pub(super) fn set_usage(&mut self, usage: Usage, model: &ModelInfo) {
-        let usage = usage.priced(&model.cost);
+        let usage = usage.priced(model.price, self.reported_cost);
         if usage != self.usage {
             self.usage = usage;
             self.deltas.push(Delta::Usage(usage));
@@ -347,14 +359,23 @@ impl Answer {
         let has_nothing = is_empty && self.stop.is_some() && !has_failed && silent.is_none();
         let empty = has_nothing.then(|| errors::empty(stop_reason, &self.usage, model));
         let stop_reason = if has_nothing { StopReason::Error } else { stop_reason };
+        let is_blank = |part: &Part| part.text.is_empty() && part.kind != Kind::Call;
+        let has_refused = self.is_reported && self.parts.iter().all(is_blank);
         let cut = cut.as_deref();
+        let mut usage = self.usage;
+        let is_counted = usage.total_tokens != 0 || self.reported_cost.is_some();
+        usage.cost.unknown |= self.stop.is_some() && !is_counted && model.price != Price::Free;
         let content = self.parts.into_iter().map(|part| part.into_block(cut)).collect();
         let finished = Finished {
             content,
-            usage: self.usage,
+            usage,
             stop_reason,
-            raw_stop_reason: self.raw_stop,
+            raw_stop_reason: self
+                .raw_stop
+                .or_else(|| self.is_refusal.then(|| "refusal".to_owned())),
             error: self.error.or(silent).or(empty),
+            is_refusal: self.is_refusal,
+            has_refused,
             response_id: self.response_id,
             any_bytes: false,
         };

@@ -31,6 +31,7 @@ impl Reader {
         // Some servers have the usage in the choice.
         for usage in ["/usage", "/choices/0/usage"] {
             if let Some(usage) = chunk.pointer(usage).filter(|usage| usage.is_object()) {
+                answer.reported_cost = reported_cost(usage).or(answer.reported_cost);
                 answer.set_usage(tokens(usage, answer.usage), model);
             }
         }
@@ -83,7 +84,9 @@ impl Reader {
             }
             _ => {}
         }
-        answer.continue_with(Kind::Text, json::text(delta, "/refusal"));
+        let refusal = json::text(delta, "/refusal");
+        answer.is_refusal |= !refusal.trim().is_empty();
+        answer.continue_with(Kind::Text, refusal);
         let calls = delta.get("tool_calls").and_then(Value::as_array);
         for call in calls.into_iter().flatten() {
             self.read_call(call, answer);
@@ -138,6 +141,16 @@ impl Reader {
         self.calls.push(Call { id: id.to_owned(), index, block });
         Some(block)
     }
+}
+
+/// The cost in US dollars, of providers that send it. OpenRouter has the cost of a key of the user's own at another
+/// provider next to its own fee.
+fn reported_cost(usage: &Value) -> Option<f64> {
+    let number = |at: &str| usage.pointer(at).and_then(Value::as_f64);
+    let is_own_key = usage.get("is_byok").and_then(Value::as_bool).unwrap_or_default();
+    let upstream = number("/cost_details/upstream_inference_cost").filter(|_| is_own_key);
+    let cost = number("/cost")? + upstream.unwrap_or_default();
+    (cost.is_finite() && 0.0 <= cost).then_some(cost)
 }
 
 /// Counts of tokens. Missing ones keep the earlier value.

@@ -93,8 +93,12 @@ pub struct Finished {
     /// The failure. With another `stop_reason` than `Error` only of kind [`ErrorKind::Overflow`]: the provider has cut
     /// the context without reporting it.
     pub error: Option<ProviderError>,
+    /// Whether the text is the model's refusal to answer, as OpenAI marks it.
+    pub is_refusal: bool,
     /// The provider's id of the answer.
     pub response_id: Option<String>,
+    /// Whether the provider has reported a failure before any content, so that it has generated nothing.
+    pub has_refused: bool,
     /// Whether the body had any byte.
     pub any_bytes: bool,
 }
@@ -125,6 +129,18 @@ enum Body {
     Events(sse::Reader),
     /// One JSON document, as servers send that ignore `stream`, and for some errors.
     Document(Vec<u8>),
+    /// The beginning of something else, such as a page.
+    Other(Vec<u8>),
+}
+
+/// Bytes of a body that is no answer, in which its title is searched.
+const MAX_OTHER_BYTES: usize = 8 * 1024;
+
+/// Whether a line can be one of server-sent events. A prefix of such a line can.
+fn is_event_line(line: &[u8]) -> bool {
+    // Old versions of llama.cpp report errors in `error`.
+    const STARTS: [&[u8]; 6] = [b":", b"data", b"event", b"id", b"retry", b"error"];
+    STARTS.iter().any(|start| line.iter().zip(*start).all(|(one, other)| one == other))
 }
 
 impl Stream {
@@ -163,7 +179,8 @@ impl Stream {
             self.body = match rest.first() {
                 None => return Vec::new(),
                 Some(b'{' | b'[') => Body::Document(Vec::new()),
-                Some(_) => Body::Events(sse::Reader::default()),
+                Some(_) if is_event_line(rest) => Body::Events(sse::Reader::default()),
+                Some(_) => Body::Other(Vec::new()),
             };
         }
         while !self.is_over() {
@@ -176,6 +193,14 @@ impl Stream {
                 }
                 Body::Document(document) => {
                     document.extend_from_slice(rest);
+                    break;
+                }
+                Body::Other(start) => {
+                    let room = MAX_OTHER_BYTES.saturating_sub(start.len());
+                    start.extend(rest.iter().take(room));
+                    if room < rest.len() {
+                        self.answer.fail(errors::not_an_answer(&String::from_utf8_lossy(start)));
+                    }
                     break;
                 }
                 Body::Empty => break,
@@ -227,17 +252,25 @@ impl Stream {
     fn read_rest(&mut self) {
         match std::mem::replace(&mut self.body, Body::Empty) {
             Body::Empty => {}
+            Body::Other(start) => {
+                self.answer.fail(errors::not_an_answer(&String::from_utf8_lossy(&start)));
+            }
             Body::Events(reader) => {
                 if let Some(record) = reader.end() {
                     self.read(&record, true);
                 }
             }
             Body::Document(document) => {
-                let Some(value) = json::parse(&String::from_utf8_lossy(&document)) else { return };
+                let text = String::from_utf8_lossy(&document);
+                let Some(value) = json::parse(&text) else { return };
                 if let Some(error) = errors::in_band(value.get(0).unwrap_or(&value), "") {
-                    self.answer.fail(error);
-                } else if let Dialect::Completions(reader) = &mut self.dialect {
-                    reader.read(&value, &mut self.answer, &self.model);
+                    return self.answer.fail_as_reported(error);
+                }
+                match &mut self.dialect {
+                    Dialect::Completions(reader) if value.get("choices").is_some() => {
+                        reader.read(&value, &mut self.answer, &self.model);
+                    }
+                    _ => self.answer.fail(errors::not_an_answer(&text)),
                 }
             }
         }
@@ -257,7 +290,7 @@ impl Stream {
             return;
         };
         if let Some(error) = errors::in_band(&value, &record.event) {
-            self.answer.fail(error);
+            self.answer.fail_as_reported(error);
             return;
         }
         let event = json::text(&value, "/type");

@@ -43,7 +43,8 @@ impl Reader {
             "reasoning_summary_text.delta" | "reasoning_text.delta" => {
                 self.append(Kind::Thinking, value, json::text(value, "/delta"), answer);
             }
-            "output_text.delta" | "refusal.delta" => {
+            name @ ("output_text.delta" | "refusal.delta") => {
+                answer.is_refusal |= name == "refusal.delta";
                 self.append(Kind::Text, value, json::text(value, "/delta"), answer);
             }
             "function_call_arguments.delta" => {
@@ -134,6 +135,7 @@ impl Reader {
                 answer.sign(block, &item.to_string());
             }
             "message" => {
+                answer.is_refusal |= !joined_of(item, "/content", &["/refusal"], "").is_empty();
                 answer.settle(block, &joined(item, "/content", ""));
                 answer.sign(block, json::text(item, "/id"));
             }
@@ -162,7 +164,7 @@ impl Reader {
                 "" | "max_output_tokens" | "max_tokens" => answer.stop = Some(StopReason::Length),
                 reason => answer.stopped(reason),
             },
-            "failed" => answer.fail(errors::reported(response)),
+            "failed" => answer.fail_as_reported(errors::reported(response)),
             status => answer.stopped(status),
         }
     }
@@ -170,9 +172,12 @@ impl Reader {
 
 /// Joins the texts of parts.
 fn joined(item: &Value, at: &str, separator: &str) -> String {
+    joined_of(item, at, &["/text", "/refusal"], separator)
+}
+
+fn joined_of(item: &Value, at: &str, names: &[&str], separator: &str) -> String {
     let parts = item.pointer(at).and_then(Value::as_array);
-    let text =
-        |part| -> String { [json::text(part, "/text"), json::text(part, "/refusal")].concat() };
+    let text = |part| -> String { names.iter().map(|name| json::text(part, name)).collect() };
     let texts: Vec<String> = parts.into_iter().flatten().map(text).collect();
     texts.join(separator)
 }

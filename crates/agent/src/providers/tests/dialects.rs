@@ -3,6 +3,7 @@
 use super::{read, read_records};
 use crate::message::{Block, StopReason, Usage};
 use crate::providers::{Delta, ErrorKind, Finished, Stream, StreamEnd};
+use quackd_protocol::model::EndReason;
 use quackd_protocol::model::ModelApi::{self, *};
 use serde_json::{Value, json};
 
@@ -186,7 +187,7 @@ fn an_answer_without_text_and_calls_is_an_error() {
     let reasoning = chat(json!({"reasoning_content": "hm", "content": " \n"}), json!("stop"));
     for record in empty.into_iter().chain([reasoning]) {
         let (_, finished) = read_records(OpenAiCompletions, &[&record]);
-        let expected = ("The model sent an empty answer", ErrorKind::Fatal);
+        let expected = ("The model sent an empty answer", ErrorKind::Final(EndReason::Empty));
         assert_eq!(outcome(&finished), (StopReason::Error, Some(expected)), "{record}");
     }
     let (_, cut) = read_records(OpenAiCompletions, &[&chat(json!({}), json!("length"))]);
@@ -266,18 +267,19 @@ fn reasons_of_the_end_are_those_of_each_api() {
                 .to_string()
         },
     );
+    let refused = fails(ErrorKind::Final(EndReason::Refusal));
     let cases = [
         (OpenAiCompletions, chat_end("stop"), is(StopReason::Stop)),
         (OpenAiCompletions, chat_end("tool_calls"), is(StopReason::Stop)),
         (OpenAiCompletions, chat_end("length"), is(StopReason::Length)),
-        (OpenAiCompletions, chat_end("content_filter"), fails(ErrorKind::Fatal)),
+        (OpenAiCompletions, chat_end("content_filter"), refused),
         (OpenAiCompletions, chat_end("network_error"), fails(ErrorKind::Retryable)),
         (OpenAiResponses, responses("max_output_tokens"), is(StopReason::Length)),
-        (OpenAiResponses, responses("content_filter"), fails(ErrorKind::Fatal)),
+        (OpenAiResponses, responses("content_filter"), refused),
         (AnthropicMessages, anthropic("end_turn"), is(StopReason::Stop)),
         (AnthropicMessages, anthropic("pause_turn"), is(StopReason::Stop)),
         (AnthropicMessages, anthropic("max_tokens"), is(StopReason::Length)),
-        (AnthropicMessages, anthropic("refusal"), fails(ErrorKind::Fatal)),
+        (AnthropicMessages, anthropic("refusal"), refused),
         (AnthropicMessages, anthropic("model_context_window_exceeded"), fails(ErrorKind::Overflow)),
     ];
     let text = |api| match api {
@@ -332,7 +334,7 @@ fn counts_of_anthropic_are_totals_and_missing_ones_stay() {
         ],
     );
     let usage = Usage { input: 9, output: 8, cache_read: 5, ..Usage::default() };
-    assert_eq!(finished.usage, usage.priced(&super::model(AnthropicMessages).cost));
+    assert_eq!(finished.usage, usage.priced(super::model(AnthropicMessages).price, None));
     assert_eq!(finished.usage.total_tokens, 22);
 }
 

@@ -93,11 +93,11 @@ const WITH_STATUS: &[(u16, &str, &str, ErrorKind)] = &[
 #[test]
 fn failures_with_a_status_are_classified() {
     for (status, body, text, kind) in WITH_STATUS {
-        let error = http_error(*status, body.as_bytes());
+        let error = http_error(*status, body.as_bytes(), false);
         assert_eq!((&*error.text, error.kind), (*text, *kind), "{status} {body}");
     }
-    assert_eq!(http_error(400, "é".repeat(10_000).as_bytes()).text.chars().count(), 504);
-    assert_eq!(http_error(400, b"\xff").text, "400 \u{fffd}");
+    assert_eq!(http_error(400, "é".repeat(10_000).as_bytes(), false).text.chars().count(), 504);
+    assert_eq!(http_error(400, b"\xff", false).text, "400 \u{fffd}");
     assert_eq!(transport_error("no byte for 300 s").kind, ErrorKind::Retryable);
 }
 
@@ -115,5 +115,24 @@ fn delays_are_read_from_texts() {
     ];
     for (text, delay) in cases {
         assert_eq!(retry_delay(text), delay, "{text}");
+    }
+}
+
+#[test]
+fn a_full_quota_with_a_stated_delay_is_a_limit_that_is_waited_for() {
+    let quota = r#"{"error":{"code":429,"message":"You exceeded your current quota","status":"RESOURCE_EXHAUSTED"}}"#;
+    let google = r#"[{"error":{"code":429,"message":"You exceeded your current quota","details":[
+        {"@type":"type.googleapis.com/google.rpc.QuotaFailure"},
+        {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.5s"}]}}]"#;
+    let in_text = r#"{"error":{"message":"Quota exceeded. Please retry in 1.5s."}}"#;
+    let credit = r#"{"error":{"message":"Your credit balance is too low"}}"#;
+    for (body, stated, kind) in [
+        (quota, false, Fatal),
+        (quota, true, Retryable),
+        (google, false, ErrorKind::Waits(34_500)),
+        (in_text, false, Retryable),
+        (credit, true, Fatal),
+    ] {
+        assert_eq!(http_error(429, body.as_bytes(), stated).kind, kind, "{body} {stated}");
     }
 }

@@ -6,7 +6,7 @@ mod requests;
 mod splits;
 
 use super::{Delta, Finished, Stream, StreamEnd};
-use quackd_protocol::model::{InputKind, ModelApi, ModelCompat, ModelCost, ModelInfo};
+use quackd_protocol::model::{InputKind, ModelApi, ModelCompat, ModelCost, ModelInfo, Price};
 
 /// A stream with reasoning, text beyond ASCII and three calls.
 fn recording(api: ModelApi) -> &'static [u8] {
@@ -17,6 +17,8 @@ fn recording(api: ModelApi) -> &'static [u8] {
     }
 }
 
+const PRICES: ModelCost = ModelCost { input: 1.0, output: 2.0, cache_read: 0.1, cache_write: 1.25 };
+
 fn model(api: ModelApi) -> ModelInfo {
     ModelInfo {
         id: "fake-1".to_owned(),
@@ -26,7 +28,7 @@ fn model(api: ModelApi) -> ModelInfo {
         base_url: "http://127.0.0.1:1/v1".to_owned(),
         reasoning: true,
         input: vec![InputKind::Text, InputKind::Image],
-        cost: ModelCost { input: 1.0, output: 2.0, cache_read: 0.1, cache_write: 1.25 },
+        price: Price::Known(PRICES),
         context_window: 128_000,
         max_tokens: 40_000,
         compat: ModelCompat::default(),

@@ -50,7 +50,14 @@ fn image() -> Block {
 }
 
 fn options(thinking: ThinkingLevel) -> RequestOptions<'static> {
-    RequestOptions { system: "Be brief.", tools: &[], thinking, max_tokens: None, cache_key: "s-1" }
+    RequestOptions {
+        system: "Be brief.",
+        tools: &[],
+        thinking,
+        max_tokens: None,
+        cache_key: "s-1",
+        schema: None,
+    }
 }
 
 fn body(model: &ModelInfo, messages: &[Message]) -> Value {
@@ -445,4 +452,25 @@ fn levels_are_those_that_the_model_has() {
         (levels(&plain), clamp(high, &plain)),
         (vec![ThinkingLevel::Off], ThinkingLevel::Off)
     );
+}
+
+#[test]
+fn a_schema_goes_where_each_api_has_it() {
+    let strict = json!({"type": "object", "properties": {"a": {"type": "string"}},
+        "required": ["a"], "additionalProperties": false});
+    let loose = json!({"type": "object", "properties": {"a": {"type": "string"}}});
+    let ask = |api, schema: &Value| {
+        let options = RequestOptions { schema: Some(schema), ..options(ThinkingLevel::Off) };
+        let request = request(&model(api), &[user("Hi")], &options);
+        serde_json::from_str::<Value>(request.body.get()).unwrap()
+    };
+    for (schema, is_strict) in [(&strict, true), (&loose, false)] {
+        let chat = &ask(OpenAiCompletions, schema)["response_format"]["json_schema"];
+        assert_eq!((&chat["schema"], &chat["strict"]), (schema, &json!(is_strict)));
+        let responses = &ask(OpenAiResponses, schema)["text"]["format"];
+        assert_eq!((&responses["schema"], &responses["strict"]), (schema, &json!(is_strict)));
+        assert_eq!(responses["type"], "json_schema");
+        let anthropic = &ask(AnthropicMessages, schema)["output_config"]["format"];
+        assert_eq!(anthropic, &json!({"type": "json_schema", "schema": schema}));
+    }
 }

@@ -14,7 +14,7 @@ mod footer;
 mod history;
 pub(crate) mod prompt;
 mod question_queue;
-mod requests;
+pub(crate) mod requests;
 mod screen;
 pub(crate) mod session_view;
 mod slash;
@@ -22,6 +22,7 @@ mod speaker;
 mod status;
 pub(crate) mod stdin_lines;
 mod turn_filter;
+pub(crate) mod turn_result;
 mod turn_tracker;
 
 use self::follow_connection::FollowConnection;

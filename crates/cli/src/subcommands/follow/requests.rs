@@ -35,6 +35,8 @@ pub(super) const NO_VOICE: &str =
 pub(super) enum RequestResult {
     /// Whether Pi accepted the prompt, with the id of its turn unless it was handled without one.
     Said(Result<Option<u64>, ClientError>),
+    /// The running turn gets the prompt.
+    Queued,
     /// Whether the daemon accepted an answer to a question, with the record of one about a permission.
     Answered(Result<Option<String>, ClientError>),
     /// The turn was aborted, or no turn was running.
@@ -55,13 +57,66 @@ pub(super) enum RequestResult {
     NoVoice,
 }
 
+/// A prompt with what belongs to it.
+#[derive(Debug, Default)]
+pub(crate) struct Prompt {
+    pub(crate) message: String,
+    /// Images, as the agent's `prompt` has them.
+    pub(crate) images: Vec<Value>,
+    /// JSON schema of the answer.
+    pub(crate) schema: Option<Value>,
+    /// `steer` or `followUp`: it joins a running turn.
+    pub(crate) joins: Option<&'static str>,
+}
+
+impl Prompt {
+    /// Creates a prompt without more.
+    pub(super) fn plain(message: String) -> Self {
+        Self { message, ..Self::default() }
+    }
+
+    fn is_plain(&self) -> bool {
+        self.images.is_empty() && self.schema.is_none() && self.joins.is_none()
+    }
+}
+
+/// Sends a prompt that is more than a message.
+async fn say_more(
+    client: Arc<Client>,
+    (session, cwd): (String, Option<String>),
+    prompt: Prompt,
+    limit: Duration,
+) -> RequestResult {
+    let Prompt { message, images, schema, joins } = prompt;
+    let fields = [
+        ("type", Some(json!("prompt"))),
+        ("message", Some(json!(message))),
+        ("images", (!images.is_empty()).then(|| json!(images))),
+        ("outputSchema", schema),
+        ("streamingBehavior", joins.map(Value::from)),
+        ("cwd", cwd.map(Value::from)),
+    ];
+    let fields = fields.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?)));
+    let command = Value::Object(fields.collect());
+    match ask_agent(&client, session, command, limit).await {
+        Ok(data) if data.get("disposition").and_then(Value::as_str) == Some("queued") => {
+            RequestResult::Queued
+        }
+        said => RequestResult::Said(said.map(|data| data.get("turn").and_then(Value::as_u64))),
+    }
+}
+
 /// Sends a prompt to the session's Pi.
 pub(super) async fn say(
     client: Arc<Client>,
     (session, cwd): (String, Option<String>),
-    message: String,
+    prompt: Prompt,
     limit: Duration,
 ) -> RequestResult {
+    if !prompt.is_plain() {
+        return say_more(client, (session, cwd), prompt, limit).await;
+    }
+    let message = prompt.message;
     let params = SayParams {
         cwd,
         message: Value::from(message),
@@ -96,7 +151,7 @@ pub(super) async fn agent(
     RequestResult::Agent(asked, ask_agent(&client, session, command, limit).await)
 }
 
-async fn ask_agent(
+pub(crate) async fn ask_agent(
     client: &Client,
     session: String,
     command: Value,

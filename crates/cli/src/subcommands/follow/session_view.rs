@@ -4,6 +4,7 @@
 //! Exits with 0 on Ctrl-C (with a prompt: on Ctrl-D), when the reader closes the output, or when the session is deleted.
 //! Exits with 3 when the daemon is gone and does not return in time. If it waits for one turn, [`TurnTracker`] decides.
 
+mod one_turn;
 mod user_input;
 
 use self::user_input::wished;
@@ -16,6 +17,7 @@ use super::screen::{self, Screen};
 use super::slash;
 use super::speaker::{CtrlC, Speaker};
 use super::turn_filter::TurnFilter;
+use super::turn_result::TurnResult;
 use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
 use crate::exit::ExitCode;
 pub(crate) use crate::interrupts::Interrupts;
@@ -71,6 +73,8 @@ pub(crate) struct SessionView {
     history: Option<mpsc::Receiver<Vec<Value>>>,
     requests: JoinSet<RequestResult>,
     tracker: Option<TurnTracker>,
+    /// Result of the awaited turn, for the end.
+    result: Option<TurnResult>,
     /// Filter for the events of the awaited turn, if any.
     filter: Option<TurnFilter>,
     is_at_work: bool,
@@ -127,6 +131,7 @@ impl SessionView {
             history,
             requests: JoinSet::new(),
             tracker: None,
+            result: None,
             filter: None,
             is_thinking: false,
             is_aborting: false,
@@ -141,22 +146,6 @@ impl SessionView {
             .spawn(requests::voice(self.connection.client(), self.connection.session().to_owned()));
     }
 
-    /// Sends a prompt and ends the view after its turn, or at `deadline`.
-    pub(crate) fn say_once(&mut self, message: String, deadline: Instant) {
-        let now = Instant::now();
-        // The app's history does not contain prompts of other clients.
-        self.history = None;
-        self.tracker = Some(TurnTracker::new(self.connection.session().to_owned(), now, deadline));
-        self.filter = Some(TurnFilter::new());
-        self.say(message, deadline.saturating_duration_since(now));
-    }
-
-    fn say(&mut self, message: String, limit: Duration) {
-        self.screen.typed(&message);
-        let from = (self.connection.session().to_owned(), self.connection.directory.clone());
-        self.requests.spawn(requests::say(self.connection.client(), from, message, limit));
-    }
-
     /// Runs the view until it ends.
     ///
     /// # Errors
@@ -166,7 +155,10 @@ impl SessionView {
         drop(self.asking.take());
         // A blocked reader must not delay the exit.
         let _unread = tokio::time::timeout(LAST_WORDS, self.screen.finish()).await;
-        ended
+        match (self.result.take(), ended) {
+            (Some(result), Ok(exit)) => Ok(result.finish(exit, self.output)?),
+            (_, ended) => ended,
+        }
     }
 
     async fn show(&mut self, interrupts: &mut Interrupts) -> anyhow::Result<ExitCode> {
@@ -197,6 +189,7 @@ impl SessionView {
                 return match end {
                     TurnOutcome::Well => Ok(ExitCode::Ok),
                     TurnOutcome::Failed => Ok(ExitCode::Failed),
+                    TurnOutcome::NoAnswer => Ok(ExitCode::NoAnswer),
                     TurnOutcome::Interrupted => Ok(ExitCode::Interrupted),
                     TurnOutcome::Left(text) => {
                         self.screen.warn(&text);
@@ -333,7 +326,9 @@ impl SessionView {
 
     fn event(&mut self, event: &Event) -> anyhow::Result<()> {
         if self.screen.is_json() {
-            self.screen.line(event)?;
+            if !self.result.as_ref().is_some_and(TurnResult::is_alone) {
+                self.screen.line(event)?;
+            }
             if self.tracker.is_none() {
                 return Ok(());
             }
@@ -344,6 +339,9 @@ impl SessionView {
         let name = event.name.as_str();
         if let Some(tracker) = &mut self.tracker {
             tracker.happened(name, &data, Instant::now());
+        }
+        if let Some(result) = &mut self.result {
+            result.happened(name, &data);
         }
         match name {
             "agent_start" => self.is_at_work = true,
@@ -399,6 +397,7 @@ impl SessionView {
                     self.screen.failure(&error.to_string());
                 }
             }
+            (RequestResult::Queued, Some(_)) => self.was_queued(now)?,
             (RequestResult::Looked { busy, streams }, Some(tracker)) => {
                 tracker.looked(busy, streams, now);
             }
@@ -436,6 +435,7 @@ impl SessionView {
                 RequestResult::Answered(Ok(None))
                 | RequestResult::NoVoice
                 | RequestResult::Voice
+                | RequestResult::Queued
                 | RequestResult::Aborted
                 | RequestResult::Looked { .. },
                 _,

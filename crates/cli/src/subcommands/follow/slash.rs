@@ -1,5 +1,6 @@
 //! The commands of the prompt: `/name` and `!command`. Used by [`super::session_view`], which runs them.
 
+use crate::display;
 use serde_json::{Value, json};
 
 /// A command that begins with a slash.
@@ -161,10 +162,7 @@ pub(super) fn told(asked: Asked, data: &Value) -> String {
         Asked::Compact => "the conversation was summarized".to_owned(),
         Asked::Cost => {
             let tokens = |key: &str| field("tokens").get(key).and_then(Value::as_u64).unwrap_or(0);
-            let cost = match field("cost").as_f64() {
-                Some(cost) => format!("${cost:.4}"),
-                None => "an unknown cost".to_owned(),
-            };
+            let cost = display::cost_of(data);
             let (input, output) = (tokens("input"), tokens("output"));
             let cached = tokens("cacheRead");
             format!("{input} tokens in, {cached} from the cache, {output} out: {cost}")

@@ -14,8 +14,8 @@ pub(super) struct Status {
     thinking: Option<String>,
     /// Share of the model's window in percent, and the window in tokens.
     window: Option<(f64, u64)>,
-    /// Cost in US dollars. `None` if no price is known.
-    cost: Option<f64>,
+    /// The cost in words. `None` before anything is known.
+    cost: Option<String>,
     network: &'static str,
     /// When the running turn began.
     began: Option<Instant>,
@@ -57,7 +57,7 @@ impl Status {
         let percent = usage.and_then(|usage| usage.get("percent")?.as_f64());
         let window = usage.and_then(|usage| usage.get("contextWindow")?.as_u64());
         self.window = percent.zip(window);
-        self.cost = stats.get("cost").and_then(Value::as_f64);
+        self.cost = Some(display::cost_of(stats));
     }
 
     /// Records the beginning or the end of a turn.
@@ -102,11 +102,7 @@ impl Status {
         if let Some((percent, window)) = self.window {
             words.push(format!("{percent:.0}% of {}", tokens(window)));
         }
-        match self.cost {
-            Some(cost) => words.push(format!("${cost:.4}")),
-            None if self.window.is_some() => words.push("cost unknown".to_owned()),
-            None => {}
-        }
+        words.extend(self.cost.clone());
         if !self.network.is_empty() {
             words.push(self.network.to_owned());
         }
@@ -157,6 +153,8 @@ mod tests {
             {"percent": 0, "contextWindow": 8000}}}));
         status.turn(false, now);
         assert_eq!(row(&status, 80), "m · 0% of 8000 · cost unknown");
+        status.agent(&json!({"model": "m", "stats": {"cost": 0.5, "costUnknown": true}}));
+        assert_eq!(row(&status, 80), "m · cost unknown, at least $0.5000");
         status.queue(&json!({"steering": ["also\nthis"], "followUp": ["and that"]}));
         assert_eq!(status.queued(&["later".to_owned()], 80).len(), 3);
     }

@@ -4,6 +4,7 @@
 use crate::exit::CliError;
 use quackd_client::ClientError;
 use quackd_protocol::client::ErrorCode;
+use quackd_protocol::model::EndReason;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,8 @@ pub(super) enum TurnOutcome {
     Well,
     /// The turn failed. The stream contains the reason.
     Failed,
+    /// The last answer is cut, empty, a refusal, or none. The stream contains the reason.
+    NoAnswer,
     /// The user aborted the turn.
     Interrupted,
     /// The user stopped waiting for the turn to begin. The text says that it still may.
@@ -67,6 +70,8 @@ pub(super) struct TurnTracker {
     busy: bool,
     /// Whether the model's last answer ended in an error or was aborted.
     ended_badly: bool,
+    /// Whether the model's last answer was cut, empty, a refusal, or none.
+    no_answer: bool,
     refused: Option<ClientError>,
     interrupted: bool,
     /// Whether the turn has begun after Ctrl-C and must be aborted.
@@ -93,6 +98,7 @@ impl TurnTracker {
             failed: false,
             busy: false,
             ended_badly: false,
+            no_answer: false,
             refused: None,
             interrupted: false,
             aborts: false,
@@ -121,6 +127,12 @@ impl TurnTracker {
         }
     }
 
+    /// Records that the running turn of another client has the prompt.
+    pub(super) fn queued(&mut self, now: Instant) {
+        self.quiet = true;
+        self.end_by(now);
+    }
+
     /// Handles an event of this turn, as selected by [`super::turn_filter`].
     pub(super) fn happened(&mut self, name: &str, data: &Value, now: Instant) {
         let text = |key: &str| data.get(key).and_then(Value::as_str).unwrap_or_default();
@@ -135,12 +147,26 @@ impl TurnTracker {
                 let message = data.get("message").unwrap_or(&Value::Null);
                 let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default();
                 if text("role") == "assistant" {
-                    self.ended_badly = matches!(text("stopReason"), "error" | "aborted" | "length");
+                    self.ended_badly = matches!(text("stopReason"), "error" | "aborted");
+                    self.no_answer = text("stopReason") == "length";
                 }
             }
             // An end without a beginning belongs to an earlier turn of another client.
             "agent_end" if self.began => {
                 self.failed |= self.ended_badly;
+                let reason = data.get("reason").cloned().map(serde_json::from_value);
+                self.no_answer |= match reason {
+                    Some(Ok(
+                        EndReason::Length
+                        | EndReason::Empty
+                        | EndReason::Refusal
+                        | EndReason::NotAnAnswer,
+                    )) => true,
+                    Some(
+                        Ok(EndReason::MaxTurns | EndReason::Budget | EndReason::Loop) | Err(_),
+                    )
+                    | None => false,
+                };
                 self.end_by(now);
             }
             "prompt_error" => {
@@ -247,6 +273,7 @@ impl TurnTracker {
             Some(ClientError::Timeout { .. }) => because(may_begin),
             Some(error) => TurnOutcome::Because(error.into()),
             None if self.busy => is_busy(),
+            None if self.no_answer => TurnOutcome::NoAnswer,
             None if self.failed => TurnOutcome::Failed,
             None if !is_over && !self.began => because(may_begin),
             None if !is_over => because(format!("the turn is not over yet and continues: {ways}")),
@@ -292,6 +319,7 @@ mod tests {
                 let code = match end {
                     TurnOutcome::Well => 0,
                     TurnOutcome::Failed => 1,
+                    TurnOutcome::NoAnswer => 5,
                     TurnOutcome::Interrupted => 130,
                     TurnOutcome::Left(_) => 131,
                     TurnOutcome::Because(error) => of_error(&error).code(),
@@ -308,6 +336,10 @@ mod tests {
 
     fn message(reason: &str) -> (&'static str, Value) {
         ("message_end", json!({"message": {"role": "assistant", "stopReason": reason}}))
+    }
+
+    fn ended(reason: &str) -> (&'static str, Value) {
+        ("agent_end", json!({ "reason": reason }))
     }
 
     fn failed(code: Value) -> (&'static str, Value) {
@@ -330,6 +362,11 @@ mod tests {
             (vec![ok.clone(), start.clone(), message("aborted"), end.clone()], (1, 4)),
             (vec![ok.clone(), start.clone()], (255, 0)),
             (vec![step("lost"), start.clone(), end.clone()], (0, 3)),
+            (vec![ok.clone(), start.clone(), message("length"), end.clone()], (5, 4)),
+            (vec![ok.clone(), start.clone(), message("error"), ended("empty")], (5, 4)),
+            (vec![ok.clone(), start.clone(), message("stop"), ended("refusal")], (5, 4)),
+            (vec![ok.clone(), start.clone(), message("error"), ended("budget")], (1, 4)),
+            (vec![ok.clone(), start.clone(), message("stop"), ended("a_newer_one")], (0, 4)),
             (vec![ok.clone(), failed(Value::Null)], (1, 2)),
             (vec![ok.clone(), start.clone(), failed(Value::Null)], (1, 3)),
             (vec![ok.clone(), start.clone(), failed(json!("pi_busy")), end], (4, 3)),

@@ -1,0 +1,60 @@
+//! The part of the view that sends one prompt and waits for its turn, for `quack say`.
+
+use super::super::requests::{self, Prompt};
+use super::super::turn_filter::TurnFilter;
+use super::super::turn_result::TurnResult;
+use super::super::turn_tracker::TurnTracker;
+use super::SessionView;
+use serde_json::json;
+use std::io;
+use std::time::{Duration, Instant};
+
+impl SessionView {
+    /// Sends a prompt and ends the view after its turn, or at `deadline`. `result` gets the end.
+    pub(crate) fn say_once(
+        &mut self,
+        prompt: Prompt,
+        deadline: Instant,
+        result: Option<TurnResult>,
+    ) {
+        let now = Instant::now();
+        // The app's history does not contain prompts of other clients.
+        self.history = None;
+        let session = self.connection.session().to_owned();
+        self.tracker = Some(TurnTracker::new(session, now, deadline));
+        self.filter = Some(TurnFilter::new());
+        self.result = result;
+        self.send(prompt, deadline.saturating_duration_since(now));
+    }
+
+    /// Sends a message.
+    pub(super) fn say(&mut self, message: String, limit: Duration) {
+        self.send(Prompt::plain(message), limit);
+    }
+
+    fn send(&mut self, prompt: Prompt, limit: Duration) {
+        self.screen.typed(&prompt.message);
+        let from = (self.connection.session().to_owned(), self.connection.directory.clone());
+        self.requests.spawn(requests::say(self.connection.client(), from, prompt, limit));
+    }
+
+    /// The running turn of another client has the prompt, so that there is no turn to wait for.
+    pub(super) fn was_queued(&mut self, now: Instant) -> io::Result<()> {
+        if let Some(filter) = &mut self.filter {
+            filter.refused();
+        }
+        if let Some(tracker) = &mut self.tracker {
+            tracker.queued(now);
+        }
+        match self.output.is_json() {
+            true => {
+                let session = self.connection.session();
+                self.output.first_line(&json!({"sessionId": session, "disposition": "queued"}))?;
+            }
+            false => {
+                self.screen.remark("queued: the running turn reads it; `quack follow` shows it")
+            }
+        }
+        Ok(())
+    }
+}
