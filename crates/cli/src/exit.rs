@@ -164,13 +164,13 @@ fn way_out(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().any(can_start).then_some("`quack` starts it")
 }
 
-/// Returns the `--json` document for `error`.
-pub(crate) fn document(error: &anyhow::Error) -> Value {
+/// Returns the `--json` document for `error` of a subcommand with this exit code.
+pub(crate) fn document(error: &anyhow::Error, exit: ExitCode) -> Value {
     let (message, hint) = match error.downcast_ref::<Advised>() {
         Some(advised) => (advised.error.to_string(), Some(advised.hint.clone())),
         None => (format!("{error:#}"), way_out(error).map(str::to_owned)),
     };
-    describe(of_error(error), &message, hint.as_deref())
+    describe(exit, &message, hint.as_deref())
 }
 
 /// Returns the `--json` document for a usage error. clap's text is one sentence, followed by advice.

@@ -238,3 +238,20 @@ fn get_state_names_the_model_without_its_key() {
     assert_eq!(headers["authorization"], "<redacted>", "the server gets the key: {headers}");
     assert_eq!(Value::Null, headers["x-api-key"]);
 }
+
+#[test]
+fn the_lines_of_a_turn_that_failed_end_with_an_error() {
+    let world =
+        World::new(&json!({"replies": [{"status": 401, "error": "Incorrect API key provided"}]}));
+    let mut said = world.daemon.command(&["say", "--json", "hello"]);
+    let output = said.current_dir(&world.repo).stdin(std::process::Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["error"]["code"], "failed", "{last}");
+    let message = last["error"]["message"].as_str().unwrap();
+    assert!(message.contains("Incorrect API key provided"), "{last}");
+    assert!(text.lines().count() > 3, "the events come before it: {text}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains(&format!("error: {message}")), "{errors}");
+}

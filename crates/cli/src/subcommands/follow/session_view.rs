@@ -17,7 +17,7 @@ use super::slash;
 use super::speaker::{CtrlC, Speaker};
 use super::turn_filter::TurnFilter;
 use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
-use crate::exit::ExitCode;
+use crate::exit::{CliError, ExitCode};
 pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
 use crate::render::{DisplayOptions, Renderer};
@@ -196,7 +196,11 @@ impl SessionView {
             {
                 return match end {
                     TurnOutcome::Well => Ok(ExitCode::Ok),
-                    TurnOutcome::Failed => Ok(ExitCode::Failed),
+                    // The lines of a script end with the error.
+                    TurnOutcome::Failed(reason) if self.output.is_json() => {
+                        Err(CliError::failed(reason).into())
+                    }
+                    TurnOutcome::Failed(_) => Ok(ExitCode::Failed),
                     TurnOutcome::Interrupted => Ok(ExitCode::Interrupted),
                     TurnOutcome::Left(text) => {
                         self.screen.warn(&text);

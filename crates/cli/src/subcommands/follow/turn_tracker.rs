@@ -31,8 +31,8 @@ const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) enum TurnOutcome {
     /// Pi completed the turn.
     Well,
-    /// The turn failed. The stream contains the reason.
-    Failed,
+    /// The turn failed for this reason, which the stream contains as well.
+    Failed(String),
     /// The user aborted the turn.
     Interrupted,
     /// The user stopped waiting for the turn to begin. The text says that it still may.
@@ -67,6 +67,8 @@ pub(super) struct TurnTracker {
     busy: bool,
     /// Whether the model's last answer ended in an error or was aborted.
     ended_badly: bool,
+    /// Reason of the failure: the first one of an error, else that of the last answer.
+    reason: Option<String>,
     refused: Option<ClientError>,
     interrupted: bool,
     /// Whether the turn has begun after Ctrl-C and must be aborted.
@@ -93,6 +95,7 @@ impl TurnTracker {
             failed: false,
             busy: false,
             ended_badly: false,
+            reason: None,
             refused: None,
             interrupted: false,
             aborts: false,
@@ -136,6 +139,12 @@ impl TurnTracker {
                 let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default();
                 if text("role") == "assistant" {
                     self.ended_badly = matches!(text("stopReason"), "error" | "aborted" | "length");
+                    self.reason = self.ended_badly.then(|| match text("errorMessage") {
+                        "" => {
+                            format!("the answer ended with the reason \"{}\"", text("stopReason"))
+                        }
+                        error => error.to_owned(),
+                    });
                 }
             }
             // An end without a beginning belongs to an earlier turn of another client.
@@ -146,16 +155,19 @@ impl TurnTracker {
             "prompt_error" => {
                 self.failed = true;
                 self.busy |= data.get("code") == Some(&json!(ErrorCode::PiBusy));
+                self.reason.get_or_insert_with(|| text("error").to_owned());
                 // If the turn has begun, its end follows.
                 self.end_by(if self.began { now + AFTER_FAILURE } else { now });
             }
             // The turn continues if only the session's worker crashes.
             "extension_error" if text("event") == "process_death" && text("process") == "pi" => {
                 self.failed = true;
+                self.reason.get_or_insert_with(|| text("error").to_owned());
                 self.end_by(now + AFTER_FAILURE);
             }
             "session_deleted" => {
                 self.failed = true;
+                self.reason = Some("the session was deleted".to_owned());
                 self.end_by(now);
             }
             _ => {}
@@ -247,7 +259,10 @@ impl TurnTracker {
             Some(ClientError::Timeout { .. }) => because(may_begin),
             Some(error) => TurnOutcome::Because(error.into()),
             None if self.busy => is_busy(),
-            None if self.failed => TurnOutcome::Failed,
+            None if self.failed => {
+                let reason = self.reason.take().filter(|reason| !reason.is_empty());
+                TurnOutcome::Failed(reason.unwrap_or_else(|| "the turn failed".to_owned()))
+            }
             None if !is_over && !self.began => because(may_begin),
             None if !is_over => because(format!("the turn is not over yet and continues: {ways}")),
             None => TurnOutcome::Well,
@@ -291,7 +306,7 @@ mod tests {
             if let Some(end) = tracker.end(now) {
                 let code = match end {
                     TurnOutcome::Well => 0,
-                    TurnOutcome::Failed => 1,
+                    TurnOutcome::Failed(_) => 1,
                     TurnOutcome::Interrupted => 130,
                     TurnOutcome::Left(_) => 131,
                     TurnOutcome::Because(error) => of_error(&error).code(),

@@ -226,7 +226,7 @@ async fn show(
     output.text(&format.details(&call, home_dir.as_deref()))?;
     if let Some(text) = whole.or(call.text) {
         output.text("\n")?;
-        output.answer(&text)?;
+        output.answer_lines(&text)?;
     }
     Ok(ExitCode::Ok)
 }
