@@ -25,7 +25,7 @@ fn world() -> (Daemon, Repo) {
 fn commands_and_file_tools_start_in_the_directory_of_the_caller() {
     let (daemon, repo) = world();
     let deep = repo.path().join("src/deep");
-    let shown = |text: &str| format!("{text}\n\n[Exit code: 0]");
+    let shown = |text: &str| format!("{text}\n\n[Exit code: 0]\n");
     assert_eq!(ran(&daemon, &deep, &["tool", "bash", "pwd"]).1, shown(deep.to_str().unwrap()));
     assert_eq!(
         ran(&daemon, repo.path(), &["tool", "bash", "cat here.txt"]).1,

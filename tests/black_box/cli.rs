@@ -64,7 +64,7 @@ fn tool_starts_the_daemon_and_prints_the_tools_text() {
     let dir = repo.path().to_str().unwrap();
     let run = world.quack(&["tool", "read_file", "README.md", "-C", dir]);
     assert_eq!(run.ok(), "# A repository\n");
-    assert_eq!(world.quack(&["tool", "bash", "echo hi", "-C", dir]).ok(), "hi\n\n[Exit code: 0]");
+    assert_eq!(world.quack(&["tool", "bash", "echo hi", "-C", dir]).ok(), "hi\n\n[Exit code: 0]\n");
     let arguments = json!({"pattern": "needle", "include": "*.rs"}).to_string();
     let run = world.quack(&["tool", "grep_search", &arguments, "-C", dir]);
     assert_eq!(run.ok(), "src/main.rs:2:    println!(\"needle\");\n");
@@ -103,7 +103,7 @@ fn tool_reads_its_arguments_from_standard_input() {
         .unwrap();
     child.stdin.take().unwrap().write_all(br#"{"command":"echo from stdin"}"#).unwrap();
     let output = child.wait_with_output().unwrap();
-    assert_eq!(String::from_utf8(output.stdout).unwrap(), "from stdin\n\n[Exit code: 0]");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "from stdin\n\n[Exit code: 0]\n");
 }
 
 #[test]
@@ -335,7 +335,9 @@ fn a_session_that_there_is_not_comes_with_those_that_may_be_meant() {
         &["sandbox", "show", "--session", "duk-1"],
     ] {
         let run = daemon.quack(args);
-        assert_eq!(run.code(), Some(1), "{args:?}: {run:?}");
+        // 1 of `grep` means that nothing was found.
+        let code = if args[0] == "grep" { 2 } else { 1 };
+        assert_eq!(run.code(), Some(code), "{args:?}: {run:?}");
         let told = "Session not found: duk-1; did you mean `a`?";
         assert!(run.stderr().contains(told), "{args:?}: {run:?}");
     }
@@ -347,4 +349,47 @@ fn a_session_that_there_is_not_comes_with_those_that_may_be_meant() {
     let verb = daemon.quack(&["sesions"]);
     assert_eq!(verb.code(), Some(2));
     assert!(verb.stderr().contains("did you mean `quack sessions`?"), "{verb:?}");
+}
+
+#[test]
+fn a_full_disk_behind_stdout_is_an_error_with_a_code_of_its_own_and_a_closed_pipe_is_none() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let session = daemon.wire().attach(repo.path()).id.clone();
+    let run = |args: &[&str], out: Stdio| {
+        let mut command = daemon.command(args);
+        let command = command.current_dir(repo.path()).stdin(Stdio::null()).stdout(out);
+        let output = command.stderr(Stdio::piped()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let named = ["log", "show", "nothing"];
+    assert_eq!(run(&named, Stdio::null()).0, Some(1));
+    for (args, code) in [
+        // 1 would mean that nothing was found.
+        (&["grep", "needle"][..], 2),
+        (&["grep", "--json", "needle"], 2),
+        (&["grep", "-c", "needle"], 2),
+        (&["find"], 2),
+        (&["find", "--json"], 2),
+        (&["tool", "bash", "echo hi"], 1),
+        (&["tool", "bash", "--raw", "echo hi"], 125),
+        (&["tool", "read_file", "README.md"], 1),
+        (&["log", "--all"], 1),
+        (&["sessions"], 1),
+        (&["sessions", "--json"], 1),
+        (&["state", "--session", &session], 1),
+        (&["config", "show"], 1),
+        (&["--help"], 1),
+        (&["grep", "--help"], 1),
+        (&["--version"], 1),
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let (found, error) = run(args, full.into());
+        assert_eq!(found, Some(code), "{args:?} {error}");
+        assert!(error.contains("error: cannot write to stdout: "), "{args:?} {error}");
+        let (reader, closed) = std::io::pipe().unwrap();
+        drop(reader);
+        let (found, error) = run(args, closed.into());
+        assert!(found == Some(0) && !error.contains("error"), "{args:?} {found:?} {error}");
+    }
 }

@@ -401,9 +401,9 @@ fn broken_json_is_an_error_and_is_never_run() {
     assert!(!repo.path().join("acted").exists());
     // Shell groups, globs and patterns are not JSON.
     let (_, stdout, _) = ran(&daemon, repo.path(), &["tool", "bash", "{ echo hi; }"]);
-    assert_eq!(stdout, "hi\n\n[Exit code: 0]");
+    assert_eq!(stdout, "hi\n\n[Exit code: 0]\n");
     let (_, stdout, _) = ran(&daemon, repo.path(), &["tool", "find_files", "{main,x}.rs"]);
-    assert_eq!(stdout, "src/main.rs");
+    assert_eq!(stdout, "src/main.rs\n");
 }
 
 #[test]
@@ -434,7 +434,7 @@ fn unknown_parameters_are_errors_except_on_upstreams_method() {
     ] {
         let given = arguments.to_string();
         let (code, stdout, stderr) = ran(&daemon, repo.path(), &["tool", tool, &given]);
-        assert_eq!((code, stdout.as_str()), (Some(1), text), "{tool} {given}: {stderr}");
+        assert_eq!((code, stdout.trim_end()), (Some(1), text), "{tool} {given}: {stderr}");
     }
     assert!(!repo.path().join("acted").exists());
     let wire = daemon.wire();
@@ -476,13 +476,13 @@ fn safe_mode_pipes_allowed_commands_and_names_its_rule() {
     let repo = daemon.repo("one");
     let safe = |line: &str| ran(&daemon, repo.path(), &["tool", "bash", line, "--safe"]);
     let (code, stdout, stderr) = safe("cat src/main.rs | grep needle | wc -l");
-    assert_eq!((code, stdout.as_str()), (Some(0), "1\n\n[Exit code: 0]"), "{stderr}");
+    assert_eq!((code, stdout.as_str()), (Some(0), "1\n\n[Exit code: 0]\n"), "{stderr}");
     for line in
         ["cat README.md | sh", "ls | rm README.md", "rm README.md", "cat x | find . -delete"]
     {
         let (code, stdout, stderr) = safe(line);
         let refused = "Error: Command not allowed in safe mode";
-        assert_eq!((code, stdout.as_str()), (Some(1), refused), "{line}: {stderr}");
+        assert_eq!((code, stdout.trim_end()), (Some(1), refused), "{line}: {stderr}");
         assert!(stderr.contains("git, grep, rg") && stderr.contains("--help"), "{line}: {stderr}");
     }
     let (_, stdout, _) = safe("cat README.md '$(touch x)' | grep '|' ; touch x");

@@ -133,16 +133,16 @@ fn output_is_printed_once_with_its_closing_lines_and_other_tools_print_as_before
         (code, String::from_utf8(stdout).unwrap() + &stderr.collect::<String>())
     };
     for (command, code, expected) in [
-        ("echo hello", 0, "hello\n\n[Exit code: 0]"),
-        ("printf hello", 0, "hello\n[Exit code: 0]"),
-        ("true", 0, "\n[Exit code: 0]"),
-        ("echo one; exit 3", 1, "one\n\n[Exit code: 3]"),
-        ("echo oh >&2", 0, "oh\n\n[Exit code: 0]"),
-        ("printf '\\033[31mred\\033[0m\\n'", 0, "red\n\n[Exit code: 0]"),
+        ("echo hello", 0, "hello\n\n[Exit code: 0]\n"),
+        ("printf hello", 0, "hello\n[Exit code: 0]\n"),
+        ("true", 0, "\n[Exit code: 0]\n"),
+        ("echo one; exit 3", 1, "one\n\n[Exit code: 3]\n"),
+        ("echo oh >&2", 0, "oh\n\n[Exit code: 0]\n"),
+        ("printf '\\033[31mred\\033[0m\\n'", 0, "red\n\n[Exit code: 0]\n"),
         (
             "sleep 60 >/dev/null 2>&1 & echo x",
             0,
-            "x\n\n[1 background process was ended]\n[Exit code: 0]",
+            "x\n\n[1 background process was ended]\n[Exit code: 0]\n",
         ),
     ] {
         assert_eq!(
@@ -157,7 +157,7 @@ fn output_is_printed_once_with_its_closing_lines_and_other_tools_print_as_before
     let end = shown.strip_prefix(&numbers).expect("all of the output");
     assert_eq!(code, Some(0));
     assert!(end.starts_with("\n[588895 bytes of output; full output: /"), "{end}");
-    assert!(end.ends_with("]\n[Exit code: 0]"), "{end}");
+    assert!(end.ends_with("]\n[Exit code: 0]\n"), "{end}");
     // A refused call, and another tool.
     let (code, shown) = text(&["tool", "bash", "--safe", "touch x"]);
     assert!(code == Some(1) && shown.starts_with("Error: "), "{shown}");

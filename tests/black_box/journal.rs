@@ -159,3 +159,77 @@ fn the_journal_can_be_turned_off() {
     assert!(calls(&daemon, &["--all"]).is_empty());
     assert!(!daemon.app().join("journal").exists());
 }
+
+#[test]
+fn the_end_of_a_job_and_its_denials_are_recorded_when_it_ends() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("work");
+    let id = {
+        let wire = daemon.wire();
+        let session = wire.attach(repo.path());
+        let start =
+            |command: &str| session.call("bash", json!({"command": command, "background": true}));
+        start("curl -sS https://example.com; exit 3");
+        start("kill -9 $$");
+        start("sleep 1000");
+        session.call("job_kill", json!({"job": "job-3"}));
+        // Nobody asks for the output of the first two.
+        let ends = |n: usize| {
+            wait_for("the ends of the jobs", || {
+                let mut all = calls(&daemon, &["--all"]);
+                all.retain(|call| call["tool"] == "job_end");
+                all.sort_by_key(|call| call["arguments"]["job"].to_string());
+                Some(all).filter(|all| all.len() == n)
+            })
+        };
+        let ended = ends(3);
+        let facts: Vec<_> =
+            ended.iter().map(|it| (&it["outcome"], &it["exitCode"], &it["signal"])).collect();
+        let (failed, null) = (json!("failed"), Value::Null);
+        assert_eq!(facts[..2], [(&failed, &json!(3), &null), (&failed, &null, &json!(9))]);
+        assert_eq!(facts[2].0, "aborted");
+        assert_eq!(ended[0]["arguments"]["command"], "curl -sS https://example.com; exit 3");
+        assert_eq!(ended[0]["denials"].as_array().map(Vec::len), Some(1), "{:#?}", ended[0]);
+        let denied =
+            wire.request("quack.sandbox", json!({"sessionId": session.id, "action": "denials"}));
+        assert_eq!((&denied["total"], &denied["denials"][0]["tool"]), (&json!(1), &json!("bash")));
+        // The answer about the job has them too, and they are counted once.
+        let output = session.call("job_output", json!({"job": "job-1"}));
+        assert!(output.contains("[Sandbox: "), "{output}");
+        let after =
+            wire.request("quack.sandbox", json!({"sessionId": session.id, "action": "denials"}));
+        assert_eq!(after["total"], 1);
+        let all = recorded(&daemon, 8);
+        let output = all.iter().find(|call| call["tool"] == "job_output").unwrap();
+        assert!(output.get("denials").is_none(), "{output}");
+        start("sleep 1001");
+        session.id.clone()
+    };
+    // A job whose worker ends is recorded as well.
+    daemon.wire().request("quack.kill", json!({"sessionId": id}));
+    let all = recorded(&daemon, 10);
+    let lost = all.last().unwrap();
+    assert_eq!((&lost["tool"], &lost["arguments"]["job"]), (&json!("job_end"), &json!("job-4")));
+    let shown = in_directory(&daemon, repo.path(), &["log"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("job_end job-2 kill -9 $$  killed by signal 9"), "{shown}");
+}
+
+#[test]
+fn a_directory_without_a_session_and_a_call_is_an_error() {
+    let daemon = Daemon::start();
+    let (repo, other) = (daemon.repo("work"), daemon.repo("other"));
+    for args in [&["log"][..], &["log", "--json"], &["log", "-n", "3"]] {
+        let ran = in_directory(&daemon, other.path(), args);
+        let error = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{args:?} {error}");
+        assert!(error.contains("has no session, and no call in the journal"), "{error}");
+    }
+    let named = daemon.quack(&["log", "-C", other.path().to_str().unwrap()]);
+    assert_eq!(named.code(), Some(2), "{named:?}");
+    // A session without a call, and a selection without a result, are no errors.
+    daemon.wire().attach(repo.path());
+    assert_eq!(in_directory(&daemon, repo.path(), &["log"]).status.code(), Some(0));
+    let none = in_directory(&daemon, other.path(), &["log", "--since", "1h"]);
+    assert_eq!(none.status.code(), Some(0));
+}

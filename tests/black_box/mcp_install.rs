@@ -249,3 +249,23 @@ fn the_removal_of_quackd_takes_it_out_of_every_agent_and_leaves_nothing() {
     assert_eq!(snapshot(&daemon.home()), before);
     assert!(!daemon.app().exists(), "{removed:?}");
 }
+
+#[test]
+fn a_removal_leaves_no_directory_that_an_install_created() {
+    let daemon = Daemon::absent();
+    fs::create_dir(daemon.home().join(".codex")).unwrap();
+    let before = snapshot(&daemon.home());
+    for (client, ..) in CLIENTS {
+        document(&daemon, &["mcp", "install", client, "--exclusive", "--json"]);
+        // A second install finds the directories, and the removal still knows them.
+        document(&daemon, &["mcp", "install", client, "--json"]);
+    }
+    let mine = write(&daemon, ".gemini/notes", "mine");
+    for (client, ..) in CLIENTS {
+        document(&daemon, &["mcp", "uninstall", client, "--json"]);
+    }
+    assert!(mine.exists());
+    fs::remove_file(&mine).unwrap();
+    fs::remove_dir(mine.parent().unwrap()).unwrap();
+    assert_eq!(snapshot(&daemon.home()), before);
+}

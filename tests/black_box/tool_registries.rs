@@ -8,8 +8,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
-/// An npm with this registry. Like the real one it prefers the `.npmrc` of its working directory.
-const NPM: &str = "[ -e .npmrc ] && echo '{\"registry\": \"https://evil.test.example/\"}' && exit\n\
+/// An npm with this registry. Like the real one it creates its cache, and prefers the `.npmrc` of its working directory.
+const NPM: &str = "cache=\"$HOME/.npm\"\n\
+    for word in \"$@\"; do case \"$word\" in --cache=*) cache=\"${word#--cache=}\";; esac; done\n\
+    mkdir -p \"$cache\"\n\
+    [ -e .npmrc ] && echo '{\"registry\": \"https://evil.test.example/\"}' && exit\n\
     echo '{\"registry\": \"https://me:s3cret-word@npm.test.example/r/?token=s3cret-word\", \
     \"@duck:registry\": \"http://scope.test.example:4873/\"}'\n";
 
@@ -77,6 +80,11 @@ fn a_preset_has_the_hosts_of_the_users_tool_whatever_the_workspace_says() {
     assert!(at.contains("the network is off"), "{at}");
     let shown = sandbox(&world, &repo, &["allow", "@npm"]);
     assert!(shown.ok().contains("@npm"), "{shown:?}");
+    // The user's home gets no cache, and the state directory keeps none.
+    assert!(!world.home().join(".npm").exists());
+    let run = std::fs::read_dir(world.app().join("run")).unwrap().flatten();
+    let names: Vec<_> = run.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    assert!(!names.iter().any(|name| name.starts_with("npm")), "{names:?}");
     for (host, text) in [
         ("npm.test.example", "is allowed by npm.test.example (grant g1, @npm)"),
         ("scope.test.example:4873", "is allowed by scope.test.example:4873 (grant g1, @npm)"),

@@ -37,14 +37,14 @@ fn a_pipe_and_a_file_are_the_stdin_of_the_command_byte_for_byte() {
     let mut child = tool(&daemon, &[&at[..], &["wc -c"]].concat(), Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(&bytes).unwrap();
     let ran = child.wait_with_output().unwrap();
-    assert_eq!(text(&ran), "3000000\n\n[Exit code: 0]");
+    assert_eq!(text(&ran), "3000000\n\n[Exit code: 0]\n");
     // The command comes from stdin, so that it has no other one.
     let mut child = tool(&daemon, &[&at[..], &["-"]].concat(), Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"wc -c\n").unwrap();
-    assert_eq!(text(&child.wait_with_output().unwrap()), "0\n\n[Exit code: 0]");
+    assert_eq!(text(&child.wait_with_output().unwrap()), "0\n\n[Exit code: 0]\n");
     let none = [&at[..], &["-n", "wc -c"]].concat();
     let ran = tool(&daemon, &none, File::open(&path).unwrap()).output().unwrap();
-    assert_eq!(text(&ran), "0\n\n[Exit code: 0]");
+    assert_eq!(text(&ran), "0\n\n[Exit code: 0]\n");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn input_arrives_while_the_command_runs_and_a_writer_without_end_is_left() {
     let mut endless = daemon.program_for_tests("yes").stdout(Stdio::piped()).spawn().unwrap();
     let args = [&at[..], &["head -2"]].concat();
     let ran = tool(&daemon, &args, endless.stdout.take().unwrap()).output().unwrap();
-    assert_eq!(text(&ran), "y\ny\n\n[Exit code: 0]");
+    assert_eq!(text(&ran), "y\ny\n\n[Exit code: 0]\n");
     assert!(!endless.wait().unwrap().success(), "it got SIGPIPE");
 }
 

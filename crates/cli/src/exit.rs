@@ -111,6 +111,16 @@ impl CliError {
         Self { exit: ExitCode::Failed, text: text.into() }
     }
 
+    /// Creates an error for an answer that is none.
+    pub(crate) fn no_answer(text: impl Into<String>) -> Self {
+        Self { exit: ExitCode::NoAnswer, text: text.into() }
+    }
+
+    /// Ends a command whose reader has seen the error already. The lines of a script (`has_lines`) end with it.
+    pub(crate) fn shown(self, has_lines: bool) -> anyhow::Result<ExitCode> {
+        if has_lines { Err(self.into()) } else { Ok(self.exit) }
+    }
+
     /// Creates an error for a daemon that speaks another protocol.
     pub(crate) fn wrong_daemon(text: impl Into<String>) -> Self {
         Self { exit: ExitCode::Unreachable, text: text.into() }
@@ -169,13 +179,13 @@ fn way_out(error: &anyhow::Error) -> Option<&'static str> {
     error.chain().any(can_start).then_some("`quack` starts it")
 }
 
-/// Returns the `--json` document for `error`.
-pub(crate) fn document(error: &anyhow::Error) -> Value {
+/// Returns the `--json` document for `error` of a subcommand with this exit code.
+pub(crate) fn document(error: &anyhow::Error, exit: ExitCode) -> Value {
     let (message, hint) = match error.downcast_ref::<Advised>() {
         Some(advised) => (advised.error.to_string(), Some(advised.hint.clone())),
         None => (format!("{error:#}"), way_out(error).map(str::to_owned)),
     };
-    describe(of_error(error), &message, hint.as_deref())
+    describe(exit, &message, hint.as_deref())
 }
 
 /// Returns the `--json` document for a usage error. clap's text is one sentence, followed by advice.

@@ -85,27 +85,47 @@ fn main() -> std::process::ExitCode {
             let _lost = error.print();
             std::process::exit(exit::raw::FAILED.into());
         }
+        if !error.use_stderr() {
+            help(&error);
+        }
         error.exit()
     });
     let output = CliOutput::new(cli.output);
     // The supervisor creates its own runtime and starts its workers from this thread. The streaming subcommands usually
     // end with an interrupt, so they print no JSON document about it.
     let is_stream = matches!(cli.verb, None | Some(Verb::Follow(_) | Verb::Top(_)));
+    // Their code 1 means that nothing was found.
+    let is_search = matches!(cli.verb, Some(Verb::Grep(_) | Verb::Find(_)));
     let ended = match cli.verb {
         Some(Verb::Daemon(args)) => subcommands::daemon::run(&args, output),
         verb => run_client(verb, &cli.attach, output),
     };
     let exit = ended.unwrap_or_else(|error| {
+        let exit = match exit::of_error(&error) {
+            ExitCode::Failed if is_search => ExitCode::Usage,
+            exit => exit,
+        };
         if output.is_json() {
-            CliOutput::refusal(&exit::document(&error));
+            CliOutput::refusal(&exit::document(&error, exit));
         }
         output.failure(&exit::explain(&error));
-        exit::of_error(&error)
+        exit
     });
     if exit == ExitCode::Interrupted && output.is_json() && !is_stream {
         CliOutput::refusal(&exit::interrupted_document());
     }
     exit.into()
+}
+
+/// Prints help or the version, and exits.
+fn help(text: &clap::Error) -> ! {
+    match output::unless_closed(text.print()) {
+        Ok(()) => std::process::exit(ExitCode::Ok.code().into()),
+        Err(error) => {
+            CliOutput::new(OutputArgs::default()).failure(&error.to_string());
+            std::process::exit(ExitCode::Failed.code().into())
+        }
+    }
 }
 
 fn run_client(

@@ -76,10 +76,20 @@ impl CliOutput {
     /// Prints a tool's result, or text for a program, byte for byte. On a terminal, control characters are shown as
     /// symbols, so that file content cannot control it, and a missing final newline is added.
     pub(crate) fn answer(self, text: &str) -> io::Result<()> {
+        self.answer_with(text, false)
+    }
+
+    /// Like [`CliOutput::answer`], for a text whose end is quackd's: its last line is always complete.
+    pub(crate) fn answer_lines(self, text: &str) -> io::Result<()> {
+        self.answer_with(text, true)
+    }
+
+    fn answer_with(self, text: &str, is_lines: bool) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         let is_terminal = stdout.is_terminal();
         let text = if is_terminal { Cow::from(clean(text)) } else { Cow::from(text) };
-        let last = if is_terminal && !text.ends_with('\n') { "\n" } else { "" };
+        let is_lines = is_terminal || is_lines;
+        let last = if is_lines && !text.ends_with('\n') { "\n" } else { "" };
         if terminal::keeps(false, &format!("{text}{last}")) {
             return Ok(());
         }
@@ -136,7 +146,7 @@ impl CliOutput {
                 false => write_out(text.as_bytes()),
             }
         });
-        unless_gone(written.await.map_err(io::Error::other)?)
+        unless_gone(written.await.map_err(io::Error::other)?.map_err(of_stdout))
     }
 
     /// Prints bytes unchanged, to stderr or stdout. Writes on a separate thread. `Gone`: the reader closed the pipe.
@@ -146,7 +156,7 @@ impl CliOutput {
             let _until_written = turn;
             match to_stderr {
                 true => io::stderr().lock().write_all(&bytes),
-                false => write_out(&bytes),
+                false => write_out(&bytes).map_err(of_stdout),
             }
         });
         unless_gone(written.await.map_err(io::Error::other)?)
@@ -174,7 +184,7 @@ impl CliOutput {
             let mut stdout = AutoStream::new(io::stdout().lock(), self.color);
             stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush())
         });
-        unless_gone(written.await.map_err(io::Error::other)?)
+        unless_gone(written.await.map_err(io::Error::other)?.map_err(of_stdout))
     }
 
     /// Like [`CliOutput::piece_in_turn`], for a text with movements of the cursor, which are printed also without color.
@@ -189,7 +199,7 @@ impl CliOutput {
             let text = if is_colored { Cow::from(text) } else { Cow::from(without_styles(&text)) };
             write_out(text.as_bytes())
         });
-        unless_gone(written.await.map_err(io::Error::other)?)
+        unless_gone(written.await.map_err(io::Error::other)?.map_err(of_stdout))
     }
 
     /// Prints a warning to stderr. The subcommand continues.
@@ -337,10 +347,11 @@ fn write_out(bytes: &[u8]) -> io::Result<()> {
     stdout.write_all(bytes).and_then(|()| stdout.flush())
 }
 
-fn unless_closed(written: io::Result<()>) -> io::Result<()> {
+/// Treats a closed pipe as success: its reader has what it wants.
+pub(crate) fn unless_closed(written: io::Result<()>) -> io::Result<()> {
     match written {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => other,
+        other => other.map_err(of_stdout),
     }
 }
 
@@ -350,6 +361,11 @@ fn unless_gone(written: io::Result<()>) -> io::Result<StdoutState> {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(StdoutState::Gone),
         Err(e) => Err(e),
     }
+}
+
+/// Names the stream in an error of the system. Without it, a full disk could be one of the workspace.
+fn of_stdout(error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("cannot write to stdout: {error}"))
 }
 
 #[cfg(test)]

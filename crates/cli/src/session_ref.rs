@@ -94,7 +94,7 @@ impl Wanted {
 }
 
 /// Creates a usage error with the two ways to name a session.
-fn advised(error: &anyhow::Error) -> CliError {
+pub(crate) fn advised(error: &anyhow::Error) -> CliError {
     CliError::usage(format!(
         "{error:#}; name a directory with -C DIR or a session with --session REF (`quack sessions` lists them)"
     ))

@@ -29,7 +29,7 @@ pub(crate) async fn try_pass_on(client: &Client) -> Result<(), (String, ClientEr
     }
     let names = variables.iter().filter(|(_, value)| !value.is_empty());
     let names = names.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
-    let params = KeysParams { variables };
+    let params = KeysParams { variables, ..KeysParams::default() };
     let given: Result<KeysData, _> = client.request("quack.keys", params, REPLY_TIMEOUT).await;
     given.map(drop).map_err(|error| (names, error))
 }

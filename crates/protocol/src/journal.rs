@@ -7,7 +7,11 @@ use crate::limits::MAX_JOURNAL_TEXT_BYTES;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
-/// One call.
+/// Value of [`CallRecord::tool`] for the end of a background job. The arguments are `job` and `command`, the time is that
+/// of the end, and the duration is the job's run time.
+pub const JOB_END: &str = "job_end";
+
+/// One call, or the end of a background job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRecord {

@@ -266,6 +266,9 @@ pub enum FromWorker {
     Jobs {
         /// All running jobs, at most [`crate::limits::MAX_JOBS_PER_SESSION`], oldest first.
         running: Vec<JobInfo>,
+        /// Jobs that have exited since the last report, at most [`MAX_LISTED`].
+        #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
+        ended: Vec<EndedJob>,
     },
 }
 
@@ -276,6 +279,30 @@ pub struct JobInfo {
     pub id: String,
     /// The first line of its command, at most [`crate::limits::MAX_JOB_COMMAND_BYTES`].
     pub command: String,
+}
+
+/// A background job that has exited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedJob {
+    /// The job.
+    pub info: JobInfo,
+    /// Exit code of its command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_code: Option<i32>,
+    /// Signal that killed its command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Whether its time limit stopped it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub timed_out: bool,
+    /// Whether `job_kill` stopped it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub aborted: bool,
+    /// Its run time, in milliseconds.
+    pub duration_ms: u64,
+    /// Noticed denials of the confinement, at most [`MAX_LISTED`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
+    pub denials: Vec<Denial>,
 }
 
 /// First report of the worker.
@@ -402,6 +429,9 @@ pub struct ToolReport {
     /// Noticed denials of the confinement, at most [`MAX_LISTED`].
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
     pub denials: Vec<Denial>,
+    /// Whether the denials are those of a background job, which [`FromWorker::Jobs`] reports with its end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub of_job: bool,
     /// Files that other programs run or obey and that changed since the last check. At most [`MAX_LISTED`], each a line
     /// of at most [`crate::denial::MAX_TARGET_BYTES`].
     #[serde(skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]

@@ -54,7 +54,7 @@ pub mod fuzzing;
 
 pub use attempts::{Attempts, RefusedRequest};
 pub use confinement::Confinement;
-pub use jobs::{JobReports, Jobs};
+pub use jobs::{JobReport, JobReports, Jobs};
 pub use live::{Update, Watch};
 pub use output::{Data, Output};
 pub use strip_ansi::PlainText;

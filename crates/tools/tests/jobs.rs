@@ -362,7 +362,7 @@ mod tests {
             "Error: 8 background jobs are running, and a session may have no more; \
              end one with job_kill first"
         );
-        let running = reports.take().unwrap();
+        let running = reports.take().unwrap().running;
         assert_eq!(running.len(), 8);
         assert_eq!(running[0], JobInfo { id: "job-1".into(), command: "sleep 60".into() });
         assert_eq!(reports.take(), None, "told once");
@@ -372,7 +372,9 @@ mod tests {
         let text = text.await;
         assert_eq!(text, "done\n\n[2 background processes were ended]\n[Exit code: 0]");
         bench.text("job_kill", json!("job-5")).await;
-        assert_eq!(reports.take().unwrap().len(), 7);
+        let report = reports.take().unwrap();
+        assert_eq!((report.running.len(), report.ended.len()), (7, 1));
+        assert_eq!((&*report.ended[0].info.id, report.ended[0].aborted), ("job-5", true));
         assert_eq!(bench.start("sleep 60").await, "job-9");
         let list = bench.text("jobs", json!({})).await;
         assert_eq!(list.matches("running for").count(), 8, "{list}");

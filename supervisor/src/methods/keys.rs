@@ -7,7 +7,7 @@ use quackd_protocol::client::{KeysData, KeysParams};
 use quackd_protocol::environment::MAX_VALUE_BYTES;
 
 pub(super) async fn keys(
-    KeysParams { variables }: KeysParams,
+    KeysParams { variables, reload }: KeysParams,
     caller: &Caller,
 ) -> Result<KeysData, MethodError> {
     let is_known = |name: &str| provider_variables().flatten().any(|known| known == name);
@@ -20,5 +20,9 @@ pub(super) async fn keys(
     }
     let login = &caller.services.sessions.children.login;
     login.add_of_shell(variables);
-    Ok(KeysData { names: login.names_of_shell() })
+    let models = &caller.services.sessions.models;
+    if reload == Some(true) {
+        models.reload().await;
+    }
+    Ok(KeysData { names: login.names_of_shell(), in_use: models.variables().await })
 }

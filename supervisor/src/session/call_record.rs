@@ -7,8 +7,10 @@ use crate::metrics::call_latency::CallOutcome;
 use jiff::Timestamp;
 use quackd_protocol::SessionId;
 use quackd_protocol::denial::one_line;
-use quackd_protocol::journal::{CallEnd, CallRecord, cut_text, id_of};
+use quackd_protocol::journal::{CallEnd, CallRecord, JOB_END, cut_text, id_of};
 use quackd_protocol::tools::is_internal;
+use quackd_protocol::worker::EndedJob;
+use serde_json::json;
 use std::cell::Cell;
 use std::time::Duration;
 
@@ -70,15 +72,13 @@ impl CallJournal {
 
         let at_ms = Timestamp::now().as_millisecond();
         let at_ms = at_ms.saturating_sub(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX));
-        let number = u64::try_from(at_ms).unwrap_or_default().max(self.last.get() + 1);
-        self.last.set(number);
 
         let info = tool_info(place.session, result, elapsed);
         let report = result.as_ref().ok().map(|done| &done.report);
         let listed = |list: &Vec<String>| list.iter().map(|line| one_line(line)).collect();
         let client = call.client().map(|client| client.name.clone());
         journal.add(&CallRecord {
-            id: id_of(number),
+            id: self.next_id(at_ms),
             at_ms,
             session_id: place.session.clone(),
             session_name: place.name.to_owned(),
@@ -91,7 +91,10 @@ impl CallJournal {
             exit_code: info.exit_code,
             signal: report.and_then(|report| report.signal),
             duration_ms: info.duration_ms,
-            denials: report.map(|report| report.denials.clone()).unwrap_or_default(),
+            denials: report
+                .filter(|report| !report.of_job)
+                .map(|report| report.denials.clone())
+                .unwrap_or_default(),
             // The worker's texts are not trusted.
             files: report.map(|report| listed(&report.written)).unwrap_or_default(),
             n_files: report.map_or(0, |report| report.n_written),
@@ -102,6 +105,41 @@ impl CallJournal {
                 .then(|| answer(&call.tool, result))
                 .flatten(),
         });
+    }
+}
+
+impl CallJournal {
+    /// Appends the end of a background job.
+    pub(crate) fn record_job(&self, place: CallPlace<'_>, job: &EndedJob, end: CallEnd) {
+        let Some(journal) = &self.journal else { return };
+        let at_ms = Timestamp::now().as_millisecond();
+        let arguments = json!({"job": one_line(&job.info.id), "command": job.info.command});
+        journal.add(&CallRecord {
+            id: self.next_id(at_ms),
+            at_ms,
+            session_id: place.session.clone(),
+            session_name: place.name.to_owned(),
+            workspace_path: place.workspace.to_owned(),
+            client: None,
+            turn: None,
+            tool: JOB_END.to_owned(),
+            arguments: serde_json::value::to_raw_value(&arguments).ok(),
+            outcome: end,
+            exit_code: job.exit_code,
+            signal: job.signal,
+            duration_ms: job.duration_ms,
+            denials: job.denials.clone(),
+            files: Vec::new(),
+            n_files: 0,
+            full_output_path: None,
+            text: None,
+        });
+    }
+
+    fn next_id(&self, at_ms: i64) -> String {
+        let number = u64::try_from(at_ms).unwrap_or_default().max(self.last.get() + 1);
+        self.last.set(number);
+        id_of(number)
     }
 }
 

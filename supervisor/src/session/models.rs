@@ -15,7 +15,7 @@ use crate::session::owner::Owner;
 use crate::session::pi::outside::clean_blocking;
 use quackd_config::{Config, Origin, Setting};
 use quackd_egress::models::{
-    Given, ModelCatalog, ModelList, ModelLists, ModelSettings, ModelSources,
+    Given, ModelCatalog, ModelList, ModelLists, ModelSettings, ModelSources, provider_variables,
 };
 use quackd_egress::{Egress, ListedModel};
 use quackd_home::own_file::read_blocking;
@@ -102,7 +102,8 @@ pub(crate) struct Models {
 #[derive(Debug)]
 struct Loaded {
     catalog: Rc<ModelCatalog>,
-    checked: Instant,
+    /// Time of the last check of the files. `None` if the next caller must check them.
+    checked: Option<Instant>,
     /// Hash of the variables.
     env: u64,
     stamps: Stamps,
@@ -150,7 +151,7 @@ impl Models {
         let env = self.env().await;
         let hash = hash(&(&env, self.list_version.get()));
         let known = self.loaded.borrow().as_ref().filter(|it| it.env == hash).map(|it| {
-            let is_recent = it.checked.elapsed() < CHECK_INTERVAL;
+            let is_recent = it.checked.is_some_and(|at| at.elapsed() < CHECK_INTERVAL);
             (Rc::clone(&it.catalog), it.stamps.clone(), is_recent)
         });
         if let Some((catalog, _, true)) = known {
@@ -172,8 +173,8 @@ impl Models {
         {
             self.version.set(self.version.get() + 1);
         }
-        let loaded =
-            Loaded { catalog: Rc::clone(&catalog), checked: Instant::now(), env: hash, stamps };
+        let (catalog_of_all, checked) = (Rc::clone(&catalog), Some(Instant::now()));
+        let loaded = Loaded { catalog: catalog_of_all, checked, env: hash, stamps };
         self.loaded.replace(Some(loaded));
         catalog
     }
@@ -181,6 +182,22 @@ impl Models {
     /// Returns a number that changes with the models.
     pub(crate) fn version(&self) -> u64 {
         self.version.get()
+    }
+
+    /// Loads the catalog again if a file has changed, however short ago the files were checked.
+    pub(crate) async fn reload(&self) {
+        if let Some(loaded) = self.loaded.borrow_mut().as_mut() {
+            loaded.checked = None;
+        }
+        self.catalog().await;
+    }
+
+    /// Returns the names of the variables of providers that have a value. Does not wait for the login shell.
+    pub(crate) async fn variables(&self) -> Vec<String> {
+        let login = self.login.env_for_pi(Duration::ZERO).await;
+        let env = pi_env::merge(std::env::vars_os(), &[], &login);
+        let has = |name: &&str| env.iter().any(|(set, v)| set == name && !v.trim().is_empty());
+        provider_variables().flatten().filter(has).map(str::to_owned).collect()
     }
 
     /// Returns a catalog of the configuration, because a directory does not answer. Not kept. It has no keys of variables:

@@ -282,10 +282,30 @@ fn what_is_no_whole_answer_is_one_line_and_an_exit_code_of_its_own() {
         let end = lines.lines().find(|line| line.contains("\"agent_end\"")).expect("an end");
         let end: serde_json::Value = serde_json::from_str(end).unwrap();
         assert_eq!(end["data"]["reason"].as_str().unwrap_or_default(), reason, "{reply}");
+        let last: serde_json::Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+        let error = last["error"]["code"].as_str().unwrap_or_default();
+        assert_eq!(error, if code == 0 { "" } else { "no_answer" }, "{last}");
     }
     // The page of a proxy that is overloaded is one more failure of the connection.
     let busy = json!({"raw": page, "status": 502});
     world.model.script(&json!({"replies": [busy, {"text": "recovered"}]}));
     let run = super::prompt::at_repo(&world, &["say", "go"]).output().unwrap();
     assert_eq!(run.status.code(), Some(0));
+}
+
+#[test]
+fn the_lines_of_a_turn_that_failed_end_with_an_error() {
+    let world =
+        World::new(&json!({"replies": [{"status": 401, "error": "Incorrect API key provided"}]}));
+    let mut said = world.daemon.command(&["say", "--json", "hello"]);
+    let output = said.current_dir(&world.repo).stdin(std::process::Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(last["error"]["code"], "failed", "{last}");
+    let message = last["error"]["message"].as_str().unwrap();
+    assert!(message.contains("Incorrect API key provided"), "{last}");
+    assert!(text.lines().count() > 3, "the events come before it: {text}");
+    let errors = String::from_utf8(output.stderr).unwrap();
+    assert!(errors.contains(&format!("error: {message}")), "{errors}");
 }

@@ -44,6 +44,12 @@ fn the_key_of_a_shell_is_used_at_once_and_stays_in_the_memory_of_the_daemon() {
     let shown = world.daemon.quack(&["models"]).ok();
     assert!(shown.contains("OPENAI_API_KEY of your shell"), "{shown}");
 
+    let listed = world.daemon.quack(&["login"]).ok();
+    assert!(listed.contains("OPENAI_API_KEY that the daemon has, not of this shell"), "{listed}");
+    let listed = world.daemon.quack(&["login", "--json"]).json();
+    let openai = (&listed["providers"][0]["variable"], &listed["providers"][0]["daemonVariable"]);
+    assert_eq!(openai, (&serde_json::Value::Null, &json!("OPENAI_API_KEY")));
+
     // The newest shell counts, with its own address.
     let second =
         FakeModel::start(&world.daemon.home().join("second"), &json!({"on_exhausted": "echo"}));
@@ -91,7 +97,7 @@ fn other_variables_are_refused_and_name_no_value() {
     wire.refused("quack.keys", json!({"variables": {"OPENAI_API_KEY": long}}));
     wire.refused("quack.keys", json!({"variables": {"OPENAI_API_KEY": "a\0b"}}));
     let given = wire.request("quack.keys", json!({"variables": {}}));
-    assert_eq!(given, json!({"names": []}));
+    assert_eq!(given, json!({"names": [], "inUse": []}));
 }
 
 #[test]
@@ -128,8 +134,15 @@ fn a_stored_key_is_private_and_used_by_the_next_turn_until_it_is_deleted() {
     assert_eq!(listed["providers"][0]["provider"], "openai");
     assert_eq!(listed["providers"][0]["stored"], true);
 
+    // Within the second in which the daemon does not check the file.
     let deleted = run(&["logout", "openai"], "");
     assert!(deleted.status.success(), "{}", text(&deleted));
+    let after = text(&run(&["say", "after"], ""));
+    let request = world.model.requests().pop().unwrap();
+    assert!(after.contains("echo: after"), "a local server needs no key: {after}");
+    assert!(request["headers"].get("authorization").is_none(), "{}", request["headers"]);
+    let shown = text(&run(&["models"], ""));
+    assert!(shown.contains("key       no key"), "{shown}");
     assert!(!std::fs::read_to_string(&file).unwrap().contains(CANARY));
     assert_eq!(run(&["logout", "openai"], "").status.code(), Some(1));
 }

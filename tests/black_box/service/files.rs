@@ -169,3 +169,36 @@ fn without_purge_the_state_stays_and_the_next_daemon_has_its_sessions() {
     let sessions = world.quack(&["sessions", "--json"]).ok();
     assert!(sessions.contains("kept"), "{sessions}");
 }
+
+#[test]
+fn uninstalling_names_the_daemon_and_the_work_that_it_ends() {
+    let world = Daemon::absent();
+    let repo = world.repo("repo");
+    let at = repo.path().to_str().unwrap();
+    let usual = world.home().join(".config/quackd/quackd.toml");
+    world.quack(&["config", "set", "worker.idle_minutes", "10"]).ok();
+    let before = world.quack(&["uninstall", "--dry-run"]).ok();
+    assert!(!before.contains("the daemon"), "{before}");
+    assert!(world.quack(&["uninstall", "--dry-run", "--json"]).json()["daemon"].is_null());
+
+    world.quack(&["tool", "bash", "--detach", "sleep 1000", "-C", at]).ok();
+    let pid = world.wire().request("ping", Value::Null)["pid"].clone();
+    for purge in [&[][..], &["--purge"]] {
+        let dry = world.quack(&[&["uninstall", "--dry-run"], purge].concat()).ok();
+        for part in
+            [&format!("Would stop the daemon (process {pid})"), "repo: background job job-1"]
+        {
+            assert!(dry.contains(part), "{part}: {dry}");
+        }
+    }
+    let dry = world.quack(&["uninstall", "--dry-run", "--json"]).json();
+    assert_eq!(
+        (&dry["daemon"]["pid"], &dry["daemon"]["waitsFor"][0]["kind"]),
+        (&pid, &"job".into())
+    );
+
+    let done = world.quack(&["uninstall", "--purge", "--yes"]).ok();
+    assert!(done.contains(&format!("Stopped the daemon (process {pid})")), "{done}");
+    // Another state directory shares the configuration, so it stays and is named.
+    assert!(done.contains(&format!("Stays: {}", usual.display())), "{done}");
+}

@@ -1,5 +1,5 @@
-//! Reports the running background jobs to the supervisor. The supervisor displays them, and neither evicts nor
-//! replaces a worker that has any.
+//! Reports the running background jobs to the supervisor, and the end of each. The supervisor displays the running
+//! jobs, and neither evicts nor replaces a worker that has any. It records the ends in the journal of calls.
 //!
 //! A report is built when it is queued, so reports are never out of order, and several changes may share one. The
 //! report of a job's start precedes the answer of the call that started it ([`crate::executor`] ensures this), so
@@ -7,7 +7,7 @@
 
 use crate::link::FrameSender;
 use quackd_protocol::worker::FromWorker;
-use quackd_tools::{JobReports, Jobs};
+use quackd_tools::{JobReport, JobReports, Jobs};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -35,8 +35,10 @@ impl JobReporter {
     /// Reports changes, if there are any. Waits while the supervisor does not read.
     pub(crate) async fn report(&self) {
         if self.reports.borrow().is_due() {
-            let report =
-                || self.reports.borrow_mut().take().map(|running| FromWorker::Jobs { running });
+            let report = || {
+                let JobReport { running, ended } = self.reports.borrow_mut().take()?;
+                Some(FromWorker::Jobs { running, ended })
+            };
             self.outbox.send_latest(report).await;
         }
     }

@@ -57,8 +57,7 @@ fn shown(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
     match &result.data {
         Some(data) if output.is_json() => output.document(data)?,
         _ => {
-            output.answer(&result.text)?;
-            output.answer("\n")?;
+            output.answer_lines(&result.text)?;
         }
     }
     Ok(ExitCode::Ok)

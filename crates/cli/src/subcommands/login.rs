@@ -1,14 +1,17 @@
-//! `quack login` and `quack logout`: the file with keys of model providers. The daemon notices its changes.
+//! `quack login` and `quack logout`: the file with keys of model providers. A running daemon is asked to read it again.
 
 use crate::args::login::{LoginArgs, LogoutArgs};
-use crate::display::name;
+use crate::connect::{REPLY_TIMEOUT, connect};
+use crate::display::{name, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::interrupts::Interrupts;
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::suggest::nearest;
 use anyhow::Context;
+use quackd_client::ClientError;
 use quackd_egress::models::{provider_names, provider_variables};
 use quackd_home::{Home, own_file};
+use quackd_protocol::client::{KeysData, KeysParams};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -39,12 +42,16 @@ struct StoredKey {
 pub(crate) async fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
     let mut keys = read_blocking(&home)?;
-    let Some(provider) = args.provider else { return list(&keys, output) };
+    let Some(provider) = args.provider else {
+        let daemon = daemon_keys(&home, false).await.unwrap_or_default();
+        return list(&keys, &daemon.map(|known| known.in_use).unwrap_or_default(), output);
+    };
     let (provider, variables) = known(&provider)?;
     let Some(key) = ask(provider).await? else { return Ok(ExitCode::Interrupted) };
     home.prepare_blocking()?;
     keys.0.insert(provider.to_owned(), StoredKey { kind: "api_key".to_owned(), key });
     write_blocking(&home, &keys)?;
+    apply(&home, output).await;
     let path = home.provider_keys().display().to_string();
     if output.is_json() {
         output.document(&json!({ "provider": provider, "path": path }))?;
@@ -60,7 +67,7 @@ pub(crate) async fn run(args: LoginArgs, output: CliOutput) -> anyhow::Result<Ex
 }
 
 /// Runs `quack logout`.
-pub(crate) fn logout(args: &LogoutArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+pub(crate) async fn logout(args: &LogoutArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let home = Home::from_process_env_blocking()?;
     let mut keys = read_blocking(&home)?;
     if keys.0.remove(&args.provider).is_none() {
@@ -69,12 +76,33 @@ pub(crate) fn logout(args: &LogoutArgs, output: CliOutput) -> anyhow::Result<Exi
         return Err(CliError::failed(text).into());
     }
     write_blocking(&home, &keys)?;
+    apply(&home, output).await;
     if output.is_json() {
         output.document(&json!({ "provider": args.provider }))?;
     } else {
         output.text(&format!("Deleted the key of {}\n", name(&args.provider)))?;
     }
     Ok(ExitCode::Ok)
+}
+
+/// Asks a running daemon for the variables that it has. With `reload` it first reads the stored keys again. `Ok(None)` if
+/// no daemon runs.
+async fn daemon_keys(home: &Home, reload: bool) -> Result<Option<KeysData>, ClientError> {
+    let client = match connect(home).await {
+        Err(ClientError::NotRunning { .. }) => return Ok(None),
+        client => client?,
+    };
+    let params = KeysParams { reload: reload.then_some(true), ..KeysParams::default() };
+    client.request("quack.keys", params, REPLY_TIMEOUT).await.map(Some)
+}
+
+/// Makes a running daemon use the new file now. Otherwise it would notice the change with the next prompt.
+async fn apply(home: &Home, output: CliOutput) {
+    if let Err(error) = daemon_keys(home, true).await {
+        let why = plain(&error.to_string());
+        output
+            .warning(&format!("the daemon may use the earlier keys until `quack restart`: {why}"));
+    }
 }
 
 fn is_set(variable: &str) -> bool {
@@ -93,27 +121,40 @@ fn known(given: &str) -> anyhow::Result<(&'static str, Vec<&'static str>)> {
     })
 }
 
-fn list(keys: &Keys, output: CliOutput) -> anyhow::Result<ExitCode> {
+fn list(keys: &Keys, of_daemon: &[String], output: CliOutput) -> anyhow::Result<ExitCode> {
     let rows: Vec<_> = provider_names()
         .zip(provider_variables())
         .map(|(name, variables)| {
-            let variable = variables.iter().copied().find(|it| it.ends_with("_KEY") && is_set(it));
-            (name, keys.0.contains_key(name), variable, variables)
+            let find = |is_known: &dyn Fn(&str) -> bool| {
+                variables.iter().copied().find(|it| it.ends_with("_KEY") && is_known(it))
+            };
+            let of_shell = find(&is_set);
+            // The daemon keeps the key of another shell, or of the shell that started it.
+            let of_daemon = find(&|name| of_daemon.iter().any(|it| it == name));
+            (name, keys.0.contains_key(name), (of_shell, of_daemon), variables)
         })
         .collect();
     if output.is_json() {
-        let rows = rows.iter().map(|(name, is_stored, variable, _)| {
-            json!({ "provider": name, "stored": is_stored, "variable": variable })
+        let rows = rows.iter().map(|(name, is_stored, (variable, of_daemon), _)| {
+            json!({
+                "provider": name, "stored": is_stored, "variable": variable, "daemonVariable": of_daemon
+            })
         });
         output.document(&json!({ "providers": rows.collect::<Vec<_>>() }))?;
         return Ok(ExitCode::Ok);
     }
     let mut text = String::new();
-    for (name, is_stored, variable, variables) in rows {
-        let source = match (variable, is_stored) {
-            (Some(variable), _) => format!("{variable} of this shell"),
-            (None, true) => "stored".to_owned(),
-            (None, false) => {
+    for (name, is_stored, found, variables) in rows {
+        let source = match (found, is_stored) {
+            ((Some(variable), _), _) => format!("{variable} of this shell"),
+            ((None, Some(variable)), _) => {
+                let stored = if is_stored { ", stronger than the stored key" } else { "" };
+                format!(
+                    "{variable} that the daemon has, not of this shell{stored}; `quack restart` drops it"
+                )
+            }
+            ((None, None), true) => "stored".to_owned(),
+            ((None, None), false) => {
                 let first = variables.first().copied().unwrap_or_default();
                 format!("{DIM}no key: `quack login {name}`, or set {first}{DIM:#}")
             }

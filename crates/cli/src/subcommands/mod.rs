@@ -102,7 +102,7 @@ pub(crate) async fn run(
         Some(Verb::Metrics(_)) => metrics::run(output).await,
         Some(Verb::Models(args)) => models::run(args, output).await,
         Some(Verb::Login(args)) => login::run(args, output).await,
-        Some(Verb::Logout(args)) => login::logout(&args, output),
+        Some(Verb::Logout(args)) => login::logout(&args, output).await,
         Some(Verb::Log(args)) => Box::pin(log::run(args, output)).await,
         Some(Verb::Logs(args)) => logs::run(args, output).await,
         Some(Verb::Gc(args)) => gc::run(args, output).await,

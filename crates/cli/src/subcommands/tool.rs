@@ -36,6 +36,9 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// Name of the tool whose hints are printed after its text.
 const BASH: &str = "bash";
 
+/// Tool whose answer is the content of a file.
+const READ_FILE: &str = "read_file";
+
 /// Runs the subcommand. With `--raw`, its own failures have an exit code that few commands use.
 pub(crate) async fn run(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     match call_tool(args, output).await {
@@ -229,10 +232,12 @@ fn print_end(
     output: CliOutput,
 ) -> anyhow::Result<()> {
     match &result.closing {
-        Some(closing) => output.answer(closing)?,
+        Some(closing) => output.answer_lines(closing)?,
         // The failure is not the command's, so its text begins a new line.
-        None if printer.is_inside_line() => output.answer(&format!("\n{}", result.text))?,
-        None => output.answer(&in_plain_words(tool, result))?,
+        None if printer.is_inside_line() => output.answer_lines(&format!("\n{}", result.text))?,
+        // A file may end without a newline.
+        None if tool == READ_FILE && !result.info.is_error => output.answer(&result.text)?,
+        None => output.answer_lines(&in_plain_words(tool, result))?,
     }
     Ok(())
 }

@@ -15,8 +15,9 @@ use crate::subcommands::stop::end;
 use anyhow::Context;
 use plan::{KeptPath, UninstallPlan};
 use quackd_home::Home;
+use quackd_protocol::client::DaemonData;
 use quackd_service::Manager;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
 /// Runs the subcommand.
@@ -27,8 +28,10 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
     let agents = AgentRemoval::all_blocking().context(
         "quackd must be taken out of this file first: correct it, or remove quackd's entry by hand",
     )?;
+    let daemon = RunningDaemon::find(&here.home).await;
+    let report = Report { daemon: daemon.as_ref(), agents: &agents, is_dry: args.dry_run };
     if args.dry_run {
-        return report(&plan, "Would remove", &plan.all(), &agents, output);
+        return report.print(&plan, &plan.all(), output);
     }
     if !args.yes {
         if !CliOutput::can_ask() {
@@ -37,8 +40,8 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
             )
             .into());
         }
-        let what = listed("Would remove", &plan, &plan.all(), &agents);
-        let question = format!("{what}{}Remove that?", at_work(&here.home).await);
+        let what = Report { is_dry: true, ..report }.text(&plan, &plan.all());
+        let question = format!("{what}Remove that?");
         let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
         if !asked.await?? {
             anyhow::bail!("nothing was removed");
@@ -58,25 +61,46 @@ pub(crate) async fn run(args: &UninstallArgs, output: CliOutput) -> anyhow::Resu
         // Plan again, because the daemon wrote files at its exit.
         let plan = UninstallPlan::make_blocking(&here, true)?;
         purge_blocking(&here.home, &plan, &mut removed)?;
-        return report(&plan, "Removed", &removed, &agents, output);
+        return report.print(&plan, &removed, output);
     }
-    report(&plan, "Removed", &removed, &agents, output)
+    report.print(&plan, &removed, output)
 }
 
-/// Describes for the confirmation that a running daemon is stopped, and the work that this interrupts.
-async fn at_work(home: &Home) -> String {
-    let Ok(client) = connect(home).await else { return String::new() };
-    match crate::subcommands::restart::look(&client).await {
-        Ok(daemon) if daemon.waits_for.is_empty() => {
-            format!("Would stop the daemon (process {}).\n", daemon.pid)
+/// Daemon that the removal stops.
+enum RunningDaemon {
+    Known(DaemonData),
+    /// A daemon without the request for its description is stopped as well.
+    Unknown,
+}
+
+impl RunningDaemon {
+    /// `None` if no daemon is running.
+    async fn find(home: &Home) -> Option<Self> {
+        let client = connect(home).await.ok()?;
+        let look = crate::subcommands::restart::look(&client).await;
+        Some(look.map_or(Self::Unknown, Self::Known))
+    }
+
+    /// Describes the stop and the work that it interrupts.
+    fn text(&self, verb: &str) -> String {
+        match self {
+            Self::Known(daemon) if daemon.waits_for.is_empty() => {
+                format!("{verb} the daemon (process {}).\n", daemon.pid)
+            }
+            Self::Known(daemon) => format!(
+                "{verb} the daemon (process {}), which interrupts:\n{}",
+                daemon.pid,
+                list(&daemon.waits_for, true)
+            ),
+            Self::Unknown => format!("{verb} the running daemon.\n"),
         }
-        Ok(daemon) => format!(
-            "Would stop the daemon (process {}), which is busy:\n{}",
-            daemon.pid,
-            list(&daemon.waits_for, true)
-        ),
-        // A daemon without this request is stopped as well.
-        Err(_unknown) => "Would stop the running daemon.\n".to_owned(),
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Self::Known(daemon) => json!({"pid": daemon.pid, "waitsFor": daemon.waits_for}),
+            Self::Unknown => json!({}),
+        }
     }
 }
 
@@ -132,55 +156,64 @@ fn shown(path: &Path) -> String {
     plain(&path.display().to_string())
 }
 
-fn listed(
-    verb: &str,
-    plan: &UninstallPlan,
-    removed: &[PathBuf],
-    agents: &[AgentRemoval],
-) -> String {
-    let mut text =
-        crate::subcommands::service::lines(verb, removed, "There is nothing to remove.\n");
-    for agent in agents {
-        for path in &agent.paths {
-            let file = shown(path);
-            text.push_str(&format!("{verb} quackd from {}: {file}\n", agent.label));
-        }
-        let changes = agent.patch.lines().filter(|line| line.starts_with(['-', '+']));
-        let changes = changes.filter(|line| !line.starts_with("---") && !line.starts_with("+++"));
-        text.extend(changes.map(|line| format!("    {}\n", plain(line))));
-    }
-    for KeptPath { path, why } in &plan.kept {
-        text.push_str(&format!("Stays: {} ({why})\n", shown(path)));
-    }
-    text
+/// What a removal does or would do, besides the removed paths.
+#[derive(Clone, Copy)]
+struct Report<'a> {
+    daemon: Option<&'a RunningDaemon>,
+    agents: &'a [AgentRemoval],
+    is_dry: bool,
 }
 
-fn report(
-    plan: &UninstallPlan,
-    verb: &str,
-    removed: &[PathBuf],
-    agents: &[AgentRemoval],
-    output: CliOutput,
-) -> anyhow::Result<ExitCode> {
-    let program = std::env::current_exe().unwrap_or_default();
-    if output.is_json() {
-        let kept: Vec<_> =
-            plan.kept.iter().map(|kept| json!({"path": kept.path, "why": kept.why})).collect();
-        let is_dry = verb != "Removed";
-        let agents: Vec<_> = agents
-            .iter()
-            .map(|agent| json!({"agent": agent.label, "files": agent.paths}))
-            .collect();
-        output.document(&json!({
-            "removed": removed, "kept": kept, "agents": agents, "program": program, "dryRun": is_dry
-        }))?;
-        return Ok(ExitCode::Ok);
+impl Report<'_> {
+    fn text(&self, plan: &UninstallPlan, removed: &[PathBuf]) -> String {
+        let verb = if self.is_dry { "Would remove" } else { "Removed" };
+        let none = "There is nothing to remove.\n";
+        let mut text = crate::subcommands::service::lines(verb, removed, none);
+        for agent in self.agents {
+            for path in &agent.paths {
+                let file = shown(path);
+                text.push_str(&format!("{verb} quackd from {}: {file}\n", agent.label));
+            }
+            let changes = agent.patch.lines().filter(|line| line.starts_with(['-', '+']));
+            let changes =
+                changes.filter(|line| !line.starts_with("---") && !line.starts_with("+++"));
+            text.extend(changes.map(|line| format!("    {}\n", plain(line))));
+        }
+        let stop = if self.is_dry { "Would stop" } else { "Stopped" };
+        text.extend(self.daemon.map(|daemon| daemon.text(stop)));
+        for KeptPath { path, why } in &plan.kept {
+            text.push_str(&format!("Stays: {} ({why})\n", shown(path)));
+        }
+        text
     }
-    let mut text = listed(verb, plan, removed, agents);
-    text.push_str(&format!(
-        "The program itself stays: {}; remove it the way it was installed (`cargo uninstall quackd`, a package manager).\n",
-        shown(&program)
-    ));
-    output.text(&text)?;
-    Ok(ExitCode::Ok)
+
+    fn print(
+        &self,
+        plan: &UninstallPlan,
+        removed: &[PathBuf],
+        output: CliOutput,
+    ) -> anyhow::Result<ExitCode> {
+        let program = std::env::current_exe().unwrap_or_default();
+        if output.is_json() {
+            let kept: Vec<_> =
+                plan.kept.iter().map(|kept| json!({"path": kept.path, "why": kept.why})).collect();
+            let agents: Vec<_> = self
+                .agents
+                .iter()
+                .map(|agent| json!({"agent": agent.label, "files": agent.paths}))
+                .collect();
+            output.document(&json!({
+                "removed": removed, "kept": kept, "agents": agents, "program": program,
+                "daemon": self.daemon.map(RunningDaemon::json), "dryRun": self.is_dry
+            }))?;
+            return Ok(ExitCode::Ok);
+        }
+        let mut text = self.text(plan, removed);
+        text.push_str(&format!(
+            "The program itself stays: {}; remove it the way it was installed (`cargo uninstall quackd`, a package manager).\n",
+            shown(&program)
+        ));
+        output.text(&text)?;
+        Ok(ExitCode::Ok)
+    }
 }

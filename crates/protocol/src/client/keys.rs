@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 pub struct KeysParams {
     /// Values by the name of their variable. A blank value hides the one that the daemon has.
     pub variables: BTreeMap<String, String>,
+    /// Whether stored keys may have changed: the daemon reads them before it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reload: Option<bool>,
 }
 
 impl std::fmt::Debug for KeysParams {
@@ -24,4 +27,8 @@ impl std::fmt::Debug for KeysParams {
 pub struct KeysData {
     /// Names of the variables that the daemon has from clients, sorted.
     pub names: Vec<String>,
+    /// Names of all variables of model providers that have a value for the daemon, also its own ones and those of the
+    /// login shell.
+    #[serde(default)]
+    pub in_use: Vec<String>,
 }

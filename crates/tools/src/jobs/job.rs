@@ -3,12 +3,14 @@
 use super::log::{OutputRange, RecentOutput, count};
 use super::{FILE_PREFIX, FILE_SUFFIX};
 use crate::denials::{DenialDetector, Found};
-use quackd_process::{Captured, Command, Finished, LaunchError, Live, SpillTarget, Spilled};
+use quackd_process::{
+    Captured, Command, EndedBy, Exit, Finished, LaunchError, Live, SpillTarget, Spilled,
+};
 use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::{
     DEADLINE_GRACE, ENDED_JOB_MEMORY_BYTES, MAX_JOB_COMMAND_BYTES, MAX_SPILL_BYTES,
 };
-use quackd_protocol::worker::JobInfo;
+use quackd_protocol::worker::{EndedJob, JobInfo};
 use std::convert::Infallible;
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -59,6 +61,8 @@ pub(crate) struct JobEnd {
     pub(crate) denied: Option<String>,
     /// Changes to watched files, until they are reported.
     audit: Vec<String>,
+    /// Report of the end for the supervisor, until it is sent.
+    report: Option<Box<EndedJob>>,
 }
 
 /// Snapshot of a job.
@@ -146,8 +150,10 @@ impl BackgroundJob {
             ..finished
         });
         let spilled = finished.as_ref().and_then(|finished| finished.spill.clone());
+        let report = Some(Box::new(self.ended_job(finished.as_ref(), &denials)));
         self.state.send_modify(|state| {
-            state.end(JobEnd { audit: told.list, ..JobEnd::now(finished, denials, denied) });
+            let end = JobEnd::now(finished, denials, denied);
+            state.end(JobEnd { audit: told.list, report, ..end });
         });
         // Only after the end, because readers of a running job treat the whole file as output. Not awaited: a
         // hung disk must not delay the report of the end.
@@ -213,6 +219,39 @@ impl BackgroundJob {
         JobInfo { id: self.id.clone(), command: self.command.clone() }
     }
 
+    fn ended_job(&self, finished: Option<&Finished>, denials: &[Denial]) -> EndedJob {
+        let ended_by = finished.map(|finished| finished.ended_by);
+        let (exit_code, signal) = match finished.map(|finished| finished.exit) {
+            Some(Exit::Code(code)) => (Some(code), None),
+            Some(Exit::Signal(signal)) => (None, Some(signal)),
+            None => (None, None),
+        };
+        EndedJob {
+            info: self.info(),
+            exit_code,
+            signal,
+            timed_out: ended_by == Some(EndedBy::Deadline),
+            aborted: ended_by == Some(EndedBy::Abort),
+            duration_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            denials: denials.to_vec(),
+        }
+    }
+
+    /// Whether the end is not reported yet.
+    pub(super) fn has_report(&self) -> bool {
+        self.state.borrow().end.as_ref().is_some_and(|end| end.report.is_some())
+    }
+
+    /// Returns the report of the end once.
+    pub(super) fn take_report(&self) -> Option<EndedJob> {
+        let mut report = None;
+        self.state.send_if_modified(|state| {
+            report = state.end.as_mut().and_then(|end| end.report.take());
+            false
+        });
+        report.map(|report| *report)
+    }
+
     /// Returns the size of the output file in bytes, or 0 if the job is running or has no file.
     pub(super) fn file_bytes(&self) -> u64 {
         let state = self.state.borrow();
@@ -263,7 +302,7 @@ impl JobState {
 
 impl JobEnd {
     fn now(finished: Option<Finished>, denials: Vec<Denial>, denied: Option<String>) -> Self {
-        Self { at: Instant::now(), finished, denials, denied, audit: Vec::new() }
+        Self { at: Instant::now(), finished, denials, denied, audit: Vec::new(), report: None }
     }
 
     /// Returns the output file, if output was written.
@@ -298,7 +337,7 @@ fn first_line(line: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_process::{EndedBy, Exit, Usage};
+    use quackd_process::Usage;
 
     impl BackgroundJob {
         /// Creates an ended job with a file of `bytes` bytes.

@@ -19,7 +19,7 @@ use crate::denials::DenialDetector;
 use job::BackgroundJob;
 use quackd_process::Command;
 use quackd_protocol::limits::{MAX_ENDED_JOBS, MAX_ENDED_JOBS_BYTES, MAX_JOBS_PER_SESSION};
-use quackd_protocol::worker::JobInfo;
+use quackd_protocol::worker::{EndedJob, JobInfo, MAX_LISTED};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -169,7 +169,16 @@ impl Table {
     }
 }
 
-/// Receiver for reports of the running jobs.
+/// Report for the supervisor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobReport {
+    /// Running jobs, oldest first.
+    pub running: Vec<JobInfo>,
+    /// Jobs that have exited and were not reported yet, at most [`MAX_LISTED`]. The next report has further ones.
+    pub ended: Vec<EndedJob>,
+}
+
+/// Receiver for reports of the jobs.
 #[derive(Debug, Clone)]
 pub struct JobReports(watch::Receiver<Table>);
 
@@ -187,11 +196,16 @@ impl JobReports {
         self.0.has_changed().unwrap_or(false)
     }
 
-    /// Returns the running jobs, oldest first. `None` if nothing changed since the last report.
-    pub fn take(&mut self) -> Option<Vec<JobInfo>> {
+    /// Returns the next report. `None` if nothing changed since the last report.
+    pub fn take(&mut self) -> Option<JobReport> {
         let is_due = self.is_due();
         let table = self.0.borrow_and_update();
-        is_due.then(|| table.running().map(|job| job.info()).collect())
+        is_due.then(|| {
+            // A job that exits meanwhile is in the next report.
+            let ended = table.jobs.values().filter(|job| job.has_report()).take(MAX_LISTED);
+            let ended = ended.filter_map(|job| job.take_report()).collect();
+            JobReport { running: table.running().map(|job| job.info()).collect(), ended }
+        })
     }
 }
 

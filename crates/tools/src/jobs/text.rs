@@ -70,6 +70,7 @@ pub(super) fn output(job: &BackgroundJob, page: &OutputPage) -> Output {
         truncated,
         full_output_path: whole.map(|spilled| spilled.path.to_string_lossy().into_owned()),
         denials: job.take_denials(),
+        of_job: true,
         audit: job.take_audit(),
         ..ToolReport::default()
     };
@@ -87,6 +88,7 @@ pub(super) fn killed(job: &BackgroundJob, was_running: bool) -> Output {
     let data = facts(job, end.as_ref(), total);
     let report = ToolReport {
         denials: job.take_denials(),
+        of_job: true,
         audit: job.take_audit(),
         ..ToolReport::default()
     };

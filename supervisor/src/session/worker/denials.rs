@@ -1,12 +1,14 @@
-//! Accesses that the sandbox of the session's workers denied, as the workers report them. Counts all and keeps the last
-//! ones. For display only; no decision depends on them.
+//! Accesses that the sandbox of the session's workers denied, as the workers report them, and the ends of background
+//! jobs. Counts all denials and keeps the last ones. For display only; no decision depends on them.
 
 use crate::clock::now_text;
 use crate::pool::snapshot::Denials;
 use crate::session::actor::SessionActor;
+use crate::session::call_record::CallPlace;
 use quackd_protocol::client::TimedDenial;
 use quackd_protocol::denial::{Denial, one_line};
-use quackd_protocol::worker::{MAX_HINT_BYTES, MAX_LISTED, ToolReport};
+use quackd_protocol::journal::CallEnd;
+use quackd_protocol::worker::{EndedJob, MAX_HINT_BYTES, MAX_LISTED, ToolReport};
 use std::rc::Rc;
 
 /// Maximum number of denials that are kept per session.
@@ -47,7 +49,8 @@ impl SessionActor {
         if let Some(hint) = &mut report.hint {
             hint.truncate(hint.floor_char_boundary(MAX_HINT_BYTES));
         }
-        if !report.denials.is_empty() {
+        // Those of a job were recorded with its end.
+        if !report.denials.is_empty() && !report.of_job {
             Rc::make_mut(&mut self.worker.denials).note(tool, &report.denials);
         }
         if report.survivors != 0 {
@@ -57,6 +60,54 @@ impl SessionActor {
         self.worker.workspace_replaced |= report.workspace_gone;
         if report.truncated {
             self.services.pool.spills.notify_write();
+        }
+    }
+}
+
+impl SessionActor {
+    /// Records the end and the denials of a background job.
+    pub(super) fn note_job_end(&mut self, mut job: EndedJob) {
+        for denial in &mut job.denials {
+            *denial = Denial::new(denial.kind, denial.target.as_deref(), denial.likely);
+        }
+        if !job.denials.is_empty() {
+            Rc::make_mut(&mut self.worker.denials).note("bash", &job.denials);
+        }
+        let end = match (job.timed_out, job.aborted, job.exit_code) {
+            (true, ..) => CallEnd::TimedOut,
+            (_, true, _) => CallEnd::Aborted,
+            (.., Some(0)) => CallEnd::Ok,
+            _ => CallEnd::Failed,
+        };
+        self.record_job(&job, end);
+    }
+
+    /// Records the end of the jobs that ran in a worker that has exited.
+    pub(super) fn note_lost_jobs(&self) {
+        let end = match self.worker.child.ending {
+            Some(_) => CallEnd::Aborted,
+            None => CallEnd::Died,
+        };
+        for job in self.worker.jobs.snapshot().iter() {
+            let duration_ms = u64::try_from(job.since.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let ended = EndedJob {
+                info: job.info.clone(),
+                exit_code: None,
+                signal: None,
+                timed_out: false,
+                aborted: false,
+                duration_ms,
+                denials: Vec::new(),
+            };
+            self.record_job(&ended, end);
+        }
+    }
+
+    fn record_job(&self, job: &EndedJob, end: CallEnd) {
+        let (session, name) = (&self.session, self.name.as_str());
+        if !self.services.pool.disk.is_low() {
+            let place = CallPlace { session, name, workspace: &self.workspace };
+            self.services.call_journal.record_job(place, job, end);
         }
     }
 }

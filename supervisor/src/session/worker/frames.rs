@@ -17,8 +17,8 @@ use quackd_protocol::output::OutputPiece;
 use quackd_protocol::policy::WebSearchRule;
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{
-    FRAME_PROTOCOL, FromWorker, Hello, JobInfo, ToWorker, ToolFinished, ToolUpdate, WebOutcome,
-    WebSearch,
+    EndedJob, FRAME_PROTOCOL, FromWorker, Hello, JobInfo, ToWorker, ToolFinished, ToolUpdate,
+    WebOutcome, WebSearch,
 };
 use quackd_supervision::{Cause, Hello as HelloMeans};
 use serde_json::value::RawValue;
@@ -64,7 +64,7 @@ impl SessionActor {
             }
             FromWorker::StdinWanted { call_id, open } => self.input_wanted(&call_id, open, ctx),
             FromWorker::WebSearch { call_id, search } => self.search_web(call_id, search, ctx),
-            FromWorker::Jobs { running } => self.on_jobs(running, ctx),
+            FromWorker::Jobs { running, ended } => self.on_jobs(running, ended, ctx),
             // Every frame is a reply, costs a credit, belongs to a call, or is one of a limited number of warnings. A
             // worker cannot flood the supervisor with other frames.
             FromWorker::Pong { seq } => {
@@ -207,10 +207,13 @@ impl SessionActor {
     }
 
     /// Handles a change of the background jobs.
-    fn on_jobs(&mut self, running: Vec<JobInfo>, ctx: &mut Context<Self>) {
+    fn on_jobs(&mut self, running: Vec<JobInfo>, ended: Vec<EndedJob>, ctx: &mut Context<Self>) {
         let (had_any, now) = (self.worker.jobs.any(), Instant::now());
-        if let Err(why) = self.worker.jobs.report(running, now) {
+        if let Err(why) = self.worker.jobs.report(running, &ended, now) {
             return self.worker_broke(why, ctx);
+        }
+        for job in ended {
+            self.note_job_end(job);
         }
         self.services.pool.spills.notify_write();
         self.services.pool.slots.set_jobs(&self.session, self.worker.jobs.count());
@@ -309,9 +312,9 @@ mod tests {
         assert_eq!(idle_deadline(&calls, &jobs, now, limit), Some(now + limit));
 
         let job = JobInfo { id: "job-1".into(), command: "sleep".into() };
-        jobs.report(vec![job], now).unwrap();
+        jobs.report(vec![job], &[], now).unwrap();
         assert_eq!(idle_deadline(&calls, &jobs, now, limit), None);
-        jobs.report(Vec::new(), now).unwrap();
+        jobs.report(Vec::new(), &[], now).unwrap();
         assert_eq!(idle_deadline(&calls, &jobs, now, limit), Some(now + limit));
 
         let shown = CallPreview {

@@ -7,7 +7,7 @@ use quackd_protocol::limits::{
     JOB_REPORTS_PER_CALL, MAX_JOB_COMMAND_BYTES, MAX_JOB_ID_BYTES, MAX_JOB_REPORTS,
     MAX_JOBS_PER_SESSION,
 };
-use quackd_protocol::worker::JobInfo;
+use quackd_protocol::worker::{EndedJob, JobInfo};
 use std::rc::Rc;
 use std::time::Instant;
 
@@ -54,6 +54,7 @@ impl ReportedJobs {
     pub(super) fn report(
         &mut self,
         running: Vec<JobInfo>,
+        ended: &[EndedJob],
         now: Instant,
     ) -> Result<(), &'static str> {
         let left = self.reports_left.checked_sub(1).ok_or("too many reports on jobs")?;
@@ -63,7 +64,7 @@ impl ReportedJobs {
         let is_long = |job: &JobInfo| {
             MAX_JOB_ID_BYTES < job.id.len() || MAX_JOB_COMMAND_BYTES < job.command.len()
         };
-        if running.iter().any(is_long) {
+        if running.iter().chain(ended.iter().map(|job| &job.info)).any(is_long) {
             return Err("a job of too many words");
         }
         self.reports_left = left;
@@ -99,12 +100,12 @@ mod tests {
     fn a_job_is_as_old_as_the_first_report_of_it() {
         let (mut jobs, start) = (ReportedJobs::default(), Instant::now());
         let later = start + Duration::from_secs(2);
-        assert_eq!(jobs.report(vec![job("job-1")], start), Ok(()));
-        assert_eq!(jobs.report(vec![job("job-1"), job("job-2")], later), Ok(()));
+        assert_eq!(jobs.report(vec![job("job-1")], &[], start), Ok(()));
+        assert_eq!(jobs.report(vec![job("job-1"), job("job-2")], &[], later), Ok(()));
         let shown = jobs.snapshot();
         let shown: Vec<_> = shown.iter().map(|job| (job.info.clone(), job.since)).collect();
         assert_eq!(shown, [(job("job-1"), start), (job("job-2"), later)]);
-        assert_eq!(jobs.report(vec![job("job-2")], later), Ok(()));
+        assert_eq!(jobs.report(vec![job("job-2")], &[], later), Ok(()));
         assert_eq!((jobs.count(), jobs.any()), (1, true));
         jobs.clear();
         assert_eq!((jobs.count(), jobs.any()), (0, false));
@@ -114,26 +115,26 @@ mod tests {
     fn reports_are_paid_for_by_calls() {
         let (mut jobs, now) = (ReportedJobs::default(), Instant::now());
         for _ in 0..FIRST_REPORTS {
-            assert_eq!(jobs.report(Vec::new(), now), Ok(()));
+            assert_eq!(jobs.report(Vec::new(), &[], now), Ok(()));
         }
-        assert_eq!(jobs.report(Vec::new(), now), Err("too many reports on jobs"));
+        assert_eq!(jobs.report(Vec::new(), &[], now), Err("too many reports on jobs"));
         jobs.call_sent();
-        assert_eq!(jobs.report(vec![job("job-1")], now), Ok(()));
-        assert_eq!(jobs.report(Vec::new(), now), Ok(()));
-        assert_eq!(jobs.report(Vec::new(), now), Err("too many reports on jobs"));
+        assert_eq!(jobs.report(vec![job("job-1")], &[], now), Ok(()));
+        assert_eq!(jobs.report(Vec::new(), &[], now), Ok(()));
+        assert_eq!(jobs.report(Vec::new(), &[], now), Err("too many reports on jobs"));
         for _ in 0..1000 {
             jobs.call_sent();
         }
         for _ in 0..MAX_JOB_REPORTS {
-            assert_eq!(jobs.report(Vec::new(), now), Ok(()));
+            assert_eq!(jobs.report(Vec::new(), &[], now), Ok(()));
         }
-        assert_eq!(jobs.report(Vec::new(), now), Err("too many reports on jobs"));
+        assert_eq!(jobs.report(Vec::new(), &[], now), Err("too many reports on jobs"));
     }
 
     #[test]
     fn reports_are_bounded_in_size() {
         let now = Instant::now();
-        let report = |running| ReportedJobs::default().report(running, now);
+        let report = |running| ReportedJobs::default().report(running, &[], now);
         let eight: Vec<_> = (0..8).map(|n| job(&n.to_string())).collect();
         assert_eq!(report(eight.clone()), Ok(()));
         assert_eq!(report([eight, vec![job("9")]].concat()), Err("more jobs than there may be"));

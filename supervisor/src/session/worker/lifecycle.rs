@@ -156,6 +156,7 @@ impl SessionActor {
     }
 
     fn forget_jobs(&mut self) {
+        self.note_lost_jobs();
         self.worker.jobs.clear();
         self.services.pool.slots.set_jobs(&self.session, 0);
     }

@@ -95,7 +95,8 @@ fn earlier_calls(
     has_seq: bool,
     output: CliOutput,
 ) -> anyhow::Result<String> {
-    if since.is_none() && (has_seq || !is_person(output)) {
+    // Without a time, the lines of a script are the daemon's events only.
+    if since.is_none() && (has_seq || output.is_json()) {
         return Ok(String::new());
     }
     let home = Home::from_process_env_blocking()?;

@@ -19,7 +19,7 @@ use super::speaker::{CtrlC, Speaker};
 use super::turn_filter::TurnFilter;
 use super::turn_result::TurnResult;
 use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
-use crate::exit::ExitCode;
+use crate::exit::{CliError, ExitCode};
 pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
 use crate::render::{DisplayOptions, Renderer};
@@ -186,10 +186,11 @@ impl SessionView {
             }
             if let Some(end) = self.tracker.as_mut().and_then(|tracker| tracker.end(Instant::now()))
             {
+                let has_lines = self.output.is_json() && self.result.is_none();
                 return match end {
                     TurnOutcome::Well => Ok(ExitCode::Ok),
-                    TurnOutcome::Failed => Ok(ExitCode::Failed),
-                    TurnOutcome::NoAnswer => Ok(ExitCode::NoAnswer),
+                    TurnOutcome::Failed(reason) => CliError::failed(reason).shown(has_lines),
+                    TurnOutcome::NoAnswer(reason) => CliError::no_answer(reason).shown(has_lines),
                     TurnOutcome::Interrupted => Ok(ExitCode::Interrupted),
                     TurnOutcome::Left(text) => {
                         self.screen.warn(&text);

@@ -32,10 +32,10 @@ const QUIET_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) enum TurnOutcome {
     /// Pi completed the turn.
     Well,
-    /// The turn failed. The stream contains the reason.
-    Failed,
-    /// The last answer is cut, empty, a refusal, or none. The stream contains the reason.
-    NoAnswer,
+    /// The turn failed for this reason, which the stream contains as well.
+    Failed(String),
+    /// The last answer is cut, empty, a refusal, or none, for this reason, which the stream contains as well.
+    NoAnswer(String),
     /// The user aborted the turn.
     Interrupted,
     /// The user stopped waiting for the turn to begin. The text says that it still may.
@@ -72,6 +72,8 @@ pub(super) struct TurnTracker {
     ended_badly: bool,
     /// Whether the model's last answer was cut, empty, a refusal, or none.
     no_answer: bool,
+    /// Reason of the failure: the first one of an error, else that of the last answer.
+    reason: Option<String>,
     refused: Option<ClientError>,
     interrupted: bool,
     /// Whether the turn has begun after Ctrl-C and must be aborted.
@@ -99,6 +101,7 @@ impl TurnTracker {
             busy: false,
             ended_badly: false,
             no_answer: false,
+            reason: None,
             refused: None,
             interrupted: false,
             aborts: false,
@@ -147,8 +150,14 @@ impl TurnTracker {
                 let message = data.get("message").unwrap_or(&Value::Null);
                 let text = |key: &str| message.get(key).and_then(Value::as_str).unwrap_or_default();
                 if text("role") == "assistant" {
-                    self.ended_badly = matches!(text("stopReason"), "error" | "aborted");
-                    self.no_answer = text("stopReason") == "length";
+                    let reason = text("stopReason");
+                    self.ended_badly = matches!(reason, "error" | "aborted");
+                    self.no_answer = reason == "length";
+                    let has_reason = self.ended_badly || self.no_answer;
+                    self.reason = has_reason.then(|| match text("errorMessage") {
+                        "" => format!("the answer ended with the reason \"{reason}\""),
+                        error => error.to_owned(),
+                    });
                 }
             }
             // An end without a beginning belongs to an earlier turn of another client.
@@ -172,16 +181,19 @@ impl TurnTracker {
             "prompt_error" => {
                 self.failed = true;
                 self.busy |= data.get("code") == Some(&json!(ErrorCode::PiBusy));
+                self.reason.get_or_insert_with(|| text("error").to_owned());
                 // If the turn has begun, its end follows.
                 self.end_by(if self.began { now + AFTER_FAILURE } else { now });
             }
             // The turn continues if only the session's worker crashes.
             "extension_error" if text("event") == "process_death" && text("process") == "pi" => {
                 self.failed = true;
+                self.reason.get_or_insert_with(|| text("error").to_owned());
                 self.end_by(now + AFTER_FAILURE);
             }
             "session_deleted" => {
                 self.failed = true;
+                self.reason = Some("the session was deleted".to_owned());
                 self.end_by(now);
             }
             _ => {}
@@ -273,8 +285,10 @@ impl TurnTracker {
             Some(ClientError::Timeout { .. }) => because(may_begin),
             Some(error) => TurnOutcome::Because(error.into()),
             None if self.busy => is_busy(),
-            None if self.no_answer => TurnOutcome::NoAnswer,
-            None if self.failed => TurnOutcome::Failed,
+            None if self.no_answer => {
+                TurnOutcome::NoAnswer(self.reason("the model gave no whole answer"))
+            }
+            None if self.failed => TurnOutcome::Failed(self.reason("the turn failed")),
             None if !is_over && !self.began => because(may_begin),
             None if !is_over => because(format!("the turn is not over yet and continues: {ways}")),
             None => TurnOutcome::Well,
@@ -283,6 +297,14 @@ impl TurnTracker {
 
     fn end_by(&mut self, at: Instant) {
         self.end_at = Some(self.end_at.map_or(at, |known| known.min(at)));
+    }
+}
+
+impl TurnTracker {
+    /// Takes the reason of the failure, or returns `otherwise`.
+    fn reason(&mut self, otherwise: &str) -> String {
+        let reason = self.reason.take().filter(|reason| !reason.is_empty());
+        reason.unwrap_or_else(|| otherwise.to_owned())
     }
 }
 
@@ -318,8 +340,8 @@ mod tests {
             if let Some(end) = tracker.end(now) {
                 let code = match end {
                     TurnOutcome::Well => 0,
-                    TurnOutcome::Failed => 1,
-                    TurnOutcome::NoAnswer => 5,
+                    TurnOutcome::Failed(_) => 1,
+                    TurnOutcome::NoAnswer(_) => 5,
                     TurnOutcome::Interrupted => 130,
                     TurnOutcome::Left(_) => 131,
                     TurnOutcome::Because(error) => of_error(&error).code(),

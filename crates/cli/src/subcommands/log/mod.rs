@@ -10,6 +10,7 @@ use self::row::CallFormat;
 use crate::args::log::{LogArgs, LogShowArgs, LogVerb};
 use crate::connect::connect;
 use crate::directory;
+use crate::display::plain;
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, StdoutState};
 use crate::session_ref;
@@ -57,7 +58,17 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
         } => Some(name.clone()),
         _ => None,
     };
+    // Without a call, a directory without a session is probably the wrong one.
+    let is_every_call = filter.since.is_none() && filter.agent.is_none() && max != 0;
+    let directory = filter.workspace.clone().filter(|_| is_every_call && !args.follow);
     let reader = CallReader::new(home.journal_dir(), filter);
+    if let Some(path) = directory
+        && reader.last_blocking(1).context("cannot read the journal")?.0.is_empty()
+        && !has_session(&home, &path).await
+    {
+        let text = format!("{} has no session, and no call in the journal", plain(&path));
+        return Err(session_ref::advised(&anyhow::anyhow!(text)).into());
+    }
     if !args.follow {
         return list(&reader, max, unknown, &format, output).await;
     }
@@ -112,6 +123,14 @@ async fn session(home: &Home, reference: &str) -> Result<SessionFilter, ClientEr
         Err(error @ ClientError::Refused { code: None, .. }) => Err(error),
         _ => Ok(by_name),
     }
+}
+
+/// Whether the daemon knows a session of a workspace. False if no daemon replies in time.
+async fn has_session(home: &Home, workspace: &str) -> bool {
+    let Ok(client) = connect(home).await else { return false };
+    let params = FindParams { session_id: None, path: Some(workspace.to_owned()), own: None };
+    let found = client.request::<_, FindData>("quack.find", params, DAEMON_LIMIT).await;
+    found.is_ok_and(|found| found.session.is_some_and(|it| it.workspace_path == workspace))
 }
 
 /// Labels by session id. Empty if no daemon replies in time.
@@ -207,7 +226,7 @@ async fn show(
     output.text(&format.details(&call, home_dir.as_deref()))?;
     if let Some(text) = whole.or(call.text) {
         output.text("\n")?;
-        output.answer(&text)?;
+        output.answer_lines(&text)?;
     }
     Ok(ExitCode::Ok)
 }

@@ -5,7 +5,7 @@ use crate::output::{BOLD, DIM, RED, YELLOW};
 use crate::time_format::span;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use quackd_protocol::journal::{CallEnd, CallRecord};
+use quackd_protocol::journal::{CallEnd, CallRecord, JOB_END};
 use quackd_protocol::tools::main_parameter;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
@@ -97,6 +97,10 @@ fn arguments(call: &CallRecord) -> Map<String, Value> {
 /// Returns the argument that says most: the command of `bash`, the path of a file tool.
 fn main_argument(call: &CallRecord) -> String {
     let arguments = arguments(call);
+    if call.tool == JOB_END {
+        let word = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
+        return format!("{} {}", word("job"), word("command"));
+    }
     let main = main_parameter(&call.tool).and_then(|name| arguments.get(name));
     let text = |value: &Value| value.as_str().map(str::to_owned);
     main.or_else(|| arguments.get("path")).and_then(text).unwrap_or_else(|| {
@@ -163,6 +167,10 @@ mod tests {
             (
                 json!({"tool": "write_file", "arguments": {"content": "c", "path": "a\u{1b}[2J"}}),
                 "12:00:00  app/x  write_file a\u{fffd}[2J  ok 1.5 s  mi2k4x9q\n",
+            ),
+            (
+                json!({"tool": "job_end", "arguments": {"command": "npm run dev", "job": "job-1"}, "outcome": "failed", "signal": 9}),
+                "12:00:00  app/x  job_end job-1 npm run dev  killed by signal 9 1.5 s  mi2k4x9q\n",
             ),
             (
                 json!({"denials": [{"kind": "network", "target": "example.com"}], "outcome": "timed_out"}),

@@ -296,11 +296,19 @@ impl Edit {
 
     /// Writes the receipts before the files: after a failure between them, `uninstall` still finds every change.
     fn apply_blocking(&mut self) -> anyhow::Result<()> {
+        let mut created = Vec::new();
         for (file, planned) in &self.files {
             let is_same = file.text == planned.text;
+            if planned.text.is_none() {
+                created.extend(self.receipts.take_directories(&file.path));
+            }
             // Without a change, an entry that the user wrote gets no receipt.
             if !is_same || planned.receipt.is_none() {
-                self.receipts.put(&file.path, planned.receipt.clone());
+                let mut receipt = planned.receipt.clone();
+                if let Some(receipt) = receipt.as_mut() {
+                    receipt.directories.extend(file.missing_directories_blocking());
+                }
+                self.receipts.put(&file.path, receipt);
             }
         }
         if self.changed().next().is_some() {
@@ -308,6 +316,10 @@ impl Edit {
         }
         for (file, planned) in self.changed() {
             file.write_blocking(planned.text.as_deref())?;
+        }
+        for directory in created {
+            // Fails if another program put something in it, which keeps the directory.
+            let _kept = std::fs::remove_dir(directory);
         }
         Ok(())
     }

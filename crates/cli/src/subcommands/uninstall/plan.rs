@@ -110,8 +110,13 @@ impl UninstallPlan {
     /// Finds the configuration in the user's directory of configurations, and its directory if nothing else is in it. It
     /// belongs to the usual state directory, and stays if another one is removed.
     fn find_config(&mut self, home: &Home) {
-        let Some(path) = home.config_of_user().filter(|_| home.is_by_rule()) else { return };
+        let Some(path) = home.config_of_user() else { return };
         if !path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+            return;
+        }
+        if !home.is_by_rule() {
+            let why = "the configuration, which the usual state directory shares";
+            self.kept.push(KeptPath { path, why });
             return;
         }
         let directory = path.parent().unwrap_or(&path);

@@ -50,6 +50,12 @@ impl ConfigFile {
         Ok(Self { path, real, text: Some(text) })
     }
 
+    /// Returns the directories that a write would create, the innermost first.
+    pub(super) fn missing_directories_blocking(&self) -> Vec<PathBuf> {
+        let above = self.real.ancestors().skip(1);
+        above.take_while(|path| path.symlink_metadata().is_err()).map(Path::to_owned).collect()
+    }
+
     /// Replaces, creates or (with `None`) removes the file.
     ///
     /// # Errors

@@ -65,6 +65,7 @@ pub(super) fn install(
         after: digest(&new),
         steps: is_exact.then_some(steps),
         made: kept,
+        directories: old.map(|old| old.directories.clone()).unwrap_or_default(),
     });
     Ok(Planned { text: Some(new), receipt })
 }

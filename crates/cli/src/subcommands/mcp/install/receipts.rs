@@ -28,6 +28,9 @@ pub(super) struct Receipt {
     /// How to restore the bytes, in order. `None` if the bytes before are unknown.
     pub(super) steps: Option<Vec<Step>>,
     pub(super) made: Vec<Made>,
+    /// Directories that the install created for the file, the innermost first.
+    #[serde(default)]
+    pub(super) directories: Vec<PathBuf>,
 }
 
 impl Receipt {
@@ -72,6 +75,19 @@ impl Receipts {
     pub(super) fn put(&mut self, path: &Path, receipt: Option<Receipt>) {
         self.files.retain(|receipt| receipt.path != path);
         self.files.extend(receipt);
+    }
+
+    /// Takes the directories that the install of `path` created. Those that contain another recorded file go to its
+    /// receipt, so that its removal removes them.
+    pub(super) fn take_directories(&mut self, path: &Path) -> Vec<PathBuf> {
+        let of_path = self.files.iter_mut().find(|receipt| receipt.path == path);
+        let mut taken = of_path.map_or_else(Vec::new, |old| std::mem::take(&mut old.directories));
+        taken.retain(|directory| {
+            let mut others = self.files.iter_mut().filter(|receipt| receipt.path != path);
+            let heir = others.find(|receipt| receipt.path.starts_with(directory));
+            heir.map(|heir| heir.directories.push(directory.clone())).is_none()
+        });
+        taken
     }
 
     /// # Errors
