@@ -30,8 +30,8 @@ pub(super) struct Provider {
     pub(super) models: Vec<Model>,
     /// Reason why the provider cannot be used.
     broken: bool,
-    /// The base URL of the description of models.
-    shown_base: String,
+    /// The base URL of the description of models, without a secret.
+    pub(super) shown_base: String,
     /// Price of models without one of their own.
     usual_price: Price,
     /// What the provider has said about its models.
@@ -367,11 +367,6 @@ impl Provider {
         if let Some(max_tokens) = listed.max_tokens.filter(|_| !says_max_tokens) {
             info.max_tokens = max_tokens;
         }
-    }
-
-    /// The base URL, without a secret.
-    pub(super) fn shown_base(&self) -> &str {
-        &self.shown_base
     }
 
     /// Whether the user has stated the window of this model.
