@@ -445,7 +445,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 43, "{seen:?}");
+        assert_eq!(seen.len(), 44, "{seen:?}");
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub(crate) const EXIT_CODES: &[(&str, &str)] = &[
         "no daemon, one that would not start, one that speaks another protocol, or a configuration that cannot be used",
     ),
     ("4", "busy, or the deadline passed"),
+    (
+        "5",
+        "`say`: the answer was cut at a limit of tokens, is empty, is a refusal, or the server sent none of its API, such as a web page. One line says which",
+    ),
     ("130", "interrupted"),
 ];
 

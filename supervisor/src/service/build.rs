@@ -94,11 +94,10 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     let min_free = mebibytes(parts.config.keep.min_free_mb.value);
     let disk = Rc::new(DiskSpace::new(&parts.home, min_free, parts.log));
     let pool = pool(&parts.config, &parts.home, disk, &metrics);
-    let (max_workers, max_pis) =
-        (parts.config.worker.max_live.value, parts.config.pi.max_live.value);
+    let live = (parts.config.worker.max_live.value, parts.config.pi.max_live.value);
     let cache = (parts.login, parts.home.login_environment());
-    let children =
-        children(&parts.config, &parts.home, (parts.spawner, parts.cgroups), cache, &metrics);
+    let base = (parts.spawner, parts.cgroups);
+    let children = children(&parts.config, &parts.home, base, cache, &metrics);
     let approvals = Approvals::new(
         Rc::clone(&events),
         Rc::clone(&clients),
@@ -128,7 +127,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         approvals,
         network_journal,
         call_journal: call_journal(&daemon.config.keep, &daemon.home),
-        table: SessionTable::new(max_workers, max_pis),
+        table: SessionTable::new(live.0, live.1),
         pi_failure: LastFailure::default(),
         tool_runner: OnceCell::new(),
         egress: models.egress(),

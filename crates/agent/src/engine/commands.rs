@@ -1,10 +1,11 @@
 //! Commands of clients, with the names, members and texts of Pi's protocol.
 
+use super::attachments::images;
 use super::run::{Phase, user_message};
 use super::{Agent, Effect, MAX_QUEUED, QueueMode, fields, is_same};
 use crate::compaction;
-use crate::message::{Block, Message, UserMessage};
-use crate::providers::{StreamEnd, clamp, has_schemas, levels};
+use crate::message::{Message, UserMessage};
+use crate::providers::{StreamEnd, clamp, levels};
 use crate::transcript::EntryKind;
 use quackd_protocol::limits::{MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES};
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};
@@ -16,17 +17,11 @@ use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Images of one message.
-const MAX_IMAGES: usize = 16;
-
 /// Most messages and entries in one answer. A client reads the session file for more.
 const MAX_LISTED: usize = 2_000;
 
 /// Most bytes of messages and entries in one answer. The rest of [`MAX_PI_ANSWER_BYTES`] is for its other members.
 const MAX_LISTED_BYTES: usize = MAX_PI_ANSWER_BYTES - 64 * 1024;
-
-/// Longest schema of an answer, in bytes.
-const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
 const NO_MESSAGE: &str = "The message is missing or empty";
 
@@ -224,26 +219,6 @@ impl Agent {
         self.answer(number, Some(&json!({ "disposition": "started" })));
         self.schema = schema;
         self.begin_run(message);
-    }
-
-    /// Reads the schema of the answer to a prompt.
-    fn schema(&self, fields: &Value) -> Result<Option<Value>, String> {
-        let schema = match fields.get("outputSchema") {
-            None | Some(Value::Null) => return Ok(None),
-            Some(schema) => schema,
-        };
-        if !schema.is_object() || MAX_SCHEMA_BYTES < schema.to_string().len() {
-            return Err(format!(
-                "outputSchema must be a JSON object of at most {MAX_SCHEMA_BYTES} bytes"
-            ));
-        }
-        let (provider, id) = (&self.model.provider, &self.model.id);
-        match has_schemas(&self.model) {
-            true => Ok(Some(schema.clone())),
-            false => Err(format!(
-                "{provider}/{id} cannot be held to a schema: its provider has no structured output. Choose another model"
-            )),
-        }
     }
 
     /// Returns the refusal of a prompt that is larger than everything that the model reads. Such a prompt is not
@@ -484,26 +459,4 @@ fn listed(items: impl Iterator<Item = impl Serialize>) -> Vec<Box<RawValue>> {
         Some(item)
     });
     fitting.collect()
-}
-
-/// Reads the images of a prompt.
-fn images(fields: &Value) -> Result<Vec<Block>, String> {
-    let Some(images) = fields.get("images").and_then(Value::as_array) else {
-        return Ok(Vec::new());
-    };
-    if MAX_IMAGES < images.len() {
-        return Err(format!("At most {MAX_IMAGES} images can be sent with one message"));
-    }
-    let read = |image: &Value| {
-        let text = |name: &str| image.get(name).and_then(Value::as_str).map(str::to_owned);
-        let mime_type = text("mimeType")?;
-        let is_known =
-            ["image/png", "image/jpeg", "image/gif", "image/webp"].contains(&mime_type.as_str());
-        let data = text("data").filter(|data| {
-            is_known && data.bytes().all(|b| b.is_ascii_alphanumeric() || b"+/=".contains(&b))
-        })?;
-        Some(Block::Image { data, mime_type })
-    };
-    let read: Option<Vec<_>> = images.iter().map(read).collect();
-    read.ok_or_else(|| "An image must have data in base64 and a known mimeType".to_owned())
 }

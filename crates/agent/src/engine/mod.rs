@@ -2,6 +2,7 @@
 //! effects in their order. The driver carries them out: it writes to the session file and to the supervisor.
 //!
 //! - [`commands`]: commands of clients;
+//! - [`attachments`]: images and schemas of prompts;
 //! - [`run`]: a run, from a prompt to the end of its last turn;
 //! - [`answer`]: one answer of the model, and further attempts;
 //! - [`incoming`]: requests, and their answers as they arrive;
@@ -12,6 +13,7 @@
 //! - [`events`]: events for clients.
 
 mod answer;
+mod attachments;
 mod commands;
 mod compact;
 mod events;

@@ -70,7 +70,7 @@ pub(super) fn text() -> String {
     }
     text.push_str(
         "\nOptions: --json, --color WHEN, -h, -V; of DIR: --no-follow, --show-thinking\n\
-         Exit codes: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 late, 5 no answer, 130 stopped\n",
+         Exit: 0 ok, 1 failed, 2 usage, 3 no daemon, 4 late, 5 no answer, 130 stopped\n",
     );
     text
 }

@@ -168,7 +168,9 @@ fn unnamed(
     }
     let first = |name: &str| {
         let provider = providers.iter().find(|it| it.name == name && it.is_usable())?;
-        let preferred = builtin::builtin(name)?.models.first()?;
+        // Without those that the provider lists no more.
+        let is_there = |id: &&&str| provider.models.iter().any(|it| it.info.id == **id);
+        let preferred = builtin::builtin(name)?.models.iter().find(is_there)?;
         Some((provider.model(preferred)?, provider))
     };
     let has_key = variable(context.env, "OPENAI_API_KEY").is_some();

@@ -307,7 +307,7 @@ impl ModelCatalog {
     #[must_use]
     pub fn base_of(&self, provider: &str) -> Option<&str> {
         let found = self.providers.iter().find(|it| it.name == provider && it.is_usable());
-        found.map(Provider::shown_base)
+        found.map(|it| it.shown_base.as_str())
     }
 
     /// Returns the providers that need no key.

@@ -2,7 +2,7 @@
 
 use super::json;
 use indexmap::IndexMap;
-use quackd_protocol::model::{InputKind, ModelCompat, ModelCost};
+use quackd_protocol::model::{InputKind, ModelCompat, ModelCost, ModelInfo, Price};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -151,6 +151,52 @@ pub(super) fn resolve(value: &str, env: &[(String, String)]) -> Result<String, S
 fn short(name: &str) -> &str {
     let is_name = name.len() <= 60 && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if is_name { name } else { "with an invalid name" }
+}
+
+/// Longest name of a model for display, in characters.
+const MAX_NAME: usize = 256;
+
+/// Applies the facts that are given.
+pub(super) fn apply(info: &mut ModelInfo, facts: &PiFacts) {
+    if let Some(name) = &facts.name {
+        info.name = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+    }
+    info.reasoning = facts.reasoning.unwrap_or(info.reasoning);
+    if let Some(input) = &facts.input {
+        info.input.clone_from(input);
+        info.input.truncate(2);
+    }
+    info.price = facts.cost.map_or(info.price, Price::given);
+    info.context_window = facts.context_window.unwrap_or(info.context_window);
+    info.max_tokens = facts.max_tokens.unwrap_or(info.max_tokens);
+    if let Some(compat) = &facts.compat {
+        info.compat = merged(compat.clone(), &info.compat);
+    }
+}
+
+pub(super) fn merged(own: ModelCompat, usual: &ModelCompat) -> ModelCompat {
+    let usual = usual.clone();
+    ModelCompat {
+        supports_store: own.supports_store.or(usual.supports_store),
+        supports_developer_role: own.supports_developer_role.or(usual.supports_developer_role),
+        supports_reasoning_effort: own
+            .supports_reasoning_effort
+            .or(usual.supports_reasoning_effort),
+        supports_usage_in_streaming: own
+            .supports_usage_in_streaming
+            .or(usual.supports_usage_in_streaming),
+        max_tokens_field: own.max_tokens_field.or(usual.max_tokens_field),
+        requires_tool_result_name: own
+            .requires_tool_result_name
+            .or(usual.requires_tool_result_name),
+        requires_assistant_after_tool_result: own
+            .requires_assistant_after_tool_result
+            .or(usual.requires_assistant_after_tool_result),
+        requires_thinking_as_text: own
+            .requires_thinking_as_text
+            .or(usual.requires_thinking_as_text),
+        thinking_format: own.thinking_format.or(usual.thinking_format),
+    }
 }
 
 #[cfg(test)]

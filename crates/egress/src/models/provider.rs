@@ -2,7 +2,7 @@
 
 use super::builtin::{self, Builtin};
 use super::known::{describe, is_openai_reasoning};
-use super::pi_files::{PiFacts, PiModel, PiProvider, resolve};
+use super::pi_files::{PiFacts, PiModel, PiProvider, apply, merged, resolve};
 use super::{Given, ModelLists, ModelSettings};
 use crate::{Key, ListedModel, Route, RouteError, RouteSettings};
 use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelCompat, ModelInfo, Price};
@@ -30,8 +30,8 @@ pub(super) struct Provider {
     pub(super) models: Vec<Model>,
     /// Reason why the provider cannot be used.
     broken: bool,
-    /// The base URL of the description of models.
-    shown_base: String,
+    /// The base URL of the description of models, without a secret.
+    pub(super) shown_base: String,
     /// Price of models without one of their own.
     usual_price: Price,
     /// What the provider has said about its models.
@@ -321,9 +321,10 @@ impl Provider {
             |id: &str| self.listed.is_empty() || self.listed.iter().any(|it| it.id == id);
         if let Some(default) = usual.first().filter(|id| !is_there(id)) {
             let next = usual.iter().find(|id| is_there(id));
-            let next = next.map_or("none is used: set model.name".to_owned(), |next| {
-                format!("{next} is used")
-            });
+            let next = match next {
+                Some(next) => format!("{next} is used"),
+                None => "none is used: set model.name".to_owned(),
+            };
             problems
                 .push(format!("{} offers its usual model {default} no more; {next}", self.name));
         }
@@ -366,11 +367,6 @@ impl Provider {
         if let Some(max_tokens) = listed.max_tokens.filter(|_| !says_max_tokens) {
             info.max_tokens = max_tokens;
         }
-    }
-
-    /// The base URL, without a secret.
-    pub(super) fn shown_base(&self) -> &str {
-        &self.shown_base
     }
 
     /// Whether the user has stated the window of this model.
@@ -498,48 +494,5 @@ impl fmt::Debug for Provider {
         let mut shown = f.debug_struct("Provider");
         shown.field("name", &self.name).field("has_key", &self.key.is_some());
         shown.finish_non_exhaustive()
-    }
-}
-
-/// Applies the facts that are given.
-fn apply(info: &mut ModelInfo, facts: &PiFacts) {
-    if let Some(name) = &facts.name {
-        info.name = name.chars().filter(|c| !c.is_control()).take(MAX_ID_BYTES).collect();
-    }
-    info.reasoning = facts.reasoning.unwrap_or(info.reasoning);
-    if let Some(input) = &facts.input {
-        info.input.clone_from(input);
-        info.input.truncate(2);
-    }
-    info.price = facts.cost.map_or(info.price, Price::given);
-    info.context_window = facts.context_window.unwrap_or(info.context_window);
-    info.max_tokens = facts.max_tokens.unwrap_or(info.max_tokens);
-    if let Some(compat) = &facts.compat {
-        info.compat = merged(compat.clone(), &info.compat);
-    }
-}
-
-fn merged(own: ModelCompat, usual: &ModelCompat) -> ModelCompat {
-    let usual = usual.clone();
-    ModelCompat {
-        supports_store: own.supports_store.or(usual.supports_store),
-        supports_developer_role: own.supports_developer_role.or(usual.supports_developer_role),
-        supports_reasoning_effort: own
-            .supports_reasoning_effort
-            .or(usual.supports_reasoning_effort),
-        supports_usage_in_streaming: own
-            .supports_usage_in_streaming
-            .or(usual.supports_usage_in_streaming),
-        max_tokens_field: own.max_tokens_field.or(usual.max_tokens_field),
-        requires_tool_result_name: own
-            .requires_tool_result_name
-            .or(usual.requires_tool_result_name),
-        requires_assistant_after_tool_result: own
-            .requires_assistant_after_tool_result
-            .or(usual.requires_assistant_after_tool_result),
-        requires_thinking_as_text: own
-            .requires_thinking_as_text
-            .or(usual.requires_thinking_as_text),
-        thinking_format: own.thinking_format.or(usual.thinking_format),
     }
 }

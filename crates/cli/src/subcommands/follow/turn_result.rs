@@ -47,10 +47,10 @@ impl TurnResult {
         let text = |key: &str| data.get(key).and_then(Value::as_str).map(str::to_owned);
         match name {
             "tool_execution_start" if self.writing.len() < MAX_CALLS => {
-                let arguments = data.get("args").and_then(Value::as_object);
+                let none = Map::new();
+                let arguments = data.get("args").and_then(Value::as_object).unwrap_or(&none);
                 let tool = text("toolName").unwrap_or_default();
-                let writes =
-                    route(&tool, arguments.unwrap_or(&Map::new())).and_then(|it| it.writes);
+                let writes = route(&tool, arguments).and_then(|it| it.writes);
                 if let (Some(path), Some(id)) = (writes, text("toolCallId")) {
                     self.writing.insert(id, path);
                 }

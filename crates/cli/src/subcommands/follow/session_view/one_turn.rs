@@ -52,7 +52,7 @@ impl SessionView {
                 self.output.first_line(&json!({"sessionId": session, "disposition": "queued"}))?;
             }
             false => {
-                self.screen.remark("queued: the running turn reads it; `quack follow` shows it")
+                self.screen.remark("queued: the running turn reads it; `quack follow` shows it");
             }
         }
         Ok(())
