@@ -466,3 +466,37 @@ fn every_search_finds_the_lines_of_files_with_crlf() {
     // A pattern that names it sees the carriage return.
     assert_eq!(session.call("search", json!({"pattern": r"foo\r$"})), "c.txt:2:foo");
 }
+
+/// A file with a very long line, such as a bundle, is named with the reason. The names are bounded.
+#[test]
+fn every_search_names_the_files_that_it_does_not_search_to_the_end() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let mut bundle = vec![b'x'; 9_000_000];
+    bundle.extend_from_slice(b"needle\n");
+    repo.write("bundle.min.js", &bundle);
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let named = "bundle.min.js (a line is longer than 8 MiB; searched only up to it)";
+    for tool in ["search", "grep_search", "search_content", "ripgrep_search"] {
+        let arguments = match tool {
+            "search_content" => json!({"pattern": "needle", "glob_pattern": "**/*"}),
+            _ => json!({"pattern": "needle"}),
+        };
+        let text = session.call(tool, arguments);
+        assert!(
+            text.contains("[Warning: 1 file(s) were not searched to the end]"),
+            "{tool}: {text}"
+        );
+        assert!(text.contains(named), "{tool}: {text}");
+    }
+    let grep = daemon.quack(&["grep", "needle", "-C", repo.path().to_str().unwrap()]);
+    let shown = grep.stdout() + &grep.stderr();
+    assert!(shown.contains("bundle.min.js: a line is longer than 8 MiB"), "{shown}");
+    for n in 0..7 {
+        repo.write(&format!("b{n}.js"), &bundle);
+    }
+    let text = session.call("search", json!({"pattern": "absent"}));
+    assert!(text.contains("[Warning: 8 file(s) were not searched to the end]"), "{text}");
+    assert_eq!(text.matches("[Warning] ").count(), 5, "{text}");
+}

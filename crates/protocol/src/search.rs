@@ -199,6 +199,9 @@ pub struct SearchPage<'a> {
     pub unreadable: Option<u64>,
     /// First paths that could not be read.
     pub warnings: Vec<Warning>,
+    /// First files of which a part was not searched, or nothing, because of their size.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<Warning>,
 }
 
 /// Writes rows with sorted keys. The keys of the same rows in a stream are not sorted.

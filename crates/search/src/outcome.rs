@@ -34,6 +34,10 @@ pub struct SearchOutcome {
     pub skipped: Skipped,
     /// The first paths that could not be read.
     pub warnings: Vec<Warning>,
+    /// The first files of which a part was not searched, or nothing, because of their size.
+    pub unfinished: Vec<Warning>,
+    /// Number of these files.
+    pub n_unfinished: u64,
     /// The deadline passed: rows may be missing.
     pub timed_out: bool,
     /// The walk stopped after 1,000,000 entries: rows may be missing.

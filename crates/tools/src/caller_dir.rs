@@ -118,6 +118,7 @@ impl CallerDir {
                 file.path = Arc::from(self.shown(&file.path));
             }
             self.show_warnings(&mut outcome.warnings);
+            self.show_warnings(&mut outcome.unfinished);
         }
     }
 

@@ -19,6 +19,8 @@ pub(crate) struct LineRange {
     limit: u64,
     /// Put the number of each line before it.
     numbered: bool,
+    /// Largest size of the lines, in bytes.
+    max_bytes: u64,
 }
 
 /// Error of a request or of reading.
@@ -35,7 +37,7 @@ pub(crate) enum RangeError {
 }
 
 impl LineRange {
-    /// Reads `offset`, `limit` and `line_numbers`. `None` if none of them is given.
+    /// Reads `offset`, `limit`, `line_numbers` and `max_bytes`. `None` if none of them is given.
     pub(crate) fn parse(arguments: &Arguments) -> Result<Option<Self>, RangeError> {
         let number = |name: &'static str| match arguments.value(&[name]) {
             None => Ok(None),
@@ -45,19 +47,23 @@ impl LineRange {
             },
         };
         let (offset, limit) = (number("offset")?, number("limit")?);
+        let max_bytes = number("max_bytes")?;
         let numbered = arguments.is_true("line_numbers");
-        if offset.is_none() && limit.is_none() && !numbered {
+        if offset.is_none() && limit.is_none() && max_bytes.is_none() && !numbered {
             return Ok(None);
         }
+        let max_bytes = max_bytes.unwrap_or(u64::MAX).min(MAX_FILE_BYTES);
         let (offset, limit) = (offset.unwrap_or(1), limit.unwrap_or(DEFAULT_LINES));
-        Ok(Some(Self { offset, limit, numbered }))
+        Ok(Some(Self { offset, limit, numbered, max_bytes }))
     }
 
     /// Returns the lines, and a note if the file continues after them. Stops at `until`.
     pub(crate) fn read(self, mut file: impl BufRead, until: Instant) -> Result<String, RangeError> {
         let mut line = Vec::new();
         let mut number = 0;
-        let most = usize::try_from(MAX_FILE_BYTES).unwrap_or(usize::MAX);
+        // Where the line begins in the file.
+        let mut start = 0_u64;
+        let most = usize::try_from(self.max_bytes).unwrap_or(usize::MAX);
         let mut text = String::new();
         let last = (self.offset - 1).saturating_add(self.limit);
         loop {
@@ -84,18 +90,66 @@ impl LineRange {
                     // Writing to a string cannot fail.
                     let _written = write!(text, "{number:>6}\t");
                 }
+                if is_cut {
+                    line.truncate(without_half_char(&line));
+                }
                 text.push_str(&String::from_utf8_lossy(&line));
                 if is_cut {
-                    note(&mut text, self.offset, number, true);
+                    let (n_shown, n_bytes) = (wide(line.len()), wide(n_bytes));
+                    let continues = is_more(&mut file, until)?;
+                    self.note_cut(&mut text, number, (start, n_shown, n_bytes), continues);
                     return Ok(text);
                 }
             }
+            start = start.saturating_add(wide(n_bytes));
         }
         if number < self.offset && 1 < self.offset {
             return Err(RangeError::BeyondEnd { lines: number, offset: self.offset });
         }
         Ok(text)
     }
+}
+
+impl LineRange {
+    /// Adds the note about a line of which only the first bytes are shown.
+    fn note_cut(
+        self,
+        text: &mut String,
+        number: u64,
+        (start, n_shown, n_bytes): (u64, u64, u64),
+        continues: bool,
+    ) {
+        let rest = start.saturating_add(n_shown).saturating_add(1);
+        let n_next = n_bytes.saturating_sub(n_shown).min(self.max_bytes);
+        let _written = write!(
+            text,
+            "\n[Line {number} is cut: {n_shown} of its {n_bytes} bytes are shown. For more of it: tail -c +{rest} FILE | head -c {n_next}"
+        );
+        if continues {
+            let _written =
+                write!(text, ". The file continues: offset {}", number.saturating_add(1));
+        }
+        text.push(']');
+    }
+}
+
+fn wide(n: usize) -> u64 {
+    u64::try_from(n).unwrap_or(u64::MAX)
+}
+
+/// Whether another line follows.
+fn is_more(file: &mut impl BufRead, until: Instant) -> io::Result<bool> {
+    Ok(read_line(file, &mut Vec::new(), 0, true, until)?.is_some_and(|(n_bytes, _)| n_bytes != 0))
+}
+
+/// Returns the length without a character that is cut at the end.
+fn without_half_char(line: &[u8]) -> usize {
+    let tail = line.get(line.len().saturating_sub(3)..).unwrap_or_default();
+    let last = tail.iter().rposition(|byte| byte & 0xC0 == 0xC0);
+    let kept = last
+        .and_then(|at| tail.get(at..))
+        .filter(|char| std::str::from_utf8(char).is_err_and(|error| error.error_len().is_none()));
+    line.len() - kept.map_or(0, <[u8]>::len)
 }
 
 /// Reads one line with its end, and keeps at most `room` bytes of it. Returns the length of the line, or of its
@@ -190,9 +244,43 @@ mod tests {
         );
         let longer = vec![b'x'; most + 10];
         let text = read(&longer, r#"{"offset":1}"#).unwrap();
-        let note = "\n[Lines 1 to 1 shown, as much as fits. The file continues: offset 2]";
+        let note = "\n[Line 1 is cut: 1048576 of its 1048586 bytes are shown. For more of it: tail -c +1048577 FILE | head -c 10]";
         assert_eq!(text.strip_suffix(note).map(str::len), Some(most));
+        let text = read("a\nbcdé\r\nx".as_bytes(), r#"{"offset":2,"max_bytes":4}"#).unwrap();
+        assert_eq!(
+            text,
+            "bcd\n[Line 2 is cut: 3 of its 7 bytes are shown. For more of it: tail -c +6 FILE | head -c 4. The file continues: offset 3]"
+        );
         let text = read(&long, r#"{"offset":2}"#).unwrap();
         assert_eq!(text, format!("{}\nz", "y".repeat(20)));
+    }
+
+    #[test]
+    fn an_announced_offset_is_never_an_error() {
+        let mut seed = 7_u64;
+        let mut below = |n: u64| {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % n
+        };
+        for _ in 0..5000 {
+            let n = below(8);
+            let pieces = ["", "a", "\n", "\r\n", "é", "long line", "\n\n"];
+            let file: String = (0..n).map(|_| pieces[usize::try_from(below(7)).unwrap()]).collect();
+            let (limit, max) = (1 + below(3), 1 + below(12));
+            let mut offset = 1;
+            for _ in 0..20 {
+                let arguments =
+                    format!(r#"{{"offset":{offset},"limit":{limit},"max_bytes":{max}}}"#);
+                let text = read(file.as_bytes(), &arguments).unwrap();
+                let Some((_, next)) = text.rsplit_once("continues: offset ") else { break };
+                let next = next.trim_end_matches(']').parse().unwrap();
+                assert!(offset < next, "{file:?} {arguments}: {text}");
+                offset = next;
+            }
+            let last = u64::try_from(file.lines().count()).unwrap();
+            assert!(last <= offset - 1 + limit || max < 12, "{file:?} from {offset}");
+        }
     }
 }

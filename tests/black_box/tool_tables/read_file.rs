@@ -97,8 +97,26 @@ fn read_file_gives_some_lines_of_a_file_of_any_size() {
             "200001\t0123456789abcde\n[Lines 200001 to 200001 shown. The file continues: offset 200002]",
         ),
         (r#"{"path":"none","offset":1}"#, "Error: File not found at 'none'"),
+        (
+            r#"{"path":"f","offset":2,"max_bytes":2}"#,
+            "tw\n[Line 2 is cut: 2 of its 4 bytes are shown. For more of it: tail -c +8 FILE | head -c 2. The file continues: offset 3]",
+        ),
+        (
+            r#"{"path":"f","offset":3,"max_bytes":2}"#,
+            "th\n[Line 3 is cut: 2 of its 5 bytes are shown. For more of it: tail -c +12 FILE | head -c 2]",
+        ),
     ];
     check(&setup, "read_file", &rows);
+}
+
+#[test]
+fn a_line_that_is_longer_than_any_answer_announces_no_line_after_the_last() {
+    let shown = "x".repeat(1_048_576);
+    let text = format!(
+        "{shown}\n[Line 1 is cut: 1048576 of its 2000000 bytes are shown. For more of it: tail -c +1048577 FILE | head -c 951424]"
+    );
+    let setup = [Put::Sized("one.js", 2_000_000)];
+    check(&setup, "read_file", &[(r#"{"path":"one.js","offset":1}"#, &text)]);
 }
 
 #[test]

@@ -12,34 +12,36 @@ const LEAST: usize = 4 * 1024;
 /// Characters at the beginning of a file by which a binary one is recognised.
 const SAMPLE: usize = 8000;
 
+/// Space for the note of a tool about the rest of a file.
+const NOTE: usize = 512;
+
+/// Bytes that a result may have for a window of this many tokens: a quarter of it, with four bytes for each token.
+fn room(window: u64) -> usize {
+    usize::try_from(window).unwrap_or(usize::MAX).max(LEAST)
+}
+
+/// Bytes of a file that the tool is asked for.
+pub(super) fn file_bytes(window: u64) -> u64 {
+    u64::try_from(room(window).min(MAX_FILE)).unwrap_or(u64::MAX)
+}
+
 /// The text of a successful or failed call, for a model with a window of this many tokens.
 pub(super) fn bounded(text: String, route: Option<&ToolRoute>, window: u64) -> String {
-    // A quarter of the window, with four bytes for each token.
-    let room = usize::try_from(window).unwrap_or(usize::MAX).max(LEAST);
     match route {
-        Some(route) if route.tool == "read_file" => of_file(text, route, room.min(MAX_FILE)),
-        _ => middle_cut(text, room.min(MAX_RESULT)),
+        Some(route) if route.tool == "read_file" => {
+            of_file(text, room(window).min(MAX_FILE) + NOTE)
+        }
+        _ => middle_cut(text, room(window).min(MAX_RESULT)),
     }
 }
 
-fn of_file(text: String, route: &ToolRoute, limit: usize) -> String {
+/// The tool has cut the file at a line and named the next one. Invalid UTF-8 is longer as text.
+fn of_file(text: String, limit: usize) -> String {
     if is_binary(&text) {
         return "This is a binary file. A command such as file, xxd or strings shows what is in it."
             .to_owned();
     }
-    if text.len() <= limit {
-        return text;
-    }
-    let first = route.arguments.get("offset").and_then(serde_json::Value::as_u64).unwrap_or(1);
-    let head = text.get(..text.floor_char_boundary(limit)).unwrap_or_default();
-    let Some((lines, _)) = head.rsplit_once('\n') else {
-        return format!("{head}\n[Line {first} is longer than {limit} bytes, which are shown]");
-    };
-    let n = u64::try_from(lines.split('\n').count()).unwrap_or(u64::MAX);
-    let (last, next) = (first.saturating_add(n) - 1, first.saturating_add(n));
-    format!(
-        "{lines}\n[Lines {first} to {last} shown, at most {limit} bytes. The file continues: offset {next}]"
-    )
+    middle_cut(text, limit)
 }
 
 /// Keeps the beginning and the end.
@@ -69,39 +71,31 @@ mod tests {
     use crate::engine::route;
     use serde_json::json;
 
-    fn read(text: &str, offset: u64, window: u64) -> String {
-        let arguments = json!({"path": "a", "offset": offset});
+    fn read(text: &str, window: u64) -> String {
+        let arguments = json!({"path": "a"});
         let route = route("read_file", arguments.as_object().unwrap());
         bounded(text.to_owned(), route.as_ref(), window)
     }
 
     #[test]
-    fn a_file_is_cut_at_a_line_and_the_next_one_is_named() {
-        let lines: String = (1..=2000).map(|n| format!("{n:049}\n")).collect();
-        let text = read(&lines, 11, 1_000_000);
-        assert!(text.len() <= MAX_FILE + 100);
-        assert!(
-            text.ends_with(
-                "\n[Lines 11 to 1034 shown, at most 51200 bytes. The file continues: offset 1035]"
-            ),
-            "{}",
-            &text[text.len() - 200..]
-        );
-        assert!(read(&lines, 1, 8000).len() <= 8100);
-        assert_eq!(read("a\nb", 1, 0), "a\nb");
-        let long = read(&"é".repeat(40_000), 3, 128_000);
-        assert!(long.ends_with("\n[Line 3 is longer than 51200 bytes, which are shown]"));
+    fn a_file_has_no_more_bytes_than_a_model_reads() {
+        assert_eq!((file_bytes(1_000_000), file_bytes(8000)), (51_200, 8000));
+        assert!(read(&"é\n".repeat(40_000), 1_000_000).len() <= MAX_FILE + NOTE + 100);
+        assert!(read(&"é\n".repeat(40_000), 8000).len() <= 8000 + NOTE + 100);
+        let text = format!("{}\n[note]", "x".repeat(MAX_FILE));
+        assert_eq!(read(&text, 1_000_000), text);
+        assert_eq!(read("a\nb", 0), "a\nb");
     }
 
     #[test]
     fn binary_content_is_named_and_text_is_not() {
         for binary in ["\u{7f}ELF\0", "\u{1}\u{2}abc", "PNG\u{fffd}\u{fffd}"] {
-            assert!(read(binary, 1, 128_000).starts_with("This is a binary file."), "{binary:?}");
+            assert!(read(binary, 128_000).starts_with("This is a binary file."), "{binary:?}");
         }
         for text in
             ["", "a\tb\r\n\u{1b}[1mc\u{1b}[0m", "naïve 日本語", "one \u{fffd} in a longer text"]
         {
-            assert_eq!(read(text, 1, 128_000), text);
+            assert_eq!(read(text, 128_000), text);
         }
     }
 

@@ -263,7 +263,12 @@ impl Agent {
         );
         let is_unknown = self.slot(index).is_some_and(|slot| slot.route.is_none());
         let known = if is_unknown { self.tool_names() } else { String::new() };
+        let most = results::file_bytes(self.model.context_window);
         let Some(slot) = self.slot(index) else { return };
+        if let Some(route) = slot.route.as_mut().filter(|route| route.tool == "read_file") {
+            let given = route.arguments.get("max_bytes").and_then(Value::as_u64);
+            route.arguments.insert("max_bytes".to_owned(), given.unwrap_or(most).min(most).into());
+        }
         let given = slot.route.as_ref().map(|route| json!(route.arguments).to_string());
         let problem = match (&slot.route, &slot.call.invalid) {
             _ if is_aborted => Some("Operation aborted".to_owned()),

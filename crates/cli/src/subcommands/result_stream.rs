@@ -142,6 +142,7 @@ impl ResultStream {
     fn ended(&mut self, mut end: SearchPage<'static>) {
         end.notes.truncate(MAX_TOLD);
         end.warnings.truncate(MAX_TOLD);
+        end.unfinished.truncate(MAX_TOLD);
         if let Some(n) = end.unreadable.filter(|n| *n != 0) {
             end.skipped.insert("unreadable".to_owned(), n);
         }
@@ -182,9 +183,13 @@ impl ResultStream {
         if more != 0 {
             output.warning(&format!("{} could not be read", count(more, "more path")));
         }
+        for Warning { path, message: reason, .. } in &self.end.unfinished {
+            output.warning(&format!("{}: {}", plain(path), plain(reason)));
+        }
         for (name, why) in NOT_SEARCHED {
             let n = self.skipped(name);
-            if n != 0 {
+            // The first files were named.
+            if n != 0 && self.end.unfinished.len() != 1 {
                 output.warning(&format!("{} {why}", count(usize::try_from(n)?, "file")));
             }
         }
@@ -214,7 +219,7 @@ impl ResultStream {
 
     fn summary(&self, directory: &Path) -> Value {
         let missing = self.missing.iter().map(|path| json!({"path": path, "message": NOT_FOUND}));
-        let found = self.end.warnings.iter();
+        let found = self.end.warnings.iter().chain(&self.end.unfinished);
         let found = found.map(|warning| json!({"path": warning.path, "message": warning.message}));
         let warnings: Vec<Value> = missing.chain(found).collect();
         let mut summary = json!({

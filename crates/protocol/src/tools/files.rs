@@ -28,6 +28,7 @@ const READ_FILE: Tool = Tool {
             "Number of lines to return; 2,000 if only `offset` or `line_numbers` is set.",
         ),
         flag("line_numbers", "Put the number of each line and a tab before it."),
+        whole("max_bytes", 1, u64::MAX, "Largest size of the lines, at most 1 MiB.").rare(),
     ],
 };
 

@@ -116,6 +116,7 @@ impl Engine<'_> {
         walk::add(&mut outcome.skipped, &page.tally.skipped);
         outcome.warnings.extend(page.tally.warnings);
         outcome.warnings.truncate(MAX_WARNINGS);
+        (outcome.unfinished, outcome.n_unfinished) = page.tally.unfinished;
         if is_past_end && outcome.total.count != 0 {
             outcome.notes.push(Note::OffsetPastEnd { total: outcome.total.count });
         }

@@ -4,6 +4,7 @@ use super::blocks::BlockRules;
 use super::others::ThreadPatterns;
 use super::parts;
 use super::row::row_bytes;
+use super::searchers::{Source, limit, searcher, size};
 use super::sink::FileSink;
 use super::skipping::Gaps;
 use super::whole;
@@ -15,19 +16,11 @@ use crate::request::{Binary, OutputMode};
 use crate::tree::Stop;
 use crate::walk::{EntryIndex, words};
 use grep_matcher::Matcher as _;
-use grep_searcher::{BinaryDetection, Encoding, Searcher, SearcherBuilder};
+use grep_searcher::{Encoding, Searcher};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt as _;
-
-/// Maximum length of a line in bytes. Shorter for patterns that repeat much. The searcher keeps complete lines
-/// in memory.
-const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
-
-/// Maximum size of a file in which matches may cross lines, in bytes. Smaller for patterns that repeat much.
-/// Such a file is read as a whole.
-const MAX_WHOLE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Smaller files are read at once. A buffer of this size, in bytes, stays in the processor's cache.
 const SMALL_FILE_BYTES: usize = 256 * 1024;
@@ -84,8 +77,8 @@ pub(crate) enum FileOutcome {
     /// The file contains a NUL byte and was skipped.
     Binary,
     /// The file has a line that is too long. Contains the hits before that line.
-    TooLong(Option<Box<Hits>>),
-    TooLarge,
+    TooLong(Option<Box<Hits>>, Warning),
+    TooLarge(Warning),
     Unreadable(Warning),
     /// The file was removed after the walk.
     Gone,
@@ -260,7 +253,7 @@ impl<'a> ScanThread<'a> {
         };
         let (binary, hits) = (sink.binary, sink.hits);
         let outcome = self.conclude(searched, binary, hits, place);
-        if let FileOutcome::Searched(Some(hits)) | FileOutcome::TooLong(Some(hits)) = &outcome {
+        if let FileOutcome::Searched(Some(hits)) | FileOutcome::TooLong(Some(hits), _) = &outcome {
             let n_matches = hits.rows.iter().filter(|row| row.kind == RowKind::Match).count();
             self.n_rows += n_matches;
             // The context of skipped rows takes no space on the page. It must not keep the rows of the next
@@ -279,8 +272,8 @@ impl<'a> ScanThread<'a> {
             return;
         };
         match outcome {
-            FileOutcome::Searched(None) | FileOutcome::TooLong(None) => (),
-            FileOutcome::Searched(Some(_)) | FileOutcome::TooLong(Some(_)) => {
+            FileOutcome::Searched(None) | FileOutcome::TooLong(None, _) => (),
+            FileOutcome::Searched(Some(_)) | FileOutcome::TooLong(Some(_), _) => {
                 others.shared().end();
                 return;
             }
@@ -319,7 +312,16 @@ impl<'a> ScanThread<'a> {
                 // The searcher's buffer has grown to its limit and would keep that size.
                 self.searcher = searcher(ask, Source::File);
                 self.block_searcher = None;
-                if ask.multiline { FileOutcome::TooLarge } else { FileOutcome::TooLong(found) }
+                let (path, most) = (self.scan.walked.path(place), size(limit(ask)));
+                if ask.multiline {
+                    let reason = format!(
+                        "larger than {most}, too large for matches across lines; not searched"
+                    );
+                    FileOutcome::TooLarge(Warning { path, reason })
+                } else {
+                    let reason = format!("a line is longer than {most}; searched only up to it");
+                    FileOutcome::TooLong(found, Warning { path, reason })
+                }
             }
             Err(error) => FileOutcome::Unreadable(self.warning(place, &error)),
         }
@@ -412,45 +414,6 @@ fn report_binary(hits: &mut Hits, output: OutputMode) {
     }
 }
 
-/// What a searcher reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    File,
-    /// Plain bytes, which are checked for NUL bytes when they are read.
-    Blocks,
-    /// The decoded text of a whole file.
-    Text,
-}
-
-/// Creates a searcher.
-pub(super) fn searcher(ask: &ScanOptions, source: Source) -> Searcher {
-    let mut builder = SearcherBuilder::new();
-    let most = if ask.multiline { MAX_WHOLE_BYTES } else { MAX_LINE_BYTES };
-    // Never use memory maps: a file that is truncated while it is mapped would kill the process.
-    builder
-        .line_terminator(ask.matcher.ends.terminator())
-        .line_number(matches!(ask.output, OutputMode::Lines | OutputMode::OnlyMatching))
-        .invert_match(ask.invert)
-        .multi_line(ask.multiline)
-        .max_matches(ask.max_per_file)
-        .heap_limit(Some(most.min(ask.piece)))
-        .binary_detection(match ask.binary {
-            Binary::Skip if source != Source::Blocks => BinaryDetection::quit(0),
-            Binary::Skip | Binary::Text => BinaryDetection::none(),
-            Binary::Report => BinaryDetection::convert(0),
-        });
-    if ask.with_rows && ask.output == OutputMode::Lines {
-        builder.before_context(ask.before).after_context(ask.after);
-    }
-    match &ask.encoding {
-        _ if source != Source::File => builder.bom_sniffing(false),
-        None => &mut builder,
-        Some(None) => builder.bom_sniffing(false),
-        Some(encoding) => builder.encoding(encoding.clone()),
-    };
-    builder.build()
-}
-
 /// Reads until `buffer` is full or the file ends, and returns the bytes read.
 fn fill<'b>(from: &mut impl Read, buffer: &'b mut [u8]) -> io::Result<&'b [u8]> {
     let mut n = 0;
@@ -486,10 +449,8 @@ impl FileOutcome {
     /// Returns the hits, or `None` if there are none.
     pub(crate) fn into_hits(self) -> Option<Box<Hits>> {
         match self {
-            Self::Searched(hits) | Self::TooLong(hits) => hits,
-            Self::Part(_) | Self::Binary | Self::TooLarge | Self::Unreadable(_) | Self::Gone => {
-                None
-            }
+            Self::Searched(hits) | Self::TooLong(hits, _) => hits,
+            _ => None,
         }
     }
 }

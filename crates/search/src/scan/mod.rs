@@ -10,6 +10,7 @@ mod others;
 mod page;
 mod parts;
 mod row;
+mod searchers;
 mod sink;
 mod skipping;
 mod stream;

@@ -19,6 +19,8 @@ pub(crate) struct Tally {
     pub(crate) n_matched: u64,
     pub(crate) skipped: Skipped,
     pub(crate) warnings: Vec<Warning>,
+    /// The first files that were not searched to the end, and the number of all of them.
+    pub(crate) unfinished: (Vec<Warning>, u64),
     /// Number of rows.
     pub(crate) n_rows: u64,
 }
@@ -31,8 +33,14 @@ impl Tally {
             FileOutcome::Part(_) => (),
             FileOutcome::Searched(_) => self.n_searched += 1,
             FileOutcome::Binary => self.skipped.binary += 1,
-            FileOutcome::TooLong(_) => self.skipped.too_long += 1,
-            FileOutcome::TooLarge => self.skipped.too_large += 1,
+            FileOutcome::TooLong(_, warning) => {
+                self.skipped.too_long += 1;
+                self.leave_unfinished(warning);
+            }
+            FileOutcome::TooLarge(warning) => {
+                self.skipped.too_large += 1;
+                self.leave_unfinished(warning);
+            }
             FileOutcome::Unreadable(warning) => {
                 self.skipped.unreadable += 1;
                 if self.warnings.len() < MAX_WARNINGS {
@@ -52,14 +60,24 @@ impl Tally {
     }
 }
 
+impl Tally {
+    fn leave_unfinished(&mut self, warning: &Warning) {
+        let (first, n) = &mut self.unfinished;
+        *n += 1;
+        if first.len() < MAX_WARNINGS {
+            first.push(warning.clone());
+        }
+    }
+}
+
 /// Whether a file is a row in the file modes.
 fn is_row(outcome: &FileOutcome, output: OutputMode) -> bool {
     match outcome {
         FileOutcome::Searched(hits) => hits.is_some() != (output == OutputMode::FilesWithout),
-        FileOutcome::TooLong(hits) => hits.is_some() && output != OutputMode::FilesWithout,
+        FileOutcome::TooLong(hits, _) => hits.is_some() && output != OutputMode::FilesWithout,
         FileOutcome::Part(_)
         | FileOutcome::Binary
-        | FileOutcome::TooLarge
+        | FileOutcome::TooLarge(_)
         | FileOutcome::Unreadable(_)
         | FileOutcome::Gone => false,
     }
@@ -85,7 +103,7 @@ impl OutcomeReceiver for PageStart<'_> {
     fn take(&mut self, file: usize, outcome: FileOutcome) -> bool {
         let is_row = is_row(&outcome, self.ask.output);
         let hits = match &outcome {
-            FileOutcome::Searched(hits) | FileOutcome::TooLong(hits) => hits.as_deref(),
+            FileOutcome::Searched(hits) | FileOutcome::TooLong(hits, _) => hits.as_deref(),
             _ => None,
         };
         let left = self.offset.saturating_sub(self.tally.n_rows);

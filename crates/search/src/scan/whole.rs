@@ -1,6 +1,6 @@
 //! Searches a file as one text in which each line ends with `\n`, because matches may cross lines. Called by `file`.
 
-use super::file::{Source, searcher};
+use super::searchers::{Source, searcher};
 use super::sink::FileSink;
 use crate::crlf::CrlfMap;
 use crate::line_matcher::LineMatcher;

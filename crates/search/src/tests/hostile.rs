@@ -122,9 +122,16 @@ fn a_line_that_is_too_long_is_skipped_and_counted() {
     let outcome = run(&tree, &request("^x$"));
     assert_eq!(lines(&outcome), ["a:1:x", "b:1:x"]);
     assert_eq!(outcome.skipped, Skipped { too_long: 1, ..Skipped::default() });
+    let reasons = |outcome: &SearchOutcome| -> Vec<String> {
+        let of = |it: &Warning| format!("{}: {}", it.path.display(), it.reason);
+        outcome.unfinished.iter().map(of).collect()
+    };
+    assert_eq!(reasons(&outcome), ["a: a line is longer than 8 MiB; searched only up to it"]);
     // The file is too large to be read as a whole.
     let outcome = run(&tree, &request(r"x\n"));
     assert_eq!(outcome.skipped, Skipped { too_large: 1, ..Skipped::default() });
+    let reason = "a: larger than 16 MiB, too large for matches across lines; not searched";
+    assert_eq!((reasons(&outcome), outcome.n_unfinished), (vec![reason.to_owned()], 1));
     assert_eq!(lines(&outcome), ["b:1:x"]);
 }
 

@@ -227,6 +227,9 @@ fn add(outcome: &mut SearchOutcome, next: SearchOutcome) {
     all.binary = all.binary.max(more.binary);
     all.unreadable = all.unreadable.max(more.unreadable);
     all.too_long = all.too_long.max(more.too_long);
+    if outcome.n_unfinished < next.n_unfinished {
+        (outcome.unfinished, outcome.n_unfinished) = (next.unfinished, next.n_unfinished);
+    }
 }
 
 /// Parses the pattern. Its lines are alternatives, as for grep, but `\n` in one line matches a line end.
@@ -278,7 +281,8 @@ fn notes(outcome: &SearchOutcome, truncated: bool, limit: Duration) -> Vec<Strin
     if outcome.too_many_files {
         notes.push(text::TOO_MANY_FILES.to_owned());
     }
-    notes.extend(text::unreadable(outcome.skipped.unreadable + outcome.skipped.too_long));
+    notes.extend(text::unreadable(outcome.skipped.unreadable));
+    notes.extend(text::unfinished(&outcome.unfinished, outcome.n_unfinished));
     if outcome.timed_out {
         notes.push(text::timed_out(limit));
     }

@@ -37,6 +37,7 @@ pub(crate) fn of_search(outcome: &SearchOutcome, mode: OutputMode, after: usize)
         files_matched: Some(outcome.files_matched),
         skipped: skipped(&outcome.skipped),
         warnings: warnings(&outcome.warnings),
+        unfinished: warnings(&outcome.unfinished),
         timed_out: outcome.timed_out,
         too_many_files: outcome.too_many_files,
         elapsed_ms: milliseconds(outcome.elapsed),

@@ -123,6 +123,8 @@ pub(crate) struct ResultNotes<'a> {
     pub(crate) notes: &'a [Note],
     pub(crate) warnings: &'a [Warning],
     pub(crate) n_unreadable: u64,
+    pub(crate) unfinished: &'a [Warning],
+    pub(crate) n_unfinished: u64,
     pub(crate) too_many_files: bool,
     pub(crate) timed_out: bool,
 }
@@ -137,7 +139,9 @@ impl<'a> ResultNotes<'a> {
             cursor: outcome.cursor.as_deref(),
             notes: &outcome.notes,
             warnings: &outcome.warnings,
-            n_unreadable: outcome.skipped.unreadable.saturating_add(outcome.skipped.too_long),
+            n_unreadable: outcome.skipped.unreadable,
+            unfinished: &outcome.unfinished,
+            n_unfinished: outcome.n_unfinished,
             too_many_files: outcome.too_many_files,
             timed_out: outcome.timed_out,
         }
@@ -153,6 +157,8 @@ impl<'a> ResultNotes<'a> {
             notes: &outcome.notes,
             warnings: &outcome.warnings,
             n_unreadable: outcome.unreadable,
+            unfinished: &[],
+            n_unfinished: 0,
             too_many_files: outcome.too_many_files,
             timed_out: outcome.timed_out,
         }
@@ -164,8 +170,8 @@ impl<'a> ResultNotes<'a> {
         lines.extend(self.notes.iter().map(|note| format!("[Note: {note}{}]", hint(note))));
         lines.extend(self.too_many_files.then(|| TOO_MANY_FILES.to_owned()));
         lines.extend(unreadable(self.n_unreadable));
-        let warning = |it: &Warning| format!("[Warning] {} ({})", it.path.display(), it.reason);
         lines.extend(self.warnings.iter().map(warning));
+        lines.extend(unfinished(self.unfinished, self.n_unfinished));
         lines.extend(self.timed_out.then(|| timed_out(limit)));
         lines
     }
@@ -197,6 +203,17 @@ pub(crate) const TOO_MANY_FILES: &str = "[Warning: Too many files, only some wer
 /// Returns the line about unreadable paths, if there are any.
 pub(crate) fn unreadable(n_paths: u64) -> Option<String> {
     (n_paths != 0).then(|| format!("[Warning: Skipped {n_paths} unreadable path(s)]"))
+}
+
+/// Returns the lines about files that were not searched to the end: their number, and the first of them.
+pub(crate) fn unfinished(first: &[Warning], n_files: u64) -> Vec<String> {
+    let number = (n_files != 0)
+        .then(|| format!("[Warning: {n_files} file(s) were not searched to the end]"));
+    number.into_iter().chain(first.iter().map(warning)).collect()
+}
+
+fn warning(it: &Warning) -> String {
+    format!("[Warning] {} ({})", it.path.display(), it.reason)
 }
 
 /// Returns the line about a timeout.
@@ -289,6 +306,8 @@ mod tests {
             notes: &[],
             warnings: &[],
             n_unreadable: 0,
+            unfinished: &[],
+            n_unfinished: 0,
             too_many_files: false,
             timed_out: false,
         };
@@ -307,6 +326,8 @@ mod tests {
             notes: &[Note::IgnoredOrHidden { ignored: 1, hidden: 2 }],
             warnings: &[Warning { path: "a".into(), reason: "Permission denied".into() }],
             n_unreadable: 7,
+            unfinished: &[],
+            n_unfinished: 0,
             too_many_files: true,
             timed_out: true,
             ..closing
