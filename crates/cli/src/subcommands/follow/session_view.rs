@@ -17,7 +17,7 @@ use super::slash;
 use super::speaker::{CtrlC, Speaker};
 use super::turn_filter::TurnFilter;
 use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
-use crate::exit::{CliError, ExitCode};
+use crate::exit::ExitCode;
 pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
 use crate::render::{DisplayOptions, Renderer};
@@ -49,6 +49,8 @@ pub(crate) enum InputMode {
     Nothing,
     /// Answers to Pi's questions.
     Answers,
+    /// Answers, and Ctrl-D, which leaves.
+    Leaves,
     /// Answers and prompts.
     Speaks,
 }
@@ -112,7 +114,8 @@ impl SessionView {
         let history = (!output.is_json()).then(|| history::read(connection.followed()));
         let state = connection.followed().session_state.as_ref();
         let streams = state.and_then(|state| state.get("isStreaming")).and_then(Value::as_bool);
-        let reads_lines = typing == InputMode::Speaks && !screen::can_move(output);
+        let reads_lines =
+            typing == InputMode::Leaves || typing == InputMode::Speaks && !screen::can_move(output);
         if let Some(asking) = asking.as_mut().filter(|_| reads_lines) {
             asking.read_lines();
         }
@@ -196,11 +199,7 @@ impl SessionView {
             {
                 return match end {
                     TurnOutcome::Well => Ok(ExitCode::Ok),
-                    // The lines of a script end with the error.
-                    TurnOutcome::Failed(reason) if self.output.is_json() => {
-                        Err(CliError::failed(reason).into())
-                    }
-                    TurnOutcome::Failed(_) => Ok(ExitCode::Failed),
+                    TurnOutcome::Failed(reason) => self.failed(reason),
                     TurnOutcome::Interrupted => Ok(ExitCode::Interrupted),
                     TurnOutcome::Left(text) => {
                         self.screen.warn(&text);

@@ -113,6 +113,14 @@ impl SessionView {
         Ok(None)
     }
 
+    /// Ends after a turn that failed. The lines of a script end with the error; for a user it is already shown.
+    pub(super) fn failed(&self, reason: String) -> anyhow::Result<ExitCode> {
+        match self.output.is_json() {
+            true => Err(CliError::failed(reason).into()),
+            false => Ok(ExitCode::Failed),
+        }
+    }
+
     pub(super) async fn was_typed(&mut self, typed: Typed) -> anyhow::Result<Option<ExitCode>> {
         let line = match typed {
             Typed::Answer(answer, record) => {
@@ -130,6 +138,7 @@ impl SessionView {
             self.screen.footer_ended_by_terminal();
         }
         let line = match line {
+            StdinLine::End if self.typing == InputMode::Leaves => return Ok(Some(ExitCode::Ok)),
             _ if self.typing != InputMode::Speaks => return Ok(None),
             StdinLine::End => return Ok(Some(ExitCode::Ok)),
             StdinLine::Line(line) if line.trim().is_empty() => return Ok(None),
