@@ -124,7 +124,7 @@ fn check_record(daemon: &Daemon) {
     let record = std::fs::read_to_string(daemon.app().join("approvals.jsonl")).unwrap();
     let record: Value = serde_json::from_str(record.lines().next().unwrap()).unwrap();
     assert_eq!((&record["target"], &record["scope"]), (&json!("a.example:443"), &json!("session")));
-    assert!(record["by"].as_str().unwrap().starts_with("process "), "{record}");
+    assert!(record["by"].as_str().unwrap().starts_with("quack (process "), "{record}");
 }
 
 #[test]
@@ -177,8 +177,9 @@ fn without_an_answer_the_host_is_denied_and_a_late_answer_helps_the_next_attempt
     assert!(text.contains(line), "{text}");
     let closed = follower.events_until(CLOSED).pop().unwrap();
     assert_eq!(closed["data"]["reason"], "timeout");
-    let allowed = daemon.quack(&["allow", "c.example:443"]).ok();
-    assert_eq!(allowed, "allowed once: network c.example:443\n");
+    let allowed = daemon.quack(&["allow", "c.example:443"]);
+    assert_eq!(allowed.ok(), "allowed once: network c.example:443\n");
+    assert!(allowed.stderr().contains("the question had expired"), "{allowed:?}");
     let text = session.bash(&connect("c.example:443"));
     assert!(text.starts_with("HTTP/1.1 502 "), "{text}");
     let refused = daemon.quack(&["allow", "c.example"]);

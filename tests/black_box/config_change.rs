@@ -157,3 +157,45 @@ fn a_purge_leaves_a_fresh_home_as_it_was() {
     run(&["uninstall", "--purge", "--yes"], "");
     assert!(is_empty(), "{:?}", fs::read_dir(&fresh).unwrap().collect::<Vec<_>>());
 }
+
+#[test]
+fn an_editor_that_fails_leaves_the_configuration_and_no_copy_or_the_users_text() {
+    let world = Daemon::absent();
+    let temporary = world.home().join("tmp");
+    fs::create_dir(&temporary).unwrap();
+    let left =
+        || fs::read_dir(&temporary).unwrap().flatten().map(|it| it.path()).collect::<Vec<_>>();
+    let edit = |editor: &str| {
+        let mut command = world.command(&["config", "edit"]);
+        command.env("EDITOR", editor).env("TMPDIR", &temporary);
+        let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, error) = edit("false");
+    assert_eq!((code, left().len()), (Some(1), 0), "{error}");
+    assert!(
+        error.contains(
+            "the editor `false` failed (exit code 1); the configuration was not changed\n"
+        )
+    );
+    // Ctrl-C reaches both programs.
+    let (code, error) = edit("kill -INT $PPID $$; sleep 60; true");
+    assert_eq!((code, left().len()), (Some(130), 0), "{error}");
+    let (code, error) = edit("f() { echo '[worker]' >\"$1\"; exit 7; }; f");
+    let kept = left();
+    assert_eq!((code, kept.len()), (Some(1), 1), "{error}");
+    assert!(
+        error.contains(&format!(
+            "exit code 7); the configuration was not changed; your text is in {}",
+            kept[0].display()
+        )),
+        "{error}"
+    );
+    assert_eq!(fs::read_to_string(&kept[0]).unwrap(), "[worker]\n");
+
+    // A value that is refused names the range, and creates no directory.
+    let refused = world.quack(&["config", "set", "worker.idle_minutes", "99999"]);
+    assert_eq!(refused.code(), Some(2), "{refused:?}");
+    assert!(refused.stderr().contains("a whole number from 1 to 1440, not 99999"), "{refused:?}");
+    assert!(!world.home().join(".config").exists());
+}

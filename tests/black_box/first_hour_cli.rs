@@ -276,6 +276,22 @@ fn a_completion_neither_starts_a_daemon_nor_waits_for_one_that_hangs() {
 }
 
 #[test]
+fn the_help_of_a_tool_says_where_commands_start() {
+    let world = Daemon::absent();
+    let help = world.quack(&["tool", "bash", "--help"]).ok();
+    assert!(help.contains("Commands start in the current directory"), "{help}");
+    assert!(!help.contains("root of the workspace") && !help.contains("Answers"), "{help}");
+    let help = world.quack(&["tool", "--help"]).ok();
+    assert!(
+        help.split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .contains("`exitCode` of the document"),
+        "{help}"
+    );
+}
+
+#[test]
 fn quack_without_an_agent_has_no_prompt_and_names_no_key_of_an_app() {
     let mut daemon = Daemon::absent();
     let args = ["RUBBER_DUCK_PI_BINARY=/nonexistent/pi", QUACK, "daemon"];
@@ -295,6 +311,17 @@ fn quack_without_an_agent_has_no_prompt_and_names_no_key_of_an_app() {
     assert_eq!(code, Some(0), "{shown}");
     assert!(!shown.contains("Option+D") && !shown.contains("Enter=send"), "{shown}");
     assert!(!shown.contains("\n> "), "{shown:?}");
+
+    // Ctrl-D leaves as well, also after lines that nobody reads.
+    let mut command = daemon.command(&[]);
+    command.current_dir(daemon.repo("one").path());
+    let person = Terminal::start(command);
+    person.see("Ctrl+C or Ctrl+D=leave");
+    person.see("/nonexistent/pi");
+    person.type_line("hello");
+    person.ctrl_d();
+    let (rest, code) = person.end();
+    assert_eq!(code, Some(0), "{rest}");
 }
 
 #[test]

@@ -48,6 +48,7 @@ fn every_call_is_in_the_journal_and_outlives_the_daemon_and_its_session() {
     let all = calls(&daemon, &["--all"]);
     let of = |tool: &str| all.iter().find(|call| call["tool"] == tool).unwrap();
     assert_eq!(all.len(), 4, "{all:#?}");
+    assert!(all.iter().all(|call| call["label"] == "work"));
     assert!(all.iter().all(|call| call["client"] == "tester" && call["sessionId"] == id.as_str()));
     let bash = of("bash");
     assert_eq!((&bash["exitCode"], &bash["outcome"]), (&json!(3), &json!("failed")));
@@ -103,7 +104,7 @@ fn a_long_output_comes_from_its_file_and_a_path_of_a_worker_leads_nowhere_else()
 
 #[test]
 fn without_a_session_the_calls_are_those_of_this_directory() {
-    let daemon = Daemon::start();
+    let mut daemon = Daemon::start();
     let (one, other) = (daemon.repo("one"), daemon.repo("other"));
     let wire = daemon.wire();
     wire.attach(one.path()).bash("echo 1");
@@ -119,6 +120,15 @@ fn without_a_session_the_calls_are_those_of_this_directory() {
     let stderr = String::from_utf8(run.stderr).unwrap();
     for way in ["-C DIR", "--session REF", "--all"] {
         assert!(stderr.contains(way), "{stderr}");
+    }
+    // Without a daemon, the session has the same label, which also finds it.
+    drop(wire);
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    for args in [&["log"][..], &["log", "one"]] {
+        let run = in_directory(&daemon, one.path(), args);
+        let stdout = String::from_utf8(run.stdout).unwrap();
+        assert!(stdout.contains("  one  bash echo 1  ok "), "{args:?} {stdout}");
     }
 }
 

@@ -267,7 +267,10 @@ fn abort_ends_every_call_of_the_session_and_only_there() {
         (below.iter().filter(|process| process.name == "sleep").count() == 2).then_some(())
     });
     let data = wire.request("abort", json!({"sessionId": session.id}));
-    assert_eq!(data, json!({"sessionId": session.id, "sessionName": "duck-1"}));
+    assert_eq!(
+        data,
+        json!({"sessionId": session.id, "sessionName": "duck-1", "calls": 2, "turn": false})
+    );
     for call in calls {
         let text = call.text();
         assert!(text.contains("[Process aborted]"), "{text}");

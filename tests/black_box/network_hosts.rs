@@ -131,6 +131,21 @@ fn rules_change_while_commands_run_without_a_new_worker() {
         assert_eq!(session.worker()["pid"], pid, "the worker was not replaced");
         let refused = daemon.quack(&["sandbox", "revoke", "g1", "-C", &repo.to_string_lossy()]);
         assert!(refused.stderr().contains("No rule and no grant: g1"), "{refused:?}");
+        let at = repo.to_string_lossy();
+        sandbox(daemon, &repo, &["allow", "e.example:80", "!e.example:22"]);
+        let shown = sandbox(daemon, &repo, &["show"]);
+        assert!(shown.contains("for this session by quack (process "), "{shown}");
+        let refused = daemon.quack(&["sandbox", "revoke", "e.example", "-C", &at]);
+        let told = "No rule and no grant: e.example; about this host there are e.example:80, !e.example:22; quack";
+        assert!(refused.stderr().contains(told), "{refused:?}");
+        let refused = daemon.quack(&["sandbox", "revoke", "f.example", "-C", &at]);
+        assert!(refused.stderr().contains("No rule and no grant: f.example; quack"), "{refused:?}");
+        for args in [&["allow", "bad rule!"][..], &["allow", "*.com"], &["set", "--allow", "a b"]] {
+            let refused = daemon.quack(&[&["sandbox"], args, &["-C", &at]].concat());
+            assert_eq!(refused.code(), Some(2), "{refused:?}");
+        }
+        sandbox(daemon, &repo, &["revoke", "e.example:80"]);
+        sandbox(daemon, &repo, &["revoke", "!e.example:22"]);
         sandbox(daemon, &repo, &["allow", &rule, "--always"]);
         sandbox(daemon, &repo, &["allow", &format!("!{rule}"), "--workspace"]);
         assert!(session.bash(&by_connect(port)).contains("a rule denies it"));

@@ -349,4 +349,7 @@ pub struct AnswerData {
     /// scope is saved.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_saved: Option<String>,
+    /// Whether the question had expired. The waiting operation was denied, and the answer is for the next attempt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub expired: bool,
 }

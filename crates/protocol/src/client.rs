@@ -458,4 +458,10 @@ pub struct AbortData {
     pub session_id: SessionId,
     /// Name of the session.
     pub session_name: String,
+    /// Number of calls that were cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<usize>,
+    /// Whether the agent was at work, or a prompt waited for it. Its process may run without a turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<bool>,
 }

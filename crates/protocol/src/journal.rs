@@ -23,6 +23,9 @@ pub struct CallRecord {
     pub session_id: SessionId,
     /// Name of the session.
     pub session_name: String,
+    /// Display label of the session, such as `api/review`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub label: String,
     /// Path of the session's workspace.
     pub workspace_path: String,
     /// Name of the client, as it gave it in `quack.hello`, or `agent` for the session's own agent.

@@ -81,6 +81,13 @@ pub(crate) struct Answering {
     approvals: Rc<Approvals>,
 }
 
+impl Answering {
+    /// Whether the question had expired.
+    pub(crate) fn is_late(&self) -> bool {
+        self.open.is_none()
+    }
+}
+
 impl Drop for Answering {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {

@@ -2,7 +2,7 @@
 
 use quackd_protocol::approval::{Decision, RecentApproval};
 
-/// Describes the end of a question: `allowed for this session by process 4711`.
+/// Describes the end of a question: `allowed for this session by quack (process 4711)`.
 pub(super) fn closed(record: &RecentApproval) -> String {
     let by = record.by.as_deref().map(|by| format!(" by {by}")).unwrap_or_default();
     match (record.decision, record.scope) {

@@ -121,8 +121,9 @@ pub(crate) enum MethodError {
         "A policy for all sessions is set with `quack config set`; give a session or a workspace"
     )]
     PolicyOfAll,
-    #[error("No rule and no grant: {0}; quack sandbox show lists them")]
-    NoSuchRule(String),
+    /// The wanted rule, and the rules about the same hosts.
+    #[error("No rule and no grant: {0}; {about}quack sandbox show lists them", about = about(.1))]
+    NoSuchRule(String, Vec<String>),
     #[error("Too many grants: revoke some first")]
     TooManyGrants,
     #[error("@{0} has no hosts: {1}; name the host, as in quack sandbox allow registry.example")]
@@ -337,4 +338,12 @@ pub(crate) enum ConfigureError {
     NoRandom(std::io::Error),
     #[error("Daemon is shutting down")]
     ShuttingDown,
+}
+/// Names the rules about the host of an unknown rule.
+fn about(rules: &[String]) -> String {
+    match rules {
+        [] => String::new(),
+        [only] => format!("about this host there is {only}; "),
+        several => format!("about this host there are {}; ", several.join(", ")),
+    }
 }

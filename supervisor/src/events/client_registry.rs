@@ -69,7 +69,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Name for display: that of the client's `quack.hello`.
+    /// Name for display: that of the client's `quack.hello`, else that of its program.
     pub(crate) fn shown_name(&self) -> String {
         let hello = self.hello.borrow();
         let name = match (hello.as_ref(), self.transport) {
@@ -78,7 +78,10 @@ impl Client {
             (None, _) => "a remote client".to_owned(),
         };
         match self.pid.get() {
-            Some(pid) if hello.is_none() => format!("process {pid}"),
+            Some(pid) if hello.is_none() => match program_of(pid) {
+                Some(program) => format!("{program} (process {pid})"),
+                None => format!("process {pid}"),
+            },
             Some(pid) => format!("{name} (process {pid})"),
             None => name,
         }
@@ -145,6 +148,15 @@ impl Client {
             following.start(outbox);
         }
     }
+}
+
+/// Name of a process's program, which the process may choose. `None` if it has exited, or without procfs.
+fn program_of(pid: u32) -> Option<String> {
+    // The kernel limits the name to 15 bytes, and the read does not wait.
+    let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let is_plain = |c: &char| c.is_ascii_graphic() && !matches!(c, '(' | ')');
+    let name: String = String::from_utf8_lossy(&name).chars().filter(is_plain).take(15).collect();
+    (!name.is_empty()).then_some(name)
 }
 
 /// The connected clients. One instance per daemon, on the actors' thread.

@@ -6,6 +6,7 @@ use crate::registry::{FindSession, Purpose};
 use crate::session::actor::TellSession;
 use crate::wire::reference;
 use quackd_protocol::client::AbortData;
+use tokio::sync::oneshot;
 
 pub(super) async fn abort(
     AnySession { session_id }: AnySession,
@@ -16,8 +17,15 @@ pub(super) async fn abort(
         .send(FindSession { reference: reference(&session_id), purpose: Purpose::Look })
         .await??
         .ok_or(MethodError::NoSessionToAbort)?;
-    if !found.handle.send(TellSession::Abort).await? {
+    let (reply, work) = oneshot::channel();
+    if !found.handle.send(TellSession::Abort(reply)).await? {
         return Err(MethodError::NothingToAbort);
     }
-    Ok(AbortData { session_id: found.session_id, session_name: found.session_name })
+    let work = work.await.ok();
+    Ok(AbortData {
+        session_id: found.session_id,
+        session_name: found.session_name,
+        calls: work.map(|work| work.calls),
+        turn: work.map(|work| work.turn),
+    })
 }

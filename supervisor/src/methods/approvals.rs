@@ -168,9 +168,9 @@ async fn finish(
         Err(error) => return Err(error),
     };
     let Subject { session, kind, target, .. } = answering.subject.clone();
-    let id = answering.request.id.clone();
+    let (id, expired) = (answering.request.id.clone(), answering.is_late());
     approvals.answered(answering, (decision, scope), by);
-    Ok(AnswerData { id, session_id: session, kind, target, decision, scope, not_saved })
+    Ok(AnswerData { id, session_id: session, kind, target, decision, scope, not_saved, expired })
 }
 
 /// Puts an answer into force, before the waiting operation gets it.

@@ -13,6 +13,9 @@ use quackd_protocol::policy::{NetworkMode, PolicyPatch};
 use quackd_protocol::state::DaemonState;
 use std::sync::Arc;
 
+/// Most rules that an error names.
+const MAX_OTHERS: usize = 8;
+
 /// Change of grants.
 #[derive(Debug)]
 pub(crate) enum GrantChange {
@@ -149,11 +152,34 @@ impl Registry {
                 }
             }
             if !found {
-                return Err(MethodError::NoSuchRule(wanted.chars().take(100).collect()));
+                let others = about_same_hosts(state, session, wanted);
+                return Err(MethodError::NoSuchRule(wanted.chars().take(100).collect(), others));
             }
         }
         Ok(true)
     }
+}
+
+/// Returns the rules of all scopes about the hosts of `wanted`, which differ from it in their ports or decision.
+fn about_same_hosts(state: &mut DaemonState, session: &Session, wanted: &str) -> Vec<String> {
+    let Ok(Rule::Host(wanted)) = wanted.parse::<Rule>() else { return Vec::new() };
+    let is_about = |text: &String| match text.parse::<Rule>() {
+        Ok(Rule::Host(rule)) => rule.target == wanted.target,
+        _ => false,
+    };
+    let mut others = Vec::new();
+    for scope in [PolicyScope::Session, PolicyScope::Workspace, PolicyScope::Always] {
+        let (grants, policy) = of_scope(state, session, scope);
+        let is_network = |grant: &&Grant| grant.kind == ApprovalKind::Network;
+        let of_grants = grants.iter().filter(is_network).map(rule_of);
+        let of_policy = policy.and_then(|policy| policy.hosts.clone()).unwrap_or_default();
+        for rule in of_grants.chain(of_policy).filter(is_about) {
+            if others.len() < MAX_OTHERS && !others.contains(&rule) {
+                others.push(rule);
+            }
+        }
+    }
+    others
 }
 
 /// A new grant without its id.

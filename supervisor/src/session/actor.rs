@@ -131,10 +131,19 @@ pub(crate) enum TellSession {
     ClientLeft,
     /// Return a credit: output of a streamed call was passed on, so the worker may send more.
     OutputTaken(CallId),
-    /// End every call, each of which gets its own result, and Pi's turn.
-    Abort,
+    /// End every call, each of which gets its own result, and Pi's turn. The result is whether there was a call, or a
+    /// process of the agent.
+    Abort(oneshot::Sender<AbortedWork>),
     /// Request Pi's state. The reply arrives with the state, or at once if no state can be expected.
     RefreshPi,
+}
+
+/// Work that an abort ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct AbortedWork {
+    pub(crate) calls: usize,
+    /// Whether the agent was at work.
+    pub(crate) turn: bool,
 }
 
 impl Handler<TellSession> for SessionActor {
@@ -179,8 +188,12 @@ impl Handler<TellSession> for SessionActor {
             TellSession::EndJobs => self.end_jobs(ctx),
             TellSession::ClientLeft => self.client_left(ctx),
             TellSession::OutputTaken(call) => self.output_taken(call, ctx),
-            TellSession::Abort => {
-                let had_calls = self.abort_calls(ctx);
+            TellSession::Abort(reply) => {
+                let turn = self.pi.is_busy();
+                let calls = self.abort_calls(ctx);
+                // The client may be gone.
+                reply.send(AbortedWork { calls, turn }).ok();
+                let had_calls = calls != 0;
                 let aborted = self.abort_turn(ctx);
                 return Box::pin(aborted.map(move |had_turn, _, _| had_calls || had_turn));
             }

@@ -39,6 +39,7 @@ pub(crate) struct CallJournal {
 pub(crate) struct CallPlace<'a> {
     pub(crate) session: &'a SessionId,
     pub(crate) name: &'a str,
+    pub(crate) label: &'a str,
     pub(crate) workspace: &'a str,
 }
 
@@ -82,6 +83,7 @@ impl CallJournal {
             at_ms,
             session_id: place.session.clone(),
             session_name: place.name.to_owned(),
+            label: place.label.to_owned(),
             workspace_path: place.workspace.to_owned(),
             client: client.or_else(|| call.agents.as_ref().map(|_| AGENT.to_owned())),
             turn: call.turn,
@@ -119,6 +121,7 @@ impl CallJournal {
             at_ms,
             session_id: place.session.clone(),
             session_name: place.name.to_owned(),
+            label: place.label.to_owned(),
             workspace_path: place.workspace.to_owned(),
             client: None,
             turn: None,

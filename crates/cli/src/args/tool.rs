@@ -41,7 +41,7 @@ pub(crate) struct ToolsArgs {}
     128+N if signal N ended it, 124 if its deadline passed, 125 if quack failed and the command did not run or its \
     end is not known; then stderr ends with a line that begins with `error:`.\nWith --safe, bash runs git, grep, rg, find, ls, \
     cat, head, tail, wc, pytest, `npm test`, `swift test` and `xcodebuild test`, with ` | ` between them, and no \
-    options that write or run another program. docs/tools.md has the options.\nA command's own exit code is in --json."
+    options that write or run another program. docs/tools.md has the options.\nWith --json, `exitCode` of the document is the code of the command; `quack` itself exits with 0 or 1."
 )]
 pub(crate) struct ToolArgs {
     /// Tool: bash, read_file, grep_search, …; `quack tools` lists them, `quack tool NAME --help` shows the arguments of one

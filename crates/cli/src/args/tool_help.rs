@@ -47,7 +47,10 @@ fn text(tool: &Tool) -> String {
             text.push_str(&format!("  {:width$}  also: {}\n", "", parameter.aliases.join(", ")));
         }
     }
-    text.push_str("\n`quack tool --help` has the options, docs/tools.md everything else.\n");
+    text.push_str(
+        "\nCommands start in the current directory, and relative paths begin there, if it is in the workspace.\n",
+    );
+    text.push_str("`quack tool --help` has the options, docs/tools.md everything else.\n");
     text
 }
 

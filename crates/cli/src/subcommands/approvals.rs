@@ -165,7 +165,18 @@ async fn answer(
         Chosen::Unknown(id) => id,
         Chosen::Known(question, is_named_by_target) => {
             let id = question.id.clone();
-            if can_ask && !is_named_by_target && !confirmed(question, answer, output).await? {
+            // The waiting operation was denied: the answer can only make a rule, unless it counts once.
+            let makes_rule = decision == Decision::Allow && question.narrowest != AnswerScope::Once;
+            if !question.is_open && !can_ask && makes_rule && scope.is_none() {
+                return Err(CliError::usage(format!(
+                    "the question {} has expired; --session, --workspace or --always allows {} for the next attempts",
+                    plain(&id),
+                    plain(&question.target)
+                ))
+                .into());
+            }
+            let is_clear = is_named_by_target && question.is_open;
+            if can_ask && !is_clear && !confirmed(question, answer, output).await? {
                 output.note("nothing was answered");
                 return Ok(ExitCode::Failed);
             }
@@ -187,7 +198,11 @@ async fn answer(
             Decision::Allow => format!("allowed {}", data.scope.in_words()),
             Decision::Deny => "denied".to_owned(),
         };
-        output.text(&format!("{decision}: {} {}\n", data.kind.name(), plain(&data.target)))?;
+        let (kind, target) = (data.kind.name(), plain(&data.target));
+        output.text(&format!("{decision}: {kind} {target}\n"))?;
+        if data.expired {
+            output.warning("the question had expired: the answer is for the next attempt");
+        }
     }
     Ok(ExitCode::Ok)
 }

@@ -92,7 +92,7 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     let (typing, keys) = match &no_agent {
         None => (InputMode::Speaks, "Enter=send  Ctrl+C=stop the turn  Ctrl+D=leave  /help=more"),
         // Without an agent no prompt is shown. Pi may start later, so its questions are still asked.
-        Some(_) => (InputMode::Answers, "Ctrl+C=exit"),
+        Some(_) => (InputMode::Leaves, "Ctrl+C or Ctrl+D=leave"),
     };
     output.note(&format!("{keys}. In another terminal: quack tool bash 'git status'"));
     if let Some(why) = no_agent {

@@ -12,6 +12,7 @@ use crate::display::{self, count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref::{self, Missing, Wanted};
+use quackd_policy::hosts::Rule;
 use quackd_protocol::approval::{ApprovalKind, Decision, ScopedGrant};
 use quackd_protocol::client::{
     AuditReport, DenialsData, ExplainReport, PolicyLayers, PolicyScope, RunningJob, SandboxData,
@@ -38,7 +39,7 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
         SandboxVerb::Presets(args) => return network::presets(args, output).await,
         SandboxVerb::Show(args) => (Wanted::of(&args.which)?, SandboxParams::default()),
         SandboxVerb::Set(args) => (Wanted::of(&args.which)?, change(args)?),
-        SandboxVerb::Allow(args) => (Wanted::of(&args.which)?, allow(args)),
+        SandboxVerb::Allow(args) => (Wanted::of(&args.which)?, allow(args)?),
         SandboxVerb::Revoke(args) if args.all => return revoke_all(args, output).await,
         SandboxVerb::Revoke(args) => (Wanted::of(&args.which)?, revoke(args)),
     };
@@ -151,13 +152,21 @@ fn show<T: Serialize>(said: &WorkerSaid<T>, output: CliOutput) -> anyhow::Result
     Ok(())
 }
 
-fn allow(args: SandboxAllowArgs) -> SandboxParams {
+fn allow(args: SandboxAllowArgs) -> anyhow::Result<SandboxParams> {
+    check_rules(&args.rules)?;
     let scope = match () {
         () if args.always => Some(PolicyScope::Always),
         () => args.workspace.then_some(PolicyScope::Workspace),
     };
     let rules = Some(args.rules);
-    SandboxParams { action: Some("allow".to_owned()), scope, rules, ..SandboxParams::default() }
+    let action = Some("allow".to_owned());
+    Ok(SandboxParams { action, scope, rules, ..SandboxParams::default() })
+}
+
+/// Refuses rules that cannot be read. The daemon checks whether it has a preset, since another version may have others.
+fn check_rules(rules: &[String]) -> Result<(), CliError> {
+    let unreadable = rules.iter().find_map(|rule| rule.parse::<Rule>().err());
+    unreadable.map_or(Ok(()), |error| Err(CliError::usage(error.to_string())))
 }
 
 fn revoke(args: SandboxRevokeArgs) -> SandboxParams {
@@ -166,6 +175,7 @@ fn revoke(args: SandboxRevokeArgs) -> SandboxParams {
 }
 
 fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
+    check_rules(&args.hosts)?;
     if args.is_empty() {
         return Err(CliError::usage("give a profile or an option; see --help").into());
     }

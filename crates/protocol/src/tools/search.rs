@@ -145,7 +145,7 @@ const fn timeout(default: &'static str) -> Parameter {
 
 const SEARCH: Tool = Tool {
     name: "search",
-    about: "Search the text of files by a regular expression. Answers rows path:line:text. Leaves out what .gitignore names, \
+    about: "Search the text of files by a regular expression. Returns rows path:line:text. Leaves out what .gitignore names, \
             hidden and binary files, and reports that if nothing matches. A long answer ends with a cursor to go on. Use find \
             for names of files. Example: {\"pattern\":\"fn main\",\"include\":\"*.rs\",\"context\":2}.",
     main: Some("pattern"),
@@ -217,7 +217,7 @@ const SEARCH: Tool = Tool {
 
 const FIND: Tool = Tool {
     name: "find",
-    about: "Find files by name. Answers one path a line. Leaves out what .gitignore names and hidden files, and reports that if \
+    about: "Find files by name. Returns one path a line. Leaves out what .gitignore names and hidden files, and reports that if \
             nothing matches. A long answer ends with a cursor to go on. Use search for text in files. Example: \
             {\"pattern\":\"src/**/*.ts\"}.",
     main: Some("pattern"),

@@ -13,7 +13,7 @@ const fn ms(time: Duration) -> u64 {
 
 const BASH: Tool = Tool {
     name: "bash",
-    about: "Run a shell command in the root of the workspace, without a terminal. Answers its output and exit code. Each call \
+    about: "Run a shell command in the workspace, without a terminal. Returns its output and exit code. Each call \
             is a new shell, so write `cd dir && command`. Use read_file, search and find instead of cat, grep and find. \
             Processes that still run at the end are killed: start servers and long builds with background. Example: \
             {\"command\":\"make test\",\"timeout_ms\":300000}.",

@@ -181,7 +181,7 @@ impl PiPart {
     }
 
     /// Whether a turn or a summary runs, or a caller or a dialog waits.
-    pub(super) fn is_busy(&self) -> bool {
+    pub(in crate::session) fn is_busy(&self) -> bool {
         let works = ["prompt", "bash"].into_iter().any(|name| self.commands.count(name) != 0);
         let waits = works || !self.unsent.is_empty();
         // An extension of Pi may accept a prompt without a turn.

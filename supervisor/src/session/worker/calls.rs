@@ -381,7 +381,8 @@ impl SessionActor {
     ) {
         let (events, session) = (&self.services.events, &self.session);
         let times = &self.services.metrics.calls;
-        let place = CallPlace { session, name: &self.name, workspace: &self.workspace };
+        let (name, label) = (self.name.as_str(), self.label.as_str());
+        let place = CallPlace { session, name, label, workspace: &self.workspace };
         let journal = &self.services.call_journal;
         let tell = |call: &CallPreview, result: &CallResult, elapsed| {
             times.note(&call.tool, outcome(result), elapsed);
@@ -444,11 +445,11 @@ impl SessionActor {
         self.worker.calls.len() != 0
     }
 
-    /// Ends every call of the session. Returns whether there was one; each call gets its own result.
-    pub(crate) fn abort_calls(&mut self, ctx: &mut Context<Self>) -> bool {
+    /// Ends every call of the session. Returns their number; each call gets its own result.
+    pub(crate) fn abort_calls(&mut self, ctx: &mut Context<Self>) -> usize {
         let all = [self.worker.calls.unsent(), self.worker.calls.sent()].concat();
         all.iter().for_each(|number| self.abort(*number, ctx));
-        !all.is_empty()
+        all.len()
     }
 
     /// Returns a credit of a streamed call to the worker.

@@ -104,9 +104,9 @@ impl SessionActor {
     }
 
     fn record_job(&self, job: &EndedJob, end: CallEnd) {
-        let (session, name) = (&self.session, self.name.as_str());
+        let (session, name, label) = (&self.session, self.name.as_str(), self.label.as_str());
         if !self.services.pool.disk.is_low() {
-            let place = CallPlace { session, name, workspace: &self.workspace };
+            let place = CallPlace { session, name, label, workspace: &self.workspace };
             self.services.call_journal.record_job(place, job, end);
         }
     }

@@ -2,15 +2,18 @@
 
 use crate::display::{name, plain};
 use crate::exit::{CliError, ExitCode};
+use crate::interrupts::Interrupts;
 use crate::output::CliOutput;
 use crate::subcommands::stop::lock_holder::is_held_blocking;
 use crate::suggest::nearest;
 use anyhow::Context as _;
 use quackd_config::{MAX_CONFIG_BYTES, keys};
 use quackd_home::Home;
+use rustix::process::Signal;
 use serde_json::json;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
 use toml_edit::{DocumentMut, Item, Table, Value};
@@ -65,8 +68,23 @@ impl ConfigFile {
         let before = self.read_blocking()?;
         let copy = tempfile::Builder::new().suffix(".toml").tempfile()?;
         std::fs::write(copy.path(), &before)?;
+        // Ctrl-C is for the editor. Without this, it would end this program, and leave the copy behind.
+        let _interrupts = Interrupts::catch()?;
         loop {
-            run_editor(copy.path())?;
+            if let Some(failure) = run_editor(copy.path())? {
+                // What the user has written is kept.
+                let is_changed = std::fs::read(copy.path()).is_ok_and(|it| it != before.as_bytes());
+                let kept = is_changed.then(|| copy.keep()).transpose()?;
+                let kept = kept.map_or_else(String::new, |(_, path)| {
+                    format!("; your text is in {}", path.display())
+                });
+                let text = format!("{}; the configuration was not changed{kept}", failure.text);
+                if failure.exit == ExitCode::Failed {
+                    return Err(CliError::failed(text).into());
+                }
+                output.failure(&text);
+                return Ok(failure.exit);
+            }
             let text = std::fs::read_to_string(copy.path()).context("cannot read the copy")?;
             if text == before {
                 output.note("nothing was changed");
@@ -118,6 +136,8 @@ impl ConfigFile {
         // A link stays: it may lead to the user's collection of such files.
         let target = self.path.canonicalize().unwrap_or_else(|_missing| self.path.clone());
         let directory = target.parent().unwrap_or_else(|| Path::new("/"));
+        let above = directory.ancestors();
+        let created: Vec<_> = above.take_while(|it| it.symlink_metadata().is_err()).collect();
         let mut create = std::fs::DirBuilder::new();
         create.recursive(true).mode(0o700).create(directory)?;
         let mut new = NamedTempFile::new_in(directory)
@@ -128,11 +148,15 @@ impl ConfigFile {
             new.as_file().set_permissions(std::fs::Permissions::from_mode(mode))?;
         }
         new.as_file().sync_all()?;
-        quackd_supervisor::check_new_config_blocking(&self.home, new.path()).map_err(|error| {
-            let (shown, own) = (new.path().display().to_string(), self.path.display().to_string());
-            CliError::usage(error.to_string().replace(&shown, &own))
-        })?;
-        Ok(new)
+        let checked = quackd_supervisor::check_new_config_blocking(&self.home, new.path());
+        let Err(error) = checked else { return Ok(new) };
+        let (shown, own) = (new.path().display().to_string(), self.path.display().to_string());
+        drop(new);
+        for directory in created {
+            // Another program may have put something in it meanwhile.
+            let _kept = std::fs::remove_dir(directory);
+        }
+        Err(CliError::usage(error.to_string().replace(&shown, &own)).into())
     }
 
     fn replace_blocking(&self, new: NamedTempFile) -> anyhow::Result<()> {
@@ -201,9 +225,15 @@ fn take(document: &mut DocumentMut, path: &[String]) -> bool {
     table.remove(last).is_some()
 }
 
-/// Runs the user's editor at this terminal.
+/// Failure of the editor.
+struct EditorFailure {
+    text: String,
+    exit: ExitCode,
+}
+
+/// Runs the user's editor at this terminal. `None` if it succeeded.
 #[expect(clippy::disallowed_methods, reason = "an editor uses this terminal, and ends by itself")]
-fn run_editor(path: &Path) -> anyhow::Result<()> {
+fn run_editor(path: &Path) -> anyhow::Result<Option<EditorFailure>> {
     let named = ["VISUAL", "EDITOR"].into_iter().filter_map(|name| std::env::var(name).ok());
     let editor = named.into_iter().find(|editor| !editor.trim().is_empty());
     let editor = editor.unwrap_or_else(|| "vi".to_owned());
@@ -212,8 +242,20 @@ fn run_editor(path: &Path) -> anyhow::Result<()> {
     let ended =
         std::process::Command::new("/bin/sh").args(["-c", &script, "sh"]).arg(path).status();
     let ended = ended.context("cannot start the shell")?;
-    match ended.success() {
-        true => Ok(()),
-        false => Err(CliError::failed(format!("the editor `{}` failed", plain(&editor))).into()),
+    if ended.success() {
+        return Ok(None);
     }
+    // A shell that ran a program reports its signal as a code.
+    let interrupt = Signal::INT.as_raw();
+    let is_interrupted = ended.signal() == Some(interrupt) || ended.code() == Some(128 + interrupt);
+    let exit = if is_interrupted { ExitCode::Interrupted } else { ExitCode::Failed };
+    let how = match (ended.code(), ended.signal()) {
+        (Some(code), _) => format!("exit code {code}"),
+        (None, Some(signal)) => format!("signal {signal}"),
+        (None, None) => "unknown end".to_owned(),
+    };
+    Ok(Some(EditorFailure {
+        text: format!("the editor `{}` failed ({how})", plain(&editor)),
+        exit,
+    }))
 }

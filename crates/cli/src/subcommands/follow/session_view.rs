@@ -51,6 +51,8 @@ pub(crate) enum InputMode {
     Nothing,
     /// Answers to Pi's questions.
     Answers,
+    /// Answers, and Ctrl-D, which leaves.
+    Leaves,
     /// Answers and prompts.
     Speaks,
 }
@@ -116,7 +118,8 @@ impl SessionView {
         let history = (!output.is_json()).then(|| history::read(connection.followed()));
         let state = connection.followed().session_state.as_ref();
         let streams = state.and_then(|state| state.get("isStreaming")).and_then(Value::as_bool);
-        let reads_lines = typing == InputMode::Speaks && !screen::can_move(output);
+        let reads_lines =
+            typing == InputMode::Leaves || typing == InputMode::Speaks && !screen::can_move(output);
         if let Some(asking) = asking.as_mut().filter(|_| reads_lines) {
             asking.read_lines();
         }

@@ -40,6 +40,7 @@ impl SessionFilter {
                 };
                 call.session_id.0 == *reference
                     || name == reference
+                    || call.label == *reference
                     || in_directory().unwrap_or(false)
             }
         }

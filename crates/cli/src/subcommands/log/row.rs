@@ -82,7 +82,9 @@ impl CallFormat {
     }
 
     fn label(&self, call: &CallRecord) -> String {
-        self.labels.get(&call.session_id.0).cloned().unwrap_or_else(|| {
+        let recorded = || Some(call.label.clone()).filter(|label| !label.is_empty());
+        // The daemon knows the label of now.
+        self.labels.get(&call.session_id.0).cloned().or_else(recorded).unwrap_or_else(|| {
             let directory = call.workspace_path.rsplit('/').next().unwrap_or_default();
             format!("{directory}/{}", call.session_name)
         })

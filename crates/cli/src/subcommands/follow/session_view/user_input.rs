@@ -130,6 +130,7 @@ impl SessionView {
             self.screen.footer_ended_by_terminal();
         }
         let line = match line {
+            StdinLine::End if self.typing == InputMode::Leaves => return Ok(Some(ExitCode::Ok)),
             _ if self.typing != InputMode::Speaks => return Ok(None),
             StdinLine::End => return Ok(Some(ExitCode::Ok)),
             StdinLine::Line(line) if line.trim().is_empty() => return Ok(None),
