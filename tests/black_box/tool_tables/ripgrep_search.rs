@@ -77,6 +77,35 @@ fn ripgrep_search_keeps_its_result() {
     all_answer(&rows);
 }
 
+/// Checked with ripgrep 13. A link to a directory above the start path is walked, and one to a directory of the walk is
+/// not.
+#[test]
+fn ripgrep_search_walks_a_link_to_the_parent_of_a_start() {
+    let tree = [
+        Put::File("real/a", b"needle\n"),
+        Put::File("real/sub/b", b"needle\n"),
+        Put::Link("link", "real/sub"),
+        Put::Link("real/sub/up", ".."),
+    ];
+    let note = |first: &str| {
+        format!(
+            "[Warning: Skipped 1 unreadable path(s)]\n[Warning] {first} (Symlink leads back to a directory around it)"
+        )
+    };
+    let said = |start: &str| {
+        let output =
+            format!("{start}/b\n1:needle\n{start}/up/a\n1:needle\n{start}/up/sub/b\n1:needle\n");
+        let (output, note) = (Value::from(output), Value::from(note("real/sub/up/sub/up")));
+        format!(r#"{{"output":{output},"return_code":0,"success":true,"matches":3,"note":{note}}}"#)
+    };
+    let call = |start: &str| {
+        format!(r#"{{"pattern":"needle","follow_links":true,"include_paths":["{start}"]}}"#)
+    };
+    let rows = ["link", "real/sub"].map(|start| (call(start), said(start)));
+    let rows: Vec<_> = rows.iter().map(|(call, text)| (call.as_str(), text.as_str())).collect();
+    check(&tree, "ripgrep_search", &rows);
+}
+
 /// Checked with ripgrep 13. A named link is followed, and its files are listed under the link's
 /// name. A missing path does not stop the search, and the exit code is 2. Unlike in ripgrep, files
 /// in both a link and a named directory are listed once.

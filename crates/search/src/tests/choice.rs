@@ -326,6 +326,24 @@ fn links_are_followed_only_when_asked_and_never_out_or_around() {
 }
 
 #[test]
+fn a_link_to_a_directory_above_the_start_is_walked_once() {
+    let tree = Files::new(&[("real/a", b"x"), ("real/d/b", b"x"), ("real/s/c", b"x"), ("e", b"x")]);
+    symlink("..", tree.at("real/d/up")).unwrap();
+    symlink(".", tree.at("real/d/here")).unwrap();
+    let mut request = request("x");
+    request.scope.follow = true;
+    request.scope.starts = vec!["real/d".into()];
+    let expected = ["real/d/b", "real/d/up/a", "real/d/up/d/b", "real/d/up/s/c"];
+    let outcome = run(&tree, &request);
+    assert_eq!(names(&tree, &request), expected);
+    let loops = outcome.warnings.iter().filter(|it| it.reason.contains("leads back"));
+    let loops: Vec<_> = loops.map(|it| it.path.to_str().unwrap()).collect();
+    assert_eq!(loops, ["real/d/here", "real/d/up/d/here", "real/d/up/d/up"]);
+    request.scope.starts = vec!["".into()];
+    assert_eq!(names(&tree, &request), ["e", "real/a", "real/d/b", "real/s/c"]);
+}
+
+#[test]
 fn the_last_modified_can_come_first() {
     let tree = Files::new(&[("a", b"x"), ("b", b"x"), ("c", b"x"), ("d/e", b"x")]);
     for (name, seconds) in [("a", 10), ("b", 30), ("c", 10), ("d/e", 20)] {

@@ -340,10 +340,12 @@ impl Visitor<'_> {
         if !metadata.is_dir() {
             return Ok((EntryType::Other, relative));
         }
-        // The link leads to one of its parent directories.
+        // The link leads to one of its parent directories within the walk. Those above the start path are walked
+        // through a link like others, as by ripgrep.
         let names = job.path.as_slice();
-        let slashes = names.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-        let mut around = slashes.chain([0, names.len()]).filter_map(|end| names.get(..end));
+        let slashes = memchr::memrchr_iter(b'/', names).chain([0]);
+        let ends = std::iter::once(names.len()).chain(slashes).take(job.depth + 1);
+        let mut around = ends.filter_map(|end| names.get(..end));
         let loops = around.any(|path| {
             root.join(OsStr::from_bytes(path)).canonicalize().is_ok_and(|real| real == target)
         });
