@@ -135,7 +135,7 @@ fn with_line_ends(content: &[u8], region: &Range<usize>, old: &[u8], new: &[u8])
             // The last of the replaced lines, or the line before them.
             n.min((n_old - tail).checked_sub(1).unwrap_or(n_old))
         };
-        ends.get(n).or(ends.first()).copied().unwrap_or(here)
+        ends.get(n).or_else(|| ends.first()).copied().unwrap_or(here)
     };
     let mut text = Vec::with_capacity(region.len() + 64);
     for (n, line) in new.iter().enumerate() {

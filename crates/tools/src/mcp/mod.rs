@@ -5,7 +5,7 @@
 //! able to start them. A server whose definition has changed is replaced.
 //!
 //! In reading order: [`server`] starts a server, [`connection`] exchanges messages with it, [`content`] turns results
-//! into answers.
+//! into answers, [`schema`] makes schemas acceptable to providers.
 
 #[expect(
     clippy::disallowed_types,
@@ -13,6 +13,7 @@
 )]
 mod connection;
 mod content;
+mod schema;
 mod server;
 
 use crate::call_limits::{CallLimits, StopCause};

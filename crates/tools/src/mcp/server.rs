@@ -1,6 +1,7 @@
 //! One MCP server: its process, its start and its tools.
 
 use super::connection::{Connection, RequestError};
+use super::schema::with_object_root;
 use crate::Toolbox;
 use crate::call_limits::CallLimits;
 use crate::command_line::{CommandLine, explain};
@@ -187,14 +188,19 @@ impl Server {
         }
         let Given { name, description, input_schema } = serde_json::from_value(tool).ok()?;
         let is_name = (1..=MAX_NAME_BYTES).contains(&name.len());
-        let is_schema = input_schema.is_object();
-        if !is_name || !is_schema || MAX_SCHEMA_BYTES < input_schema.to_string().len() {
+        let is_long = |schema: &Value| MAX_SCHEMA_BYTES < schema.to_string().len();
+        if !is_name || is_long(&input_schema) {
             return None;
         }
-        let mut description = description.unwrap_or_default();
+        let (parameters, more) = with_object_root(input_schema);
+        if is_long(&parameters) {
+            return None;
+        }
+        let given = description.filter(|given| !given.is_empty());
+        let mut description = given.into_iter().chain(more).collect::<Vec<_>>().join("\n\n");
         let cut = description.floor_char_boundary(MAX_DESCRIPTION_BYTES.min(description.len()));
         description.truncate(cut);
         let server = self.definition.name.clone();
-        Some(McpTool { server, name, description, parameters: input_schema })
+        Some(McpTool { server, name, description, parameters })
     }
 }
