@@ -5,7 +5,7 @@ use crate::args::sessions::HistoryArgs;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
-use crate::time_format::local;
+use crate::time_format::local_second;
 use jiff::tz::TimeZone;
 use quackd_agent::message::{Message, text_of};
 use quackd_agent::transcript::{Entry, EntryKind, Transcript};
@@ -51,7 +51,12 @@ fn text(transcript: &Transcript, zone: &TimeZone) -> String {
     let messages =
         display::count(usize::try_from(stats.total_messages).unwrap_or(usize::MAX), "message");
     let table = display::table(["TIME", "FROM", "MESSAGE"], [10, 10, 0], &rows);
-    format!("{table}{messages}, {} tokens, ${:.4}\n", stats.tokens.total, stats.cost)
+    let cost = match (0.0 < stats.cost, stats.tokens.total) {
+        (true, _) => format!(", ${:.4}", stats.cost),
+        (false, 0) => String::new(),
+        (false, _) => ", no price is known".to_owned(),
+    };
+    format!("{table}{messages}, {} tokens{cost}\n", stats.tokens.total)
 }
 
 /// Returns time, author and first line of a message. `None` for an entry without one.
@@ -73,7 +78,7 @@ fn row(entry: &Entry, zone: &TimeZone) -> Option<[String; 3]> {
         EntryKind::BranchSummary { summary, .. } => ("branch", summary.clone()),
         _ => return None,
     };
-    let time = display::plain(&local(&entry.timestamp, zone));
+    let time = display::plain(&local_second(&entry.timestamp, zone));
     Some([time, from.to_owned(), display::first_line(text.trim(), MAX_TEXT)])
 }
 
@@ -98,7 +103,10 @@ mod tests {
         let shown = anstream::adapter::strip_str(&text(&transcript, &TimeZone::UTC)).to_string();
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines.len(), 5, "{shown}");
-        assert!(lines[1].contains("2026-03-10T12:00:01") && lines[1].contains("user"), "{shown}");
+        assert!(
+            lines[1].starts_with("2026-03-10 12:00:01  user") && lines[1].contains("user"),
+            "{shown}"
+        );
         assert!(lines[1].contains("hi") && !shown.contains('\u{1b}'), "{shown}");
         assert!(lines[2].ends_with("assistant   [read]"), "{shown}");
         assert!(lines[3].ends_with("error       no"), "{shown}");
