@@ -163,6 +163,14 @@ fn output_is_printed_once_with_its_closing_lines_and_other_tools_print_as_before
     assert!(code == Some(1) && shown.starts_with("Error: "), "{shown}");
     let (code, shown) = text(&["tool", "read_file", "README.md"]);
     assert!(code == Some(0) && shown.starts_with("# A repository\n"), "{shown}");
+    repo.write("binary", b"a\0b\n");
+    let (code, stdout, stderr) = ran(&daemon, repo.path(), &["tool", "read_file", "binary"]);
+    assert_eq!((code, stdout.as_slice()), (Some(0), &b"a\0b\n"[..]));
+    assert!(stderr.contains("this is a binary file"), "{stderr}");
+    let person = Terminal::start(verb(&daemon, repo.path(), &["tool", "read_file", "binary"]));
+    let (shown, code) = person.end();
+    assert!(code == Some(0) && shown.contains("this is a binary file"), "{shown}");
+    assert!(!shown.contains("a\u{2400}b") && !shown.contains("a\0b"), "{shown:?}");
     // The JSON document is the protocol's reply, without the fields that only streamed calls have.
     let (code, stdout, _) = ran(&daemon, repo.path(), &["tool", "bash", "echo hello", "--json"]);
     let document: Value = serde_json::from_slice(&stdout).unwrap();

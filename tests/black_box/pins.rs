@@ -129,3 +129,36 @@ fn a_call_in_safe_mode_writes_nothing_also_beneath_the_temporary_directory() {
     assert!(!repo.path().join("new").exists() && !repo.path().join("d").exists());
     assert_eq!(fs::read_to_string(repo.path().join("README.md")).unwrap(), "# A repository\n");
 }
+
+#[test]
+fn a_hidden_path_that_does_not_exist_yet_is_hidden_once_it_appears() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    let set = |path: &str| {
+        let mut command = daemon.command(&["sandbox", "set", "--hide", path]);
+        command.args(["--session", &session.id]).current_dir(repo.path()).output().unwrap()
+    };
+    let refused = set("missing/.env");
+    assert_eq!(refused.status.code(), Some(2), "its directory has to exist: {refused:?}");
+    let done = set(".env");
+    assert!(done.status.success(), "{done:?}");
+    assert_eq!(
+        session.bash("ls -A"),
+        "README.md\nsrc\n\n[Exit code: 0]".replace("README", ".git\nREADME")
+    );
+    repo.write(".env", "TOPSECRET");
+    for _ in 0..2 {
+        let text = session.bash("cat .env; grep -r SECRET . ; true");
+        assert!(!text.contains("TOPSECRET"), "{text}");
+        let read = session.call("read_file", json!({"path": ".env"}));
+        let found = session.call("search", json!({"pattern": "SECRET", "hidden": true}));
+        assert!(!read.contains("TOPSECRET") && !found.contains("TOPSECRET"), "{read} {found}");
+    }
+    assert_eq!(repo.read(".env"), "TOPSECRET");
+    assert_eq!(session.worker()["restarts"], 0, "the worker was replaced, and did not crash");
+}

@@ -32,6 +32,14 @@ pub(crate) fn local(iso: &str, zone: &TimeZone) -> String {
     )
 }
 
+/// Returns `iso` as date and time of `zone` to the second, or unchanged if it cannot be parsed.
+pub(crate) fn local_second(iso: &str, zone: &TimeZone) -> String {
+    iso.parse::<Timestamp>().map_or_else(
+        |_no_time| iso.to_owned(),
+        |time| time.to_zoned(zone.clone()).strftime("%Y-%m-%d %H:%M:%S").to_string(),
+    )
+}
+
 /// Formats a duration: `4.2 ms`, `1.3 s`, `2m 5s`, `3h 12m`, `5d 1h`.
 pub(crate) fn span(time: Duration) -> String {
     let seconds = time.as_secs();

@@ -1,6 +1,9 @@
 //! Shortens JSON objects that are too large for clients: events, states and entries of both agents.
 
+use serde::de::{IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
+use std::marker::PhantomData;
 
 /// Lengths of shortened texts in bytes, tried in this order.
 const LENGTHS: [usize; 5] = [64 * 1024, 16 * 1024, 4 * 1024, 1024, 128];
@@ -63,6 +66,36 @@ fn empty_arrays(value: &mut Value) {
         Value::Object(members) => members.values_mut().for_each(empty_arrays),
         _ => {}
     }
+}
+
+/// Most processes, and most denials, in a report of a worker.
+pub const MAX_LISTED: usize = 8;
+
+/// Reads the first elements of a list, at most [`MAX_LISTED`].
+pub(crate) fn first_few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct First<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for First<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("a list")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
+            let mut first = Vec::new();
+            while first.len() < MAX_LISTED {
+                let Some(element) = list.next_element()? else { return Ok(first) };
+                first.push(element);
+            }
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            Ok(first)
+        }
+    }
+
+    deserializer.deserialize_seq(First(PhantomData))
 }
 
 #[cfg(test)]

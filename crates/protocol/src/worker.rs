@@ -8,17 +8,18 @@
 
 use crate::approval::ApprovalKind;
 use crate::denial::Denial;
+pub use crate::job::{EndedJob, JobInfo};
 use crate::output::{InputPiece, OutputPiece};
 use crate::policy::{NetworkMode, Policy, Profile};
+pub use crate::shorten::MAX_LISTED;
+use crate::shorten::first_few;
 use crate::tiers::{GitProtection, Probe, Tier, known};
 pub use crate::web::{WebOutcome, WebSearch};
 use crate::{CallId, SessionId};
 use schemars::JsonSchema;
-use serde::de::{IgnoredAny, SeqAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
-use std::marker::PhantomData;
 
 /// Version of these frames. The supervisor refuses a worker with another number, and its error names both numbers.
 pub const FRAME_PROTOCOL: u32 = 1;
@@ -272,39 +273,6 @@ pub enum FromWorker {
     },
 }
 
-/// A running background job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct JobInfo {
-    /// Unique within the worker, at most [`crate::limits::MAX_JOB_ID_BYTES`].
-    pub id: String,
-    /// The first line of its command, at most [`crate::limits::MAX_JOB_COMMAND_BYTES`].
-    pub command: String,
-}
-
-/// A background job that has exited.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndedJob {
-    /// The job.
-    pub info: JobInfo,
-    /// Exit code of its command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_code: Option<i32>,
-    /// Signal that killed its command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub signal: Option<i32>,
-    /// Whether its time limit stopped it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub timed_out: bool,
-    /// Whether `job_kill` stopped it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub aborted: bool,
-    /// Its run time, in milliseconds.
-    pub duration_ms: u64,
-    /// Noticed denials of the confinement, at most [`MAX_LISTED`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "first_few")]
-    pub denials: Vec<Denial>,
-}
-
 /// First report of the worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
@@ -455,41 +423,11 @@ pub struct ToolReport {
     pub duration_ms: u64,
 }
 
-/// Most processes, and most denials, in a [`ToolReport`].
-pub const MAX_LISTED: usize = 8;
-
 /// Longest hint of a [`ToolReport`], in bytes. The supervisor cuts a longer hint.
 pub const MAX_HINT_BYTES: usize = 1024;
 
 fn is_zero(n: &u32) -> bool {
     *n == 0
-}
-
-/// Reads the first elements of a list, at most [`MAX_LISTED`].
-fn first_few<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    struct First<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for First<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("a list")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Vec<T>, A::Error> {
-            let mut first = Vec::new();
-            while first.len() < MAX_LISTED {
-                let Some(element) = list.next_element()? else { return Ok(first) };
-                first.push(element);
-            }
-            while list.next_element::<IgnoredAny>()?.is_some() {}
-            Ok(first)
-        }
-    }
-
-    deserializer.deserialize_seq(First(PhantomData))
 }
 
 /// Output of a running call.

@@ -49,6 +49,8 @@ pub struct Toolbox {
     read_only_words: Vec<OsString>,
     /// See [`Toolbox::with_pins`].
     pins: Arc<[PathBuf]>,
+    /// See [`Toolbox::with_pins`].
+    absent: Arc<[PathBuf]>,
     /// See [`Toolbox::with_command_words`].
     command_words: Vec<OsString>,
     pub(crate) limits: Limits,
@@ -105,6 +107,7 @@ impl Toolbox {
             read_only_words,
             command_words,
             pins: Arc::new([]),
+            absent: Arc::new([]),
             limits,
             group,
             spawn_thread: None,
@@ -171,10 +174,12 @@ impl Toolbox {
         self
     }
 
-    /// Sets the names that are protected by mounts. A call is rejected if one of them is no longer mounted.
+    /// Sets the names that are protected by mounts, and the hidden names that do not exist. A call is rejected if one of
+    /// the first is no longer mounted, or one of the second exists: the next worker protects it.
     #[must_use]
-    pub fn with_pins(mut self, pins: Vec<PathBuf>) -> Self {
+    pub fn with_pins(mut self, pins: Vec<PathBuf>, absent: Vec<PathBuf>) -> Self {
         self.pins = pins.into();
+        self.absent = absent.into();
         self
     }
 
@@ -182,7 +187,7 @@ impl Toolbox {
     /// protects it again.
     fn bare_name(name: &Path) -> Output {
         let answer = Output::error(format_args!(
-            "'{}' was replaced outside of the session and has to be protected anew. The call was not run, \
+            "'{}' was created or replaced and has to be protected anew. The call was not run, \
              try again when no background job runs",
             name.display()
         ));
@@ -293,7 +298,7 @@ impl Toolbox {
     ) -> Result<T, Output> {
         let cached = self.root.borrow().clone();
         let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
-        let pins = Arc::clone(&self.pins);
+        let (pins, absent) = (Arc::clone(&self.pins), Arc::clone(&self.absent));
         let (current, done) = bounds
             .run_blocking(move || {
                 let current = match cached {
@@ -303,7 +308,7 @@ impl Toolbox {
                         root.inspect(|root| watched.begin_blocking(root))
                     }
                 };
-                let done = match (current.clone(), first_bare_blocking(&pins)) {
+                let done = match (current.clone(), first_bare_blocking(&pins, &absent)) {
                     (None, _) => Err(None),
                     (Some(_), Some(bare)) => Err(Some(bare)),
                     (Some(root), None) => Ok(work(root)),
@@ -329,7 +334,8 @@ impl Toolbox {
         let root = self.root.borrow();
         let root = root.as_ref().filter(|_| !bounds.cancel.is_cancelled())?;
         // The kernel has a mounted name in memory. Any other one is rejected by `in_root`.
-        first_bare_blocking(&self.pins).is_none().then(|| work(root))?
+        let is_known = self.absent.is_empty() && first_bare_blocking(&self.pins, &[]).is_none();
+        is_known.then(|| work(root))?
     }
 
     fn not_accessible(&self) -> Output {
@@ -373,12 +379,18 @@ fn after(words: &[OsString], program: OsString, args: Vec<OsString>) -> (OsStrin
     }
 }
 
+/// Returns the first pin without its mount, or hidden name that has appeared.
+fn first_bare_blocking(pins: &[PathBuf], absent: &[PathBuf]) -> Option<PathBuf> {
+    let appeared = || absent.iter().find(|path| path.symlink_metadata().is_ok()).cloned();
+    first_unpinned_blocking(pins).or_else(appeared)
+}
+
 #[cfg(target_os = "linux")]
-fn first_bare_blocking(pins: &[PathBuf]) -> Option<PathBuf> {
+fn first_unpinned_blocking(pins: &[PathBuf]) -> Option<PathBuf> {
     quackd_sandbox::confine::first_unpinned_blocking(pins).map(std::path::Path::to_owned)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn first_bare_blocking(_: &[PathBuf]) -> Option<PathBuf> {
+fn first_unpinned_blocking(_: &[PathBuf]) -> Option<PathBuf> {
     None
 }

@@ -122,6 +122,7 @@ fn unconfined(
         pid: std::process::id(),
         env: Vec::new(),
         pins: Vec::new(),
+        absent: Vec::new(),
         private_home: None,
         command_words: Vec::new(),
         read_only: None,
@@ -134,7 +135,8 @@ fn unconfined(
 /// The user's settings of git for this session.
 fn user_settings(start: &Start) -> git::CarriedSettings {
     let workspace = PathBuf::from(&start.workspace);
-    let writable = [start.sandbox.policy.writable_roots.as_slice(), &[workspace.clone()]].concat();
+    let roots = &start.sandbox.policy.writable_roots;
+    let writable: Vec<_> = roots.iter().chain([&workspace]).cloned().collect();
     let home = Path::new(&start.sandbox.home);
     git::CarriedSettings::read_blocking(home, &start.env, (&workspace, &writable))
 }
@@ -221,7 +223,7 @@ impl ConfinementInputs {
         let (placeholders, elsewhere) = placeholders.flatten().unzip();
         let places = roots.iter().map(|(path, handle)| (path.as_path(), handle));
         let places: Vec<_> = places.chain([(plan.workspace.as_path(), &workspace)]).collect();
-        let above = pins_above_hidden(&policy, &places, &mut notes);
+        let (above, absent) = pins_above_hidden(&policy, &places, &mut notes);
         plan.pin(above);
         notes.truncate(MAX_NOTES);
         let extra = beyond_the_plan(group, &exe)?;
@@ -240,9 +242,7 @@ impl ConfinementInputs {
         })?;
         drop(workspace);
         let home = plan.home.display().to_string();
-        let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
-        let pins: Vec<PathBuf> =
-            plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect();
+        let pins = paths_to_watch(&plan, &policy);
         let ConfinedProcess {
             host_pid,
             oom_score,
@@ -264,6 +264,7 @@ impl ConfinementInputs {
             pid: host_pid.unwrap_or_else(std::process::id),
             env: vec![("HOME", home), ("TMPDIR", "/tmp".to_owned())],
             pins: mounted(pins),
+            absent,
             private_home: plan.private_home().map(Path::to_owned),
             command_words: Vec::new(),
             read_only: Some(ReadOnlyWrapper {
@@ -325,6 +326,7 @@ impl ConfinementInputs {
                 ("GIT_CONFIG_GLOBAL", settings),
             ],
             pins: Vec::new(),
+            absent: Vec::new(),
             private_home: None,
             command_words: read_only.limiting_words(),
             read_only: Some(read_only),
@@ -356,6 +358,12 @@ fn git_notes(plan: &MountPlan, mode: GitProtection) -> Vec<String> {
     let links = (has_git && !confine::CommandFilter::can_hold_calls()).then_some(LINKS_NOTE);
     let names = (has_git && mode == GitProtection::Names).then_some(NAMES_NOTE);
     links.into_iter().chain(names).map(str::to_owned).collect()
+}
+
+/// Returns the pins, and the hidden paths that have a mount.
+fn paths_to_watch(plan: &MountPlan, policy: &Policy) -> Vec<PathBuf> {
+    let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
+    plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect()
 }
 
 /// Removes the pins that could not be mounted from the start, so that they are not reported as lost later.
@@ -405,20 +413,25 @@ fn hold_roots(mut policy: Policy, home: &Path) -> (Policy, Vec<(PathBuf, OwnedFd
 }
 
 /// Returns pins for the parent directories of hidden files in the open `places`, so that a hidden file cannot be
-/// moved away.
+/// moved away, and the hidden paths that do not exist.
 fn pins_above_hidden(
     policy: &Policy,
     places: &[(&Path, &OwnedFd)],
     notes: &mut Vec<String>,
-) -> Vec<Pin> {
-    let mut pins = Vec::new();
+) -> (Vec<Pin>, Vec<PathBuf>) {
+    let (mut pins, mut absent) = (Vec::new(), Vec::new());
     for hidden in policy.hidden.iter().filter(|_| policy.may_write()) {
         let found = places.iter().find_map(|(root, handle)| {
             hidden.strip_prefix(root).ok().map(|beneath| (root, handle, beneath))
         });
         let Some((root, handle, beneath)) = found else { continue };
         let note = match git::node_at(handle, beneath) {
-            Ok(git::Node::Missing) => Some("is not there and will not be hidden"),
+            Ok(git::Node::Missing) => {
+                absent.push(hidden.clone());
+                Some(
+                    "is not there; the call after it has appeared is the first that does not see it",
+                )
+            }
             Ok(git::Node::File) => Some(
                 "is a hidden file, which a running command can read once a program outside replaces it; hide its directory",
             ),
@@ -429,7 +442,7 @@ fn pins_above_hidden(
         let above = above.filter(|above| git::node_at(handle, above) == Ok(git::Node::Directory));
         pins.extend(above.map(|above| Pin { at: root.join(above), read_only: false }));
     }
-    pins
+    (pins, absent)
 }
 
 /// Registry of placeholders, in the state directory.

@@ -58,6 +58,7 @@ pub(crate) fn enter(
             false => Vec::new(),
         },
         pins: Vec::new(),
+        absent: Vec::new(),
         private_home: None,
         command_words,
         read_only: (!read_only.is_empty()).then_some(ReadOnlyWrapper(read_only)),

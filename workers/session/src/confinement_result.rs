@@ -25,6 +25,8 @@ pub(crate) struct ConfinementResult {
     pub(crate) env: Vec<(&'static str, String)>,
     /// Paths with a mount that protects or hides them.
     pub(crate) pins: Vec<PathBuf>,
+    /// Hidden paths that did not exist at the start. The next worker hides them if they appear.
+    pub(crate) absent: Vec<PathBuf>,
     /// The home inside, if it exists only as long as the worker.
     pub(crate) private_home: Option<PathBuf>,
     /// Words in front of every command.

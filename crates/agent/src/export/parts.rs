@@ -32,6 +32,9 @@ pub(super) struct Tool {
     pub(super) is_error: bool,
 }
 
+/// Longest title that is taken from a prompt, in characters.
+const MAX_TITLE: usize = 80;
+
 /// Types of images that browsers show and that contain no scripts.
 const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
@@ -55,7 +58,25 @@ pub(super) fn facts(transcript: &Transcript) -> Vec<(&'static str, String)> {
 /// Title of the document.
 pub(super) fn title(transcript: &Transcript) -> String {
     let name = transcript.name().map(clean_line).filter(|it| !it.is_empty());
-    name.unwrap_or_else(|| format!("Session {}", clean_line(&transcript.header().id)))
+    let by_prompt = || {
+        let mut entries = transcript.path().into_iter();
+        entries.find_map(|entry| match &entry.kind {
+            EntryKind::Message(Message::User(message)) => first_words(&message.content.text()),
+            _ => None,
+        })
+    };
+    name.or_else(by_prompt).unwrap_or_else(|| {
+        // The conversation has no words yet.
+        format!("Session {}", clean_line(&transcript.header().id))
+    })
+}
+
+/// Returns the beginning of a prompt's first line, at most [`MAX_TITLE`] characters. `None` without one.
+fn first_words(prompt: &str) -> Option<String> {
+    let line = clean_line(prompt.trim().lines().next()?);
+    let cut = line.char_indices().nth(MAX_TITLE).and_then(|(at, _)| line.get(..at));
+    let title = cut.map_or_else(|| line.clone(), |cut| format!("{}…", cut.trim_end()));
+    (!title.is_empty()).then_some(title)
 }
 
 /// Returns the parts of the current branch, also those before a compaction.

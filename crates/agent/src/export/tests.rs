@@ -111,7 +111,7 @@ fn a_conversation_is_readable_in_both_formats() {
     ]);
     let text = markdown(&transcript);
     let start = "# Fix \\*it\\*\n\n- Session: `s1`\n- Created: `2026-10-05T11:22:33.044Z`\n- Directory: `/w`\n\
-        - Model: `fake/m`\n- Messages: `4`\n- Tokens: `0`\n- Cost: `$0.0000`\n\n## User\n\n`2026-10-05T11:22:33.044Z`\n\n\
+        - Model: `fake/m`\n- Messages: `4`\n- Tokens: `0`\n\n## User\n\n`2026-10-05T11:22:33.044Z`\n\n\
         read & tell\n\n*Image of type image/png, 0 KiB*\n\n*Image of type image/svg\\+xml, not shown*\n\n## Assistant\n";
     assert_eq!(&text[..start.len()], start);
     assert!(

@@ -5,7 +5,7 @@ use crate::args::sessions::HistoryArgs;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
-use crate::time_format::local;
+use crate::time_format::local_second;
 use jiff::tz::TimeZone;
 use quackd_agent::message::{Message, text_of};
 use quackd_agent::transcript::{Entry, EntryKind, Transcript};
@@ -77,7 +77,7 @@ fn row(entry: &Entry, zone: &TimeZone) -> Option<[String; 3]> {
         EntryKind::BranchSummary { summary, .. } => ("branch", summary.clone()),
         _ => return None,
     };
-    let time = display::plain(&local(&entry.timestamp, zone));
+    let time = display::plain(&local_second(&entry.timestamp, zone));
     Some([time, from.to_owned(), display::first_line(text.trim(), MAX_TEXT)])
 }
 
@@ -102,7 +102,10 @@ mod tests {
         let shown = anstream::adapter::strip_str(&text(&transcript, &TimeZone::UTC)).to_string();
         let lines: Vec<_> = shown.lines().collect();
         assert_eq!(lines.len(), 5, "{shown}");
-        assert!(lines[1].contains("2026-03-10T12:00:01") && lines[1].contains("user"), "{shown}");
+        assert!(
+            lines[1].starts_with("2026-03-10 12:00:01  user") && lines[1].contains("user"),
+            "{shown}"
+        );
         assert!(lines[1].contains("hi") && !shown.contains('\u{1b}'), "{shown}");
         assert!(lines[2].ends_with("assistant   [read]"), "{shown}");
         assert!(lines[3].ends_with("error       no"), "{shown}");

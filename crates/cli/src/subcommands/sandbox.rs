@@ -22,6 +22,7 @@ use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile};
 use quackd_protocol::tiers::{self, Tier};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -192,7 +193,7 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
         web_search: args.web_search,
         hosts: (!args.hosts.is_empty()).then_some(args.hosts),
         writable_roots: paths(args.writable)?,
-        hidden: paths(args.hidden)?,
+        hidden: hidden(&args.hidden)?,
     };
     let params = SandboxParams {
         action: Some("set".to_owned()),
@@ -203,6 +204,20 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
         ..SandboxParams::default()
     };
     Ok(params)
+}
+
+/// Resolves hidden paths. One that does not exist yet is hidden from the call after it has appeared.
+fn hidden(paths: &[PathBuf]) -> anyhow::Result<Option<Vec<PathBuf>>> {
+    let resolve = |path: &PathBuf| match (path.symlink_metadata(), path.parent(), path.file_name())
+    {
+        (Err(error), Some(parent), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
+            let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+            Ok(absolute(parent)?.join(name))
+        }
+        _ => absolute(path),
+    };
+    let paths = paths.iter().map(resolve).collect::<anyhow::Result<Vec<_>>>()?;
+    Ok((!paths.is_empty()).then_some(paths))
 }
 
 /// Resolves all links of a path, because the worker does not see links outside of its directories.

@@ -39,6 +39,9 @@ const BASH: &str = "bash";
 /// Tool whose answer is the content of a file.
 const READ_FILE: &str = "read_file";
 
+/// Warning about a file with NUL bytes, which a terminal does not get.
+const BINARY: &str = "this is a binary file, which is no text; `quack tool bash --raw 'cat FILE' | xxd` shows its bytes";
+
 /// Runs the subcommand. With `--raw`, its own failures have an exit code that few commands use.
 pub(crate) async fn run(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     match call_tool(args, output).await {
@@ -236,7 +239,15 @@ fn print_end(
         // The failure is not the command's, so its text begins a new line.
         None if printer.is_inside_line() => output.answer_lines(&format!("\n{}", result.text))?,
         // A file may end without a newline.
-        None if tool == READ_FILE && !result.info.is_error => output.answer(&result.text)?,
+        None if tool == READ_FILE && !result.info.is_error => {
+            let is_binary = result.text.contains('\0');
+            if !(is_binary && output.audience().is_terminal) {
+                output.answer(&result.text)?;
+            }
+            if is_binary {
+                output.warning(BINARY);
+            }
+        }
         None => output.answer_lines(&in_plain_words(tool, result))?,
     }
     Ok(())

@@ -66,6 +66,13 @@ pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Resul
     if let Some(complaint) = quackd_service::complaint_about(Path::new(program)) {
         notes.push(format!("{complaint}: first install the program in a permanent place"));
     }
+    if args.exclusive && !client.exclusive.is_empty() {
+        notes.push(format!(
+            "{} has no shell and edit tools of its own in any project, and none at all where quackd refuses the \
+             directory, such as your home and /tmp; `quack mcp uninstall {}` brings them back",
+            client.label, client.id
+        ));
+    }
     if args.exclusive {
         notes.extend(client.exclusive_note.map(str::to_owned));
     }

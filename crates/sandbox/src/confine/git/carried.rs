@@ -395,8 +395,7 @@ mod tests {
 
         fn value(&self, section: &str, key: &str) -> Option<String> {
             let config = self.read().to_config("~").unwrap_or_default();
-            let entries = config::parse(&config).into_iter();
-            entries.filter(|entry| entry.is(section, key)).last()?.value
+            config::parse(&config).into_iter().rfind(|entry| entry.is(section, key))?.value
         }
     }
 
