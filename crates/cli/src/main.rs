@@ -86,7 +86,7 @@ fn main() -> std::process::ExitCode {
             std::process::exit(exit::raw::FAILED.into());
         }
         if !error.use_stderr() {
-            help(&error);
+            std::process::exit(print_help(&error).code().into());
         }
         error.exit()
     });
@@ -117,13 +117,13 @@ fn main() -> std::process::ExitCode {
     exit.into()
 }
 
-/// Prints help or the version, and exits.
-fn help(text: &clap::Error) -> ! {
+/// Prints help or the version.
+fn print_help(text: &clap::Error) -> ExitCode {
     match output::unless_closed(text.print()) {
-        Ok(()) => std::process::exit(ExitCode::Ok.code().into()),
+        Ok(()) => ExitCode::Ok,
         Err(error) => {
             CliOutput::new(OutputArgs::default()).failure(&error.to_string());
-            std::process::exit(ExitCode::Failed.code().into())
+            ExitCode::Failed
         }
     }
 }

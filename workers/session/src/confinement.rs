@@ -204,8 +204,8 @@ impl ConfinementInputs {
         });
         // The handles stay open until the directories are mounted.
         let (placeholders, elsewhere) = placeholders.flatten().unzip();
-        let places = roots.iter().map(|(path, handle)| (path.as_path(), handle));
-        let places: Vec<_> = places.chain([(plan.workspace.as_path(), &workspace)]).collect();
+        let mut places: Vec<_> = roots.iter().map(|(path, held)| (path.as_path(), held)).collect();
+        places.push((plan.workspace.as_path(), &workspace));
         let (above, absent) = pins_above_hidden(&policy, &places, &mut notes);
         plan.pin(above);
         notes.truncate(MAX_NOTES);
@@ -226,8 +226,7 @@ impl ConfinementInputs {
         drop(workspace);
         let home = plan.home.display().to_string();
         let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
-        let pins: Vec<PathBuf> =
-            plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect();
+        let pins = plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect();
         let ConfinedProcess {
             host_pid,
             oom_score,
