@@ -6,7 +6,7 @@
 //! tools refuse every operation that could do harm, unless the user has allowed `full-access`.
 
 use crate::caches;
-use crate::confinement_result::{ConfinementResult, NO_SETTINGS};
+use crate::confinement_result::ConfinementResult;
 use crate::network::host_ports;
 use crate::read_only::{private_directory, private_of_safe_mode};
 use crate::start_error::WorkerStartError;
@@ -14,6 +14,7 @@ use crate::trees::{
     LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, protect_all, repositories,
     trees_of,
 };
+use crate::user_git::{of_user, user_settings, write_settings_blocking};
 use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::{
     ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
@@ -127,23 +128,9 @@ fn unconfined(
         command_words: Vec::new(),
         read_only: None,
         known: None,
-        user_git: UserGit { signs_commits: false, ..user_git(&user_settings(start)) },
+        user_git: UserGit { signs_commits: false, ..of_user(&user_settings(start)) },
         private_network: None,
     })
-}
-
-/// The user's settings of git for this session.
-fn user_settings(start: &Start) -> git::CarriedSettings {
-    let workspace = PathBuf::from(&start.workspace);
-    let roots = &start.sandbox.policy.writable_roots;
-    let writable: Vec<_> = roots.iter().chain([&workspace]).cloned().collect();
-    let home = Path::new(&start.sandbox.home);
-    git::CarriedSettings::read_blocking(home, &start.env, (&workspace, &writable))
-}
-
-fn user_git(settings: &git::CarriedSettings) -> UserGit {
-    let excludes = Some(settings.excludes.clone().unwrap_or_default());
-    UserGit { excludes, signs_commits: settings.signs_commits }
 }
 
 /// Inputs of confinement, read before it exists.
@@ -273,7 +260,7 @@ impl ConfinementInputs {
                 processes: None,
             }),
             known: Some(known),
-            user_git: user_git(&facts.git_settings),
+            user_git: of_user(&facts.git_settings),
             private_network,
         })
     }
@@ -331,25 +318,10 @@ impl ConfinementInputs {
             command_words: read_only.limiting_words(),
             read_only: Some(read_only),
             known: Some(Known::from(&found).naming(&named)),
-            user_git: user_git(&facts.git_settings),
+            user_git: of_user(&facts.git_settings),
             private_network: None,
         })
     }
-}
-
-/// Writes the carried settings of git into a directory of the session. Returns the path of the settings file.
-fn write_settings_blocking(directory: &Path, from: &git::CarriedSettings) -> io::Result<String> {
-    let text = directory.to_str().and_then(|path| from.to_config(path));
-    let Some(text) = text else { return Ok(NO_SETTINGS.to_owned()) };
-    let (excludes, attributes) = (from.excludes.as_deref(), from.attributes.as_deref());
-    for (name, text) in [(git::EXCLUDES_NAME, excludes), (git::ATTRIBUTES_NAME, attributes)] {
-        if let Some(text) = text {
-            std::fs::write(directory.join(name), text)?;
-        }
-    }
-    let settings = directory.join(git::SETTINGS_NAME);
-    std::fs::write(&settings, text)?;
-    Ok(settings.display().to_string())
 }
 
 /// Returns notes on what the system cannot do for git directories.

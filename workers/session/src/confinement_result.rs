@@ -9,9 +9,6 @@ use quackd_tools::UserGit;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// An empty settings file of git.
-pub(crate) const NO_SETTINGS: &str = "/dev/null";
-
 /// State of a worker after confinement, or after a start without confinement.
 #[derive(Debug)]
 pub(crate) struct ConfinementResult {

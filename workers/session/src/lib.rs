@@ -34,6 +34,8 @@ mod streaming;
 #[cfg(target_os = "linux")]
 mod trees;
 mod updates;
+#[cfg(target_os = "linux")]
+mod user_git;
 mod web;
 mod wrapper;
 
