@@ -135,7 +135,7 @@ fn with_line_ends(content: &[u8], region: &Range<usize>, old: &[u8], new: &[u8])
             // The last of the replaced lines, or the line before them.
             n.min((n_old - tail).checked_sub(1).unwrap_or(n_old))
         };
-        ends.get(n).or(ends.first()).copied().unwrap_or(here)
+        ends.get(n).or_else(|| ends.first()).copied().unwrap_or(here)
     };
     let mut text = Vec::with_capacity(region.len() + 64);
     for (n, line) in new.iter().enumerate() {
@@ -240,11 +240,11 @@ mod tests {
             seed = seed
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % n
+            usize::try_from((seed >> 33) % n).unwrap()
         };
         for _ in 0..20_000 {
             let mut piece = |n: u64| -> String {
-                (0..below(n)).map(|_| ["a", "b", "\n", "\r\n", "ab"][below(5) as usize]).collect()
+                (0..below(n)).map(|_| ["a", "b", "\n", "\r\n", "ab"][below(5)]).collect()
             };
             let (content, old, new) =
                 (piece(12), piece(4).replace('\r', ""), piece(4).replace('\r', ""));
