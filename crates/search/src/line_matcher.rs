@@ -34,30 +34,47 @@ impl LineEnds {
     }
 }
 
+/// When a match in many lines at once is a match in its line, also if the line has a carriage return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Certainty {
+    Never,
+    /// If it ends before a line feed.
+    BeforeLf,
+    Always,
+}
+
 /// A pattern compiled for lines.
 #[derive(Debug, Clone)]
 pub(crate) struct LineMatcher {
     exact: RegexMatcher,
     /// Finds at least the lines that `exact` finds, in many lines at once. `None` if `exact` does.
     wide: Option<RegexMatcher>,
-    /// A match in many lines at once is a match in its line, also if the line has a carriage return.
-    is_sure: bool,
+    certainty: Certainty,
     pub(crate) ends: LineEnds,
 }
 
 impl LineMatcher {
     /// Creates a matcher for which a carriage return is text, or whose matches may cross lines.
     pub(crate) fn plain(exact: RegexMatcher) -> Self {
-        Self { exact, wide: None, is_sure: true, ends: LineEnds::Lf }
+        Self { exact, wide: None, certainty: Certainty::Always, ends: LineEnds::Lf }
     }
 
     /// Creates a matcher of lines that end with `\n` or `\r\n`.
     pub(crate) fn of_both_ends(
         exact: RegexMatcher,
         wide: Option<RegexMatcher>,
-        is_sure: bool,
+        certainty: Certainty,
     ) -> Self {
-        Self { exact, wide, is_sure, ends: LineEnds::Both }
+        Self { exact, wide, certainty, ends: LineEnds::Both }
+    }
+
+    /// Whether a match that ends at `at` in `text` is one in its line.
+    fn is_sure(&self, text: &[u8], at: usize) -> bool {
+        match self.certainty {
+            Certainty::Always => true,
+            Certainty::BeforeLf if text.get(at) == Some(&b'\n') => true,
+            Certainty::BeforeLf | Certainty::Never => !Self::has_cr(text, at),
+        }
     }
 
     /// Whether the line around a match in `text` has a carriage return.
@@ -107,7 +124,7 @@ impl Matcher for LineMatcher {
         }
         let found = self.wide.as_ref().unwrap_or(&self.exact).find_candidate_line(haystack)?;
         Ok(match found {
-            Some(LineMatchKind::Confirmed(at)) if !self.is_sure && Self::has_cr(haystack, at) => {
+            Some(LineMatchKind::Confirmed(at)) if !self.is_sure(haystack, at) => {
                 Some(LineMatchKind::Candidate(at))
             }
             found => found,

@@ -3,7 +3,7 @@
 use crate::basic;
 use crate::crlf;
 use crate::error::SearchError;
-use crate::line_matcher::{LineEnds, LineMatcher};
+use crate::line_matcher::{Certainty, LineEnds, LineMatcher};
 use crate::pattern_cost;
 use crate::request::{Boundary, Case, Dialect, Multiline, Pattern};
 use grep_matcher::Matcher as _;
@@ -122,7 +122,8 @@ fn of_both_ends(
     let parts: Vec<String> = parts.map(|part| spell(part, pattern, dialect)).collect();
     if pattern.literal && !is_whole_line {
         let is_sure = parts.iter().all(|part| !part.is_empty());
-        return Ok(LineMatcher::of_both_ends(exact, None, is_sure));
+        let certainty = if is_sure { Certainty::Always } else { Certainty::Never };
+        return Ok(LineMatcher::of_both_ends(exact, None, certainty));
     }
     let mut is_wide = is_whole_line;
     let wide = parts.iter().map(|part| {
@@ -139,21 +140,27 @@ fn of_both_ends(
         let built = builder(&pattern, None).build_many(&wide);
         built.map_err(|error| refusal(&pattern, dialect, &error))
     });
-    let is_sure = !is_wide && parts.iter().all(|part| stays_before_cr(part));
-    Ok(LineMatcher::of_both_ends(exact, wide.transpose()?, is_sure))
+    let most = if is_whole_line { Certainty::BeforeLf } else { Certainty::Always };
+    let certainty = parts.iter().map(|part| certainty(part)).fold(most, Certainty::min);
+    Ok(LineMatcher::of_both_ends(exact, wide.transpose()?, certainty))
 }
 
-/// Whether a match in a line with its carriage return is also a match without it.
-fn stays_before_cr(part: &str) -> bool {
-    let parsed = regex_syntax::ParserBuilder::new().utf8(false).build().parse(part);
-    let ends = [Look::End, Look::EndLF, Look::EndCRLF, Look::StartCRLF];
+/// When a match in a line with its carriage return is also a match without it. A match that takes a character, but no
+/// carriage return, ends before the one at the end of the line.
+fn certainty(part: &str) -> Certainty {
+    let mut parser = regex_syntax::ParserBuilder::new().utf8(false).multi_line(true).build();
+    let Ok(hir) = parser.parse(part) else { return Certainty::Never };
+    let properties = hir.properties();
+    let ends = [Look::End, Look::EndCRLF, Look::StartCRLF];
     let ends = ends.into_iter().fold(LookSet::empty(), LookSet::insert);
-    parsed.is_ok_and(|hir| {
-        let properties = hir.properties();
-        properties.minimum_len().is_some_and(|len| len != 0)
-            && properties.look_set().intersect(ends).is_empty()
-            && !takes_cr(&hir)
-    })
+    let is_empty = properties.minimum_len().is_none_or(|len| len == 0);
+    if is_empty || takes_cr(&hir) || !properties.look_set().intersect(ends).is_empty() {
+        Certainty::Never
+    } else if properties.look_set().contains(Look::EndLF) {
+        Certainty::BeforeLf
+    } else {
+        Certainty::Always
+    }
 }
 
 /// Whether a class of the expression contains the carriage return.
