@@ -195,7 +195,7 @@ fn a_workspace_in_shared_memory_is_one_like_others() {
     let workspace = std::fs::canonicalize(directory.path()).unwrap();
     let wire = daemon.wire();
     let session = wire.attach(&workspace);
-    let text = session.bash("pwd; echo made > f; ls /dev/shm | wc -l");
+    let text = session.bash("pwd; echo made > f; ls -A /dev/shm | wc -l");
     assert_eq!(text, format!("{}\n1\n\n[Exit code: 0]", workspace.display()));
     assert_eq!(std::fs::read_to_string(workspace.join("f")).unwrap(), "made\n");
 }

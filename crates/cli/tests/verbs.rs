@@ -108,6 +108,7 @@ mod tests {
     fn tool_answer(tool: &str) -> Value {
         let data = match tool {
             "fine" => json!({"text": "a\tb", "exitCode": 0}),
+            "read_file" => json!({"text": "a\tb"}),
             "failing" => json!({"text": "\n[Exit code: 3]", "exitCode": 3, "isError": true}),
             "missing" => json!({"text": "Error: File not found at 'x'"}),
             "late" => json!({"text": "…", "timedOut": true, "isError": true}),
@@ -131,11 +132,13 @@ mod tests {
     fn a_tools_answer_reaches_stdout_byte_by_byte_and_decides_the_exit_code() {
         let scene = Scene::with_daemon();
         for (tool, text, code) in [
-            ("fine", "a\tb", 0),
-            ("failing", "\n[Exit code: 3]", 1),
-            ("missing", "Error: File not found at 'x'", 1),
-            ("late", "…", 4),
-            ("busy", "Error: busy", 4),
+            // Only the content of a file may end without a newline.
+            ("read_file", "a\tb", 0),
+            ("fine", "a\tb\n", 0),
+            ("failing", "\n[Exit code: 3]\n", 1),
+            ("missing", "Error: File not found at 'x'\n", 1),
+            ("late", "…\n", 4),
+            ("busy", "Error: busy\n", 4),
         ] {
             let output = scene.run(&["tool", tool, "x"]);
             assert_eq!((stdout(&output), output.status.code()), (text, Some(code)), "{tool}");

@@ -118,9 +118,8 @@ impl SandboxSettings {
         };
         PolicyPatch {
             profile: Some(self.profile.value),
-            // Absent by default, so that a network that the user turned off is told from one that nobody set. The
-            // same for searches of the web, in safe mode.
-            network: (self.network.origin != Origin::Default).then_some(self.network.value),
+            network: Some(self.network.value),
+            // Absent by default, so that safe mode can tell whether the user has set it.
             web_search: (self.web_search.origin != Origin::Default)
                 .then_some(self.web_search.value),
             hosts: (!self.hosts.value.is_empty()).then(|| self.hosts.value.clone()),

@@ -7,7 +7,7 @@ use quackd_protocol::WorkspaceId;
 use quackd_protocol::approval::{ApprovalKind, Decision, Grant};
 use quackd_protocol::client::PolicyLayers;
 use quackd_protocol::network::{RuleText, Rules};
-use quackd_protocol::policy::{NetworkMode, Policy};
+use quackd_protocol::policy::Policy;
 use quackd_protocol::state::{DaemonState, FoundPreset};
 use std::collections::BTreeMap;
 
@@ -17,10 +17,7 @@ pub(super) fn rules_of(
     layers: &PolicyLayers,
     (state, session, workspace): (&DaemonState, &SessionId, &WorkspaceId),
 ) -> Rules {
-    let Some(hosts) = &policy.hosts else {
-        let is_off = policy.network_mode() == NetworkMode::Off && is_network_set(layers);
-        return Rules { is_off, ..Rules::default() };
-    };
+    let Some(hosts) = &policy.hosts else { return Rules::default() };
     let mut rules = Vec::new();
     let found = &state.presets;
     for rule in hosts {
@@ -40,12 +37,6 @@ pub(super) fn rules_of(
         rules.extend(rules_of_grant(grant, found));
     }
     Rules { rules, ..Rules::default() }
-}
-
-/// Whether a layer sets the network.
-fn is_network_set(layers: &PolicyLayers) -> bool {
-    let PolicyLayers { configuration, workspace, session, .. } = layers;
-    [configuration, workspace, session].iter().any(|layer| layer.network.is_some())
 }
 
 fn rules_of_grant(grant: &Grant, found: &BTreeMap<String, FoundPreset>) -> Vec<RuleText> {

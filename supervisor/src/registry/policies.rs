@@ -10,13 +10,13 @@ use super::persistence::{Saved, kept};
 use crate::errors::MethodError;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
-use quackd_config::SandboxSettings;
+use quackd_config::{Origin, SandboxSettings};
 use quackd_policy::MAX_ROOTS;
 use quackd_protocol::approval::{ApprovalKind, Decision, Scope, ScopedGrant};
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
 use quackd_protocol::metadata::{Session, Shared};
 use quackd_protocol::network::Rules;
-use quackd_protocol::policy::{Policy, PolicyPatch};
+use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch};
 use quackd_protocol::state::{DaemonState, WorkspaceState};
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::path::PathBuf;
@@ -242,7 +242,10 @@ pub(super) fn policy_of(
             policy.writable_roots.push(directory);
         }
     }
-    let rules = rules_of(&policy, &layers, (state, &session.id, &session.workspace_id));
+    let mut rules = rules_of(&policy, &layers, (state, &session.id, &session.workspace_id));
+    let is_set = settings.network.origin != Origin::Default
+        || layers.workspace.network.or(layers.session.network).is_some();
+    rules.is_off = is_set && policy.network_mode() == NetworkMode::Off;
     FoundPolicy { policy, layers, rules, grants }
 }
 

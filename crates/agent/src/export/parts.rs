@@ -51,7 +51,9 @@ pub(super) fn facts(transcript: &Transcript) -> Vec<(&'static str, String)> {
     facts.extend(model.map(|it| ("Model", it)));
     facts.push(("Messages", stats.total_messages.to_string()));
     facts.push(("Tokens", stats.tokens.total.to_string()));
-    facts.push(("Cost", stats.cost_text()));
+    if stats.tokens.total != 0 {
+        facts.push(("Cost", stats.cost_text()));
+    }
     facts
 }
 

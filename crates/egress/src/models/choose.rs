@@ -168,9 +168,12 @@ fn unnamed(
     }
     let first = |name: &str| {
         let provider = providers.iter().find(|it| it.name == name && it.is_usable())?;
-        // Without those that the provider lists no more.
+        let usual = builtin::builtin(name)?.models;
+        // The provider may list none of them.
         let is_there = |id: &&&str| provider.models.iter().any(|it| it.info.id == **id);
-        let preferred = builtin::builtin(name)?.models.iter().find(is_there)?;
+        let other = provider.models.first().filter(|_| !usual.is_empty());
+        let other = other.map(|it| it.info.id.as_str());
+        let preferred = usual.iter().find(is_there).copied().or(other)?;
         Some((provider.model(preferred)?, provider))
     };
     let has_key = variable(context.env, "OPENAI_API_KEY").is_some();

@@ -318,20 +318,21 @@ impl Provider {
         self.listed = lists.of(&self.name, &self.shown_base).to_vec();
         let usual = builtin::builtin(&self.name).map_or(&[][..], |it| it.models);
         let is_there =
-            |id: &str| self.listed.is_empty() || self.listed.iter().any(|it| it.id == id);
+            |id: &&str| self.listed.is_empty() || self.listed.iter().any(|it| it.id == *id);
+        let mut there: Vec<_> = usual.iter().copied().filter(is_there).map(str::to_owned).collect();
+        // A server of the user often has one model.
+        if let ([], [only], false) = (&*there, &*self.listed, usual.is_empty()) {
+            there.push(only.id.clone());
+        }
         if let Some(default) = usual.first().filter(|id| !is_there(id)) {
-            let next = usual.iter().find(|id| is_there(id));
-            let next = match next {
-                Some(next) => format!("{next} is used"),
-                None => "none is used: set model.name".to_owned(),
-            };
+            let next = there.first().map(|next| format!("{next} is used"));
+            let next = next.unwrap_or_else(|| "none is used: set model.name".to_owned());
             problems
                 .push(format!("{} offers its usual model {default} no more; {next}", self.name));
         }
-        let usual: Vec<&str> = usual.iter().copied().filter(|id| is_there(id)).collect();
-        for id in usual {
+        for id in there {
             if !self.models.iter().any(|it| it.info.id == id) {
-                let info = describe(&self.name, id, self.api_of(id), "");
+                let info = describe(&self.name, &id, self.api_of(&id), "");
                 self.models.push(Model::plain(info));
             }
         }

@@ -324,6 +324,15 @@ fn what_a_provider_lists_decides_existence_and_limits() {
     assert!(told.contains("usual model gpt-4o-mini no more; gpt-4o is used"), "{told}");
     let new = catalog.find(None, "openai/new").unwrap();
     assert_eq!((new.context_window, new.max_tokens), (8000, 4000));
+    // A server of the user has one model, and no usual one.
+    let mut one = Case::new(&[("OPENAI_API_KEY", "k")]);
+    one.lists.0.insert(
+        "openai".into(),
+        list("https://api.openai.com/v1", vec![listed("qwen", None, None)]),
+    );
+    let one = one.load();
+    assert_eq!(one.chosen().unwrap().model.id, "qwen");
+    assert!(one.problems().join(" ").contains("gpt-4o-mini no more; qwen is used"));
     // The list of another address says nothing.
     assert_eq!(case("https://other/v1").chosen().unwrap().model.id, "gpt-4o-mini");
     // The user's own statement wins.
