@@ -226,7 +226,7 @@ fn a_clone_with_objects_elsewhere_says_why_git_fails() {
         ),
         "{text}"
     );
-    // What the line proposes helps.
+    // The proposed command completes the clone.
     let complete = "git -C borrowed repack -q -a -d && rm borrowed/.git/objects/info/alternates";
     assert_eq!(world.outside(&daemon, ".", complete).1, 0);
     assert!(session.bash("git log --oneline").ends_with("[Exit code: 0]"));

@@ -258,7 +258,7 @@ pub struct Cost {
     pub unknown: bool,
 }
 
-/// Returns a cost for people.
+/// Returns a cost for display.
 #[must_use]
 pub fn cost_text(total: f64, is_unknown: bool) -> String {
     match is_unknown {

@@ -111,7 +111,7 @@ impl CliError {
         Self { exit: ExitCode::Failed, text: text.into() }
     }
 
-    /// Creates an error for an answer that is none.
+    /// Creates an error for an answer that is cut, empty, a refusal, or not of its API.
     pub(crate) fn no_answer(text: impl Into<String>) -> Self {
         Self { exit: ExitCode::NoAnswer, text: text.into() }
     }

@@ -111,7 +111,7 @@ fn visited(pattern: &str) -> Option<Seen> {
     Some(seen)
 }
 
-/// What a pattern contains.
+/// Parts of a pattern that decide about line ends.
 #[derive(Default)]
 struct Seen {
     names_cr: bool,

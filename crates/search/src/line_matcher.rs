@@ -6,7 +6,7 @@
 use grep_matcher::{ByteSet, LineMatchKind, LineTerminator, Match, Matcher, NoCaptures, NoError};
 use grep_regex::RegexMatcher;
 
-/// What ends a line.
+/// Bytes that end a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineEnds {
     /// `\n`. A carriage return is text.

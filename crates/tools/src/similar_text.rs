@@ -135,7 +135,7 @@ fn untypographic(c: char) -> char {
 /// A similar text in another one.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Similar {
-    /// Its place.
+    /// Range of the text in bytes.
     pub(crate) range: Range<usize>,
     /// The forms in which the two differ.
     pub(crate) forms: Vec<Form>,

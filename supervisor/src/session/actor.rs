@@ -142,7 +142,7 @@ pub(crate) enum TellSession {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct AbortedWork {
     pub(crate) calls: usize,
-    /// Whether the agent was at work.
+    /// Whether a turn was running.
     pub(crate) turn: bool,
 }
 

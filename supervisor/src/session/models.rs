@@ -269,7 +269,7 @@ impl Models {
         let kept = {
             let mut lists = self.lists.borrow_mut();
             lists.0.retain(|name, _| catalog.providers().any(|known| known == name));
-            // What Ollama has said about other models stays.
+            // Limits of other models that Ollama reported before stay.
             let before = lists.0.get(provider).filter(|list| list.base == base);
             for known in before.iter().flat_map(|list| &list.models) {
                 if let Some(same) = models.iter_mut().find(|it| it.id == known.id) {

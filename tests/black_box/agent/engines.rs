@@ -291,7 +291,7 @@ fn a_server_that_lists_its_window_decides_about_it_and_the_answer_is_kept() {
     let data = world.daemon.quack(&["models", "--json"]).json();
     assert_eq!(data["chosen"]["model"]["contextWindow"], 8192);
     assert_eq!(data["listed"].as_object().unwrap().len(), 1);
-    // The next daemon knows it, also if the server says nothing any more.
+    // The next daemon knows it, also if the server no longer answers.
     world.daemon.quack(&["stop"]).ok();
     world.daemon.wait();
     world.model.script(&json!({"on_exhausted": "echo", "list": "nothing"}));

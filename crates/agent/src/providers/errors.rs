@@ -108,7 +108,7 @@ const PASSING: &[&str] = &[
 const PASSING_STATUSES: &[u16] =
     &[408, 409, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529];
 
-/// What the reason of an end means that is no answer, such as `refusal`: those of Anthropic, OpenAI and Google.
+/// Returns true for a reason with which Anthropic, OpenAI or Google end a refused answer, such as `refusal`.
 fn is_refusal(reason: &str) -> bool {
     const REASONS: [&str; 7] = [
         "refusal",

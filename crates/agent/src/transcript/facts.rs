@@ -46,7 +46,7 @@ pub struct Tokens {
 }
 
 impl Stats {
-    /// Returns the cost for people.
+    /// Returns the cost for display.
     #[must_use]
     pub fn cost_text(&self) -> String {
         cost_text(self.cost, self.cost_unknown)

@@ -61,7 +61,7 @@ fn stale(output: CliOutput) -> anyhow::Result<ExitCode> {
     let old = known_families().iter().filter_map(|family| {
         let checked = family.checked.parse::<jiff::civil::Date>().ok();
         let age = checked.and_then(|checked| checked.until(today).ok()).map(|age| age.get_days());
-        // Without a day, nobody knows.
+        // A row without a day counts as old.
         (age.is_none_or(|age| STALE_DAYS < age)).then_some((family, age))
     });
     let old: Vec<_> = old.collect();

@@ -95,7 +95,7 @@ pub struct ModelSources {
     pub settings: ModelSettings,
     /// Reason for the user why Pi's files must not be read.
     pub distrust: Option<String>,
-    /// What providers have said about their models.
+    /// Answers of providers to requests for their models.
     pub lists: ModelLists,
 }
 

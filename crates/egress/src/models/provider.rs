@@ -32,9 +32,9 @@ pub(super) struct Provider {
     broken: bool,
     /// The base URL of the description of models, without a secret.
     pub(super) shown_base: String,
-    /// Price of models without one of their own.
+    /// Price of models that have no separate price.
     usual_price: Price,
-    /// What the provider has said about its models.
+    /// Models in the last answer of the provider. Empty if it was not asked.
     listed: Vec<ListedModel>,
 }
 

@@ -12,7 +12,7 @@ const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 /// Such a file is read as a whole.
 const MAX_WHOLE_BYTES: usize = 16 * 1024 * 1024;
 
-/// What a searcher reads.
+/// Input of a searcher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
     File,

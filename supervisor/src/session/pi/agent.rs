@@ -245,7 +245,7 @@ impl SessionActor {
         let AgentLaunch { mut start, file } = prepared;
         self.pi.session_file.clone_from(&start.session_file);
         self.pi.is_native = true;
-        // Its provider may have been asked meanwhile.
+        // The provider may have answered while the agent started.
         self.pi.started.models = self.services.models.version();
         let StartFacts { is_safe, network, .. } = self.pi.started;
         start.safe_mode = is_safe;

@@ -72,7 +72,7 @@ impl ConfigFile {
         let _interrupts = Interrupts::catch()?;
         loop {
             if let Some(failure) = run_editor(copy.path())? {
-                // What the user has written is kept.
+                // Keep the text that the user has changed.
                 let is_changed = std::fs::read(copy.path()).is_ok_and(|it| it != before.as_bytes());
                 let kept = is_changed.then(|| copy.keep()).transpose()?;
                 let kept = kept.map_or_else(String::new, |(_, path)| {
@@ -153,7 +153,7 @@ impl ConfigFile {
         let (shown, own) = (new.path().display().to_string(), self.path.display().to_string());
         drop(new);
         for directory in created {
-            // Another program may have put something in it meanwhile.
+            // Another program may have put something in it since.
             let _kept = std::fs::remove_dir(directory);
         }
         Err(CliError::usage(error.to_string().replace(&shown, &own)).into())
