@@ -190,6 +190,72 @@ fn the_clients_variables_and_the_options_are_used() {
     assert_eq!(http.code(), Some(2), "{}", http.stderr());
 }
 
+#[test]
+fn a_project_gets_its_own_configuration_and_every_removal_takes_it_back() {
+    let daemon = Daemon::absent();
+    let projects = [
+        ("claude-code", ".mcp.json", ".claude/settings.json"),
+        ("codex", ".codex/config.toml", ".codex/config.toml"),
+        ("cursor", ".cursor/mcp.json", ".cursor/mcp.json"),
+        ("vscode", ".vscode/mcp.json", ".vscode/mcp.json"),
+        ("gemini", ".gemini/settings.json", ".gemini/settings.json"),
+        ("opencode", "opencode.json", "opencode.json"),
+    ];
+    let before = snapshot(&daemon.home());
+    for removes_all in [false, true] {
+        let repo = daemon.repo("project");
+        let clean = snapshot(repo.path());
+        let dir = repo.path().to_str().unwrap();
+        for (client, file, settings) in projects {
+            let made = document(
+                &daemon,
+                &["mcp", "install", client, "--exclusive", "--project", dir, "--json"],
+            );
+            assert_eq!(made["file"], json!(repo.path().join(file)), "{made}");
+            let text = fs::read_to_string(repo.path().join(file)).unwrap();
+            assert!(text.contains("quackd"), "{client} {text}");
+            assert!(repo.path().join(settings).exists(), "{client}");
+        }
+        assert_eq!(
+            snapshot(&daemon.home()).keys().filter(|path| path.ends_with(".claude.json")).count(),
+            0
+        );
+        if removes_all {
+            daemon.quack(&["uninstall", "--purge", "--yes"]).ok();
+        } else {
+            for (client, ..) in projects {
+                // The verb of the user's configuration does not touch it.
+                assert_eq!(
+                    document(&daemon, &["mcp", "uninstall", client, "--json"])["changed"],
+                    false
+                );
+                document(&daemon, &["mcp", "uninstall", client, "--project", dir, "--json"]);
+            }
+        }
+        assert_eq!(snapshot(repo.path()), clean);
+    }
+    assert!(before.keys().all(|path| path.exists()));
+}
+
+#[test]
+fn a_link_that_leads_out_of_the_project_is_not_followed() {
+    let daemon = Daemon::absent();
+    let repo = daemon.repo("project");
+    let mine = write(&daemon, ".cursor/mcp.json", "{}\n");
+    symlink(mine.parent().unwrap(), repo.path().join(".cursor")).unwrap();
+    symlink(&mine, repo.path().join(".mcp.json")).unwrap();
+    for client in ["cursor", "claude-code"] {
+        let dir = repo.path().to_str().unwrap();
+        let refused = daemon.quack(&["mcp", "install", client, "--project", dir]);
+        assert_eq!(refused.code(), Some(1), "{refused:?}");
+        assert!(refused.stderr().contains("leads out of the project"), "{refused:?}");
+    }
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "{}\n");
+    let none = daemon.quack(&["mcp", "install", "goose", "--project"]);
+    assert_eq!(none.code(), Some(2), "{none:?}");
+    assert!(none.stderr().contains("without --project"), "{none:?}");
+}
+
 /// Paths below a directory with their modes and contents.
 fn snapshot(dir: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
     let mut found = BTreeMap::new();

@@ -279,13 +279,19 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
         until: Instant,
         ctx: &mut Context<Self>,
     ) -> Option<oneshot::Receiver<()>> {
-        self.child(k).process.as_ref()?;
-        let (done, drained) = oneshot::channel();
-        self.child_mut(k).drained.push(done);
+        let drained = self.gone(k)?;
         ctx.run_later(until.saturating_duration_since(Instant::now()), move |handle, ctx| {
             handle.kill_now(k, ctx);
         });
         Some(drained)
+    }
+
+    /// Returns a receiver for the exit of the process, or for the failure of its start. `None` if there is no process.
+    fn gone(&mut self, k: K) -> Option<oneshot::Receiver<()>> {
+        self.child(k).process.as_ref()?;
+        let (done, gone) = oneshot::channel();
+        self.child_mut(k).drained.push(done);
+        Some(gone)
     }
 
     fn kill_now(&mut self, k: K, ctx: &mut Context<Self>) {

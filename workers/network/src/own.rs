@@ -1,5 +1,5 @@
-//! Addresses of this machine, and names of its loopback. Used for decisions about connections, and for texts, which do not
-//! propose to allow them.
+//! Addresses of this machine, and names of its loopback. Used for decisions about connections. Texts for a session depend
+//! on the loopback only.
 
 use quackd_policy::hosts::Host;
 use quackd_protocol::network::DenyReason;
@@ -35,7 +35,7 @@ impl NearHosts {
             Host::Name(name) => {
                 name == "localhost" || name.ends_with(".localhost") || self.names.contains(name)
             }
-            Host::Address(address) => address.is_loopback() || address.is_unspecified(),
+            Host::Address(address) => is_loopback(*address),
         }
     }
 }
@@ -55,13 +55,19 @@ pub(crate) fn own_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase()
 }
 
-/// Returns the reason of a refusal for texts. An unlisted address of this machine is one.
+/// Returns the reason of a refusal for texts. They do not depend on which addresses this machine has: a session could
+/// otherwise find them by trying.
 pub(crate) fn told_reason(host: &Host, why: DenyReason) -> DenyReason {
     let is_open = matches!(why, DenyReason::NotListed | DenyReason::NoAnswerer);
     match host {
-        Host::Address(address) if is_open && is_own_address(*address) => DenyReason::PrivateAddress,
+        Host::Address(address) if is_open && is_loopback(*address) => DenyReason::PrivateAddress,
         _ => why,
     }
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    let address = address.to_canonical();
+    address.is_loopback() || address.is_unspecified()
 }
 
 /// Whether an address belongs to this machine: only such a one can be bound. An address that cannot be checked, for
@@ -121,11 +127,19 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_this_machine_is_refused_as_one() {
-        let own = Host::Address("127.0.0.1".parse().unwrap());
-        let other = Host::Address("192.0.2.1".parse().unwrap());
-        assert_eq!(told_reason(&own, DenyReason::NotListed), DenyReason::PrivateAddress);
-        assert_eq!(told_reason(&own, DenyReason::DenyRule), DenyReason::DenyRule);
-        assert_eq!(told_reason(&other, DenyReason::NotListed), DenyReason::NotListed);
+    fn only_the_loopback_is_told_as_this_machine() {
+        let host = |text: &str| Host::Address(text.parse().unwrap());
+        for loopback in ["127.0.0.1", "0.0.0.0", "::1", "::ffff:127.0.0.2"] {
+            let why = told_reason(&host(loopback), DenyReason::NotListed);
+            assert_eq!(why, DenyReason::PrivateAddress, "{loopback}");
+        }
+        assert_eq!(told_reason(&host("127.0.0.1"), DenyReason::DenyRule), DenyReason::DenyRule);
+        assert_eq!(told_reason(&host("192.0.2.1"), DenyReason::NotListed), DenyReason::NotListed);
+        // An address with which this machine would send.
+        let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.connect("192.0.2.1:9").is_ok() {
+            let own = Host::Address(socket.local_addr().unwrap().ip());
+            assert_eq!(told_reason(&own, DenyReason::NotListed), DenyReason::NotListed);
+        }
     }
 }

@@ -263,8 +263,6 @@ impl Proxy {
         waited_s: u64,
     ) {
         let why = told_reason(&request.host, why);
-        // Texts for the agent name no address of this machine.
-        let address = address.filter(|address| !is_own_address(*address));
         let address = address.map(|address| address.to_string());
         let host = request.host.to_string();
         let packet = ToWorkerPacket::Refused { host, port: request.port, why, address, waited_s };

@@ -80,6 +80,7 @@ pub(crate) enum McpHost {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack mcp install claude-code\n  quack mcp install codex --exclusive\n  \
+    quack mcp install claude-code --exclusive --project     in this project only\n  \
     quack mcp install cursor --print     only show the change"
 )]
 pub(crate) struct McpInstallArgs {
@@ -92,6 +93,9 @@ pub(crate) struct McpInstallArgs {
     /// Also turn off the agent's own shell and edit tools, where it has a setting for that
     #[arg(long)]
     pub(crate) exclusive: bool,
+    /// Change the configuration of the project in DIR [default: the current directory], not that of your user
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
+    pub(crate) project: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) serve: McpServeArgs,
 }
@@ -108,4 +112,7 @@ pub(crate) struct McpUninstallArgs {
     /// Show the change and make none
     #[arg(long)]
     pub(crate) print: bool,
+    /// Change the configuration of the project in DIR [default: the current directory], not that of your user
+    #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]
+    pub(crate) project: Option<PathBuf>,
 }

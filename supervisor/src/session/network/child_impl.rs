@@ -119,7 +119,6 @@ impl ChildActor<OfProxy> for NetworkActor {
             }));
         }
         self.after_exit(OfProxy, after, ctx);
-        self.stop_if_ended(ctx);
     }
 
     fn publish_status(&mut self, _: OfProxy) {}

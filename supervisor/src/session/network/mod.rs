@@ -136,11 +136,14 @@ impl NetworkActor {
         }
     }
 
-    /// Stops the actor once the worker and the proxy have ended. Its futures would keep it and their descriptors.
-    fn stop_if_ended(&self, ctx: &mut Context<Self>) {
-        if self.child.ending.is_some() && self.child.process.is_none() {
-            ctx.stop();
-        }
+    /// Ends the proxy, then this actor: its futures would keep it and their descriptors.
+    fn end(&mut self, ctx: &mut Context<Self>) {
+        self.link = None;
+        self.child.ending = Some(DrainReason::Deleted);
+        self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
+        let Some(gone) = self.gone(OfProxy) else { return ctx.stop() };
+        ctx.spawn(gone.into_actor(self).map(|_, _, ctx| ctx.stop()));
+        self.drain(OfProxy, ctx);
     }
 
     /// Logs rules that are not in force.
@@ -303,13 +306,7 @@ impl Handler<TellNetwork> for NetworkActor {
             TellNetwork::Forward { port, local, reply } => self.forward((port, local), reply, ctx),
             TellNetwork::Close { port } => self.close_forward(port),
             TellNetwork::AllowOnce { target } => self.allow_once(&target, ctx),
-            TellNetwork::End => {
-                self.link = None;
-                self.child.ending = Some(DrainReason::Deleted);
-                self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
-                self.drain(OfProxy, ctx);
-                self.stop_if_ended(ctx);
-            }
+            TellNetwork::End => self.end(ctx),
         }
     }
 }

@@ -29,6 +29,7 @@ use receipts::Receipts;
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Characters of a line up to which a diff shows it.
@@ -66,12 +67,9 @@ pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Resul
     if let Some(complaint) = quackd_service::complaint_about(Path::new(program)) {
         notes.push(format!("{complaint}: first install the program in a permanent place"));
     }
+    let project = args.project.as_deref().map(project_blocking).transpose()?;
     if args.exclusive && !client.exclusive.is_empty() {
-        notes.push(format!(
-            "{} has no shell and edit tools of its own in any project, and none at all where quackd refuses the \
-             directory, such as your home and /tmp; `quack mcp uninstall {}` brings them back",
-            client.label, client.id
-        ));
+        notes.push(exclusive_note(&client, project.is_some()));
     }
     if args.exclusive {
         notes.extend(client.exclusive_note.map(str::to_owned));
@@ -79,8 +77,8 @@ pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Resul
     let entry = client.entry(program, &words);
     let home = Home::from_process_env_blocking()?;
     let receipts = Receipts::read_blocking(&home)?;
-    let targets =
-        targets(&client, Change::Entry(entry_path(&client), entry.clone()), args.exclusive)?;
+    let entry_change = Change::Entry(entry_path(&client), entry.clone());
+    let targets = targets(&client, project.as_deref(), entry_change, args.exclusive)?;
     let mut files = Vec::new();
     for (file, changes) in targets {
         let old = receipts.of(&file.path);
@@ -93,7 +91,32 @@ pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Resul
 }
 
 pub(super) fn uninstall(args: &McpUninstallArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    removal_blocking(args.host)?.finish(args.print, false, output)
+    let project = args.project.as_deref().map(project_blocking).transpose()?;
+    removal_blocking(args.host, project.as_deref())?.finish(args.print, false, output)
+}
+
+fn project_blocking(given: &Path) -> anyhow::Result<PathBuf> {
+    let project = std::fs::canonicalize(given)
+        .with_context(|| format!("cannot find the project {}", given.display()))?;
+    if !project.is_dir() {
+        return Err(CliError::usage(format!("{} is not a directory", given.display())).into());
+    }
+    Ok(project)
+}
+
+/// What `--exclusive` means, and how it is undone.
+fn exclusive_note(client: &McpClient, is_project: bool) -> String {
+    let McpClient { label, id, .. } = client;
+    if is_project {
+        return format!(
+            "{label} has no shell and edit tools of its own in this project; \
+             `quack mcp uninstall {id} --project` brings them back"
+        );
+    }
+    format!(
+        "{label} has no shell and edit tools of its own in any project, and none at all where quackd refuses the \
+         directory, such as your home and /tmp; `quack mcp uninstall {id}` brings them back"
+    )
 }
 
 /// The removal of quackd from the configuration of one agent, as part of the removal of quackd itself.
@@ -115,16 +138,18 @@ impl AgentRemoval {
     pub(crate) fn all_blocking() -> anyhow::Result<Vec<Self>> {
         let mut found = Vec::new();
         for host in McpHost::value_variants() {
-            let edit = match removal_blocking(*host) {
-                Ok(edit) => edit,
+            let of_user = [None].into_iter().filter(|_| {
                 // A broken file in which quackd never was is not quackd's concern.
-                Err(_broken) if !is_involved_blocking(*host) => continue,
-                Err(error) => return Err(error),
-            };
-            let paths: Vec<_> = edit.changed().map(|(file, _)| file.path.clone()).collect();
-            if !paths.is_empty() {
-                let (label, patch) = (edit.client.label, edit.patch());
-                found.push(Self { label, paths, patch, host: *host });
+                removal_blocking(*host, None).is_ok() || is_involved_blocking(*host)
+            });
+            let of_projects = projects_blocking(*host)?.into_iter().map(Some);
+            for project in of_user.chain(of_projects) {
+                let edit = removal_blocking(*host, project.as_deref())?;
+                let paths: Vec<_> = edit.changed().map(|(file, _)| file.path.clone()).collect();
+                if !paths.is_empty() {
+                    let (label, patch) = (edit.client.label, edit.patch());
+                    found.push(Self { label, paths, patch, host: *host, project });
+                }
             }
         }
         Ok(found)
@@ -136,7 +161,7 @@ impl AgentRemoval {
     /// A file cannot be edited or written.
     pub(crate) fn apply_blocking(&self) -> anyhow::Result<()> {
         // Planned again: the receipts of another agent may have changed.
-        removal_blocking(self.host)?.apply_blocking()
+        removal_blocking(self.host, self.project.as_deref())?.apply_blocking()
     }
 }
 
@@ -145,9 +170,8 @@ fn is_involved_blocking(host: McpHost) -> bool {
     let client = McpClient::of(host);
     let receipts =
         Home::from_process_env_blocking().ok().map(|home| Receipts::read_blocking(&home));
-    let settings = client.settings_file_blocking().ok().flatten();
-    let mut paths = client.file_blocking().into_iter().chain(settings);
-    paths.any(|path| {
+    let Ok((file, settings)) = client.files_blocking(None) else { return false };
+    [file].into_iter().chain(settings).any(|path| {
         let has_receipt = match &receipts {
             Some(Ok(receipts)) => receipts.of(&path).is_some(),
             _ => true,
@@ -157,15 +181,27 @@ fn is_involved_blocking(host: McpHost) -> bool {
     })
 }
 
-/// Plans the removal of quackd from the configuration of one agent.
-fn removal_blocking(host: McpHost) -> anyhow::Result<Edit> {
+/// Returns the projects whose configuration of one agent was changed by `install` and still exists.
+fn projects_blocking(host: McpHost) -> anyhow::Result<BTreeSet<PathBuf>> {
+    let client = McpClient::of(host);
+    let receipts = Receipts::read_blocking(&Home::from_process_env_blocking()?)?;
+    let (file, settings) = client.files_blocking(None)?;
+    let is_of_project = |path: &&Path| **path != *file && settings.as_deref() != Some(path);
+    let projects =
+        receipts.paths().filter(is_of_project).filter_map(|path| client.project_of(path));
+    Ok(projects.filter(|project| project.is_dir()).collect())
+}
+
+/// Plans the removal of quackd from the configuration of one agent: that of `project`, else that of the user.
+fn removal_blocking(host: McpHost, project: Option<&Path>) -> anyhow::Result<Edit> {
     let client = McpClient::of(host);
     let home = Home::from_process_env_blocking()?;
     let receipts = Receipts::read_blocking(&home)?;
     let path = entry_path(&client);
     let mut files = Vec::new();
-    let mut paths = vec![(client.file_blocking()?, Some(path.as_slice()))];
-    paths.extend(client.settings_file_blocking()?.map(|path| (path, None)));
+    let (file, settings) = client.files_blocking(project)?;
+    let mut paths = vec![(file, Some(path.as_slice()))];
+    paths.extend(settings.map(|path| (path, None)));
     for (file, entry) in paths {
         let old = receipts.of(&file);
         if entry.is_none() && old.is_none() {
@@ -181,11 +217,17 @@ fn removal_blocking(host: McpHost) -> anyhow::Result<Edit> {
 
 /// Returns the files of the client with their changes. A file of settings without changes is a target only to revert an
 /// earlier `--exclusive`.
-fn targets(client: &McpClient, entry: Change, exclusive: bool) -> anyhow::Result<Vec<Target>> {
+fn targets(
+    client: &McpClient,
+    project: Option<&Path>,
+    entry: Change,
+    exclusive: bool,
+) -> anyhow::Result<Vec<Target>> {
     let off = || client.exclusive.iter().copied().map(Change::from);
     let off: Vec<Change> = if exclusive { off().collect() } else { Vec::new() };
-    let file = ConfigFile::read_blocking(client.file_blocking()?)?;
-    Ok(match client.settings_file_blocking()? {
+    let (file, settings) = client.files_blocking(project)?;
+    let file = ConfigFile::read_blocking(file)?;
+    Ok(match settings {
         None => vec![(file, [vec![entry], off].concat())],
         Some(settings) => vec![(file, vec![entry]), (ConfigFile::read_blocking(settings)?, off)],
     })

@@ -5,7 +5,7 @@ use super::document::Format;
 use super::setting::Setting;
 use crate::args::mcp::McpHost;
 use crate::exit::CliError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Candidates for a file: the first one whose variable is set. A list of names means the first existing file, else the
 /// first name.
@@ -45,6 +45,8 @@ pub(super) struct McpClient {
     pub(super) exclusive: &'static [Off],
     /// The file of these settings, if it is another one.
     settings: Places,
+    /// The same two files of a project. Empty if the client has none.
+    project: &'static [&'static str],
     /// Printed with `--exclusive`.
     pub(super) exclusive_note: Option<&'static str>,
     /// Whether the client starts servers outside of any project.
@@ -88,6 +90,7 @@ const BASE: McpClient = McpClient {
     shape: Shape::Command,
     exclusive: &[],
     settings: &[],
+    project: &[],
     exclusive_note: NO_SETTING,
     is_projectless: false,
 };
@@ -99,6 +102,7 @@ const CLAUDE_CODE: McpClient = McpClient {
     shape: Shape::ClaudeCode,
     exclusive: &[Off::Items(&["permissions", "deny"], &["Bash", "Edit", "Write", "NotebookEdit"])],
     settings: &[("CLAUDE_CONFIG_DIR", &["settings.json"]), ("HOME", &[".claude/settings.json"])],
+    project: &[".mcp.json", ".claude/settings.json"],
     exclusive_note: None,
     ..BASE
 };
@@ -122,6 +126,7 @@ const CODEX: McpClient = McpClient {
     exclusive_note: Some(
         "Codex has no setting that turns off apply_patch, which some models use to edit files",
     ),
+    project: &[".codex/config.toml"],
     ..BASE
 };
 
@@ -157,6 +162,7 @@ const GEMINI: McpClient = McpClient {
         &["ShellTool", "WriteFileTool", "EditTool"],
     )],
     exclusive_note: None,
+    project: &[".gemini/settings.json"],
     ..BASE
 };
 
@@ -182,6 +188,7 @@ const OPENCODE: McpClient = McpClient {
     shape: Shape::Opencode,
     exclusive: &[Off::Deny(&["permission", "bash"]), Off::Deny(&["permission", "edit"])],
     exclusive_note: None,
+    project: &["opencode.json"],
     ..BASE
 };
 
@@ -202,8 +209,13 @@ const GOOSE: McpClient = McpClient {
     ..BASE
 };
 
-const CURSOR: McpClient =
-    McpClient { id: "cursor", label: "Cursor", places: &[("HOME", &[".cursor/mcp.json"])], ..BASE };
+const CURSOR: McpClient = McpClient {
+    id: "cursor",
+    label: "Cursor",
+    places: &[("HOME", &[".cursor/mcp.json"])],
+    project: &[".cursor/mcp.json"],
+    ..BASE
+};
 
 const VS_CODE: McpClient = McpClient {
     id: "vscode",
@@ -211,6 +223,7 @@ const VS_CODE: McpClient = McpClient {
     places: VSCODE,
     servers: &["servers"],
     shape: Shape::Stdio,
+    project: &[".vscode/mcp.json"],
     ..BASE
 };
 
@@ -237,17 +250,38 @@ impl McpClient {
         }
     }
 
-    /// Returns the file with the table of servers.
-    pub(super) fn file_blocking(&self) -> anyhow::Result<PathBuf> {
-        find_blocking(self.places)
+    /// Returns the file with the table of servers, and the file with the settings of `--exclusive`, if it is another one:
+    /// those of `project`, else those of the user.
+    ///
+    /// # Errors
+    /// The client has no files of a project, or they lie outside of it, or the user's files are unknown.
+    pub(super) fn files_blocking(
+        &self,
+        project: Option<&Path>,
+    ) -> anyhow::Result<(PathBuf, Option<PathBuf>)> {
+        let Some(project) = project else {
+            let settings = match self.settings {
+                [] => None,
+                places => Some(find_blocking(places)?),
+            };
+            return Ok((find_blocking(self.places)?, settings));
+        };
+        let mut files = self.project.iter().map(|name| in_project_blocking(project, name));
+        let Some(file) = files.next() else {
+            let text = format!(
+                "{} has no configuration of a project: run it without --project",
+                self.label
+            );
+            return Err(CliError::usage(text).into());
+        };
+        Ok((file?, files.next().transpose()?))
     }
 
-    /// Returns the file with the settings of `--exclusive`, if it is another one.
-    pub(super) fn settings_file_blocking(&self) -> anyhow::Result<Option<PathBuf>> {
-        match self.settings {
-            [] => Ok(None),
-            places => find_blocking(places).map(Some),
-        }
+    /// Returns the project whose configuration this file is.
+    pub(super) fn project_of(&self, file: &Path) -> Option<PathBuf> {
+        let is_end = |name: &&&str| file.ends_with(name);
+        let name = self.project.iter().find(is_end)?;
+        file.ancestors().nth(Path::new(name).components().count()).map(Path::to_owned)
     }
 
     /// Returns the entry that starts `program` with `args`.
@@ -296,6 +330,20 @@ impl McpClient {
                 ("args", list),
             ]),
         }
+    }
+}
+
+/// Returns the path of a file of a project. A link must not lead out of the project, in which others can write.
+fn in_project_blocking(project: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let path = project.join(name);
+    let found = [path.as_path(), path.parent().unwrap_or(project)];
+    match found.iter().find_map(|found| found.canonicalize().ok()) {
+        Some(real) if !real.starts_with(project) => {
+            let text =
+                format!("{} leads out of the project, to {}", path.display(), real.display());
+            Err(CliError::failed(text).into())
+        }
+        _ => Ok(path),
     }
 }
 

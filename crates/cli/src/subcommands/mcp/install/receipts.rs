@@ -71,6 +71,11 @@ impl Receipts {
         self.files.iter().find(|receipt| receipt.path == path)
     }
 
+    /// The recorded files.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.files.iter().map(|receipt| receipt.path.as_path())
+    }
+
     /// Replaces the receipt of `path`.
     pub(super) fn put(&mut self, path: &Path, receipt: Option<Receipt>) {
         self.files.retain(|receipt| receipt.path != path);
