@@ -153,6 +153,30 @@ fn rules_change_while_commands_run_without_a_new_worker() {
 }
 
 #[test]
+fn the_output_of_a_running_job_says_what_was_denied_to_it() {
+    in_session(|daemon, session| {
+        let command = "(: < /dev/tcp/b.example/80) 2>/dev/null; echo tried; exec sleep 1000";
+        session.call("bash", json!({"command": command, "background": true}));
+        let so_far = |cursor: u64| {
+            session.call("job_output", json!({"job": "job-1", "cursor": cursor, "wait_ms": 20_000}))
+        };
+        let denied_by = |mode: &str| {
+            format!(
+                "[Sandbox: the network (b.example) was denied (workspace-write, network {mode}). To allow it: quack \
+                 sandbox allow b.example --session a]\n[Job running]"
+            )
+        };
+        let text =
+            wait_for("the attempt", || Some(so_far(0)).filter(|text| text.contains("tried")));
+        assert!(text.ends_with(&denied_by("off")), "{text}");
+        // The text is that of the rules in force now.
+        sandbox(daemon, &repo_of(session), &["allow", "a.example"]);
+        let text = session.call("job_output", json!("job-1"));
+        assert!(text.ends_with("--session a]\n[Job running]"), "{text}");
+    });
+}
+
+#[test]
 fn a_network_that_is_off_is_a_list_without_hosts() {
     in_session(|daemon, session| {
         let server = Server::start();

@@ -133,6 +133,14 @@ impl DenialDetector {
         }
     }
 
+    /// Explains the attempts to use the network so far, of a command that still runs.
+    pub(crate) fn network_so_far(&self) -> Option<String> {
+        let span = self.span.as_ref().filter(|_| self.confinement.is_enforced())?;
+        let Refused { hosts, is_shared } = span.refused()?;
+        let Confinement { session, .. } = &*self.confinement;
+        Some(explain_network(&hosts, is_shared, &self.confinement.policy_now(), session))
+    }
+
     /// Adds the recorded attempts. If an attempt has no host, the command's output may name it.
     fn add_network(
         &self,

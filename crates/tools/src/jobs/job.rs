@@ -17,6 +17,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
@@ -40,6 +41,8 @@ pub(crate) struct BackgroundJob {
     pub(crate) file: PathBuf,
     live: Live,
     cancel: CancellationToken,
+    /// Knows the denials until the job has ended.
+    finder: Weak<DenialDetector>,
     state: watch::Sender<JobState>,
 }
 
@@ -90,6 +93,7 @@ impl BackgroundJob {
         line: &str,
         run_dir: &Path,
         command: Command,
+        finder: &Arc<DenialDetector>,
     ) -> Result<(Self, Running), LaunchError> {
         let name = format!("{FILE_PREFIX}{number}{FILE_SUFFIX}");
         let job = Self {
@@ -101,6 +105,7 @@ impl BackgroundJob {
             file: run_dir.join(&name),
             live: Live::with_room(LIVE_ROOM),
             cancel: command.cancel.clone(),
+            finder: Arc::downgrade(finder),
             state: watch::Sender::new(JobState::default()),
         };
         let spill = SpillTarget {
@@ -179,6 +184,11 @@ impl BackgroundJob {
 
     pub(crate) fn is_running(&self) -> bool {
         self.state.borrow().end.is_none()
+    }
+
+    /// Explains what the network denied to the running job so far.
+    pub(crate) fn denied_so_far(&self) -> Option<String> {
+        self.finder.upgrade()?.network_so_far()
     }
 
     /// Returns a snapshot with up to `max` bytes of the output in memory from `position` on. Without a
@@ -352,6 +362,7 @@ mod tests {
                 file: path.clone(),
                 live: Live::default(),
                 cancel: CancellationToken::new(),
+                finder: Weak::new(),
                 state: watch::Sender::new(JobState::default()),
             };
             let finished = Finished {

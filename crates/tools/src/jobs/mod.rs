@@ -97,7 +97,8 @@ impl Jobs {
         finder: DenialDetector,
     ) -> Result<Arc<BackgroundJob>, quackd_process::LaunchError> {
         let number = self.table.borrow().last + 1;
-        let (job, running) = BackgroundJob::launch(number, line, &self.run_dir, command)?;
+        let finder = Arc::new(finder);
+        let (job, running) = BackgroundJob::launch(number, line, &self.run_dir, command, &finder)?;
         let job = Arc::new(job);
         self.table.send_modify(|table| {
             table.last = number;

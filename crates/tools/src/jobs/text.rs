@@ -112,7 +112,7 @@ fn ended_with_it(end: Option<&JobEnd>) -> String {
 /// `bash`.
 fn push_closing(text: &mut String, job: &BackgroundJob, end: Option<&JobEnd>) {
     let lines = match end {
-        None => vec!["[Job running]".to_owned()],
+        None => job.denied_so_far().into_iter().chain(["[Job running]".to_owned()]).collect(),
         Some(JobEnd { finished: Some(finished), denied, .. }) => {
             closing_lines(finished, job.limit, job.processes, denied.clone())
         }
