@@ -128,6 +128,8 @@ pub(crate) struct AgentRemoval {
     /// The changes.
     pub(crate) patch: String,
     host: McpHost,
+    /// The project whose configuration changes. `None`: that of the user.
+    project: Option<PathBuf>,
 }
 
 impl AgentRemoval {
