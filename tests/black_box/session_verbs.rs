@@ -32,7 +32,7 @@ fn a_session_is_made_chosen_looked_at_and_deleted() {
     assert_eq!(shown, format!("a/review  {dir}  is the active session.\n"));
     assert!(active("review") && !active("duck-1"));
     let made = daemon.quack(&["new", dir, "--activate"]).ok();
-    assert!(made.starts_with(&format!("a/duck-3  {dir}  ")), "{made}");
+    assert!(made.starts_with(&format!("a/3  {dir}  ")), "{made}");
     assert!(active("duck-3"));
 
     let state = daemon.quack(&["state", "--session", "review", "--json"]).json();
@@ -41,7 +41,7 @@ fn a_session_is_made_chosen_looked_at_and_deleted() {
         (&json!(id), &json!(true), &json!("absent"))
     );
     let shown = daemon.quack(&["state", "-C", dir]).ok();
-    assert!(shown.starts_with("a/duck-3  ") && shown.contains("\nworker      "), "{shown}");
+    assert!(shown.starts_with("a/3  ") && shown.contains("\nworker      "), "{shown}");
 
     let deleted = daemon.quack(&["delete", "review", "--yes"]).ok();
     assert_eq!(deleted, "Deleted a/review.\n");

@@ -78,6 +78,8 @@ impl Cli {
         let cli = Self::try_parse_from(&line).map_err(|error| match error.use_stderr() {
             // clap parses a mistyped subcommand as the directory and reports the next word instead.
             true => mistyped().unwrap_or(error),
+            // `quack kill --help` is about no subcommand.
+            false if error.kind() == ErrorKind::DisplayHelp => mistyped().unwrap_or(error),
             false => error,
         })?;
         if cli.verb.is_some()

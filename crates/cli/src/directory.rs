@@ -10,13 +10,16 @@ use std::path::Path;
 /// # Errors
 /// A usage error if the directory does not exist or is refused.
 pub(crate) fn workspace(dir: Option<&Path>, force: bool) -> anyhow::Result<String> {
+    if dir.is_none() && std::env::current_dir().is_err() {
+        return Err(CliError::usage("the current directory was deleted or cannot be read").into());
+    }
     let workspace = resolve_workspace_blocking(dir.unwrap_or_else(|| Path::new(".")))
         .map_err(|error| CliError::usage(format!("{:#}", anyhow::Error::new(error))))?;
     if is_risky_workspace(&workspace) && !force {
-        return Err(CliError::usage(format!(
-            "{workspace} is too large for one session; name a directory in it"
-        ))
-        .into());
+        // Without a named directory, the caller may know more ways to name one.
+        let advice = if dir.is_some() { "; name a directory in it" } else { "" };
+        let text = format!("{workspace} is too large for one session{advice}");
+        return Err(CliError::usage(text).into());
     }
     Ok(workspace)
 }

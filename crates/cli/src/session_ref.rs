@@ -81,7 +81,10 @@ impl Wanted {
             (Some(found), ..) => Ok(found),
             (None, Some(path), Missing::Create) => {
                 made(client, path).await.map_err(|error| match error {
-                    ClientError::Refused { text, .. } => advised(&anyhow::anyhow!(text)).into(),
+                    // The daemon's text says which directories it accepts.
+                    ClientError::Refused { text, .. } => {
+                        CliError::usage(format!("{text} (-C DIR)")).into()
+                    }
                     error => error.into(),
                 })
             }

@@ -52,6 +52,8 @@ pub enum Answer {
     Value(Value),
     /// No answer. Denies a permission once.
     Cancelled,
+    /// Nobody decided. Leaves a permission to the other clients that can answer.
+    Dismissed,
 }
 
 impl Question {
@@ -100,7 +102,10 @@ impl Question {
         let (name, value) = match answer {
             Answer::Confirmed(confirmed) => ("confirmed", Value::Bool(confirmed)),
             Answer::Value(value) if is_offered(&value) => ("value", value),
-            Answer::Value(_) | Answer::Cancelled => ("cancelled", Value::Bool(true)),
+            Answer::Dismissed if self.permission.is_some() => ("dismissed", Value::Bool(true)),
+            Answer::Value(_) | Answer::Cancelled | Answer::Dismissed => {
+                ("cancelled", Value::Bool(true))
+            }
         };
         Map::from_iter([
             (name.to_owned(), value),

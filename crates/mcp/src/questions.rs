@@ -76,8 +76,8 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// Returns the parameters of `extension_ui_response` for the result of the form. Any other result cancels, which
-/// denies a permission once.
+/// Returns the parameters of `extension_ui_response` for the result of the form. An agent without a person cancels every
+/// form at once, so that a cancelled one is no answer. Any other result denies a permission once.
 pub(crate) fn answer(question: &Question, result: &ElicitResult) -> Map<String, Value> {
     let content =
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).cloned();
@@ -86,6 +86,7 @@ pub(crate) fn answer(question: &Question, result: &ElicitResult) -> Map<String, 
             Answer::Confirmed(content("confirmed").is_none_or(|value| value == Value::Bool(true)))
         }
         (ElicitationAction::Decline, "confirm") => Answer::Confirmed(false),
+        (ElicitationAction::Cancel, _) => Answer::Dismissed,
         (ElicitationAction::Accept, _) => content("value").map_or(Answer::Cancelled, Answer::Value),
         _ => Answer::Cancelled,
     })
@@ -312,10 +313,10 @@ mod tests {
             (Accept, Some(value("Always allow"))),
             (Accept, None),
             (Decline, Some(value("Allow once"))),
-            (Cancel, None),
         ] {
             assert_eq!(answered(&asked, action, content), cancelled);
         }
+        assert_eq!(answered(&asked, Cancel, None), json!({"dismissed": true}));
     }
 
     #[test]

@@ -316,6 +316,23 @@ impl Approvals {
         }
     }
 
+    /// Leaves an open question to the other clients that can answer, and closes it if there is none. `own` counts how often
+    /// the client that has no answer can answer for a session. Returns the session.
+    pub(crate) fn dismissed(
+        self: &Rc<Self>,
+        id: &str,
+        own: impl FnOnce(&SessionId) -> usize,
+    ) -> Result<SessionId, NoAnswer> {
+        let mut answering = self.take(id)?;
+        let session = answering.subject.session.clone();
+        let has_others = own(&session) < self.events.answerers.count(&session);
+        // Otherwise the drop opens it again.
+        if !has_others && let Some(open) = answering.open.take() {
+            self.end(open, CloseReason::Ended, None, Outcome::NoAnswerer);
+        }
+        Ok(session)
+    }
+
     /// Closes all questions, because the daemon stops.
     pub(crate) fn end_all(&self) {
         let ids: Vec<_> =

@@ -22,7 +22,8 @@ pub(super) const ONE_SHOT_FAILED: &str = "failed";
 #[derive(Debug)]
 pub(crate) struct Death<'a> {
     pub(crate) spec: &'a ChildSpec,
-    pub(crate) session: Option<(&'a SessionId, &'a str)>,
+    /// The session, with its name and its label.
+    pub(crate) session: Option<(&'a SessionId, &'a str, &'a str)>,
     pub(crate) pid: Option<u32>,
     pub(crate) exit: Option<Exit>,
     /// Kind of cause, from a short list. [`ONE_SHOT_FAILED`] for a one-shot process.
@@ -62,9 +63,9 @@ impl Deaths {
         last.push_back(DeathInfo {
             at: now_text(),
             child: death.spec.name.to_owned(),
-            session_id: death.session.map(|(id, _)| id.clone()),
-            session_name: death.session.map(|(_, name)| name.to_owned()),
-            label: String::new(),
+            session_id: death.session.map(|(id, ..)| id.clone()),
+            session_name: death.session.map(|(_, name, _)| name.to_owned()),
+            label: death.session.map_or_else(String::new, |(.., label)| label.to_owned()),
             pid: death.pid,
             cause: death.cause.to_owned(),
             exit_code,
@@ -103,7 +104,7 @@ mod tests {
         for n in 0..100 {
             deaths.note(&Death {
                 spec: &SESSION_WORKER,
-                session: Some((&session, "duck-1")),
+                session: Some((&session, "duck-1", "a")),
                 pid: Some(n),
                 exit: Some(Exit::Signal(9)),
                 kind: if n < 30 { "signal" } else { "protocol" },

@@ -37,6 +37,13 @@ impl Answerers {
         counts.contains_key(&None) || counts.contains_key(&Some(session.clone()))
     }
 
+    /// How many clients can answer for a session. One that can in several ways counts several times.
+    pub(crate) fn count(&self, session: &SessionId) -> usize {
+        let counts = self.counts.borrow();
+        let of = |key: &Option<SessionId>| counts.get(key).copied().unwrap_or_default();
+        of(&None) + of(&Some(session.clone()))
+    }
+
     /// Changes when a client is added or removed.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
@@ -90,9 +97,15 @@ impl Watched {
 
     /// Whether the client gets the questions of this session.
     pub(crate) fn is_for(&self, session: &SessionId) -> bool {
-        let is_for = |answerer: &Answerer| answerer.is_for(session);
-        let of_call = |weak: &Weak<Answerer>| weak.upgrade().is_some_and(|it| is_for(&it));
-        self.kept.borrow().iter().any(is_for) || self.of_calls.borrow().iter().any(of_call)
+        self.count_for(session) != 0
+    }
+
+    /// The client's share of [`Answerers::count`].
+    pub(crate) fn count_for(&self, session: &SessionId) -> usize {
+        let is_for = |answerer: &&Answerer| answerer.is_for(session);
+        let of_calls = self.of_calls.borrow();
+        let of_calls = of_calls.iter().filter_map(Weak::upgrade).filter(|it| it.is_for(session));
+        self.kept.borrow().iter().filter(is_for).count() + of_calls.count()
     }
 }
 

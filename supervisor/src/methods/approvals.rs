@@ -80,6 +80,13 @@ pub(super) async fn by_option(
     caller: &Caller,
 ) -> Result<UiResponseData, MethodError> {
     remote_limit(caller)?;
+    if asked.dismissed == Some(true) {
+        let approvals = &caller.services.sessions.approvals;
+        let session_id = approvals
+            .dismissed(id, |session| caller.client.watched.count_for(session))
+            .map_err(|why| no_answer(id, why))?;
+        return Ok(UiResponseData { session_id });
+    }
     let answering = take(id, caller)?;
     let is_denial =
         asked.cancelled == Some(Value::Bool(true)) || asked.confirmed == Some(Value::Bool(false));
@@ -98,10 +105,14 @@ pub(super) async fn by_option(
 }
 
 fn take(id: &str, caller: &Caller) -> Result<Answering, MethodError> {
-    caller.services.sessions.approvals.take(id).map_err(|why| match why {
+    caller.services.sessions.approvals.take(id).map_err(|why| no_answer(id, why))
+}
+
+fn no_answer(id: &str, why: NoAnswer) -> MethodError {
+    match why {
         NoAnswer::Unknown => MethodError::NoSuchRequest(id.chars().take(100).collect()),
         NoAnswer::Closed(record) => MethodError::RequestClosed(record),
-    })
+    }
 }
 
 fn narrowest(answering: &Answering, decision: Decision) -> AnswerScope {

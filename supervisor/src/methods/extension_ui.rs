@@ -18,7 +18,7 @@ pub(super) async fn extension_ui_response(
     if let Some(id) = own {
         return by_option(&id, asked, caller).await;
     }
-    let UiResponseParams { id, session_id, value, confirmed, cancelled } = asked;
+    let UiResponseParams { id, session_id, value, confirmed, cancelled, dismissed: _ } = asked;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSessionForAnswer)?;
     if !truthy(&id) {

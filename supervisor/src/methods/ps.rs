@@ -83,7 +83,10 @@ pub(super) async fn processes(
     for death in &mut deaths {
         let mut workers = workers.iter();
         let worker = workers.find(|worker| Some(&worker.session_id) == death.session_id.as_ref());
-        death.label = worker.map(|worker| worker.label.clone()).unwrap_or_default();
+        // The session may have been deleted.
+        if let Some(worker) = worker {
+            death.label.clone_from(&worker.label);
+        }
     }
     let (clients, named_clients) = clients(services, &snapshot);
     Ok(PsData { supervisor, workers, deaths, interrupted, clients, named_clients })

@@ -282,6 +282,8 @@ pub(crate) fn delete(metadata: &mut Metadata, id: &SessionId) -> Option<Attached
         .sessions
         .iter()
         .filter(|s| s.workspace_id == session.workspace_id)
+        // Of several with the same time, the one that was made first.
+        .rev()
         .max_by(|a, b| a.last_active_at.cmp(&b.last_active_at))
         .map(|s| s.id.clone());
     for workspace in &mut metadata.workspaces {

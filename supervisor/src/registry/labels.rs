@@ -1,18 +1,19 @@
 //! Labels of sessions, and the session that a reference means.
 //!
 //! Labels are given in the order in which the sessions were made, so that a session that is made later changes none. The
-//! session `duck-1` of a workspace has the label `<directory>`, any other one `<directory>/<name>`; with the parent
-//! directory in front if an earlier session has that label, and so on. A reference is an id, a label, a name, a longer
+//! first session of a workspace without a name of its own (`duck-1`) has the label `<directory>`, the others without one
+//! `<directory>/2`, those with one `<directory>/<name>`; with the parent directory in front if an earlier workspace has that directory name, and so on. A
+//! reference is an id, a label, a name, a longer
 //! form of a label, or the beginning of an id or a name. Pure. Called by [`crate::registry`].
 
 use super::catalog;
 use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::cell::OnceCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-/// Name of a session that was made first and got no other name.
-const FIRST: &str = "duck-1";
+/// Beginning of the name that a session without a name of its own has on the wire, before a number.
+const UNNAMED: &str = "duck-";
 
 /// Shortest beginning of an id that is accepted, in bytes.
 const MIN_ID_PREFIX: usize = 4;
@@ -57,6 +58,15 @@ pub(crate) struct Labels<'a> {
     labels: OnceCell<(Vec<String>, HashMap<String, usize>)>,
 }
 
+/// Labels of earlier sessions.
+#[derive(Debug, Default)]
+struct Given<'a> {
+    /// Directory names, and the workspaces that have them.
+    directories: HashMap<&'a str, &'a WorkspaceId>,
+    /// Workspaces with a session whose label is the directory alone.
+    bare: HashSet<&'a WorkspaceId>,
+}
+
 impl<'a> Labels<'a> {
     pub(crate) fn new(metadata: &'a Metadata) -> Self {
         let mut workspaces: HashMap<&WorkspaceId, (&Shared<Workspace>, Vec<usize>)> =
@@ -98,6 +108,7 @@ impl<'a> Labels<'a> {
     fn labels(&self) -> &(Vec<String>, HashMap<String, usize>) {
         self.labels.get_or_init(|| {
             let mut taken = HashMap::new();
+            let mut given = Given::default();
             let labels = self.sessions.iter().enumerate().map(|(at, session)| {
                 let is_free = |label: &String| {
                     is_typable(label)
@@ -105,7 +116,7 @@ impl<'a> Labels<'a> {
                         // An id always means its own session.
                         && self.with_id(label).is_none_or(|it| it.id == session.id)
                 };
-                let label = self.candidates(session).find(is_free);
+                let label = self.candidates(session, &mut given).find(is_free);
                 let label = label.unwrap_or_else(|| session.id.0.clone());
                 taken.insert(label.clone(), at);
                 label
@@ -115,18 +126,31 @@ impl<'a> Labels<'a> {
         })
     }
 
-    /// Returns the labels that a session may have, the best one first.
-    fn candidates(&self, session: &'a Session) -> impl Iterator<Item = String> {
+    /// Returns the labels that a session may have, the best one first. A directory name of another workspace is left out.
+    fn candidates(
+        &self,
+        session: &'a Session,
+        given: &mut Given<'a>,
+    ) -> impl Iterator<Item = String> + use<'a> {
         let of = self.workspaces.get(&session.workspace_id);
         let path = of.map_or("", |(workspace, _)| workspace.path.as_str());
+        let workspace = &session.workspace_id;
+        let is_own = |form: &str| *given.directories.get(form).unwrap_or(&workspace) == workspace;
+        let n_others = forms(path).position(is_own).unwrap_or(0);
+        let forms = || forms(path).skip(n_others);
+        if let Some(shortest) = forms().next() {
+            given.directories.insert(shortest, workspace);
+        }
         let name = session.name.as_str();
-        let has_own_name = name != FIRST;
-        let named = forms(path).map(move |form| format!("{form}/{name}"));
-        let named = named.filter(move |_| has_own_name);
-        let plain = || forms(path).map(str::to_owned);
-        let before_name = plain().filter(move |_| !has_own_name);
+        let number = name.strip_prefix(UNNAMED).filter(|number| is_number(number));
+        let is_bare = number.is_some() && given.bare.insert(workspace);
+        let shown = number.unwrap_or(name);
+        let named = forms().map(move |form| format!("{form}/{shown}"));
+        let named = named.filter(move |_| !is_bare);
+        let plain = || forms().map(str::to_owned);
+        let before_name = plain().filter(move |_| is_bare);
         // For a name that cannot be typed.
-        let after_name = plain().filter(move |_| has_own_name);
+        let after_name = plain().filter(move |_| !is_bare);
         before_name.chain(named).chain(std::iter::once(name.to_owned())).chain(after_name)
     }
 
@@ -211,6 +235,10 @@ pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Sh
     })
 }
 
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Returns the last components of a path, the shortest form first, and then the whole path.
 fn forms(path: &str) -> impl Iterator<Item = &str> {
     let path = path.trim_end_matches('/');
@@ -293,8 +321,39 @@ mod tests {
                 ("i7", "/y/a/b", "review"),
                 ("i8", "/src/über ente", "duck-1"),
             ],
-            &["api", "web", "web/Review", "lib", "home/lib", "b", "b/review", "über ente"],
+            &["api", "web", "web/Review", "lib", "home/lib", "b", "a/b/review", "über ente"],
         );
+    }
+
+    #[test]
+    fn sessions_of_a_directory_have_one_prefix_and_a_number_if_they_have_no_name() {
+        check(
+            &[
+                ("i1", "/app", "duck-1"),
+                ("i2", "/app", "duck-2"),
+                ("i3", "/c/app", "review"),
+                ("i4", "/c/app", "duck-2"),
+                ("i5", "/c/app", "duck-3"),
+                ("i6", "/app", "2"),
+                ("i7", "/app", "duck-two"),
+                ("i8", "/app", "review"),
+            ],
+            &[
+                "app",
+                "app/2",
+                "c/app/review",
+                "c/app",
+                "c/app/3",
+                "/app/2",
+                "app/duck-two",
+                "app/review",
+            ],
+        );
+        let metadata = metadata(&[("i1", "/app", "duck-1"), ("i2", "/app", "duck-2")]);
+        let labels = Labels::new(&metadata);
+        for reference in ["app/2", "app/duck-2", "duck-2"] {
+            assert!(matches!(labels.look_up(reference, None), Found::One(it) if it.id.0 == "i2"));
+        }
     }
 
     #[test]
@@ -326,17 +385,7 @@ mod tests {
                 ("i8", "unknown", "twin"),
                 ("i9", "unknown", "twin"),
             ],
-            &[
-                "duck-1",
-                "duck-2",
-                "duck-3",
-                "i4",
-                "d/duck-5",
-                "d",
-                "d/more",
-                "unknown/twin",
-                "twin",
-            ],
+            &["duck-1", "duck-2", "duck-3", "i4", "d/5", "d", "d/more", "unknown/twin", "twin"],
         );
     }
 

@@ -111,7 +111,6 @@ fn an_older_agent_shows_the_question_and_the_call_goes_on_with_the_answer() {
 
         for (host, reaction) in [
             ("b.example:443", json!({"action": "decline"})),
-            ("c.example:443", json!({"action": "cancel"})),
             ("d.example:443", accept("Allow everything")),
         ] {
             let call = agent.begin("tools/call", bash(host));
@@ -120,6 +119,43 @@ fn an_older_agent_shows_the_question_and_the_call_goes_on_with_the_answer() {
             let text = agent.text_of(call);
             assert!(text.contains(&format!("({host}) was denied by the user]")), "{text}");
         }
+        agent.leave();
+    });
+}
+
+#[test]
+fn a_cancelled_form_is_no_answer() {
+    with_hosts(|daemon, repo| {
+        let mut agent = asking(daemon, repo, &[]);
+        let cancelled = json!({"action": "cancel"});
+        // No other client can answer. Nothing is remembered as denied.
+        for _ in 0..4 {
+            let call = agent.begin("tools/call", bash("a.example:443"));
+            let asked = agent.asked();
+            agent.react(&asked, cancelled.clone());
+            let text = agent.text_of(call);
+            assert!(
+                text.contains(
+                    "To allow it: quack sandbox allow a.example --session project/test-agent]"
+                ),
+                "{text}"
+            );
+        }
+        // The question stays open for another client.
+        let watcher = daemon.wire();
+        watcher.request("quack.approvals", json!({"watch": true}));
+        let call = agent.begin("tools/call", bash("b.example:443"));
+        let asked = agent.asked();
+        let open = watcher.request("quack.approvals", json!({}));
+        agent.react(&asked, cancelled);
+        let id = open["pending"][0]["request"]["id"].clone();
+        let allowed = json!({"id": id, "decision": "allow", "scope": "session"});
+        watcher.request("quack.answer", allowed);
+        let text = agent.text_of(call);
+        assert!(
+            text.contains("(b.example:443) was allowed by the user for this session]"),
+            "{text}"
+        );
         agent.leave();
     });
 }

@@ -1,6 +1,6 @@
 //! Arguments of `quack jobs`.
 
-use super::SessionArgs;
+use super::{AnySessionArgs, SessionArgs};
 use clap::{Args, Subcommand};
 
 /// List, follow and end the background jobs of a session
@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  quack jobs\n  quack jobs --session api --json\n  quack jobs -f job-1     until it ends, with its exit code\n  \
+    after_help = "Examples:\n  quack jobs\n  quack jobs api --json\n  quack jobs -f job-1     until it ends, with its exit code\n  \
     quack jobs kill job-1"
 )]
 pub(crate) struct JobsArgs {
@@ -19,7 +19,7 @@ pub(crate) struct JobsArgs {
     #[arg(short, long, value_name = "JOB")]
     pub(crate) follow: Option<String>,
     #[command(flatten)]
-    pub(crate) which: SessionArgs,
+    pub(crate) which: AnySessionArgs,
 }
 
 /// Action on one job.

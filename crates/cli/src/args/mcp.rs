@@ -88,7 +88,7 @@ pub(crate) struct McpInstallArgs {
     #[arg(value_name = "CLIENT")]
     pub(crate) host: McpHost,
     /// Show the change and make none
-    #[arg(long)]
+    #[arg(long, visible_alias = "dry-run")]
     pub(crate) print: bool,
     /// Also turn off the agent's own shell and edit tools, where it has a setting for that
     #[arg(long)]
@@ -110,7 +110,7 @@ pub(crate) struct McpUninstallArgs {
     #[arg(value_name = "CLIENT")]
     pub(crate) host: McpHost,
     /// Show the change and make none
-    #[arg(long)]
+    #[arg(long, visible_alias = "dry-run")]
     pub(crate) print: bool,
     /// Change the configuration of the project in DIR [default: the current directory], not that of your user
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = ".")]

@@ -1,6 +1,6 @@
 //! Arguments of `quack sandbox`.
 
-use super::SessionArgs;
+use super::{AnySessionArgs, SessionArgs};
 use clap::{Args, Subcommand};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 use std::path::PathBuf;
@@ -89,7 +89,7 @@ pub(crate) struct SandboxNetworkArgs {
     #[arg(long)]
     pub(crate) denied: bool,
     #[command(flatten)]
-    pub(crate) which: SessionArgs,
+    pub(crate) which: AnySessionArgs,
 }
 
 /// List the presets of hosts, such as @github, with their hosts
@@ -127,7 +127,7 @@ pub(crate) struct SandboxExplainArgs {
 )]
 pub(crate) struct SandboxAuditArgs {
     #[command(flatten)]
-    pub(crate) which: SessionArgs,
+    pub(crate) which: AnySessionArgs,
 }
 
 /// List the denied operations that were detected
@@ -137,7 +137,7 @@ pub(crate) struct SandboxAuditArgs {
 )]
 pub(crate) struct SandboxDenialsArgs {
     #[command(flatten)]
-    pub(crate) which: SessionArgs,
+    pub(crate) which: AnySessionArgs,
 }
 
 /// Show the configured policy, its origin and the policy in force
@@ -147,7 +147,7 @@ pub(crate) struct SandboxDenialsArgs {
 )]
 pub(crate) struct SandboxShowArgs {
     #[command(flatten)]
-    pub(crate) which: SessionArgs,
+    pub(crate) which: AnySessionArgs,
 }
 
 /// Change the policy of a session, or of all sessions of its workspace

@@ -122,7 +122,7 @@ pub(crate) struct NewArgs {
     /// Directory [default: the current one]
     #[arg(value_name = "DIR")]
     pub(crate) dir: Option<PathBuf>,
-    /// Name of the session [default: duck- and a number]
+    /// Name of the session [default: a number]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Activate the session
@@ -177,7 +177,7 @@ pub(crate) struct ForkArgs {
     pub(crate) entry: Option<String>,
     #[command(flatten)]
     pub(crate) which: SessionArgs,
-    /// Name of the new session [default: duck- and a number]
+    /// Name of the new session [default: a number]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Activate the new session

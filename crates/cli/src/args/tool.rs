@@ -22,7 +22,7 @@ pub(crate) struct DemoArgs {
     pub(crate) force: bool,
 }
 
-/// List the tools of a session
+/// List the tools
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack tools\n  quack tools --json | jq -r .tools[].name\n  quack tool bash --help   the arguments of one tool"

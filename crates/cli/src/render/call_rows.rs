@@ -3,7 +3,7 @@
 //! While a call runs, its line and the end of its output are open rows. Edits of files are shown as a diff.
 
 use super::call_summary::CallSummary;
-use super::calls::{arguments, content};
+use super::calls::{arguments, content, main_words};
 use super::event;
 use super::line_buffer::LineBuffer;
 use super::wrap::{self, Wrap};
@@ -178,14 +178,8 @@ fn row_of(line: &str, columns: usize, page: &mut LineBuffer) {
 
 /// Returns what a call is about: the command, the path or the pattern without its name, or all arguments.
 fn subject(tool: &str, args: &Value) -> String {
-    let text = |key: &str| args.get(key).and_then(Value::as_str);
-    let known = match tool {
-        "bash" => text("command"),
-        "read_file" | "read" | "write_file" | "write" | "edit_file" | "edit" => text("path"),
-        _ => None,
-    };
-    match known {
-        Some(known) => format!(" {}", one_line(known, MAX_SUBJECT)),
+    match args.as_object().and_then(|args| main_words(tool, args)) {
+        Some(known) => format!(" {}", one_line(&known, MAX_SUBJECT)),
         None => arguments(args),
     }
 }

@@ -9,7 +9,8 @@ use super::line_buffer::{LineBuffer, StreamKind};
 use crate::output::{BOLD, CYAN, DIM};
 use crate::sanitize::{Sanitizer, clean, one_line};
 use anstyle::Style;
-use serde_json::Value;
+use quackd_protocol::tools::main_parameter;
+use serde_json::{Map, Value};
 
 /// Maximum number of tracked calls. The oldest is dropped first.
 const MAX_CALLS: usize = 64;
@@ -235,6 +236,31 @@ impl RenderedCall {
             page.line(format_args!("{prefix}{DIM}… {more} more {lines}{DIM:#}"));
         }
     }
+}
+
+/// Arguments that narrow a search, and what replaces its matches.
+const NARROWING: [&str; 4] = ["replacement", "path", "include", "exclude"];
+
+/// Returns the argument that says most, such as the command of `bash`, the path of a file tool, or the pattern of a search
+/// with what narrows it. `None` if the tool has none.
+pub(crate) fn main_words(tool: &str, arguments: &Map<String, Value>) -> Option<String> {
+    let words = |name: &str| match arguments.get(name)? {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(values) => {
+            let words: Option<Vec<&str>> = values.iter().map(Value::as_str).collect();
+            words.map(|words| words.join(" "))
+        }
+        _ => None,
+    };
+    let main = main_parameter(tool).and_then(words).or_else(|| words("path"))?;
+    let is_search = arguments.contains_key("pattern");
+    let narrowing = NARROWING.into_iter().filter(|_| is_search).filter_map(|name| {
+        let words = words(name).filter(|words| *words != main && words != ".")?;
+        (!words.is_empty() || name == "replacement").then(|| format!(" {name}={words}"))
+    });
+    let is_background = arguments.get("background").and_then(Value::as_bool) == Some(true);
+    let background = if is_background { " (background)" } else { "" };
+    Some(format!("{main}{background}{}", narrowing.collect::<String>()))
 }
 
 /// Returns ` k=v k=v`, or the argument itself if it is not an object.

@@ -13,7 +13,7 @@
 
 mod call_rows;
 mod call_summary;
-mod calls;
+pub(crate) mod calls;
 mod event;
 mod history;
 mod line_buffer;

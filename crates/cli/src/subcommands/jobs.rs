@@ -25,6 +25,7 @@ struct Jobs {
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let which = args.which.into_which();
     match (args.action, args.follow) {
         (Some(JobsAction::Kill { job, which }), _) => {
             let jobs = Jobs::of(&which, output).await?;
@@ -32,8 +33,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
         }
         (None, Some(job)) => {
             let mut interrupts = Interrupts::catch()?;
-            let following =
-                async { Jobs::of(&args.which, output).await?.follow(&job, output).await };
+            let following = async { Jobs::of(&which, output).await?.follow(&job, output).await };
             tokio::select! {
                 biased;
                 // The job goes on.
@@ -42,7 +42,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
             }
         }
         (None, None) => {
-            let jobs = Jobs::of(&args.which, output).await?;
+            let jobs = Jobs::of(&which, output).await?;
             shown(&jobs.call("jobs", json!({})).await?, output)
         }
     }

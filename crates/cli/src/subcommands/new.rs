@@ -10,8 +10,10 @@ use quackd_protocol::client::{AttachData, SessionNewParams};
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let here = || args.dir.clone().or_else(|| std::env::current_dir().ok());
+    let path = directory::workspace(here().as_deref(), args.force)?;
     let params = SessionNewParams {
-        path: Some(directory::workspace(args.dir.as_deref(), args.force)?),
+        path: Some(path),
         name: args.name,
         activate: args.activate.then_some(true),
         safe_mode: args.safe.then_some(true),

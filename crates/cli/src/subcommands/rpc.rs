@@ -466,6 +466,7 @@ async fn answer_dialog(session: &Session, mut fields: Map<String, Value>) {
         value: fields.remove("value"),
         confirmed: fields.remove("confirmed"),
         cancelled: fields.remove("cancelled"),
+        dismissed: None,
     };
     // Another client may have answered.
     drop(session.client.request_raw("extension_ui_response", params, REPLY_TIMEOUT).await);

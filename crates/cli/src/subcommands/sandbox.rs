@@ -33,12 +33,14 @@ const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
 /// Runs the subcommand.
 pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let params = match args.verb {
-        SandboxVerb::Denials(args) => return denials(args.which, output).await,
-        SandboxVerb::Audit(args) => return audit(args.which, output).await,
+        SandboxVerb::Denials(args) => return denials(args.which.into_which(), output).await,
+        SandboxVerb::Audit(args) => return audit(args.which.into_which(), output).await,
         SandboxVerb::Explain(args) => return explain(args, output).await,
         SandboxVerb::Network(args) => return network::network(args, output).await,
         SandboxVerb::Presets(args) => return network::presets(args, output).await,
-        SandboxVerb::Show(args) => (Wanted::of(&args.which)?, SandboxParams::default()),
+        SandboxVerb::Show(args) => {
+            (Wanted::of(&args.which.into_which())?, SandboxParams::default())
+        }
         SandboxVerb::Set(args) => (Wanted::of(&args.which)?, change(args)?),
         SandboxVerb::Allow(args) => (Wanted::of(&args.which)?, allow(args)?),
         SandboxVerb::Revoke(args) if args.all => return revoke_all(args, output).await,

@@ -235,6 +235,10 @@ fn print_end(
     output: CliOutput,
 ) -> anyhow::Result<()> {
     match &result.closing {
+        // The other lines name tools, and the note below names subcommands.
+        None if job_id(result).is_some() => {
+            output.answer_lines(result.text.lines().next().unwrap_or_default())?;
+        }
         Some(closing) => output.answer_lines(closing)?,
         // The failure is not the command's, so its text begins a new line.
         None if printer.is_inside_line() => output.answer_lines(&format!("\n{}", result.text))?,

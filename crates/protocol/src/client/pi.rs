@@ -93,6 +93,10 @@ pub struct UiResponseParams {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<bool>")]
     pub cancelled: Option<Value>,
+    /// True, about a permission: nobody decided at this client. The question stays open for other clients that can answer,
+    /// and ends without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dismissed: Option<bool>,
 }
 
 /// `extension_ui_response` data.

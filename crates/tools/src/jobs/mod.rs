@@ -28,6 +28,9 @@ use tokio::task::spawn_blocking;
 
 /// Prefix and suffix of the job number in file names.
 const FILE_PREFIX: &str = "job-";
+
+/// Largest number of an earlier worker's job that is continued. Commands can write into the directory.
+const MAX_NUMBER: u64 = 1_000_000;
 const FILE_SUFFIX: &str = ".log";
 
 /// Maximum number of directory entries read when the files of an earlier worker are deleted.
@@ -46,6 +49,8 @@ pub struct Jobs {
 struct Table {
     /// Number of the last started job.
     last: u64,
+    /// Number of the last job of an earlier worker.
+    earlier: u64,
     jobs: BTreeMap<u64, Arc<BackgroundJob>>,
 }
 
@@ -76,13 +81,20 @@ impl Jobs {
         MAX_JOBS_PER_SESSION <= self.table.borrow().running().count()
     }
 
-    /// Deletes the files of an earlier worker once, because its jobs had the same names.
+    /// Deletes the files of an earlier worker once, and continues its numbers: a number means one job of the session.
     ///
     /// # Errors
     /// The disk does not answer in time, or the call was canceled.
     pub(crate) async fn clear(&self, bounds: &CallLimits) -> Result<(), StopCause> {
         let run_dir = self.run_dir.clone();
-        let clear = || bounds.run_blocking(move || clear_blocking(&run_dir));
+        let clear = || async {
+            let earlier = bounds.run_blocking(move || clear_blocking(&run_dir)).await?;
+            self.table.send_if_modified(|table| {
+                (table.last, table.earlier) = (earlier, earlier);
+                false
+            });
+            Ok(())
+        };
         self.cleared.get_or_try_init(clear).await.copied()
     }
 
@@ -128,7 +140,9 @@ impl Jobs {
         }
         let shown: String = reference.chars().take(100).collect();
         match number {
-            Some(1..) if number <= Some(table.last) => Err(FindError::Forgotten(shown)),
+            Some(number) if table.earlier < number && number <= table.last => {
+                Err(FindError::Forgotten(shown))
+            }
             _ => Err(FindError::Unknown(shown)),
         }
     }
@@ -210,18 +224,20 @@ impl JobReports {
     }
 }
 
-/// A file that cannot be deleted blocks the output file of the job with the same name. The error is ignored.
-fn clear_blocking(run_dir: &Path) {
-    let Ok(entries) = run_dir.read_dir() else { return };
+/// Deletes the files of jobs, and returns the largest number of one, at most [`MAX_NUMBER`]. Errors are ignored.
+fn clear_blocking(run_dir: &Path) -> u64 {
+    let mut last = 0;
+    let Ok(entries) = run_dir.read_dir() else { return last };
     for entry in entries.take(MAX_ENTRIES).flatten() {
-        let is_job = entry
-            .file_name()
-            .to_str()
-            .is_some_and(|name| name.starts_with(FILE_PREFIX) && name.ends_with(FILE_SUFFIX));
-        if is_job {
+        let name = entry.file_name();
+        let name = name.to_str().unwrap_or_default();
+        let number = name.strip_prefix(FILE_PREFIX).and_then(|name| name.strip_suffix(FILE_SUFFIX));
+        if let Some(number) = number {
+            last = last.max(number.parse().unwrap_or_default());
             drop(std::fs::remove_file(entry.path()));
         }
     }
+    last.min(MAX_NUMBER)
 }
 
 #[cfg(test)]
@@ -234,7 +250,7 @@ mod tests {
         let jobs = numbered
             .map(|(n, bytes)| (n, Arc::new(BackgroundJob::ended_with(n, *bytes))))
             .collect();
-        let mut table = Table { last: 0, jobs };
+        let mut table = Table { jobs, ..Table::default() };
         let files = table.forget_oldest();
         let files = files.iter().map(|file| file.display().to_string()).collect();
         (table.jobs.keys().copied().collect(), files)

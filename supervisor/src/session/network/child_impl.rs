@@ -100,15 +100,15 @@ impl ChildActor<OfProxy> for NetworkActor {
         self.open.clear();
         self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
         if let (Some(process), Some(cause), None) = (process, crash, self.child.ending) {
-            let (session, deaths) =
-                (self.session.clone(), Rc::clone(&self.services.children.deaths));
+            let (session, label) = (self.session.clone(), self.label.clone());
+            let deaths = Rc::clone(&self.services.children.deaths);
             ctx.spawn(actix::fut::wrap_future(async move {
                 let (pid, started) = (process.monitor_pid(), process.started);
                 let stderr = process.stderr_tail().await;
                 tracing::warn!(%session, pid, %cause, stderr, "proxy died");
                 deaths.note(&Death {
                     spec: &NETWORK_PROXY,
-                    session: Some((&session, "")),
+                    session: Some((&session, "", &label)),
                     pid,
                     exit: Some(exit),
                     kind: cause.kind().name(),

@@ -322,7 +322,8 @@ impl SessionActor {
         crash: Option<Cause>,
         ctx: &mut Context<Self>,
     ) {
-        let (session, name) = (self.session.clone(), self.name.clone());
+        let session = self.session.clone();
+        let (name, label) = (self.name.clone(), self.label.clone());
         let deaths = Rc::clone(&self.services.children.deaths);
         let crash = crash.filter(|_| self.pi.child.ending.is_none());
         let crash = crash.map(|cause| (cause.kind().name(), cause.to_string()));
@@ -336,7 +337,7 @@ impl SessionActor {
             let Some((kind, cause)) = crash else { return };
             deaths.note(&Death {
                 spec: &PI_WORKER,
-                session: Some((&session, &name)),
+                session: Some((&session, &name, &label)),
                 pid,
                 exit: Some(exit),
                 kind,

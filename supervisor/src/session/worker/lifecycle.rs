@@ -213,7 +213,8 @@ impl SessionActor {
             return;
         };
         self.owner.crashed(&session);
-        let (events, name) = (Rc::clone(&self.services.events), self.name.clone());
+        let (name, label) = (self.name.clone(), self.label.clone());
+        let events = Rc::clone(&self.services.events);
         let deaths = Rc::clone(&self.services.children.deaths);
         let started = process.started;
         let (kind, cause) = (cause.kind().name(), cause.to_string());
@@ -222,7 +223,7 @@ impl SessionActor {
             tracing::warn!(%session, pid, cause, stderr, "worker died");
             deaths.note(&Death {
                 spec: &SESSION_WORKER,
-                session: Some((&session, &name)),
+                session: Some((&session, &name, &label)),
                 pid,
                 exit: Some(exit),
                 kind,

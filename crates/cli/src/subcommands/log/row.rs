@@ -2,11 +2,11 @@
 
 use crate::display::{cut, name_cell, path, plain};
 use crate::output::{BOLD, DIM, RED, YELLOW};
+use crate::render::calls::main_words;
 use crate::time_format::span;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_protocol::journal::{CallEnd, CallRecord, JOB_END};
-use quackd_protocol::tools::main_parameter;
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 use std::time::Duration;
@@ -103,9 +103,7 @@ fn main_argument(call: &CallRecord) -> String {
         let word = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
         return format!("{} {}", word("job"), word("command"));
     }
-    let main = main_parameter(&call.tool).and_then(|name| arguments.get(name));
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    main.or_else(|| arguments.get("path")).and_then(text).unwrap_or_else(|| {
+    main_words(&call.tool, &arguments).unwrap_or_else(|| {
         let words = arguments.iter().map(|(name, value)| {
             format!("{name}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
         });

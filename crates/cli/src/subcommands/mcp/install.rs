@@ -25,7 +25,7 @@ use file::ConfigFile;
 use plan::Planned;
 use quackd_home::Home;
 use quackd_mcp::tool_list::Selection;
-use receipts::Receipts;
+use receipts::{Receipt, Receipts};
 use serde_json::{Value, json};
 use similar::TextDiff;
 use std::borrow::Cow;
@@ -82,6 +82,12 @@ pub(super) fn install(args: &McpInstallArgs, output: CliOutput) -> anyhow::Resul
     let mut files = Vec::new();
     for (file, changes) in targets {
         let old = receipts.of(&file.path);
+        if !args.exclusive && old.is_some_and(Receipt::is_exclusive) {
+            notes.push(format!(
+                "{} has its own shell and edit tools again, because --exclusive was not given this time",
+                client.label
+            ));
+        }
         let planned = plan::install(client.format, &file.path, file.text.as_deref(), old, &changes)
             .with_context(|| unusable(&file))?;
         files.push((file, planned));

@@ -28,7 +28,7 @@ pub(super) async fn network(
     args: SandboxNetworkArgs,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&args.which)?;
+    let wanted = Wanted::of(&args.which.into_which())?;
     let params = SandboxParams { action: Some("network".to_owned()), ..SandboxParams::default() };
     let mut data: NetworkData = ask((wanted, params), REPLY_TIMEOUT, output).await?;
     if args.denied {

@@ -127,6 +127,11 @@ impl Change {
 }
 
 impl Made {
+    /// Whether it is another change than that of quackd's entry.
+    pub(super) fn is_setting(&self) -> bool {
+        self.what != What::Entry
+    }
+
     /// The record of an entry that no install recorded.
     pub(super) fn entry(path: &[&str]) -> Self {
         let path: Vec<String> = path.iter().map(|key| (*key).to_owned()).collect();

@@ -34,6 +34,11 @@ pub(super) struct Receipt {
 }
 
 impl Receipt {
+    /// Whether settings of the client were changed besides the entry.
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.made.iter().any(Made::is_setting)
+    }
+
     /// Returns the text before the install: `Some(None)` is no file. `None` if the file changed since then.
     pub(super) fn restore(&self, text: &str) -> Option<Option<String>> {
         let steps = self.steps.as_ref().filter(|_| digest(text) == self.after)?;
