@@ -566,3 +566,29 @@ fn a_question_about_a_call_ends_with_its_client() {
     assert_eq!((&closed["data"]["id"], &closed["data"]["reason"]), (&asked["id"], &json!("ended")));
     assert_eq!(other.request("quack.approvals", json!({}))["pending"], json!([]));
 }
+
+#[test]
+fn a_question_about_a_host_ends_with_its_call() {
+    with_hosts(|daemon, session| {
+        let other = answerer(daemon, session);
+        for host in ["a.example:443", "b.example:443"] {
+            // The client leaves while the connection waits.
+            let client = daemon.wire();
+            let call = json!({
+                "sessionId": session.id, "tool": "bash", "arguments": {"command": connect(host)},
+            });
+            drop(client.begin("quack.tool", &call));
+            let asked = question(&other);
+            assert!(asked["message"].as_str().unwrap().contains(host), "{asked}");
+            drop(client);
+            let closed = other.events_until(CLOSED).pop().unwrap();
+            assert_eq!(
+                (&closed["data"]["id"], &closed["data"]["reason"]),
+                (&asked["id"], &json!("ended"))
+            );
+            assert_eq!(other.request("quack.approvals", json!({}))["pending"], json!([]));
+        }
+        // Nothing of it concerns the next command.
+        assert_eq!(session.bash("echo harmless").lines().next(), Some("harmless"));
+    });
+}

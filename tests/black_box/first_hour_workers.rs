@@ -1,7 +1,7 @@
 //! The first hour with workers: replacement of a session's worker, policy changes while jobs run,
 //! and the commands' view of the system.
 
-use crate::harness::{Daemon, Repo, Session};
+use crate::harness::{Daemon, Repo, Session, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -401,4 +401,46 @@ fn a_workspace_in_the_home_closes_its_way_and_not_the_directories_of_programs() 
         assert_eq!(said.contains("Read-only file system"), is_closed, "{name}: {said}");
         assert!(said.contains("home\n"), "{name}: {said}");
     }
+}
+
+#[test]
+fn links_on_the_way_to_the_home_and_the_state_directory_are_followed() {
+    let mut daemon = Daemon::absent();
+    let world = daemon.home().parent().unwrap().to_owned();
+    let (home, disk) = (daemon.home(), world.join("disk"));
+    fs::create_dir_all(disk.join("homes/me/bin")).unwrap();
+    fs::create_dir(disk.join("state")).unwrap();
+    fs::remove_dir(&home).unwrap();
+    std::os::unix::fs::symlink(disk.join("homes/me"), &home).unwrap();
+    std::os::unix::fs::symlink("disk/state", daemon.app()).unwrap();
+    let tool = disk.join("homes/me/bin/of-mine");
+    fs::write(&tool, "#!/bin/sh\necho mine\n").unwrap();
+    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    daemon.boot();
+    let repo = daemon.repo("linked");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    let real = disk.canonicalize().unwrap().join("homes/me");
+    assert_eq!(
+        session.bash("echo ~; cd ~ && pwd -P").lines().take(2).collect::<Vec<_>>(),
+        [real.to_str().unwrap(), real.to_str().unwrap(),]
+    );
+    // The other path of the home leads there too, and both are private.
+    let (given, file) = (home.display(), home.join("kept"));
+    let text = session.bash(&format!("echo x > {given}/kept && cat ~/kept"));
+    assert_eq!(text.lines().next(), Some("x"), "{text}");
+    assert!(!file.exists());
+    // Long outputs are in the run directory, and the record finds them there.
+    let long = session.bash("seq 1 60000");
+    assert!(long.contains("full output"), "{}", &long[long.len() - 300..]);
+    let call: Value = wait_for("the call in the journal", || {
+        let calls = daemon.quack(&["log", "--session", &session.id, "--json"]).ok();
+        let last = calls.lines().last().filter(|line| line.contains("seq 1 60000"))?;
+        Some(serde_json::from_str(last).unwrap())
+    });
+    let shown = daemon.quack(&["log", "show", call["id"].as_str().unwrap()]).ok();
+    assert!(shown.contains("\n30000\n"), "the whole output is shown");
 }

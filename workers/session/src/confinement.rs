@@ -9,6 +9,7 @@ use crate::caches;
 use crate::confinement_result::ConfinementResult;
 use crate::network::host_ports;
 use crate::read_only::{private_directory, private_of_safe_mode};
+use crate::real_paths::HomeLink;
 use crate::start_error::WorkerStartError;
 use crate::trees::{
     LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, protect_all, repositories,
@@ -28,7 +29,7 @@ use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
     self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
-    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, git,
+    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, SystemDirectory, git,
 };
 use quackd_tools::UserGit;
 use std::io;
@@ -48,7 +49,7 @@ const NAMES_NOTE: &str = "this system cannot hold system calls (Linux 5.14, ptra
 /// # Errors
 /// A step failed, or the requested tier is not available. A retry does not help.
 pub(crate) fn enter(
-    start: &Start,
+    (start, home_links): (&Start, &[HomeLink]),
     cgroup: Option<&SessionPaths>,
     group: Option<&Group>,
 ) -> Result<ConfinementResult, WorkerStartError> {
@@ -84,7 +85,7 @@ pub(crate) fn enter(
     if has_hosts && !matches!(tier, Tier::A | Tier::B) {
         return Err(no_hosts(tier));
     }
-    let world = ConfinementInputs::look_blocking(start)?;
+    let world = ConfinementInputs::look_blocking(start, home_links)?;
     let mut confined = match tier {
         Tier::A | Tier::B => {
             let mode = match probe.held_calls {
@@ -153,7 +154,7 @@ struct ConfinementInputs {
 }
 
 impl ConfinementInputs {
-    fn look_blocking(start: &Start) -> Result<Self, WorkerStartError> {
+    fn look_blocking(start: &Start, home_links: &[HomeLink]) -> Result<Self, WorkerStartError> {
         let until = Instant::now() + LOOK_LIMIT;
         let order = &start.sandbox;
         let places = SessionDirs {
@@ -167,8 +168,13 @@ impl ConfinementInputs {
         })?;
         let path = start.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
-        let facts =
+        let mut facts =
             HostFacts::gather_blocking(places, path, &start.env, &order.policy.writable_roots);
+        facts.system.extend(
+            home_links
+                .iter()
+                .map(|(at, to)| SystemDirectory::Link { at: at.clone(), to: to.clone() }),
+        );
         let (policy, roots, notes) = hold_roots(order.policy.clone(), Path::new(&order.home));
         // A workspace that must not be one is refused before it is looked through.
         let mut plan = MountPlan::new(&policy, &facts).map_err(refused)?;

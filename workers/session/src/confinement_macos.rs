@@ -3,6 +3,7 @@
 //! workspace. Type-checked only; it has not been run. Called by [`crate::stage0`].
 
 use crate::confinement_result::ConfinementResult;
+use crate::real_paths::HomeLink;
 use crate::start_error::WorkerStartError;
 use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::{Group, SessionPaths, split_off_monitor_of};
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// # Errors
 /// The monitor cannot start, or the directory for temporary files cannot be created.
 pub(crate) fn enter(
-    start: &Start,
+    (start, _home_links): (&Start, &[HomeLink]),
     cgroup: Option<&SessionPaths>,
     _group: Option<&Group>,
 ) -> Result<ConfinementResult, WorkerStartError> {

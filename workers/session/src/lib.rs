@@ -28,6 +28,7 @@ mod link;
 mod network;
 #[cfg(target_os = "linux")]
 pub mod read_only;
+mod real_paths;
 mod stage0;
 mod start_error;
 mod streaming;

@@ -7,6 +7,7 @@
 use crate::confinement;
 use crate::confinement_result::ConfinementResult;
 use crate::network;
+use crate::real_paths;
 use crate::start_error::WorkerStartError;
 use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
 use quackd_ipc::link;
@@ -51,10 +52,11 @@ pub(crate) fn refuse(error: &WorkerStartError) {
 
 /// Prepares the process. Returns in the worker; the monitor never returns.
 pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
-    let (start, pair) = read_start()?;
+    let (mut start, pair) = read_start()?;
     if start.proto != FRAME_PROTOCOL {
         return Err(WorkerStartError::Version { theirs: start.proto, ours: FRAME_PROTOCOL });
     }
+    let home_links = real_paths::resolve_blocking(&mut start);
     let cgroup = start.sandbox.cgroup.clone().and_then(|paths| serde_json::from_value(paths).ok());
     let group = open_group(cgroup.as_ref());
     // Set these before the confinement, which forbids some of the calls.
@@ -62,7 +64,8 @@ pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
     let ranked = rank_above_parent();
     let limits = limits(&start.limits);
     system("cannot set limits", limits.impose())?;
-    let mut confined = confinement::enter(&start, cgroup.as_ref(), group.as_deref())?;
+    let mut confined =
+        confinement::enter((&start, &home_links), cgroup.as_ref(), group.as_deref())?;
     if let Err(error) = ranked {
         let note = "if memory runs out, the kernel may kill the daemon before its workers";
         confined.report.notes.push(format!("{note}: {error}"));

@@ -218,8 +218,14 @@ fn kept_layer(kept: &OwnedFd, lower: &OwnedFd, name: &str) -> Result<OwnedFd, Co
     let mount = overlay(lower, &upper, &work, &[("volatile", "")])?;
     // The kernel makes these with mode 0, and needs no mode: it acts with the rights of this process. The user could
     // neither delete nor copy the state directory.
-    for made in ["work", "work/incompat", "work/incompat/volatile"] {
-        match chmodat(&work, made, Mode::RWXU, AtFlags::empty()) {
+    let file = Mode::RUSR | Mode::WUSR;
+    for (made, mode) in [
+        ("work", Mode::RWXU),
+        ("work/incompat", Mode::RWXU),
+        ("work/incompat/volatile", Mode::RWXU),
+        ("work/incompat/volatile/dirty", file),
+    ] {
+        match chmodat(&work, made, mode, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(errno) => return Err(errno).step_on("open a layer to its user", Path::new(name)),
         }

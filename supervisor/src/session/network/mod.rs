@@ -86,6 +86,8 @@ pub(crate) enum TellNetwork {
     Close { port: u16 },
     /// Allow connections to this host and port for a while.
     AllowOnce { target: String },
+    /// No call runs any more.
+    CallsEnded,
     /// The worker has exited.
     End,
 }
@@ -306,6 +308,7 @@ impl Handler<TellNetwork> for NetworkActor {
             TellNetwork::Forward { port, local, reply } => self.forward((port, local), reply, ctx),
             TellNetwork::Close { port } => self.close_forward(port),
             TellNetwork::AllowOnce { target } => self.allow_once(&target, ctx),
+            TellNetwork::CallsEnded => self.calls_ended(ctx),
             TellNetwork::End => self.end(ctx),
         }
     }

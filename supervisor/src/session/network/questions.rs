@@ -24,6 +24,10 @@ pub(super) struct AskedHost {
     /// Whether the host is an address to which an allowed name leads.
     is_address_of_name: bool,
     subject: Subject,
+    /// Whether it was asked while calls ran and no background job: a command of these calls waits.
+    is_of_calls: bool,
+    /// Waits for the outcome. Cancelling it closes the question, unless others wait for it too.
+    waiting: Option<SpawnHandle>,
 }
 
 /// A line of a question: its label and its text.
@@ -113,7 +117,16 @@ impl NetworkActor {
         let asked = asked.filter(|_| self.may_ask).map(|(target, shown)| {
             let (session, kind) = (self.session.clone(), ApprovalKind::Network);
             let subject = Subject { session, kind, given: target.clone(), target };
-            (AskedHost { host, port, is_address_of_name: name.is_some(), subject }, shown)
+            let is_address_of_name = name.is_some();
+            let asked = AskedHost {
+                host,
+                port,
+                is_address_of_name,
+                subject,
+                is_of_calls: false,
+                waiting: None,
+            };
+            (asked, shown)
         });
         let is_open = |asked: &AskedHost| !asked.is_decided(&HostRules::parse(&self.rules.rules));
         let Some((asked, shown)) = asked.filter(|(asked, _)| is_open(asked)) else {
@@ -122,7 +135,6 @@ impl NetworkActor {
             return self.tell_proxy(&ToProxy::Answered { id, result }, ctx);
         };
         let subject = asked.subject.clone();
-        self.asked.insert(id, asked);
         let (running, tool_call_id, left) = self.running_call();
         let call = tool_call_id.as_deref().map(|id| ("call", words::name(id)));
         let said: Vec<_> = [Some(running), call, Some(("session", words::name(&self.label)))]
@@ -143,7 +155,7 @@ impl NetworkActor {
         let wait = left.map_or(wait, |left| wait.min(left)).max(SHORTEST_WAIT);
         let outcome = self.services.approvals.ask(question, wait);
         let generation = self.child.generation;
-        ctx.spawn(outcome.into_actor(self).map(move |outcome, actor, ctx| {
+        let waiting = ctx.spawn(outcome.into_actor(self).map(move |outcome, actor, ctx| {
             if actor.child.current(generation).is_none() {
                 return;
             }
@@ -158,6 +170,21 @@ impl NetworkActor {
             };
             actor.tell_proxy(&ToProxy::Answered { id, result }, ctx);
         }));
+        self.asked
+            .insert(id, AskedHost { is_of_calls: left.is_some(), waiting: Some(waiting), ..asked });
+    }
+
+    /// Closes the questions of calls that have ended: nothing waits for an answer.
+    pub(super) fn calls_ended(&mut self, ctx: &mut Context<Self>) {
+        let ended: Vec<u64> =
+            self.asked.iter().filter(|(_, asked)| asked.is_of_calls).map(|(id, _)| *id).collect();
+        for id in ended {
+            if let Some(waiting) = self.asked.remove(&id).and_then(|asked| asked.waiting) {
+                ctx.cancel_future(waiting);
+                let result = Err(DenyReason::NoAnswerer);
+                self.tell_proxy(&ToProxy::Answered { id, result }, ctx);
+            }
+        }
     }
 
     /// Allows connections to a host for a while, after the question about it has expired.

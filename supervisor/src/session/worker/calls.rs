@@ -400,6 +400,7 @@ impl SessionActor {
     /// Starts the idle time if no call is in flight.
     fn note_idle(&mut self, ctx: &mut Context<Self>) {
         if !self.worker.calls.any_sent() {
+            self.end_questions_of_calls();
             // A call reports its job before it ends.
             self.worker.client_left &= self.worker.jobs.any();
             self.worker.idle_since = Instant::now();

@@ -94,6 +94,16 @@ impl SessionActor {
         self.worker.network = None;
     }
 
+    /// Closes questions about hosts that commands of ended calls wanted.
+    pub(super) fn end_questions_of_calls(&self) {
+        let is_open = self.services.approvals.with_pending(|open| {
+            open.iter().any(|question| question.subject.session == self.session)
+        });
+        if is_open {
+            self.tell_network(TellNetwork::CallsEnded);
+        }
+    }
+
     /// Allows connections to a host and port for a while.
     pub(crate) fn allow_once(&self, target: String) {
         self.tell_network(TellNetwork::AllowOnce { target });
@@ -101,7 +111,7 @@ impl SessionActor {
 
     #[expect(
         clippy::disallowed_methods,
-        reason = "internal signals that must not be lost; a change of the policy or an exit causes one"
+        reason = "internal signals that must not be lost; a change of the policy, the end of a call with a question, or an exit causes one"
     )]
     fn tell_network(&self, tell: TellNetwork) {
         if let Some(network) = &self.worker.network {

@@ -236,6 +236,8 @@ async fn show(
 fn full_output(call: &CallRecord, home: &Home) -> Option<String> {
     let path = PathBuf::from(call.full_output_path.as_ref()?);
     let run = home.session_run_dir(&call.session_id.0).ok()?;
+    // A worker resolves the links on the way to it.
+    let run = run.canonicalize().ok()?;
     if path.parent() != Some(run.as_path()) {
         return None;
     }
