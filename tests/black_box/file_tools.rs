@@ -232,3 +232,22 @@ fn a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside() {
     let told = format!("{reads:?} {edits:?} {writes:?} {searches:?} in {n_swaps} swaps");
     assert!(1000 < n_swaps, "{told}");
 }
+
+#[test]
+fn a_path_with_a_tilde_makes_no_directory_of_that_name() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("tilde");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    for tool in ["write_file", "edit_file"] {
+        let arguments = json!({"path": "~/x.txt", "content": "x", "old_text": "a", "new_text": "b"});
+        let text = session.call(tool, arguments);
+        assert!(text.starts_with("Error: '~/x.txt' begins with ~"), "{text}");
+    }
+    assert!(!repo.path().join("~").exists());
+    // A directory of that name that somebody made is used, and the other spelling always means it.
+    let text = session.call("write_file", json!({"path": "./~/x.txt", "content": "x"}));
+    assert!(text.starts_with("Successfully wrote"), "{text}");
+    let text = session.call("write_file", json!({"path": "~/x.txt", "content": "y"}));
+    assert!(text.starts_with("Successfully wrote"), "{text}");
+}

@@ -13,11 +13,18 @@ use std::path::{Path, PathBuf};
 /// Maximum size of an edited file in bytes. It is in memory twice.
 pub(crate) const MAX_EDITED_BYTES: u64 = 16 * 1024 * 1024;
 
+/// What a person reads about a path outside of the workspace.
+const OUTSIDE: &str = "the path leads out of the workspace, and file tools work only in it; `quack tool bash` also reaches \
+                       directories that `quack sandbox show` lists as writable";
+
 /// Reason why a file was not written. The verb is `write` or `edit`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteFailure {
     #[error("Path escapes workspace root")]
     Escapes,
+    /// A shell would take it for the home directory.
+    #[error("'{0}' begins with ~, which file tools do not expand: name a path in the workspace, or ./{0} for a directory named ~")]
+    Tilde(String),
     #[error("File changed since it was last read: '{0}'. Read it again before writing.")]
     Stale(String),
     #[error("File exceeds 16MB limit ({0} bytes)")]
@@ -116,6 +123,7 @@ impl WriteFailure {
             Self::Failed { denial, hint, .. } => {
                 confinement.failure(self, denial.clone()).with_hint(hint.clone())
             }
+            Self::Escapes => Output::error(self).with_hint(Some(OUTSIDE.to_owned())),
             failure => Output::error(failure).with_advice(failure.edit_hint()),
         }
     }
