@@ -240,7 +240,8 @@ fn a_path_with_a_tilde_makes_no_directory_of_that_name() {
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
     for tool in ["write_file", "edit_file"] {
-        let arguments = json!({"path": "~/x.txt", "content": "x", "old_text": "a", "new_text": "b"});
+        let arguments =
+            json!({"path": "~/x.txt", "content": "x", "old_text": "a", "new_text": "b"});
         let text = session.call(tool, arguments);
         assert!(text.starts_with("Error: '~/x.txt' begins with ~"), "{text}");
     }

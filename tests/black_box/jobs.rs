@@ -165,9 +165,13 @@ fn jobs_end_with_their_worker_and_the_next_one_says_so() {
         session.call("job_output", json!(job)),
         "Error: No background job 'job-1'; jobs end with their session's worker"
     );
-    // Job numbers and file names restart at 1.
-    assert_eq!(start(&session, "echo again"), "job-1");
-    assert!(read_until(&session, "job-1", "[Exit code: 0]").starts_with("again\n"));
+    // A number means one job of the session.
+    assert_eq!(start(&session, "echo again"), "job-2");
+    assert!(read_until(&session, "job-2", "[Exit code: 0]").starts_with("again\n"));
+    assert_eq!(
+        session.call("job_output", json!(job)),
+        "Error: No background job 'job-1'; jobs end with their session's worker"
+    );
 }
 
 #[test]

@@ -65,7 +65,7 @@ async fn ask(link: Weak<DaemonLink>, Asked { question, closed }: Asked) {
     let result = match reply {
         Ok(ClientResult::ElicitResult(result)) => result,
         // A result of another form is no permission.
-        Ok(_) => ElicitResult::new(ElicitationAction::Cancel),
+        Ok(_) => ElicitResult::new(ElicitationAction::Decline),
         // The agent cannot ask. Other clients still may.
         Err(error) => return stop(&link, session, &error).await,
     };

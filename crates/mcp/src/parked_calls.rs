@@ -84,8 +84,8 @@ impl StartedCall {
                 self.link.questions.put_back(&question);
                 continue;
             };
-            let cancelled = || ElicitResult::new(ElicitationAction::Cancel);
-            let result = serde_json::from_value(given).unwrap_or_else(|_| cancelled());
+            let declined = || ElicitResult::new(ElicitationAction::Decline);
+            let result = serde_json::from_value(given).unwrap_or_else(|_| declined());
             let answer = questions::answer(&question, &result);
             // A refusal means that another client was first or the question has timed out.
             let client = &self.link.client;

@@ -23,7 +23,9 @@ pub(crate) enum WriteFailure {
     #[error("Path escapes workspace root")]
     Escapes,
     /// A shell would take it for the home directory.
-    #[error("'{0}' begins with ~, which file tools do not expand: name a path in the workspace, or ./{0} for a directory named ~")]
+    #[error(
+        "'{0}' begins with ~, which file tools do not expand: name a path in the workspace, or ./{0} for a directory named ~"
+    )]
     Tilde(String),
     #[error("File changed since it was last read: '{0}'. Read it again before writing.")]
     Stale(String),

@@ -267,7 +267,7 @@ fn commands_of_the_prompt_do_what_the_subcommands_do() {
         ("/allow docs.example", "docs.example"),
         ("/nosuch", "there is no /nosuch; /help lists the commands"),
         ("/allow", "/allow needs HOST"),
-        ("/fork", "repo/duck-"),
+        ("/fork", "repo/2"),
         ("/new", "this is the new session repo/"),
     ] {
         person.press("\x0c");

@@ -241,7 +241,14 @@ pub fn stated_window(text: &str) -> Option<(u64, Option<u64>)> {
 
 /// Returns the error that a record of a stream reports, if it reports one.
 pub(super) fn in_band(record: &Value, event: &str) -> Option<ProviderError> {
-    let has_error = record.get("error").is_some_and(|error| !error.is_null());
+    // Some servers have the field in every record, without a content.
+    let has_error = match record.get("error") {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::String(text)) => !text.trim().is_empty(),
+        Some(Value::Object(fields)) => !fields.is_empty(),
+        Some(Value::Number(number)) => number.as_f64() != Some(0.0),
+        Some(_) => true,
+    };
     let is_error = |name: &str| json::text(record, name) == "error";
     if !has_error && !is_error("/type") && !is_error("/object") && event != "error" {
         return None;

@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+/// Longest name of a tool that OpenAI accepts, in characters.
+const MAX_TOOL_NAME: usize = 64;
+
 /// Most bytes of images in a request, in base64. The rest of [`MAX_MODEL_REQUEST_BYTES`] is for texts, which a summary
 /// can shorten.
 const MAX_IMAGE_BYTES: usize = MAX_MODEL_REQUEST_BYTES / 4 * 3;
@@ -28,7 +31,7 @@ pub enum Turn<'a> {
         /// Id of the call, as [`Said::Call`] has it.
         call_id: String,
         /// Name of the tool.
-        name: &'a str,
+        name: Cow<'a, str>,
         /// Text and images. May be empty.
         parts: Vec<Part<'a>>,
         /// Whether the tool failed.
@@ -76,7 +79,7 @@ pub enum Said<'a> {
         /// Id of the item of responses, if this model made the call.
         item_id: Option<&'a str>,
         /// Name of the tool.
-        name: &'a str,
+        name: Cow<'a, str>,
         /// The arguments.
         arguments: &'a Map<String, Value>,
         /// Signature of the thought before the call, if this model made it.
@@ -142,7 +145,7 @@ struct Preparation<'m, 'a> {
     mistral_ids: bool,
     turns: Vec<Turn<'a>>,
     /// Calls without a result: their id in the history, their id in the request, their tool.
-    open_calls: Vec<(&'a str, String, &'a str)>,
+    open_calls: Vec<(&'a str, String, Cow<'a, str>)>,
     /// Parts of the user since the last message of the model.
     user: Vec<Part<'a>>,
     /// Text for the last message of the model, if that was dropped.
@@ -156,7 +159,7 @@ impl<'a> Preparation<'_, 'a> {
         match message {
             Message::Assistant(message) => self.add_assistant(message),
             Message::ToolResult(result) => {
-                let is_meant = |call: &(&str, String, &str)| call.0 == result.tool_call_id;
+                let is_meant = |call: &(&str, String, Cow<'_, str>)| call.0 == result.tool_call_id;
                 if let Some(at) = self.open_calls.iter().position(is_meant) {
                     let (_, call_id, name) = self.open_calls.remove(at);
                     let parts = self.parts(&result.content);
@@ -238,10 +241,11 @@ impl<'a> Preparation<'_, 'a> {
                 }
                 Block::ToolCall(call) => {
                     let id = self.new_id(&call.id);
-                    calls.push((&*call.id, id.clone(), &*call.name));
+                    let name = plain_name(&call.name);
+                    calls.push((&*call.id, id.clone(), name.clone()));
                     let item_id = call.id.split_once('|').map(|(_, item_id)| item_id);
                     let item_id = item_id.filter(|_| is_same);
-                    let (name, arguments) = (&*call.name, &call.arguments);
+                    let arguments = &call.arguments;
                     let signature = call.thought_signature.as_deref().filter(|_| is_same);
                     said.push(Said::Call { id, item_id, name, arguments, signature });
                 }
@@ -295,6 +299,18 @@ impl<'a> Preparation<'_, 'a> {
         }
         id
     }
+}
+
+/// Returns a name of a tool that every API accepts. A model may have called a tool of another name, and providers refuse all
+/// later requests of a conversation with it.
+fn plain_name(name: &str) -> Cow<'_, str> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
+    if (1..=MAX_TOOL_NAME).contains(&name.len()) && name.chars().all(is_plain) {
+        return Cow::Borrowed(name);
+    }
+    let plain = name.trim().chars().map(|c| if is_plain(c) { c } else { '_' });
+    let plain: String = plain.take(MAX_TOOL_NAME).collect();
+    if plain.is_empty() { Cow::Borrowed("unknown_tool") } else { Cow::Owned(plain) }
 }
 
 /// Returns the id before a `|`, with `_` for characters other than ASCII letters, digits, `-` and `_`.

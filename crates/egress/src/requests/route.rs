@@ -199,15 +199,23 @@ impl Route {
     /// Returns the URL of Ollama's description of a model, which is outside of its OpenAI API.
     pub(crate) fn show_url(&self) -> Url {
         let mut url = self.base.clone();
-        let base = url.path().trim_end_matches('/');
-        let base = base.strip_suffix("/v1").unwrap_or(base).to_owned();
+        let base = self.base_path();
+        let base = base.strip_suffix("/v1").unwrap_or(base);
         url.set_path(&format!("{base}/api/show"));
         url
     }
 
+    /// Returns the path of the base URL. Some people write the address of one API, such as `/v1/chat/completions`.
+    fn base_path(&self) -> &str {
+        let path = self.base.path().trim_end_matches('/');
+        let ends = ["/chat/completions", "/responses", "/messages"];
+        let base = ends.iter().find_map(|end| path.strip_suffix(end)).unwrap_or(path);
+        base.trim_end_matches('/')
+    }
+
     fn join(&self, rest: &str, api: ModelApi) -> Url {
         let mut url = self.base.clone();
-        let base = url.path().trim_end_matches('/').to_owned();
+        let base = self.base_path();
         // Anthropic's base URLs are usually written without the version, and those of local servers often are.
         let has_no_version = match api {
             ModelApi::AnthropicMessages => !base.ends_with("/v1"),
@@ -286,6 +294,14 @@ mod tests {
                 OpenAiCompletions,
                 "http://127.0.0.1:11434/v1/chat/completions",
             ),
+            // The address of one API in place of the base.
+            ("https://a/v1/chat/completions", OpenAiCompletions, "https://a/v1/chat/completions"),
+            (
+                "http://127.0.0.1:1/v1/responses/",
+                OpenAiResponses,
+                "http://127.0.0.1:1/v1/responses",
+            ),
+            ("https://a/v1/messages", AnthropicMessages, "https://a/v1/messages"),
             ("https://a", AnthropicMessages, "https://a/v1/messages"),
             ("https://a/v1/", AnthropicMessages, "https://a/v1/messages"),
             ("https://a/anthropic", AnthropicMessages, "https://a/anthropic/v1/messages"),

@@ -305,6 +305,11 @@ impl Answer {
         self.parts.get(index).map_or("", |part| &part.call_name)
     }
 
+    /// The text of a block so far.
+    pub(super) fn text_of(&self, index: usize) -> &str {
+        self.parts.get(index).map_or("", |part| &part.text)
+    }
+
     /// Whether the arguments of a call are complete.
     pub(super) fn has_arguments(&self, index: usize) -> bool {
         let text =

@@ -44,18 +44,20 @@ impl Reader {
             self.read_delta(delta, answer);
         }
         let reason = json::text(choice, "/finish_reason");
-        match reason {
-            "" => {}
-            "stop" | "end" | "end_turn" | "eos" | "stop_sequence" => {
+        // Gateways pass on the words of Gemini (`STOP`), Bedrock and Cohere as they are.
+        match reason.to_ascii_lowercase().replace('-', "_").as_str() {
+            "" | "null" => {}
+            "stop" | "end" | "end_turn" | "eos" | "stop_sequence" | "complete" | "completed"
+            | "finish" | "normal" => {
                 answer.stop.get_or_insert(StopReason::Stop);
             }
-            "tool_calls" | "function_call" => {
+            "tool_calls" | "tool_call" | "tool_use" | "function_call" => {
                 answer.stop.get_or_insert(StopReason::ToolUse);
             }
-            "length" | "max_tokens" => {
+            "length" | "max_tokens" | "max_output_tokens" => {
                 answer.stop.get_or_insert(StopReason::Length);
             }
-            reason => answer.stopped(reason),
+            _ => answer.stopped(reason),
         }
     }
 
@@ -94,15 +96,38 @@ impl Reader {
     }
 
     fn read_call(&mut self, call: &Value, answer: &mut Answer) {
-        let Some(block) = self.block_of(call, answer) else { return };
-        answer.name_call(block, json::text(call, "/function/name"));
-        answer.sign(block, json::text(call, "/extra_content/google/thought_signature"));
         let arguments = match call.pointer("/function/arguments") {
             Some(Value::String(text)) => Cow::Borrowed(text.as_str()),
             Some(object @ Value::Object(_)) => Cow::Owned(object.to_string()),
-            _ => return,
+            _ => Cow::Borrowed(""),
         };
+        let signature = json::text(call, "/extra_content/google/thought_signature");
+        if let Some(known) = self.repeated(call, &arguments, answer) {
+            answer.sign(known, signature);
+            return;
+        }
+        let Some(block) = self.block_of(call, answer) else { return };
+        answer.name_call(block, json::text(call, "/function/name"));
+        answer.sign(block, signature);
         answer.append(block, &arguments);
+    }
+
+    /// Returns the block of a complete call that this part names once more, without arguments or with all of them. Some
+    /// servers repeat the name in every part, and end with an empty one.
+    fn repeated(&self, call: &Value, arguments: &str, answer: &Answer) -> Option<usize> {
+        let (id, name) = (json::text(call, "/id"), json::text(call, "/function/name"));
+        let index = json::count(call, "/index");
+        let is_same = |known: &&Call| {
+            let has_id = !known.id.is_empty() && (id.is_empty() || known.id == id);
+            let has_index = index.is_none() || known.index == index;
+            let is_known = if id.is_empty() { index.is_some() } else { has_id };
+            let is_repeated = arguments.trim().is_empty()
+                || has_id && arguments.trim() == answer.text_of(known.block).trim();
+            is_known && has_index && is_repeated && answer.has_arguments(known.block)
+        };
+        let last = self.calls.iter().rev().find(is_same)?;
+        let known_name = answer.call_name(last.block);
+        (name.is_empty() || name == known_name).then_some(last.block)
     }
 
     /// Returns the block of a part of a call. A new id starts a new call, also with an index that is in use, and so does

@@ -1,8 +1,9 @@
 //! Server-sent events: bytes, cut anywhere, to records. Shared by the streams of all APIs.
 //! The caller removes a byte order mark.
 
-/// Most bytes of a line, and of the data of a record.
-pub(super) const MAX_LINE: usize = 1024 * 1024;
+/// Most bytes of a line, and of the data of a record: a whole answer, and the instructions and tools of the request, which
+/// some APIs repeat at its end.
+pub(super) const MAX_LINE: usize = 16 * 1024 * 1024;
 
 /// A record that is complete.
 #[derive(Debug, Default, PartialEq, Eq)]
