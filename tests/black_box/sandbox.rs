@@ -81,7 +81,7 @@ fn a_command_that_writes_what_later_programs_obey_is_told_once_at_its_end() {
         json!({"sessionId": session.id, "tool": "bash", "arguments": "echo x > .envrc; false"});
     let answer = wire.request("quack.tool", params.clone());
     let line = "\n[Sandbox: .envrc was made; programs of yours may run what stands there. quack sandbox \
-                audit shows it]\n[Exit code: 1]";
+                audit --session a shows it]\n[Exit code: 1]";
     assert_eq!(answer["text"], line);
     assert_eq!(answer["audit"], json!([".envrc was made"]));
     let answer = wire.request(
@@ -198,4 +198,36 @@ fn a_workspace_in_shared_memory_is_one_like_others() {
     let text = session.bash("pwd; echo made > f; ls -A /dev/shm | wc -l");
     assert_eq!(text, format!("{}\n1\n\n[Exit code: 0]", workspace.display()));
     assert_eq!(std::fs::read_to_string(workspace.join("f")).unwrap(), "made\n");
+}
+
+#[test]
+fn a_path_that_is_hidden_or_writable_stays_so_when_another_is_added() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("lists");
+    let data = daemon.repo("data");
+    for name in [".env", "b.key"] {
+        repo.write(name, "SECRET");
+    }
+    let at = |name: &str| repo.path().join(name).to_string_lossy().into_owned();
+    let set = |args: &[&str]| {
+        let (code, shown) = sandbox(&daemon, repo.path(), &[&["set", "--json"], args].concat());
+        assert_eq!(code, Some(0), "{shown}");
+        let shown: Value = serde_json::from_str(&shown).unwrap();
+        (shown["policy"]["hidden"].clone(), shown["policy"]["writableRoots"].clone())
+    };
+    let (env, key) = (at(".env"), at("b.key"));
+    let root = data.path().to_str().unwrap();
+    assert_eq!(set(&["--hide", &env]).0, json!([env]));
+    assert_eq!(set(&["--hide", &key, "--writable", root]), (json!([env, key]), json!([root])));
+    assert_eq!(set(&["--hide", &key]), (json!([env, key]), json!([root])), "nothing twice");
+    // A change of anything else keeps them, and a list of the workspace counts for its sessions.
+    assert_eq!(set(&["--network", "on"]), (json!([env, key]), json!([root])));
+    assert_eq!(set(&["--unhide", &env]).0, json!([key]));
+    let (hidden, roots) = set(&["--not-writable", root]);
+    assert_eq!((hidden, roots), (json!([key]), json!([])));
+    assert_eq!(set(&["--reset", "--hide", &env]).0, json!([env]));
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let text = session.bash("cat .env; echo; cat b.key");
+    assert!(text.contains("SECRET") && !text.starts_with("SECRET"), "{text}");
 }

@@ -84,10 +84,8 @@ impl Denial {
             let Some(target) = &self.target else {
                 return format!("To allow it: quack sandbox set --writable DIR{of_session}");
             };
-            return match writable_directory(target) {
-                Some(dir) => {
-                    format!("To allow it: quack sandbox set --writable {}{of_session}", quoted(dir))
-                }
+            return match writable_change(target, session) {
+                Some(change) => format!("To allow it: {change}"),
                 None => format!(
                     "`quack sandbox explain {}{of_session}` shows the reason",
                     quoted(target)
@@ -366,6 +364,13 @@ fn quoted(word: &str) -> String {
         true => word.to_owned(),
         false => format!("'{}'", word.replace('\'', "'\\''")),
     }
+}
+
+/// Returns the command that makes the directory of an absolute path writable for a session, if a text may propose it.
+#[must_use]
+pub fn writable_change(target: &str, session: &str) -> Option<String> {
+    let dir = quoted(writable_directory(target)?);
+    Some(format!("quack sandbox set --writable {dir}{}", of_session(session)))
 }
 
 /// Returns the directory of an absolute path, if a text may propose to make it writable: not a directory of the system,

@@ -6,7 +6,7 @@
 
 use crate::Confinement;
 use quackd_protocol::client::{AuditChange, AuditFile};
-use quackd_protocol::denial::one_line;
+use quackd_protocol::denial::{of_session, one_line};
 use quackd_protocol::worker::MAX_LISTED;
 use quackd_sandbox::Root;
 use quackd_sandbox::audit::{Checked, Known, Planted, Snapshot};
@@ -96,7 +96,9 @@ impl WatchedFiles {
         let removes = confinement.has_limits();
         let look = move || this.look_blocking(removes);
         match tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await {
-            Ok(Ok((changes, planted))) => ReportedChanges::of(&changes).with(&planted),
+            Ok(Ok((changes, planted))) => {
+                ReportedChanges::of(&changes, &confinement.session).with(&planted)
+            }
             _ => ReportedChanges::default(),
         }
     }
@@ -126,7 +128,7 @@ impl WatchedFiles {
 }
 
 impl ReportedChanges {
-    fn of(changes: &[AuditFile]) -> Self {
+    fn of(changes: &[AuditFile], session: &str) -> Self {
         let words = |one: &AuditFile| one_line(&format!("{} was {}", one.path, one.change.name()));
         let list: Vec<String> = changes.iter().take(MAX_LISTED).map(words).collect();
         let line = changes.first().map(|first| {
@@ -141,7 +143,8 @@ impl ReportedChanges {
                 }
             };
             let first = words(first);
-            format!("[Sandbox: {first}{more}; {what}. quack sandbox audit shows it]")
+            let of_session = of_session(session);
+            format!("[Sandbox: {first}{more}; {what}. quack sandbox audit{of_session} shows it]")
         });
         Self { list, line }
     }

@@ -161,6 +161,7 @@ pub(crate) struct SandboxShowArgs {
     quack sandbox set workspace-write --network on --workspace\n  \
     quack sandbox set --web-search off\n  \
     quack sandbox set --writable /srv/data --hide /srv/data/keys\n  \
+    quack sandbox set --unhide /srv/data/keys --not-writable /srv/data\n  \
     quack sandbox set --end-jobs    end background jobs instead of waiting\n  \
     quack sandbox set --reset       return to the configured policy")]
 pub(crate) struct SandboxSetArgs {
@@ -177,12 +178,18 @@ pub(crate) struct SandboxSetArgs {
     /// Set whether web_search may send queries: on, ask or off
     #[arg(long, value_name = "RULE")]
     pub(crate) web_search: Option<WebSearchRule>,
-    /// Allow writes to this directory too; repeatable
+    /// Allow writes to this directory too; repeatable, and in addition to earlier ones
     #[arg(long, value_name = "DIR")]
     pub(crate) writable: Vec<PathBuf>,
-    /// Hide this file or directory; repeatable
+    /// Allow no more writes to this directory; repeatable
+    #[arg(long, value_name = "DIR")]
+    pub(crate) not_writable: Vec<PathBuf>,
+    /// Hide this file or directory; repeatable, and in addition to earlier ones
     #[arg(long = "hide", value_name = "PATH")]
     pub(crate) hidden: Vec<PathBuf>,
+    /// Show this file or directory again; repeatable
+    #[arg(long, value_name = "PATH")]
+    pub(crate) unhide: Vec<PathBuf>,
     /// Apply to all sessions of the workspace without a session policy
     #[arg(long)]
     pub(crate) workspace: bool,
@@ -203,9 +210,14 @@ impl SandboxSetArgs {
             && self.network.is_none()
             && self.hosts.is_empty()
             && self.web_search.is_none()
-            && self.writable.is_empty()
-            && self.hidden.is_empty()
+            && !self.changes_paths()
             && !self.reset
             && !self.end_jobs
+    }
+
+    /// Whether a list of directories or paths changes.
+    pub(crate) fn changes_paths(&self) -> bool {
+        let lists = [&self.writable, &self.not_writable, &self.hidden, &self.unhide];
+        lists.iter().any(|list| !list.is_empty())
     }
 }

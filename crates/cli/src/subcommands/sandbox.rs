@@ -41,6 +41,7 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
         SandboxVerb::Show(args) => {
             (Wanted::of(&args.which.into_which())?, SandboxParams::default())
         }
+        SandboxVerb::Set(args) if args.changes_paths() => return set_paths(args, output).await,
         SandboxVerb::Set(args) => (Wanted::of(&args.which)?, change(args)?),
         SandboxVerb::Allow(args) => (Wanted::of(&args.which)?, allow(args)?),
         SandboxVerb::Revoke(args) if args.all => return revoke_all(args, output).await,
@@ -185,17 +186,13 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
     if !args.hosts.is_empty() && args.network.is_some_and(|mode| mode != NetworkMode::Hosts) {
         return Err(CliError::usage("--allow is for --network hosts").into());
     }
-    let paths = |paths: Vec<PathBuf>| -> anyhow::Result<Option<Vec<PathBuf>>> {
-        let paths = paths.iter().map(|path| absolute(path)).collect::<anyhow::Result<Vec<_>>>()?;
-        Ok((!paths.is_empty()).then_some(paths))
-    };
     let patch = PolicyPatch {
         profile: args.profile,
         network: args.network.or_else(|| (!args.hosts.is_empty()).then_some(NetworkMode::Hosts)),
         web_search: args.web_search,
         hosts: (!args.hosts.is_empty()).then_some(args.hosts),
-        writable_roots: paths(args.writable)?,
-        hidden: hidden(&args.hidden)?,
+        writable_roots: None,
+        hidden: None,
     };
     let params = SandboxParams {
         action: Some("set".to_owned()),
@@ -208,18 +205,67 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
     Ok(params)
 }
 
-/// Resolves hidden paths. One that does not exist yet is hidden from the call after it has appeared.
-fn hidden(paths: &[PathBuf]) -> anyhow::Result<Option<Vec<PathBuf>>> {
-    let resolve = |path: &PathBuf| match (path.symlink_metadata(), path.parent(), path.file_name())
-    {
+/// Changes the lists of writable directories and hidden paths of a scope. What was listed before stays: a list that is
+/// replaced would show a hidden file again.
+async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let wanted = Wanted::of(&args.which)?;
+    let all = |paths: &[PathBuf], resolve: fn(&Path) -> anyhow::Result<PathBuf>| {
+        paths.iter().map(|path| resolve(path)).collect::<anyhow::Result<Vec<_>>>()
+    };
+    let (writable, hidden) = (all(&args.writable, absolute)?, all(&args.hidden, maybe_absent)?);
+    let not_writable = all(&args.not_writable, maybe_absent)?;
+    let unhidden = all(&args.unhide, maybe_absent)?;
+    let mut params = change(args)?;
+
+    let daemon = start_and_connect(output).await?;
+    let found = wanted.one(&daemon.client, Missing::Create).await?;
+    session_ref::tell(&found, output);
+    params.session_id = Some(found.session_id.0);
+    let show = SandboxParams { session_id: params.session_id.clone(), ..SandboxParams::default() };
+    let shown: SandboxData = daemon.client.request("quack.sandbox", show, REPLY_TIMEOUT).await?;
+    let PolicyLayers { configuration, workspace, session, .. } = shown.layers;
+    let is_reset = params.reset == Some(true);
+    // A list of writable directories replaces those of weaker layers.
+    let (own, weaker) = match params.scope {
+        Some(PolicyScope::Workspace) => (workspace, configuration.writable_roots),
+        _ => (session, workspace.writable_roots.or(configuration.writable_roots)),
+    };
+    let own = if is_reset { PolicyPatch::default() } else { own };
+    let (old_writable, old_hidden) = (own.writable_roots.or(weaker), own.hidden);
+    params.patch.writable_roots = changed(old_writable, writable, &not_writable);
+    params.patch.hidden = changed(old_hidden, hidden, &unhidden);
+    let data: SandboxData = daemon.client.request("quack.sandbox", params, WORKER_TIMEOUT).await?;
+    show_policy(&data, output)
+}
+
+/// Returns a list with more entries and without some. `None` if nothing changes.
+fn changed(
+    old: Option<Vec<PathBuf>>,
+    more: Vec<PathBuf>,
+    without: &[PathBuf],
+) -> Option<Vec<PathBuf>> {
+    if more.is_empty() && without.is_empty() {
+        return None;
+    }
+    let mut all = old.unwrap_or_default();
+    for path in more {
+        if !all.contains(&path) {
+            all.push(path);
+        }
+    }
+    all.retain(|path| !without.contains(path));
+    Some(all)
+}
+
+/// Resolves a path that need not exist: one that is hidden from the call after it has appeared.
+fn maybe_absent(path: &Path) -> anyhow::Result<PathBuf> {
+    match (path.symlink_metadata(), path.parent(), path.file_name()) {
         (Err(error), Some(parent), Some(name)) if error.kind() == io::ErrorKind::NotFound => {
             let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
             Ok(absolute(parent)?.join(name))
         }
         _ => absolute(path),
-    };
-    let paths = paths.iter().map(resolve).collect::<anyhow::Result<Vec<_>>>()?;
-    Ok((!paths.is_empty()).then_some(paths))
+    }
 }
 
 /// Resolves all links of a path, because the worker does not see links outside of its directories.

@@ -5,6 +5,7 @@ use super::layers::head;
 use super::mounts::{self, Mount, MountContent};
 use crate::Confinement;
 use quackd_protocol::client::{ExplainPath, ExplainReport, PathAccess};
+use quackd_protocol::denial::writable_change;
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
 use quackd_sandbox::audit::plain;
@@ -21,8 +22,6 @@ const MAX_SHOWN: usize = 1000;
 /// Maximum number of components of a path: each may need a system call.
 const MAX_COMPONENTS: usize = 256;
 
-const WRITABLE: &str = "quack sandbox set --writable DIR";
-
 /// Path and context of an explanation.
 #[derive(Debug)]
 pub(super) struct PathQuery {
@@ -33,15 +32,33 @@ pub(super) struct PathQuery {
     pub(super) target: String,
 }
 
+/// How the user can allow more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Remedy {
+    /// Make the directory writable, if it holds no keys.
+    Writable,
+    /// In words.
+    Words(&'static str),
+}
+
 /// Access, reason, and how the user can allow more.
-type AccessVerdict = (PathAccess, String, Option<String>);
+type AccessVerdict = (PathAccess, String, Option<Remedy>);
 
 impl PathQuery {
     /// Returns the answer.
     pub(super) fn answer_blocking(&self, root: &Root) -> ExplainPath {
         let path = normalise(&root.path().join(&self.target));
         let (real, exists) = real_blocking(&path);
-        let (access, why, change) = self.judge_blocking(root, &path, &real, exists);
+        let (access, why, remedy) = self.judge_blocking(root, &path, &real, exists);
+        let change = match remedy {
+            // A directory, or that of a file.
+            Some(Remedy::Writable) => {
+                let within = if real.is_dir() { real.join("x") } else { real.clone() };
+                writable_change(&within.to_string_lossy(), &self.confinement.session)
+            }
+            Some(Remedy::Words(words)) => Some(words.to_owned()),
+            None => None,
+        };
         let shown = |path: &Path| plain(&path.to_string_lossy(), MAX_SHOWN);
         let leads_to = (real != path).then(|| shown(&real));
         ExplainPath { path: shown(&path), leads_to, access, why, change }
@@ -59,7 +76,7 @@ impl PathQuery {
             return told(
                 PathAccess::Hidden,
                 why,
-                Some("quack sandbox show says where that is set"),
+                Some(Remedy::Words("quack sandbox show says where that is set")),
             );
         }
         let table = if self.tier == Some(Tier::D) { Vec::new() } else { mounts::table_blocking() };
@@ -99,7 +116,7 @@ impl PathQuery {
                     "it is a protected name, which {}, and is mounted read-only",
                     rule.reason()
                 ),
-                Some("write it by hand"),
+                Some(Remedy::Words("write it by hand")),
             ),
             (None, true) if is_in_git(name) => told(
                 PathAccess::ReadWrite,
@@ -109,7 +126,7 @@ impl PathQuery {
             (None, true) => told(
                 PathAccess::ReadOnly,
                 "git's configuration names it, so that it is mounted read-only".to_owned(),
-                Some("write it by hand"),
+                Some(Remedy::Words("write it by hand")),
             ),
             (Some(rule), false) if self.tier == Some(Tier::D) && is_in_git(name) => told(
                 PathAccess::ReadOnly,
@@ -117,7 +134,7 @@ impl PathQuery {
                     "it is a protected name, which {}; no repository that was there can be written in this session",
                     rule.reason()
                 ),
-                Some("write it by hand"),
+                Some(Remedy::Words("write it by hand")),
             ),
             (Some(rule), false) => told(
                 PathAccess::Protected,
@@ -126,13 +143,13 @@ impl PathQuery {
                      there is told and audited",
                     rule.reason()
                 ),
-                Some("write it by hand"),
+                Some(Remedy::Words("write it by hand")),
             ),
             (None, false) if self.tier == Some(Tier::D) && is_in_git(name) => told(
                 PathAccess::ReadOnly,
                 "no repository that was there when the worker began can be written in this session"
                     .to_owned(),
-                Some("a system with namespaces: quack doctor says what is missing"),
+                Some(Remedy::Words("a system with namespaces: quack doctor says what is missing")),
             ),
             (None, false) => told(PathAccess::ReadWrite, "it is in the workspace".to_owned(), None),
         }
@@ -142,7 +159,11 @@ impl PathQuery {
         if self.confinement.has_limits() {
             let why = "there is no confinement on this system: commands and writing are refused";
             let access = if in_workspace { PathAccess::ReadOnly } else { PathAccess::NotReadable };
-            return told(access, why.to_owned(), Some("quack sandbox set full-access"));
+            return told(
+                access,
+                why.to_owned(),
+                Some(Remedy::Words("quack sandbox set full-access")),
+            );
         }
         let why = "the session may do whatever you may".to_owned();
         let access = match exists {
@@ -165,7 +186,7 @@ fn elsewhere(mount: &Mount, exists: bool) -> AccessVerdict {
         (MountContent::Empty, ..) => told(
             PathAccess::Hidden,
             "it holds secrets of the machine; something empty is in its place".to_owned(),
-            Some("only quack sandbox set full-access"),
+            Some(Remedy::Words("only quack sandbox set full-access")),
         ),
         (MountContent::Own, false, true) => told(
             PathAccess::ReadWrite,
@@ -178,12 +199,12 @@ fn elsewhere(mount: &Mount, exists: bool) -> AccessVerdict {
         (MountContent::Own | MountContent::Frame, _, false) => told(
             PathAccess::NotShown,
             "nothing of the machine is shown there, whether it exists or not".to_owned(),
-            Some(WRITABLE),
+            Some(Remedy::Writable),
         ),
         (MountContent::Own | MountContent::Frame, _, true) => told(
             PathAccess::NotShown,
             "it is only on the way to what is shown; nothing else is in it".to_owned(),
-            Some(WRITABLE),
+            Some(Remedy::Writable),
         ),
         (MountContent::Layer, ..) => told(
             PathAccess::ReadWrite,
@@ -199,7 +220,7 @@ fn elsewhere(mount: &Mount, exists: bool) -> AccessVerdict {
         (MountContent::Machine, ..) => told(
             PathAccess::ReadOnly,
             format!("{} is shown for programs to work, and is not written", shown(&mount.at)),
-            Some(WRITABLE),
+            Some(Remedy::Writable),
         ),
     }
 }
@@ -217,19 +238,23 @@ fn alone_blocking(real: &Path, exists: bool) -> AccessVerdict {
         is_plain && OpenOptions::new().read(true).custom_flags(flags).open(real).is_ok();
     if can_be_read {
         let why = "it is shown for programs to work, and is not written".to_owned();
-        return told(PathAccess::ReadOnly, why, Some(WRITABLE));
+        return told(PathAccess::ReadOnly, why, Some(Remedy::Writable));
     }
     let why = "it is outside of what the session may open; its name can be seen";
-    told(PathAccess::NotReadable, why.to_owned(), Some(WRITABLE))
+    told(PathAccess::NotReadable, why.to_owned(), Some(Remedy::Writable))
 }
 
 fn read_only(why: String) -> AccessVerdict {
     let change = "quack sandbox set workspace-write, and no safe mode";
-    told(PathAccess::ReadOnly, format!("{why}, and the profile is read-only"), Some(change))
+    told(
+        PathAccess::ReadOnly,
+        format!("{why}, and the profile is read-only"),
+        Some(Remedy::Words(change)),
+    )
 }
 
-fn told(access: PathAccess, why: String, change: Option<&str>) -> AccessVerdict {
-    (access, why, change.map(str::to_owned))
+fn told(access: PathAccess, why: String, remedy: Option<Remedy>) -> AccessVerdict {
+    (access, why, remedy)
 }
 
 fn shown(path: &Path) -> String {

@@ -35,13 +35,6 @@ const FILES: [&str; 14] = [
 
 const DIRECTORIES: [&str; 5] = ["run", "placeholders", "pi-sessions", "caches", "journal"];
 
-fn is_our_file(entry: std::io::Result<fs::DirEntry>) -> bool {
-    entry.is_ok_and(|entry| {
-        let is_file = entry.file_type().is_ok_and(|kind| kind.is_file());
-        is_file && is_ours(&entry.file_name().to_string_lossy(), false)
-    })
-}
-
 /// Path that is kept.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct KeptPath {
@@ -149,11 +142,11 @@ impl UninstallPlan {
         if !is_another && fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none()) {
             return Ok(());
         }
-        // Files that every daemon leaves in its state directory. Without a daemon so far, it contains nothing else than
-        // what other subcommands write, such as `mcp install`.
+        // Files that every daemon leaves in its state directory. Without a daemon so far, it has the mark of what other
+        // subcommands make, such as `mcp install`.
         let has_served = [home.lock_file(), home.state_file(), home.log_file()];
         let is_known = has_served.iter().any(|file| file.is_file())
-            || fs::read_dir(dir).is_ok_and(|mut entries| entries.all(is_our_file));
+            || matches!(home.check_run_blocking(), Ok(true));
         if is_another || !is_known {
             anyhow::bail!("{} is not a state directory; its content is not removed", dir.display());
         }
