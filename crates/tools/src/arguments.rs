@@ -4,7 +4,7 @@
 
 use crate::caller_dir::CallerDir;
 use crate::js_compat::{trim, without_halves};
-use quackd_protocol::tools::main_parameter;
+use quackd_protocol::tools::{Kind, Tool, find, main_parameter};
 use serde_json::{Map, Value};
 
 /// The arguments of one call, and the directory from which their relative paths are read.
@@ -28,7 +28,12 @@ impl Arguments {
     /// writes where it cuts a text, becomes U+FFFD.
     pub(crate) fn parse(tool: &str, json: &str) -> Result<Self, ArgumentsError> {
         match serde_json::from_str(&without_halves(json)).map_err(|_| ArgumentsError::NotJson)? {
-            Value::Object(object) => Ok(Self::of(object)),
+            Value::Object(mut object) => {
+                if let Some(tool) = find(tool) {
+                    object.iter_mut().for_each(|(name, value)| unquote(tool, name, value));
+                }
+                Ok(Self::of(object))
+            }
             text @ Value::String(_) => {
                 let name = main_parameter(tool).ok_or(ArgumentsError::NotAnObject)?;
                 Ok(Self::of(Map::from_iter([(name.to_owned(), text)])))
@@ -113,12 +118,64 @@ impl Arguments {
     }
 }
 
+/// Reads a list or an object that a client sent as JSON text, as Claude Code does, and one edit in place of a list. A
+/// parameter that is a text stays one, such as the pattern `["']`.
+fn unquote(tool: &Tool, name: &str, value: &mut Value) {
+    let Some(parameter) = tool.meant_by(name) else { return };
+    if let (Kind::Edits(_), Value::Object(_)) = (parameter.kind, &*value) {
+        *value = Value::Array(vec![value.take()]);
+    }
+    let text = value.as_str().map(str::trim_start).unwrap_or_default();
+    if !text.starts_with(['[', '{']) || tool.main == Some(parameter.name) {
+        return;
+    }
+    let Ok(read) = serde_json::from_str::<Value>(text) else { return };
+    let is_list_of = |is_meant: fn(&Value) -> bool| {
+        read.as_array().is_some_and(|list| !list.is_empty() && list.iter().all(is_meant))
+    };
+    let is_meant = match parameter.kind {
+        Kind::Texts | Kind::List | Kind::Choices(_) => is_list_of(Value::is_string),
+        Kind::Lines => read.is_array(),
+        Kind::Counts(_) => read.is_object(),
+        Kind::Edits(_) => is_list_of(Value::is_object),
+        _ => false,
+    };
+    if is_meant {
+        *value = read;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn parse(tool: &str, json: &str) -> Result<String, ArgumentsError> {
         Arguments::parse(tool, json).map(|arguments| Value::Object(arguments.fields).to_string())
+    }
+
+    #[test]
+    fn lists_and_objects_as_text_are_read_and_texts_stay() {
+        for (tool, json, expected) in [
+            ("search", r#"{"include":"[\"*.rs\"]"}"#, r#"{"include":["*.rs"]}"#),
+            ("search", r#"{"path":" [\"a\",\"b\"]"}"#, r#"{"path":["a","b"]}"#),
+            ("replace", r#"{"expect":"{\"files\":2}"}"#, r#"{"expect":{"files":2}}"#),
+            ("replace", r#"{"line_range":"[1,2]"}"#, r#"{"line_range":[1,2]}"#),
+            ("edit_file", r#"{"edits":"[{\"a\":1}]"}"#, r#"{"edits":[{"a":1}]}"#),
+            ("edit_file", r#"{"edits":{"a":1}}"#, r#"{"edits":[{"a":1}]}"#),
+        ] {
+            assert_eq!(parse(tool, json).as_deref(), Ok(expected), "{tool}");
+        }
+        for (tool, json) in [
+            ("search", r#"{"pattern":"[\"a\"]"}"#),
+            ("search", r#"{"include":"[1]"}"#),
+            ("search", r#"{"include":"[ab].rs"}"#),
+            ("write_file", r#"{"content":"[\"a\"]"}"#),
+            ("edit_file", r#"{"new_text":"{\"a\":1}"}"#),
+            ("bash", r#"{"command":"[\"a\"]"}"#),
+            ("unknown", r#"{"x":"[\"a\"]"}"#),
+        ] {
+            assert_eq!(parse(tool, json).as_deref(), Ok(json), "{tool}");
+        }
     }
 
     #[test]

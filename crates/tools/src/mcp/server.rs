@@ -10,6 +10,7 @@ use quackd_protocol::VERSION;
 use quackd_protocol::mcp::{MAX_MCP_TOOLS, McpServer, McpTool};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 /// Time for a server to start and to list its tools.
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// Starts within [`START_WINDOW`] after which a server is not started again.
 const MAX_STARTS: usize = 3;
@@ -156,18 +157,23 @@ impl Server {
         let connection = self.connection(toolbox, workspace, deadline).await?;
         let mut listed = ListedTools::default();
         let mut parameters = json!({});
+        let (mut names, mut cursors) = (HashSet::new(), HashSet::new());
         for _ in 0..MAX_PAGES {
             let page = connection.request("tools/list", &parameters, deadline, &bounds.cancel);
             let page: Page =
                 serde_json::from_str(page.await?.get()).map_err(|_| RequestError::Invalid)?;
             for tool in page.tools {
                 match self.usable(tool).filter(|_| listed.tools.len() < MAX_MCP_TOOLS) {
+                    Some(tool) if !names.insert(tool.name.clone()) => {}
                     Some(tool) => listed.tools.push(tool),
                     None => listed.skipped += 1,
                 }
             }
             match page.next_cursor {
-                Some(cursor) if cursor.len() <= MAX_CURSOR_BYTES => {
+                // Some servers always name the same page.
+                Some(cursor)
+                    if cursor.len() <= MAX_CURSOR_BYTES && cursors.insert(cursor.clone()) =>
+                {
                     parameters = json!({ "cursor": cursor });
                 }
                 Some(_) | None => break,
@@ -184,6 +190,8 @@ impl Server {
             name: String,
             #[serde(default)]
             description: Option<String>,
+            /// Missing or null for a tool without parameters.
+            #[serde(default)]
             input_schema: Value,
         }
         let Given { name, description, input_schema } = serde_json::from_value(tool).ok()?;
