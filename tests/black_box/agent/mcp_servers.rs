@@ -23,9 +23,15 @@ fn configured(world: &World) -> String {
 }
 
 fn booted() -> World {
+    booted_with("")
+}
+
+/// With a server that behaves as `mode` says.
+fn booted_with(mode: &str) -> World {
     assert!(std::path::Path::new(PYTHON).exists(), "this test needs {PYTHON}");
     let mut world = World::absent(&json!({}));
-    world.configure(&configured(&world));
+    let settings = configured(&world).replace("\"]\n", &format!("\", \"{mode}\"]\n"));
+    world.configure(&settings);
     world.boot(&[]);
     world
 }
@@ -89,6 +95,19 @@ fn tools_are_offered_and_called_and_no_value_is_shown() {
     }
     let shown = world.daemon.quack(&["config", "show"]).ok();
     assert!(shown.contains("mcp_servers.fake.env = { TOKEN = \"(set)\" }"), "{shown}");
+}
+
+#[test]
+fn a_server_with_odd_lists_gives_each_tool_once() {
+    let world = booted_with("odd");
+    let wire = world.follower();
+    assert_eq!(result(&world, &wire, "echo", json!({"text": "hi"})), "echo: hi");
+    let offered = offered(&world);
+    let mut names: Vec<_> = offered.iter().filter(|name| name.starts_with("mcp__fake__")).collect();
+    assert_eq!(names.len(), 8, "{names:?}");
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), 8, "{names:?}");
 }
 
 #[test]
