@@ -572,15 +572,15 @@ fn a_question_about_a_host_ends_with_its_call() {
     with_hosts(|daemon, session| {
         let other = answerer(daemon, session);
         for host in ["a.example:443", "b.example:443"] {
-            // The client leaves while the connection waits.
+            // The call is cancelled while the connection waits.
             let client = daemon.wire();
             let call = json!({
-                "sessionId": session.id, "tool": "bash", "arguments": {"command": connect(host)},
+                "sessionId": session.id, "tool": "bash", "arguments": {"command": connect(host)}, "callId": host,
             });
             drop(client.begin("quack.tool", &call));
             let asked = question(&other);
             assert!(asked["message"].as_str().unwrap().contains(host), "{asked}");
-            drop(client);
+            client.request("quack.cancel", json!({"callId": host}));
             let closed = other.events_until(CLOSED).pop().unwrap();
             assert_eq!(
                 (&closed["data"]["id"], &closed["data"]["reason"]),

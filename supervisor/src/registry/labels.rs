@@ -385,7 +385,7 @@ mod tests {
                 ("i8", "unknown", "twin"),
                 ("i9", "unknown", "twin"),
             ],
-            &["duck-1", "duck-2", "duck-3", "i4", "d", "d", "d/more", "unknown/twin", "twin"],
+            &["duck-1", "duck-2", "duck-3", "i4", "d", "a/d", "a/d/more", "unknown/twin", "twin"],
         );
     }
 

@@ -242,8 +242,11 @@ pub fn stated_window(text: &str) -> Option<(u64, Option<u64>)> {
 /// Returns the error that a record of a stream reports, if it reports one.
 pub(super) fn in_band(record: &Value, event: &str) -> Option<ProviderError> {
     // Some servers have the field in every record, without a content.
+    let is_alone = record.as_object().is_some_and(|fields| fields.len() == 1);
     let has_error = match record.get("error") {
-        None | Some(Value::Null | Value::Bool(false)) => false,
+        None | Some(Value::Null) => false,
+        Some(_) if is_alone => true,
+        Some(Value::Bool(false)) => false,
         Some(Value::String(text)) => !text.trim().is_empty(),
         Some(Value::Object(fields)) => !fields.is_empty(),
         Some(Value::Number(number)) => number.as_f64() != Some(0.0),

@@ -142,6 +142,47 @@ fn the_first_field_of_reasoning_counts_and_its_name_is_the_signature() {
 }
 
 #[test]
+fn a_part_that_repeats_a_complete_call_is_no_second_one() {
+    let part = |id: &str, arguments: &str| {
+        let call =
+            json!({"index": 0, "id": id, "function": {"name": "bash", "arguments": arguments}});
+        chat(json!({"tool_calls": [call]}), Value::Null)
+    };
+    let end = chat(json!({}), json!("TOOL_CALLS"));
+    let whole = r#"{"command":"ls"}"#;
+    for repeated in
+        [part("c1", ""), part("c1", " "), part("c1", whole), part("", ""), part("", whole)]
+    {
+        let (_, finished) = read_chat(&[part("c1", whole), repeated, end.clone()]);
+        assert_eq!(finished.content.len(), 1, "{finished:?}");
+        assert_eq!(outcome(&finished), (StopReason::ToolUse, None));
+    }
+    // Without ids, a second call with arguments is another one. So is one with other arguments.
+    for (first, second) in
+        [(part("", whole), part("", whole)), (part("c1", whole), part("c1", "{}"))]
+    {
+        let (_, finished) = read_chat(&[first, second, end.clone()]);
+        assert_eq!(finished.content.len(), 2, "{finished:?}");
+    }
+}
+
+#[test]
+fn reasons_of_gateways_are_understood_and_words_between_records_ignored() {
+    for (reason, stop) in [
+        ("STOP", StopReason::Stop),
+        ("COMPLETE", StopReason::Stop),
+        ("MAX_TOKENS", StopReason::Length),
+        ("tool-calls", StopReason::ToolUse),
+        ("tool_use", StopReason::ToolUse),
+    ] {
+        let chunk = chat(json!({"content": "Yes"}), json!(reason)).to_string();
+        let open = chat(json!({"content": "Yes"}), json!("null")).to_string();
+        let (_, finished) = read_records(OpenAiCompletions, &["keep-alive", &open, "ping", &chunk]);
+        assert_eq!(outcome(&finished), (stop, None), "{reason}");
+    }
+}
+
+#[test]
 fn errors_in_the_stream_of_each_api_are_classified() {
     let overloaded =
         json!({"type": "error", "error": {"message": "Overloaded", "type": "overloaded_error"}});
@@ -165,6 +206,12 @@ fn errors_in_the_stream_of_each_api_are_classified() {
         ),
         (json!({"error": {}}), "the provider reported an error", ErrorKind::Fatal),
     ];
+    for nothing in [Value::Null, json!(""), json!(false), json!({}), json!(0)] {
+        let mut chunk = chat(json!({"content": "Yes"}), json!("stop"));
+        chunk["error"] = nothing;
+        let (_, finished) = read_chat(&[chunk]);
+        assert_eq!(outcome(&finished), (StopReason::Stop, None));
+    }
     for api in ModelApi::ALL {
         for (record, text, kind) in &cases {
             let (_, finished) = read_records(api, &[&record.to_string()]);
@@ -400,7 +447,7 @@ fn an_answer_has_limits_of_bytes_and_blocks() {
         Some(("the answer has more than 256 blocks", ErrorKind::Fatal))
     );
 
-    let line = [b"data: ".as_slice(), &vec![b'x'; 1 << 20]].concat();
+    let line = [b"data: ".as_slice(), &vec![b'x'; 1 << 24]].concat();
     let (_, finished) = read(OpenAiCompletions, line.chunks(1 << 16), StreamEnd::Complete);
     assert_eq!(outcome(&finished).1.unwrap().1, ErrorKind::Fatal);
 }
