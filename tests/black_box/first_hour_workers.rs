@@ -444,3 +444,32 @@ fn links_on_the_way_to_the_home_and_the_state_directory_are_followed() {
     let shown = daemon.quack(&["log", "show", call["id"].as_str().unwrap()]).ok();
     assert!(shown.contains("\n30000\n"), "the whole output is shown");
 }
+
+#[test]
+fn a_workspace_that_was_moved_aside_is_not_written_any_more() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("swapped");
+    repo.write("a", "old");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    assert_eq!(session.call("read_file", json!("a")), "old");
+    let aside = repo.path().with_extension("aside");
+    #[expect(clippy::disallowed_methods, reason = "as a person does it")]
+    fs::rename(repo.path(), &aside).unwrap();
+    fs::create_dir(repo.path()).unwrap();
+    repo.write("a", "new");
+    // The daemon looks at the path once in a second.
+    wait_for("the new directory", || {
+        (session.call("read_file", json!("a")) == "new").then_some(())
+    });
+    session.call("write_file", json!({"path": "b", "content": "x"}));
+    assert!(repo.path().join("b").exists() && !aside.join("b").exists());
+
+    // Without another directory, nothing is read from the one that was moved.
+    #[expect(clippy::disallowed_methods, reason = "as a person does it")]
+    fs::rename(repo.path(), repo.path().with_extension("second")).unwrap();
+    wait_for("the missing directory", || {
+        session.call("read_file", json!("a")).starts_with("Error: ").then_some(())
+    });
+    fs::create_dir(repo.path()).unwrap();
+}

@@ -79,7 +79,12 @@ const WORK: &[Work] = &[
          && sort -R notes.txt | sort | uniq | wc -l && (flock 9; echo locked) 9>$f",
         "locked",
     ),
-    ("archives", &["tar"], "tar czf a.tgz notes.txt && tar tzf a.tgz && rm a.tgz", "notes.txt"),
+    (
+        "archives",
+        &["tar"],
+        "tar --owner=1234 --group=1234 -czf a.tgz notes.txt && tar xzf a.tgz && tar tzf a.tgz && rm a.tgz",
+        "notes.txt",
+    ),
     (
         "processes",
         &["ps"],

@@ -142,6 +142,11 @@ impl HostFacts {
         secrets.extend(host_keys());
         secrets.extend(credentials_in(&shown));
         let uid = rustix::process::getuid();
+        // No secret, but ssh refuses to run with files of another user there, and root's files have none inside.
+        let ssh_settings = Path::new("/etc/ssh/ssh_config.d");
+        if !uid.is_root() && is_directory(ssh_settings) {
+            secrets.push(ssh_settings.to_owned());
+        }
         // Other users cannot read these secrets, and would wait for about 150 mounts.
         let mut built = if uid.is_root() { entries::of_system() } else { Vec::new() };
         built.extend(shown.iter().filter_map(|one| entries::of_toolchain(one, &home)).flatten());

@@ -135,6 +135,7 @@ impl SessionActor {
             return Err(CallError::TooManyCalls);
         }
         self.restart_if_outdated(ctx);
+        self.look_at_place(ctx);
         let now = Instant::now();
         let demand = self.worker.child.worker.on_demand(now, Demander::Call);
         match &demand {
@@ -268,6 +269,18 @@ impl SessionActor {
                 let left = self.worker.calls.time_left(number, Instant::now());
                 self.set_wait(number, CallWait::Slot, COMMAND_PLACE_WAIT.min(left / 2), ctx);
             }
+        }
+    }
+
+    /// Sends the calls that wait for a worker, as far as it may run them.
+    pub(super) fn send_waiting(&mut self, ctx: &mut Context<Self>) {
+        if self.worker.child.is_ready() {
+            for number in self.worker.calls.unsent() {
+                if self.may_send(number) {
+                    self.send(number, ctx);
+                }
+            }
+            self.publish_status(OfWorker);
         }
     }
 

@@ -1,6 +1,7 @@
 //! The worker's lifecycle: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
 use super::OfWorker;
+use super::place::{DirectoryId, Place, id_blocking};
 use crate::children::command_env::Variables;
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{
@@ -80,10 +81,11 @@ impl SessionActor {
         );
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
             match (made, handle.worker.child.ending) {
-                (Ok((cgroup, caches)), None) => {
+                (Ok((cgroup, caches, id)), None) => {
+                    handle.worker.place = Place::of(id);
                     handle.spawn_process((env, probe, caches), cgroup, ctx);
                 }
-                (Ok((cgroup, _)), Some(_)) => {
+                (Ok((cgroup, ..)), Some(_)) => {
                     handle.worker.child.cgroup = cgroup;
                     handle.spawn_failed(OfWorker, &SpawnRequestError::Unavailable, ctx);
                 }
@@ -247,6 +249,9 @@ fn command_limits(limits: &LimitSettings, min_free: u64) -> CommandLimits {
     }
 }
 
+/// The control group, the directory of package caches, and the identity of the workspace.
+type MadePlace = (Option<SessionPaths>, Option<String>, Option<DirectoryId>);
+
 /// Creates the worker's run directory and, if available, a control group for its commands and the directory of its
 /// package caches.
 async fn make_place(
@@ -255,7 +260,7 @@ async fn make_place(
     session: SessionId,
     workspace: PathBuf,
     keeps_caches: bool,
-) -> Result<(Option<SessionPaths>, Option<String>), SpawnRequestError> {
+) -> Result<MadePlace, SpawnRequestError> {
     let (home, places) = (services.daemon.home.clone(), services.daemon.places());
     let obeyed = services.daemon.obeyed.clone();
     let writable = match obeyed.has_launcher() {
@@ -275,7 +280,8 @@ async fn make_place(
         let made = home.prepare_session_run_dir_blocking(session.as_str());
         drop(made.map_err(SpawnRequestError::RunDir)?);
         let caches = keeps_caches.then(|| make_caches(&home, &workspace)).flatten();
-        Ok((create_cgroup(cgroups, &group_name("", &session), processes), caches))
+        let id = id_blocking(&workspace).ok();
+        Ok((create_cgroup(cgroups, &group_name("", &session), processes), caches, id))
     };
     let made = services.look(RUN_DIR_LIMIT, make).await;
     made.unwrap_or(Err(SpawnRequestError::Unavailable))

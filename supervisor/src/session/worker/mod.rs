@@ -15,6 +15,7 @@ mod input;
 mod jobs;
 mod lifecycle;
 mod network;
+mod place;
 mod policy;
 
 pub(crate) use calls::{CallDone, CallTool, call, command_text};
@@ -26,6 +27,7 @@ use crate::session::actor::SessionActor;
 use crate::session::network::{NetworkActor, NetworkLink};
 use crate::session::pending_calls::PendingCalls;
 use actix::prelude::*;
+use place::Place;
 use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
 use quackd_protocol::network::Rules;
@@ -59,6 +61,8 @@ pub(crate) struct WorkerPart {
     ports: TransparentPorts,
     /// Policy of the running worker.
     running_policy: Option<Rc<Policy>>,
+    /// The directory of the running worker.
+    place: Place,
     /// Whether the path of the worker's workspace leads to another directory now.
     workspace_replaced: bool,
     /// Whether no proxy will serve the worker's sockets any more.
@@ -92,6 +96,7 @@ impl WorkerPart {
             network: None,
             ports: TransparentPorts::default(),
             running_policy: None,
+            place: Place::of(None),
             workspace_replaced: false,
             network_failed: false,
             ends_jobs: false,
