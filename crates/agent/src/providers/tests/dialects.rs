@@ -175,8 +175,8 @@ fn reasons_of_gateways_are_understood_and_words_between_records_ignored() {
         ("tool-calls", StopReason::ToolUse),
         ("tool_use", StopReason::ToolUse),
     ] {
-        let chunk = chat(json!({"content": "Yes"}), json!(reason)).to_string();
-        let open = chat(json!({"content": "Yes"}), json!("null")).to_string();
+        let chunk = chat(json!({"content": "Yes"}), json!(reason));
+        let open = chat(json!({"content": "Yes"}), json!("null"));
         let (_, finished) = read_records(OpenAiCompletions, &["keep-alive", &open, "ping", &chunk]);
         assert_eq!(outcome(&finished), (stop, None), "{reason}");
     }
@@ -207,9 +207,10 @@ fn errors_in_the_stream_of_each_api_are_classified() {
         (json!({"error": {}}), "the provider reported an error", ErrorKind::Fatal),
     ];
     for nothing in [Value::Null, json!(""), json!(false), json!({}), json!(0)] {
-        let mut chunk = chat(json!({"content": "Yes"}), json!("stop"));
+        let chunk = chat(json!({"content": "Yes"}), json!("stop"));
+        let mut chunk: Value = serde_json::from_str(&chunk).unwrap();
         chunk["error"] = nothing;
-        let (_, finished) = read_chat(&[chunk]);
+        let (_, finished) = read_chat(&[chunk.to_string()]);
         assert_eq!(outcome(&finished), (StopReason::Stop, None));
     }
     for api in ModelApi::ALL {
