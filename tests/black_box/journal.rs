@@ -128,7 +128,7 @@ fn without_a_session_the_calls_are_those_of_this_directory() {
     for args in [&["log"][..], &["log", "one"]] {
         let run = in_directory(&daemon, one.path(), args);
         let stdout = String::from_utf8(run.stdout).unwrap();
-        assert!(stdout.contains("  one  bash echo 1  ok "), "{args:?} {stdout}");
+        assert!(stdout.contains("  one  bash echo 1  ok, "), "{args:?} {stdout}");
     }
 }
 

@@ -109,8 +109,14 @@ async fn prepare(
         Some("-") => interpret(&args.name, &read_stdin().await?)?,
         Some(word) => interpret(&args.name, word)?,
     };
+    if args.name == BASH && is_blank(&arguments) {
+        return Err(CliError::usage("give a command, such as `quack tool bash 'git status'`").into());
+    }
     if args.detach {
         arguments = detached(&args.name, arguments, args.timeout)?;
+        if !args.no_stdin && piped_stdin::is_input(&std::io::stdin()) {
+            output.warning("a background job gets nothing from stdin; -n says so without this warning");
+        }
     }
     let is_command = args.name == "bash" && arguments.get("background") != Some(&Value::Bool(true));
     if args.raw && !is_command {
@@ -150,6 +156,15 @@ async fn prepare(
         stream_rows: None,
     };
     Ok((daemon.client, params, label))
+}
+
+/// Whether arguments have no command.
+fn is_blank(arguments: &Value) -> bool {
+    match arguments {
+        Value::Null => true,
+        Value::String(command) => command.trim().is_empty(),
+        _ => false,
+    }
 }
 
 /// Whether a user watches the call at a terminal, and can end it.
@@ -290,7 +305,7 @@ fn job_hint(job: &str, session: &str) -> String {
 fn out_of_time(tool: &str) -> String {
     let job = match tool {
         "bash" => {
-            "; or run it in the background: '{\"command\":\"…\",\"background\":true}', then `job_output`"
+            "; or run it in the background: `quack tool bash --detach '…'`, then `quack jobs -f JOB`"
         }
         _ => "",
     };

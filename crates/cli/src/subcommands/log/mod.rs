@@ -153,7 +153,9 @@ async fn list(
     format: &CallFormat,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let (calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
+    let (mut calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
+    // The journal has them in the order of their ends.
+    calls.sort_by_key(|call| call.at_ms);
     if let Some(name) = unknown.filter(|_| calls.is_empty() && max != 0) {
         let text = format!("no session and no call in the journal is called {name}");
         return Err(CliError::failed(text).into());

@@ -125,10 +125,10 @@ fn end(call: &CallRecord) -> String {
     let n_denied = call.denials.len();
     let denied = match n_denied {
         0 => String::new(),
-        n => format!(" {YELLOW}{n} denied{YELLOW:#}"),
+        n => format!(", {YELLOW}{n} denied{YELLOW:#}"),
     };
     let took = span(Duration::from_millis(call.duration_ms));
-    format!("{outcome}{denied} {DIM}{took}{DIM:#}")
+    format!("{outcome}{denied}, {DIM}{took}{DIM:#}")
 }
 
 #[cfg(test)]
@@ -154,7 +154,7 @@ mod tests {
         for (extra, row) in [
             (
                 json!({"arguments": {"command": "make\ntest"}, "client": "claude-code", "sessionId": "t"}),
-                "12:00:00  app  claude-code: bash make\u{fffd}test  ok 1.5 s  mi2k4x9q\n",
+                "12:00:00  app  claude-code: bash make\u{fffd}test  ok, 1.5 s  mi2k4x9q\n",
             ),
             (
                 json!({"outcome": "failed", "exitCode": 101, "arguments": {"command": "x"}}),
@@ -166,7 +166,7 @@ mod tests {
             ),
             (
                 json!({"tool": "write_file", "arguments": {"content": "c", "path": "a\u{1b}[2J"}}),
-                "12:00:00  app/x  write_file a\u{fffd}[2J  ok 1.5 s  mi2k4x9q\n",
+                "12:00:00  app/x  write_file a\u{fffd}[2J  ok, 1.5 s  mi2k4x9q\n",
             ),
             (
                 json!({"tool": "job_end", "arguments": {"command": "npm run dev", "job": "job-1"}, "outcome": "failed", "signal": 9}),
@@ -174,7 +174,7 @@ mod tests {
             ),
             (
                 json!({"denials": [{"kind": "network", "target": "example.com"}], "outcome": "timed_out"}),
-                "12:00:00  app/x  bash  timed out 1 denied 1.5 s  mi2k4x9q\n",
+                "12:00:00  app/x  bash  timed out, 1 denied, 1.5 s  mi2k4x9q\n",
             ),
         ] {
             assert_eq!(shown(extra), row);
