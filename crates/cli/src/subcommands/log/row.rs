@@ -158,11 +158,11 @@ mod tests {
             ),
             (
                 json!({"outcome": "failed", "exitCode": 101, "arguments": {"command": "x"}}),
-                "12:00:00  app/x  bash x  exit 101 1.5 s  mi2k4x9q\n",
+                "12:00:00  app/x  bash x  exit 101, 1.5 s  mi2k4x9q\n",
             ),
             (
                 json!({"outcome": "failed", "signal": 9, "atMs": 1_773_000_000_000_i64}),
-                "2026-03-08 20:00:00  app/x  bash  killed by signal 9 1.5 s  mi2k4x9q\n",
+                "2026-03-08 20:00:00  app/x  bash  killed by signal 9, 1.5 s  mi2k4x9q\n",
             ),
             (
                 json!({"tool": "write_file", "arguments": {"content": "c", "path": "a\u{1b}[2J"}}),
@@ -170,7 +170,7 @@ mod tests {
             ),
             (
                 json!({"tool": "job_end", "arguments": {"command": "npm run dev", "job": "job-1"}, "outcome": "failed", "signal": 9}),
-                "12:00:00  app/x  job_end job-1 npm run dev  killed by signal 9 1.5 s  mi2k4x9q\n",
+                "12:00:00  app/x  job_end job-1 npm run dev  killed by signal 9, 1.5 s  mi2k4x9q\n",
             ),
             (
                 json!({"denials": [{"kind": "network", "target": "example.com"}], "outcome": "timed_out"}),
