@@ -172,8 +172,9 @@ fn reasons_of_gateways_are_understood_and_words_between_records_ignored() {
         ("STOP", StopReason::Stop),
         ("COMPLETE", StopReason::Stop),
         ("MAX_TOKENS", StopReason::Length),
-        ("tool-calls", StopReason::ToolUse),
-        ("tool_use", StopReason::ToolUse),
+        // Without a call, the answer is a text.
+        ("tool-calls", StopReason::Stop),
+        ("tool_use", StopReason::Stop),
     ] {
         let chunk = chat(json!({"content": "Yes"}), json!(reason));
         let open = chat(json!({"content": "Yes"}), json!("null"));
