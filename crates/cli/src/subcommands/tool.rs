@@ -110,12 +110,16 @@ async fn prepare(
         Some(word) => interpret(&args.name, word)?,
     };
     if args.name == BASH && is_blank(&arguments) {
-        return Err(CliError::usage("give a command, such as `quack tool bash 'git status'`").into());
+        return Err(
+            CliError::usage("give a command, such as `quack tool bash 'git status'`").into()
+        );
     }
     if args.detach {
         arguments = detached(&args.name, arguments, args.timeout)?;
         if !args.no_stdin && piped_stdin::is_input(&std::io::stdin()) {
-            output.warning("a background job gets nothing from stdin; -n says so without this warning");
+            output.warning(
+                "a background job gets nothing from stdin; -n says so without this warning",
+            );
         }
     }
     let is_command = args.name == "bash" && arguments.get("background") != Some(&Value::Bool(true));

@@ -10,6 +10,8 @@ use serde_json::Value;
 pub(super) struct Reader {
     /// The provider's index and ours of each block.
     blocks: Vec<(u64, usize)>,
+    /// Inputs of calls at the start of their blocks. Some servers repeat them in the deltas, which then count.
+    inputs: Vec<(usize, String)>,
 }
 
 impl Reader {
@@ -38,10 +40,12 @@ impl Reader {
             }
             "content_block_stop" => {
                 if let Some(block) = self.block_of(value) {
+                    self.take_inputs(Some(block), answer);
                     answer.end(block);
                 }
             }
             "message_delta" => {
+                self.take_inputs(None, answer);
                 set_usage(value.get("usage"), answer, model);
                 match json::text(value, "/delta/stop_reason") {
                     "" => {}
@@ -54,12 +58,26 @@ impl Reader {
                 }
             }
             "message_stop" => {
+                self.take_inputs(None, answer);
                 answer.stop.get_or_insert(StopReason::Stop);
                 return true;
             }
             _ => {}
         }
         false
+    }
+
+    /// Takes the inputs of one block, or of all, that no delta has repeated.
+    fn take_inputs(&mut self, of: Option<usize>, answer: &mut Answer) {
+        self.inputs.retain(|(block, input)| {
+            if of.is_some_and(|of| of != *block) {
+                return true;
+            }
+            if answer.text_of(*block).is_empty() {
+                answer.append(*block, input);
+            }
+            false
+        });
     }
 
     fn block_of(&self, value: &Value) -> Option<usize> {
@@ -88,7 +106,7 @@ impl Reader {
         // Empty, unless the server does not stream the arguments.
         let input = block.get("input").filter(|it| it.as_object().is_some_and(|it| !it.is_empty()));
         if let Some(input) = input {
-            answer.append(ours, &input.to_string());
+            self.inputs.push((ours, input.to_string()));
         }
     }
 }

@@ -16,6 +16,9 @@ pub(super) struct Reader {
 struct Item {
     output_index: Option<u64>,
     id: String,
+    /// Empty if the item is no call.
+    call_id: String,
+    kind: Kind,
     block: usize,
 }
 
@@ -90,7 +93,7 @@ impl Reader {
             // A server without `output_item.added`.
             let output_index = json::count(value, "/output_index");
             let id = json::text(value, "/item_id").to_owned();
-            self.items.push(Item { output_index, id, block });
+            self.items.push(Item { output_index, id, call_id: String::new(), kind, block });
         }
     }
 
@@ -102,19 +105,19 @@ impl Reader {
         answer: &mut Answer,
     ) -> Option<usize> {
         let id = json::text(item, "/id");
-        let block = match json::text(item, "/type") {
-            "reasoning" => answer.start(Kind::Thinking),
-            "message" => answer.start(Kind::Text),
-            "function_call" => {
+        let kind = kind_of(item)?;
+        let block = match kind {
+            Kind::Call => {
                 let call_id = match (json::text(item, "/call_id"), id) {
                     ("", id) | (id, "") => id.to_owned(),
                     (call_id, id) => format!("{call_id}|{id}"),
                 };
                 answer.start_call(&call_id, json::text(item, "/name"))
             }
-            _ => None,
+            kind => answer.start(kind),
         }?;
-        self.items.push(Item { output_index, id: id.to_owned(), block });
+        let call_id = json::text(item, "/call_id").to_owned();
+        self.items.push(Item { output_index, id: id.to_owned(), call_id, kind, block });
         Some(block)
     }
 
@@ -125,24 +128,22 @@ impl Reader {
             None => known.id == json::text(item, "/id"),
         });
         let known = known.map(|known| known.block);
-        let Some(block) = known.or_else(|| self.start(item, output_index, answer)) else { return };
-        match json::text(item, "/type") {
-            "reasoning" => {
-                let summary = joined(item, "/summary", "\n\n");
-                let summary =
-                    if summary.is_empty() { joined(item, "/content", "\n\n") } else { summary };
-                answer.settle(block, &summary);
-                answer.sign(block, &item.to_string());
-            }
-            "message" => {
-                answer.is_refusal |= !joined_of(item, "/content", &["/refusal"], "").is_empty();
-                answer.settle(block, &joined(item, "/content", ""));
-                answer.sign(block, json::text(item, "/id"));
-            }
-            "function_call" => answer.settle(block, json::text(item, "/arguments")),
-            _ => {}
+        if let Some(block) = known.or_else(|| self.start(item, output_index, answer)) {
+            finish(item, block, answer);
         }
-        answer.end(block);
+    }
+
+    /// Whether an item of the whole output was sent before. Servers may number it differently there or give it another id,
+    /// so that a text or a reasoning counts as known if there was any.
+    fn is_known(sent: &[Item], item: &Value, index: u64) -> bool {
+        let Some(kind) = kind_of(item) else { return true };
+        let (id, call_id) = (json::text(item, "/id"), json::text(item, "/call_id"));
+        let is_named = |known: &Item| {
+            !id.is_empty() && known.id == id || !call_id.is_empty() && known.call_id == call_id
+        };
+        let mut of_kind = sent.iter().filter(|known| known.kind == kind);
+        of_kind
+            .any(|known| kind != Kind::Call || known.output_index == Some(index) || is_named(known))
     }
 
     fn end(&mut self, event: &str, response: &Value, answer: &mut Answer, model: &ModelInfo) {
@@ -150,11 +151,15 @@ impl Reader {
         if let Some(usage) = response.get("usage").filter(|usage| usage.is_object()) {
             answer.set_usage(tokens(usage, answer.usage), model);
         }
-        if self.items.is_empty() {
-            // A server that sends the output only at the end.
-            let output = response.get("output").and_then(Value::as_array);
-            for (item, index) in output.into_iter().flatten().zip(0..) {
-                self.complete(item, Some(index), answer);
+        // Some servers send the output, or a part of it, only at the end.
+        let output = response.get("output").and_then(Value::as_array);
+        let n_sent = self.items.len();
+        for (item, index) in output.into_iter().flatten().zip(0..) {
+            let sent = self.items.get(..n_sent).unwrap_or_default();
+            if !Self::is_known(sent, item, index)
+                && let Some(block) = self.start(item, Some(index), answer)
+            {
+                finish(item, block, answer);
             }
         }
         let status = json::text(response, "/status");
@@ -168,6 +173,37 @@ impl Reader {
             status => answer.stopped(status),
         }
     }
+}
+
+/// Returns the kind of an item that has a block.
+fn kind_of(item: &Value) -> Option<Kind> {
+    match json::text(item, "/type") {
+        "reasoning" => Some(Kind::Thinking),
+        "message" => Some(Kind::Text),
+        "function_call" => Some(Kind::Call),
+        _ => None,
+    }
+}
+
+/// Takes the final state of an item into its block.
+fn finish(item: &Value, block: usize, answer: &mut Answer) {
+    match json::text(item, "/type") {
+        "reasoning" => {
+            let summary = joined(item, "/summary", "\n\n");
+            let summary =
+                if summary.is_empty() { joined(item, "/content", "\n\n") } else { summary };
+            answer.settle(block, &summary);
+            answer.sign(block, &item.to_string());
+        }
+        "message" => {
+            answer.is_refusal |= !joined_of(item, "/content", &["/refusal"], "").is_empty();
+            answer.settle(block, &joined(item, "/content", ""));
+            answer.sign(block, json::text(item, "/id"));
+        }
+        "function_call" => answer.settle(block, json::text(item, "/arguments")),
+        _ => {}
+    }
+    answer.end(block);
 }
 
 /// Joins the texts of parts.

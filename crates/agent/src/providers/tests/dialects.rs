@@ -184,6 +184,45 @@ fn reasons_of_gateways_are_understood_and_words_between_records_ignored() {
 }
 
 #[test]
+fn a_call_that_only_the_whole_output_has_is_run_and_an_input_that_comes_twice_counts_once() {
+    let text = json!({"type": "response.output_text.delta", "output_index": 0, "item_id": "m", "delta": "Yes"});
+    let call = |id: &str| json!({"type": "function_call", "id": id, "call_id": format!("c{id}"), "name": "bash", "arguments": "{}"});
+    let done = json!({"type": "response.completed", "response": {"status": "completed", "output": [
+        {"type": "message", "id": "other", "content": [{"type": "output_text", "text": "Yes"}]},
+        call("1"), call("2"),
+    ]}});
+    let added = json!({"type": "response.output_item.added", "output_index": 7, "item": call("1")});
+    let ended = json!({"type": "response.output_item.done", "output_index": 7, "item": call("1")});
+    for sent in [vec![], vec![&added, &ended]] {
+        let records: Vec<String> =
+            [&text].into_iter().chain(sent).chain([&done]).map(Value::to_string).collect();
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        let (_, finished) = read_records(OpenAiResponses, &records);
+        assert_eq!(finished.content.len(), 3, "{finished:?}");
+        assert_eq!(outcome(&finished), (StopReason::ToolUse, None));
+    }
+
+    let start = json!({"type": "content_block_start", "index": 0,
+        "content_block": {"type": "tool_use", "id": "c", "name": "bash", "input": {"command": "ls"}}});
+    let delta = json!({"type": "content_block_delta", "index": 0,
+        "delta": {"type": "input_json_delta", "partial_json": "{\"command\":\"ls\"}"}});
+    let stop = json!({"type": "content_block_stop", "index": 0});
+    let end = json!({"type": "message_delta", "delta": {"stop_reason": "tool_use"}});
+    let over = json!({"type": "message_stop"});
+    for events in [
+        vec![&start, &delta, &stop, &end, &over],
+        vec![&start, &stop, &end, &over],
+        vec![&start, &end, &over],
+    ] {
+        let records: Vec<String> = events.into_iter().map(Value::to_string).collect();
+        let records: Vec<&str> = records.iter().map(String::as_str).collect();
+        let (_, finished) = read_records(AnthropicMessages, &records);
+        let [Block::ToolCall(call)] = finished.content.as_slice() else { panic!("{finished:?}") };
+        assert_eq!((call.arguments["command"].as_str(), &call.invalid), (Some("ls"), &None));
+    }
+}
+
+#[test]
 fn errors_in_the_stream_of_each_api_are_classified() {
     let overloaded =
         json!({"type": "error", "error": {"message": "Overloaded", "type": "overloaded_error"}});

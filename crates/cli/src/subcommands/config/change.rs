@@ -189,7 +189,8 @@ fn known(key: &str) -> anyhow::Result<Vec<String>> {
         return Ok(parts());
     }
     let near = nearest(key, keys().iter().map(quackd_config::Key::name));
-    let near = near.first().map_or_else(|| "; ".to_owned(), |near| format!("; did you mean {near}? "));
+    let near =
+        near.first().map_or_else(|| "; ".to_owned(), |near| format!("; did you mean {near}? "));
     let text = format!("there is no key {}{near}`quack config show` lists the keys", name(key));
     Err(CliError::usage(text).into())
 }
