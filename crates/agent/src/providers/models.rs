@@ -111,6 +111,10 @@ pub(super) struct Quirks {
     pub(super) cache_marks: bool,
 }
 
+/// Beginnings of the names of Mistral's models.
+const MISTRAL_MODELS: [&str; 7] =
+    ["mistral", "mixtral", "devstral", "codestral", "magistral", "ministral", "pixtral"];
+
 impl Quirks {
     pub(super) fn of(model: &ModelInfo) -> Self {
         let host = host(&model.base_url);
@@ -122,6 +126,10 @@ impl Quirks {
         let is_openai_model = ["gpt-5", "o1", "o3", "o4"].iter().any(|it| id.starts_with(it));
         let is_grok = is_at("x.ai");
         let is_mistral = is_at("mistral.ai");
+        // Behind a gateway or on a server of the user, the model's own template asks for the same.
+        let is_mistral_model = is_mistral
+            || model.provider == "mistral"
+            || MISTRAL_MODELS.iter().any(|name| id.to_ascii_lowercase().starts_with(name));
         let is_zai = is_at("z.ai") || is_at("bigmodel.cn");
         let compat = &model.compat;
         let format = match compat.thinking_format.as_deref() {
@@ -138,15 +146,15 @@ impl Quirks {
             usage_in_stream: compat.supports_usage_in_streaming.unwrap_or(true),
             max_completion_tokens: field
                 .map_or(is_openai || is_openai_model, |field| field == "max_completion_tokens"),
-            tool_result_name: compat.requires_tool_result_name.unwrap_or(is_mistral),
+            tool_result_name: compat.requires_tool_result_name.unwrap_or(is_mistral_model),
             assistant_after_tool_result: compat
                 .requires_assistant_after_tool_result
                 .unwrap_or_default(),
             thinking_as_text: compat.requires_thinking_as_text.unwrap_or(is_mistral),
             thinking_format: format,
-            reasoning_content: is_at("deepseek.com"),
+            reasoning_content: is_at("deepseek.com") || model.provider == "deepseek",
             is_openai: is_at("openai.com"),
-            mistral_ids: is_mistral,
+            mistral_ids: is_mistral_model,
             cache_marks: is_at("openrouter.ai") && model.id.starts_with("anthropic/"),
         }
     }
