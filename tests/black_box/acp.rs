@@ -525,7 +525,11 @@ fn hostile_lines_are_answered_and_the_end_of_the_input_ends_everything() {
         ("authenticate", json!({"methodId": "x"}), -32602),
         ("session/new", json!({"cwd": "relative", "mcpServers": []}), -32602),
         ("session/new", json!({"cwd": 5}), -32602),
-        ("session/new", json!({"cwd": world.repo.join("nowhere"), "mcpServers": []}), -32603),
+        ("session/new", json!({"mcpServers": []}), -32602),
+        ("session/new", json!({"cwd": world.repo.join("nowhere"), "mcpServers": []}), -32602),
+        ("session/new", json!({"cwd": "/proc/version", "mcpServers": []}), -32602),
+        ("session/new", json!({"cwd": "/", "mcpServers": []}), -32602),
+        ("session/load", json!({"sessionId": "zed-1", "cwd": world.repo.join("nowhere")}), -32602),
         ("session/load", json!({"sessionId": "", "cwd": world.repo}), -32002),
         (
             "session/prompt",

@@ -15,7 +15,7 @@ use quackd_protocol::VERSION;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -44,6 +44,12 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time that an answer waits for the options of an agent, which may have to start.
 const OPTIONS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time to look at the directory of a session.
+const DIRECTORY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest path in an error, in characters.
+const MAX_SHOWN: usize = 200;
 
 /// Serves one client until its input ends, it stops reading, or `ended` is cancelled. Then running prompts are aborted.
 /// `read_blocking` reads the conversations of loaded sessions.
@@ -303,7 +309,7 @@ impl Server {
 
     async fn create(self: &Arc<Self>, asked: New) -> Result<Reply, RpcError> {
         let New { cwd, mcp_servers } = asked;
-        absolute(&cwd)?;
+        check_directory(&cwd).await?;
         let servers = mcp_servers::checked(mcp_servers)?;
         let slot = self.slot()?;
         let client = self.connect().await?;
@@ -325,7 +331,7 @@ impl Server {
     /// Opens a session of the daemon. `replays`: its conversation is sent before the answer.
     async fn load(self: &Arc<Self>, asked: Load, replays: bool) -> Result<Reply, RpcError> {
         let Load { session_id, cwd, mcp_servers } = asked;
-        absolute(&cwd)?;
+        check_directory(&cwd).await?;
         let servers = mcp_servers.map(mcp_servers::checked).transpose()?;
         let known = lock(&self.sessions).get(&session_id).cloned();
         let session = match known {
@@ -438,9 +444,21 @@ impl Server {
     }
 }
 
-fn absolute(cwd: &str) -> Result<(), RpcError> {
-    match Path::new(cwd).is_absolute() {
-        true => Ok(()),
-        false => Err(RpcError::invalid_params("cwd must be an absolute path")),
+/// Checks the directory of a session, before anything is created.
+async fn check_directory(cwd: &str) -> Result<(), RpcError> {
+    let path = PathBuf::from(cwd);
+    if !path.is_absolute() {
+        return Err(RpcError::invalid_params("cwd must be an absolute path"));
+    }
+    let checking = tokio::task::spawn_blocking(move || path.metadata());
+    let checked = timeout(DIRECTORY_TIMEOUT, checking).await;
+    let cwd: String = cwd.chars().take(MAX_SHOWN).collect();
+    let refused = |why: &str| Err(RpcError::invalid_params(format!("cwd {cwd} {why}")));
+    match checked {
+        Ok(Ok(Ok(found))) if found.is_dir() => Ok(()),
+        Ok(Ok(Ok(_))) => refused("is not a directory"),
+        Ok(Ok(Err(error))) => refused(&format!("cannot be opened: {error}")),
+        // The daemon reports a disk that hangs.
+        Ok(Err(_)) | Err(_) => Ok(()),
     }
 }
