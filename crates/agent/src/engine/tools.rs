@@ -178,13 +178,17 @@ impl Agent {
             )),
             Loop::No | Loop::End => None,
         };
-        let servers = &self.servers;
+        let (servers, options) = (&self.servers, &self.setup.options);
         let of_server = |call: &ToolCall| {
             let arguments = servers.route(&call.name, &call.arguments)?;
             Some(ToolRoute { tool: tools::MCP_CALL, arguments, writes: None })
         };
         let slots = calls.into_iter().map(|call| Slot {
-            route: of_server(&call).or_else(|| route(&call.name, &call.arguments)),
+            // A tool that is not offered does not run either.
+            route: of_server(&call).or_else(|| {
+                let route = route(&call.name, &call.arguments)?;
+                options.permits_call(&call.name, route.tool).then_some(route)
+            }),
             call,
             state: CallState::New,
             result: None,

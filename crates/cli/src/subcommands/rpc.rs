@@ -6,23 +6,25 @@
 
 mod lines;
 mod output;
+mod start;
 
 use self::lines::{Command, parse, response};
 use self::output::{Done, Order, Output};
+use self::start::{find, set_options};
 use crate::args::rpc::RpcArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
-use crate::directory;
+use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::interrupts::Interrupts;
 use crate::output::CliOutput;
 use crate::shell_keys;
 use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError};
-use quackd_home::Home;
 use quackd_ipc::lines::{Line, LineReader};
+use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::{
     AgentData, AgentParams, AttachData, ForkData, ForkParams, SessionDeleteParams,
-    SessionNewParams, SessionParams, StateData, UiResponseParams,
+    SessionNewParams, SessionParams, UiResponseParams,
 };
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde_json::{Map, Value, json};
@@ -56,6 +58,8 @@ const BEGINNINGS: [&str; 5] = ["prompt", "steer", "follow_up", "compact", "bash"
 struct Session {
     client: Arc<Client>,
     follow: FollowConnection,
+    /// Options of the agents of all sessions that this client follows, as long as it does.
+    options: AgentOptions,
     /// Sessions that this client creates are deleted at the end.
     is_temporary: bool,
     /// Whether this client has created it.
@@ -66,21 +70,24 @@ struct Session {
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    for (given, name) in
-        [(args.session_dir.is_some(), "--session-dir"), (args.tools.is_some(), "--tools")]
-    {
-        if given {
-            note(&format!("{name} has no effect"));
-        }
+    if args.version {
+        output.text(&format!("{}\n", quackd_protocol::VERSION))?;
+        return Ok(ExitCode::Ok);
     }
+    if !args.ignored.is_empty() {
+        note(&format!("no effect here: {}", display::plain(&args.ignored.join(", "))));
+    }
+    start::check(&args)?;
+    let options = start::options(&args).await?;
     let mut interrupts = Interrupts::catch_with_hangup()?;
     let client = Arc::new(start_and_connect(output).await?.client);
     if let Err((names, error)) = shell_keys::try_pass_on(&client).await {
         note(&format!("this shell has {names}, but the daemon did not take the value: {error}"));
     }
-    let mut session = begin(&args, client).await?;
+    start::give_key(&args, &client).await;
+    let mut session = start::begin(&args, options, client).await?;
     let served = async {
-        choose(&args, &session).await?;
+        start::choose(&args, &session).await?;
         serve(&mut session, &mut interrupts).await
     };
     let ended = served.await;
@@ -92,82 +99,6 @@ pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<Exit
 fn note(text: &str) {
     // A failed write cannot be reported.
     drop(writeln!(std::io::stderr(), "note: {text}"));
-}
-
-/// Returns the model of the options, as `provider/model` or as a name.
-fn wanted_model(args: &RpcArgs) -> Option<String> {
-    match (&args.provider, &args.model) {
-        (Some(provider), Some(model)) if !model.starts_with(&format!("{provider}/")) => {
-            Some(format!("{provider}/{model}"))
-        }
-        (_, model) => model.clone(),
-    }
-}
-
-/// Creates or finds the session.
-async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
-    let path = directory::workspace(args.dir.as_deref(), false)?;
-    let is_created = args.session.is_none() && !args.continues;
-    let id = if let Some(wanted) = &args.session {
-        find(&client, wanted).await?
-    } else if args.continues {
-        let params = json!({ "path": path, "activate": false });
-        let found: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
-        found.session.id.0
-    } else {
-        let params = SessionNewParams {
-            path: Some(path),
-            engine: args.engine.clone(),
-            model: wanted_model(args),
-            ..SessionNewParams::default()
-        };
-        let made: AttachData = client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
-        made.session.id.0
-    };
-    let follow = FollowConnection::begin(Arc::clone(&client), id.clone(), (None, true)).await;
-    if follow.is_err() && args.no_session && is_created {
-        delete(&client, id).await;
-    }
-    let follow = follow?;
-    let is_temporary = args.no_session;
-    Ok(Session { client, follow, is_temporary, is_created, has_worked: false })
-}
-
-/// Sets the model of a continued session, and the thinking level.
-async fn choose(args: &RpcArgs, session: &Session) -> Result<(), ClientError> {
-    let is_continued = args.session.is_some() || args.continues;
-    if let Some(model) = wanted_model(args).filter(|_| is_continued) {
-        // The agent finds a name without a provider if only one provider has it.
-        let (provider, name) = model.split_once('/').unwrap_or(("", &model));
-        let command = json!({ "type": "set_model", "provider": provider, "modelId": name });
-        send(&session.client, &session.id(), command).await?;
-    }
-    if let Some(level) = &args.thinking {
-        let command = json!({ "type": "set_thinking_level", "level": level });
-        send(&session.client, &session.id(), command).await?;
-    }
-    Ok(())
-}
-
-/// Finds a session by its file or by a reference.
-async fn find(client: &Client, wanted: &str) -> Result<String, ClientError> {
-    let file = wanted.to_owned();
-    let of_file = tokio::task::spawn_blocking(move || of_file_blocking(&file)).await;
-    let reference = of_file.ok().flatten().unwrap_or_else(|| wanted.to_owned());
-    let params = SessionParams { session_id: Some(reference) };
-    let state: StateData = client.request("get_state", params, REPLY_TIMEOUT).await?;
-    Ok(state.session_id.0)
-}
-
-/// Returns the session with this file, according to the daemon's state.
-fn of_file_blocking(file: &str) -> Option<String> {
-    if !file.contains('/') {
-        return None;
-    }
-    let home = Home::from_process_env_blocking().ok()?;
-    let state = super::gc::own_metadata_blocking(&home.state_file()).ok()?;
-    let found = state.sessions.into_iter().find(|session| session.pi_session_file == file);
-    found.map(|session| session.id.0.clone())
 }
 
 async fn send(client: &Client, session: &str, command: Value) -> Result<AgentData, ClientError> {
@@ -200,8 +131,25 @@ impl Session {
         }
     }
 
+    /// Gives the session the options of the command line, if there are any.
+    async fn limit(&self) -> Result<(), ClientError> {
+        match self.options == AgentOptions::default() {
+            true => Ok(()),
+            false => set_options(&self.client, &self.id(), self.options.clone()).await,
+        }
+    }
+
+    /// Takes the options of the command line from a session that is followed no more.
+    async fn unlimit(&self, session: &str) {
+        if self.options != AgentOptions::default() {
+            // The session may be gone.
+            drop(set_options(&self.client, session, AgentOptions::default()).await);
+        }
+    }
+
     async fn end(&self) {
         self.abort().await;
+        self.unlimit(&self.id()).await;
         if self.is_temporary && self.is_created {
             delete(&self.client, self.id()).await;
         }
@@ -210,11 +158,22 @@ impl Session {
     /// Follows another session.
     async fn follow(&mut self, id: String, is_created: bool) -> Result<(), ClientError> {
         let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, (None, true));
-        let next = match begin(id.clone()).await {
+        let limited = match self.options == AgentOptions::default() {
+            true => Ok(()),
+            false => set_options(&self.client, &id, self.options.clone()).await,
+        };
+        let begun = match limited {
+            Ok(()) => begin(id.clone()).await,
+            Err(error) => Err(error),
+        };
+        let next = match begun {
             Ok(next) => next,
             Err(error) => {
-                if self.is_temporary && is_created && id != self.id() {
-                    delete(&self.client, id).await;
+                if id != self.id() {
+                    self.unlimit(&id).await;
+                    if self.is_temporary && is_created {
+                        delete(&self.client, id).await;
+                    }
                 }
                 // The attempt has ended the old subscription.
                 self.follow = begin(self.id()).await?;
@@ -224,6 +183,9 @@ impl Session {
         let old = std::mem::replace(&mut self.follow, next);
         self.has_worked = false;
         let was_created = std::mem::replace(&mut self.is_created, is_created);
+        if old.session() != self.follow.session() {
+            self.unlimit(old.session()).await;
+        }
         if self.is_temporary && was_created && old.session() != self.follow.session() {
             delete(&self.client, old.session().to_owned()).await;
         }

@@ -23,6 +23,7 @@ use crate::session::services::{NoLook, SessionServices};
 use actix::prelude::*;
 use quackd_process::{Exit as ProcessExit, SessionPaths, Writable};
 use quackd_protocol::SessionId;
+use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::{DeadProcess, ErrorCode, ProcessDeath, PromptError};
 use quackd_protocol::pi::{PI_FRAME_PROTOCOL, PiEnd, PiStart, ToPiWorker};
 use quackd_supervision::{Cause, Exit, Load, Order, PI_WORKER, State};
@@ -65,6 +66,7 @@ impl SessionActor {
         let owner = self.owner.clone();
         let file = self.pi.session_file.clone();
         let (is_wanted, chosen) = (!self.pi.unsent.is_empty(), self.pi.chosen.clone());
+        let options = self.pi.options.clone();
         let preparing = async move {
             let Chosen { engine, missing, .. } = engine::choose(&services, &chosen).await?;
             if engine == Engine::Native && !is_wanted {
@@ -77,13 +79,15 @@ impl SessionActor {
                     let of = (session, workspace, file);
                     agent::prepare(services, owner, of, chosen).await.map(Launch::Agent)
                 }
-                Engine::Pi => match prepare(services, owner, session, workspace, file).await {
-                    Ok(prepared) => Ok(Launch::Pi(prepared)),
-                    Err(PiError::NotFound { config }) => {
-                        Err(missing.map_or(PiError::NotFound { config }, PiError::NoModel))
+                Engine::Pi => {
+                    match prepare(services, owner, (session, workspace, file), options).await {
+                        Ok(prepared) => Ok(Launch::Pi(prepared)),
+                        Err(PiError::NotFound { config }) => {
+                            Err(missing.map_or(PiError::NotFound { config }, PiError::NoModel))
+                        }
+                        Err(error) => Err(error),
                     }
-                    Err(error) => Err(error),
-                },
+                }
             }
         };
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
@@ -359,9 +363,8 @@ fn exit_of(end: &PiEnd) -> Exit {
 async fn prepare(
     services: Rc<SessionServices>,
     owner: Owner,
-    session: SessionId,
-    workspace: String,
-    session_file: String,
+    (session, workspace, session_file): (SessionId, String, String),
+    options: AgentOptions,
 ) -> Result<PiLaunch, PiError> {
     let commands = services.children.login.env_for_worker(LOGIN_LIMIT).await;
     // If the daemon was started with a key, do not wait for the login shell.
@@ -401,7 +404,7 @@ async fn prepare(
         let file = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
         let file = file.map_err(|error| PiError::NotStarted(format!("no history: {error}")))?;
         let (sessions, file) = (sessions.display().to_string(), file.display().to_string());
-        let args = arguments(&settings, &env, &sessions, &file);
+        let args = arguments(&settings, &env, &sessions, &file, &options);
         let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);
         let cgroup = create_cgroup(cgroups, &group_name("pi-", &session), processes);
         let start = PiStart {

@@ -4,6 +4,7 @@ use crate::children::pi_env::has;
 use crate::errors::PiError;
 use quackd_config::{Origin, PiSettings, Setting};
 use quackd_process::Writable;
+use quackd_protocol::agent_options::AgentOptions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -88,9 +89,15 @@ pub(crate) fn arguments(
     env: &[(String, String)],
     sessions: &str,
     session_file: &str,
+    options: &AgentOptions,
 ) -> Vec<String> {
     let ModelChoice { model, provider, thinking, .. } = choose(settings, env);
-    let mut args = vec!["--mode", "rpc", "--session-dir", sessions, "--tools", TOOLS];
+    let tools = tools_of(options);
+    let mut args = vec!["--mode", "rpc", "--session-dir", sessions];
+    match tools.as_str() {
+        "" => args.push("--no-tools"),
+        tools => args.extend(["--tools", tools]),
+    }
     if let Some(model) = &model {
         args.extend(["--model", model]);
     }
@@ -99,7 +106,36 @@ pub(crate) fn arguments(
     }
     args.extend(["--thinking", &thinking]);
     args.extend(["--session", session_file, "-c"]);
+    if let Some(prompt) = &options.system_prompt {
+        args.extend(["--system-prompt", prompt]);
+    }
+    for paragraph in &options.append_system_prompt {
+        args.extend(["--append-system-prompt", paragraph]);
+    }
+    if options.no_context_files {
+        args.push("--no-context-files");
+    }
+    let models = options.models.join(",");
+    if !models.is_empty() {
+        args.extend(["--models", &models]);
+    }
     args.into_iter().map(str::to_owned).collect()
+}
+
+/// Returns the tools that a client wants, as a list. Every version of Pi has only `--tools`, so that excluded tools are
+/// taken from the list.
+fn tools_of(options: &AgentOptions) -> String {
+    let plain = |entry: &&String| !entry.starts_with(['+', '-']) && !entry.contains('*');
+    let named = options.tools.iter().flatten().filter(plain).map(String::as_str);
+    let named: Vec<_> = TOOLS.split(',').chain(named).collect();
+    let mut tools: Vec<&str> = Vec::new();
+    for name in named {
+        let is_wanted = options.permits_call(name, name);
+        if is_wanted && !tools.contains(&name) {
+            tools.push(name);
+        }
+    }
+    tools.join(",")
 }
 
 /// Model, provider and thinking level, with their sources.
@@ -199,7 +235,7 @@ mod tests {
     fn args(settings: &PiSettings, key: bool, file: &str) -> String {
         let key = key.then(|| ("OPENAI_API_KEY".to_owned(), "sk".to_owned()));
         let env: Vec<_> = key.into_iter().collect();
-        arguments(settings, &env, "/app/pi-sessions", file).join(" ")
+        arguments(settings, &env, "/app/pi-sessions", file, &AgentOptions::default()).join(" ")
     }
 
     #[test]
@@ -223,6 +259,33 @@ mod tests {
             let found = args(&settings(model, provider), key, file);
             assert_eq!(found, format!("{begin} {rest}"));
         }
+    }
+
+    #[test]
+    fn options_of_a_client_limit_the_tools_and_set_the_prompts() {
+        let tools = |tools: &[&str], exclude: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            let wanted = (!tools.is_empty()).then(|| owned(tools));
+            let options = AgentOptions {
+                tools: wanted,
+                exclude_tools: owned(exclude),
+                ..AgentOptions::default()
+            };
+            tools_of(&options)
+        };
+        assert_eq!(tools(&[], &[]), TOOLS);
+        assert_eq!(tools(&["read", "grep", "own"], &[]), "read,grep,own");
+        assert_eq!(tools(&["*e*"], &["write"]), "read,edit,grep");
+        assert_eq!(tools(&["-bash"], &[]), "read,edit,write,grep,find,ls");
+        assert_eq!(tools(&["bash"], &["bash"]), "");
+        let options = AgentOptions {
+            append_system_prompt: vec!["one".to_owned(), "two".to_owned()],
+            no_context_files: true,
+            ..AgentOptions::default()
+        };
+        let args = arguments(&settings("", ""), &[], "/s", "/f", &options).join(" ");
+        let end = "-c --append-system-prompt one --append-system-prompt two --no-context-files";
+        assert!(args.ends_with(end), "{args}");
     }
 
     #[test]

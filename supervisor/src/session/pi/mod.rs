@@ -28,7 +28,7 @@ mod requests;
 mod turns;
 
 pub(crate) use health::checks;
-pub(crate) use history::fork_blocking;
+pub(crate) use history::{create_blocking, fork_blocking, is_conversation_id};
 pub(crate) use prompts::{CommandReply, PiPart, SendCommand};
 pub(crate) use requests::AnswerDialog;
 
