@@ -73,6 +73,7 @@ const KNOWN_NAMES: [&str; 23] = [
     "daemon.sock",
     "quackd.lock",
     "placeholders",
+    "pi-package",
     "pi-sessions",
     "journal",
 ];

@@ -233,6 +233,9 @@ pub struct PiStart {
     /// Whether to start a Pi that cannot ignore the files of a workspace.
     #[serde(default)]
     pub allow_old: bool,
+    /// Whether `env` names a package in which Pi has no project settings.
+    #[serde(default)]
+    pub is_masked: bool,
     /// Start nothing. Ask the program for its version, and check whether it could be started. Answered by
     /// [`FromPiWorker::Version`] or [`FromPiWorker::CannotStart`].
     #[serde(default)]
@@ -492,6 +495,7 @@ mod tests {
             args: Vec::new(),
             version: None,
             allow_old: false,
+            is_masked: false,
             only_version: false,
             project_settings: None,
             env: vec![("OPENAI_API_KEY".into(), "sk-secret".into())],

@@ -1,11 +1,12 @@
 //! The environment of a session's Pi. Pi is the only process of the daemon that gets the user's keys, because Pi calls
 //! the model providers itself.
 //!
-//! Three layers, the later ones win: the daemon's own variables, the environment of commands (with the login shell's
-//! `PATH`), and the login shell's variables for model providers. The last layer is only kept in memory. The daemon's
-//! key for web searches and the variables that control the daemon are left out.
+//! Three layers, the later ones win: the daemon's own variables, the environment of commands, and the login shell's
+//! variables for model providers. The last layer is only kept in memory. The daemon's key for web searches and the
+//! variables that control the daemon are left out. The `PATH` of a daemon that a shell has started comes first, because
+//! the user's `pi` runs with the node of that shell. Whether the login shell has answered makes no difference then.
 
-use crate::children::command_env::{Variables, of};
+use crate::children::command_env::{Variables, of, path};
 use quackd_protocol::environment::{MAX_LOGIN_BYTES, MAX_VALUE_BYTES};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -90,6 +91,7 @@ pub(crate) fn merge(
     own: impl Iterator<Item = (OsString, OsString)>,
     commands: &[(String, String)],
     login: &[(String, String)],
+    is_from_shell: bool,
 ) -> Variables {
     let own = own.filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
     let may_pass = |name: &str| {
@@ -97,8 +99,13 @@ pub(crate) fn merge(
     };
     let mut env: BTreeMap<String, String> =
         own.filter(|(name, value)| may_pass(name) && value.len() <= MAX_VALUE_BYTES).collect();
+    let own_path = env.get("PATH").filter(|_| is_from_shell).cloned();
     for (name, value) in commands.iter().chain(login) {
         env.insert(name.clone(), value.clone());
+    }
+    if let Some(own) = own_path {
+        let path = path(&own, of(commands, "PATH"));
+        env.insert("PATH".to_owned(), path);
     }
     env.into_iter().collect()
 }
@@ -129,7 +136,7 @@ mod tests {
         let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let commands = variables(&[("PATH", "/bin"), ("EDITOR", "ed")]);
         let login = variables(&[("OPENAI_API_KEY", "login"), ("MY_EXTRA", "1")]);
-        let env = merge(own.into_iter(), &commands, &login);
+        let env = merge(own.into_iter(), &commands, &login, true);
         let expected = variables(&[
             ("EDITOR", "ed"),
             ("MY_EXTRA", "1"),
@@ -138,6 +145,19 @@ mod tests {
         ]);
         assert_eq!(env, expected);
         assert!(has(&env, "OPENAI_API_KEY") && !has(&env, "ANTHROPIC_API_KEY"));
+    }
+
+    #[test]
+    fn the_path_of_the_shell_that_started_the_daemon_comes_first_also_after_the_login_shell_has_answered() {
+        let own = || [(OsString::from("PATH"), OsString::from("/nvm/22:/bin"))].into_iter();
+        let (before, after) = ([("PATH", "/nvm/22:/bin")], [("PATH", "/nvm/20:/bin:/nvm/22")]);
+        let merged = |commands: &[(&str, &str)], is_from_shell| {
+            let env = merge(own(), &variables(commands), &[], is_from_shell);
+            of(&env, "PATH").to_owned()
+        };
+        assert_eq!(merged(&before, true), "/nvm/22:/bin");
+        assert_eq!(merged(&after, true), "/nvm/22:/bin:/nvm/20");
+        assert_eq!(merged(&after, false), "/nvm/20:/bin:/nvm/22");
     }
 
     #[test]

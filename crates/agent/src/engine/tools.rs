@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 /// Argument of `edit_file` with which typographic quotes and blanks at line ends may differ.
 const SIMILAR: &str = "similar";
 
+/// Argument of `edit_file` with which its data describes the change.
+const DIFF: &str = "diff";
+
 /// Lines of a file that a call reads if it names no limit.
 const MAX_LINES: u64 = 2000;
 
@@ -54,6 +57,7 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
         "edit" => {
             snake_case_edits(&mut given);
             given.insert(SIMILAR.to_owned(), true.into());
+            given.insert(DIFF.to_owned(), true.into());
             "edit_file"
         }
         "grep" => {
@@ -95,6 +99,7 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
         other => match tools::find(other) {
             Some(tool) if tool.name == "edit_file" => {
                 given.insert(SIMILAR.to_owned(), true.into());
+                given.insert(DIFF.to_owned(), true.into());
                 tool.name
             }
             Some(tool) => tool.name,
@@ -412,10 +417,11 @@ fn result_of(
     hint: Option<String>,
 ) -> (Vec<Block>, Option<Value>) {
     #[derive(Default, serde::Deserialize)]
-    #[serde(default)]
+    #[serde(rename_all = "camelCase", default)]
     struct Data {
         image: Option<Image>,
         diff: Option<String>,
+        patch: Option<String>,
         first_changed_line: Option<u64>,
     }
     #[derive(serde::Deserialize)]
@@ -437,6 +443,9 @@ fn result_of(
     let mut details = Map::new();
     if let Some(diff) = data.diff {
         details.insert("diff".to_owned(), diff.into());
+    }
+    if let Some(patch) = data.patch {
+        details.insert("patch".to_owned(), patch.into());
     }
     if let Some(line) = data.first_changed_line {
         details.insert("firstChangedLine".to_owned(), line.into());

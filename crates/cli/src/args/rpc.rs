@@ -89,6 +89,9 @@ pub(crate) struct RpcArgs {
     /// Agent: native or pi
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,
+    /// Names of the events of summaries: newest, or 0.55 for a client that knows only Pi 0.55 [default: newest]
+    #[arg(long, value_name = "VERSION")]
+    pub(crate) dialect: Option<String>,
     /// Accepted for programs that start Pi; only `rpc` exists
     #[arg(long, value_name = "MODE", hide = true)]
     pub(crate) mode: Option<String>,

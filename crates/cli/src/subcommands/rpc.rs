@@ -4,13 +4,16 @@
 //! Commands run at the same time, and each gets exactly one response with its id, also after the end of stdin. A prompt's
 //! response precedes its events.
 
+mod finding;
 mod lines;
 mod output;
+mod reading;
+mod session;
 mod start;
 
-use self::lines::{Command, parse, response};
+use self::lines::{Command, Dialect, parse, raw, response};
 use self::output::{Done, Order, Output};
-use self::start::{find, set_options};
+use self::session::{Session, is_setting};
 use crate::args::rpc::RpcArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
 use crate::display;
@@ -18,15 +21,13 @@ use crate::exit::{CliError, ExitCode};
 use crate::interrupts::Interrupts;
 use crate::output::CliOutput;
 use crate::shell_keys;
-use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError};
 use quackd_ipc::lines::{Line, LineReader};
-use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::{
-    AgentData, AgentParams, AttachData, ForkData, ForkParams, SessionDeleteParams,
-    SessionNewParams, SessionParams, UiResponseParams,
+    AgentData, AgentParams, SessionDeleteParams, SessionParams, UiResponseParams,
 };
 use quackd_protocol::limits::MAX_LINE_BYTES;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::io::{Stdout, Write};
 use std::sync::Arc;
@@ -54,20 +55,6 @@ const WORK: [&str; 4] = ["prompt", "compact", "bash", "abort"];
 /// Commands that begin work, or add to it.
 const BEGINNINGS: [&str; 5] = ["prompt", "steer", "follow_up", "compact", "bash"];
 
-/// The followed session.
-struct Session {
-    client: Arc<Client>,
-    follow: FollowConnection,
-    /// Options of the agents of all sessions that this client follows, as long as it does.
-    options: AgentOptions,
-    /// Sessions that this client creates are deleted at the end.
-    is_temporary: bool,
-    /// Whether this client has created it.
-    is_created: bool,
-    /// Whether this client has begun work in it.
-    has_worked: bool,
-}
-
 /// Runs the subcommand.
 pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     if args.version {
@@ -79,6 +66,7 @@ pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<Exit
     }
     start::check(&args)?;
     let options = start::options(&args).await?;
+    let dialect = start::dialect(&args)?;
     let mut interrupts = Interrupts::catch_with_hangup()?;
     let client = Arc::new(start_and_connect(output).await?.client);
     if let Err((names, error)) = shell_keys::try_pass_on(&client).await {
@@ -88,7 +76,7 @@ pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<Exit
     let mut session = start::begin(&args, options, client).await?;
     let served = async {
         start::choose(&args, &session).await?;
-        serve(&mut session, &mut interrupts).await
+        serve(&mut session, dialect, &mut interrupts).await
     };
     let ended = served.await;
     session.end().await;
@@ -119,132 +107,14 @@ async fn abort(client: &Client, session: &str) {
     drop(client.request_raw("abort", params, REPLY_TIMEOUT).await);
 }
 
-impl Session {
-    fn id(&self) -> String {
-        self.follow.session().to_owned()
-    }
-
-    /// Ends what this program has begun. A turn of another client goes on.
-    async fn abort(&self) {
-        if self.has_worked {
-            abort(&self.client, &self.id()).await;
-        }
-    }
-
-    /// Gives the session the options of the command line, if there are any.
-    async fn limit(&self) -> Result<(), ClientError> {
-        match self.options == AgentOptions::default() {
-            true => Ok(()),
-            false => set_options(&self.client, &self.id(), self.options.clone()).await,
-        }
-    }
-
-    /// Takes the options of the command line from a session that is followed no more.
-    async fn unlimit(&self, session: &str) {
-        if self.options != AgentOptions::default() {
-            // The session may be gone.
-            drop(set_options(&self.client, session, AgentOptions::default()).await);
-        }
-    }
-
-    async fn end(&self) {
-        self.abort().await;
-        self.unlimit(&self.id()).await;
-        if self.is_temporary && self.is_created {
-            delete(&self.client, self.id()).await;
-        }
-    }
-
-    /// Follows another session.
-    async fn follow(&mut self, id: String, is_created: bool) -> Result<(), ClientError> {
-        let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, (None, true));
-        let limited = match self.options == AgentOptions::default() {
-            true => Ok(()),
-            false => set_options(&self.client, &id, self.options.clone()).await,
-        };
-        let begun = match limited {
-            Ok(()) => begin(id.clone()).await,
-            Err(error) => Err(error),
-        };
-        let next = match begun {
-            Ok(next) => next,
-            Err(error) => {
-                if id != self.id() {
-                    self.unlimit(&id).await;
-                    if self.is_temporary && is_created {
-                        delete(&self.client, id).await;
-                    }
-                }
-                // The attempt has ended the old subscription.
-                self.follow = begin(self.id()).await?;
-                return Err(error);
-            }
-        };
-        let old = std::mem::replace(&mut self.follow, next);
-        self.has_worked = false;
-        let was_created = std::mem::replace(&mut self.is_created, is_created);
-        if old.session() != self.follow.session() {
-            self.unlimit(old.session()).await;
-        }
-        if self.is_temporary && was_created && old.session() != self.follow.session() {
-            delete(&self.client, old.session().to_owned()).await;
-        }
-        Ok(())
-    }
-
-    /// Runs a command that selects another session.
-    async fn switch(
-        &mut self,
-        name: &str,
-        fields: &Map<String, Value>,
-    ) -> Result<Value, ClientError> {
-        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let cancelled = json!({ "cancelled": false });
-        match name {
-            "switch_session" => {
-                let path = text("sessionPath");
-                if path.is_empty() {
-                    let text = "sessionPath is missing".to_owned();
-                    return Err(ClientError::Refused { text, code: None });
-                }
-                let id = find(&self.client, path).await?;
-                let is_created = self.is_created && id == self.id();
-                self.follow(id, is_created).await?;
-                Ok(cancelled)
-            }
-            "fork" | "clone" => {
-                let entry_id = (name == "fork").then(|| text("entryId").to_owned());
-                let session_id = self.id().into();
-                let params = ForkParams { session_id, entry_id, ..ForkParams::default() };
-                let made: ForkData =
-                    self.client.request("quack.fork", params, REPLY_TIMEOUT).await?;
-                self.follow(made.session_id.0, true).await?;
-                Ok(match name {
-                    "fork" => json!({ "text": made.text.unwrap_or_default(), "cancelled": false }),
-                    _ => cancelled,
-                })
-            }
-            _ => {
-                let path = self.follow.followed().workspace_path.clone();
-                let restrictions_of = Some(self.id());
-                let params = SessionNewParams {
-                    path: Some(path),
-                    restrictions_of,
-                    ..SessionNewParams::default()
-                };
-                let made: AttachData =
-                    self.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
-                self.follow(made.session.id.0, true).await?;
-                Ok(cancelled)
-            }
-        }
-    }
-}
-
 /// Serves until the end of stdin, or until a signal.
-async fn serve(session: &mut Session, interrupts: &mut Interrupts) -> anyhow::Result<ExitCode> {
+async fn serve(
+    session: &mut Session,
+    dialect: Dialect,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<ExitCode> {
     let mut lines = LineReader::new(tokio::io::stdin(), MAX_LINE_BYTES);
-    let mut serving = Serving::new(session);
+    let mut serving = Serving::new(session, dialect);
     loop {
         tokio::select! {
             biased;
@@ -279,11 +149,11 @@ struct Serving<'a> {
 }
 
 impl<'a> Serving<'a> {
-    fn new(session: &'a mut Session) -> Self {
+    fn new(session: &'a mut Session, dialect: Dialect) -> Self {
         let (done, finished) = mpsc::channel(MAX_COMMANDS);
         Self {
             session,
-            output: Output::new(std::io::stdout()),
+            output: Output::new(std::io::stdout(), dialect),
             running: JoinSet::new(),
             done,
             finished,
@@ -310,6 +180,9 @@ impl<'a> Serving<'a> {
     fn write(&mut self, done: Done) -> std::io::Result<()> {
         let count = if done.is_work { &mut self.work } else { &mut self.queries };
         *count = count.saturating_sub(1);
+        if let Some(setting) = &done.setting {
+            self.session.keep(setting);
+        }
         self.output.done(done)
     }
 
@@ -322,7 +195,8 @@ impl<'a> Serving<'a> {
                 self.finish(None).await?;
                 self.session.abort().await;
                 let result = self.session.switch(&name, &fields).await;
-                self.output.write(&[response(id.as_ref(), &name, result.map(Some))])?;
+                let result = result.map(|data| Some(raw(&data)));
+                self.output.write(&[response(id.as_ref(), &name, result)])?;
             }
             Ok((_, name, fields)) if name == "extension_ui_response" => {
                 answer_dialog(self.session, fields).await;
@@ -346,6 +220,7 @@ impl<'a> Serving<'a> {
         *count += 1;
         let (client, session) = (Arc::clone(&self.session.client), self.session.id());
         let (done, give_up) = (self.done.clone(), self.give_up.clone());
+        let set = is_setting(&name).then(|| fields.clone());
         self.running.spawn(async move {
             let result = tokio::select! {
                 result = run_command(&client, &session, &name, fields) => result,
@@ -354,8 +229,15 @@ impl<'a> Serving<'a> {
                     Err(ClientError::Refused { text, code: None })
                 }
             };
+            let setting = match (&result, set) {
+                (Ok(data), Some(fields)) => {
+                    let data = data.as_ref().and_then(|it| serde_json::from_str(it.get()).ok());
+                    Some((name.clone(), fields, data))
+                }
+                _ => None,
+            };
             let line = response(id.as_ref(), &name, result);
-            drop(done.send(Done { line, order, is_work }).await);
+            drop(done.send(Done { line, order, is_work, setting }).await);
         });
     }
 
@@ -402,7 +284,15 @@ async fn run_command(
     session: &str,
     name: &str,
     fields: Map<String, Value>,
-) -> Result<Option<Value>, ClientError> {
+) -> Result<Option<Box<RawValue>>, ClientError> {
+    if name == "get_tree" {
+        return reading::tree(client, session).await.map(Some);
+    }
+    if name == "export_html" {
+        let path = fields.get("outputPath").and_then(Value::as_str);
+        let written = reading::export_html(session.to_owned(), path).await?;
+        return Ok(Some(raw(&written)));
+    }
     if name == "abort" {
         let params = SessionParams { session_id: Some(session.to_owned()) };
         // An idle session has nothing to abort, which is not an error in Pi's protocol.
@@ -412,10 +302,10 @@ async fn run_command(
         };
     }
     let data = send(client, session, Value::Object(fields)).await?.data;
-    let data: Option<Value> = data.and_then(|data| serde_json::from_str(data.get()).ok());
     if name == "prompt" {
-        let disposition = data.as_ref().and_then(|data| data["disposition"].as_str());
-        return Ok(Some(json!({ "disposition": disposition.unwrap_or("started") })));
+        let read = data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.get()).ok());
+        let disposition = read.as_ref().and_then(|data| data["disposition"].as_str());
+        return Ok(Some(raw(&json!({ "disposition": disposition.unwrap_or("started") }))));
     }
     Ok(data)
 }

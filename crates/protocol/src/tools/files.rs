@@ -77,5 +77,6 @@ const EDIT_FILE: Tool = Tool {
         )
         .or("false")
         .rare(),
+        flag("diff", "Return diff, patch and firstChangedLine as data.").or("false").rare(),
     ],
 };

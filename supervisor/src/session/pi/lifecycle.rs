@@ -5,6 +5,7 @@ use super::OfPi;
 use super::agent::{self, AgentLaunch};
 use super::engine::{self, Chosen, Engine};
 use super::history;
+use super::old_pi;
 use super::locate::{arguments, find_blocking, version_blocking};
 use super::outside::{check_settings_blocking, clean_blocking, project_settings_blocking};
 use super::prompts::fail;
@@ -25,6 +26,7 @@ use quackd_process::{Exit as ProcessExit, SessionPaths, Writable};
 use quackd_protocol::SessionId;
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::{DeadProcess, ErrorCode, ProcessDeath, PromptError};
+use quackd_protocol::plain::error_line;
 use quackd_protocol::pi::{PI_FRAME_PROTOCOL, PiEnd, PiStart, ToPiWorker};
 use quackd_supervision::{Cause, Exit, Load, Order, PI_WORKER, State};
 use serde_json::json;
@@ -198,8 +200,8 @@ impl SessionActor {
             let text = self.death_text(exceeded.as_deref(), &end);
             let agent = self.pi.kind();
             tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "{agent} crashed");
-            let last = end.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
-            let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
+            let last = error_line(&end.stderr_tail);
+            let last = last.map_or_else(String::new, |line| format!(": {line}"));
             let is_native = self.pi.is_native;
             self.services.pi_failure.note(
                 session,
@@ -372,7 +374,8 @@ async fn prepare(
         .any(|(name, value)| name.to_str().is_some_and(environment::is_key) && !value.is_empty());
     let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
     let login = services.children.login.env_for_pi(limit).await;
-    let mut env = environment::merge(std::env::vars_os(), &commands, &login);
+    let is_from_shell = services.children.login.is_from_shell();
+    let mut env = environment::merge(std::env::vars_os(), &commands, &login, is_from_shell);
     let config = services.daemon.config_file.path.clone();
     let settings = services.daemon.config.pi.clone();
     // Without any Pi, do not check the directories of all sessions at each attach.
@@ -405,6 +408,13 @@ async fn prepare(
         let file = file.map_err(|error| PiError::NotStarted(format!("no history: {error}")))?;
         let (sessions, file) = (sessions.display().to_string(), file.display().to_string());
         let args = arguments(&settings, &env, &sessions, &file, &options);
+        let old = old_pi::find_blocking(&program);
+        let is_masked = old.is_some();
+        if let Some(old) = old {
+            let places = (Path::new(&workspace), &*user_home);
+            let masked = old_pi::mask_blocking(&home, old, places, &mut env);
+            masked.map_err(|error| PiError::NotStarted(format!("no package for it: {error}")))?;
+        }
         let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);
         let cgroup = create_cgroup(cgroups, &group_name("pi-", &session), processes);
         let start = PiStart {
@@ -415,6 +425,7 @@ async fn prepare(
             program,
             args,
             allow_old: settings.allow_old.value,
+            is_masked,
             only_version: false,
             project_settings: found.map(|path| path.display().to_string()),
             env,

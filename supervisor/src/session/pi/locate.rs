@@ -18,7 +18,7 @@ const TOOLS: &str = "read,bash,edit,write,grep,find,ls";
 const OPENAI_MODEL: &str = "gpt-4o-mini";
 
 /// Maximum size of a `package.json`. Pi's has a few KiB.
-const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
+pub(super) const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
 
 /// Number of directories above the executable that are searched for its package.
 const MAX_LEVELS: usize = 6;
@@ -202,6 +202,11 @@ impl ModelChoice {
 
 /// Returns the version in the `package.json` of an executable. Reads the file system, and runs nothing.
 pub(crate) fn version_blocking(program: &str) -> Option<String> {
+    package_blocking(program).map(|(_, version)| version)
+}
+
+/// Returns the directory of the package of an executable, and its version.
+pub(super) fn package_blocking(program: &str) -> Option<(PathBuf, String)> {
     #[derive(serde::Deserialize)]
     struct Manifest {
         name: String,
@@ -216,7 +221,7 @@ pub(crate) fn version_blocking(program: &str) -> Option<String> {
         let text = is_small.then(|| std::fs::read_to_string(path).ok()).flatten()?;
         let Manifest { name, version } = serde_json::from_str(&text).ok()?;
         let version: String = version.chars().filter(|c| !c.is_control()).take(40).collect();
-        name.contains("pi-coding-agent").then_some(version)
+        name.contains("pi-coding-agent").then(|| (directory.to_owned(), version))
     })
 }
 

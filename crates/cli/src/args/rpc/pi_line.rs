@@ -22,6 +22,7 @@ const VALUES: &[(&str, &str)] = &[
     ("--thinking", ""),
     ("--dir", "-C"),
     ("--engine", ""),
+    ("--dialect", ""),
     ("--color", ""),
 ];
 

@@ -1,6 +1,7 @@
 //! The output of the protocol: responses and events in their order.
 
-use super::lines::event_line;
+use super::lines::{Dialect, event_line};
+use super::session::Setting;
 use quackd_client::Event;
 use std::io::Write;
 
@@ -11,6 +12,8 @@ pub(super) struct Done {
     pub(super) order: Order,
     /// Whether the command was one of [`super::WORK`].
     pub(super) is_work: bool,
+    /// What the command has set.
+    pub(super) setting: Option<Setting>,
 }
 
 /// Order of a response and the events of a turn.
@@ -29,6 +32,7 @@ pub(super) enum Order {
 #[derive(Debug)]
 pub(super) struct Output<W> {
     stdout: W,
+    dialect: Dialect,
     /// Prompts without a response, and the events that follow it.
     prompts: usize,
     held: Vec<String>,
@@ -41,9 +45,10 @@ pub(super) struct Output<W> {
 
 impl<W: Write> Output<W> {
     /// Creates the output of an idle session.
-    pub(super) fn new(stdout: W) -> Self {
+    pub(super) fn new(stdout: W, dialect: Dialect) -> Self {
         Self {
             stdout,
+            dialect,
             prompts: 0,
             held: Vec::new(),
             in_turn: false,
@@ -112,7 +117,7 @@ impl<W: Write> Output<W> {
             _ => {}
         }
         // The response of a prompt precedes the events of its turn.
-        match (event_line(event), self.prompts) {
+        match (event_line(event, self.dialect), self.prompts) {
             (Some(line), 0) => self.write(&[line])?,
             (Some(line), _) => self.held.push(line),
             (None, _) => {}
@@ -143,12 +148,12 @@ mod tests {
     }
 
     fn done(line: &str, order: Order) -> Done {
-        Done { line: line.to_owned(), order, is_work: false }
+        Done { line: line.to_owned(), order, is_work: false, setting: None }
     }
 
     /// Returns the lines that `script` writes.
     fn written(script: impl FnOnce(&mut Output<Vec<u8>>) -> std::io::Result<()>) -> String {
-        let mut output = Output::new(Vec::new());
+        let mut output = Output::new(Vec::new(), Dialect::Newest);
         script(&mut output).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         text.replace("{\"type\":\"", "").replace("\"}", "").lines().collect::<Vec<_>>().join(" ")
@@ -170,6 +175,19 @@ mod tests {
         let expected = "agent_start none auto_retry_start agent_start late auto_retry_start \
             auto_retry_end given-up agent_end";
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_summary_has_the_name_that_the_dialect_has() {
+        let event = || {
+            let json = serde_json::json!({ "type": "auto_compaction_end", "result": null, "aborted": true });
+            let data = serde_json::value::to_raw_value(&json).ok();
+            Event { name: "auto_compaction_end".to_owned(), session_id: None, data, seq: None, turn: None }
+        };
+        let newest = event_line(event(), Dialect::Newest).unwrap();
+        assert_eq!(newest, r#"{"type":"compaction_end","aborted":true}"#);
+        let old = event_line(event(), Dialect::Old).unwrap();
+        assert!(old.contains(r#""auto_compaction_end""#) && old.contains(r#""result":null"#), "{old}");
     }
 
     #[test]

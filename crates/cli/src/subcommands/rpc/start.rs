@@ -1,20 +1,18 @@
 //! The session with which `quack rpc` begins, and what the command line sets for its agent.
 
-use super::{Session, note, send};
+use super::finding::{Created, Wanted, find, find_path, of_conversation};
+use super::lines::Dialect;
+use super::session::{ForNew, Session};
+use super::{note, send};
 use crate::args::rpc::RpcArgs;
 use crate::connect::REPLY_TIMEOUT;
 use crate::directory;
 use crate::exit::CliError;
 use crate::shell_keys;
 use crate::subcommands::follow::follow_connection::FollowConnection;
-use crate::subcommands::gc::own_metadata_blocking;
 use quackd_client::{Client, ClientError};
-use quackd_home::Home;
 use quackd_protocol::agent_options::{AgentOptions, MAX_PROMPT_BYTES};
-use quackd_protocol::client::{
-    AttachData, ForkData, ForkParams, SessionNewParams, SessionParams, SessionSetData,
-    SessionSetParams, StateData,
-};
+use quackd_protocol::client::{AttachData, ForkData, ForkParams, SessionNewParams};
 use quackd_protocol::model::ThinkingLevel;
 use serde_json::json;
 use std::io::Read as _;
@@ -38,6 +36,15 @@ pub(super) fn check(args: &RpcArgs) -> anyhow::Result<()> {
         (Some(_), _) if !given.is_empty() => Err(with("--fork")),
         (_, Some(_)) if !given.is_empty() => Err(with("--session-id")),
         _ => Ok(()),
+    }
+}
+
+/// Returns the dialect that the command line names.
+pub(super) fn dialect(args: &RpcArgs) -> anyhow::Result<Dialect> {
+    match args.dialect.as_deref() {
+        None | Some("newest") => Ok(Dialect::Newest),
+        Some("0.55") => Ok(Dialect::Old),
+        Some(_) => Err(CliError::failed("--dialect is newest or 0.55").into()),
     }
 }
 
@@ -86,22 +93,6 @@ fn text_of_blocking(text: &str) -> String {
     }
 }
 
-/// Gives a session these options.
-pub(super) async fn set_options(
-    client: &Client,
-    session: &str,
-    options: AgentOptions,
-) -> Result<(), ClientError> {
-    let params = SessionSetParams {
-        session_id: session.into(),
-        agent_options: Some(options),
-        ..SessionSetParams::default()
-    };
-    let set: Result<SessionSetData, _> =
-        client.request("quack.session_set", params, REPLY_TIMEOUT).await;
-    set.map(drop)
-}
-
 /// Returns the model of the options, as `provider/model` or as a name, and the thinking level after it.
 fn wanted_model(args: &RpcArgs) -> (Option<String>, Option<ThinkingLevel>) {
     let Some(model) = args.model.as_deref() else { return (None, None) };
@@ -144,7 +135,10 @@ pub(super) async fn begin(
         let made: ForkData = client.request("quack.fork", params, REPLY_TIMEOUT).await?;
         (made.session_id.0, true)
     } else if let Some(wanted) = &args.session {
-        (find(&client, wanted).await?, false)
+        match find_path(&client, wanted, &path).await? {
+            Created::Known(id) => (id, false),
+            Created::Missing(id) => (create(args, path, id, &client).await?, true),
+        }
     } else if args.continues || args.resume {
         let params = json!({ "path": path, "activate": false });
         let found: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
@@ -165,8 +159,11 @@ pub(super) async fn begin(
         super::delete(&client, id).await;
     }
     let follow = follow?;
-    let is_temporary = args.no_session;
-    Ok(Session { client, follow, options, is_temporary, is_created, has_worked: false })
+    let (model, level) = wanted_model(args);
+    let named = args.thinking.as_deref().and_then(ThinkingLevel::named).or(level);
+    let thinking = named.map(|level| level.name().to_owned());
+    let for_new = ForNew { engine: args.engine.clone(), model, thinking };
+    Ok(Session::new(client, follow, (options, for_new), (args.no_session, is_created)))
 }
 
 async fn create(
@@ -188,7 +185,7 @@ async fn create(
 
 /// Sets the options of the agent, the model of a session that exists, the thinking level and the name.
 pub(super) async fn choose(args: &RpcArgs, session: &Session) -> Result<(), ClientError> {
-    session.limit().await?;
+    session.limit(&session.id()).await?;
     let (model, level) = wanted_model(args);
     let has_model = session.is_created && args.fork.is_none();
     if let Some(model) = model.filter(|_| !has_model) {
@@ -211,52 +208,4 @@ pub(super) async fn choose(args: &RpcArgs, session: &Session) -> Result<(), Clie
         send(&session.client, &session.id(), command).await?;
     }
     Ok(())
-}
-
-/// Finds a session by its file, by a reference, or by the beginning of the id of its conversation.
-pub(super) async fn find(client: &Client, wanted: &str) -> Result<String, ClientError> {
-    let of_file = match wanted.contains('/') {
-        true => of_conversation(Wanted::File(wanted.to_owned())).await,
-        false => None,
-    };
-    let reference = of_file.unwrap_or_else(|| wanted.to_owned());
-    let params = SessionParams { session_id: Some(reference) };
-    let found: Result<StateData, _> = client.request("get_state", params, REPLY_TIMEOUT).await;
-    match found {
-        Ok(state) => Ok(state.session_id.0),
-        Err(error) => of_conversation(Wanted::Begin(wanted.to_owned())).await.ok_or(error),
-    }
-}
-
-/// A conversation by its file or its id.
-enum Wanted {
-    File(String),
-    Id { id: String, path: String },
-    Begin(String),
-}
-
-/// Returns the session with this conversation, according to the daemon's state.
-async fn of_conversation(wanted: Wanted) -> Option<String> {
-    tokio::task::spawn_blocking(move || of_conversation_blocking(&wanted)).await.ok().flatten()
-}
-
-fn of_conversation_blocking(wanted: &Wanted) -> Option<String> {
-    let home = Home::from_process_env_blocking().ok()?;
-    let state = own_metadata_blocking(&home.state_file()).ok()?;
-    let mut sessions = state.sessions.iter().filter(|session| {
-        let file = session.pi_session_file.as_str();
-        let name = file.rsplit('/').next().unwrap_or_default().strip_suffix(".jsonl");
-        let id_of_file = name.and_then(|name| name.split_once('_')).map(|(_, id)| id);
-        match (wanted, id_of_file) {
-            (Wanted::File(wanted), _) => file == wanted,
-            (Wanted::Id { id, path }, Some(known)) => {
-                let mut all = state.workspaces.iter();
-                let is_here = all.any(|it| it.id == session.workspace_id && it.path == *path);
-                is_here && known == id
-            }
-            (Wanted::Begin(begin), Some(known)) => !begin.is_empty() && known.starts_with(begin),
-            (Wanted::Id { .. } | Wanted::Begin(_), None) => false,
-        }
-    });
-    sessions.next().map(|session| session.id.0.clone())
 }
