@@ -24,7 +24,8 @@ pub fn without_numbers(text: &str) -> String {
 pub fn error_line(output: &str) -> Option<&str> {
     let names_error = |line: &&str| {
         let word: &str = line.split([':', ' ', '[', '(']).next().unwrap_or_default();
-        let is_word = !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "._".contains(c));
+        let is_word =
+            !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "._".contains(c));
         let ends = ["error", "exception", "fatal", "panic"];
         is_word && line.len() != word.len() && {
             let word = word.to_ascii_lowercase();
@@ -44,7 +45,8 @@ mod tests {
         let node = "file:///pi/cli.js:2\nimport { x } from \"node:module\";\n         ^\n\
             SyntaxError: The requested module 'node:module' does not provide an export named 'x'\n    \
             at ModuleJob._instantiate (node:internal:213:21)\n\nNode.js v20.20.2\n";
-        let expected = "SyntaxError: The requested module 'node:module' does not provide an export named 'x'";
+        let expected =
+            "SyntaxError: The requested module 'node:module' does not provide an export named 'x'";
         assert_eq!(error_line(node), Some(expected));
         assert_eq!(error_line("TypeError [ERR_X]: no\n at y\n"), Some("TypeError [ERR_X]: no"));
         assert_eq!(error_line("Error: one\nlast\n"), Some("Error: one"));

@@ -51,10 +51,8 @@ fn changes(old: &[&[u8]], new: &[&[u8]]) -> Vec<Change> {
     let both = old_rest.iter().rev().zip(new_rest.iter().rev());
     let end = both.take_while(|(one, other)| one == other).count();
     let (n_old, n_new) = (old_rest.len() - end, new_rest.len() - end);
-    let inner = (
-        old_rest.get(..n_old).unwrap_or_default(),
-        new_rest.get(..n_new).unwrap_or_default(),
-    );
+    let inner =
+        (old_rest.get(..n_old).unwrap_or_default(), new_rest.get(..n_new).unwrap_or_default());
     if n_old == 0 && n_new == 0 {
         return Vec::new();
     }

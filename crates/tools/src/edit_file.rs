@@ -4,15 +4,15 @@
 //! endings. LF in the texts stands for the line end of each line, unless `any_line_ending` is false.
 
 use crate::arguments::Arguments;
-use crate::edit_diff;
 use crate::call_limits::{CallLimits, CancelOnDrop};
+use crate::edit_diff;
 use crate::edit_once::{EditedOnce, Leniency, replace_once};
+use crate::output::Data;
 use crate::read_file::PATH;
 use crate::read_tracker::ReadTracker;
 use crate::similar_text::Form;
 use crate::write_error::{MAX_EDITED_BYTES, WriteFailure};
 use crate::write_file::{MAX_ATTEMPTS, open_unprotected};
-use crate::output::Data;
 use crate::{Call, Confinement, Output, Toolbox};
 use quackd_sandbox::{Purpose, Root, WriteError};
 use serde_json::{Map, Value};

@@ -91,7 +91,6 @@ pub(crate) fn merge(
     own: impl Iterator<Item = (OsString, OsString)>,
     commands: &[(String, String)],
     login: &[(String, String)],
-    is_from_shell: bool,
 ) -> Variables {
     let own = own.filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?)));
     let may_pass = |name: &str| {
@@ -99,15 +98,18 @@ pub(crate) fn merge(
     };
     let mut env: BTreeMap<String, String> =
         own.filter(|(name, value)| may_pass(name) && value.len() <= MAX_VALUE_BYTES).collect();
-    let own_path = env.get("PATH").filter(|_| is_from_shell).cloned();
     for (name, value) in commands.iter().chain(login) {
         env.insert(name.clone(), value.clone());
     }
-    if let Some(own) = own_path {
-        let path = path(&own, of(commands, "PATH"));
-        env.insert("PATH".to_owned(), path);
-    }
     env.into_iter().collect()
+}
+
+/// Puts the directories of the daemon's own `PATH` first, if a shell has started the daemon.
+pub(crate) fn begin_with(own: Option<OsString>, is_from_shell: bool, env: &mut Variables) {
+    let own = own.filter(|_| is_from_shell).and_then(|own| own.into_string().ok());
+    if let (Some(own), Some((_, there))) = (own, env.iter_mut().find(|(name, _)| name == "PATH")) {
+        *there = path(&own, there);
+    }
 }
 
 /// Whether a variable is set and not empty.
@@ -136,7 +138,7 @@ mod tests {
         let own = own.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let commands = variables(&[("PATH", "/bin"), ("EDITOR", "ed")]);
         let login = variables(&[("OPENAI_API_KEY", "login"), ("MY_EXTRA", "1")]);
-        let env = merge(own.into_iter(), &commands, &login, true);
+        let env = merge(own.into_iter(), &commands, &login);
         let expected = variables(&[
             ("EDITOR", "ed"),
             ("MY_EXTRA", "1"),
@@ -148,16 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn the_path_of_the_shell_that_started_the_daemon_comes_first_also_after_the_login_shell_has_answered() {
-        let own = || [(OsString::from("PATH"), OsString::from("/nvm/22:/bin"))].into_iter();
-        let (before, after) = ([("PATH", "/nvm/22:/bin")], [("PATH", "/nvm/20:/bin:/nvm/22")]);
-        let merged = |commands: &[(&str, &str)], is_from_shell| {
-            let env = merge(own(), &variables(commands), &[], is_from_shell);
+    fn the_path_of_the_shell_that_started_the_daemon_comes_first_also_after_the_login_shell_has_answered()
+     {
+        let (before, after) = ("/nvm/22:/bin", "/nvm/20:/bin:/nvm/22");
+        let merged = |commands: &str, is_from_shell| {
+            let mut env = variables(&[("PATH", commands)]);
+            begin_with(Some("/nvm/22:/bin".into()), is_from_shell, &mut env);
             of(&env, "PATH").to_owned()
         };
-        assert_eq!(merged(&before, true), "/nvm/22:/bin");
-        assert_eq!(merged(&after, true), "/nvm/22:/bin:/nvm/20");
-        assert_eq!(merged(&after, false), "/nvm/20:/bin:/nvm/22");
+        assert_eq!(merged(before, true), "/nvm/22:/bin");
+        assert_eq!(merged(after, true), "/nvm/22:/bin:/nvm/20");
+        assert_eq!(merged(after, false), "/nvm/20:/bin:/nvm/22");
     }
 
     #[test]

@@ -164,10 +164,7 @@ fn every_command_has_exactly_one_response_with_its_id() {
         (json!({"id": "u", "type": "no_such_command"}), json!("u")),
         (json!({"id": 7, "type": "compact"}), json!(7)),
         (json!({"id": "f", "type": "fork", "entryId": "deadbeef"}), json!("f")),
-        (
-            json!({"id": "s", "type": "switch_session", "sessionPath": "/etc/passwd"}),
-            json!("s"),
-        ),
+        (json!({"id": "s", "type": "switch_session", "sessionPath": "/etc/passwd"}), json!("s")),
         (json!({"id": "n", "type": "set_session_name", "name": " "}), json!("n")),
     ] {
         let response = rpc.call(command.clone());

@@ -49,7 +49,7 @@ fn a_new_session_keeps_the_settings_of_the_client() {
         ["steeringMode", "followUpMode", "autoCompactionEnabled", "autoRetryEnabled"]
             .map(|name| state[name].clone())
     };
-    let expected = ["all".into(), "all".into(), false.into(), false.into()];
+    let expected: [Value; 4] = ["all".into(), "all".into(), false.into(), false.into()];
     assert_eq!(kept(&new), expected, "{new}");
     assert_eq!((&new["model"]["id"], &new["pendingMessageCount"]), (&"fake-2".into(), &0.into()));
     assert_eq!(rpc.call(json!({"type": "clone"}))["success"], false, "it has no conversation");

@@ -1,8 +1,8 @@
 //! The checks of Pi for `doctor`: executable, version and model.
 
-use super::old_pi;
 use super::engine::{self, AgentChoice, Engine};
 use super::locate::{choose, find_blocking};
+use super::old_pi;
 use super::outside::clean_blocking;
 use super::{Failure, OfPi};
 use crate::children::pi_env as environment;
@@ -52,12 +52,9 @@ enum NoVersion {
 pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -> [Check; 2] {
     let commands = services.children.login.env_for_worker(NO_WAIT).await;
     let login = services.children.login.env_for_pi(NO_WAIT).await;
-    let mut env = environment::merge(
-        std::env::vars_os(),
-        &commands,
-        &login,
-        services.children.login.is_from_shell(),
-    );
+    let mut env = environment::merge(std::env::vars_os(), &commands, &login);
+    let is_from_shell = services.children.login.is_from_shell();
+    environment::begin_with(std::env::var_os("PATH"), is_from_shell, &mut env);
     let model = Check {
         name: "pi_model".to_owned(),
         status: CheckStatus::Ok,

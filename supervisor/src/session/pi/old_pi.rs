@@ -57,7 +57,8 @@ pub(super) fn mask_blocking(
     let levels = workspace.components().count() + SPARE_LEVELS;
     let name = format!("{}{NOWHERE}", "../".repeat(levels));
     if let Some(manifest) = manifest.as_object_mut() {
-        let config = manifest.entry("piConfig").or_insert_with(|| Value::Object(Default::default()));
+        let config =
+            manifest.entry("piConfig").or_insert_with(|| Value::Object(Default::default()));
         if let Some(config) = config.as_object_mut() {
             config.insert("configDir".to_owned(), name.into());
         }

@@ -182,12 +182,21 @@ mod tests {
         let event = || {
             let json = serde_json::json!({ "type": "auto_compaction_end", "result": null, "aborted": true });
             let data = serde_json::value::to_raw_value(&json).ok();
-            Event { name: "auto_compaction_end".to_owned(), session_id: None, data, seq: None, turn: None }
+            Event {
+                name: "auto_compaction_end".to_owned(),
+                session_id: None,
+                data,
+                seq: None,
+                turn: None,
+            }
         };
         let newest = event_line(event(), Dialect::Newest).unwrap();
         assert_eq!(newest, r#"{"type":"compaction_end","aborted":true}"#);
         let old = event_line(event(), Dialect::Old).unwrap();
-        assert!(old.contains(r#""auto_compaction_end""#) && old.contains(r#""result":null"#), "{old}");
+        assert!(
+            old.contains(r#""auto_compaction_end""#) && old.contains(r#""result":null"#),
+            "{old}"
+        );
     }
 
     #[test]

@@ -130,10 +130,7 @@ fn nested(entries: &[(Link, Box<RawValue>)], leaf: Option<&str>) -> String {
 }
 
 /// Answers `export_html`: writes the conversation as a page to the named file, or to one in the current directory.
-pub(super) async fn export_html(
-    session: String,
-    path: Option<&str>,
-) -> Result<Value, ClientError> {
+pub(super) async fn export_html(session: String, path: Option<&str>) -> Result<Value, ClientError> {
     let named = path.filter(|path| !path.is_empty()).map(PathBuf::from);
     let written = tokio::task::spawn_blocking(move || export_blocking(&session, named));
     let written = tokio::time::timeout(COMMAND_TIMEOUT, written).await;
@@ -190,9 +187,8 @@ mod tests {
     #[test]
     fn a_conversation_of_any_length_has_a_tree() {
         let name = |n: usize| n.to_string();
-        let entries: Vec<_> = (0..20_000)
-            .map(|n| entry(&name(n), n.checked_sub(1).map(name).as_deref()))
-            .collect();
+        let entries: Vec<_> =
+            (0..20_000).map(|n| entry(&name(n), n.checked_sub(1).map(name).as_deref())).collect();
         let text = nested(&entries, None);
         assert_eq!(text.matches("\"children\":[").count(), 20_000);
         RawValue::from_string(text).unwrap();

@@ -60,7 +60,8 @@ impl Kept {
     fn note(&mut self, name: &str, fields: &Map<String, Value>, data: Option<&Value>) {
         let of_data = |path: &str| data.and_then(|data| data.pointer(path)).cloned();
         let model = |at: &str| {
-            let (provider, id) = (of_data(&format!("{at}/provider"))?, of_data(&format!("{at}/id"))?);
+            let (provider, id) =
+                (of_data(&format!("{at}/provider"))?, of_data(&format!("{at}/id"))?);
             Some(json!({ "type": "set_model", "provider": provider, "modelId": id }))
         };
         let level =
