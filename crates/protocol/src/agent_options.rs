@@ -1,6 +1,7 @@
 //! Settings of an agent's turns, and options of a session's agent that a client sets, as Pi has them on its command line: the tools of the model, prompts
 //! and models. Used by the supervisor, which passes them on, and by the agent, which obeys them.
 
+use crate::state::is_false;
 use crate::tools::{self, Offer, Tool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -42,12 +43,6 @@ pub struct AgentOptions {
     /// end. A new session begins with the first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
-}
-
-// serde passes a reference.
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "see above")]
-fn is_false(value: &bool) -> bool {
-    !*value
 }
 
 /// Settings of an agent's turns.

@@ -9,6 +9,7 @@ use crate::approval::ScopedGrant;
 use crate::denial::Denial;
 use crate::mcp::McpServer;
 use crate::policy::{Policy, PolicyPatch, Profile};
+use crate::state::is_false;
 use crate::tiers::{Tier, known};
 use crate::worker::SandboxReport;
 use crate::{SessionId, WorkspaceId};
@@ -408,6 +409,9 @@ pub struct SandboxData {
     pub workspace_path: String,
     /// The policy that results from the layers.
     pub policy: Policy,
+    /// True: the user has set the network to `off`, so hosts are denied without a question.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hosts_denied_unasked: bool,
     /// The layers of the policy.
     pub layers: PolicyLayers,
     /// Grants and denials of the user beyond the policy.
