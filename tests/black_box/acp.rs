@@ -451,9 +451,22 @@ fn a_loaded_session_replays_its_conversation_and_a_resumed_one_does_not() {
     next.agent.leave();
     let mut resumed = Editor::spawn(&world.daemon, json!({}));
     resumed.session.clone_from(&editor.session);
-    let id = resumed.agent.begin("session/resume", of_session);
+    let id = resumed.agent.begin("session/resume", of_session.clone());
     let (updates, answer) = resumed.updates_until(id);
     assert!(updates.is_empty() && answer["error"].is_null(), "{updates:?} {answer}");
+    // A copy is another session with the same conversation.
+    let copy = resumed.ok("session/fork", of_session);
+    assert!(copy["modes"]["availableModes"].is_array(), "{copy}");
+    assert_ne!(copy["sessionId"], json!(editor.session));
+    resumed.session = copy["sessionId"].as_str().expect("an id").to_owned();
+    assert_eq!(resumed.prompt("in the copy").1, "end_turn");
+    let of_copy = json!({"sessionId": resumed.session, "cwd": world.repo, "mcpServers": []});
+    let mut again = Editor::spawn(&world.daemon, json!({}));
+    let id = again.agent.begin("session/load", of_copy);
+    let (updates, _) = again.updates_until(id);
+    let kinds: Vec<_> = updates.iter().map(|it| it["sessionUpdate"].as_str().unwrap()).collect();
+    assert_eq!(kinds[..3], ["user_message_chunk", "agent_thought_chunk", ANSWER], "{updates:?}");
+    again.agent.leave();
     resumed.agent.leave();
     editor.agent.leave();
 }
@@ -561,6 +574,7 @@ fn hostile_lines_are_answered_and_the_end_of_the_input_ends_everything() {
         ("session/new", json!({"cwd": "relative", "mcpServers": []}), -32602),
         ("session/new", json!({"cwd": 5}), -32602),
         ("session/new", json!({"mcpServers": []}), -32602),
+        ("session/fork", json!({"sessionId": "nobody", "cwd": world.repo, "mcpServers": []}), -32002),
         ("session/new", json!({"cwd": world.repo.join("nowhere"), "mcpServers": []}), -32602),
         ("session/new", json!({"cwd": "/proc/version", "mcpServers": []}), -32602),
         ("session/new", json!({"cwd": "/", "mcpServers": []}), -32602),

@@ -141,6 +141,16 @@ impl From<Value> for Reply {
     }
 }
 
+impl Reply {
+    /// Adds the id of a new session.
+    fn of(mut self, session: &str) -> Self {
+        if let Some(result) = self.result.as_object_mut() {
+            result.insert("sessionId".to_owned(), session.into());
+        }
+        self
+    }
+}
+
 impl Server {
     async fn line(self: &Arc<Self>, line: &[u8], tasks: &mut JoinSet<()>) {
         if line.iter().all(u8::is_ascii_whitespace) {
@@ -246,6 +256,7 @@ impl Server {
             "session/new" => self.create(parse_params(params)?).await,
             "session/load" => self.load(parse_params(params)?, true).await,
             "session/resume" => self.load(parse_params(params)?, false).await,
+            "session/fork" => self.fork(parse_params(params)?).await,
             "session/list" => {
                 let List { cwd, cursor } = parse_params(params)?;
                 let client = self.connect().await?;
@@ -288,7 +299,7 @@ impl Server {
                 "loadSession": true,
                 "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
                 "mcpCapabilities": {"http": false, "sse": false},
-                "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "close": {}},
+                "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "close": {}, "fork": {}},
             },
             "authMethods": [],
             "agentInfo": {"name": "quackd", "title": "quackd", "version": VERSION},
@@ -321,11 +332,7 @@ impl Server {
         if !servers.is_empty() {
             session.set_mcp_servers(servers).await?;
         }
-        let mut reply = self.described(&session).await?;
-        if let Some(result) = reply.result.as_object_mut() {
-            result.insert("sessionId".to_owned(), session.id().into());
-        }
-        Ok(reply)
+        self.described(&session).await.map(|reply| reply.of(session.id()))
     }
 
     /// Opens a session of the daemon. `replays`: its conversation is sent before the answer.
@@ -353,6 +360,27 @@ impl Server {
             session.replay(self.read_blocking).await?;
         }
         self.described(&session).await
+    }
+
+    /// Creates a session that continues a copy of the conversation. The reply has no conversation, as that of a resumed
+    /// session.
+    async fn fork(self: &Arc<Self>, asked: Load) -> Result<Reply, RpcError> {
+        let Load { session_id, cwd, mcp_servers } = asked;
+        check_directory(&cwd).await?;
+        let servers = mcp_servers.map(mcp_servers::checked).transpose()?;
+        let slot = self.slot()?;
+        if session_id.is_empty() {
+            return Err(RpcError::unknown_session(&session_id));
+        }
+        let client = self.connect().await?;
+        let facts = lock(&self.facts).clone();
+        let id = sessions::fork(&client, &session_id, &facts).await?;
+        let session = self.open(id, client, slot).await?;
+        session.set_directory(&cwd);
+        if let Some(servers) = servers {
+            session.set_mcp_servers(servers).await?;
+        }
+        self.described(&session).await.map(|reply| reply.of(session.id()))
     }
 
     async fn open(
