@@ -574,7 +574,11 @@ fn hostile_lines_are_answered_and_the_end_of_the_input_ends_everything() {
         ("session/new", json!({"cwd": "relative", "mcpServers": []}), -32602),
         ("session/new", json!({"cwd": 5}), -32602),
         ("session/new", json!({"mcpServers": []}), -32602),
-        ("session/fork", json!({"sessionId": "nobody", "cwd": world.repo, "mcpServers": []}), -32002),
+        (
+            "session/fork",
+            json!({"sessionId": "nobody", "cwd": world.repo, "mcpServers": []}),
+            -32002,
+        ),
         ("session/new", json!({"cwd": world.repo.join("nowhere"), "mcpServers": []}), -32602),
         ("session/new", json!({"cwd": "/proc/version", "mcpServers": []}), -32602),
         ("session/new", json!({"cwd": "/", "mcpServers": []}), -32602),

@@ -211,6 +211,7 @@ impl<'a> Serving<'a> {
             "prompt" => Order::First,
             "abort" => Order::AfterTurn,
             "abort_retry" => Order::AfterRetry,
+            "compact" => Order::AfterSummary,
             _ => Order::Any,
         };
         self.output.begun(order);

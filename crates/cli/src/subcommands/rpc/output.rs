@@ -26,6 +26,8 @@ pub(super) enum Order {
     AfterTurn,
     /// The response follows the end of the wait for another attempt.
     AfterRetry,
+    /// The response follows the end of the summary.
+    AfterSummary,
 }
 
 /// Writer of responses and events.
@@ -39,6 +41,8 @@ pub(super) struct Output<W> {
     in_turn: bool,
     /// Whether the turn waits for another attempt.
     is_retrying: bool,
+    /// Whether a summary is made.
+    is_summarizing: bool,
     /// Responses that wait for an event.
     late: Vec<Done>,
 }
@@ -53,6 +57,7 @@ impl<W: Write> Output<W> {
             held: Vec::new(),
             in_turn: false,
             is_retrying: false,
+            is_summarizing: false,
             late: Vec::new(),
         }
     }
@@ -96,12 +101,14 @@ impl<W: Write> Output<W> {
             Order::Any | Order::First => false,
             Order::AfterTurn => self.in_turn,
             Order::AfterRetry => self.is_retrying,
+            Order::AfterSummary => self.is_summarizing,
         }
     }
 
     /// Writes the lines that waited for the turn, whose events are no longer read.
     pub(super) fn turn_left(&mut self) -> std::io::Result<()> {
         (self.in_turn, self.is_retrying, self.prompts) = (false, false, 0);
+        self.is_summarizing = false;
         let held = std::mem::take(&mut self.held);
         self.write(&held)?;
         self.write_late()
@@ -114,6 +121,8 @@ impl<W: Write> Output<W> {
             "agent_end" => self.in_turn = false,
             "auto_retry_start" => self.is_retrying = true,
             "auto_retry_end" => self.is_retrying = false,
+            "auto_compaction_start" => self.is_summarizing = true,
+            "auto_compaction_end" => self.is_summarizing = false,
             _ => {}
         }
         // The response of a prompt precedes the events of its turn.
