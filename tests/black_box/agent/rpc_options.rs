@@ -3,6 +3,7 @@
 use super::rpc::{Rpc, echo};
 use super::{World, only, say, text};
 use serde_json::{Value, json};
+use std::io::Write as _;
 use std::process::{Output, Stdio};
 
 /// Runs the subcommand with an empty stdin.
@@ -170,6 +171,31 @@ fn the_tools_of_pis_settings_limit_the_agent_of_every_client() {
     let events = wire.events_until("agent_settled");
     assert_eq!(only(&events, "tool_execution_end")["isError"], true);
     assert!(!world.repo.join("out.txt").exists());
+}
+
+#[test]
+fn a_users_pi_gets_the_options_as_arguments() {
+    let world = crate::pi::World::new("");
+    let mut command = world.daemon.command(&[
+        "rpc",
+        "--engine",
+        "pi",
+        "--exclude-tools",
+        "bash,write",
+        "--append-system-prompt",
+        "Be brief.",
+    ]);
+    command.current_dir(&world.repo).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.spawn().expect("start quack rpc");
+    let mut stdin = child.stdin.take().expect("a pipe");
+    writeln!(stdin, "{}", json!({"type": "get_state"})).unwrap();
+    drop(stdin);
+    assert!(child.wait().expect("wait").success());
+    let argv = std::fs::read_to_string(world.fake("argv")).unwrap();
+    let last: Vec<String> = serde_json::from_str(argv.lines().last().unwrap()).unwrap();
+    let line = last.join(" ");
+    assert!(line.contains(" --tools read,edit,grep,find,ls "), "{line}");
+    assert!(line.contains(" --append-system-prompt Be brief."), "{line}");
 }
 
 #[test]
