@@ -458,14 +458,14 @@ fn a_loaded_session_replays_its_conversation_and_a_resumed_one_does_not() {
     let copy = resumed.ok("session/fork", of_session);
     assert!(copy["modes"]["availableModes"].is_array(), "{copy}");
     assert_ne!(copy["sessionId"], json!(editor.session));
-    resumed.session = copy["sessionId"].as_str().expect("an id").to_owned();
-    assert_eq!(resumed.prompt("in the copy").1, "end_turn");
-    let of_copy = json!({"sessionId": resumed.session, "cwd": world.repo, "mcpServers": []});
+    let of_copy = json!({"sessionId": copy["sessionId"], "cwd": world.repo, "mcpServers": []});
     let mut again = Editor::spawn(&world.daemon, json!({}));
+    again.session = copy["sessionId"].as_str().expect("an id").to_owned();
     let id = again.agent.begin("session/load", of_copy);
     let (updates, _) = again.updates_until(id);
     let kinds: Vec<_> = updates.iter().map(|it| it["sessionUpdate"].as_str().unwrap()).collect();
     assert_eq!(kinds[..3], ["user_message_chunk", "agent_thought_chunk", ANSWER], "{updates:?}");
+    assert_eq!(again.prompt("in the copy").1, "end_turn");
     again.agent.leave();
     resumed.agent.leave();
     editor.agent.leave();
