@@ -88,7 +88,7 @@ fn every_option_of_pi_is_taken_and_those_without_a_meaning_are_named_once() {
     assert_eq!(stderr, expected);
     let version = self::ran(&world, &["--version"]);
     assert_eq!(String::from_utf8_lossy(&version.stdout).trim(), env!("CARGO_PKG_VERSION"));
-    // What Pi refuses is refused, and leaves no session behind.
+    // Combinations that Pi refuses are refused, and leave no session behind.
     for refused in [
         &["--fork", "x", "--continue"][..],
         &["--session-id", "-x-"],

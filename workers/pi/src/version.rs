@@ -34,8 +34,8 @@ pub(crate) enum Unfit {
     Launch(#[from] LaunchError),
     /// This version runs the code of a workspace, and no option prevents that.
     #[error(
-        "version {0} of Pi runs code from `.pi` in a workspace, and its package was not found, so that it cannot be \
-         told to ignore it; update Pi to 0.79 or newer, or set `pi.allow_old = true`"
+        "version {0} of Pi runs code from `.pi` in a workspace, and its package was not found, so that quackd cannot \
+         prevent that; update Pi to 0.79 or newer, or set `pi.allow_old = true`"
     )]
     TooOld(String),
     /// The workspace contains code that this version would run.

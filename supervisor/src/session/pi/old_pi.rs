@@ -1,6 +1,6 @@
 //! Starts a Pi before 0.79. Such a Pi runs code from `.pi` of its directory, and has no option against it. Its package
 //! names this directory, so it gets a copy of its package's manifest in which the name leads out of every directory, to
-//! one that nobody can create. A command that makes `.pi` while Pi starts or runs changes nothing then.
+//! one that cannot be created. A command that makes `.pi` while Pi starts or runs changes nothing then.
 
 use super::locate::{MAX_MANIFEST_BYTES, package_blocking};
 use quackd_home::Home;

@@ -12,7 +12,7 @@ pub(super) struct Done {
     pub(super) order: Order,
     /// Whether the command was one of [`super::WORK`].
     pub(super) is_work: bool,
-    /// What the command has set.
+    /// Setting that the command has made.
     pub(super) setting: Option<Setting>,
 }
 
