@@ -335,10 +335,44 @@ fn a_question_that_an_editor_cannot_show_is_left_to_the_client_of_the_prompt() {
 
 #[test]
 fn a_permission_is_allowed_once_or_denied_for_the_session() {
+    // Without a setting the network is off, and hosts are asked about as well.
+    for network in ["network = \"hosts\"", ""] {
+        permissions_are_asked(network);
+    }
+}
+
+/// A daemon with this line in the section `sandbox` of its configuration.
+fn configured(line: &str) -> Daemon {
     let mut daemon = Daemon::absent();
     std::fs::create_dir_all(daemon.app()).expect("the state directory");
-    std::fs::write(daemon.app().join("quackd.toml"), "[sandbox]\nnetwork = \"hosts\"\n").unwrap();
+    std::fs::write(daemon.app().join("quackd.toml"), format!("[sandbox]\n{line}\n")).unwrap();
     daemon.boot();
+    daemon
+}
+
+#[test]
+fn the_mode_ask_does_not_claim_questions_about_hosts_where_the_user_has_turned_the_network_off() {
+    let daemon = configured("network = \"off\"");
+    let repo = daemon.repo("project");
+    let mut editor = Editor::spawn(&daemon, json!({}));
+    let new = editor.ok("session/new", json!({"cwd": repo.path(), "mcpServers": []}));
+    let modes = new["modes"]["availableModes"].as_array().expect("modes");
+    let ask = modes.iter().find(|mode| mode["id"] == "ask").expect("the mode");
+    let text = ask["description"].as_str().unwrap();
+    assert!(text.contains("denied without a question"), "{ask}");
+    let wire = daemon.wire();
+    if !has_namespaces(&wire.attach(repo.path())) {
+        return;
+    }
+    let arguments = json!({"command": connect("a.example:443")});
+    let params = json!({"sessionId": new["sessionId"], "tool": "bash", "arguments": arguments});
+    let denied = wire.request("quack.tool", params);
+    assert!(denied["text"].as_str().unwrap_or_default().starts_with("HTTP/1.1 403 "), "{denied}");
+    editor.agent.leave();
+}
+
+fn permissions_are_asked(network: &str) {
+    let daemon = configured(network);
     let repo = daemon.repo("project");
     let wire = daemon.wire();
     if !has_namespaces(&wire.attach(repo.path())) {
@@ -346,6 +380,7 @@ fn a_permission_is_allowed_once_or_denied_for_the_session() {
     }
     let mut editor = Editor::spawn(&daemon, json!({}));
     let new = editor.ok("session/new", json!({"cwd": repo.path(), "mcpServers": []}));
+    assert!(new["modes"].to_string().contains("asks before anything that the sandbox denies"));
     let session = new["sessionId"].clone();
     for (kind, host, expected) in [
         ("allow_once", "a.example:443", "HTTP/1.1 502 "),
@@ -416,9 +451,22 @@ fn a_loaded_session_replays_its_conversation_and_a_resumed_one_does_not() {
     next.agent.leave();
     let mut resumed = Editor::spawn(&world.daemon, json!({}));
     resumed.session.clone_from(&editor.session);
-    let id = resumed.agent.begin("session/resume", of_session);
+    let id = resumed.agent.begin("session/resume", of_session.clone());
     let (updates, answer) = resumed.updates_until(id);
     assert!(updates.is_empty() && answer["error"].is_null(), "{updates:?} {answer}");
+    // A copy is another session with the same conversation.
+    let copy = resumed.ok("session/fork", of_session);
+    assert!(copy["modes"]["availableModes"].is_array(), "{copy}");
+    assert_ne!(copy["sessionId"], json!(editor.session));
+    let of_copy = json!({"sessionId": copy["sessionId"], "cwd": world.repo, "mcpServers": []});
+    let mut again = Editor::spawn(&world.daemon, json!({}));
+    again.session = copy["sessionId"].as_str().expect("an id").to_owned();
+    let id = again.agent.begin("session/load", of_copy);
+    let (updates, _) = again.updates_until(id);
+    let kinds: Vec<_> = updates.iter().map(|it| it["sessionUpdate"].as_str().unwrap()).collect();
+    assert_eq!(kinds[..3], ["user_message_chunk", "agent_thought_chunk", ANSWER], "{updates:?}");
+    assert_eq!(again.prompt("in the copy").1, "end_turn");
+    again.agent.leave();
     resumed.agent.leave();
     editor.agent.leave();
 }
@@ -525,7 +573,16 @@ fn hostile_lines_are_answered_and_the_end_of_the_input_ends_everything() {
         ("authenticate", json!({"methodId": "x"}), -32602),
         ("session/new", json!({"cwd": "relative", "mcpServers": []}), -32602),
         ("session/new", json!({"cwd": 5}), -32602),
-        ("session/new", json!({"cwd": world.repo.join("nowhere"), "mcpServers": []}), -32603),
+        ("session/new", json!({"mcpServers": []}), -32602),
+        (
+            "session/fork",
+            json!({"sessionId": "nobody", "cwd": world.repo, "mcpServers": []}),
+            -32002,
+        ),
+        ("session/new", json!({"cwd": world.repo.join("nowhere"), "mcpServers": []}), -32602),
+        ("session/new", json!({"cwd": "/proc/version", "mcpServers": []}), -32602),
+        ("session/new", json!({"cwd": "/", "mcpServers": []}), -32602),
+        ("session/load", json!({"sessionId": "zed-1", "cwd": world.repo.join("nowhere")}), -32602),
         ("session/load", json!({"sessionId": "", "cwd": world.repo}), -32002),
         (
             "session/prompt",

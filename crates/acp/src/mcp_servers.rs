@@ -1,7 +1,10 @@
 //! MCP servers that the client gives a session. The session's worker starts them, and only quackd's own agent uses them.
 
 use crate::rpc::RpcError;
-use quackd_protocol::mcp::{MAX_MCP_NAME_BYTES, MAX_MCP_SERVERS, McpServer, is_server_name};
+use quackd_protocol::mcp::{
+    MAX_MCP_NAME_BYTES, MAX_MCP_SERVERS, McpServer, McpVariable, is_server_name,
+};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// Checks the servers of a request, before anything is created. Their names become names of the daemon.
@@ -15,17 +18,68 @@ pub(crate) fn checked(servers: Vec<Value>) -> Result<Vec<McpServer>, RpcError> {
         let refused = |problem: &str| {
             RpcError::invalid_params(format!("MCP server {}: it {problem}", index + 1))
         };
-        if value.get("url").is_some() {
-            return Err(refused("must be one that is started as a process (stdio)"));
-        }
-        let mut server: McpServer =
-            serde_json::from_value(value).map_err(|_| refused("must have a name and a command"))?;
+        let mut server: McpServer = match value.get("url") {
+            Some(_) => over_http(value).map_err(refused)?,
+            None => serde_json::from_value(value)
+                .map_err(|_| refused("must have a name and a command"))?,
+        };
         let taken = |name: &str| known.iter().any(|it| it.name == name);
         server.name = free_name(&server.name, taken);
         server.check().map_err(|error| refused(&error.to_string()))?;
         known.push(server);
     }
     Ok(known)
+}
+
+/// Program that passes messages on to a server over HTTP. Runs in the session, so that the rules and questions about
+/// hosts are those of commands.
+const OVER_HTTP: &str = include_str!("mcp_http.sh");
+
+/// Variable of the program with the headers, one per line. They may contain keys.
+const HEADERS: &str = "MCP_HEADERS";
+
+/// A server over HTTP.
+#[derive(Debug, Deserialize)]
+struct HttpServer {
+    r#type: HttpKind,
+    name: String,
+    url: String,
+    #[serde(default)]
+    headers: Vec<McpVariable>,
+}
+
+/// Transport of a server over HTTP.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum HttpKind {
+    /// Streamable HTTP.
+    Http,
+    /// HTTP with events, the older one.
+    Sse,
+}
+
+/// Returns the program for a server over HTTP. The error is a verb phrase after the server's name.
+fn over_http(value: Value) -> Result<McpServer, &'static str> {
+    let HttpServer { r#type, name, url, headers } =
+        serde_json::from_value(value).map_err(|_| "must have a type, http or sse, and a name")?;
+    let is_url = url.starts_with("http://") || url.starts_with("https://");
+    if !is_url || !url.chars().all(|c| c.is_ascii_graphic()) {
+        return Err("must have a URL that begins with http:// or https://");
+    }
+    let is_token = |name: &str| {
+        !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+    };
+    if headers.iter().any(|it| !is_token(&it.name) || it.value.contains(char::is_control)) {
+        return Err("must have headers with usual names and without control characters");
+    }
+    let kind = match r#type {
+        HttpKind::Http => "http",
+        HttpKind::Sse => "sse",
+    };
+    let headers: String = headers.iter().map(|it| format!("{}: {}\n", it.name, it.value)).collect();
+    let env = vec![McpVariable { name: HEADERS.to_owned(), value: headers }];
+    let args = ["-c", OVER_HTTP, "mcp-http", kind, &url].map(str::to_owned).to_vec();
+    Ok(McpServer { name, command: "bash".to_owned(), args, env })
 }
 
 /// Returns the name with `_` for characters that the daemon does not take, cut, and with a number if it is taken.
@@ -55,12 +109,24 @@ mod tests {
         assert_eq!(names[..4], ["my_db", "my_db-2", "my_db-3", "server"]);
         assert_eq!(names[4], "_".repeat(29));
         for refused in [
-            json!({"type": "http", "name": "a", "url": "http://x", "headers": []}),
+            json!({"type": "ws", "name": "a", "url": "http://x", "headers": []}),
+            json!({"type": "http", "name": "a", "url": "file:///x", "headers": []}),
+            json!({"type": "http", "name": "a", "url": "http://x y", "headers": []}),
+            json!({"type": "http", "name": "a", "url": "http://x",
+                "headers": [{"name": "X", "value": "a\nY: b"}]}),
             json!({"name": "a", "command": "", "args": [], "env": []}),
             json!({"name": "a"}),
         ] {
             assert!(checked(vec![refused.clone()]).is_err(), "{refused}");
         }
         assert!(checked(vec![server("a"); 17]).is_err());
+        let over_http = json!({"type": "sse", "name": "web", "url": "https://x.example/sse",
+            "headers": [{"name": "Authorization", "value": "Bearer k"}]});
+        let made = checked(vec![over_http]).unwrap().remove(0);
+        assert_eq!(
+            (made.command.as_str(), &made.args[3..]),
+            ("bash", &["sse".to_owned(), "https://x.example/sse".to_owned()][..])
+        );
+        assert_eq!(made.env[0].value, "Authorization: Bearer k\n");
     }
 }

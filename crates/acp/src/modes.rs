@@ -17,6 +17,8 @@ pub(crate) struct Modes {
     most: Profile,
     /// The session's layer.
     layer: PolicyPatch,
+    /// Whether the user has turned the network off, so that nothing is asked about hosts.
+    is_network_off: bool,
 }
 
 impl Modes {
@@ -30,13 +32,14 @@ impl Modes {
             true => Profile::ReadOnly,
             false => wider(wider(base, current), layers.session.profile.unwrap_or(base)),
         };
-        Self { current, base, most, layer: layers.session.clone() }
+        let is_network_off = data.hosts_denied_unasked;
+        Self { current, base, most, layer: layers.session.clone(), is_network_off }
     }
 
     /// Returns the state for the client.
     pub(crate) fn state(&self) -> Value {
         let offered = Profile::ALL.into_iter().filter(|profile| rank(*profile) <= rank(self.most));
-        let modes: Vec<Value> = offered.map(mode).collect();
+        let modes: Vec<Value> = offered.map(|it| mode(it, self.is_network_off)).collect();
         json!({"currentModeId": id(self.current), "availableModes": modes})
     }
 
@@ -75,9 +78,14 @@ fn id(profile: Profile) -> &'static str {
     }
 }
 
-fn mode(profile: Profile) -> Value {
+fn mode(profile: Profile, is_network_off: bool) -> Value {
     let (name, description) = match profile {
         Profile::ReadOnly => ("Read only", "Reads the workspace and changes no file"),
+        Profile::WorkspaceWrite if is_network_off => (
+            "Ask",
+            "Writes the workspace, and asks before it writes elsewhere. The network is off, as you have set it: hosts are \
+             denied without a question",
+        ),
         Profile::WorkspaceWrite => {
             ("Ask", "Writes the workspace, and asks before anything that the sandbox denies")
         }

@@ -83,6 +83,9 @@ impl From<ClientError> for RpcError {
             ClientError::Refused { text, code: Some(ErrorCode::SessionNotFound) } => {
                 Self::new(-32002, text)
             }
+            ClientError::Refused { text, code: Some(ErrorCode::NotAWorkspace) } => {
+                Self::invalid_params(text)
+            }
             ClientError::Refused { text, code } => {
                 let code = code.and_then(|code| serde_json::to_value(code).ok());
                 Self::internal(text).with_code(code.as_ref().and_then(Value::as_str))

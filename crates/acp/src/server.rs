@@ -15,7 +15,7 @@ use quackd_protocol::VERSION;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -44,6 +44,12 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Time that an answer waits for the options of an agent, which may have to start.
 const OPTIONS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Time to look at the directory of a session.
+const DIRECTORY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest path in an error, in characters.
+const MAX_SHOWN: usize = 200;
 
 /// Serves one client until its input ends, it stops reading, or `ended` is cancelled. Then running prompts are aborted.
 /// `read_blocking` reads the conversations of loaded sessions.
@@ -132,6 +138,16 @@ struct Reply {
 impl From<Value> for Reply {
     fn from(result: Value) -> Self {
         Self { result, after: Vec::new() }
+    }
+}
+
+impl Reply {
+    /// Adds the id of a new session.
+    fn of(mut self, session: &str) -> Self {
+        if let Some(result) = self.result.as_object_mut() {
+            result.insert("sessionId".to_owned(), session.into());
+        }
+        self
     }
 }
 
@@ -240,6 +256,7 @@ impl Server {
             "session/new" => self.create(parse_params(params)?).await,
             "session/load" => self.load(parse_params(params)?, true).await,
             "session/resume" => self.load(parse_params(params)?, false).await,
+            "session/fork" => self.fork(parse_params(params)?).await,
             "session/list" => {
                 let List { cwd, cursor } = parse_params(params)?;
                 let client = self.connect().await?;
@@ -281,8 +298,8 @@ impl Server {
             "agentCapabilities": {
                 "loadSession": true,
                 "promptCapabilities": {"image": true, "audio": false, "embeddedContext": true},
-                "mcpCapabilities": {"http": false, "sse": false},
-                "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "close": {}},
+                "mcpCapabilities": {"http": true, "sse": true},
+                "sessionCapabilities": {"list": {}, "delete": {}, "resume": {}, "close": {}, "fork": {}},
             },
             "authMethods": [],
             "agentInfo": {"name": "quackd", "title": "quackd", "version": VERSION},
@@ -303,7 +320,7 @@ impl Server {
 
     async fn create(self: &Arc<Self>, asked: New) -> Result<Reply, RpcError> {
         let New { cwd, mcp_servers } = asked;
-        absolute(&cwd)?;
+        check_directory(&cwd).await?;
         let servers = mcp_servers::checked(mcp_servers)?;
         let slot = self.slot()?;
         let client = self.connect().await?;
@@ -315,17 +332,13 @@ impl Server {
         if !servers.is_empty() {
             session.set_mcp_servers(servers).await?;
         }
-        let mut reply = self.described(&session).await?;
-        if let Some(result) = reply.result.as_object_mut() {
-            result.insert("sessionId".to_owned(), session.id().into());
-        }
-        Ok(reply)
+        self.described(&session).await.map(|reply| reply.of(session.id()))
     }
 
     /// Opens a session of the daemon. `replays`: its conversation is sent before the answer.
     async fn load(self: &Arc<Self>, asked: Load, replays: bool) -> Result<Reply, RpcError> {
         let Load { session_id, cwd, mcp_servers } = asked;
-        absolute(&cwd)?;
+        check_directory(&cwd).await?;
         let servers = mcp_servers.map(mcp_servers::checked).transpose()?;
         let known = lock(&self.sessions).get(&session_id).cloned();
         let session = match known {
@@ -347,6 +360,27 @@ impl Server {
             session.replay(self.read_blocking).await?;
         }
         self.described(&session).await
+    }
+
+    /// Creates a session that continues a copy of the conversation. The reply has no conversation, as that of a resumed
+    /// session.
+    async fn fork(self: &Arc<Self>, asked: Load) -> Result<Reply, RpcError> {
+        let Load { session_id, cwd, mcp_servers } = asked;
+        check_directory(&cwd).await?;
+        let servers = mcp_servers.map(mcp_servers::checked).transpose()?;
+        let slot = self.slot()?;
+        if session_id.is_empty() {
+            return Err(RpcError::unknown_session(&session_id));
+        }
+        let client = self.connect().await?;
+        let facts = lock(&self.facts).clone();
+        let id = sessions::fork(&client, &session_id, &facts).await?;
+        let session = self.open(id, client, slot).await?;
+        session.set_directory(&cwd);
+        if let Some(servers) = servers {
+            session.set_mcp_servers(servers).await?;
+        }
+        self.described(&session).await.map(|reply| reply.of(session.id()))
     }
 
     async fn open(
@@ -438,9 +472,21 @@ impl Server {
     }
 }
 
-fn absolute(cwd: &str) -> Result<(), RpcError> {
-    match Path::new(cwd).is_absolute() {
-        true => Ok(()),
-        false => Err(RpcError::invalid_params("cwd must be an absolute path")),
+/// Checks the directory of a session, before anything is created.
+async fn check_directory(cwd: &str) -> Result<(), RpcError> {
+    let path = PathBuf::from(cwd);
+    if !path.is_absolute() {
+        return Err(RpcError::invalid_params("cwd must be an absolute path"));
+    }
+    let checking = tokio::task::spawn_blocking(move || path.metadata());
+    let checked = timeout(DIRECTORY_TIMEOUT, checking).await;
+    let cwd: String = cwd.chars().take(MAX_SHOWN).collect();
+    let refused = |why: &str| Err(RpcError::invalid_params(format!("cwd {cwd} {why}")));
+    match checked {
+        Ok(Ok(Ok(found))) if found.is_dir() => Ok(()),
+        Ok(Ok(Ok(_))) => refused("is not a directory"),
+        Ok(Ok(Err(error))) => refused(&format!("cannot be opened: {error}")),
+        // The daemon reports a disk that hangs.
+        Ok(Err(_)) | Err(_) => Ok(()),
     }
 }

@@ -55,6 +55,18 @@ pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<
     }
 }
 
+/// Copies the conversation of a session into a new one, named after the client. Returns its id.
+pub(crate) async fn fork(client: &Client, of: &str, facts: &Facts) -> Result<String, RpcError> {
+    let taken = all(client).await?;
+    let taken = taken.sessions.iter().map(|session| session.name.as_str());
+    let name = free_name(&base_name(&facts.name), taken);
+    let params = json!({"sessionId": of, "name": name});
+    let made = client.request_raw("quack.fork", params, REPLY_TIMEOUT).await?;
+    let id = made.get("sessionId").and_then(Value::as_str);
+    let unexpected = || RpcError::internal("the daemon created a session without an id");
+    id.map(ToOwned::to_owned).ok_or_else(unexpected)
+}
+
 /// Returns a page of the sessions, the last used first; with `cwd`, those of its workspace.
 pub(crate) async fn list(
     client: &Client,

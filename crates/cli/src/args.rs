@@ -67,7 +67,7 @@ impl Cli {
     pub(crate) fn read(
         line: impl IntoIterator<Item = impl Into<OsString> + Clone>,
     ) -> Result<Self, clap::Error> {
-        let line: Vec<OsString> = line.into_iter().map(Into::into).collect();
+        let line = rpc::rewritten(line.into_iter().map(Into::into).collect());
         let mistyped = || {
             let text = unknown_verb(first_word(&line)?)?;
             Some(Self::command().error(ErrorKind::InvalidSubcommand, text))

@@ -4,7 +4,7 @@ use crate::connect::REPLY_TIMEOUT;
 use crate::display::plain;
 use crate::output::CliOutput;
 use quackd_client::{Client, ClientError};
-use quackd_egress::models::provider_variables;
+use quackd_egress::models::{provider_variables, variables_of};
 use quackd_protocol::client::{KeysData, KeysParams};
 use std::collections::BTreeMap;
 
@@ -32,6 +32,23 @@ pub(crate) async fn try_pass_on(client: &Client) -> Result<(), (String, ClientEr
     let params = KeysParams { variables, ..KeysParams::default() };
     let given: Result<KeysData, _> = client.request("quack.keys", params, REPLY_TIMEOUT).await;
     given.map(drop).map_err(|error| (names, error))
+}
+
+/// Gives the daemon a key of one provider, as if this shell had it.
+///
+/// # Errors
+/// The reason why the daemon does not have it.
+pub(crate) async fn give(client: &Client, provider: &str, key: &str) -> Result<(), String> {
+    let Some(names) = variables_of(provider) else {
+        return Err(format!(
+            "{provider} is no provider with a variable for its key; `quack login` stores a key"
+        ));
+    };
+    let values = std::iter::once(key.to_owned()).chain(std::iter::repeat(String::new()));
+    let variables = names.into_iter().map(str::to_owned).zip(values).collect();
+    let params = KeysParams { variables, ..KeysParams::default() };
+    let given: Result<KeysData, _> = client.request("quack.keys", params, REPLY_TIMEOUT).await;
+    given.map(drop).map_err(|error| error.to_string())
 }
 
 /// Returns all variables of each provider that has a key here. Variables that are not set are blank, because a key must not

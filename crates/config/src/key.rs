@@ -414,7 +414,7 @@ pub(crate) static KEYS: &[Key] = &[
     },
     Key {
         name: "pi.allow_old",
-        description: "Whether to start a Pi before 0.79, in workspaces without `.pi`. Such a Pi runs any code that a command puts into `.pi` while Pi starts.",
+        description: "Whether to start a Pi before 0.79 whose package is not found, in workspaces without `.pi`. Such a Pi runs any code that a command puts into `.pi` while Pi starts.",
         kind: ValueKind::Switch { field: field!(pi.allow_old) },
     },
     Key {

@@ -51,7 +51,7 @@ const MAX_METADATA_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Names that a directory may contain if no daemon has used it yet, or if its marker files are damaged. Names
 /// with a suffix (`.tmp`, `.corrupt-1`) are included.
-const KNOWN_NAMES: [&str; 23] = [
+const KNOWN_NAMES: [&str; 24] = [
     "metadata.json",
     "quackd-state.json",
     "config.json",
@@ -73,6 +73,7 @@ const KNOWN_NAMES: [&str; 23] = [
     "daemon.sock",
     "quackd.lock",
     "placeholders",
+    "pi-package",
     "pi-sessions",
     "journal",
 ];

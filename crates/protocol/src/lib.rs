@@ -8,6 +8,7 @@
 //!
 //! Every bound of both sides is in [`limits`], with its reason.
 
+pub mod agent_options;
 pub mod approval;
 pub mod client;
 pub mod denial;

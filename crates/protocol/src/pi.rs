@@ -8,6 +8,8 @@
 //! Order: the supervisor writes [`ToPiWorker::Start`] or [`ToPiWorker::StartAgent`] first. The worker answers
 //! [`FromPiWorker::Hello`] before anything else.
 
+use crate::agent_options::AgentOptions;
+pub use crate::agent_options::AgentSettings;
 use crate::model::{ModelInfo, ModelPart, ModelRequest, ThinkingLevel};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -117,9 +119,9 @@ pub struct AgentStart {
     pub is_model_chosen: bool,
     /// Settings of turns.
     pub settings: AgentSettings,
-    /// Names of the tools that the model gets. Empty for the usual ones.
+    /// Options that a client has set.
     #[serde(default)]
-    pub tools: Vec<String>,
+    pub options: AgentOptions,
     /// Whether the session is in safe mode, for the system prompt.
     #[serde(default)]
     pub safe_mode: bool,
@@ -141,51 +143,6 @@ pub struct InstructionFile {
     pub path: String,
     /// Content, which may be cut.
     pub text: String,
-}
-
-/// Settings of an agent's turns.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AgentSettings {
-    /// Whether failed requests are sent again.
-    pub auto_retry: bool,
-    /// Most further attempts after a failed request.
-    pub max_retries: u32,
-    /// Delay before the first further attempt, in milliseconds. Doubles with each.
-    pub base_delay_ms: u64,
-    /// Longest delay that is waited for, in milliseconds. A provider that wants a longer one ends the turn.
-    pub max_delay_ms: u64,
-    /// Whether the conversation is summarized when it becomes too long.
-    pub auto_compaction: bool,
-    /// Tokens of the context window that stay free.
-    pub reserve_tokens: u64,
-    /// Tokens of the newest messages that a summary leaves as they are.
-    pub keep_recent_tokens: u64,
-    /// Most requests to the model in one run.
-    pub max_turns: u32,
-    /// Largest cost of a run in US dollars. 0 for no limit.
-    pub max_cost_usd: f64,
-    /// Whether the supervisor limits the cost of a day, so that the cost of each answer must be known.
-    pub has_daily_limit: bool,
-    /// Whether calls of one answer run at the same time.
-    pub parallel_tools: bool,
-}
-
-impl Default for AgentSettings {
-    fn default() -> Self {
-        Self {
-            auto_retry: true,
-            max_retries: 3,
-            base_delay_ms: 2_000,
-            max_delay_ms: 60_000,
-            auto_compaction: true,
-            reserve_tokens: 16_384,
-            keep_recent_tokens: 20_000,
-            max_turns: 200,
-            max_cost_usd: 0.0,
-            has_daily_limit: false,
-            parallel_tools: true,
-        }
-    }
 }
 
 /// A tool call of the agent worker.
@@ -276,6 +233,9 @@ pub struct PiStart {
     /// Whether to start a Pi that cannot ignore the files of a workspace.
     #[serde(default)]
     pub allow_old: bool,
+    /// Whether `env` names a package in which Pi has no project settings.
+    #[serde(default)]
+    pub is_masked: bool,
     /// Start nothing. Ask the program for its version, and check whether it could be started. Answered by
     /// [`FromPiWorker::Version`] or [`FromPiWorker::CannotStart`].
     #[serde(default)]
@@ -535,6 +495,7 @@ mod tests {
             args: Vec::new(),
             version: None,
             allow_old: false,
+            is_masked: false,
             only_version: false,
             project_settings: None,
             env: vec![("OPENAI_API_KEY".into(), "sk-secret".into())],

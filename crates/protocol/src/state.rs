@@ -201,7 +201,7 @@ mod policy_text {
     }
 }
 
-fn is_false(flag: &bool) -> bool {
+pub(crate) fn is_false(flag: &bool) -> bool {
     !flag
 }
 

@@ -5,7 +5,9 @@
 
 use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, CancelOnDrop};
+use crate::edit_diff;
 use crate::edit_once::{EditedOnce, Leniency, replace_once};
+use crate::output::Data;
 use crate::read_file::PATH;
 use crate::read_tracker::ReadTracker;
 use crate::similar_text::Form;
@@ -13,7 +15,7 @@ use crate::write_error::{MAX_EDITED_BYTES, WriteFailure};
 use crate::write_file::{MAX_ATTEMPTS, open_unprotected};
 use crate::{Call, Confinement, Output, Toolbox};
 use quackd_sandbox::{Purpose, Root, WriteError};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// Edits of one call.
@@ -46,18 +48,22 @@ pub(crate) async fn edit_file(
     let is_literal =
         arguments.value(&["any_line_ending"]).is_some() && !arguments.is_true("any_line_ending");
     let leniency = Leniency { any_line_ending: !is_literal, similar: arguments.is_true("similar") };
+    let has_diff = arguments.is_true("diff");
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
     let edited = bounds
         .run_blocking(move || {
-            let edits = (&*replacements, leniency);
+            let edits = (&*replacements, leniency, has_diff);
             edit_blocking(&root, &seen, &confinement, &path, edits, &give_up)
         })
         .await;
     match edited {
-        Ok(Ok(text)) => Output::success(text).wrote([named]),
+        Ok(Ok((text, change))) => {
+            let data = change.map(|change| Data::of(&change));
+            Output { data, ..Output::success(text).wrote([named]) }
+        }
         Ok(Err(failure)) => failure.output("edit_file", bounds, &toolbox.confinement),
         Err(cutoff) => Output::cut_off("edit_file", bounds, cutoff),
     }
@@ -120,14 +126,15 @@ fn edit_blocking(
     seen: &ReadTracker,
     confinement: &Confinement,
     path: &str,
-    (replacements, leniency): (&[Replacement], Leniency),
+    (replacements, leniency, has_diff): (&[Replacement], Leniency, bool),
     give_up: &dyn Fn() -> bool,
-) -> Result<String, WriteFailure> {
+) -> Result<(String, Option<Map<String, Value>>), WriteFailure> {
     let named = |error| WriteFailure::of(error, "edit", root, path);
     let mut attempt = 1;
     loop {
         let mut target = open_unprotected(root, confinement, path, Purpose::Edit, give_up)?;
         let content = target.read(MAX_EDITED_BYTES).map_err(named)?;
+        let before = has_diff.then(|| content.clone());
         let (edited, notes) = replace_all(content, replacements, leniency)?;
         match target.replace(&edited, give_up) {
             Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
@@ -138,7 +145,8 @@ fn edit_blocking(
                     1 => String::new(),
                     edits => format!(": {edits} edits"),
                 };
-                return Ok(format!("Successfully edited {path}{edits}{notes}"));
+                let change = before.map(|before| edit_diff::describe(path, &before, &edited));
+                return Ok((format!("Successfully edited {path}{edits}{notes}"), change));
             }
         }
     }

@@ -17,6 +17,7 @@ mod caller_dir;
 mod command_line;
 mod confinement;
 mod denials;
+mod edit_diff;
 mod edit_file;
 mod edit_hint;
 mod edit_once;

@@ -206,7 +206,7 @@ pub(crate) fn of<'a>(variables: &'a [(String, String)], name: &str) -> &'a str {
 
 /// Joins the directories of both lists without duplicates. Leaves out empty and relative entries, which would depend on
 /// the command's directory. Cuts the list at the maximum length of a value.
-fn path(first: &str, second: &str) -> String {
+pub(crate) fn path(first: &str, second: &str) -> String {
     let mut seen = BTreeSet::new();
     let mut joined = String::new();
     for entry in first.split(':').chain(second.split(':')) {

@@ -1,11 +1,12 @@
 //! The environment of a session's Pi. Pi is the only process of the daemon that gets the user's keys, because Pi calls
 //! the model providers itself.
 //!
-//! Three layers, the later ones win: the daemon's own variables, the environment of commands (with the login shell's
-//! `PATH`), and the login shell's variables for model providers. The last layer is only kept in memory. The daemon's
-//! key for web searches and the variables that control the daemon are left out.
+//! Three layers, the later ones win: the daemon's own variables, the environment of commands, and the login shell's
+//! variables for model providers. The last layer is only kept in memory. The daemon's key for web searches and the
+//! variables that control the daemon are left out. The `PATH` of a daemon that a shell has started comes first, because
+//! the user's `pi` runs with the node of that shell. Whether the login shell has answered makes no difference then.
 
-use crate::children::command_env::{Variables, of};
+use crate::children::command_env::{Variables, of, path};
 use quackd_protocol::environment::{MAX_LOGIN_BYTES, MAX_VALUE_BYTES};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -103,6 +104,14 @@ pub(crate) fn merge(
     env.into_iter().collect()
 }
 
+/// Puts the directories of the daemon's own `PATH` first, if a shell has started the daemon.
+pub(crate) fn begin_with(own: Option<OsString>, is_from_shell: bool, env: &mut Variables) {
+    let own = own.filter(|_| is_from_shell).and_then(|own| own.into_string().ok());
+    if let (Some(own), Some((_, there))) = (own, env.iter_mut().find(|(name, _)| name == "PATH")) {
+        *there = path(&own, there);
+    }
+}
+
 /// Whether a variable is set and not empty.
 pub(crate) fn has(env: &[(String, String)], name: &str) -> bool {
     !of(env, name).trim().is_empty()
@@ -138,6 +147,20 @@ mod tests {
         ]);
         assert_eq!(env, expected);
         assert!(has(&env, "OPENAI_API_KEY") && !has(&env, "ANTHROPIC_API_KEY"));
+    }
+
+    #[test]
+    fn the_path_of_the_shell_that_started_the_daemon_comes_first_also_after_the_login_shell_has_answered()
+     {
+        let (before, after) = ("/nvm/22:/bin", "/nvm/20:/bin:/nvm/22");
+        let merged = |commands: &str, is_from_shell| {
+            let mut env = variables(&[("PATH", commands)]);
+            begin_with(Some("/nvm/22:/bin".into()), is_from_shell, &mut env);
+            of(&env, "PATH").to_owned()
+        };
+        assert_eq!(merged(before, true), "/nvm/22:/bin");
+        assert_eq!(merged(after, true), "/nvm/22:/bin:/nvm/20");
+        assert_eq!(merged(after, false), "/nvm/20:/bin:/nvm/22");
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(crate) use pi::PiError;
 use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
 use quackd_policy::PolicyError;
+use quackd_protocol::agent_options::AgentOptionsError;
 use quackd_protocol::approval::RecentApproval;
 use quackd_protocol::client::{ErrorCode, VoiceState};
 use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MAX_NAME_CHARS, MIN_REMOTE_TOKEN_BYTES};
@@ -194,6 +195,14 @@ pub(crate) enum MethodError {
     McpServer { position: usize, problem: McpServerError },
     #[error("Server {position} of mcpServers has the name of an earlier one")]
     McpServerTwice { position: usize },
+    #[error("agentOptions: {0}")]
+    AgentOptions(AgentOptionsError),
+    #[error(
+        "conversationId must have 1 to 128 letters, digits, `.`, `_` and `-`, and begin and end with a letter or digit"
+    )]
+    ConversationId,
+    #[error("Cannot create the conversation: {0}")]
+    Conversation(std::io::Error),
     #[error("Cannot fork the conversation: {0}")]
     Fork(std::io::Error),
     #[error("command must be an object with the text type")]
@@ -227,6 +236,7 @@ impl MethodError {
             Self::Pi(PiError::TooMany | PiError::TooManyPis { .. }) | Self::Overloaded => {
                 Some(ErrorCode::Busy)
             }
+            Self::NoPlace(_) => Some(ErrorCode::NotAWorkspace),
             Self::ShuttingDown
             | Self::Pi(PiError::ShuttingDown)
             | Self::Remote(ConfigureError::ShuttingDown) => Some(ErrorCode::ShuttingDown),

@@ -9,11 +9,12 @@ use crate::registry::{
     Activate, AgentChange, ChangeSession, Delete, FindSession, Open, OpenSession, Purpose,
     Restrictions, SessionChange, TakeSnapshot,
 };
-use crate::session::actor::TellSession;
-use crate::session::pi::fork_blocking;
+use crate::session::actor::{SessionActor, TellSession};
+use crate::session::pi::{create_blocking, fork_blocking, is_conversation_id};
 use crate::session::services::NoLook;
 use crate::voice::VoiceSession;
 use crate::wire::reference;
+use actix::prelude::*;
 use quackd_config::EngineChoice;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{
@@ -23,7 +24,7 @@ use quackd_protocol::client::{
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServer};
 use std::collections::BTreeSet;
 use std::io;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 pub(super) async fn workspaces(
     _: NoParams,
@@ -47,7 +48,16 @@ pub(super) async fn activate_session(
 }
 
 pub(super) async fn session_new(
-    SessionNewParams { path, name, activate, safe_mode, engine, model, restrictions_of }: SessionNewParams,
+    SessionNewParams {
+        path,
+        name,
+        activate,
+        safe_mode,
+        engine,
+        model,
+        restrictions_of,
+        conversation_id,
+    }: SessionNewParams,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
     let (engine, model) =
@@ -60,7 +70,11 @@ pub(super) async fn session_new(
         own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
     let (path, note) = look_up_noted(caller, path).await?;
     let activate = activate.unwrap_or(false);
-    let agent = AgentChange { engine, model, file: None };
+    let file = match conversation_id {
+        Some(id) => Some(new_conversation(caller, path.clone(), id).await?),
+        None => None,
+    };
+    let agent = AgentChange { engine, model, file: file.clone() };
     let kind = Open::New(name);
     let restrictions = new_restrictions(restrictions_of, caller).await?;
     let client = caller.client.hello().map(|hello| hello.client.name.clone());
@@ -74,7 +88,11 @@ pub(super) async fn session_new(
         client,
         fresh: fresh()?,
     };
-    let data = caller.registry.send(new).timeout(SAVE_LIMIT).await??;
+    let opened = caller.registry.send(new).timeout(SAVE_LIMIT).await;
+    if let (Ok(Err(_refused)), Some(file)) = (&opened, file) {
+        remove_conversation(caller, file).await;
+    }
+    let data = opened??;
     let label = label(caller, &data.session.id).await?;
     let note = joined(note, data.note);
     let data = AttachData { note, label, ..data };
@@ -82,6 +100,34 @@ pub(super) async fn session_new(
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }
     Ok(data)
+}
+
+/// Creates the file of a conversation with this id.
+async fn new_conversation(
+    caller: &Caller,
+    workspace: String,
+    id: String,
+) -> Result<String, MethodError> {
+    if !is_conversation_id(&id) {
+        return Err(MethodError::ConversationId);
+    }
+    let services = &caller.services.sessions;
+    let home = services.daemon.home.clone();
+    let make = move || create_blocking(&home, &workspace, &id);
+    match services.look(SAVE_LIMIT, make).await {
+        Ok(made) => made.map_err(MethodError::Conversation),
+        Err(NoLook::Ended) => Err(MethodError::ShuttingDown),
+        Err(NoLook::TimedOut) => {
+            Err(MethodError::Conversation(io::Error::other("the disk does not respond")))
+        }
+    }
+}
+
+/// Removes the file of a conversation that no session has.
+async fn remove_conversation(caller: &Caller, file: String) {
+    // `quack gc --histories` finds it otherwise.
+    let services = &caller.services.sessions;
+    services.look(SAVE_LIMIT, move || std::fs::remove_file(file)).await.ok();
 }
 
 /// Returns the sessions whose restrictions a new session takes over.
@@ -146,10 +192,13 @@ fn usable_servers(servers: Vec<McpServer>) -> Result<Vec<McpServer>, MethodError
 }
 
 pub(super) async fn session_set(
-    SessionSetParams { session_id, engine, model, mcp_servers }: SessionSetParams,
+    SessionSetParams { session_id, engine, model, mcp_servers, agent_options }: SessionSetParams,
     caller: &Caller,
 ) -> Result<SessionSetData, MethodError> {
     let mcp_servers = mcp_servers.map(usable_servers).transpose()?;
+    if let Some(options) = &agent_options {
+        options.check().map_err(MethodError::AgentOptions)?;
+    }
     let (engine, model) =
         (engine.map(known_engine).transpose()?, model.map(known_model).transpose()?);
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
@@ -163,6 +212,9 @@ pub(super) async fn session_set(
     found.handle.send(TellSession::SetAgent(chosen.clone())).await?;
     if let Some(servers) = mcp_servers {
         found.handle.send(TellSession::SetMcpServers(servers)).await?;
+    }
+    if let Some(options) = agent_options {
+        found.handle.send(TellSession::SetAgentOptions(Box::new(options))).await?;
     }
     Ok(SessionSetData { session_id: session, engine: chosen.engine, model: chosen.model })
 }
@@ -220,12 +272,11 @@ pub(super) async fn fork(
     };
     let opened = caller.registry.send(new).timeout(SAVE_LIMIT).await;
     if let Ok(Err(_refused)) = &opened {
-        let file = forked.path.clone();
-        // `quack gc --histories` finds it otherwise.
-        services.look(SAVE_LIMIT, move || std::fs::remove_file(file)).await.ok();
+        remove_conversation(caller, forked.path.clone()).await;
     }
     let data = opened??;
     let session = data.session.id.clone();
+    copy_options(caller, &found.handle, &session).await?;
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }
@@ -236,6 +287,21 @@ pub(super) async fn fork(
         text: forked.text,
         note: data.note,
     })
+}
+
+/// Gives a new session the agent's options of the session that it continues.
+async fn copy_options(
+    caller: &Caller,
+    source: &Addr<SessionActor>,
+    session: &SessionId,
+) -> Result<(), MethodError> {
+    let (reply, options) = oneshot::channel();
+    source.send(TellSession::GetAgentOptions(reply)).await?;
+    let Ok(options) = options.await else { return Ok(()) };
+    let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Describe };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    found.handle.send(TellSession::SetAgentOptions(options)).await?;
+    Ok(())
 }
 
 pub(super) async fn session_delete(

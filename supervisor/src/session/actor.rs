@@ -21,6 +21,7 @@ use crate::children::{
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
+use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::metadata::Session;
 use quackd_protocol::network::Rules;
@@ -115,6 +116,10 @@ pub(crate) enum TellSession {
     SetMcpServers(Vec<McpServer>),
     /// Reply with the session's MCP servers.
     GetMcpServers(oneshot::Sender<Vec<McpServer>>),
+    /// Options that a client sets for the agent, in place of earlier ones.
+    SetAgentOptions(Box<AgentOptions>),
+    /// Reply with the options of the agent.
+    GetAgentOptions(oneshot::Sender<Box<AgentOptions>>),
     /// Allow connections to this host and port for a while.
     AllowOnce(String),
     /// A part of a model's answer, for the process that sent the request.
@@ -179,6 +184,11 @@ impl Handler<TellSession> for SessionActor {
             TellSession::GetMcpServers(reply) => {
                 // The call may have ended.
                 reply.send(self.mcp_servers()).ok();
+            }
+            TellSession::SetAgentOptions(options) => self.set_agent_options(*options, ctx),
+            TellSession::GetAgentOptions(reply) => {
+                // The client may be gone.
+                reply.send(Box::new(self.agent_options())).ok();
             }
             TellSession::AllowOnce(target) => self.allow_once(target),
             TellSession::ModelPart(answer) => self.model_part(answer, ctx),

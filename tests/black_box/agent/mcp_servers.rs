@@ -3,7 +3,9 @@
 use super::{World, all, only, say, text, turn};
 use crate::harness::{Process, Wire, is_alive, untested, wait_for};
 use serde_json::{Value, json};
+use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
+use std::process::Stdio;
 
 const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/mcp_server.py");
 
@@ -213,6 +215,60 @@ fn servers_end_with_their_worker_and_with_what_they_started() {
     let session = wire.attach(&world.repo).id.clone();
     wire.request("quack.session_delete", json!({"sessionId": session, "force": true}));
     await_end(&before);
+}
+
+/// A server over HTTP on loopback. It ends with its stdin.
+struct HttpServer {
+    child: std::process::Child,
+    url: String,
+}
+
+impl HttpServer {
+    #[track_caller]
+    fn start(world: &World) -> Self {
+        const PROGRAM: &str =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/mcp_http_server.py");
+        let mut command = world.daemon.program_for_tests(PYTHON);
+        command.arg(PROGRAM).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("start the server");
+        let mut port = String::new();
+        let mut out = BufReader::new(child.stdout.take().expect("a pipe"));
+        out.read_line(&mut port).expect("a port");
+        Self { child, url: format!("http://127.0.0.1:{}", port.trim()) }
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[test]
+fn an_editor_gives_a_session_servers_over_http() {
+    let mut world = World::absent(&json!({}));
+    world.configure("[sandbox]\nnetwork = \"on\"\n");
+    world.boot(&[]);
+    let server = HttpServer::start(&world);
+    for (kind, path) in [("http", "json"), ("http", "events"), ("sse", "sse")] {
+        let mut editor = crate::mcp::Agent::spawn(world.daemon.command(&["acp"]));
+        let init = json!({"protocolVersion": 1, "clientCapabilities": {}});
+        let can = editor.request("initialize", init)["result"]["agentCapabilities"].take();
+        assert_eq!(can["mcpCapabilities"], json!({"http": true, "sse": true}));
+        let headers = json!([{"name": "X-Key", "value": SECRET}]);
+        let web = json!({"type": kind, "name": "web", "url": format!("{}/{path}", server.url), "headers": headers});
+        let new = editor.request("session/new", json!({"cwd": world.repo, "mcpServers": [web]}));
+        let session = new["result"]["sessionId"].clone();
+        let whoami = json!({"tool_calls": [{"name": "mcp__web__whoami", "arguments": {}}]});
+        world.model.script(&json!({"replies": [whoami, {"text": "done"}]}));
+        let prompt = json!({"sessionId": session, "prompt": [{"type": "text", "text": "go"}]});
+        let done = editor.request("session/prompt", prompt);
+        assert_eq!(done["result"]["stopReason"], "end_turn", "{kind} {path}: {done}");
+        let last = world.model.requests().pop().expect("a request")["body"]["messages"].to_string();
+        assert!(last.contains(&format!("{SECRET}\\nxxx")), "{kind} {path}: {last:.2000}");
+        editor.leave();
+    }
 }
 
 #[test]

@@ -19,6 +19,8 @@ mod prompt;
 mod queues;
 mod retries;
 mod rpc;
+mod rpc_dialect;
+mod rpc_options;
 mod secrets;
 mod tools;
 

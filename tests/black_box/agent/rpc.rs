@@ -9,7 +9,7 @@ use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 
 /// The running subcommand; killed at the end of its test.
-struct Rpc {
+pub(super) struct Rpc {
     child: Child,
     stdin: RefCell<Option<ChildStdin>>,
     lines: Receiver<Value>,
@@ -17,7 +17,7 @@ struct Rpc {
 
 impl Rpc {
     #[track_caller]
-    fn start(world: &World, args: &[&str]) -> Self {
+    pub(super) fn start(world: &World, args: &[&str]) -> Self {
         let mut command = world.daemon.command(&[&["rpc"], args].concat());
         command.current_dir(&world.repo).env("PI_CODING_AGENT_DIR", &world.agent);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -37,24 +37,24 @@ impl Rpc {
     }
 
     #[track_caller]
-    fn write(&self, line: &str) {
+    pub(super) fn write(&self, line: &str) {
         let mut stdin = self.stdin.borrow_mut();
         stdin.as_mut().expect("stdin").write_all(format!("{line}\n").as_bytes()).expect("write");
     }
 
     #[track_caller]
-    fn send(&self, command: &Value) {
+    pub(super) fn send(&self, command: &Value) {
         self.write(&command.to_string());
     }
 
     #[track_caller]
-    fn line(&self) -> Value {
+    pub(super) fn line(&self) -> Value {
         self.lines.recv_timeout(PATIENCE).expect("a line in time")
     }
 
     /// Returns the lines up to the first with this type, without it.
     #[track_caller]
-    fn until(&self, kind: &str) -> (Vec<Value>, Value) {
+    pub(super) fn until(&self, kind: &str) -> (Vec<Value>, Value) {
         let mut before = Vec::new();
         loop {
             let line = self.line();
@@ -67,14 +67,14 @@ impl Rpc {
 
     /// Sends a command. Returns its response.
     #[track_caller]
-    fn call(&self, command: Value) -> Value {
+    pub(super) fn call(&self, command: Value) -> Value {
         self.send(&command);
         self.until("response").1
     }
 
     /// Sends a prompt. Returns the lines up to the end of its turn.
     #[track_caller]
-    fn turn(&self, message: &str) -> Vec<Value> {
+    pub(super) fn turn(&self, message: &str) -> Vec<Value> {
         self.send(&json!({"id": message, "type": "prompt", "message": message}));
         let (mut lines, last) = self.until("agent_settled");
         lines.push(last);
@@ -83,14 +83,14 @@ impl Rpc {
 
     /// Closes stdin. Returns the exit code.
     #[track_caller]
-    fn end(mut self) -> Option<i32> {
+    pub(super) fn end(mut self) -> Option<i32> {
         self.stdin.take();
         wait_for("quack rpc to end", || self.child.try_wait().expect("wait")).code()
     }
 
     /// Closes stdin. Returns the remaining lines.
     #[track_caller]
-    fn rest(self) -> Vec<Value> {
+    pub(super) fn rest(self) -> Vec<Value> {
         self.stdin.borrow_mut().take();
         let mut rest = Vec::new();
         loop {
@@ -118,7 +118,7 @@ fn types(lines: &[Value]) -> Vec<&str> {
     types
 }
 
-fn echo() -> World {
+pub(super) fn echo() -> World {
     World::new(&json!({"on_exhausted": "echo"}))
 }
 
@@ -164,10 +164,7 @@ fn every_command_has_exactly_one_response_with_its_id() {
         (json!({"id": "u", "type": "no_such_command"}), json!("u")),
         (json!({"id": 7, "type": "compact"}), json!(7)),
         (json!({"id": "f", "type": "fork", "entryId": "deadbeef"}), json!("f")),
-        (
-            json!({"id": "s", "type": "switch_session", "sessionPath": "/nowhere/nope.jsonl"}),
-            json!("s"),
-        ),
+        (json!({"id": "s", "type": "switch_session", "sessionPath": "/etc/passwd"}), json!("s")),
         (json!({"id": "n", "type": "set_session_name", "name": " "}), json!("n")),
     ] {
         let response = rpc.call(command.clone());
@@ -374,7 +371,7 @@ fn a_continued_session_gets_the_model_and_the_thinking_level() {
         assert_eq!(rpc.end(), Some(0));
     }
     // A session whose options are refused is not left behind.
-    let rpc = Rpc::start(&world, &["--no-session", "--thinking", "enormous"]);
+    let rpc = Rpc::start(&world, &["--no-session", "--tools", "read,+bash"]);
     assert_eq!(rpc.end(), Some(1));
     let sessions = world.daemon.wire().request("sessions", json!({"all": true}));
     assert_eq!(sessions["sessions"].as_array().unwrap().len(), 1, "{sessions}");

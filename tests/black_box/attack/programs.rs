@@ -108,6 +108,48 @@ fn a_pi_that_cannot_be_told_to_ignore_a_workspace_is_not_started() {
     }
 }
 
+/// Creates a package of Pi with this version. Returns its program.
+fn package(directory: &Path, version: &str) -> PathBuf {
+    let package = directory.join("node_modules/@mariozechner/pi-coding-agent");
+    script(&package.join("dist/cli.js"), &std::fs::read_to_string(FAKE_PI).unwrap());
+    let manifest = json!({"name": "@mariozechner/pi-coding-agent", "version": version,
+        "piConfig": {"name": "pi", "configDir": ".pi"}});
+    std::fs::write(package.join("package.json"), manifest.to_string()).unwrap();
+    package.join("dist/cli.js")
+}
+
+#[test]
+fn an_old_pi_answers_by_default_and_loads_nothing_that_a_command_makes_while_it_starts() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = package(directory.path(), "0.55.0");
+    let binary = format!("RUBBER_DUCK_PI_BINARY={}", program.display());
+    let world = World::new("0.55.0", &[&binary]);
+    std::fs::write(world.daemon.home().join("fake/mode"), "slow-load").unwrap();
+    let wire = world.daemon.wire();
+    let session = wire.attach(&world.repo);
+    wait_for("Pi to start", || (!world.told("settings").is_empty()).then_some(()));
+    assert_eq!(world.told("settings"), "/proc/quackd-no-project-settings");
+    session.bash(PLANT);
+    std::fs::write(world.daemon.home().join("fake/load"), "").unwrap();
+    wire.request("follow", json!({}));
+    let reply = say(&wire);
+    assert_eq!(reply["ok"], true, "{reply}");
+    wire.events_until("agent_end");
+    assert_eq!(world.told("imported"), "");
+    assert_eq!(world.told("cwd"), world.repo.display().to_string());
+    // The next one would start where project settings are.
+    let pid = nix::unistd::Pid::from_raw(world.told("pid").trim().parse().unwrap());
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).unwrap();
+    wire.events_until("extension_error");
+    let refused = wait_for("the refusal", || {
+        let reply = say(&wire);
+        let error = reply["error"].as_str().unwrap_or_default().to_owned();
+        error.contains("would run code").then_some(error)
+    });
+    assert!(refused.contains("/.pi") && refused.contains("0.55.0"), "{refused}");
+    assert_eq!(world.told("imported"), "");
+}
+
 #[test]
 fn an_old_pi_that_is_allowed_starts_only_where_no_project_settings_are() {
     let world = World::configured("0.73.1", &[], "[pi]\nallow_old = true\n");

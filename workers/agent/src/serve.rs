@@ -16,7 +16,7 @@ use quackd_protocol::pi::{
     AgentStart, FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiEnd, TO_PI_WORKER_TAGS, ToPiWorker,
 };
 use quackd_protocol::shorten::shorten;
-use quackd_protocol::tools::{self, Offer};
+use quackd_protocol::tools;
 use serde_json::value::{RawValue, to_raw_value};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -90,10 +90,7 @@ async fn send(channel: &mut Channel, frame: &FromPiWorker) -> io::Result<()> {
 
 /// The tools that the model gets, and facts for the system prompt.
 fn setup(start: AgentStart) -> AgentSetup {
-    let is_offered = |tool: &&tools::Tool| match start.tools.is_empty() {
-        true => tool.offer != Offer::Ask,
-        false => start.tools.iter().any(|name| name == tool.name),
-    };
+    let is_offered = |tool: &&tools::Tool| start.options.offers(tool);
     let is_usable =
         |tool: &&tools::Tool| !start.safe_mode || tool.reads_only || tool.name == "bash";
     let specs = tools::all().filter(is_offered).filter(is_usable).map(|tool| {
@@ -115,6 +112,7 @@ fn setup(start: AgentStart) -> AgentSetup {
     }
     AgentSetup {
         tools: specs.collect(),
+        options: start.options,
         session_file: start.session_file,
         workspace: start.workspace,
         models: start.models,
@@ -309,6 +307,7 @@ fn now() -> io::Result<Now> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_protocol::agent_options::AgentOptions;
     use quackd_protocol::model::{ModelFailure, ModelFailureKind, ModelInfo, ThinkingLevel};
     use quackd_protocol::pi::{AgentModels, AgentSettings, OtherCommand, PiCommand};
     use serde_json::{Value, json};
@@ -359,6 +358,7 @@ mod tests {
             is_model_chosen: false,
             settings: AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
             tools: Vec::new(),
+            options: AgentOptions::default(),
             facts: Vec::new(),
             has_mcp_servers: false,
             user_instructions: Vec::new(),

@@ -1,5 +1,6 @@
 //! Selects the command line for the version of Pi, so that Pi does not load the files of a workspace. From
-//! [`FIRST`] on `--no-approve` makes Pi ignore `.pi`, its settings, packages and extensions. Nothing does before.
+//! [`FIRST`] on `--no-approve` makes Pi ignore `.pi`, its settings, packages and extensions. Before, the supervisor gives
+//! Pi a package that names another directory, if it finds Pi's own one.
 
 use quackd_process::{Command, EndedBy, Exit, Finished, LaunchError, run};
 use quackd_protocol::pi::PiStart;
@@ -33,12 +34,14 @@ pub(crate) enum Unfit {
     Launch(#[from] LaunchError),
     /// This version runs the code of a workspace, and no option prevents that.
     #[error(
-        "version {0} of Pi runs code from `.pi` in a workspace and cannot ignore it; update Pi to 0.79 or newer, or \
-         set `pi.allow_old = true`"
+        "version {0} of Pi runs code from `.pi` in a workspace, and its package was not found, so that quackd cannot \
+         prevent that; update Pi to 0.79 or newer, or set `pi.allow_old = true`"
     )]
     TooOld(String),
-    /// `pi.allow_old` is set, but the workspace contains code that this version would run.
-    #[error("version {version} of Pi would run code from {found}; update Pi to 0.79 or newer")]
+    /// The workspace contains code that this version would run.
+    #[error(
+        "version {version} of Pi would run code from {found}; update Pi to 0.79 or newer, or remove it"
+    )]
     WouldLoad {
         /// Version that the program reports.
         version: String,
@@ -64,7 +67,7 @@ pub(crate) async fn settle(start: &PiStart, command: &mut Command) -> Result<(),
     }
     let version = if said.is_empty() { "(unknown)".to_owned() } else { said };
     match &start.project_settings {
-        _ if !start.allow_old => Err(Unfit::TooOld(version)),
+        _ if !start.allow_old && !start.is_masked => Err(Unfit::TooOld(version)),
         Some(found) => Err(Unfit::WouldLoad { version, found: found.clone() }),
         None => Ok(()),
     }
@@ -96,7 +99,7 @@ pub(crate) async fn report(start: &PiStart, pi: &Command) -> Result<String, Unfi
     let shown = out.or(err).ok_or_else(|| broken("says nothing".to_owned()))?;
     let version = said(&finished).unwrap_or_default();
     let fits = parse(&version).is_some_and(|version| FIRST <= version);
-    if !fits && !start.allow_old {
+    if !fits && !start.allow_old && !start.is_masked {
         let version = if version.is_empty() { "(unknown)".to_owned() } else { version };
         return Err(Unfit::TooOld(version));
     }

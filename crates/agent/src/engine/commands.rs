@@ -2,13 +2,13 @@
 
 use super::attachments::images;
 use super::run::{Phase, user_message};
-use super::{Agent, Effect, MAX_QUEUED, QueueMode, fields, is_same};
+use super::{Agent, Effect, MAX_QUEUED, QueueMode, fields};
 use crate::compaction;
 use crate::message::{Message, UserMessage};
 use crate::providers::{StreamEnd, clamp, levels};
 use crate::transcript::EntryKind;
 use quackd_protocol::limits::{MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES};
-use quackd_protocol::model::{ModelInfo, ThinkingLevel};
+use quackd_protocol::model::ThinkingLevel;
 use quackd_protocol::pi::{OtherCommand, PiCommand};
 use quackd_protocol::shorten::shorten;
 use serde::Serialize;
@@ -340,58 +340,7 @@ impl Agent {
         stats
     }
 
-    fn set_model(&mut self, number: u64, provider: &str, id: &str) {
-        let is_it = |model: &&ModelInfo| {
-            model.id == id && (provider.is_empty() || model.provider == provider)
-        };
-        let name = |provider: &str, id: &str| match provider {
-            "" => id.to_owned(),
-            provider => format!("{provider}/{id}"),
-        };
-        let found: Vec<_> = self.setup.models.models.iter().filter(is_it).cloned().collect();
-        let error = match &*found {
-            [model] => {
-                self.use_model(model.clone());
-                return self.answer(number, Some(model));
-            }
-            [] => {
-                let cut = |text: &str| text.chars().take(100).collect::<String>();
-                format!("Model not found: {}", name(&cut(provider), &cut(id)))
-            }
-            several => {
-                let names: Vec<_> = several.iter().map(|it| name(&it.provider, &it.id)).collect();
-                let names = names.join(", ");
-                format!("Several providers have this model; name one of them: {names}")
-            }
-        };
-        self.refuse(number, error);
-    }
-
-    fn use_model(&mut self, model: ModelInfo) {
-        self.model = model;
-        self.thinking = clamp(self.thinking, &self.model);
-        self.is_model_recorded = false;
-        if self.transcript.leaf().is_some() {
-            self.record_model();
-        }
-    }
-
-    fn cycle_model(&mut self, number: u64) {
-        let models = &self.setup.models.models;
-        let current = models.iter().position(|model| is_same(model, &self.model));
-        let next = current.map_or(0, |at| at + 1);
-        let next = models.get(next).or_else(|| models.first()).cloned();
-        let Some(model) = next.filter(|_| 1 < models.len()) else {
-            return self.answer(number, Some(&Value::Null));
-        };
-        self.use_model(model);
-        let data = json!({
-            "model": self.model, "thinkingLevel": self.thinking.name(), "isScoped": false,
-        });
-        self.answer(number, Some(&data));
-    }
-
-    fn set_thinking(&mut self, level: ThinkingLevel) {
+    pub(super) fn set_thinking(&mut self, level: ThinkingLevel) {
         let level = clamp(level, &self.model);
         if level == self.thinking {
             return;

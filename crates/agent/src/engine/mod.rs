@@ -3,6 +3,7 @@
 //!
 //! - [`commands`]: commands of clients;
 //! - [`attachments`]: images and schemas of prompts;
+//! - [`models`]: the model of the session;
 //! - [`run`]: a run, from a prompt to the end of its last turn;
 //! - [`answer`]: one answer of the model, and further attempts;
 //! - [`incoming`]: requests, and their answers as they arrive;
@@ -18,6 +19,7 @@ mod commands;
 mod compact;
 mod events;
 mod incoming;
+mod models;
 mod results;
 mod run;
 mod servers;
@@ -31,6 +33,7 @@ pub use tools::{ToolRoute, route};
 use crate::message::{Message, UserMessage};
 use crate::providers::ToolSpec;
 use crate::transcript::{EntryKind, Transcript, iso_time};
+use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::model::{ModelFailure, ModelHead, ModelInfo, ModelRequest, ThinkingLevel};
 use quackd_protocol::pi::{
     AgentModels, AgentSettings, AgentToolCall, AgentToolDone, InstructionFile, OtherCommand,
@@ -145,6 +148,8 @@ pub struct AgentSetup {
     pub settings: AgentSettings,
     /// The tools that the model gets.
     pub tools: Vec<ToolSpec>,
+    /// Options of a client: the tools that the model may call, prompts and models.
+    pub options: AgentOptions,
     /// Lines about the confinement, for the system prompt.
     pub facts: Vec<String>,
     /// Whether the session has MCP servers, whose tools are listed at the first prompt.
@@ -223,8 +228,10 @@ impl Agent {
             });
         let is_model_recorded = recorded.is_some();
         let thinking = context.thinking.filter(|_| is_model_recorded);
-        let model = recorded.unwrap_or_else(|| setup.models.default.clone());
-        let thinking = thinking.unwrap_or(setup.models.thinking);
+        let first = models::scoped(&setup.options.models, &setup.models.models).into_iter().next();
+        let (first, level) = first.filter(|_| !setup.is_model_chosen).unzip();
+        let model = recorded.or(first).unwrap_or_else(|| setup.models.default.clone());
+        let thinking = thinking.or(level.flatten()).unwrap_or(setup.models.thinking);
         let thinking = crate::providers::clamp(thinking, &model);
         let (auto_retry, auto_compaction) =
             (setup.settings.auto_retry, setup.settings.auto_compaction);

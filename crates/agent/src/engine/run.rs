@@ -117,7 +117,8 @@ impl Agent {
         self.add_user(message);
         self.take_steering();
         // They may have changed, and the user may be in another directory.
-        let instructions = Some(self.next_call());
+        let is_read = !self.setup.options.no_context_files;
+        let instructions = is_read.then(|| self.next_call());
         let servers = self.servers.is_due().then(|| self.next_call());
         self.set_phase(Phase::Loading(Loading { instructions, servers }));
         let calls = [(instructions, INSTRUCTIONS), (servers, MCP_LIST)];
@@ -233,7 +234,7 @@ impl Agent {
         let system = prompt::system(
             &self.setup.workspace,
             &self.directory,
-            &self.setup.facts,
+            (&self.setup.facts, &self.setup.options),
             &instructions.text,
         );
         let options = RequestOptions {

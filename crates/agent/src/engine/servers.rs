@@ -4,6 +4,7 @@
 use super::Agent;
 use super::run::Phase;
 use crate::providers::ToolSpec;
+use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::mcp::{McpCall, McpTool, McpTools};
 use quackd_protocol::pi::AgentToolDone;
 use serde_json::{Map, Value};
@@ -50,11 +51,14 @@ impl ServerTools {
         }
     }
 
-    /// Adds a tool. Returns it as the model gets it.
-    fn add(&mut self, tool: McpTool) -> ToolSpec {
+    /// Adds a tool. Returns it as the model gets it. `None` if the model may not use it.
+    fn add(&mut self, tool: McpTool, options: &AgentOptions) -> Option<ToolSpec> {
         let name = self.free_name(&tool.server, &tool.name);
+        if !options.permits_of_server(&name) {
+            return None;
+        }
         self.names.insert(name.clone(), (tool.server, tool.name));
-        ToolSpec { name, description: tool.description, parameters: tool.parameters }
+        Some(ToolSpec { name, description: tool.description, parameters: tool.parameters })
     }
 
     /// Returns a name that no other tool has. A name that is too long or taken ends with a number.
@@ -91,8 +95,8 @@ impl Agent {
             McpTools { tools: Vec::new(), problems: vec![text] }
         });
         for tool in tools {
-            let spec = self.servers.add(tool);
-            self.setup.tools.push(spec);
+            let spec = self.servers.add(tool, &self.setup.options);
+            self.setup.tools.extend(spec);
         }
         problems.truncate(MAX_PROBLEMS);
         for problem in problems {
@@ -136,7 +140,10 @@ mod tests {
         let mut tools = ServerTools::default();
         let long = "x".repeat(100);
         let given = [("db", "query"), ("db", "a.b"), ("db", "a/b"), ("db", &*long), ("db", &*long)];
-        let names: Vec<_> = given.iter().map(|(at, it)| tools.add(tool(at, it)).name).collect();
+        let names: Vec<_> = given
+            .iter()
+            .map(|(at, it)| tools.add(tool(at, it), &AgentOptions::default()).unwrap().name)
+            .collect();
         assert_eq!(names[..3], ["mcp__db__query", "mcp__db__a_b", "mcp__db__a_b_1"]);
         assert!(names.iter().all(|name| name.len() <= MAX_NAME), "{names:?}");
         assert_ne!(names[3], names[4]);
@@ -147,7 +154,8 @@ mod tests {
             assert_eq!(call, wanted);
         }
         // Two servers whose names and tools give the same text.
-        let pair = [("a", "b__c"), ("a__b", "c")].map(|(at, it)| tools.add(tool(at, it)).name);
+        let pair = [("a", "b__c"), ("a__b", "c")]
+            .map(|(at, it)| tools.add(tool(at, it), &AgentOptions::default()).unwrap().name);
         assert_eq!(pair, ["mcp__a__b__c", "mcp__a__b__c_1"]);
         assert_eq!(tools.route("mcp__db__other", &Map::new()), None);
         assert_eq!(tools.route("bash", &Map::new()), None);

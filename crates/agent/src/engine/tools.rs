@@ -11,6 +11,9 @@ use serde_json::{Map, Value, json};
 /// Argument of `edit_file` with which typographic quotes and blanks at line ends may differ.
 const SIMILAR: &str = "similar";
 
+/// Argument of `edit_file` with which its data describes the change.
+const DIFF: &str = "diff";
+
 /// Lines of a file that a call reads if it names no limit.
 const MAX_LINES: u64 = 2000;
 
@@ -54,6 +57,7 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
         "edit" => {
             snake_case_edits(&mut given);
             given.insert(SIMILAR.to_owned(), true.into());
+            given.insert(DIFF.to_owned(), true.into());
             "edit_file"
         }
         "grep" => {
@@ -95,6 +99,7 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
         other => match tools::find(other) {
             Some(tool) if tool.name == "edit_file" => {
                 given.insert(SIMILAR.to_owned(), true.into());
+                given.insert(DIFF.to_owned(), true.into());
                 tool.name
             }
             Some(tool) => tool.name,
@@ -178,13 +183,17 @@ impl Agent {
             )),
             Loop::No | Loop::End => None,
         };
-        let servers = &self.servers;
+        let (servers, options) = (&self.servers, &self.setup.options);
         let of_server = |call: &ToolCall| {
             let arguments = servers.route(&call.name, &call.arguments)?;
             Some(ToolRoute { tool: tools::MCP_CALL, arguments, writes: None })
         };
         let slots = calls.into_iter().map(|call| Slot {
-            route: of_server(&call).or_else(|| route(&call.name, &call.arguments)),
+            // A tool that is not offered does not run either.
+            route: of_server(&call).or_else(|| {
+                let route = route(&call.name, &call.arguments)?;
+                options.permits_call(&call.name, route.tool).then_some(route)
+            }),
             call,
             state: CallState::New,
             result: None,
@@ -408,10 +417,11 @@ fn result_of(
     hint: Option<String>,
 ) -> (Vec<Block>, Option<Value>) {
     #[derive(Default, serde::Deserialize)]
-    #[serde(default)]
+    #[serde(rename_all = "camelCase", default)]
     struct Data {
         image: Option<Image>,
         diff: Option<String>,
+        patch: Option<String>,
         first_changed_line: Option<u64>,
     }
     #[derive(serde::Deserialize)]
@@ -433,6 +443,9 @@ fn result_of(
     let mut details = Map::new();
     if let Some(diff) = data.diff {
         details.insert("diff".to_owned(), diff.into());
+    }
+    if let Some(patch) = data.patch {
+        details.insert("patch".to_owned(), patch.into());
     }
     if let Some(line) = data.first_changed_line {
         details.insert("firstChangedLine".to_owned(), line.into());

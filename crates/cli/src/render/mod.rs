@@ -29,6 +29,7 @@ use self::line_buffer::LineBuffer;
 use self::messages::{Messages, error};
 use crate::output::{DIM, YELLOW};
 use crate::sanitize::one_line;
+use quackd_protocol::plain::error_line;
 use quackd_protocol::suggestion::may_be_suggested;
 use serde_json::Value;
 use std::time::Instant;
@@ -44,6 +45,9 @@ const MAX_OPTIONS: usize = 20;
 
 /// Number of shown lines of a process's stderr tail.
 const LAST_WORDS: usize = 5;
+
+/// Longest line with the error of a process that died, in characters.
+const MAX_CAUSE: usize = 2_000;
 
 /// Display options.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -265,9 +269,18 @@ fn extension_error(data: &Value, page: &mut LineBuffer) {
         let event = event::text(data, "event");
         error(&format!("Extension {path} ({event}): {text}"), page);
     }
-    let last_words: Vec<&str> = event::text(data, "stderrTail").lines().collect();
-    for line in last_words.iter().skip(last_words.len().saturating_sub(LAST_WORDS)) {
-        dim(&format!("  {}", one_line(line, MAX_LINE)), page);
+    let tail = event::text(data, "stderrTail");
+    let last_words: Vec<&str> = tail.lines().collect();
+    let skipped = last_words.len().saturating_sub(LAST_WORDS);
+    // The line with the error may come before a long stack.
+    let cause = error_line(tail);
+    let is_shown = |line: &&str| cause == Some(line.trim());
+    if let Some(cause) = cause.filter(|_| !last_words.iter().skip(skipped).any(is_shown)) {
+        page.line(format_args!("  {}", one_line(cause, MAX_CAUSE)));
+    }
+    for line in last_words.iter().skip(skipped) {
+        let most = if is_shown(line) { MAX_CAUSE } else { MAX_LINE };
+        dim(&format!("  {}", one_line(line, most)), page);
     }
 }
 

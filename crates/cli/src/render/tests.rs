@@ -272,6 +272,20 @@ fn an_answer_is_shown_once_as_it_comes() {
 }
 
 #[test]
+fn the_line_with_the_error_of_a_pi_that_died_is_shown_whole_before_its_last_lines() {
+    let long = format!("SyntaxError: {}", "x".repeat(1_000));
+    let stack: String = (0..8).map(|n| format!("    at frame{n}\n")).collect();
+    let tail = format!("file:///pi/cli.js:2\nimport x\n{long}\n{stack}\nNode.js v20.20.2\n");
+    let data = json!({"extensionPath": "daemon", "event": "process_death", "error": "It died",
+        "stderrTail": tail});
+    let text = shown(&[("extension_error", data)]);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[..2], ["[error] It died", &format!("  {long}")]);
+    assert_eq!(lines.last(), Some(&"  Node.js v20.20.2"));
+    assert_eq!(lines.len(), 7, "{text}");
+}
+
+#[test]
 fn an_answer_that_is_cut_short_says_why() {
     for (reason, line) in
         [("error", "[error] no model\n"), ("aborted", "[aborted]\n"), ("stop", "")]

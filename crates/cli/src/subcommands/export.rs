@@ -61,7 +61,7 @@ pub(super) async fn conversation(
     let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     let id = found.session_id.0.clone();
     let transcript = tokio::task::spawn_blocking(move || read_transcript_blocking(&id)).await??;
-    let Some(transcript) = transcript else {
+    let Some((_, transcript)) = transcript else {
         let label = display::name(&found.label);
         let text = format!("session {label} has no conversation yet; `quack say` starts one");
         return Err(CliError::failed(text).into());
@@ -85,8 +85,10 @@ fn damage(problems: Problems) -> Option<String> {
     Some(found.collect::<Vec<_>>().join(", ")).filter(|text| !text.is_empty())
 }
 
-/// Reads the session file that the daemon's state names. `None` if there is none, or it is empty.
-fn read_transcript_blocking(session: &str) -> anyhow::Result<Option<Transcript>> {
+/// Reads the session file that the daemon's state names, and returns its path. `None` if there is none, or it is empty.
+pub(super) fn read_transcript_blocking(
+    session: &str,
+) -> anyhow::Result<Option<(PathBuf, Transcript)>> {
     let home = Home::from_process_env_blocking()?;
     let state = super::gc::own_metadata_blocking(&home.state_file())?;
     let session = state.sessions.iter().find(|it| it.id.as_str() == session);
@@ -94,7 +96,8 @@ fn read_transcript_blocking(session: &str) -> anyhow::Result<Option<Transcript>>
     if path.as_os_str().is_empty() {
         return Ok(None);
     }
-    Ok(session_file::read_blocking(&path)?)
+    let transcript = session_file::read_blocking(&path)?;
+    Ok(transcript.map(|transcript| (path, transcript)))
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         engine: args.engine,
         model: args.model,
         restrictions_of: None,
+        conversation_id: None,
     };
     let daemon = start_and_connect(output).await?;
     warn_if_config_changed(&daemon.daemon, output);

@@ -4,27 +4,30 @@
 //! Commands run at the same time, and each gets exactly one response with its id, also after the end of stdin. A prompt's
 //! response precedes its events.
 
+mod finding;
 mod lines;
 mod output;
+mod reading;
+mod session;
+mod start;
 
-use self::lines::{Command, parse, response};
+use self::lines::{Command, Dialect, parse, raw, response};
 use self::output::{Done, Order, Output};
+use self::session::{Session, is_setting};
 use crate::args::rpc::RpcArgs;
 use crate::connect::{REPLY_TIMEOUT, start_and_connect};
-use crate::directory;
+use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::interrupts::Interrupts;
 use crate::output::CliOutput;
 use crate::shell_keys;
-use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError};
-use quackd_home::Home;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::{
-    AgentData, AgentParams, AttachData, ForkData, ForkParams, SessionDeleteParams,
-    SessionNewParams, SessionParams, StateData, UiResponseParams,
+    AgentData, AgentParams, SessionDeleteParams, SessionParams, UiResponseParams,
 };
 use quackd_protocol::limits::MAX_LINE_BYTES;
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use std::io::{Stdout, Write};
 use std::sync::Arc;
@@ -52,36 +55,28 @@ const WORK: [&str; 4] = ["prompt", "compact", "bash", "abort"];
 /// Commands that begin work, or add to it.
 const BEGINNINGS: [&str; 5] = ["prompt", "steer", "follow_up", "compact", "bash"];
 
-/// The followed session.
-struct Session {
-    client: Arc<Client>,
-    follow: FollowConnection,
-    /// Sessions that this client creates are deleted at the end.
-    is_temporary: bool,
-    /// Whether this client has created it.
-    is_created: bool,
-    /// Whether this client has begun work in it.
-    has_worked: bool,
-}
-
 /// Runs the subcommand.
 pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    for (given, name) in
-        [(args.session_dir.is_some(), "--session-dir"), (args.tools.is_some(), "--tools")]
-    {
-        if given {
-            note(&format!("{name} has no effect"));
-        }
+    if args.version {
+        output.text(&format!("{}\n", quackd_protocol::VERSION))?;
+        return Ok(ExitCode::Ok);
     }
+    if !args.ignored.is_empty() {
+        note(&format!("no effect here: {}", display::plain(&args.ignored.join(", "))));
+    }
+    start::check(&args)?;
+    let options = start::options(&args).await?;
+    let dialect = start::dialect(&args)?;
     let mut interrupts = Interrupts::catch_with_hangup()?;
     let client = Arc::new(start_and_connect(output).await?.client);
     if let Err((names, error)) = shell_keys::try_pass_on(&client).await {
         note(&format!("this shell has {names}, but the daemon did not take the value: {error}"));
     }
-    let mut session = begin(&args, client).await?;
+    start::give_key(&args, &client).await;
+    let mut session = start::begin(&args, options, client).await?;
     let served = async {
-        choose(&args, &session).await?;
-        serve(&mut session, &mut interrupts).await
+        start::choose(&args, &session).await?;
+        serve(&mut session, dialect, &mut interrupts).await
     };
     let ended = served.await;
     session.end().await;
@@ -92,82 +87,6 @@ pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<Exit
 fn note(text: &str) {
     // A failed write cannot be reported.
     drop(writeln!(std::io::stderr(), "note: {text}"));
-}
-
-/// Returns the model of the options, as `provider/model` or as a name.
-fn wanted_model(args: &RpcArgs) -> Option<String> {
-    match (&args.provider, &args.model) {
-        (Some(provider), Some(model)) if !model.starts_with(&format!("{provider}/")) => {
-            Some(format!("{provider}/{model}"))
-        }
-        (_, model) => model.clone(),
-    }
-}
-
-/// Creates or finds the session.
-async fn begin(args: &RpcArgs, client: Arc<Client>) -> anyhow::Result<Session> {
-    let path = directory::workspace(args.dir.as_deref(), false)?;
-    let is_created = args.session.is_none() && !args.continues;
-    let id = if let Some(wanted) = &args.session {
-        find(&client, wanted).await?
-    } else if args.continues {
-        let params = json!({ "path": path, "activate": false });
-        let found: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
-        found.session.id.0
-    } else {
-        let params = SessionNewParams {
-            path: Some(path),
-            engine: args.engine.clone(),
-            model: wanted_model(args),
-            ..SessionNewParams::default()
-        };
-        let made: AttachData = client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
-        made.session.id.0
-    };
-    let follow = FollowConnection::begin(Arc::clone(&client), id.clone(), (None, true)).await;
-    if follow.is_err() && args.no_session && is_created {
-        delete(&client, id).await;
-    }
-    let follow = follow?;
-    let is_temporary = args.no_session;
-    Ok(Session { client, follow, is_temporary, is_created, has_worked: false })
-}
-
-/// Sets the model of a continued session, and the thinking level.
-async fn choose(args: &RpcArgs, session: &Session) -> Result<(), ClientError> {
-    let is_continued = args.session.is_some() || args.continues;
-    if let Some(model) = wanted_model(args).filter(|_| is_continued) {
-        // The agent finds a name without a provider if only one provider has it.
-        let (provider, name) = model.split_once('/').unwrap_or(("", &model));
-        let command = json!({ "type": "set_model", "provider": provider, "modelId": name });
-        send(&session.client, &session.id(), command).await?;
-    }
-    if let Some(level) = &args.thinking {
-        let command = json!({ "type": "set_thinking_level", "level": level });
-        send(&session.client, &session.id(), command).await?;
-    }
-    Ok(())
-}
-
-/// Finds a session by its file or by a reference.
-async fn find(client: &Client, wanted: &str) -> Result<String, ClientError> {
-    let file = wanted.to_owned();
-    let of_file = tokio::task::spawn_blocking(move || of_file_blocking(&file)).await;
-    let reference = of_file.ok().flatten().unwrap_or_else(|| wanted.to_owned());
-    let params = SessionParams { session_id: Some(reference) };
-    let state: StateData = client.request("get_state", params, REPLY_TIMEOUT).await?;
-    Ok(state.session_id.0)
-}
-
-/// Returns the session with this file, according to the daemon's state.
-fn of_file_blocking(file: &str) -> Option<String> {
-    if !file.contains('/') {
-        return None;
-    }
-    let home = Home::from_process_env_blocking().ok()?;
-    let state = super::gc::own_metadata_blocking(&home.state_file()).ok()?;
-    let found = state.sessions.into_iter().find(|session| session.pi_session_file == file);
-    found.map(|session| session.id.0.clone())
 }
 
 async fn send(client: &Client, session: &str, command: Value) -> Result<AgentData, ClientError> {
@@ -188,101 +107,14 @@ async fn abort(client: &Client, session: &str) {
     drop(client.request_raw("abort", params, REPLY_TIMEOUT).await);
 }
 
-impl Session {
-    fn id(&self) -> String {
-        self.follow.session().to_owned()
-    }
-
-    /// Ends what this program has begun. A turn of another client goes on.
-    async fn abort(&self) {
-        if self.has_worked {
-            abort(&self.client, &self.id()).await;
-        }
-    }
-
-    async fn end(&self) {
-        self.abort().await;
-        if self.is_temporary && self.is_created {
-            delete(&self.client, self.id()).await;
-        }
-    }
-
-    /// Follows another session.
-    async fn follow(&mut self, id: String, is_created: bool) -> Result<(), ClientError> {
-        let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, (None, true));
-        let next = match begin(id.clone()).await {
-            Ok(next) => next,
-            Err(error) => {
-                if self.is_temporary && is_created && id != self.id() {
-                    delete(&self.client, id).await;
-                }
-                // The attempt has ended the old subscription.
-                self.follow = begin(self.id()).await?;
-                return Err(error);
-            }
-        };
-        let old = std::mem::replace(&mut self.follow, next);
-        self.has_worked = false;
-        let was_created = std::mem::replace(&mut self.is_created, is_created);
-        if self.is_temporary && was_created && old.session() != self.follow.session() {
-            delete(&self.client, old.session().to_owned()).await;
-        }
-        Ok(())
-    }
-
-    /// Runs a command that selects another session.
-    async fn switch(
-        &mut self,
-        name: &str,
-        fields: &Map<String, Value>,
-    ) -> Result<Value, ClientError> {
-        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
-        let cancelled = json!({ "cancelled": false });
-        match name {
-            "switch_session" => {
-                let path = text("sessionPath");
-                if path.is_empty() {
-                    let text = "sessionPath is missing".to_owned();
-                    return Err(ClientError::Refused { text, code: None });
-                }
-                let id = find(&self.client, path).await?;
-                let is_created = self.is_created && id == self.id();
-                self.follow(id, is_created).await?;
-                Ok(cancelled)
-            }
-            "fork" | "clone" => {
-                let entry_id = (name == "fork").then(|| text("entryId").to_owned());
-                let session_id = self.id().into();
-                let params = ForkParams { session_id, entry_id, ..ForkParams::default() };
-                let made: ForkData =
-                    self.client.request("quack.fork", params, REPLY_TIMEOUT).await?;
-                self.follow(made.session_id.0, true).await?;
-                Ok(match name {
-                    "fork" => json!({ "text": made.text.unwrap_or_default(), "cancelled": false }),
-                    _ => cancelled,
-                })
-            }
-            _ => {
-                let path = self.follow.followed().workspace_path.clone();
-                let restrictions_of = Some(self.id());
-                let params = SessionNewParams {
-                    path: Some(path),
-                    restrictions_of,
-                    ..SessionNewParams::default()
-                };
-                let made: AttachData =
-                    self.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
-                self.follow(made.session.id.0, true).await?;
-                Ok(cancelled)
-            }
-        }
-    }
-}
-
 /// Serves until the end of stdin, or until a signal.
-async fn serve(session: &mut Session, interrupts: &mut Interrupts) -> anyhow::Result<ExitCode> {
+async fn serve(
+    session: &mut Session,
+    dialect: Dialect,
+    interrupts: &mut Interrupts,
+) -> anyhow::Result<ExitCode> {
     let mut lines = LineReader::new(tokio::io::stdin(), MAX_LINE_BYTES);
-    let mut serving = Serving::new(session);
+    let mut serving = Serving::new(session, dialect);
     loop {
         tokio::select! {
             biased;
@@ -317,11 +149,11 @@ struct Serving<'a> {
 }
 
 impl<'a> Serving<'a> {
-    fn new(session: &'a mut Session) -> Self {
+    fn new(session: &'a mut Session, dialect: Dialect) -> Self {
         let (done, finished) = mpsc::channel(MAX_COMMANDS);
         Self {
             session,
-            output: Output::new(std::io::stdout()),
+            output: Output::new(std::io::stdout(), dialect),
             running: JoinSet::new(),
             done,
             finished,
@@ -348,6 +180,9 @@ impl<'a> Serving<'a> {
     fn write(&mut self, done: Done) -> std::io::Result<()> {
         let count = if done.is_work { &mut self.work } else { &mut self.queries };
         *count = count.saturating_sub(1);
+        if let Some(setting) = &done.setting {
+            self.session.keep(setting);
+        }
         self.output.done(done)
     }
 
@@ -360,7 +195,8 @@ impl<'a> Serving<'a> {
                 self.finish(None).await?;
                 self.session.abort().await;
                 let result = self.session.switch(&name, &fields).await;
-                self.output.write(&[response(id.as_ref(), &name, result.map(Some))])?;
+                let result = result.map(|data| Some(raw(&data)));
+                self.output.write(&[response(id.as_ref(), &name, result)])?;
             }
             Ok((_, name, fields)) if name == "extension_ui_response" => {
                 answer_dialog(self.session, fields).await;
@@ -375,6 +211,7 @@ impl<'a> Serving<'a> {
             "prompt" => Order::First,
             "abort" => Order::AfterTurn,
             "abort_retry" => Order::AfterRetry,
+            "compact" => Order::AfterSummary,
             _ => Order::Any,
         };
         self.output.begun(order);
@@ -384,6 +221,7 @@ impl<'a> Serving<'a> {
         *count += 1;
         let (client, session) = (Arc::clone(&self.session.client), self.session.id());
         let (done, give_up) = (self.done.clone(), self.give_up.clone());
+        let set = is_setting(&name).then(|| fields.clone());
         self.running.spawn(async move {
             let result = tokio::select! {
                 result = run_command(&client, &session, &name, fields) => result,
@@ -392,8 +230,15 @@ impl<'a> Serving<'a> {
                     Err(ClientError::Refused { text, code: None })
                 }
             };
+            let setting = match (&result, set) {
+                (Ok(data), Some(fields)) => {
+                    let data = data.as_ref().and_then(|it| serde_json::from_str(it.get()).ok());
+                    Some((name.clone(), fields, data))
+                }
+                _ => None,
+            };
             let line = response(id.as_ref(), &name, result);
-            drop(done.send(Done { line, order, is_work }).await);
+            drop(done.send(Done { line, order, is_work, setting }).await);
         });
     }
 
@@ -440,7 +285,15 @@ async fn run_command(
     session: &str,
     name: &str,
     fields: Map<String, Value>,
-) -> Result<Option<Value>, ClientError> {
+) -> Result<Option<Box<RawValue>>, ClientError> {
+    if name == "get_tree" {
+        return reading::tree(client, session).await.map(Some);
+    }
+    if name == "export_html" {
+        let path = fields.get("outputPath").and_then(Value::as_str);
+        let written = reading::export_html(session.to_owned(), path).await?;
+        return Ok(Some(raw(&written)));
+    }
     if name == "abort" {
         let params = SessionParams { session_id: Some(session.to_owned()) };
         // An idle session has nothing to abort, which is not an error in Pi's protocol.
@@ -450,10 +303,10 @@ async fn run_command(
         };
     }
     let data = send(client, session, Value::Object(fields)).await?.data;
-    let data: Option<Value> = data.and_then(|data| serde_json::from_str(data.get()).ok());
     if name == "prompt" {
-        let disposition = data.as_ref().and_then(|data| data["disposition"].as_str());
-        return Ok(Some(json!({ "disposition": disposition.unwrap_or("started") })));
+        let read = data.as_ref().and_then(|data| serde_json::from_str::<Value>(data.get()).ok());
+        let disposition = read.as_ref().and_then(|data| data["disposition"].as_str());
+        return Ok(Some(raw(&json!({ "disposition": disposition.unwrap_or("started") }))));
     }
     Ok(data)
 }

@@ -125,6 +125,23 @@ pub fn provider_variables() -> impl Iterator<Item = Vec<&'static str>> {
     BUILTINS.iter().map(|it| it.keys.iter().copied().chain(it.base_variable).collect())
 }
 
+/// Returns the variables of one well-known provider: first the one with its key.
+#[must_use]
+pub fn variables_of(provider: &str) -> Option<Vec<&'static str>> {
+    let found = builtin(canonical(provider))?;
+    Some(found.keys.iter().copied().chain(found.base_variable).collect())
+}
+
+/// Returns the name of a provider in the catalog.
+pub(super) fn canonical(name: &str) -> &str {
+    match name.trim() {
+        "gemini" => "google",
+        "lm-studio" => "lmstudio",
+        "llamacpp" => "llama.cpp",
+        other => other,
+    }
+}
+
 /// Returns the built-in provider with this name.
 pub(super) fn builtin(name: &str) -> Option<&'static Builtin> {
     BUILTINS.iter().find(|builtin| builtin.name == name)

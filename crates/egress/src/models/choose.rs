@@ -1,6 +1,6 @@
 //! Chooses the model that sessions use by default, and finds models by name.
 
-use super::builtin::{self, BUILTINS};
+use super::builtin::{self, BUILTINS, canonical};
 use super::known::{knows_reasoning, maker};
 use super::provider::{Provider, variable};
 use super::{Chosen, Given, ModelSettings};
@@ -28,16 +28,6 @@ pub(super) fn configured_provider(settings: &ModelSettings) -> Option<String> {
     }
     let key = settings.key.as_ref().and_then(|key| key.as_ref().ok());
     key.map(|key| builtin::of_key(name, key.expose_secret()).to_owned())
-}
-
-/// Returns the name of a provider in the catalog.
-fn canonical(name: &str) -> &str {
-    match name.trim() {
-        "gemini" => "google",
-        "lm-studio" => "lmstudio",
-        "llamacpp" => "llama.cpp",
-        other => other,
-    }
 }
 
 /// Finds a model of a usable provider.

@@ -12,7 +12,7 @@ mod pi_files;
 mod probe;
 mod provider;
 
-pub use builtin::{provider_names, provider_variables};
+pub use builtin::{provider_names, provider_variables, variables_of};
 pub use known::{KnownFamily, known_families};
 pub use probe::{PROBE_LIMIT_TOKENS, ProbeAnswer, probe_body};
 

@@ -16,6 +16,8 @@ pub enum ErrorCode {
     UnknownMethod,
     /// The daemon is shutting down. The next one may serve the request.
     ShuttingDown,
+    /// The path of the request cannot be a workspace.
+    NotAWorkspace,
     /// A code of a newer daemon.
     #[serde(other)]
     Other,
@@ -24,7 +26,8 @@ pub enum ErrorCode {
 impl ErrorCode {
     /// Description of the codes for the schema.
     pub const ABOUT: &str = "The cause, if a client can act on it: `busy`, `pi_busy`, `session_not_found`, \
-                             `unknown_method`, `shutting_down`, or another one of a newer daemon.";
+                             `unknown_method`, `shutting_down`, `not_a_workspace`, or another one of a newer \
+                             daemon.";
 }
 
 #[cfg(test)]
@@ -40,6 +43,7 @@ mod tests {
             ErrorCode::SessionNotFound,
             ErrorCode::UnknownMethod,
             ErrorCode::ShuttingDown,
+            ErrorCode::NotAWorkspace,
         ];
         for code in codes {
             let word = serde_json::to_value(code).unwrap();

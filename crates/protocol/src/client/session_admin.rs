@@ -4,10 +4,12 @@
 use super::{
     AttachedSession, AttachedWorkspace, Interruption, ProcessState, RunningJob, StatusInfo,
 };
+use crate::agent_options::AgentOptions;
 use crate::approval::ScopedGrant;
 use crate::denial::Denial;
 use crate::mcp::McpServer;
 use crate::policy::{Policy, PolicyPatch, Profile};
+use crate::state::is_false;
 use crate::tiers::{Tier, known};
 use crate::worker::SandboxReport;
 use crate::{SessionId, WorkspaceId};
@@ -216,6 +218,10 @@ pub struct SessionNewParams {
     /// session of the workspace, without their safe mode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restrictions_of: Option<String>,
+    /// Id of the conversation, as `sessionId` of the agent's state shows it: letters and digits, and `.`, `_` and `-`
+    /// between them. A new id if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<String>,
 }
 
 /// `quack.session_set` parameters.
@@ -236,6 +242,9 @@ pub struct SessionSetParams {
     /// before. Kept until the daemon stops, in memory only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mcp_servers: Option<Vec<McpServer>>,
+    /// Options of the agent, in place of earlier ones. Kept until the daemon stops, in memory only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_options: Option<AgentOptions>,
 }
 
 /// `quack.session_set` data: agent and model of the session now.
@@ -400,6 +409,9 @@ pub struct SandboxData {
     pub workspace_path: String,
     /// The policy that results from the layers.
     pub policy: Policy,
+    /// True: the user has set the network to `off`, so hosts are denied without a question.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hosts_denied_unasked: bool,
     /// The layers of the policy.
     pub layers: PolicyLayers,
     /// Grants and denials of the user beyond the policy.

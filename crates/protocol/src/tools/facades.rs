@@ -28,6 +28,7 @@ const SEARCH_CONTENT: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Ask,
+    of_pi: &[],
     parameters: &[
         text("pattern", "Regex pattern to search for in file content.").required(),
         GLOB_PATTERN,
@@ -45,6 +46,7 @@ const REPLACE_CONTENT: Tool = Tool {
     is_strict: false,
     reads_only: false,
     offer: Offer::Ask,
+    of_pi: &[],
     parameters: &[
         text("pattern", "Regex pattern to search for in file content.").required(),
         text("replacement", "Replacement; may use capture groups: $1, ${name}, $$.").required(),
@@ -68,6 +70,7 @@ const SEARCH_GLOB_FILES: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Ask,
+    of_pi: &[],
     parameters: &[
         text(
             "pattern",
@@ -88,6 +91,7 @@ const RIPGREP_SEARCH: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Ask,
+    of_pi: &[],
     parameters: &[
         text("pattern", "The regular expression, or plain text with fixed_string.").required(),
         whole("before_context_lines", 0, 200, "Lines to show before each match."),

@@ -18,6 +18,7 @@ const READ_FILE: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Look,
+    of_pi: &["read"],
     parameters: &[
         PATH,
         whole("offset", 1, u64::MAX, "First line to return, from 1. Allows files of any size."),
@@ -40,6 +41,7 @@ const WRITE_FILE: Tool = Tool {
     is_strict: false,
     reads_only: false,
     offer: Offer::Work,
+    of_pi: &["write"],
     parameters: &[PATH, text("content", "The new content, whole. May be empty.").required()],
 };
 
@@ -52,6 +54,7 @@ const EDIT_FILE: Tool = Tool {
     is_strict: false,
     reads_only: false,
     offer: Offer::Work,
+    of_pi: &["edit"],
     parameters: &[
         PATH,
         text("old_text", "Text to replace; spaces and line ends count.").also(&["oldText", "find"]),
@@ -74,5 +77,6 @@ const EDIT_FILE: Tool = Tool {
         )
         .or("false")
         .rare(),
+        flag("diff", "Return diff, patch and firstChangedLine as data.").or("false").rare(),
     ],
 };

@@ -25,6 +25,8 @@ pub struct Tool {
     pub reads_only: bool,
     /// Profile of the tool.
     pub offer: Offer,
+    /// Names of Pi's tools that it stands for in lists of tools. The jobs are commands of Pi's `bash`.
+    pub of_pi: &'static [&'static str],
     /// Parameters in the order of the documentation.
     pub parameters: &'static [Parameter],
 }

@@ -19,6 +19,7 @@ const GREP_SEARCH: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Ask,
+    of_pi: &["grep"],
     parameters: &[
         text("pattern", "A regular expression in the syntax of Rust's regex crate.")
             .also(&["query", "regex"])
@@ -50,6 +51,7 @@ const FIND_FILES: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Ask,
+    of_pi: &["find", "ls"],
     parameters: &[
         text("pattern", "A glob in the syntax of minimatch, such as *.ts or src/**/*.{js,tsx}.")
             .also(&["glob"])

@@ -152,6 +152,7 @@ const SEARCH: Tool = Tool {
     is_strict: true,
     reads_only: true,
     offer: Offer::Look,
+    of_pi: &["grep"],
     parameters: &[
         PATTERN.required(),
         PATH,
@@ -224,6 +225,7 @@ const FIND: Tool = Tool {
     is_strict: true,
     reads_only: true,
     offer: Offer::Look,
+    of_pi: &["ls"],
     parameters: &[
         texts(
             "pattern",
@@ -280,6 +282,7 @@ const REPLACE: Tool = Tool {
     is_strict: true,
     reads_only: false,
     offer: Offer::Work,
+    of_pi: &[],
     parameters: &[
         PATTERN,
         text(
@@ -340,6 +343,7 @@ const UNDO: Tool = Tool {
     is_strict: true,
     reads_only: false,
     offer: Offer::Work,
+    of_pi: &[],
     parameters: &[
         text("undo_id", "Which one, as replace told it. Default: the last one.").also(&["id"]),
         flag("list", "Change nothing: list what can be undone.").or("false"),

@@ -21,6 +21,7 @@ const BASH: Tool = Tool {
     is_strict: false,
     reads_only: false,
     offer: Offer::Work,
+    of_pi: &[],
     parameters: &[
         text("command", "The command line.").also(&["cmd"]).required(),
         whole(
@@ -48,6 +49,7 @@ const REQUEST: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Work,
+    of_pi: &[],
     parameters: &[
         Parameter::new("kind", Kind::Choice(&["network", "write"]), "What to allow.").required(),
         text("target", "A host with its port, or an existing directory.").required(),
@@ -62,6 +64,7 @@ const JOBS: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Work,
+    of_pi: &["bash"],
     parameters: &[],
 };
 
@@ -73,6 +76,7 @@ const JOB_OUTPUT: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Work,
+    of_pi: &["bash"],
     parameters: &[
         JOB,
         whole(
@@ -98,5 +102,6 @@ const JOB_KILL: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Work,
+    of_pi: &["bash"],
     parameters: &[JOB],
 };

@@ -12,6 +12,7 @@ const WEB_SEARCH: Tool = Tool {
     is_strict: false,
     reads_only: true,
     offer: Offer::Ask,
+    of_pi: &[],
     parameters: &[
         text("query", "Search query, at most 8 KiB.").also(&["q", "search", "prompt"]).required(),
         whole("num_results", 1, 10, "How many results.").also(&["numResults"]).or("10"),

@@ -102,6 +102,8 @@ pub(crate) struct LoginEnv {
     stopping: Stopping,
     /// Ends the delay of [`CAPTURE_DELAY`]: a caller waits for the result.
     skip_delay: Notify,
+    /// Whether a shell has started the daemon, so that its PATH is the user's.
+    is_from_shell: bool,
     /// Until this time a worker waits for the first result. `None` if it need not wait.
     first_worker_deadline: Option<Instant>,
     phase: watch::Sender<Phase>,
@@ -184,6 +186,7 @@ impl LoginEnv {
             writable: OnceCell::new(),
             stopping: Stopping::default(),
             skip_delay: Notify::new(),
+            is_from_shell: has_shell,
             first_worker_deadline: must_wait.then(|| Instant::now() + FIRST_WORKER_TIMEOUT),
             phase: watch::Sender::new(Phase::Idle),
             is_requested: Cell::new(false),
@@ -222,6 +225,11 @@ impl LoginEnv {
             timeout_at(until, phase.wait_for(|phase| *phase != Phase::Capturing)).await.ok();
         }
         self.known.borrow().merged.clone()
+    }
+
+    /// Whether a shell has started the daemon.
+    pub(crate) fn is_from_shell(&self) -> bool {
+        self.is_from_shell
     }
 
     /// Returns the variables of the login shell and of clients' shells for Pi. Waits at most for `limit` until this daemon

@@ -1,9 +1,8 @@
 //! Prepares the start of quackd's own agent: its models, its session file and its settings.
 
 use super::OfPi;
-use super::engine::AgentChoice;
+use super::engine::{AgentChoice, StartFacts};
 use super::history;
-use super::prompts::StartFacts;
 use crate::children::LifecycleDriver;
 use crate::clock::now_text;
 use crate::errors::PiError;
@@ -16,6 +15,7 @@ use quackd_egress::models::ModelCatalog;
 use quackd_home::own_file;
 use quackd_process::Writable;
 use quackd_protocol::SessionId;
+use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::model::{MAX_MODELS, ModelInfo};
 use quackd_protocol::pi::{
     AgentModels, AgentSettings, AgentStart, InstructionFile, PI_FRAME_PROTOCOL, ToPiWorker,
@@ -94,6 +94,7 @@ pub(super) async fn prepare(
                 path.display()
             )));
         }
+        let (settings, default_tools) = with_settings_of_pi_blocking(own, &pi_directory, &writable);
         let start = AgentStart {
             proto: PI_FRAME_PROTOCOL,
             session: session.0,
@@ -101,8 +102,8 @@ pub(super) async fn prepare(
             session_file: path.display().to_string(),
             models: AgentModels { models, default, thinking },
             is_model_chosen: choice.model.is_some(),
-            settings: with_settings_of_pi_blocking(own, &pi_directory, &writable),
-            tools: Vec::new(),
+            settings,
+            options: AgentOptions { tools: default_tools, ..AgentOptions::default() },
             safe_mode: false,
             network: String::new(),
             has_mcp_servers: false,
@@ -162,10 +163,11 @@ fn settings_of(config: &quackd_config::AgentSettings) -> AgentSettings {
 
 /// The part of Pi's settings that both agents have.
 #[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct PiSettingsFile {
     retry: Retry,
     compaction: CompactionSettings,
+    default_tools: Option<Vec<String>>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -185,21 +187,21 @@ struct CompactionSettings {
     keep_recent_tokens: Option<u64>,
 }
 
-/// Applies `retry` and `compaction` of Pi's global settings, if there are any: both agents then behave alike. A file
-/// that commands can write, or that cannot be read, is ignored.
+/// Applies `retry` and `compaction` of Pi's global settings, if there are any, and returns its `defaultTools`: both
+/// agents then behave alike. A file that commands can write, or that cannot be read, is ignored.
 fn with_settings_of_pi_blocking(
     own: AgentSettings,
     directory: &Path,
     writable: &Writable,
-) -> AgentSettings {
+) -> (AgentSettings, Option<Vec<String>>) {
     let path = directory.join("settings.json");
     if writable.holds_blocking(&path).is_some() {
-        return own;
+        return (own, None);
     }
-    let Ok(bytes) = own_file::read_blocking(&path, MAX_SETTINGS) else { return own };
+    let Ok(bytes) = own_file::read_blocking(&path, MAX_SETTINGS) else { return (own, None) };
     let read: PiSettingsFile = serde_json::from_slice(&bytes).unwrap_or_default();
-    let PiSettingsFile { retry, compaction } = read;
-    AgentSettings {
+    let PiSettingsFile { retry, compaction, default_tools } = read;
+    let settings = AgentSettings {
         auto_retry: retry.enabled.unwrap_or(own.auto_retry),
         max_retries: retry.max_retries.unwrap_or(own.max_retries).min(10),
         base_delay_ms: retry.base_delay_ms.unwrap_or(own.base_delay_ms),
@@ -208,7 +210,10 @@ fn with_settings_of_pi_blocking(
         reserve_tokens: compaction.reserve_tokens.unwrap_or(own.reserve_tokens),
         keep_recent_tokens: compaction.keep_recent_tokens.unwrap_or(own.keep_recent_tokens),
         ..own
-    }
+    };
+    let tools = AgentOptions { tools: default_tools, ..AgentOptions::default() };
+    let tools = tools.check().is_ok().then_some(tools.tools).flatten();
+    (settings, tools)
 }
 
 /// Returns the user's own instructions: the first file that exists of quackd's, Pi's, Codex's, Claude Code's and Gemini
@@ -249,8 +254,14 @@ impl SessionActor {
         self.pi.started.models = self.services.models.version();
         let StartFacts { is_safe, network, .. } = self.pi.started;
         start.safe_mode = is_safe;
+        let default_tools = start.options.tools.take();
+        start.options = self.pi.started.options.clone();
+        start.options.tools = start.options.tools.take().or(default_tools);
         // In safe mode none is started.
-        start.has_mcp_servers = !is_safe && !self.mcp_servers().is_empty();
+        start.has_mcp_servers = !is_safe && !start.options.no_mcp && !self.mcp_servers().is_empty();
+        if start.options.no_context_files {
+            start.user_instructions.clear();
+        }
         start.network = match network {
             NetworkMode::Off => {
                 "Commands have no network, except for hosts that the user allows when asked."

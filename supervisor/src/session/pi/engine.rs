@@ -5,6 +5,9 @@
 use crate::errors::PiError;
 use crate::session::services::SessionServices;
 use quackd_config::EngineChoice;
+use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::mcp::McpServer;
+use quackd_protocol::policy::NetworkMode;
 
 /// The user's choice for one session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -13,6 +16,20 @@ pub(crate) struct AgentChoice {
     pub(crate) engine: Option<String>,
     /// `provider/model` of quackd's own agent. `None` for the default.
     pub(crate) model: Option<String>,
+}
+
+/// Facts that an agent gets once, at its start. Another process replaces it when they change.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct StartFacts {
+    pub(super) choice: AgentChoice,
+    /// MCP servers that a client has given.
+    pub(super) servers: Vec<McpServer>,
+    /// Options that a client has set.
+    pub(super) options: AgentOptions,
+    pub(super) is_safe: bool,
+    pub(super) network: NetworkMode,
+    /// The models that it knows, by [`crate::session::models::Models::version`].
+    pub(super) models: u64,
 }
 
 /// An agent.

@@ -2,6 +2,7 @@
 
 use super::engine::{self, AgentChoice, Engine};
 use super::locate::{choose, find_blocking};
+use super::old_pi;
 use super::outside::clean_blocking;
 use super::{Failure, OfPi};
 use crate::children::pi_env as environment;
@@ -52,6 +53,8 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
     let commands = services.children.login.env_for_worker(NO_WAIT).await;
     let login = services.children.login.env_for_pi(NO_WAIT).await;
     let mut env = environment::merge(std::env::vars_os(), &commands, &login);
+    let is_from_shell = services.children.login.is_from_shell();
+    environment::begin_with(std::env::var_os("PATH"), is_from_shell, &mut env);
     let model = Check {
         name: "pi_model".to_owned(),
         status: CheckStatus::Ok,
@@ -68,12 +71,14 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
         clean_blocking(&writable, &mut env);
         let path = crate::children::command_env::of(&env, "PATH");
         let program = find_blocking(&binary, path, &config, &writable)?;
-        Ok((program, env))
+        let is_masked = old_pi::find_blocking(&program).is_some();
+        Ok((program, env, is_masked))
     };
     let look = tokio::time::timeout(LOOKUP_TIMEOUT, actix_rt::task::spawn_blocking(look)).await;
     let check = match look {
-        Ok(Ok(Ok((program, env)))) => {
-            let asked = timeout(VERSION_LIMIT, version(services, program.clone(), env)).await;
+        Ok(Ok(Ok((program, env, is_masked)))) => {
+            let asking = version(services, program.clone(), env, is_masked);
+            let asked = timeout(VERSION_LIMIT, asking).await;
             found(
                 &program,
                 asked.unwrap_or_else(|_late| Err(late())),
@@ -147,6 +152,7 @@ async fn version(
     services: &SessionServices,
     program: String,
     env: Vec<(String, String)>,
+    is_masked: bool,
 ) -> Result<String, NoVersion> {
     let not_asked = |why: &dyn ToString| NoVersion::NotAsked(why.to_string());
     let _turn = ASKING.acquire().await.map_err(|error| not_asked(&error))?;
@@ -159,6 +165,7 @@ async fn version(
         args: Vec::new(),
         version: None,
         allow_old: services.daemon.config.pi.allow_old.value,
+        is_masked,
         only_version: true,
         project_settings: None,
         env,

@@ -48,6 +48,33 @@ pub(crate) fn prepare_blocking(
     Ok(path)
 }
 
+/// Longest id of a conversation, in bytes.
+const MAX_ID: usize = 128;
+
+/// Whether Pi takes this id of a conversation: it begins and ends with a letter or digit.
+pub(crate) fn is_conversation_id(id: &str) -> bool {
+    let is_plain = |c: u8| c.is_ascii_alphanumeric();
+    let ends = [id.as_bytes().first(), id.as_bytes().last()];
+    id.len() <= MAX_ID
+        && ends.iter().all(|end| end.is_some_and(|end| is_plain(*end)))
+        && id.bytes().all(|c| is_plain(c) || b"._-".contains(&c))
+}
+
+/// Creates the file of a conversation with this id. Writes the file system.
+///
+/// # Errors
+/// The file cannot be written.
+pub(crate) fn create_blocking(home: &Home, workspace: &str, id: &str) -> io::Result<String> {
+    let sessions = home.prepare_pi_sessions_blocking().map_err(io::Error::other)?;
+    let now = now_text();
+    let path = sessions.join(format!("{}_{id}.jsonl", now.replace([':', '.'], "-")));
+    let header = json!({
+        "type": "session", "version": VERSION, "id": id, "timestamp": now, "cwd": workspace,
+    });
+    own_file::append_blocking(&path)?.write_all(format!("{header}\n").as_bytes())?;
+    Ok(path.display().to_string())
+}
+
 /// A new session file with a part of another one.
 #[derive(Debug)]
 pub(crate) struct Forked {

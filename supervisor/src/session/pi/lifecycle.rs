@@ -6,6 +6,7 @@ use super::agent::{self, AgentLaunch};
 use super::engine::{self, Chosen, Engine};
 use super::history;
 use super::locate::{arguments, find_blocking, version_blocking};
+use super::old_pi;
 use super::outside::{check_settings_blocking, clean_blocking, project_settings_blocking};
 use super::prompts::fail;
 use crate::children::command_env::of;
@@ -23,8 +24,10 @@ use crate::session::services::{NoLook, SessionServices};
 use actix::prelude::*;
 use quackd_process::{Exit as ProcessExit, SessionPaths, Writable};
 use quackd_protocol::SessionId;
+use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::{DeadProcess, ErrorCode, ProcessDeath, PromptError};
 use quackd_protocol::pi::{PI_FRAME_PROTOCOL, PiEnd, PiStart, ToPiWorker};
+use quackd_protocol::plain::error_line;
 use quackd_supervision::{Cause, Exit, Load, Order, PI_WORKER, State};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -65,6 +68,7 @@ impl SessionActor {
         let owner = self.owner.clone();
         let file = self.pi.session_file.clone();
         let (is_wanted, chosen) = (!self.pi.unsent.is_empty(), self.pi.chosen.clone());
+        let options = self.pi.options.clone();
         let preparing = async move {
             let Chosen { engine, missing, .. } = engine::choose(&services, &chosen).await?;
             if engine == Engine::Native && !is_wanted {
@@ -77,13 +81,15 @@ impl SessionActor {
                     let of = (session, workspace, file);
                     agent::prepare(services, owner, of, chosen).await.map(Launch::Agent)
                 }
-                Engine::Pi => match prepare(services, owner, session, workspace, file).await {
-                    Ok(prepared) => Ok(Launch::Pi(prepared)),
-                    Err(PiError::NotFound { config }) => {
-                        Err(missing.map_or(PiError::NotFound { config }, PiError::NoModel))
+                Engine::Pi => {
+                    match prepare(services, owner, (session, workspace, file), options).await {
+                        Ok(prepared) => Ok(Launch::Pi(prepared)),
+                        Err(PiError::NotFound { config }) => {
+                            Err(missing.map_or(PiError::NotFound { config }, PiError::NoModel))
+                        }
+                        Err(error) => Err(error),
                     }
-                    Err(error) => Err(error),
-                },
+                }
             }
         };
         ctx.spawn(preparing.into_actor(self).map(|prepared, handle, ctx| {
@@ -194,8 +200,8 @@ impl SessionActor {
             let text = self.death_text(exceeded.as_deref(), &end);
             let agent = self.pi.kind();
             tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "{agent} crashed");
-            let last = end.stderr_tail.lines().rfind(|line| !line.trim().is_empty());
-            let last = last.map_or_else(String::new, |line| format!(": {}", line.trim()));
+            let last = error_line(&end.stderr_tail);
+            let last = last.map_or_else(String::new, |line| format!(": {line}"));
             let is_native = self.pi.is_native;
             self.services.pi_failure.note(
                 session,
@@ -360,9 +366,8 @@ fn exit_of(end: &PiEnd) -> Exit {
 async fn prepare(
     services: Rc<SessionServices>,
     owner: Owner,
-    session: SessionId,
-    workspace: String,
-    session_file: String,
+    (session, workspace, session_file): (SessionId, String, String),
+    options: AgentOptions,
 ) -> Result<PiLaunch, PiError> {
     let commands = services.children.login.env_for_worker(LOGIN_LIMIT).await;
     // If the daemon was started with a key, do not wait for the login shell.
@@ -370,7 +375,9 @@ async fn prepare(
         .any(|(name, value)| name.to_str().is_some_and(environment::is_key) && !value.is_empty());
     let limit = if has_key { Duration::ZERO } else { LOGIN_LIMIT };
     let login = services.children.login.env_for_pi(limit).await;
+    let is_from_shell = services.children.login.is_from_shell();
     let mut env = environment::merge(std::env::vars_os(), &commands, &login);
+    environment::begin_with(std::env::var_os("PATH"), is_from_shell, &mut env);
     let config = services.daemon.config_file.path.clone();
     let settings = services.daemon.config.pi.clone();
     // Without any Pi, do not check the directories of all sessions at each attach.
@@ -402,7 +409,14 @@ async fn prepare(
         let file = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
         let file = file.map_err(|error| PiError::NotStarted(format!("no history: {error}")))?;
         let (sessions, file) = (sessions.display().to_string(), file.display().to_string());
-        let args = arguments(&settings, &env, &sessions, &file);
+        let args = arguments(&settings, &env, &sessions, &file, &options);
+        let old = old_pi::find_blocking(&program);
+        let is_masked = old.is_some();
+        if let Some(old) = old {
+            let places = (Path::new(&workspace), &*user_home);
+            let masked = old_pi::mask_blocking(&home, old, places, &mut env);
+            masked.map_err(|error| PiError::NotStarted(format!("no package for it: {error}")))?;
+        }
         let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);
         let cgroup = create_cgroup(cgroups, &group_name("pi-", &session), processes);
         let start = PiStart {
@@ -413,6 +427,7 @@ async fn prepare(
             program,
             args,
             allow_old: settings.allow_old.value,
+            is_masked,
             only_version: false,
             project_settings: found.map(|path| path.display().to_string()),
             env,

@@ -4,6 +4,7 @@ use crate::children::pi_env::has;
 use crate::errors::PiError;
 use quackd_config::{Origin, PiSettings, Setting};
 use quackd_process::Writable;
+use quackd_protocol::agent_options::AgentOptions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +18,7 @@ const TOOLS: &str = "read,bash,edit,write,grep,find,ls";
 const OPENAI_MODEL: &str = "gpt-4o-mini";
 
 /// Maximum size of a `package.json`. Pi's has a few KiB.
-const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
+pub(super) const MAX_MANIFEST_BYTES: u64 = 256 * 1024;
 
 /// Number of directories above the executable that are searched for its package.
 const MAX_LEVELS: usize = 6;
@@ -88,9 +89,15 @@ pub(crate) fn arguments(
     env: &[(String, String)],
     sessions: &str,
     session_file: &str,
+    options: &AgentOptions,
 ) -> Vec<String> {
     let ModelChoice { model, provider, thinking, .. } = choose(settings, env);
-    let mut args = vec!["--mode", "rpc", "--session-dir", sessions, "--tools", TOOLS];
+    let tools = tools_of(options);
+    let mut args = vec!["--mode", "rpc", "--session-dir", sessions];
+    match tools.as_str() {
+        "" => args.push("--no-tools"),
+        tools => args.extend(["--tools", tools]),
+    }
     if let Some(model) = &model {
         args.extend(["--model", model]);
     }
@@ -99,7 +106,36 @@ pub(crate) fn arguments(
     }
     args.extend(["--thinking", &thinking]);
     args.extend(["--session", session_file, "-c"]);
+    if let Some(prompt) = &options.system_prompt {
+        args.extend(["--system-prompt", prompt]);
+    }
+    for paragraph in &options.append_system_prompt {
+        args.extend(["--append-system-prompt", paragraph]);
+    }
+    if options.no_context_files {
+        args.push("--no-context-files");
+    }
+    let models = options.models.join(",");
+    if !models.is_empty() {
+        args.extend(["--models", &models]);
+    }
     args.into_iter().map(str::to_owned).collect()
+}
+
+/// Returns the tools that a client wants, as a list. Every version of Pi has only `--tools`, so that excluded tools are
+/// taken from the list.
+fn tools_of(options: &AgentOptions) -> String {
+    let plain = |entry: &&String| !entry.starts_with(['+', '-']) && !entry.contains('*');
+    let named = options.tools.iter().flatten().filter(plain).map(String::as_str);
+    let named: Vec<_> = TOOLS.split(',').chain(named).collect();
+    let mut tools: Vec<&str> = Vec::new();
+    for name in named {
+        let is_wanted = options.permits_call(name, name);
+        if is_wanted && !tools.contains(&name) {
+            tools.push(name);
+        }
+    }
+    tools.join(",")
 }
 
 /// Model, provider and thinking level, with their sources.
@@ -166,6 +202,11 @@ impl ModelChoice {
 
 /// Returns the version in the `package.json` of an executable. Reads the file system, and runs nothing.
 pub(crate) fn version_blocking(program: &str) -> Option<String> {
+    package_blocking(program).map(|(_, version)| version)
+}
+
+/// Returns the directory of the package of an executable, and its version.
+pub(super) fn package_blocking(program: &str) -> Option<(PathBuf, String)> {
     #[derive(serde::Deserialize)]
     struct Manifest {
         name: String,
@@ -180,7 +221,7 @@ pub(crate) fn version_blocking(program: &str) -> Option<String> {
         let text = is_small.then(|| std::fs::read_to_string(path).ok()).flatten()?;
         let Manifest { name, version } = serde_json::from_str(&text).ok()?;
         let version: String = version.chars().filter(|c| !c.is_control()).take(40).collect();
-        name.contains("pi-coding-agent").then_some(version)
+        name.contains("pi-coding-agent").then(|| (directory.to_owned(), version))
     })
 }
 
@@ -199,7 +240,7 @@ mod tests {
     fn args(settings: &PiSettings, key: bool, file: &str) -> String {
         let key = key.then(|| ("OPENAI_API_KEY".to_owned(), "sk".to_owned()));
         let env: Vec<_> = key.into_iter().collect();
-        arguments(settings, &env, "/app/pi-sessions", file).join(" ")
+        arguments(settings, &env, "/app/pi-sessions", file, &AgentOptions::default()).join(" ")
     }
 
     #[test]
@@ -223,6 +264,33 @@ mod tests {
             let found = args(&settings(model, provider), key, file);
             assert_eq!(found, format!("{begin} {rest}"));
         }
+    }
+
+    #[test]
+    fn options_of_a_client_limit_the_tools_and_set_the_prompts() {
+        let tools = |tools: &[&str], exclude: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+            let wanted = (!tools.is_empty()).then(|| owned(tools));
+            let options = AgentOptions {
+                tools: wanted,
+                exclude_tools: owned(exclude),
+                ..AgentOptions::default()
+            };
+            tools_of(&options)
+        };
+        assert_eq!(tools(&[], &[]), TOOLS);
+        assert_eq!(tools(&["read", "grep", "own"], &[]), "read,grep,own");
+        assert_eq!(tools(&["*e*"], &["write"]), "read,edit,grep");
+        assert_eq!(tools(&["-bash"], &[]), "read,edit,write,grep,find,ls");
+        assert_eq!(tools(&["bash"], &["bash"]), "");
+        let options = AgentOptions {
+            append_system_prompt: vec!["one".to_owned(), "two".to_owned()],
+            no_context_files: true,
+            ..AgentOptions::default()
+        };
+        let args = arguments(&settings("", ""), &[], "/s", "/f", &options).join(" ");
+        let end = "-c --append-system-prompt one --append-system-prompt two --no-context-files";
+        assert!(args.ends_with(end), "{args}");
     }
 
     #[test]

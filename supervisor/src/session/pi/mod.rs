@@ -7,7 +7,8 @@
 //!   interface.
 //! - [`commands`] and [`dialogs`] are its two tables. [`turns`] assigns the ids of turns.
 //! - [`locate`] finds the program and builds its arguments. [`crate::children::pi_env`] builds its environment: only there do keys
-//!   leave the daemon. [`outside`] protects both from commands. [`history`] makes Pi work in the workspace without
+//!   leave the daemon. [`outside`] protects both from commands, and [`old_pi`] an
+//!   old Pi. [`history`] makes Pi work in the workspace without
 //!   starting there.
 
 mod agent;
@@ -22,13 +23,14 @@ mod history;
 mod lifecycle;
 mod locate;
 pub(crate) mod mcp_servers;
+mod old_pi;
 pub(crate) mod outside;
 mod prompts;
 mod requests;
 mod turns;
 
 pub(crate) use health::checks;
-pub(crate) use history::fork_blocking;
+pub(crate) use history::{create_blocking, fork_blocking, is_conversation_id};
 pub(crate) use prompts::{CommandReply, PiPart, SendCommand};
 pub(crate) use requests::AnswerDialog;
 

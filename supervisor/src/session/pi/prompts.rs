@@ -7,7 +7,7 @@ use super::OfPi;
 use super::agent_work::AgentWork;
 use super::commands::PendingCommands;
 use super::dialogs::Dialogs;
-use super::engine::AgentChoice;
+use super::engine::{AgentChoice, StartFacts};
 use super::history;
 use super::turns::Turns;
 use crate::children::{
@@ -21,11 +21,11 @@ use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::SessionId;
+use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::ErrorCode;
 use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_ABORT_LIMIT, PI_COMMAND_LIMIT, PI_STATE_WAIT};
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::pi::{PiCommand, PiEnd, ToPiWorker, UiAnswer};
-use quackd_protocol::policy::NetworkMode;
 use quackd_supervision::{Cause, Demander, PI_WORKER, State};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
@@ -70,18 +70,6 @@ pub(super) struct QueuedCommand {
     pub(super) waiter: Waiter,
 }
 
-/// Facts that an agent gets once, at its start. Another process replaces it when they change.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct StartFacts {
-    pub(super) choice: AgentChoice,
-    /// MCP servers that a client has given.
-    pub(super) servers: Vec<McpServer>,
-    pub(super) is_safe: bool,
-    pub(super) network: NetworkMode,
-    /// The models that it knows, by [`crate::session::models::Models::version`].
-    pub(super) models: u64,
-}
-
 /// The Pi of one session.
 pub(crate) struct PiPart {
     pub(in crate::session) child: Child,
@@ -97,6 +85,8 @@ pub(crate) struct PiPart {
     pub(super) chosen: AgentChoice,
     /// MCP servers that a client has given.
     pub(super) mcp_servers: Vec<McpServer>,
+    /// Options that a client has set.
+    pub(super) options: AgentOptions,
     /// Facts that the process got at its start.
     pub(super) started: StartFacts,
     /// Time of the last activity.
@@ -137,6 +127,7 @@ impl PiPart {
             is_safe: false,
             chosen: AgentChoice::default(),
             mcp_servers: Vec::new(),
+            options: AgentOptions::default(),
             started: StartFacts::default(),
             active: Instant::now(),
             state: None,

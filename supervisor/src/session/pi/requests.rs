@@ -2,13 +2,14 @@
 
 use super::OfPi;
 use super::dialogs::{AnswerOutcome, explanation};
-use super::engine::AgentChoice;
-use super::prompts::{StartFacts, Waiter};
+use super::engine::{AgentChoice, StartFacts};
+use super::prompts::Waiter;
 use crate::approvals::CloseReason;
 use crate::children::{KillReason, LifecycleDriver, STALL_THRESHOLD};
 use crate::errors::PiError;
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
+use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::limits::PI_ABORT_LIMIT;
 use quackd_protocol::pi::{PiCommand, UiAnswer};
 use quackd_supervision::Cause;
@@ -61,11 +62,27 @@ impl SessionActor {
         self.end_if_replaced(ctx);
     }
 
+    /// Takes the options that a client sets. An idle agent ends, so that the next one has them.
+    pub(in crate::session) fn set_agent_options(
+        &mut self,
+        options: AgentOptions,
+        ctx: &mut Context<Self>,
+    ) {
+        self.pi.options = options;
+        self.end_if_replaced(ctx);
+    }
+
+    /// Returns the options that a client has set.
+    pub(in crate::session) fn agent_options(&self) -> AgentOptions {
+        self.pi.options.clone()
+    }
+
     /// Returns what a process gets that is started now.
     pub(super) fn start_facts(&self) -> StartFacts {
         StartFacts {
             choice: self.pi.chosen.clone(),
             servers: self.pi.mcp_servers.clone(),
+            options: self.pi.options.clone(),
             is_safe: self.pi.is_safe,
             network: self.worker.policy.network_mode(),
             models: self.services.models.version(),
@@ -76,7 +93,10 @@ impl SessionActor {
     pub(super) fn is_replaced(&self) -> bool {
         match self.pi.is_native {
             true => self.pi.started != self.start_facts(),
-            false => self.pi.started.choice != self.pi.chosen,
+            false => {
+                let StartFacts { choice, options, .. } = &self.pi.started;
+                (choice, options) != (&self.pi.chosen, &self.pi.options)
+            }
         }
     }
 

@@ -65,6 +65,7 @@ impl Bench {
             is_model_chosen: false,
             settings,
             tools: Vec::new(),
+            options: AgentOptions::default(),
             facts: Vec::new(),
             user_instructions: Vec::new(),
             has_mcp_servers: false,

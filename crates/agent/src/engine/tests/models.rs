@@ -97,3 +97,20 @@ fn a_model_that_was_removed_during_a_turn_is_replaced_at_its_end() {
     bench.prompt("next");
     assert_eq!(bench.request().1["model"], "two");
 }
+
+#[test]
+fn patterns_name_models_in_their_order() {
+    let models = ["sonnet-5", "haiku-5", "sonnet-4"].map(model);
+    let of = |patterns: &[&str]| {
+        let patterns: Vec<_> = patterns.iter().map(|it| (*it).to_owned()).collect();
+        let found = super::super::models::scoped(&patterns, &models).into_iter();
+        found.map(|(model, level)| (model.id, level)).collect::<Vec<_>>()
+    };
+    let high = Some(ThinkingLevel::High);
+    assert_eq!(
+        of(&["haiku:high", "*sonnet*"]),
+        [("haiku-5".into(), high), ("sonnet-5".into(), None), ("sonnet-4".into(), None)]
+    );
+    assert_eq!(of(&["sonnet-4", "sonnet"]).len(), 2);
+    assert_eq!(of(&["none"]), []);
+}

@@ -26,7 +26,7 @@ const FILES: [&str; 9] = [
 /// Maximum size of a quoted file, in bytes.
 const MAX_FILE_BYTES: u64 = 256 * 1024;
 
-/// Maximum number of directory entries searched for a readable file.
+/// Maximum number of files that are listed.
 const MAX_ENTRIES: usize = 1000;
 
 /// Searches for the patterns until one matches.
@@ -36,7 +36,8 @@ const MAX_ENTRIES: usize = 1000;
 pub(crate) async fn search(session: &DemoSession<'_>, report: &mut Report) -> anyhow::Result<()> {
     let mut last = None;
     for pattern in PATTERNS {
-        let call = session.call("grep_search", json!({"pattern": pattern})).await?;
+        // Leaves out ignored files, which may contain secrets.
+        let call = session.call("search", json!({"pattern": pattern})).await?;
         // A search that timed out has partial results.
         let text = &call.result.text;
         let hits = text.lines().filter(|line| is_hit(line)).count();
@@ -67,7 +68,11 @@ fn is_hit(line: &str) -> bool {
 /// # Errors
 /// If the file cannot be read. An empty directory is not a failure.
 pub(crate) async fn read(session: &DemoSession<'_>, report: &mut Report) -> anyhow::Result<()> {
-    let Some(name) = introduction_blocking(Path::new(&session.workspace)) else {
+    // Neither ignored nor hidden files: they may contain secrets that should not appear on a screen.
+    let wanted = json!({"kind": ["file"], "max_depth": 1, "limit": MAX_ENTRIES});
+    let listed = session.call("find", wanted).await?;
+    let names: Vec<&str> = listed.text()?.lines().collect();
+    let Some(name) = introduction_blocking(Path::new(&session.workspace), &names) else {
         report.step("read", None, "no file to read here".to_owned(), Vec::new())?;
         return Ok(());
     };
@@ -80,21 +85,19 @@ pub(crate) async fn read(session: &DemoSession<'_>, report: &mut Report) -> anyh
     Ok(())
 }
 
-fn introduction_blocking(dir: &Path) -> Option<String> {
+fn introduction_blocking(dir: &Path, names: &[&str]) -> Option<String> {
     let readable = |name: &str| {
         let kind = fs::symlink_metadata(dir.join(name)).ok();
         kind.is_some_and(|file| file.is_file() && (1..=MAX_FILE_BYTES).contains(&file.len()))
             && fs::File::open(dir.join(name)).is_ok()
     };
-    if let Some(name) = FILES.into_iter().find(|name| readable(name)) {
-        return Some(name.to_owned());
-    }
-    let entries = fs::read_dir(dir).ok()?.take(MAX_ENTRIES).filter_map(Result::ok);
-    let mut names: Vec<String> =
-        entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-    names.sort_unstable();
-    // Hidden files may contain secrets that should not appear on a screen.
-    names.into_iter().find(|name| !name.starts_with('.') && readable(name))
+    let mut known = FILES.into_iter().filter(|name| names.contains(name));
+    let found = known.find(|name| readable(name));
+    let found = found.or_else(|| {
+        let mut names = names.iter().copied().filter(|name| !name.starts_with('.'));
+        names.find(|name| readable(name))
+    });
+    found.map(str::to_owned)
 }
 
 /// Runs `git log`, or `ls` outside of a repository.
@@ -129,7 +132,14 @@ mod tests {
     #[test]
     fn something_small_and_public_is_read_and_an_empty_directory_has_nothing() {
         let dir = tempfile::tempdir().unwrap();
-        let read = || introduction_blocking(dir.path());
+        let read = || {
+            let entries = fs::read_dir(dir.path()).unwrap().map(Result::unwrap);
+            let mut names: Vec<String> =
+                entries.map(|entry| entry.file_name().into_string().unwrap()).collect();
+            names.sort_unstable();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            introduction_blocking(dir.path(), &names)
+        };
         assert_eq!(read(), None);
         fs::write(dir.path().join(".env"), "KEY=1").unwrap();
         fs::write(dir.path().join("empty.txt"), "").unwrap();

@@ -3,6 +3,7 @@
 use quackd_client::{ClientError, Event};
 use quackd_ipc::lines::Line;
 use quackd_protocol::limits::MAX_LINE_BYTES;
+use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
 
@@ -32,38 +33,73 @@ pub(super) fn parse(line: &Line) -> Result<Command, String> {
     Ok((id, name, fields))
 }
 
+/// Version of Pi whose names of events the client knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Dialect {
+    /// Since Pi 0.73.
+    #[default]
+    Newest,
+    /// Pi 0.55 and the agents of quackd.
+    Old,
+}
+
+/// A response.
+#[derive(Serialize)]
+struct Response<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a Value>,
+    r#type: &'a str,
+    command: &'a str,
+    success: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<&'a RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// Returns the text of a value.
+pub(super) fn raw(value: &Value) -> Box<RawValue> {
+    to_raw_value(value).unwrap_or_else(|_| RawValue::NULL.to_owned())
+}
+
 pub(super) fn response(
     id: Option<&Value>,
     name: &str,
-    result: Result<Option<Value>, ClientError>,
+    result: Result<Option<Box<RawValue>>, ClientError>,
 ) -> String {
-    let mut line = Map::new();
-    if let Some(id) = id {
-        line.insert("id".to_owned(), id.clone());
-    }
-    line.insert("type".to_owned(), "response".into());
-    line.insert("command".to_owned(), name.into());
-    line.insert("success".to_owned(), result.is_ok().into());
-    match result {
-        Ok(Some(data)) => drop(line.insert("data".to_owned(), data)),
-        Ok(None) => {}
-        Err(ClientError::Refused { text, .. }) => {
-            drop(line.insert("error".to_owned(), text.into()));
-        }
-        Err(error) => drop(line.insert("error".to_owned(), error.to_string().into())),
-    }
-    Value::Object(line).to_string()
+    let (data, error) = match result {
+        Ok(data) => (data, None),
+        Err(ClientError::Refused { text, .. }) => (None, Some(text)),
+        Err(error) => (None, Some(error.to_string())),
+    };
+    let response = Response {
+        id,
+        r#type: "response",
+        command: name,
+        success: error.is_none(),
+        data: data.as_deref(),
+        error,
+    };
+    serde_json::to_string(&response).unwrap_or_default()
 }
 
 /// Returns the line of an event: its data, which names the event itself.
-pub(super) fn event_line(event: Event) -> Option<String> {
+pub(super) fn event_line(event: Event, dialect: Dialect) -> Option<String> {
     let data: Box<RawValue> = event.data?;
-    match data.get().contains("\"type\"") {
-        true => Some(data.get().to_owned()),
-        false => {
-            let mut fields: Map<String, Value> = serde_json::from_str(data.get()).ok()?;
-            fields.insert("type".to_owned(), event.name.into());
-            to_raw_value(&fields).ok().map(|data| data.get().to_owned())
-        }
+    let newer = match (event.name.as_str(), dialect) {
+        ("auto_compaction_start", Dialect::Newest) => Some("compaction_start"),
+        ("auto_compaction_end", Dialect::Newest) => Some("compaction_end"),
+        _ => None,
+    };
+    if newer.is_none() && data.get().contains("\"type\"") {
+        return Some(data.get().to_owned());
     }
+    let mut fields: Map<String, Value> = serde_json::from_str(data.get()).ok()?;
+    if newer.is_some() {
+        // Absent without a summary.
+        fields.retain(|name, value| name != "result" || !value.is_null());
+    }
+    let name = newer.map_or(event.name, str::to_owned);
+    fields.insert("type".to_owned(), name.into());
+    to_raw_value(&fields).ok().map(|data| data.get().to_owned())
 }

@@ -1,6 +1,7 @@
 //! The output of the protocol: responses and events in their order.
 
-use super::lines::event_line;
+use super::lines::{Dialect, event_line};
+use super::session::Setting;
 use quackd_client::Event;
 use std::io::Write;
 
@@ -11,6 +12,8 @@ pub(super) struct Done {
     pub(super) order: Order,
     /// Whether the command was one of [`super::WORK`].
     pub(super) is_work: bool,
+    /// Setting that the command has made.
+    pub(super) setting: Option<Setting>,
 }
 
 /// Order of a response and the events of a turn.
@@ -23,31 +26,38 @@ pub(super) enum Order {
     AfterTurn,
     /// The response follows the end of the wait for another attempt.
     AfterRetry,
+    /// The response follows the end of the summary.
+    AfterSummary,
 }
 
 /// Writer of responses and events.
 #[derive(Debug)]
 pub(super) struct Output<W> {
     stdout: W,
+    dialect: Dialect,
     /// Prompts without a response, and the events that follow it.
     prompts: usize,
     held: Vec<String>,
     in_turn: bool,
     /// Whether the turn waits for another attempt.
     is_retrying: bool,
+    /// Whether a summary is made.
+    is_summarizing: bool,
     /// Responses that wait for an event.
     late: Vec<Done>,
 }
 
 impl<W: Write> Output<W> {
     /// Creates the output of an idle session.
-    pub(super) fn new(stdout: W) -> Self {
+    pub(super) fn new(stdout: W, dialect: Dialect) -> Self {
         Self {
             stdout,
+            dialect,
             prompts: 0,
             held: Vec::new(),
             in_turn: false,
             is_retrying: false,
+            is_summarizing: false,
             late: Vec::new(),
         }
     }
@@ -91,12 +101,14 @@ impl<W: Write> Output<W> {
             Order::Any | Order::First => false,
             Order::AfterTurn => self.in_turn,
             Order::AfterRetry => self.is_retrying,
+            Order::AfterSummary => self.is_summarizing,
         }
     }
 
     /// Writes the lines that waited for the turn, whose events are no longer read.
     pub(super) fn turn_left(&mut self) -> std::io::Result<()> {
         (self.in_turn, self.is_retrying, self.prompts) = (false, false, 0);
+        self.is_summarizing = false;
         let held = std::mem::take(&mut self.held);
         self.write(&held)?;
         self.write_late()
@@ -109,10 +121,12 @@ impl<W: Write> Output<W> {
             "agent_end" => self.in_turn = false,
             "auto_retry_start" => self.is_retrying = true,
             "auto_retry_end" => self.is_retrying = false,
+            "auto_compaction_start" => self.is_summarizing = true,
+            "auto_compaction_end" => self.is_summarizing = false,
             _ => {}
         }
         // The response of a prompt precedes the events of its turn.
-        match (event_line(event), self.prompts) {
+        match (event_line(event, self.dialect), self.prompts) {
             (Some(line), 0) => self.write(&[line])?,
             (Some(line), _) => self.held.push(line),
             (None, _) => {}
@@ -143,12 +157,12 @@ mod tests {
     }
 
     fn done(line: &str, order: Order) -> Done {
-        Done { line: line.to_owned(), order, is_work: false }
+        Done { line: line.to_owned(), order, is_work: false, setting: None }
     }
 
     /// Returns the lines that `script` writes.
     fn written(script: impl FnOnce(&mut Output<Vec<u8>>) -> std::io::Result<()>) -> String {
-        let mut output = Output::new(Vec::new());
+        let mut output = Output::new(Vec::new(), Dialect::Newest);
         script(&mut output).unwrap();
         let text = String::from_utf8(output.stdout).unwrap();
         text.replace("{\"type\":\"", "").replace("\"}", "").lines().collect::<Vec<_>>().join(" ")
@@ -170,6 +184,28 @@ mod tests {
         let expected = "agent_start none auto_retry_start agent_start late auto_retry_start \
             auto_retry_end given-up agent_end";
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn a_summary_has_the_name_that_the_dialect_has() {
+        let event = || {
+            let json = serde_json::json!({ "type": "auto_compaction_end", "result": null, "aborted": true });
+            let data = serde_json::value::to_raw_value(&json).ok();
+            Event {
+                name: "auto_compaction_end".to_owned(),
+                session_id: None,
+                data,
+                seq: None,
+                turn: None,
+            }
+        };
+        let newest = event_line(event(), Dialect::Newest).unwrap();
+        assert_eq!(newest, r#"{"type":"compaction_end","aborted":true}"#);
+        let old = event_line(event(), Dialect::Old).unwrap();
+        assert!(
+            old.contains(r#""auto_compaction_end""#) && old.contains(r#""result":null"#),
+            "{old}"
+        );
     }
 
     #[test]

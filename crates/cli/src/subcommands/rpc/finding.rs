@@ -1,0 +1,133 @@
+//! Finds the sessions that a client names: by a reference, by the file of a conversation, or by its id.
+
+use crate::connect::REPLY_TIMEOUT;
+use crate::subcommands::gc::own_metadata_blocking;
+use quackd_client::{Client, ClientError};
+use quackd_home::Home;
+use quackd_protocol::client::{SessionParams, StateData};
+use std::path::Path;
+
+/// A session that is asked for.
+pub(super) enum Created {
+    Known(String),
+    /// The file does not exist. The id is that of its conversation.
+    Missing(Option<String>),
+}
+
+/// Finds a session like [`find`]. As in Pi, a file that does not exist is a conversation that begins. It is created in
+/// quackd's state directory, and found again by the same path.
+pub(super) async fn find_path(
+    client: &Client,
+    wanted: &str,
+    workspace: &str,
+) -> Result<Created, ClientError> {
+    let refused = match find(client, wanted).await {
+        Ok(found) => return Ok(Created::Known(found)),
+        Err(error) => error,
+    };
+    let is_path = wanted.contains('/') || wanted.ends_with(".jsonl");
+    if !is_path {
+        return Err(refused);
+    }
+    let path = std::path::absolute(wanted).unwrap_or_else(|_| wanted.into());
+    let id = conversation_of(&path);
+    if let Some(id) = id.clone()
+        && let Some(known) = of_conversation(Wanted::Id { id, path: workspace.to_owned() }).await
+    {
+        return Ok(Created::Known(known));
+    }
+    let exists = tokio::task::spawn_blocking(move || path.exists()).await;
+    match exists {
+        Ok(true) => {
+            let text = format!("{wanted} is not the file of a session of quackd");
+            Err(ClientError::Refused { text, code: None })
+        }
+        Ok(false) | Err(_) => Ok(Created::Missing(id)),
+    }
+}
+
+/// Returns the id of the conversation that the name of a file contains, as Pi writes it: `<time>_<id>.jsonl`. For another
+/// name an id that belongs to this path.
+fn conversation_of(path: &Path) -> Option<String> {
+    let stem = path.file_stem()?.to_string_lossy().into_owned();
+    let is_time = |text: &str| text.starts_with("20") && text.contains('T') && text.ends_with('Z');
+    let named = stem.split_once('_').filter(|(time, _)| is_time(time)).map(|(_, id)| id.to_owned());
+    let own = || {
+        // FNV-1a: the same path has the same id in every version.
+        let bytes = path.as_os_str().as_encoded_bytes().iter();
+        let hash = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        format!("{stem}-{hash:016x}")
+    };
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+    let id: String = named.unwrap_or_else(own).chars().map(plain).collect();
+    let id = id.trim_matches(|c: char| !c.is_ascii_alphanumeric());
+    // The end differs between paths.
+    let id: String = id.chars().skip(id.chars().count().saturating_sub(100)).collect();
+    let id = id.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned();
+    (!id.is_empty()).then_some(id)
+}
+
+/// Finds a session by its file, by a reference, or by the beginning of the id of its conversation.
+pub(super) async fn find(client: &Client, wanted: &str) -> Result<String, ClientError> {
+    let of_file = match wanted.contains('/') {
+        true => of_conversation(Wanted::File(wanted.to_owned())).await,
+        false => None,
+    };
+    let reference = of_file.unwrap_or_else(|| wanted.to_owned());
+    let params = SessionParams { session_id: Some(reference) };
+    let found: Result<StateData, _> = client.request("get_state", params, REPLY_TIMEOUT).await;
+    match found {
+        Ok(state) => Ok(state.session_id.0),
+        Err(error) => of_conversation(Wanted::Begin(wanted.to_owned())).await.ok_or(error),
+    }
+}
+
+/// A conversation by its file or its id.
+pub(super) enum Wanted {
+    File(String),
+    Id { id: String, path: String },
+    Begin(String),
+}
+
+/// Returns the session with this conversation, according to the daemon's state.
+pub(super) async fn of_conversation(wanted: Wanted) -> Option<String> {
+    tokio::task::spawn_blocking(move || of_conversation_blocking(&wanted)).await.ok().flatten()
+}
+
+fn of_conversation_blocking(wanted: &Wanted) -> Option<String> {
+    let home = Home::from_process_env_blocking().ok()?;
+    let state = own_metadata_blocking(&home.state_file()).ok()?;
+    let mut sessions = state.sessions.iter().filter(|session| {
+        let file = session.pi_session_file.as_str();
+        let name = file.rsplit('/').next().unwrap_or_default().strip_suffix(".jsonl");
+        let id_of_file = name.and_then(|name| name.split_once('_')).map(|(_, id)| id);
+        match (wanted, id_of_file) {
+            (Wanted::File(wanted), _) => file == wanted,
+            (Wanted::Id { id, path }, Some(known)) => {
+                let mut all = state.workspaces.iter();
+                let is_here = all.any(|it| it.id == session.workspace_id && it.path == *path);
+                is_here && known == id
+            }
+            (Wanted::Begin(begin), Some(known)) => !begin.is_empty() && known.starts_with(begin),
+            (Wanted::Id { .. } | Wanted::Begin(_), None) => false,
+        }
+    });
+    sessions.next().map(|session| session.id.0.clone())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_has_one_conversation() {
+        let of = |path: &str| conversation_of(Path::new(path)).unwrap();
+        assert_eq!(of("/a/2026-11-28T01-07-08-398Z_01a21fb1-13ee.jsonl"), "01a21fb1-13ee");
+        let (one, other) = (of("/a/my task.jsonl"), of("/b/my task.jsonl"));
+        assert!(one.starts_with("my-task-") && one != other, "{one} {other}");
+        assert_eq!(one, of("/a/my task.jsonl"));
+        assert!(of(&format!("/a/{}.jsonl", "_x".repeat(200))).len() <= 100);
+    }
+}

@@ -1,0 +1,277 @@
+//! The session that the client follows, and the commands that select another one.
+
+use super::finding::{Created, find_path};
+use super::{abort, delete, note, send};
+use crate::connect::REPLY_TIMEOUT;
+use crate::subcommands::follow::follow_connection::FollowConnection;
+use quackd_client::{Client, ClientError};
+use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::client::{
+    AttachData, ForkData, ForkParams, SessionNewParams, SessionSetData, SessionSetParams,
+};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Gives a session these options.
+async fn set_options(
+    client: &Client,
+    session: &str,
+    options: AgentOptions,
+) -> Result<(), ClientError> {
+    let params = SessionSetParams {
+        session_id: session.into(),
+        agent_options: Some(options),
+        ..SessionSetParams::default()
+    };
+    let set: Result<SessionSetData, _> =
+        client.request("quack.session_set", params, REPLY_TIMEOUT).await;
+    set.map(drop)
+}
+
+/// Commands whose settings Pi keeps in new sessions.
+const SETTINGS: [&str; 8] = [
+    "set_steering_mode",
+    "set_follow_up_mode",
+    "set_auto_compaction",
+    "set_auto_retry",
+    "set_model",
+    "cycle_model",
+    "set_thinking_level",
+    "cycle_thinking_level",
+];
+
+/// Wishes of the command line for new sessions.
+#[derive(Debug, Default, Clone)]
+pub(super) struct ForNew {
+    pub(super) engine: Option<String>,
+    /// Model, as `provider/model` or as a name.
+    pub(super) model: Option<String>,
+    /// Name of the thinking level.
+    pub(super) thinking: Option<String>,
+}
+
+/// Settings of the client, by the command that sets them.
+#[derive(Debug, Default)]
+struct Kept(BTreeMap<&'static str, Value>);
+
+impl Kept {
+    /// Notes a command that has succeeded.
+    fn note(&mut self, name: &str, fields: &Map<String, Value>, data: Option<&Value>) {
+        let of_data = |path: &str| data.and_then(|data| data.pointer(path)).cloned();
+        let model = |at: &str| {
+            let (provider, id) =
+                (of_data(&format!("{at}/provider"))?, of_data(&format!("{at}/id"))?);
+            Some(json!({ "type": "set_model", "provider": provider, "modelId": id }))
+        };
+        let level =
+            |level: Option<Value>| Some(json!({ "type": "set_thinking_level", "level": level? }));
+        let (name, command) = match name {
+            "set_model" => ("set_model", model("")),
+            "cycle_model" => ("set_model", model("/model")),
+            "set_thinking_level" => ("set_thinking_level", level(fields.get("level").cloned())),
+            "cycle_thinking_level" => ("set_thinking_level", level(of_data("/level"))),
+            other => {
+                let known = SETTINGS.iter().find(|name| **name == other);
+                (known.copied().unwrap_or("other"), Some(Value::Object(fields.clone())))
+            }
+        };
+        if let Some(command) = command {
+            self.0.insert(name, command);
+        }
+    }
+}
+
+/// Whether a command sets something that new sessions keep.
+pub(super) fn is_setting(name: &str) -> bool {
+    SETTINGS.contains(&name)
+}
+
+/// A setting that a command has made: its name, its fields and its data.
+pub(super) type Setting = (String, Map<String, Value>, Option<Value>);
+
+/// The followed session.
+pub(super) struct Session {
+    pub(super) client: Arc<Client>,
+    pub(super) follow: FollowConnection,
+    /// Options of the agents of all sessions that this client follows, as long as it does.
+    options: AgentOptions,
+    for_new: ForNew,
+    kept: Kept,
+    /// Sessions that this client creates are deleted at the end.
+    is_temporary: bool,
+    /// Whether this client has created it.
+    pub(super) is_created: bool,
+    /// Whether this client has begun work in it.
+    pub(super) has_worked: bool,
+}
+
+impl Session {
+    pub(super) fn new(
+        client: Arc<Client>,
+        follow: FollowConnection,
+        (options, for_new): (AgentOptions, ForNew),
+        (is_temporary, is_created): (bool, bool),
+    ) -> Self {
+        let (kept, has_worked) = (Kept::default(), false);
+        Self { client, follow, options, for_new, kept, is_temporary, is_created, has_worked }
+    }
+
+    pub(super) fn id(&self) -> String {
+        self.follow.session().to_owned()
+    }
+
+    /// Notes a setting of the client.
+    pub(super) fn keep(&mut self, (name, fields, data): &Setting) {
+        self.kept.note(name, fields, data.as_ref());
+    }
+
+    /// Ends what this program has begun. A turn of another client goes on.
+    pub(super) async fn abort(&self) {
+        if self.has_worked {
+            abort(&self.client, &self.id()).await;
+        }
+    }
+
+    /// Gives a session the options of the command line, if there are any.
+    pub(super) async fn limit(&self, session: &str) -> Result<(), ClientError> {
+        match self.options == AgentOptions::default() {
+            true => Ok(()),
+            false => set_options(&self.client, session, self.options.clone()).await,
+        }
+    }
+
+    /// Takes the options of the command line from a session that is followed no more.
+    async fn unlimit(&self, session: &str) {
+        if self.options != AgentOptions::default() {
+            // The session may be gone.
+            drop(set_options(&self.client, session, AgentOptions::default()).await);
+        }
+    }
+
+    pub(super) async fn end(&self) {
+        self.abort().await;
+        self.unlimit(&self.id()).await;
+        if self.is_temporary && self.is_created {
+            delete(&self.client, self.id()).await;
+        }
+    }
+
+    /// Follows another session.
+    async fn follow(&mut self, id: String, is_created: bool) -> Result<(), ClientError> {
+        let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, (None, true));
+        let begun = match self.limit(&id).await {
+            Ok(()) => begin(id.clone()).await,
+            Err(error) => Err(error),
+        };
+        let next = match begun {
+            Ok(next) => next,
+            Err(error) => {
+                if id != self.id() {
+                    self.unlimit(&id).await;
+                    if self.is_temporary && is_created {
+                        delete(&self.client, id).await;
+                    }
+                }
+                // The attempt has ended the old subscription.
+                self.follow = begin(self.id()).await?;
+                return Err(error);
+            }
+        };
+        let old = std::mem::replace(&mut self.follow, next);
+        self.has_worked = false;
+        let was_created = std::mem::replace(&mut self.is_created, is_created);
+        if old.session() != self.follow.session() {
+            self.unlimit(old.session()).await;
+            if self.is_temporary && was_created {
+                delete(&self.client, old.session().to_owned()).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the followed session the settings of the client. A new one also gets its model and level, unless the
+    /// command line names them.
+    async fn settle(&self, is_new: bool) {
+        let ForNew { model, thinking, .. } = &self.for_new;
+        let level = thinking.as_ref().filter(|_| is_new);
+        let level = level.map(|level| json!({ "type": "set_thinking_level", "level": level }));
+        let kept = self.kept.0.iter().filter(|(name, _)| match **name {
+            "set_model" => is_new && model.is_none(),
+            "set_thinking_level" => is_new && thinking.is_none(),
+            _ => true,
+        });
+        let mut commands: Vec<Value> = kept.map(|(_, command)| command.clone()).collect();
+        commands.extend(level);
+        for command in commands {
+            let name = command["type"].as_str().unwrap_or_default().to_owned();
+            if let Err(error) = send(&self.client, &self.id(), command).await {
+                note(&format!("{name} of the session before does not hold here: {error}"));
+            }
+        }
+    }
+
+    /// Creates a session of the workspace with the restrictions of this one, and follows it.
+    async fn begin_new(&mut self, conversation_id: Option<String>) -> Result<(), ClientError> {
+        let ForNew { engine, model, .. } = self.for_new.clone();
+        let params = SessionNewParams {
+            path: Some(self.follow.followed().workspace_path.clone()),
+            restrictions_of: Some(self.id()),
+            engine,
+            model,
+            conversation_id,
+            ..SessionNewParams::default()
+        };
+        let made: AttachData =
+            self.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
+        self.follow(made.session.id.0, true).await?;
+        self.settle(true).await;
+        Ok(())
+    }
+
+    /// Runs a command that selects another session.
+    pub(super) async fn switch(
+        &mut self,
+        name: &str,
+        fields: &Map<String, Value>,
+    ) -> Result<Value, ClientError> {
+        let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+        let cancelled = json!({ "cancelled": false });
+        match name {
+            "switch_session" => {
+                let path = text("sessionPath");
+                if path.is_empty() {
+                    let text = "sessionPath is missing".to_owned();
+                    return Err(ClientError::Refused { text, code: None });
+                }
+                let workspace = self.follow.followed().workspace_path.clone();
+                match find_path(&self.client, path, &workspace).await? {
+                    Created::Known(id) => {
+                        let is_created = self.is_created && id == self.id();
+                        self.follow(id, is_created).await?;
+                        self.settle(false).await;
+                    }
+                    Created::Missing(id) => self.begin_new(id).await?,
+                }
+                Ok(cancelled)
+            }
+            "fork" | "clone" => {
+                let entry_id = (name == "fork").then(|| text("entryId").to_owned());
+                let session_id = self.id().into();
+                let params = ForkParams { session_id, entry_id, ..ForkParams::default() };
+                let made: ForkData =
+                    self.client.request("quack.fork", params, REPLY_TIMEOUT).await?;
+                self.follow(made.session_id.0, true).await?;
+                self.settle(false).await;
+                Ok(match name {
+                    "fork" => json!({ "text": made.text.unwrap_or_default(), "cancelled": false }),
+                    _ => cancelled,
+                })
+            }
+            _ => {
+                self.begin_new(None).await?;
+                Ok(cancelled)
+            }
+        }
+    }
+}
