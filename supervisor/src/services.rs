@@ -14,9 +14,13 @@ use crate::session::services::SessionServices;
 use crate::voice::Voice;
 use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
+use quackd_protocol::limits::{MAX_QUEUED_BYTES, MAX_UNFINISHED_BYTES};
+use quackd_supervision::Budget;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::sync::Arc;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 /// One instance per daemon, on the actors' thread.
 #[derive(Debug)]
@@ -24,6 +28,7 @@ pub(crate) struct Services {
     pub(crate) daemon: Rc<DaemonInfo>,
     pub(crate) sessions: Rc<SessionServices>,
     pub(crate) clients: Rc<Clients>,
+    pub(crate) memory: ClientMemory,
     pub(crate) voice: Rc<Voice>,
     /// Link for upstream's clients, if they expect the socket at another path.
     pub(crate) socket_alias: Option<Alias>,
@@ -40,6 +45,24 @@ pub(crate) struct Services {
     pub(crate) retention: Rc<Retention>,
     /// Takes one request to stop the daemon.
     pub(crate) stop: mpsc::Sender<StopRequest>,
+}
+
+/// Memory that all clients share. A client that holds most of it for longest is refused.
+#[derive(Debug)]
+pub(crate) struct ClientMemory {
+    /// Lines that are not complete.
+    pub(crate) unfinished: Arc<Budget<CancellationToken>>,
+    /// Messages that are not written.
+    pub(crate) queued: Arc<Budget<CancellationToken>>,
+}
+
+impl Default for ClientMemory {
+    fn default() -> Self {
+        Self {
+            unfinished: Budget::new(MAX_UNFINISHED_BYTES),
+            queued: Budget::new(MAX_QUEUED_BYTES),
+        }
+    }
 }
 
 /// Request to stop the daemon.

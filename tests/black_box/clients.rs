@@ -127,6 +127,38 @@ fn half_a_line_and_silence_disturb_nobody() {
 }
 
 #[test]
+fn unfinished_lines_of_many_clients_cost_bounded_memory_and_the_worst_clients_are_refused() {
+    const MIB: usize = 1024 * 1024;
+    let daemon = Daemon::start();
+    let before = resident_kb(&daemon);
+    let honest = daemon.wire();
+    let half = vec![b'x'; 7 * MIB];
+    let hostile: Vec<Wire> = (0..40)
+        .map(|_| {
+            let wire = daemon.wire();
+            let mut stream = wire.stream();
+            stream.write_all(&half).unwrap();
+            honest.request("ping", json!({}));
+            wire
+        })
+        .collect();
+    let long = json!({"x": "x".repeat(7 * MIB)});
+    honest.request("ping", long);
+    let grown = resident_kb(&daemon).saturating_sub(before);
+    assert!(grown < 160 * 1024, "the daemon grew by {grown} KiB");
+    let refusal: Value = serde_json::from_str(&hostile[0].line().unwrap()).unwrap();
+    let error = refusal["error"].as_str().unwrap();
+    assert!(
+        error.starts_with("the unfinished lines of all clients need too much memory"),
+        "{error}"
+    );
+    assert_eq!(hostile[0].line(), None);
+    let last = hostile.last().unwrap();
+    last.write(b"\n");
+    assert!(last.line().unwrap().contains("Failed to parse request"));
+}
+
+#[test]
 fn a_last_line_without_its_end_is_answered() {
     let daemon = Daemon::start();
     let wire = daemon.wire();

@@ -53,6 +53,62 @@ fn jobs_are_listed_followed_to_their_end_and_killed() {
 }
 
 #[test]
+fn a_change_that_waits_is_shown_with_the_way_to_end_what_it_waits_for() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    session.bash("true");
+    if !["A", "B"].contains(&session.worker()["tier"].as_str().unwrap()) {
+        return;
+    }
+    assert_eq!(session.worker()["pending"], Value::Null);
+    let set = |network: bool| {
+        let params = json!({"action": "set", "sessionId": session.id, "profile": if network { "workspace-write" } else { "read-only" }});
+        daemon.wire().request("quack.sandbox", params);
+    };
+    let running = daemon.wire();
+    let call = json!({"sessionId": session.id, "tool": "bash", "arguments": "sleep 1000", "timeoutMs": 600_000});
+    let call = running.begin("quack.tool", &call);
+    wait_for("the call", || (session.worker()["state"] == "busy").then_some(()));
+    set(false);
+    let state = || wire.request("get_state", json!({"sessionId": session.id}))["worker"].clone();
+    let remedy = "quack abort --session a";
+    let pending =
+        json!({"why": "its sandbox policy was changed", "calls": 1, "jobs": [], "remedy": remedy});
+    assert_eq!((&state()["pending"], &session.worker()["pending"]), (&pending, &pending));
+    for verb in ["state", "ps"] {
+        let (_, text) = ran(&daemon, &repo, &[verb]);
+        assert!(text.contains("its sandbox policy was changed, and 1 call still run"), "{text}");
+        assert!(text.contains(remedy), "{text}");
+    }
+    let refused = session.call("bash", json!({"command": "true", "timeout_ms": 2000}));
+    assert!(refused.contains("bash (for ") && refused.contains(remedy), "{refused}");
+    let (code, text) = ran(&daemon, &repo, &["abort"]);
+    assert!(code == Some(0) && text.starts_with("Ended 1 call (bash, "), "{text}");
+    assert_eq!(call.reply()["data"]["aborted"], true);
+    wait_for("the change", || state()["pending"].is_null().then_some(()));
+
+    set(true);
+    session.call("bash", json!({"command": "sleep 1000", "background": true}));
+    set(false);
+    let remedy = "quack jobs kill job-1 --session a";
+    assert_eq!(
+        (&state()["pending"]["jobs"], &state()["pending"]["remedy"]),
+        (&json!(["job-1"]), &json!(remedy))
+    );
+    let refused = session.call("bash", json!({"command": "true", "timeout_ms": 2000}));
+    assert!(refused.contains("job-1 still runs in it") && refused.contains(remedy), "{refused}");
+    let (code, text) = ran(&daemon, &repo, &["abort"]);
+    let named = "No running operation to abort; in the background: job-1 (sleep 1000), which `quack jobs kill job-1 --session a` ends";
+    assert!(code == Some(1) && text.contains(named), "{text}");
+    let (code, _) = ran(&daemon, &repo, &["jobs", "kill", "job-1"]);
+    assert_eq!(code, Some(0));
+    wait_for("the change", || state()["pending"].is_null().then_some(()));
+    assert!(session.bash("echo now").starts_with("now"));
+}
+
+#[test]
 fn a_command_at_a_terminal_has_no_deadline_unless_one_is_given() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");

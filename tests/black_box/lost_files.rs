@@ -45,6 +45,11 @@ fn no_write_next_to_the_workspace_or_in_the_home_vanishes_without_a_word() {
         ("echo hi > ~/note", "~/note"),
         ("echo moved > gone; mv gone ~/", "~/gone"),
         ("cp -r . ~/copy; cd ~/copy; echo x > y", "~/copy"),
+        ("echo x > ~/.toolrc", "~/.toolrc"),
+        ("git config --global user.name x", "~/.gitconfig"),
+        ("mkdir -p ~/.config/tool && echo x > ~/.config/tool/settings", "~/.config/tool"),
+        ("mkdir -p ~/.local/bin && echo x > ~/.local/bin/tool", "~/.local/bin/tool"),
+        ("mkdir ~/.ssh; echo x > ~/.ssh/config", "~/.ssh"),
     ] {
         let text = session.bash(command);
         assert!(text.ends_with("[Exit code: 0]"), "{command}: {text}");
@@ -60,12 +65,36 @@ fn no_write_next_to_the_workspace_or_in_the_home_vanishes_without_a_word() {
     for command in [
         "true",
         "echo stays > kept.txt",
-        "mkdir -p ~/.cache/tool ~/.config && echo x > ~/.toolrc",
+        "mkdir -p ~/.cache/tool ~/.config ~/.npm/_logs && echo x > ~/.cache/tool/y && echo x > ~/.python_history",
         "echo x > /tmp/scratch; mktemp -d > /dev/null",
     ] {
         let text = session.bash(command);
         assert!(!text.contains("will be lost"), "{command}: {text}");
     }
+}
+
+#[test]
+fn a_write_next_to_a_workspace_deep_in_the_home_fails_or_is_named() {
+    let daemon = Daemon::start();
+    let path = daemon.home().join("src/work/app");
+    std::fs::create_dir_all(&path).unwrap();
+    std::fs::write(daemon.home().join("src/work/own"), "of the user").unwrap();
+    let wire = daemon.wire();
+    let session = wire.attach(&path);
+    if !has_namespaces(&session) {
+        return;
+    }
+    for command in
+        ["mkdir ../feature && echo x > ../feature/y", "echo x > ../own", "echo x > ~/src/note"]
+    {
+        let text = session.bash(command);
+        let is_told = text.contains(LOST) || text.contains("Read-only file system\n\n[Sandbox: ");
+        assert!(is_told, "{command}: {text}");
+    }
+    let text = session.bash("echo x > y; mkdir -p deep/z; echo x > deep/z/a");
+    assert!(!text.contains("will be lost"), "{text}");
+    let own = std::fs::read_to_string(daemon.home().join("src/work/own")).unwrap();
+    assert_eq!(own, "of the user");
 }
 
 #[test]

@@ -266,7 +266,9 @@ fn abort_ends_every_call_of_the_session_and_only_there() {
         let below = crate::harness::descendants_of(session.pid("pid"));
         (below.iter().filter(|process| process.name == "sleep").count() == 2).then_some(())
     });
-    let data = wire.request("abort", json!({"sessionId": session.id}));
+    let mut data = wire.request("abort", json!({"sessionId": session.id}));
+    let ended = data.as_object_mut().unwrap().remove("ended").unwrap();
+    assert_eq!((&ended[0]["tool"], &ended[1]["tool"]), (&json!("bash"), &json!("bash")));
     assert_eq!(
         data,
         json!({"sessionId": session.id, "sessionName": "duck-1", "calls": 2, "turn": false})

@@ -61,8 +61,8 @@ fn without_a_model_the_user_learns_what_to_do() {
 
 #[test]
 fn a_test_sends_one_request_and_no_key_is_shown() {
-    let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"ok\"}}]}\n\ndata: [DONE]\n\n";
-    let provider = says("200 OK", stream);
+    let chunk = r#"data: {"choices":[{"delta":{"content":"ok"},"finish_reason":"stop"}]}"#;
+    let provider = says("200 OK", &format!("{chunk}\n\ndata: [DONE]\n\n"));
     let base_url = format!("OPENAI_BASE_URL={}", base(&provider));
     let daemon = daemon_with(&[&base_url, &format!("OPENAI_API_KEY={KEY}")], "");
     let run = daemon.quack(&["models", "--test", "--json"]);
@@ -106,6 +106,100 @@ fn the_providers_error_is_shown() {
     assert!(shown.contains("model.key = \"(set)\""), "{shown}");
     for shown in [shown, configured, run.stdout(), daemon.log(), models(&daemon).to_string()] {
         assert!(!shown.contains("hush"), "{shown}");
+    }
+}
+
+/// Answers with status 200 that are no answers, and a part of the line about each.
+const NO_ANSWERS: [(&str, &str, &str); 11] = [
+    ("text/html", "<!doctype html><title>Welcome</title>", "an HTML page (Welcome) (text/html)"),
+    ("text/event-stream", "", "an empty body"),
+    ("application/json", "{}", "other JSON: {}"),
+    ("application/json", "[]", "other JSON: []"),
+    ("text/plain", "Ollama is running", "other text: Ollama is running (text/plain)"),
+    ("application/json", r#"{"error":{"message":"token invalid"}}"#, "token invalid"),
+    ("application/json", r#"{"code":401,"msg":"no"}"#, r#"other JSON: {"code":401,"msg":"no"}"#),
+    ("image/png", "PNG", "other text: PNG (image/png)"),
+    ("text/event-stream", "data: {}\n\ndata: [DONE]\n\n", "other text: data: {}"),
+    ("text/event-stream", "data: {\"error\":\"full\"}\n\n", "full"),
+    ("text/event-stream", "event: error\ndata: {\"a\":1}\n\n", r#"{"a":1}"#),
+];
+
+/// Answers of each API: one with a call, one with text, one without an end, and one without content.
+const ANSWERS: [(&str, [&str; 4], &str); 3] = [
+    (
+        "openai-completions",
+        [
+            r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"read_file","arguments":"{}"}}]},"finish_reason":"tool_calls"}]}"#,
+            r#"{"choices":[{"delta":{"content":"hello"},"finish_reason":"stop"}]}"#,
+            r#"{"choices":[{"delta":{"content":"hello"}}]}"#,
+            r#"{"choices":[]}"#,
+        ],
+        "finish_reason",
+    ),
+    (
+        "openai-responses",
+        [
+            r#"{"type":"response.completed","response":{"output":[{"type":"function_call","name":"read_file","arguments":"{}"}]}}"#,
+            r#"{"type":"response.completed","response":{"output":[{"type":"message","content":[{"text":"hello"}]}]}}"#,
+            r#"{"type":"response.output_text.delta","delta":"hello"}"#,
+            r#"{"type":"response.created"}"#,
+        ],
+        "response.completed",
+    ),
+    (
+        "anthropic-messages",
+        [
+            r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","name":"read_file"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello"}}"#,
+            r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hello"}}"#,
+            r#"{"type":"message_start","message":{}}"#,
+        ],
+        "stop_reason",
+    ),
+];
+
+#[test]
+fn a_test_passes_with_an_answer_of_the_api_only() {
+    for (api, [call, text, endless, bare], end) in ANSWERS {
+        let stop = match api {
+            "anthropic-messages" => "data: {\"type\":\"message_stop\"}\n\n",
+            _ => "data: [DONE]\n\n",
+        };
+        let mut cases: Vec<_> =
+            NO_ANSWERS.map(|(of, body, shown)| (of, body.to_owned(), shown, 1)).into();
+        let sse = "text/event-stream";
+        let ends = format!("ends without {end}");
+        cases.push((sse, format!("data: {call}\n\n{stop}"), "a call of read_file", 0));
+        cases.push((sse, format!("data: {text}\n\n{stop}"), "ms: hello", 0));
+        cases.push(("text/plain", format!("data: {text}\n\n{stop}"), "ms: hello", 0));
+        cases.push((sse, format!("data: {endless}\n\n"), &*ends, 1));
+        cases.push((sse, format!("data: {bare}\n\n"), "without text", 1));
+        let reply = |(of, body, ..): &(&str, String, &str, i32)| {
+            let length = body.len();
+            let head = format!("content-type: {of}\r\ncontent-length: {length}");
+            Answer::Says(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n{body}").into())
+        };
+        let provider = FakeExa::start(&cases.iter().map(reply).collect::<Vec<_>>());
+        let config = format!(
+            "[model]\nbase_url = '{}'\nname = 'm'\nkey = '{KEY}'\napi = '{api}'\n",
+            base(&provider)
+        );
+        let daemon = daemon_with(&[], &config);
+        for (_, body, shown, code) in &cases {
+            let run = daemon.quack(&["models", "--test"]);
+            let lines: Vec<_> = run
+                .stdout()
+                .lines()
+                .filter(|it| it.starts_with("test "))
+                .map(str::to_owned)
+                .collect();
+            assert_eq!((run.code(), lines.len()), (Some(*code), 1), "{api} {body}: {run:?}");
+            let verdict = if *code == 0 { "ok after" } else { "failed after" };
+            assert!(
+                lines[0].contains(shown) && lines[0].contains(verdict),
+                "{api} {body}: {lines:?}"
+            );
+        }
     }
 }
 

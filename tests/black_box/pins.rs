@@ -162,3 +162,57 @@ fn a_hidden_path_that_does_not_exist_yet_is_hidden_once_it_appears() {
     assert_eq!(repo.read(".env"), "TOPSECRET");
     assert_eq!(session.worker()["restarts"], 0, "the worker was replaced, and did not crash");
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "as another program does it")]
+fn a_background_job_blocks_no_call_after_the_user_has_changed_gits_configuration() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let git = |script: &str| {
+        let mut shell = daemon.program_for_tests("/bin/sh");
+        let done = shell.args(["-ec", script]).current_dir(repo.path()).output().unwrap();
+        assert!(done.status.success(), "{script}: {done:?}");
+    };
+    fs::remove_dir_all(repo.path().join(".git")).ok();
+    git(
+        "git init -q . && git config user.name a && git config user.email a@b.c && git add . && git commit -qm one && \
+         git init -q --bare ../remote.git && git remote add origin ../remote.git && printf 'cat' > filter.sh && \
+         git config filter.f.clean ./filter.sh",
+    );
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    session.call("bash", json!({"command": "sleep 1000", "background": true}));
+    let shown = wire.request("quack.sandbox", json!({"action": "show", "sessionId": session.id}));
+    if shown["inForce"]["git"] == "top" {
+        for script in [
+            "git config a.b c",
+            "git push -qu origin HEAD",
+            "git branch -m other && git config --unset a.b",
+            "git config --add remote.origin.fetch +refs/x:refs/x && git config --global a.b c",
+            "git worktree add -q ../beside && git worktree remove ../beside",
+        ] {
+            git(script);
+            let text = session.bash("echo runs; echo x >> .git/config");
+            assert!(
+                text.contains("runs\n") && text.contains("Read-only file system"),
+                "{script}: {text}"
+            );
+        }
+        assert_eq!(session.worker()["pending"], json!(null));
+    }
+    // A file that git runs is held by a mount, which its replacement removes.
+    fs::write(repo.path().join("new"), "tac").unwrap();
+    fs::rename(repo.path().join("new"), repo.path().join("filter.sh")).unwrap();
+    let refused = session.bash("echo x > filter.sh");
+    let way =
+        "try again when no background job runs: job_kill, or quack jobs kill job-1 --session a";
+    assert!(refused.contains(way), "{refused}");
+    assert_eq!(session.worker()["pending"]["remedy"], "quack jobs kill job-1 --session a");
+    session.call("job_kill", json!({"job": "job-1"}));
+    let text = session.bash("echo runs; echo x > filter.sh");
+    assert!(text.contains("runs\n") && text.contains("Read-only file system"), "{text}");
+    assert_eq!(repo.read("filter.sh"), "tac");
+}

@@ -17,8 +17,8 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     ("quackd-sandbox", 1, &["quackd-protocol"]),
     ("quackd-process", 1, &["quackd-protocol"]),
     ("quackd-egress", 1, &["quackd-protocol"]),
-    ("quackd-remote", 1, &["quackd-protocol"]),
-    ("quackd-ipc", 1, &["quackd-protocol"]),
+    ("quackd-remote", 1, &["quackd-protocol", "quackd-supervision"]),
+    ("quackd-ipc", 1, &["quackd-protocol", "quackd-supervision"]),
     ("quackd-store", 1, &["quackd-protocol"]),
     ("quackd-service", 1, &["quackd-protocol"]),
     (

@@ -4,6 +4,7 @@
 
 use crate::invisible_chars::InvisibleCharFilter;
 use quackd_agent::message::cost_text;
+use quackd_protocol::client::PendingChange;
 use serde_json::Value;
 use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -165,6 +166,18 @@ pub(crate) fn cost_of(stats: &Value) -> String {
     let is_unknown = stats.get("costUnknown").and_then(Value::as_bool).unwrap_or_default();
     cost(total.unwrap_or_default(), is_unknown || total.is_none())
 }
+
+/// Describes a change that waits for calls or jobs, with the commands that end them.
+pub(crate) fn pending(pending: &PendingChange) -> String {
+    let calls = (pending.calls != 0).then(|| count(pending.calls, "call"));
+    let jobs = pending.jobs.iter().take(MAX_JOBS).map(|job| plain(job));
+    let runs: Vec<_> = calls.into_iter().chain(jobs).collect();
+    let (why, remedy) = (plain(&pending.why), plain(&pending.remedy));
+    format!("{why}, and {} still run with the older state: {remedy}", runs.join(" and "))
+}
+
+/// Most background jobs that are named.
+const MAX_JOBS: usize = 4;
 
 /// Returns the mode of a worker's network.
 pub(crate) fn network(is_on: bool, has_hosts: bool) -> &'static str {

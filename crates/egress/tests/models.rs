@@ -136,7 +136,8 @@ mod tests {
             });
             let egress = egress(&base, PATIENCE);
             let (head, body, last) = all(egress.model(request(api))).await;
-            assert_eq!(head, Some(ModelHead { status: 200, ..ModelHead::default() }));
+            let content_type = Some("text/event-stream".to_owned());
+            assert_eq!(head, Some(ModelHead { status: 200, content_type, ..ModelHead::default() }));
             assert_eq!(
                 (body.as_slice(), matches!(last, ModelPart::Done {})),
                 (&b"data: x\n\n"[..], true)
@@ -274,8 +275,12 @@ mod tests {
             it.stream.write_all(long.as_bytes()).ok();
         });
         let (head, body, last) = ask(&base).await;
-        let expected =
-            ModelHead { status: 429, retry_after_ms: Some(7000), should_retry: Some(true) };
+        let expected = ModelHead {
+            status: 429,
+            retry_after_ms: Some(7000),
+            should_retry: Some(true),
+            content_type: None,
+        };
         assert_eq!(head, Some(expected));
         assert_eq!(body.len(), MAX_MODEL_ERROR_BYTES);
         assert!(

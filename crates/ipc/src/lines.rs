@@ -5,10 +5,13 @@
 //! not an error.
 
 use bytes::{Bytes, BytesMut};
+use quackd_supervision::{Budget, FREE_BYTES, Share};
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::time::{Instant, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 /// Smallest free space offered to a read.
 const READ_BYTES: usize = 4096;
@@ -32,9 +35,39 @@ pub enum LineError {
     /// The peer sent the start of a line and did not complete it in time.
     #[error("a line was not finished within {0:?}")]
     Unfinished(Duration),
+    /// The peers together hold too much memory for incomplete lines, and this one most of it for longest.
+    #[error("the unfinished lines of all clients need too much memory, and this one has {0} bytes")]
+    Refused(usize),
     /// The connection failed.
     #[error("cannot read from the connection")]
     Read(#[from] io::Error),
+}
+
+/// Part of a peer in the memory for incomplete lines of all peers.
+#[derive(Debug)]
+struct Counted {
+    share: Share<CancellationToken>,
+    /// Bytes of the buffer that are counted.
+    bytes: usize,
+    refused: CancellationToken,
+}
+
+impl Counted {
+    /// Counts the bytes of a buffer that has grown, and refuses peers.
+    fn grow(&mut self, bytes: usize) {
+        let more = bytes.saturating_sub(self.bytes);
+        self.bytes += more;
+        for refused in self.share.add(more, std::time::Instant::now()) {
+            refused.cancel();
+        }
+    }
+
+    /// Gives back the bytes of a line that was taken or skipped.
+    fn shrink(&mut self, bytes: usize) {
+        let less = self.bytes.saturating_sub(bytes);
+        self.bytes -= less;
+        self.share.subtract(less, std::time::Instant::now());
+    }
 }
 
 /// Reads lines of at most `max_bytes` from `reader`.
@@ -50,6 +83,7 @@ pub struct LineReader<R> {
     waited: Duration,
     max_bytes: usize,
     patience: Option<Duration>,
+    counted: Option<Counted>,
     ended: bool,
 }
 
@@ -64,6 +98,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             waited: Duration::ZERO,
             max_bytes,
             patience: None,
+            counted: None,
             ended: false,
         }
     }
@@ -75,13 +110,26 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         self
     }
 
+    /// Counts incomplete lines in a budget of all peers. Ends the stream with [`LineError::Refused`] if they hold too much
+    /// memory and this one most of it for longest.
+    #[must_use]
+    pub fn with_budget(mut self, budget: &Arc<Budget<CancellationToken>>) -> Self {
+        let refused = CancellationToken::new();
+        self.counted = Some(Counted { share: budget.join(refused.clone()), bytes: 0, refused });
+        self
+    }
+
     /// Returns the next line, or `None` at the end of the stream. A last line without LF counts.
     ///
     /// Cancel-safe: bytes that were read stay in the buffer.
     pub async fn next(&mut self) -> Result<Option<Line>, LineError> {
         loop {
-            if let Some(line) = self.take_line() {
-                return Ok(Some(line));
+            let line = self.take_line();
+            if let Some(counted) = &mut self.counted {
+                counted.shrink(self.buffer.len());
+            }
+            if line.is_some() {
+                return Ok(line);
             }
             if self.ended {
                 return Ok(self.take_rest());
@@ -101,13 +149,25 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     async fn read(&mut self) -> Result<usize, LineError> {
         let is_begun = self.skipping || !self.buffer.is_empty();
         self.buffer.reserve(READ_BYTES);
+        let size = self.buffer.len();
         let read = self.reader.read_buf(&mut self.buffer);
-        let Some(patience) = self.patience.filter(|_| is_begun) else { return Ok(read.await?) };
+        let Some(patience) = self.patience.filter(|_| is_begun) else {
+            let n = read.await?;
+            self.counted.iter_mut().for_each(|counted| counted.grow(self.buffer.len()));
+            return Ok(n);
+        };
         let began = Instant::now();
-        let n = timeout_at(began + patience.saturating_sub(self.waited), read)
-            .await
-            .map_err(|_elapsed| LineError::Unfinished(patience))??;
+        let read = timeout_at(began + patience.saturating_sub(self.waited), read);
+        let read = match self.counted.as_ref().filter(|counted| FREE_BYTES < counted.bytes) {
+            Some(counted) => tokio::select! {
+                () = counted.refused.cancelled() => return Err(LineError::Refused(size)),
+                read = read => read,
+            },
+            None => read.await,
+        };
+        let n = read.map_err(|_elapsed| LineError::Unfinished(patience))??;
         self.waited += began.elapsed();
+        self.counted.iter_mut().for_each(|counted| counted.grow(self.buffer.len()));
         Ok(n)
     }
 
@@ -164,7 +224,7 @@ mod tests {
     use super::*;
     use std::pin::Pin;
     use std::task::{Context, Poll};
-    use tokio::io::ReadBuf;
+    use tokio::io::{AsyncWriteExt, ReadBuf};
 
     /// Returns its input in pieces of a fixed size.
     struct Pieces {
@@ -228,6 +288,41 @@ mod tests {
     }
 
     #[test]
+    fn of_too_many_unfinished_lines_the_one_that_has_most_for_longest_is_refused() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            const MIB: usize = 1024 * 1024;
+            let budget = Budget::new(4 * MIB);
+            let reader = |size: usize| {
+                let (mut ours, theirs) = tokio::io::duplex(8 * MIB);
+                let reader = LineReader::new(theirs, 8 * MIB)
+                    .with_patience(Duration::from_secs(60))
+                    .with_budget(&budget);
+                async move {
+                    ours.write_all(&vec![b'x'; size]).await.unwrap();
+                    (ours, reader)
+                }
+            };
+            let (_slow, mut slow) = reader(3 * MIB).await;
+            let (mut quick, mut quicker) = reader(2 * MIB).await;
+            let refused = tokio::spawn(async move { slow.next().await });
+            while budget.bytes() < 3 * MIB {
+                tokio::task::yield_now().await;
+            }
+            quick.write_all(b"\n").await.unwrap();
+            assert!(
+                matches!(quicker.next().await, Ok(Some(Line::Text(line))) if line.len() == 2 * MIB)
+            );
+            let refused = refused.await.unwrap();
+            assert!(
+                matches!(refused, Err(LineError::Refused(bytes)) if bytes == 3 * MIB),
+                "{refused:?}"
+            );
+            assert_eq!(budget.bytes(), 0);
+        });
+    }
+
+    #[test]
     fn an_unfinished_line_ends_the_stream_and_an_idle_peer_does_not() {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
@@ -239,7 +334,7 @@ mod tests {
             let mut reader = LineReader::new(theirs, 100).with_patience(Duration::from_secs(60));
             let idle = tokio::time::timeout(Duration::from_secs(3600), reader.next()).await;
             assert!(idle.is_err(), "an idle peer may stay");
-            tokio::io::AsyncWriteExt::write_all(&mut ours, b"half").await.unwrap();
+            ours.write_all(b"half").await.unwrap();
             let begun = Instant::now();
             let error = reader.next().await.unwrap_err();
             assert!(matches!(error, LineError::Unfinished(_)), "{error}");

@@ -5,11 +5,12 @@ use crate::daemon_link::{
 };
 use crate::elicitations;
 use crate::gateway::{Gateway, Scope};
+use crate::habits;
 use crate::parked_calls::StartedCall;
 use crate::questions::{self, Way};
 use crate::results::{self, Reply};
 use crate::tasks;
-use crate::tool_list::{WORKSPACE, has_structured_content};
+use crate::tool_list::{BASH, WORKSPACE, has_structured_content};
 use quackd_client::ClientError;
 use quackd_protocol::client::{ErrorCode, ToolParams};
 use quackd_protocol::limits::MAX_TOOL_DEADLINE;
@@ -158,12 +159,18 @@ async fn start(
         Some(Value::String(path)) => Some(PathBuf::from(path)),
         Some(_) => return Err(LinkError::RelativeWorkspace),
     };
+    let runs_in = (tool == BASH).then(|| habits::of_bash(&mut arguments)).flatten();
     let slot = Arc::clone(&gateway.slots).acquire_owned();
     // The semaphore is never closed.
     let slot = until_cancelled(context, async { Ok(slot.await) }).await?;
     let link = until_cancelled(context, gateway.link(context.client_info())).await?;
     let finding = gateway.session(&link, directory.as_deref(), context);
-    let AgentSession { id: mut session, cwd } = until_cancelled(context, finding).await?;
+    let AgentSession { id: mut session, mut cwd, workspace } =
+        until_cancelled(context, finding).await?;
+    if let Some(path) = runs_in {
+        let base = cwd.or(workspace).unwrap_or_default();
+        cwd = Some(habits::absolute(base.as_ref(), &path).to_string_lossy().into_owned());
+    }
     let way = questions::way(context);
     if way.is_some() && matches!(gateway.options.scope, Scope::Session(_)) {
         // Questions name their session by its id.

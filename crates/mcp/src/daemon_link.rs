@@ -51,6 +51,8 @@ pub(crate) struct AgentSession {
     pub(crate) id: String,
     /// Directory in which the agent was started, if it is not the workspace.
     pub(crate) cwd: Option<String>,
+    /// The workspace. `None` if it is not known.
+    pub(crate) workspace: Option<String>,
 }
 
 /// The daemon cannot be used, or refuses.
@@ -170,7 +172,8 @@ impl DaemonLink {
         let params = json!({"path": path, "keepJobs": self.keep_jobs, "sessionId": preferred});
         let claimed: AttachData = self.client.request("quack.claim", params, REPLY_TIMEOUT).await?;
         let cwd = directory_in(&claimed.workspace.path, dir);
-        let session = AgentSession { id: claimed.session.id.0, cwd };
+        let workspace = Some(claimed.workspace.path);
+        let session = AgentSession { id: claimed.session.id.0, cwd, workspace };
         let mut sessions = lock(&self.sessions);
         if MAX_WORKSPACES <= sessions.len() {
             sessions.clear();

@@ -145,7 +145,9 @@ impl Gateway {
         context: &RequestContext<RoleServer>,
     ) -> Result<AgentSession, LinkError> {
         let current = match (&self.options.scope, wanted) {
-            (Scope::Session(id), _) => return Ok(AgentSession { id: id.clone(), cwd: None }),
+            (Scope::Session(id), _) => {
+                return Ok(AgentSession { id: id.clone(), cwd: None, workspace: None });
+            }
             (Scope::Directory(dir), _) => return link.claim(dir).await,
             (Scope::Any(_), Some(dir)) => return link.claim(dir).await,
             (Scope::Current(dir) | Scope::Any(dir), _) => dir,

@@ -17,10 +17,12 @@
     reason = "rmcp runs handlers as tasks, and this process has no actors"
 )]
 
+mod batches;
 mod calls;
 mod daemon_link;
 mod elicitations;
 mod gateway;
+mod habits;
 pub mod http;
 mod line_transport;
 mod parked_calls;

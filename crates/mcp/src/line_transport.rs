@@ -1,21 +1,25 @@
 //! The protocol as lines of JSON over two streams, such as stdin and stdout.
 //!
 //! rmcp has such a transport too. This one also answers lines that are not JSON, not a message or too long, refuses ids
-//! that are in use, bounds the requests in flight, and reports the end of the input at once.
+//! that are in use, bounds the requests in flight, reports the end of the input at once, and reads batches if the agent's
+//! revision has them.
 
+use crate::batches::{self, Batches, MAX_BATCH, NotInABatch};
 use bytes::Bytes;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage, RequestId,
-    ServerJsonRpcMessage,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage,
+    ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
 };
 use rmcp::service::{RoleServer, RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::{ServerHandler, ServiceExt};
 use serde::Deserialize;
-use std::collections::HashSet;
+use serde_json::value::RawValue;
+use std::collections::{HashSet, VecDeque};
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
@@ -57,8 +61,13 @@ struct LineTransport<R> {
     output: Option<mpsc::Sender<Bytes>>,
     writer: JoinHandle<()>,
     in_flight: Arc<Mutex<HashSet<RequestId>>>,
-    /// An answer to a line that does not reach the service.
-    refusal: Option<Bytes>,
+    batches: Arc<Mutex<Batches>>,
+    /// Whether the revision of the connection has batches.
+    has_batches: Arc<AtomicBool>,
+    /// Messages of a batch that the service has not received.
+    waiting: VecDeque<ClientJsonRpcMessage>,
+    /// Answers to lines that do not reach the service, and those of batches that a cancellation completes.
+    answers: VecDeque<Bytes>,
     /// Whether a request other than `ping` and `server/discover` has arrived. rmcp ends the connection if anything
     /// but a request comes before.
     has_begun: bool,
@@ -77,24 +86,76 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
             output: Some(lines),
             writer: tokio::spawn(write(output, waiting)),
             in_flight: Arc::default(),
-            refusal: None,
+            batches: Arc::default(),
+            has_batches: Arc::default(),
+            waiting: VecDeque::new(),
+            answers: VecDeque::new(),
             has_begun: false,
             ended,
         }
     }
 
-    /// Returns the message in a line. `None` if the line is answered or ignored.
+    /// Returns the first message in a line. `None` if the line is answered or ignored.
     fn take(&mut self, line: &[u8]) -> Option<ClientJsonRpcMessage> {
         if line.iter().all(u8::is_ascii_whitespace) {
             return None;
         }
-        let message = match serde_json::from_slice::<ClientJsonRpcMessage>(line) {
-            Ok(message) => message,
-            Err(error) => {
-                self.refuse_line(line, &error);
-                return None;
-            }
+        let taken = match batches::messages(line) {
+            None => self.read(line),
+            Some(batch) => self.take_batch(batch).map(|()| self.waiting.pop_front()),
         };
+        taken.unwrap_or_else(|refusal| {
+            self.answers.extend(encoded(&refusal));
+            None
+        })
+    }
+
+    /// Reads the messages of a batch.
+    fn take_batch(&mut self, batch: serde_json::Result<Vec<Box<RawValue>>>) -> Result<(), Refusal> {
+        let refused = |text: String| {
+            let error = ErrorData::invalid_request(text, None);
+            Err(Box::new(ServerJsonRpcMessage::error(error, None)))
+        };
+        let messages = match batch {
+            Ok(_) if !self.has_batches.load(Ordering::Relaxed) => {
+                let revision = ProtocolVersion::V_2025_03_26;
+                return refused(format!("batches are part of revision {revision} only"));
+            }
+            Ok(messages) if messages.is_empty() => return refused("the batch is empty".to_owned()),
+            Ok(messages) if MAX_BATCH < messages.len() => {
+                return refused(format!("the batch has more than {MAX_BATCH} messages"));
+            }
+            Ok(messages) => messages,
+            Err(error) => return Err(unreadable(b"", &error)),
+        };
+        let (mut open, mut refusals) = (HashSet::new(), Vec::new());
+        for message in &messages {
+            match self.read(message.get().as_bytes()) {
+                Ok(Some(JsonRpcMessage::Request(request)))
+                    if matches!(request.request, ClientRequest::InitializeRequest(_)) =>
+                {
+                    lock(&self.in_flight).remove(&request.id);
+                    let error = ErrorData::invalid_request("initialize is part of a batch", None);
+                    refusals.push(ServerJsonRpcMessage::error(error, Some(request.id)));
+                }
+                Ok(message) => {
+                    if let Some(JsonRpcMessage::Request(request)) = &message {
+                        open.insert(request.id.clone());
+                    }
+                    self.waiting.extend(message);
+                }
+                Err(refusal) => refusals.push(*refusal),
+            }
+        }
+        let answers = lock(&self.batches).begin(open, &refusals);
+        self.answers.extend(answers.map(Bytes::from));
+        Ok(())
+    }
+
+    /// Returns the message in a text. `Ok(None)` if it is ignored.
+    fn read(&mut self, text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
+        let message = serde_json::from_slice::<ClientJsonRpcMessage>(text)
+            .map_err(|error| unreadable(text, &error))?;
         match &message {
             JsonRpcMessage::Request(request) => {
                 let mut in_flight = lock(&self.in_flight);
@@ -107,9 +168,8 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
                 };
                 if let Some(problem) = problem {
                     let error = ErrorData::invalid_request(problem, None);
-                    self.refusal =
-                        encoded(&ServerJsonRpcMessage::error(error, Some(request.id.clone())));
-                    return None;
+                    let id = Some(request.id.clone());
+                    return Err(Box::new(ServerJsonRpcMessage::error(error, id)));
                 }
                 in_flight.insert(request.id.clone());
                 self.has_begun |= !matches!(
@@ -124,29 +184,32 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
                 {
                     // rmcp sends no answer to a cancelled request.
                     lock(&self.in_flight).remove(id);
+                    let answers = lock(&self.batches).cancel(id);
+                    self.answers.extend(answers.map(Bytes::from));
                 }
             }
             JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_) => {}
         }
-        self.has_begun.then_some(message.clone()).or(match message {
-            request @ JsonRpcMessage::Request(_) => Some(request),
-            _ => None,
-        })
+        let is_request = matches!(message, JsonRpcMessage::Request(_));
+        Ok((self.has_begun || is_request).then_some(message))
     }
+}
 
-    /// Answers a line that is not a message.
-    fn refuse_line(&mut self, line: &[u8], error: &serde_json::Error) {
-        #[derive(Deserialize)]
-        struct WithId {
-            id: Option<RequestId>,
-        }
-        let id = serde_json::from_slice(line).ok().and_then(|WithId { id }| id);
-        let error = match error.is_syntax() || error.is_eof() {
-            true => ErrorData::parse_error(format!("not JSON: {error}"), None),
-            false => ErrorData::invalid_request("not a JSON-RPC 2.0 message", None),
-        };
-        self.refusal = encoded(&ServerJsonRpcMessage::error(error, id));
+/// The answer to a message that does not reach the service.
+type Refusal = Box<ServerJsonRpcMessage>;
+
+/// Returns the answer to a text that is not a message.
+fn unreadable(text: &[u8], error: &serde_json::Error) -> Refusal {
+    #[derive(Deserialize)]
+    struct WithId {
+        id: Option<RequestId>,
     }
+    let id = serde_json::from_slice(text).ok().and_then(|WithId { id }| id);
+    let error = match error.is_syntax() || error.is_eof() {
+        true => ErrorData::parse_error(format!("not JSON: {error}"), None),
+        false => ErrorData::invalid_request("not a JSON-RPC 2.0 message", None),
+    };
+    Box::new(ServerJsonRpcMessage::error(error, id))
 }
 
 impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
@@ -157,18 +220,32 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
         let (output, in_flight) = (self.output.clone(), Arc::clone(&self.in_flight));
+        let batches = Arc::clone(&self.batches);
+        if let JsonRpcMessage::Response(response) = &message
+            && let ServerResult::InitializeResult(result) = &response.result
+        {
+            let has_batches = result.protocol_version == ProtocolVersion::V_2025_03_26;
+            self.has_batches.store(has_batches, Ordering::Relaxed);
+        }
         async move {
-            let line = encoded(&message).ok_or(io::ErrorKind::InvalidData)?;
-            let sent = match output {
-                Some(output) => {
-                    output.send(line).await.map_err(|_gone| io::ErrorKind::BrokenPipe.into())
-                }
-                None => Err(io::ErrorKind::NotConnected.into()),
-            };
             let id = match &message {
                 JsonRpcMessage::Response(response) => Some(&response.id),
                 JsonRpcMessage::Error(error) => error.id.as_ref(),
                 _ => None,
+            };
+            let of_batch = id.map(|id| lock(&batches).answer(id, &message));
+            let line = match of_batch {
+                Some(Ok(answers)) => answers.map(Bytes::from),
+                Some(Err(NotInABatch)) | None => {
+                    Some(encoded(&message).ok_or(io::ErrorKind::InvalidData)?)
+                }
+            };
+            let sent = match (output, line) {
+                (_, None) => Ok(()),
+                (Some(output), Some(line)) => {
+                    output.send(line).await.map_err(|_gone| io::ErrorKind::BrokenPipe.into())
+                }
+                (None, Some(_)) => Err(io::ErrorKind::NotConnected.into()),
             };
             if let Some(id) = id {
                 lock(&in_flight).remove(id);
@@ -177,15 +254,18 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
         }
     }
 
-    /// Cancel-safe: a refusal stays until the output has room, and the reader keeps what it has read.
+    /// Cancel-safe: an answer stays until the output has room, and the reader keeps what it has read.
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         let output = self.output.clone()?;
         loop {
-            if self.refusal.is_some() {
+            while !self.answers.is_empty() {
                 let room = output.reserve().await.ok()?;
-                if let Some(line) = self.refusal.take() {
+                if let Some(line) = self.answers.pop_front() {
                     room.send(line);
                 }
+            }
+            if let Some(message) = self.waiting.pop_front() {
+                return Some(message);
             }
             let line = tokio::select! {
                 () = output.closed() => Ok(None),
@@ -200,7 +280,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                 Ok(Some(Line::TooLong)) => {
                     let text = format!("the message is longer than {MAX_LINE_BYTES} bytes");
                     let error = ErrorData::invalid_request(text, None);
-                    self.refusal = encoded(&ServerJsonRpcMessage::error(error, None));
+                    self.answers.extend(encoded(&ServerJsonRpcMessage::error(error, None)));
                 }
                 Ok(None) | Err(_) => {
                     // The agent does not wait for the running calls.
@@ -237,6 +317,6 @@ fn encoded(message: &ServerJsonRpcMessage) -> Option<Bytes> {
     Some(line.into())
 }
 
-fn lock(ids: &Mutex<HashSet<RequestId>>) -> MutexGuard<'_, HashSet<RequestId>> {
-    ids.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

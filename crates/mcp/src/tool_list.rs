@@ -11,7 +11,7 @@ use std::sync::{Arc, LazyLock};
 pub const WORKSPACE: &str = "workspace";
 
 /// The tool whose calls have effects outside of the machine, if the network is on.
-const BASH: &str = "bash";
+pub(crate) const BASH: &str = "bash";
 
 /// The tool that uses the network by itself.
 const WEB_SEARCH: &str = "web_search";

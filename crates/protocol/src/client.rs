@@ -58,7 +58,8 @@ pub use pi::{
     AgentData, AgentParams, PiInfo, SayData, SayParams, UiResponseData, UiResponseParams,
 };
 pub use ps::{
-    CallInfo, MetricsData, PlacesInfo, PsData, RunningJob, SupervisorInfo, UsageInfo, WorkerInfo,
+    CallInfo, MetricsData, PendingChange, PlacesInfo, PsData, RunningJob, SupervisorInfo,
+    UsageInfo, WorkerInfo,
 };
 pub use remote::{RemoteConfigureParams, RemoteData, RemoteStatus, RemoteStatusParams};
 pub use session_admin::{
@@ -464,4 +465,10 @@ pub struct AbortData {
     /// Whether the agent was at work, or a prompt waited for it. Its process may run without a turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<bool>,
+    /// The calls that were cancelled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<CallInfo>,
+    /// Background jobs, which go on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub jobs: Vec<RunningJob>,
 }

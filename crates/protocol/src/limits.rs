@@ -31,6 +31,14 @@ pub const MAX_SHOWN_CLIENTS: usize = 256;
 /// answered.
 pub const MAX_CLIENT_REQUESTS: usize = 64;
 
+/// Bytes of lines that are not complete, of all clients of one kind (sockets, WebSockets). The first 64 KiB of each client
+/// do not count. If there are more, the client that holds most for longest is refused. Eight of the longest lines fit.
+pub const MAX_UNFINISHED_BYTES: usize = 8 * MAX_LINE_BYTES;
+
+/// Bytes waiting to be written to all clients. The first 64 KiB of each client do not count. If there are more, the client
+/// that holds most without reading is disconnected as slow.
+pub const MAX_QUEUED_BYTES: usize = 16 * MAX_LINE_BYTES;
+
 /// Messages waiting to be written to one client.
 pub const CLIENT_OUTBOX_MESSAGES: usize = 1024;
 

@@ -322,6 +322,9 @@ pub struct ModelHead {
     /// `x-should-retry`, by which a provider allows or forbids another attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub should_retry: Option<bool>,
+    /// `content-type`, at most 100 bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub content_type: Option<String>,
 }
 
 /// The next part of the answer to a [`ModelRequest`].

@@ -2,7 +2,8 @@
 //!
 //! Each direction is a separate future. A client that does not read its events can still send, and the daemon
 //! can still reply while it does not read. Each direction waits until the other end accepts its data, so only
-//! the pipe buffers data.
+//! the pipe buffers data. A message that is not complete waits in the WebSocket; the messages of all clients together
+//! have a budget.
 
 use crate::Ask;
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
@@ -11,10 +12,14 @@ use hyper_util::rt::TokioIo;
 use quackd_protocol::limits::{
     CLIENT_WRITE_TIMEOUT, MAX_LINE_BYTES, REMOTE_PING_INTERVAL, REMOTE_SILENCE,
 };
+use quackd_supervision::{Budget, Share};
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, ReadBuf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_tungstenite::WebSocketStream;
@@ -30,6 +35,9 @@ const PIPE_BYTES: usize = 64 * 1024;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const UPGRADE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Bytes of the head of a ping or pong of a client.
+const CONTROL_HEAD: usize = 6;
+
 /// Cancellation tokens that close a WebSocket.
 #[derive(Debug, Clone)]
 pub(crate) struct CloseTokens {
@@ -37,6 +45,47 @@ pub(crate) struct CloseTokens {
     pub(crate) revoked: CancellationToken,
     /// Cancelled when the listener is closed or moved.
     pub(crate) epoch: CancellationToken,
+    /// Cancelled when the incomplete messages of all clients need too much memory, and this client's most of it for longest.
+    pub(crate) refused: CancellationToken,
+}
+
+/// A connection whose bytes count until their message is complete.
+struct Counted<S> {
+    io: S,
+    share: Arc<Share<CancellationToken>>,
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Counted<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let read = ready!(Pin::new(&mut self.io).poll_read(cx, buf));
+        for refused in self.share.add(buf.filled().len() - before, Instant::now()) {
+            refused.cancel();
+        }
+        Poll::Ready(read)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Counted<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
 }
 
 /// Serves one client until it disconnects.
@@ -45,20 +94,22 @@ pub(crate) async fn serve(
     url: String,
     asks: mpsc::Sender<Ask>,
     connected: Arc<AtomicUsize>,
+    budget: &Arc<Budget<CancellationToken>>,
     cancel: CloseTokens,
 ) {
     let Ok(Ok(upgraded)) = timeout(UPGRADE_TIMEOUT, upgrade).await else { return };
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_LINE_BYTES))
         .max_frame_size(Some(MAX_LINE_BYTES));
-    let io = TokioIo::new(upgraded);
+    let share = Arc::new(budget.join(cancel.refused.clone()));
+    let io = Counted { io: TokioIo::new(upgraded), share: Arc::clone(&share) };
     let socket = WebSocketStream::from_raw_socket(io, Role::Server, Some(config)).await;
     let (ours, lines) = tokio::io::duplex(PIPE_BYTES);
     if asks.send(Ask::WebSocket { lines, url }).await.is_err() {
         return;
     }
     connected.fetch_add(1, Ordering::Relaxed);
-    between(socket, ours, cancel).await;
+    between(socket, ours, &share, cancel).await;
     connected.fetch_sub(1, Ordering::Relaxed);
 }
 
@@ -66,8 +117,12 @@ pub(crate) async fn serve(
 #[derive(Debug, Clone, Copy)]
 struct CloseReason(CloseCode, &'static str);
 
-async fn between<S, P>(socket: WebSocketStream<S>, pipe: P, cancel: CloseTokens)
-where
+async fn between<S, P>(
+    socket: WebSocketStream<S>,
+    pipe: P,
+    share: &Share<CancellationToken>,
+    cancel: CloseTokens,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
     P: AsyncRead + AsyncWrite + Unpin,
 {
@@ -77,7 +132,7 @@ where
     // reading.
     let (pong, pongs) = mpsc::channel(8);
     let (end, ended) = oneshot::channel();
-    let incoming = incoming(stream, to_daemon, pong);
+    let incoming = incoming(stream, to_daemon, pong, share);
     let outgoing = outgoing(sink, from_daemon, pongs, ended, cancel);
     tokio::pin!(incoming, outgoing);
     let why = tokio::select! {
@@ -94,6 +149,7 @@ async fn incoming(
     mut stream: impl Stream<Item = Result<Message, Error>> + Unpin,
     mut to_daemon: impl AsyncWrite + Unpin,
     pong: mpsc::Sender<()>,
+    share: &Share<CancellationToken>,
 ) -> CloseReason {
     const DONE: CloseReason = CloseReason(CloseCode::Normal, "");
     loop {
@@ -110,6 +166,13 @@ async fn incoming(
             Ok(Some(Err(_))) => return DONE,
             Ok(Some(Ok(message))) => message,
         };
+        match &message {
+            // It may come between the frames of a message.
+            Message::Ping(payload) | Message::Pong(payload) => {
+                share.subtract(payload.len() + CONTROL_HEAD, Instant::now());
+            }
+            _ => share.clear(Instant::now()),
+        }
         let text: Bytes = match message {
             Message::Text(text) => text.into(),
             Message::Binary(bytes) => bytes,
@@ -167,6 +230,9 @@ async fn outgoing(
             _ = pings.tick() => Message::Ping(Bytes::new()),
             () = cancel.revoked.cancelled() => break CloseReason(CloseCode::Policy, "the token was changed"),
             () = cancel.epoch.cancelled() => break CloseReason(CloseCode::Away, "remote control was closed"),
+            () = cancel.refused.cancelled() => {
+                break CloseReason(CloseCode::Again, "the unfinished messages of all clients need too much memory");
+            }
             why = &mut ended => break why.unwrap_or(CloseReason(CloseCode::Normal, "")),
         };
         match timeout(CLIENT_WRITE_TIMEOUT, sink.send(message)).await {

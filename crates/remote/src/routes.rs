@@ -67,7 +67,8 @@ pub(crate) async fn answer(mut request: Request<Incoming>, context: &RouteContex
         None => refusal(&parts.headers, context, &listener).await,
     };
     if refusal.is_none() && parts.method == Method::POST && path == "/rpc" {
-        return rpc::answer(&parts, body, &context.state.asks).await;
+        let state = &context.state;
+        return rpc::answer(&parts, body, &state.asks, &state.unfinished).await;
     }
     rpc::discard(&parts, body).await;
     match (refusal, path) {
@@ -157,12 +158,16 @@ async fn websocket(
     };
     let settings = &listener.settings;
     let url = assets::urls(seen, &settings.host, listener.port, settings.tls.is_some()).ws;
-    let cancel =
-        CloseTokens { revoked: listener.verifier.revoked.clone(), epoch: context.epoch.clone() };
+    let cancel = CloseTokens {
+        revoked: listener.verifier.revoked.clone(),
+        epoch: context.epoch.clone(),
+        refused: CancellationToken::new(),
+    };
     let (asks, connected) = (context.state.asks.clone(), Arc::clone(&context.state.connected));
+    let budget = Arc::clone(&context.state.unfinished);
     // Separate task: the connection becomes a WebSocket after this reply is sent.
     context.state.tasks.spawn_local(async move {
-        bridge::serve(upgrade, url, asks, connected, cancel).await;
+        bridge::serve(upgrade, url, asks, connected, &budget, cancel).await;
         drop(slot);
     });
     let mut reply = reply::empty(StatusCode::SWITCHING_PROTOCOLS);

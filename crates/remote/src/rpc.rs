@@ -9,11 +9,14 @@ use hyper::header::{EXPECT, ToStrError};
 use hyper::http::request::Parts;
 use hyper::{HeaderMap, StatusCode};
 use quackd_protocol::limits::{MAX_RPC_BODY_BYTES, REMOTE_BODY_TIMEOUT};
+use quackd_supervision::{Budget, Share};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 /// Limits for reading an unused body. If the connection closed while the client still sends, the client would
 /// not see the reply.
@@ -28,8 +31,23 @@ const BODY_TIMEOUT: Duration =
 const CLIENT_ID: &str = "x-rubber-duck-client-id";
 
 /// Answers `POST /rpc`.
-pub(crate) async fn answer(parts: &Parts, body: Incoming, asks: &mpsc::Sender<Ask>) -> HttpReply {
-    let body = match read(parts, body).await {
+pub(crate) async fn answer(
+    parts: &Parts,
+    body: Incoming,
+    asks: &mpsc::Sender<Ask>,
+    budget: &Arc<Budget<CancellationToken>>,
+) -> HttpReply {
+    let refused = CancellationToken::new();
+    let share = budget.join(refused.clone());
+    let read = tokio::select! {
+        read = read(parts, body, &share) => read,
+        () = refused.cancelled() => {
+            let text = "The unfinished requests of all clients need too much memory";
+            Err(reply::last_error(StatusCode::SERVICE_UNAVAILABLE, text))
+        }
+    };
+    drop(share);
+    let body = match read {
         Ok(body) => body,
         Err(refusal) => return refusal,
     };
@@ -75,7 +93,11 @@ fn is_ok(line: &[u8]) -> bool {
     serde_json::from_slice::<RpcOutcome>(line).is_ok_and(|outcome| outcome.ok)
 }
 
-async fn read(parts: &Parts, mut body: Incoming) -> Result<Vec<u8>, HttpReply> {
+async fn read(
+    parts: &Parts,
+    mut body: Incoming,
+    share: &Share<CancellationToken>,
+) -> Result<Vec<u8>, HttpReply> {
     let too_large = || {
         let text = format!("The request body is larger than {MAX_RPC_BODY_BYTES} bytes");
         reply::last_error(StatusCode::PAYLOAD_TOO_LARGE, &text)
@@ -94,6 +116,9 @@ async fn read(parts: &Parts, mut body: Incoming) -> Result<Vec<u8>, HttpReply> {
             let Ok(data) = frame.into_data() else { continue };
             if MAX_RPC_BODY_BYTES < bytes.len() + data.remaining() {
                 return Ok(None);
+            }
+            for refused in share.add(data.remaining(), Instant::now()) {
+                refused.cancel();
             }
             bytes.extend_from_slice(&data);
         }

@@ -4,7 +4,10 @@ use crate::Ask;
 use crate::attempt_limiter::network;
 use crate::gate::TokenVerifier;
 use crate::settings::Settings;
-use quackd_protocol::limits::{MAX_REMOTE_CLIENTS, MAX_REMOTE_CONNECTIONS_PER_PEER};
+use quackd_protocol::limits::{
+    MAX_REMOTE_CLIENTS, MAX_REMOTE_CONNECTIONS_PER_PEER, MAX_UNFINISHED_BYTES,
+};
+use quackd_supervision::Budget;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -24,6 +27,8 @@ pub(crate) struct ServerState {
     pub(crate) connected: Arc<AtomicUsize>,
     /// Slots for WebSockets.
     pub(crate) sockets: Arc<Semaphore>,
+    /// Messages of WebSockets that are not complete.
+    pub(crate) unfinished: Arc<Budget<CancellationToken>>,
     /// All tasks of connections.
     pub(crate) tasks: TaskTracker,
     listener: RefCell<Option<Rc<ListenerState>>>,
@@ -57,6 +62,7 @@ impl ServerState {
             asks,
             connected,
             sockets: Arc::new(Semaphore::new(MAX_REMOTE_CLIENTS)),
+            unfinished: Budget::new(MAX_UNFINISHED_BYTES),
             tasks: TaskTracker::new(),
             listener: RefCell::default(),
             peers: RefCell::default(),

@@ -6,20 +6,26 @@
 //! matters for that, so the call does not wait for it. Other file systems give no such guarantee (XFS, for example,
 //! shows an empty file), so there the caller flushes before the rename.
 
+use crate::turns::NameAt;
 use cap_std::fs::Dir;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{self as sys, Mode, OFlags, major, minor};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// Maximum number of replaced files that wait for their flush. After that, calls flush their file themselves.
-const QUEUE: usize = 64;
+/// Maximum number of replaced files that wait for their flush. After that, calls flush their file themselves. A file that
+/// is replaced again meanwhile is not flushed, and its place is free.
+const MAX_WAITING: usize = 64;
+
+/// Most devices whose file systems are remembered.
+const MAX_DEVICES: usize = 64;
 
 /// Time from the first waiting file to the flush. Files of that time share one commit of the journal; a commit while
 /// files are replaced would delay the calls.
@@ -41,8 +47,52 @@ pub(crate) fn may_follow(file: &File) -> bool {
         return false;
     }
     let Ok(device) = file.metadata().map(|metadata| metadata.dev()) else { return false };
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    is_ordered(&mounts, &format!("{}:{}", major(device), minor(device)))
+    let mut mounts = lock(&MOUNTS);
+    let current = mounts.take().filter(|mounts| !mounts.have_changed());
+    let Some(mut current) = current.or_else(|| Mounts::read_blocking().ok()) else { return false };
+    let is_ordered = current.is_ordered(device);
+    *mounts = Some(current);
+    is_ordered
+}
+
+/// The mounts of the process, until they change. Reading them for each file would take longer than replacing it.
+static MOUNTS: LazyLock<Mutex<Option<Mounts>>> = LazyLock::new(Mutex::default);
+
+#[derive(Debug)]
+struct Mounts {
+    /// Open `/proc/self/mountinfo`, which reports changes since it was opened (proc_pid_mountinfo(5)).
+    file: File,
+    text: String,
+    devices: HashMap<u64, bool>,
+}
+
+impl Mounts {
+    fn read_blocking() -> io::Result<Self> {
+        let mut file = File::open("/proc/self/mountinfo")?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        Ok(Self { file, text, devices: HashMap::new() })
+    }
+
+    fn have_changed(&self) -> bool {
+        let mut polled = [PollFd::new(&self.file, PollFlags::PRI)];
+        let answer = poll(&mut polled, Some(&Timespec::default()));
+        let changed = PollFlags::PRI | PollFlags::ERR;
+        answer.is_err() || polled.iter().any(|it| it.revents().intersects(changed))
+    }
+
+    fn is_ordered(&mut self, device: u64) -> bool {
+        if let Some(known) = self.devices.get(&device) {
+            return *known;
+        }
+        let name = format!("{}:{}", major(device), minor(device));
+        let is_ordered = is_ordered(&self.text, &name);
+        if MAX_DEVICES <= self.devices.len() {
+            self.devices.clear();
+        }
+        self.devices.insert(device, is_ordered);
+        is_ordered
+    }
 }
 
 /// Whether `mounts`, in the form of `/proc/self/mountinfo`, show the device with ordered data (proc_pid_mountinfo(5)).
@@ -68,29 +118,51 @@ pub(crate) fn begin(file: &File) -> io::Result<()> {
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Queues the flush of a replaced file. Returns false if the caller must flush it.
+/// Files that wait for their flush.
+static WAITING: LazyLock<Mutex<HashMap<NameAt, Replaced>>> = LazyLock::new(Mutex::default);
+
+/// Queues the flush of a replaced file, in place of an earlier file at the same name. Returns false if the caller must flush
+/// it.
 ///
 /// `file` must be open separately: the handle stays open until the flush, and with it a lock.
-pub(crate) fn later(file: File, parent: &Arc<Dir>) -> bool {
-    static SENDER: OnceLock<Option<SyncSender<Replaced>>> = OnceLock::new();
+pub(crate) fn later(file: File, parent: &Arc<Dir>, at: &NameAt) -> bool {
+    static SENDER: OnceLock<Option<SyncSender<()>>> = OnceLock::new();
 
     let sender = SENDER.get_or_init(|| {
-        let (sender, receiver) = sync_channel(QUEUE);
+        let (sender, receiver) = sync_channel(1);
         let thread = std::thread::Builder::new().name("flush".to_owned());
         thread.spawn(move || flush_blocking(&receiver)).ok().map(|_thread| sender)
     });
+    let Some(sender) = sender else { return false };
     let replaced = Replaced { file, parent: Arc::clone(parent) };
-    sender.as_ref().is_some_and(|sender| sender.try_send(replaced).is_ok())
+    let mut waiting = lock(&WAITING);
+    if MAX_WAITING <= waiting.len() && !waiting.contains_key(at) {
+        return false;
+    }
+    let is_first = waiting.is_empty();
+    let earlier = waiting.insert(at.clone(), replaced);
+    drop(waiting);
+    // Closing the last handle frees the blocks.
+    drop(earlier);
+    if is_first {
+        // A full channel means that the thread has not begun with the last files, and will take this one too.
+        sender.try_send(()).ok();
+    }
+    true
 }
 
-/// Flushes files in the order of their replacement, until the process exits.
-fn flush_blocking(queue: &Receiver<Replaced>) {
-    while let Ok(first) = queue.recv() {
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Flushes replaced files, until the process exits.
+fn flush_blocking(queue: &Receiver<()>) {
+    while let Ok(()) = queue.recv() {
         #[expect(clippy::disallowed_methods, reason = "this thread does nothing else")]
         std::thread::sleep(DELAY);
         let mut flushed = BTreeSet::new();
-        for Replaced { file, parent } in std::iter::once(first).chain(queue.try_iter().take(QUEUE))
-        {
+        let waiting = std::mem::take(&mut *lock(&WAITING));
+        for Replaced { file, parent } in waiting.into_values() {
             // An unreadable directory cannot be flushed, as before an answer.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let directory = sys::openat(&parent, ".", flags, Mode::empty()).map(File::from);
@@ -110,6 +182,17 @@ fn flush_blocking(queue: &Receiver<Replaced>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_mounts_are_read_once_until_they_change() {
+        let mut mounts = Mounts::read_blocking().unwrap();
+        assert!(!mounts.have_changed() && !mounts.text.is_empty());
+        let device = File::open("/").unwrap().metadata().unwrap().dev();
+        let is_ordered = mounts.is_ordered(device);
+        mounts.text.clear();
+        assert_eq!(mounts.is_ordered(device), is_ordered, "remembered");
+        assert!(!mounts.is_ordered(u64::MAX));
+    }
 
     #[test]
     fn only_ext_with_ordered_data_may_be_flushed_later() {

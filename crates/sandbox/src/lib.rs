@@ -30,6 +30,7 @@ mod lock;
 mod names;
 mod obeyed;
 mod staged;
+mod turns;
 mod version;
 
 pub use error::{Kind, PathError, WriteError};

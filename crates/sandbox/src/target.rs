@@ -8,6 +8,7 @@ mod replace;
 use crate::access::Access;
 use crate::lock::{PATIENCE, lock};
 use crate::staged::{Staged, StagedTag};
+use crate::turns::{NameAt, Turn};
 use crate::version::FileVersion;
 use crate::{Kind, PathError, Root, WriteError};
 use cap_std::fs::Dir;
@@ -74,6 +75,10 @@ pub struct Target {
     relative: PathBuf,
     // INVARIANT: the file is locked, if the file system supports locks, and `name` referred to it when it was locked.
     existing: Option<Existing>,
+    /// The name without the path of its directory.
+    at: NameAt,
+    /// Ends after the lock.
+    _turn: Turn,
 }
 
 /// New content in a temporary file next to the target. Removed when dropped.
@@ -168,12 +173,18 @@ impl Root {
         give_up: &dyn Fn() -> bool,
     ) -> Result<Target, WriteError> {
         let until = Instant::now() + PATIENCE;
+        let mut turns: Option<(NameAt, Turn)> = None;
         loop {
             let relative = real_name()?;
             let name = relative.file_name().ok_or(PathError::IsDirectory)?.to_owned();
             let above = relative.parent().unwrap_or_else(|| Path::new(""));
             let parent = Arc::new(Dir::from_std_file(directory(self.access(), above, purpose)?));
-            let mut target = Target { parent, name, relative, existing: None };
+            let at = NameAt::of(&*parent, &name).map_err(PathError::Io)?;
+            let turn = match turns.take().filter(|(known, _)| *known == at) {
+                Some((_, turn)) => turn,
+                None => Turn::wait(at.clone(), until, give_up)?,
+            };
+            let mut target = Target { parent, name, relative, existing: None, at, _turn: turn };
             match target.open_existing(purpose) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => match purpose {
                     Purpose::Write => return Ok(target),
@@ -200,6 +211,7 @@ impl Root {
             if until <= Instant::now() {
                 return Err(WriteError::Locked);
             }
+            turns = Some((target.at, target._turn));
         }
     }
 }

@@ -1,11 +1,14 @@
 //! Supervision as pure data: child specifications, restart window, backoff, heartbeat and the worker state
 //! machine.
 //!
+//! [`Budget`] bounds the memory of all clients together.
+//!
 //! Called by the supervisor's worker handles, which pass in events and execute the returned decisions. Time
 //! is always an argument and always an `Instant`. So steps of the wall clock have no effect, and a test of
 //! one minute needs no real time.
 
 mod backoff;
+mod budget;
 mod cause;
 mod heartbeat;
 mod spec;
@@ -14,6 +17,7 @@ mod window;
 mod worker;
 
 pub use backoff::Backoff;
+pub use budget::{Budget, FREE_BYTES, Share};
 pub use cause::{Cause, CauseKind, EXIT_TERMINAL, Exit};
 pub use heartbeat::{Action, Heartbeat, HeartbeatSpec};
 pub use spec::{

@@ -27,7 +27,6 @@ const NEW_TEXT: &[&str] = &["new_text", "newText", "replace"];
 pub(crate) async fn edit_file(
     toolbox: &Toolbox,
     call: &Call,
-    root: Arc<Root>,
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
@@ -53,19 +52,17 @@ pub(crate) async fn edit_file(
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
-    let edited = bounds
-        .run_blocking(move || {
-            let edits = (&*replacements, leniency, has_diff);
-            edit_blocking(&root, &seen, &confinement, &path, edits, &give_up)
-        })
-        .await;
-    match edited {
+    let edit = move |root: Arc<Root>| {
+        let edits = (&*replacements, leniency, has_diff);
+        edit_blocking(&root, &seen, &confinement, &path, edits, &give_up)
+    };
+    match toolbox.in_root("edit_file", bounds, edit).await {
         Ok(Ok((text, change))) => {
             let data = change.map(|change| Data::of(&change));
             Output { data, ..Output::success(text).wrote([named]) }
         }
         Ok(Err(failure)) => failure.output("edit_file", bounds, &toolbox.confinement),
-        Err(cutoff) => Output::cut_off("edit_file", bounds, cutoff),
+        Err(answer) => answer,
     }
 }
 

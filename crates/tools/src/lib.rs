@@ -131,6 +131,12 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         // These look at the workspace themselves, in the same step as their first work in it.
         "read_file" => return read_file::read_file(toolbox, &arguments, &bounds).await,
         "bash" => return Box::pin(bash::bash(toolbox, call, &arguments, &bounds)).await,
+        "write_file" => {
+            return Box::pin(write_file::write_file(toolbox, call, &arguments, &bounds)).await;
+        }
+        "edit_file" => {
+            return Box::pin(edit_file::edit_file(toolbox, call, &arguments, &bounds)).await;
+        }
         _ => (),
     }
     // The future is large and would be copied at each call of any tool.
@@ -171,8 +177,6 @@ async fn in_workspace(
             facades::nixcode::search_glob_files::search_glob_files(root, arguments, bounds).await
         }
         "ripgrep_search" => facades::ripgrep_search::ripgrep_search(root, arguments, bounds).await,
-        "write_file" => write_file::write_file(toolbox, call, root, arguments, bounds).await,
-        "edit_file" => edit_file::edit_file(toolbox, call, root, arguments, bounds).await,
         "web_search" => web_search::web_search(toolbox, call, arguments, bounds).await,
         tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, bounds).await,
         "request_permission" => Output::error("request_permission is answered by the daemon"),

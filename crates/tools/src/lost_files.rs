@@ -1,8 +1,9 @@
 //! Finds what commands wrote into the private home of a confined session. It exists only as long as the worker, so the
 //! answer of the command says that these files will be lost.
 //!
-//! Names that begin with a dot belong to programs, which make their files again. Compares after every command with what
-//! was reported before. Called by `bash` and background jobs.
+//! The directories that lead to the workspace and to files of the user are private too, and so are their other names.
+//! Names that begin with a dot are reported once, because most belong to programs. Caches and histories, which programs
+//! make again, are not. Compares after every command with what was reported before. Called by `bash` and background jobs.
 
 use crate::watched_names::ReportedChanges;
 use quackd_protocol::denial::{of_session, one_line};
@@ -23,6 +24,54 @@ const MAX_VISITED: usize = 4000;
 /// Most names in the line.
 const MAX_NAMED: usize = 4;
 
+/// Most directories on the way to the workspace and to files of the user.
+const MAX_WAYS: usize = 256;
+
+/// Directories of programs in which each name counts by itself.
+const SHARED: [&str; 4] = [".config", ".local", ".local/bin", ".local/share"];
+
+/// Names in the home that programs make for themselves, and again when they are missing.
+const CACHES: [&str; 38] = [
+    ".ICEauthority",
+    ".Xauthority",
+    ".bun",
+    ".cache",
+    ".cargo/.global-cache",
+    ".cargo/.package-cache",
+    ".cargo/.package-cache-mutate",
+    ".cargo/git",
+    ".cargo/registry",
+    ".ccache",
+    ".config/configstore",
+    ".config/go",
+    ".config/matplotlib",
+    ".deno",
+    ".dotnet",
+    ".eclipse",
+    ".gradle",
+    ".ipython",
+    ".ivy2",
+    ".java",
+    ".jupyter",
+    ".keras",
+    ".lesshst",
+    ".local/share/pnpm",
+    ".local/state",
+    ".m2",
+    ".mypy_cache",
+    ".node-gyp",
+    ".npm",
+    ".nuget",
+    ".nv",
+    ".pki",
+    ".pnpm-store",
+    ".rnd",
+    ".sbt",
+    ".viminfo",
+    ".wget-hsts",
+    ".yarn",
+];
+
 /// Files below a name. Another value means that a command has written there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Content {
@@ -38,17 +87,31 @@ pub(crate) struct LostFiles(Option<Arc<PrivateHome>>);
 #[derive(Debug)]
 struct PrivateHome {
     path: PathBuf,
-    /// Names that existed when the worker began: mounts of the user's files, and the way to the workspace.
-    of_start: BTreeSet<OsString>,
-    reported: watch::Sender<BTreeMap<OsString, Content>>,
+    /// Number of the file system in memory. A mount in it has another one.
+    device: u64,
+    /// Paths in the home that existed when the worker began: mounts of the user's files, and the way to them and to the
+    /// workspace.
+    of_start: BTreeSet<PathBuf>,
+    reported: watch::Sender<BTreeMap<PathBuf, Content>>,
 }
 
 impl LostFiles {
     /// Looks at a private home before any command has run.
     pub(crate) fn in_home_blocking(home: PathBuf) -> Self {
-        let of_start = names_blocking(&home).collect();
+        let device = home.symlink_metadata().map_or(0, |found| found.dev());
         let reported = watch::Sender::new(BTreeMap::new());
-        Self(Some(Arc::new(PrivateHome { path: home, of_start, reported })))
+        let mut home = PrivateHome { path: home, device, of_start: BTreeSet::new(), reported };
+        let mut waiting = vec![PathBuf::new()];
+        while let Some(way) = waiting.pop() {
+            for name in names_blocking(&home.path.join(&way)) {
+                let path = way.join(name);
+                if home.of_start.len() < MAX_WAYS && home.is_own_directory(&path) {
+                    waiting.push(path.clone());
+                }
+                home.of_start.insert(path);
+            }
+        }
+        Self(Some(Arc::new(home)))
     }
 
     /// Returns the names below which a command has written since the last check.
@@ -66,25 +129,72 @@ impl PrivateHome {
     /// Returns the names below which a command has written since the last check.
     fn look_blocking(&self) -> Vec<String> {
         let mut left = MAX_VISITED;
-        let found: BTreeMap<OsString, Content> = names_blocking(&self.path)
-            .filter(|name| !self.of_start.contains(name))
-            .filter(|name| !name.as_encoded_bytes().starts_with(b"."))
-            .map(|name| {
-                let content = content_blocking(&self.path.join(&name), &mut left);
-                (name, content)
+        let found: BTreeMap<PathBuf, Content> = self
+            .new_names_blocking()
+            .into_iter()
+            .map(|path| {
+                let content = match is_of_program(&path) {
+                    true => Content::default(),
+                    false => content_blocking(&self.path.join(&path), &mut left),
+                };
+                (path, content)
             })
             .collect();
         let mut changed = Vec::new();
         self.reported.send_if_modified(|reported| {
             let is_new =
-                |(name, content): &(&OsString, &Content)| reported.get(*name) != Some(content);
-            let names = found.iter().filter(is_new).map(|(name, _)| name.to_string_lossy());
+                |(path, content): &(&PathBuf, &Content)| reported.get(*path) != Some(content);
+            let names = found.iter().filter(is_new).map(|(path, _)| path.display());
             changed = names.map(|name| one_line(&format!("~/{name}"))).collect();
-            *reported = found;
+            // A file of a program is reported once, also if the program removes it and makes it again.
+            let earlier = std::mem::take(reported).into_iter();
+            *reported = earlier.filter(|(path, _)| is_of_program(path)).chain(found).collect();
             false
         });
         changed
     }
+
+    /// Returns the paths in the home that did not exist when the worker began and will be lost with it.
+    fn new_names_blocking(&self) -> Vec<PathBuf> {
+        let mut waiting = vec![PathBuf::new()];
+        let mut new = Vec::new();
+        while let Some(way) = waiting.pop() {
+            for name in names_blocking(&self.path.join(&way)) {
+                let path = way.join(name);
+                let is_way =
+                    self.of_start.contains(&path) || SHARED.iter().any(|it| path == Path::new(it));
+                if is_cache(&path) {
+                    continue;
+                }
+                if is_way {
+                    waiting.extend(self.is_own_directory(&path).then_some(path));
+                } else if new.len() < MAX_VISITED {
+                    new.push(path);
+                }
+            }
+        }
+        new
+    }
+
+    /// Whether a path is a directory in memory, and no mount and no link.
+    fn is_own_directory(&self, path: &Path) -> bool {
+        let found = self.path.join(path).symlink_metadata();
+        found.is_ok_and(|found| found.is_dir() && found.dev() == self.device)
+    }
+}
+
+/// Whether a path has a name of a program at its beginning.
+fn is_of_program(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().starts_with(b".")
+}
+
+/// Whether a program makes this path again when it is missing.
+fn is_cache(path: &Path) -> bool {
+    let is_history = path.file_name().is_some_and(|name| {
+        let name = name.as_encoded_bytes();
+        name.starts_with(b".") && name.ends_with(b"_history")
+    });
+    is_history || CACHES.iter().any(|cache| path == Path::new(cache))
 }
 
 /// Lists the first names of a directory.
@@ -141,12 +251,36 @@ mod tests {
     async fn what_is_written_into_the_home_is_reported_until_nothing_changes() {
         let home = tempfile::tempdir().unwrap();
         let at = |name: &str| home.path().join(name);
-        fs::create_dir_all(at("code/app")).unwrap();
+        fs::create_dir_all(at("code/deep/app")).unwrap();
+        fs::create_dir_all(at(".cargo")).unwrap();
         let lost = LostFiles::in_home_blocking(home.path().to_owned());
         let line = async || add_to(ReportedChanges::default(), &lost.changed().await, "app").line;
-        fs::write(at("code/app/f"), "x").unwrap();
-        fs::create_dir_all(at(".cache/tool")).unwrap();
-        assert_eq!(line().await, None, "files of the user and of programs");
+        for directory in
+            [".cache/tool", ".config", ".local/share", ".local/state/x", ".cargo/registry"]
+        {
+            fs::create_dir_all(at(directory)).unwrap();
+        }
+        fs::write(at(".python_history"), "x").unwrap();
+        assert_eq!(line().await, None, "files that programs make again");
+
+        let names = async || lost.changed().await;
+        for name in
+            ["code/note", "code/deep/x", "code/deep/app/y", ".netrc", ".config/tool", ".cargo/bin"]
+        {
+            fs::write(at(name), "x").unwrap();
+            assert_eq!(names().await, [format!("~/{name}")]);
+        }
+        fs::create_dir_all(at(".local/bin")).unwrap();
+        fs::write(at(".local/bin/tool"), "x").unwrap();
+        fs::write(at(".local/share/data"), "x").unwrap();
+        assert_eq!(names().await, ["~/.local/bin/tool", "~/.local/share/data"]);
+        // Of programs only once, of others with each change.
+        fs::remove_file(at(".netrc")).unwrap();
+        assert!(names().await.is_empty());
+        fs::write(at(".netrc"), "y").unwrap();
+        assert!(names().await.is_empty());
+        fs::write(at("code/note"), "longer").unwrap();
+        assert_eq!(names().await, ["~/code/note"]);
 
         fs::create_dir(at("feature")).unwrap();
         let first = line().await.unwrap();

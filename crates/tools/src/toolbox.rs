@@ -13,6 +13,7 @@ use crate::watched_names::WatchedFiles;
 use crate::{Attempts, Call, Confinement, Jobs, Output, Web};
 use quackd_process::{Group, Limits, SpawnThread};
 use quackd_protocol::approval::ApprovalKind;
+use quackd_protocol::denial::of_session;
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{SandboxReport, ToolReport};
@@ -71,6 +72,9 @@ pub struct Toolbox {
     pub(crate) plans: Arc<Plans>,
     root: RefCell<Option<Arc<Root>>>,
 }
+
+/// Most commands that are named to end background jobs.
+const MAX_ENDS: usize = 4;
 
 impl Toolbox {
     /// Creates a toolbox without file access.
@@ -185,10 +189,18 @@ impl Toolbox {
 
     /// Creates the answer of a call that was not run because a protected name was replaced. The next worker
     /// protects it again.
-    fn bare_name(name: &Path) -> Output {
+    fn bare_name(&self, name: &Path) -> Output {
+        let of = of_session(&self.confinement.session);
+        let running = self.jobs.all().into_iter().filter(|job| job.is_running());
+        let ends: Vec<_> =
+            running.take(MAX_ENDS).map(|job| format!("quack jobs kill {}{of}", job.id)).collect();
+        let way = match ends.is_empty() {
+            true => String::new(),
+            false => format!(": job_kill, or {}", ends.join("; ")),
+        };
         let answer = Output::error(format_args!(
             "'{}' was created or replaced and has to be protected anew. The call was not run, \
-             try again when no background job runs",
+             try again when no background job runs{way}",
             name.display()
         ));
         Self::to_next_worker(answer)
@@ -319,7 +331,7 @@ impl Toolbox {
             .map_err(|cutoff| Output::cut_off(tool, bounds, cutoff))?;
         self.root.replace(current);
         done.map_err(|bare| match bare {
-            Some(bare) => Self::bare_name(&bare),
+            Some(bare) => self.bare_name(&bare),
             None => self.not_accessible(),
         })
     }

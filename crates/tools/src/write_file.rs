@@ -15,7 +15,6 @@ pub(crate) const MAX_ATTEMPTS: usize = 2;
 pub(crate) async fn write_file(
     toolbox: &Toolbox,
     call: &Call,
-    root: Arc<Root>,
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
@@ -37,13 +36,13 @@ pub(crate) async fn write_file(
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
-    let written = bounds
-        .run_blocking(move || write_blocking(&root, &seen, &confinement, &path, &content, &give_up))
-        .await;
-    match written {
+    let write = move |root: Arc<Root>| {
+        write_blocking(&root, &seen, &confinement, &path, &content, &give_up)
+    };
+    match toolbox.in_root("write_file", bounds, write).await {
         Ok(Ok(text)) => Output::success(text).wrote([named]),
         Ok(Err(failure)) => failure.output("write_file", bounds, &toolbox.confinement),
-        Err(cutoff) => Output::cut_off("write_file", bounds, cutoff),
+        Err(answer) => answer,
     }
 }
 

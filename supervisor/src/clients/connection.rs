@@ -83,7 +83,12 @@ pub(crate) async fn serve<R: AsyncRead + Unpin, W: AsyncWrite + Unpin>(
     let metrics = Arc::clone(&services.sessions.metrics);
     metrics.clients.up();
     let _counted = ClientCountGuard(&metrics);
-    let (outbox, writing) = outbox(writing, origin.immediate, Arc::clone(&metrics));
+    let (outbox, writing) = outbox(
+        writing,
+        origin.immediate,
+        Arc::clone(&metrics),
+        Arc::clone(&services.memory.queued),
+    );
     let client = match Client::new(origin.transport, Some(outbox.clone())) {
         Ok(client) => client,
         Err(error) => {
@@ -197,14 +202,20 @@ async fn let_ready_tasks_run() {
 async fn read<R: AsyncRead + Unpin>(reading: R, connected: ConnectionGuard, outbox: ClientOutbox) {
     let caller = &connected.caller;
     let slots = Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS));
-    let mut lines = LineReader::new(reading, MAX_LINE_BYTES).with_patience(PARTIAL_LINE_TIMEOUT);
+    let mut lines = LineReader::new(reading, MAX_LINE_BYTES)
+        .with_patience(PARTIAL_LINE_TIMEOUT)
+        .with_budget(&caller.services.memory.unfinished);
     let mut bad_lines = 0_u64;
     loop {
         let parsed = match lines.next().await {
             Ok(Some(Line::Text(line))) => wire::parse(&line),
             Ok(Some(Line::TooLong)) => Err(wire::too_long()),
             Ok(None) => break,
-            Err(error @ LineError::Unfinished(_)) => {
+            Err(error @ (LineError::Unfinished(_) | LineError::Refused(_))) => {
+                if matches!(error, LineError::Refused(_)) {
+                    caller.services.sessions.metrics.refused_clients.add(1);
+                    tracing::warn!(%error, "client disconnected");
+                }
                 outbox.send(wire::disconnect_notice(&error.to_string())).await.ok();
                 break;
             }

@@ -22,10 +22,14 @@ pub(super) async fn abort(
         return Err(MethodError::NothingToAbort);
     }
     let work = work.await.ok();
+    let (calls, turn) = work.as_ref().map(|work| (work.calls.len(), work.turn)).unzip();
+    let (ended, jobs) = work.map(|work| (work.calls, work.jobs)).unwrap_or_default();
     Ok(AbortData {
         session_id: found.session_id,
         session_name: found.session_name,
-        calls: work.map(|work| work.calls),
-        turn: work.map(|work| work.turn),
+        calls,
+        turn,
+        ended,
+        jobs,
     })
 }

@@ -6,7 +6,7 @@ use crate::session::models::Models;
 use futures_util::future::join_all;
 use quackd_egress::models::{ModelCatalog, ProbeAnswer, probe_body};
 use quackd_protocol::client::{ChosenModel, ModelTest, ModelsData, ModelsParams};
-use quackd_protocol::model::{MAX_MODELS, ModelInfo, ModelPart, ModelRequest};
+use quackd_protocol::model::{MAX_MODELS, ModelHead, ModelInfo, ModelPart, ModelRequest};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
@@ -148,14 +148,18 @@ async fn answer(models: &Models, model: &ModelInfo) -> Result<String, String> {
         body,
     });
     let mut answer = ProbeAnswer::default();
-    let mut status = 0;
+    let mut answered = ModelHead::default();
     loop {
         match parts.recv().await {
-            Some(ModelPart::Head(head)) => status = head.status,
+            Some(ModelPart::Head(head)) => answered = head,
             Some(ModelPart::Piece(piece)) => answer.push(&piece),
             Some(ModelPart::Failed(failure)) => return Err(failure.text),
-            Some(ModelPart::Done {}) if (200..300).contains(&status) => return answer.text(),
-            Some(ModelPart::Done {}) => return Err(format!("status {status}: {}", answer.error())),
+            Some(ModelPart::Done {}) if (200..300).contains(&answered.status) => {
+                return answer.judge(model.api, answered.content_type.as_deref());
+            }
+            Some(ModelPart::Done {}) => {
+                return Err(format!("status {}: {}", answered.status, answer.error()));
+            }
             None => return Err("the daemon is shutting down".to_owned()),
         }
     }

@@ -85,5 +85,6 @@ pub(super) fn worker_state(worker: &WorkerSnapshot, restarts: u64) -> WorkerStat
         policy: hello.and_then(|hello| hello.sandbox.policy),
         network: hello.map(|hello| hello.sandbox.network),
         hosts: worker.has_hosts(),
+        pending: worker.pending.as_deref().cloned(),
     }
 }

@@ -7,7 +7,9 @@ use crate::children::{ChildSnapshot, StopReason};
 use crate::errors::RunningWork;
 use crate::pool::network::TransparentPorts;
 use bytes::Bytes;
-use quackd_protocol::client::{ProcessState, SessionStatus, StatusInfo, TimedDenial};
+use quackd_protocol::client::{
+    PendingChange, ProcessState, SessionStatus, StatusInfo, TimedDenial,
+};
 use quackd_protocol::network::Rules;
 use quackd_protocol::policy::{NetworkMode, Policy};
 use quackd_protocol::worker::{Hello, JobInfo};
@@ -43,6 +45,8 @@ pub(crate) struct WorkerSnapshot {
     /// Ports of hosts that the worker serves for programs that use no proxy.
     pub(crate) ports: TransparentPorts,
     pub(crate) denials: Rc<Denials>,
+    /// Change that waits for calls or jobs of the worker.
+    pub(crate) pending: Option<Rc<PendingChange>>,
 }
 
 /// A session's Pi.
@@ -148,6 +152,7 @@ impl Default for WorkerSnapshot {
             policy: None,
             ports: TransparentPorts::default(),
             denials: Rc::default(),
+            pending: None,
         }
     }
 }

@@ -32,7 +32,7 @@ use crate::pool::spill_quota::SpillQuota;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
 use crate::retention::{Retention, journal_limits};
-use crate::services::{Services, StopRequest};
+use crate::services::{ClientMemory, Services, StopRequest};
 use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
 use crate::session::pi::LastFailure;
@@ -145,6 +145,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         sessions,
         voice: Rc::new(Voice::new(Rc::clone(&clients), events)),
         clients,
+        memory: ClientMemory::default(),
         socket_alias: parts.alias,
         socket_file: RefCell::new(None),
         remote: parts.remote,

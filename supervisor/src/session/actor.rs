@@ -22,6 +22,7 @@ use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::client::{CallInfo, RunningJob};
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::metadata::Session;
 use quackd_protocol::network::Rules;
@@ -144,9 +145,11 @@ pub(crate) enum TellSession {
 }
 
 /// Work that an abort ended.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) struct AbortedWork {
-    pub(crate) calls: usize,
+    pub(crate) calls: Vec<CallInfo>,
+    /// Background jobs, which go on.
+    pub(crate) jobs: Vec<RunningJob>,
     /// Whether a turn was running.
     pub(crate) turn: bool,
 }
@@ -200,10 +203,10 @@ impl Handler<TellSession> for SessionActor {
             TellSession::OutputTaken(call) => self.output_taken(call, ctx),
             TellSession::Abort(reply) => {
                 let turn = self.pi.is_busy();
-                let calls = self.abort_calls(ctx);
+                let (calls, jobs) = self.abort_calls(ctx);
+                let had_calls = !calls.is_empty();
                 // The client may be gone.
-                reply.send(AbortedWork { calls, turn }).ok();
-                let had_calls = calls != 0;
+                reply.send(AbortedWork { calls, jobs, turn }).ok();
                 let aborted = self.abort_turn(ctx);
                 return Box::pin(aborted.map(move |had_turn, _, _| had_calls || had_turn));
             }

@@ -41,6 +41,7 @@ pub(crate) fn worker_info(
         why: process.activity.why(pinned, now),
         rss_kb: None,
         usage: None,
+        pending: worker.pending.as_deref().cloned(),
         idle_ms: idle_since.map(|since| ms(now.saturating_duration_since(since))),
         life,
     }
@@ -65,7 +66,7 @@ fn pi_info(pi: &PiSnapshot, pinned: bool, now: Instant) -> PiInfo {
     }
 }
 
-fn call_info(call: &CallSnapshot, now: Instant) -> CallInfo {
+pub(crate) fn call_info(call: &CallSnapshot, now: Instant) -> CallInfo {
     CallInfo {
         call_id: call_id(call.number).0,
         tool: call.tool.to_string(),

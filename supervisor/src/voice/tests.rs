@@ -3,6 +3,7 @@
 use super::*;
 use crate::wire::client_outbox::outbox;
 use futures_util::FutureExt;
+use quackd_supervision::Budget;
 use serde_json::{Value, json};
 use std::io;
 use std::pin::Pin;
@@ -67,7 +68,7 @@ impl World {
 
     fn peer(&self, transport: Transport) -> Peer {
         let (ear, heard) = mpsc::channel();
-        let (outbox, writing) = outbox(Ear(ear), None, Arc::default());
+        let (outbox, writing) = outbox(Ear(ear), None, Arc::default(), Budget::new(usize::MAX));
         let client = Client::new(transport, Some(outbox)).unwrap();
         self.clients.add(&client);
         Peer { client, writing: Box::pin(writing), heard }

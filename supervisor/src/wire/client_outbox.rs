@@ -3,7 +3,8 @@
 //! A reply waits for space, which stops reading from this client but from no other. Events of a session also wait, and
 //! stay in the session's ring. Direct events ([`ClientOutbox::push`]) have a separate budget and do not wait: a client
 //! that exceeds the budget is disconnected, because it would miss events. The writing task combines queued messages
-//! into one write. A client that reads nothing for too long is disconnected.
+//! into one write. A client that reads nothing for too long is disconnected, and so is the one that holds most without
+//! reading if the messages to all clients need too much memory.
 
 use crate::metrics::Metrics;
 use bytes::Bytes;
@@ -12,7 +13,9 @@ use quackd_protocol::limits::{
     CLIENT_EVENT_BYTES, CLIENT_OUTBOX_BYTES, CLIENT_OUTBOX_MESSAGES, CLIENT_TOLD_BYTES,
     CLIENT_TOLD_MESSAGES, CLIENT_WRITE_TIMEOUT,
 };
+use quackd_supervision::{Budget, Share};
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -34,6 +37,8 @@ pub(crate) struct ClientOutbox {
     /// Budget for direct events in bytes, separate from replies and events of a session.
     push_room: Arc<Semaphore>,
     immediate: Option<ImmediateWriter>,
+    /// Part of the client in the memory for the messages to all clients.
+    share: Arc<Share<CancellationToken>>,
     disconnected: CancellationToken,
     metrics: Arc<Metrics>,
 }
@@ -45,20 +50,31 @@ struct QueuedMessage {
     _held: (OwnedSemaphorePermit, Option<OwnedSemaphorePermit>, ByteReservation),
 }
 
-/// Counts the bytes of a message in the metrics until it is written or dropped.
+/// Counts the bytes of a message until it is written or dropped, also while it waits for space.
 #[derive(Debug)]
-struct ByteReservation(Arc<Metrics>, usize);
+struct ByteReservation {
+    metrics: Arc<Metrics>,
+    share: Arc<Share<CancellationToken>>,
+    bytes: usize,
+}
 
 impl ByteReservation {
-    fn new(metrics: &Arc<Metrics>, line: &Bytes) -> Self {
-        metrics.queued_bytes.add(line.len());
-        Self(Arc::clone(metrics), line.len())
+    /// Counts the message. Disconnects the clients that hold too much.
+    fn new(outbox: &ClientOutbox, line: &Bytes) -> Self {
+        let (metrics, share) = (Arc::clone(&outbox.metrics), Arc::clone(&outbox.share));
+        let bytes = line.len();
+        metrics.queued_bytes.add(bytes);
+        for disconnected in share.add(bytes, Instant::now()) {
+            disconnected.cancel();
+        }
+        Self { metrics, share, bytes }
     }
 }
 
 impl Drop for ByteReservation {
     fn drop(&mut self) {
-        self.0.queued_bytes.subtract(self.1);
+        self.metrics.queued_bytes.subtract(self.bytes);
+        self.share.subtract(self.bytes, Instant::now());
     }
 }
 
@@ -86,6 +102,7 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
     writer: W,
     immediate: Option<ImmediateWriter>,
     metrics: Arc<Metrics>,
+    budget: Arc<Budget<CancellationToken>>,
 ) -> (ClientOutbox, impl Future<Output = WriterExit>) {
     let (messages, waiting) = mpsc::channel(CLIENT_OUTBOX_MESSAGES + CLIENT_TOLD_MESSAGES);
     let room_for = |n| Arc::new(Semaphore::new(n));
@@ -99,6 +116,7 @@ pub(crate) fn outbox<W: AsyncWrite + Unpin>(
         event_room: room_for(CLIENT_EVENT_BYTES),
         push_room: room_for(CLIENT_TOLD_BYTES),
         immediate,
+        share: Arc::new(budget.join(disconnected.clone())),
         disconnected,
         metrics,
     };
@@ -141,6 +159,7 @@ impl ClientOutbox {
         all: usize,
     ) -> Result<(), ClientGone> {
         let n = u32::try_from(line.len().min(all)).unwrap_or(u32::MAX);
+        let counted = ByteReservation::new(self, &line);
         let mut held = self.try_hold(room, n);
         if held.is_none() {
             let waited_for = async {
@@ -150,10 +169,11 @@ impl ClientOutbox {
             held = tokio::select! {
                 held = waited_for => held,
                 () = self.messages.closed() => None,
+                () = self.disconnected.cancelled() => None,
             };
         }
         let (room, permit) = held.ok_or(ClientGone)?;
-        let held = (room, Some(permit), ByteReservation::new(&self.metrics, &line));
+        let held = (room, Some(permit), counted);
         self.messages.try_send(QueuedMessage { line, _held: held }).map_err(|_closed| ClientGone)
     }
 
@@ -176,7 +196,7 @@ impl ClientOutbox {
         let n = line.len().clamp(MIN_PUSH_BYTES, CLIENT_TOLD_BYTES);
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         let told = Arc::clone(&self.push_room).try_acquire_many_owned(n).ok().and_then(|room| {
-            let held = (room, None, ByteReservation::new(&self.metrics, &line));
+            let held = (room, None, ByteReservation::new(self, &line));
             self.messages.try_send(QueuedMessage { line, _held: held }).ok()
         });
         if told.is_none() {
@@ -263,11 +283,51 @@ mod tests {
             .unwrap()
     }
 
+    fn new_outbox<W: AsyncWrite + Unpin>(
+        writer: W,
+        immediate: Option<ImmediateWriter>,
+        metrics: Arc<Metrics>,
+    ) -> (ClientOutbox, impl Future<Output = WriterExit>) {
+        outbox(writer, immediate, metrics, Budget::new(usize::MAX))
+    }
+
+    #[test]
+    fn of_clients_that_do_not_read_the_one_with_most_bytes_is_disconnected_when_all_hold_too_much()
+    {
+        paused().block_on(async {
+            let budget = Budget::new(4 * CLIENT_OUTBOX_BYTES);
+            let mut clients = Vec::new();
+            for size in [1, 4, 1, 1] {
+                let (peer, server) = tokio::io::duplex(16);
+                let (outbox, writing) = outbox(server, None, Arc::default(), Arc::clone(&budget));
+                let writing = tokio::spawn(writing);
+                let line = Bytes::from(vec![b'x'; size * CLIENT_OUTBOX_BYTES / 2]);
+                outbox.send(line.clone()).await.unwrap();
+                clients.push((peer, outbox, writing, line));
+            }
+            assert_eq!(budget.bytes(), 7 * CLIENT_OUTBOX_BYTES / 2);
+            // Waits for space, which counts too.
+            let (_, first, _, line) = &clients[0];
+            let (first, line) = (first.clone(), line.clone());
+            let sent = [first.clone(), first.clone()].map(|outbox| {
+                let line = line.clone();
+                tokio::spawn(async move { outbox.send(line).await })
+            });
+            while !clients[1].2.is_finished() {
+                tokio::task::yield_now().await;
+            }
+            let (_, _, writing, _) = clients.remove(1);
+            assert_eq!(writing.await.unwrap(), WriterExit::Slow);
+            assert!(clients.iter().all(|(_, _, writing, _)| !writing.is_finished()));
+            drop((first, sent));
+        });
+    }
+
     #[test]
     fn lines_arrive_in_order_and_the_end_follows_the_last_sender() {
         paused().block_on(async {
             let (mut client, server) = tokio::io::duplex(7);
-            let (outbox, writing) = outbox(server, None, Arc::default());
+            let (outbox, writing) = new_outbox(server, None, Arc::default());
             let writing = tokio::spawn(writing);
             for n in 0..500 {
                 let reading = async {
@@ -289,7 +349,7 @@ mod tests {
         paused().block_on(async {
             let (_client, server) = tokio::io::duplex(16);
             let metrics = Arc::<Metrics>::default();
-            let (outbox, writing) = outbox(server, None, Arc::clone(&metrics));
+            let (outbox, writing) = new_outbox(server, None, Arc::clone(&metrics));
             let writing = tokio::spawn(writing);
             let big = Bytes::from(vec![b'x'; CLIENT_OUTBOX_BYTES]);
             outbox.send(big.clone()).await.unwrap();
@@ -309,7 +369,7 @@ mod tests {
             let (reading, server) = quackd_ipc::halves::split(server).unwrap();
             drop(reading);
             let immediate = Some(server.immediate());
-            let (outbox, writing) = outbox(server, immediate, Arc::default());
+            let (outbox, writing) = new_outbox(server, immediate, Arc::default());
             let mut line = [0; 2];
             outbox.send("1\n".into()).await.unwrap();
             client.read_exact(&mut line).await.unwrap();

@@ -16,6 +16,36 @@ fn annotations(list: &Value, tool: &str) -> Value {
 }
 
 #[test]
+fn parameters_that_agents_send_to_bash_by_habit_are_honoured() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("project");
+    let mut agent = Agent::start(&daemon, &repo, &[]);
+    let src = repo.path().join("src");
+    for (more, directory) in [
+        (json!({"description": "Print the directory"}), repo.path()),
+        (json!({"timeout": 60_000, "cwd": "src"}), &*src),
+        (json!({"timeout": 60, "workdir": src}), &*src),
+        (json!({"cwd": "src/.."}), repo.path()),
+    ] {
+        let mut arguments = json!({"command": "pwd"});
+        arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let result = agent.call("bash", arguments);
+        assert_eq!(text(&result), format!("{}\n\n[Exit code: 0]", directory.display()), "{more}");
+    }
+    let result = agent.call("bash", json!({"command": "sleep 1000", "timeout": 1000}));
+    assert_eq!(result["structuredContent"]["timedOut"], true, "{result}");
+    let result = agent.call("bash", json!({"command": "true", "run_in_background": true}));
+    assert!(text(&result).contains("job-1"), "{result}");
+    for (arguments, part) in [
+        (json!({"command": "pwd", "cwd": "/usr"}), "cwd"),
+        (json!({"command": "pwd", "made_up": 1}), "made_up"),
+    ] {
+        let result = agent.call("bash", arguments);
+        assert!(result["isError"] == true && text(&result).contains(part), "{result}");
+    }
+}
+
+#[test]
 fn an_agent_of_either_revision_lists_and_calls_tools() {
     let daemon = Daemon::start();
     let repo = daemon.repo("project");

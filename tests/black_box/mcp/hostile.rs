@@ -58,6 +58,72 @@ fn lines_that_are_no_requests_are_answered_or_ignored() {
 }
 
 #[test]
+fn batches_are_answered_in_one_line_in_their_revision_and_refused_in_others() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("project");
+    let ping = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+    let read = |id: u64, path: &str| {
+        let params = json!({"name": "read_file", "arguments": {"path": path}});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    };
+    let many: Vec<Value> = (100..200).map(ping).collect();
+    for revision in ["2024-11-05", "2025-06-18", "2025-11-25"] {
+        let mut agent = Agent::spawn(command(&daemon, repo.path(), &[]));
+        agent.initialize_in(revision, json!({}));
+        agent.send(&json!([ping(50)]));
+        let refused = agent.message(|message| message["error"].is_object());
+        assert_eq!(refused["error"]["code"], -32600, "{revision}: {refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("2025-03-26"), "{refused}");
+        assert_alive(&mut agent);
+    }
+    let mut agent = Agent::spawn(command(&daemon, repo.path(), &[]));
+    let hello = agent.initialize_in("2025-03-26", json!({}));
+    assert_eq!(hello["protocolVersion"], "2025-03-26");
+    let initialize = json!({"jsonrpc": "2.0", "id": 55, "method": "initialize", "params":
+        {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}});
+    let batch = json!([
+        read(51, "README.md"),
+        {"jsonrpc": "2.0", "method": "notifications/made_up"},
+        ping(52),
+        7,
+        read(53, "missing"),
+        {"jsonrpc": "2.0", "id": 54, "method": "tools/dance"},
+        ping(52),
+        initialize,
+    ]);
+    agent.write(format!(" {batch}\n").as_bytes());
+    let answers = agent.message(Value::is_array);
+    let answers = answers.as_array().unwrap();
+    let of = |id: u64| answers.iter().filter(|it| it["id"] == id).collect::<Vec<_>>();
+    assert_eq!(text(&of(51)[0]["result"]), "# A repository\n");
+    assert_eq!(of(52).len(), 2, "one has the id of the other: {answers:?}");
+    assert_eq!(of(53)[0]["result"]["isError"], true);
+    assert_eq!(of(54)[0]["error"]["code"], -32601);
+    assert_eq!(of(55)[0]["error"]["code"], -32600);
+    let nameless = answers.iter().filter(|it| it["id"].is_null());
+    assert_eq!(nameless.map(|it| &it["error"]["code"]).collect::<Vec<_>>(), [-32600]);
+    assert_eq!(answers.len(), 7);
+    for (batch, code) in [(json!([]), -32600), (json!(many), -32600), (json!([[ping(1)]]), -32600)]
+    {
+        agent.send(&batch);
+        let refused = agent.message(|it| it["error"].is_object() || it[0]["error"].is_object());
+        let error = if refused.is_array() { &refused[0]["error"] } else { &refused["error"] };
+        assert_eq!(error["code"], code, "{refused}");
+    }
+    // Only notifications: no answer. A cancelled request has none either.
+    agent.send(&json!([{"jsonrpc": "2.0", "method": "notifications/made_up"}]));
+    let sleep = json!({"name": "bash", "arguments": {"command": "sleep 1000"}});
+    let sleep = json!({"jsonrpc": "2.0", "id": 60, "method": "tools/call", "params": sleep});
+    agent.send(&json!([sleep, ping(61)]));
+    wait_for("the command", || (calls_running(&daemon) == 1).then_some(()));
+    agent.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 60}}));
+    let answers = agent.message(Value::is_array);
+    assert_eq!((&answers[0]["id"], answers.as_array().unwrap().len()), (&json!(61), 1));
+    assert_alive(&mut agent);
+    agent.leave();
+}
+
+#[test]
 fn arguments_of_the_wrong_type_are_the_tools_own_errors() {
     let daemon = Daemon::start();
     let repo = daemon.repo("project");

@@ -58,7 +58,8 @@ impl Agent {
                 // Nothing but messages may be on stdout.
                 let message: Value =
                     serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-                assert_eq!(message["jsonrpc"], "2.0", "{line}");
+                let batch = message.as_array().map_or(std::slice::from_ref(&message), |it| it);
+                assert!(batch.iter().all(|it| it["jsonrpc"] == "2.0"), "{line}");
                 if sender.send(message).is_err() {
                     return;
                 }
@@ -70,9 +71,15 @@ impl Agent {
 
     #[track_caller]
     pub(crate) fn initialize(&mut self, capabilities: Value) -> Value {
+        self.initialize_in(HANDSHAKE, capabilities)
+    }
+
+    /// Says hello in a revision.
+    #[track_caller]
+    pub(crate) fn initialize_in(&mut self, revision: &str, capabilities: Value) -> Value {
         let info = json!({"name": "test-agent", "version": "1.2"});
         let params =
-            json!({"protocolVersion": HANDSHAKE, "capabilities": capabilities, "clientInfo": info});
+            json!({"protocolVersion": revision, "capabilities": capabilities, "clientInfo": info});
         let answer = self.request("initialize", params);
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
         answer["result"].clone()

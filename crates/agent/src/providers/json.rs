@@ -1,13 +1,57 @@
 //! Reads the JSON of providers and of models, leniently where that cannot change the calls that run.
 
-use crate::surrogates::without_lone_surrogates;
+use crate::surrogates::{joined, with_halves, without_lone_surrogates};
 use serde_json::{Map, Value};
 
-/// Parses one record. Removes escapes of lone surrogates, which some servers send when they cut a text between two
-/// UTF-16 units. Returns `None` if the text is not JSON.
+/// Names of the members whose text a server may cut between two UTF-16 units, because the next record continues it.
+const TEXTS: [&str; 12] = [
+    "content",
+    "text",
+    "reasoning_content",
+    "reasoning",
+    "reasoning_text",
+    "refusal",
+    "arguments",
+    "delta",
+    "thinking",
+    "partial_json",
+    "summary",
+    "data",
+];
+
+/// Parses JSON. Lone surrogates become [`char::REPLACEMENT_CHARACTER`]. Returns `None` if the text is not JSON.
 pub(super) fn parse(text: &str) -> Option<Value> {
-    let parsed = serde_json::from_str(text).ok();
-    parsed.or_else(|| serde_json::from_str(&without_lone_surrogates(text, "")?).ok())
+    from_str(text).ok()
+}
+
+fn from_str(text: &str) -> serde_json::Result<Value> {
+    serde_json::from_str(text)
+        .or_else(|error| serde_json::from_str(&without_lone_surrogates(text).ok_or(error)?))
+}
+
+/// Parses one record, and returns whether its [`TEXTS`] may contain halves of characters. Returns `None` if the text is not
+/// JSON.
+pub(super) fn record(text: &str) -> Option<(Value, bool)> {
+    if let Ok(value) = serde_json::from_str(text) {
+        return Some((value, false));
+    }
+    let Some(halves) = with_halves(text) else { return Some((parse(text)?, false)) };
+    let mut value = serde_json::from_str(&halves).ok()?;
+    join_others(&mut value, false);
+    Some((value, true))
+}
+
+/// Joins the halves in all strings but [`TEXTS`]. Keys stay as they are: no reader has one with a half.
+fn join_others(value: &mut Value, is_text: bool) {
+    match value {
+        Value::String(text) if !is_text => *text = joined(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| join_others(item, is_text)),
+        Value::Object(members) => {
+            let is_text = |name: &str| TEXTS.contains(&name);
+            members.iter_mut().for_each(|(name, value)| join_others(value, is_text(name)));
+        }
+        _ => {}
+    }
 }
 
 /// Returns the string at a JSON pointer, or an empty one.
@@ -26,7 +70,7 @@ pub(super) fn arguments(text: &str) -> (Map<String, Value>, Option<String>) {
     if text.trim().is_empty() {
         return (Map::new(), None);
     }
-    match serde_json::from_str(text) {
+    match from_str(text) {
         Ok(Value::Object(arguments)) => (arguments, None),
         Ok(_) => (Map::new(), Some("the arguments are not a JSON object".to_owned())),
         Err(error) => (beginning(text), Some(format!("the arguments are not valid JSON: {error}"))),
@@ -62,19 +106,38 @@ fn beginning(text: &str) -> Map<String, Value> {
     let whole = text.get(..text.len() - usize::from(is_escaped)).unwrap_or_default();
     let shorter = text.get(..complete).unwrap_or_default();
     let attempts = [format!("{whole}{quote}{closers}"), format!("{shorter}{closers}")];
-    attempts.iter().find_map(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    let object = |text: &String| match parse(text) {
+        Some(Value::Object(object)) => Some(object),
+        _ => None,
+    };
+    attempts.iter().find_map(object).unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{arguments, parse};
+    use super::{arguments, parse, record};
     use serde_json::{Value, json};
 
     #[test]
-    fn lone_surrogates_are_removed_and_pairs_stay() {
-        assert_eq!(parse(r#"["a\ud83eb\ud83e\udd86\\ud83e\udd86"]"#), Some(json!(["ab🦆\\ud83e"])));
+    fn lone_surrogates_are_replaced_and_pairs_stay() {
+        assert_eq!(
+            parse(r#"["a\ud83eb\ud83e\udd86\\ud83e\udd86"]"#),
+            Some(json!(["a\u{fffd}b🦆\\ud83e\u{fffd}"]))
+        );
         assert_eq!(parse(r#"["\ud83e"#), None);
         assert_eq!(parse("{"), None);
+    }
+
+    #[test]
+    fn only_texts_keep_halves() {
+        let (value, has_halves) = record(r#"{"id":"a\ud83e","text":"a\ud83e"}"#).unwrap();
+        assert!(has_halves);
+        assert_eq!(value["id"], "a\u{fffd}");
+        assert_eq!(value["text"], "a\u{10f83e}");
+        assert_eq!(record(r#"{"id":"a"}"#), Some((json!({"id": "a"}), false)));
+        let private = "[\"\\ud83e\u{10f83e}\"]";
+        assert_eq!(record(private), Some((json!(["\u{fffd}\u{10f83e}"]), false)));
+        assert_eq!(record(r#"["\ud83e"#), None);
     }
 
     #[test]
@@ -83,6 +146,8 @@ mod tests {
             ("", json!({}), true),
             (" \n", json!({}), true),
             (r#"{"a":{"b":[1]}}"#, json!({"a": {"b": [1]}}), true),
+            (r#"{"a":"\ud83e"}"#, json!({"a": "\u{fffd}"}), true),
+            (r#"{"a":"x\ud83e"#, json!({"a": "x\u{fffd}"}), false),
             (r#"{"path":"/tmp/na"#, json!({"path": "/tmp/na"}), false),
             (r#"{"path":"a\"#, json!({"path": "a"}), false),
             (r#"{"a":1,"path"#, json!({"a": 1}), false),

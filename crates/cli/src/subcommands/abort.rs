@@ -6,7 +6,11 @@ use crate::display::{self, count};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_ref::{self, Missing, Wanted};
-use quackd_protocol::client::{AbortData, SessionParams};
+use crate::subcommands::ps;
+use crate::time_format::span;
+use quackd_client::ClientError;
+use quackd_protocol::client::{AbortData, CallInfo, RunningJob, SessionParams};
+use std::time::Duration;
 
 /// Runs the subcommand. Starts no daemon: without one there is no call to cancel.
 pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -14,17 +18,31 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
     let daemon = connect_only(output).await?;
     let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     session_ref::tell(&found, output);
-    let params = SessionParams { session_id: Some(found.session_id.0) };
-    let data: AbortData = daemon.client.request("abort", params, REPLY_TIMEOUT).await?;
+    let params = SessionParams { session_id: Some(found.session_id.0.clone()) };
+    let answer = daemon.client.request::<_, AbortData>("abort", params, REPLY_TIMEOUT).await;
     let label = display::name(&found.label);
+    let data = match answer {
+        Err(error @ ClientError::Refused { .. }) => {
+            let all = ps::ask(&daemon.client).await?.workers.into_iter();
+            let jobs = all.filter(|it| it.session_id == found.session_id).flat_map(|it| it.jobs);
+            let rest = jobs_line(&jobs.collect::<Vec<_>>(), &label);
+            return Err(match rest.is_empty() {
+                true => error.into(),
+                false => CliError::failed(format!("{error}{rest}")).into(),
+            });
+        }
+        answer => answer?,
+    };
+    let rest = jobs_line(&data.jobs, &label);
+    let ended = calls(&data);
     let text = match (data.calls, data.turn) {
         // For the protocol, an agent that waits for a prompt is enough.
-        (Some(0), Some(false)) => return Err(CliError::failed(NOTHING).into()),
-        (Some(0), Some(true)) => format!("Ended the turn of {label}.\n"),
-        (Some(calls), Some(true)) => {
-            format!("Ended {} and the turn of {label}.\n", count(calls, "call"))
+        (Some(0), Some(false)) => {
+            return Err(CliError::failed(format!("{NOTHING}{rest}")).into());
         }
-        (Some(calls), _) => format!("Ended {} of {label}.\n", count(calls, "call")),
+        (Some(0), Some(true)) => format!("Ended the turn of {label}{rest}.\n"),
+        (Some(_), Some(true)) => format!("Ended {ended} and the turn of {label}{rest}.\n"),
+        (Some(_), _) => format!("Ended {ended} of {label}{rest}.\n"),
         // An older daemon.
         (None, _) => format!("Ended the calls of {label}.\n"),
     };
@@ -34,6 +52,39 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
     }
     Ok(ExitCode::Ok)
 }
+
+/// Names the calls that were ended.
+fn calls(data: &AbortData) -> String {
+    let number = count(data.calls.unwrap_or_default(), "call");
+    let call = |call: &CallInfo| {
+        format!("{}, {}", display::plain(&call.tool), span(Duration::from_millis(call.elapsed_ms)))
+    };
+    let named: Vec<_> = data.ended.iter().take(MAX_NAMED).map(call).collect();
+    match named.is_empty() {
+        true => number,
+        false if MAX_NAMED < data.ended.len() => format!("{number} ({}; …)", named.join("; ")),
+        false => format!("{number} ({})", named.join("; ")),
+    }
+}
+
+/// Names the background jobs that go on, and the way to end one. Empty without jobs.
+fn jobs_line(jobs: &[RunningJob], label: &str) -> String {
+    let job = |job: &RunningJob| {
+        let command = display::first_line(&job.command, 60);
+        format!("{} ({command})", display::plain(&job.job_id))
+    };
+    let Some(first) = jobs.first() else { return String::new() };
+    let named: Vec<_> = jobs.iter().take(MAX_NAMED).map(job).collect();
+    let more = if MAX_NAMED < jobs.len() { ", …" } else { "" };
+    let id = display::plain(&first.job_id);
+    format!(
+        "; in the background: {}{more}, which `quack jobs kill {id} --session {label}` ends",
+        named.join(", ")
+    )
+}
+
+/// Most calls and most jobs that are named.
+const MAX_NAMED: usize = 4;
 
 /// The daemon's words for a session without running work.
 const NOTHING: &str = "No running operation to abort";

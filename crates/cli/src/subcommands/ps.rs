@@ -4,7 +4,7 @@ use crate::args::daemon::PsArgs;
 use crate::connect::{REPLY_TIMEOUT, connect_only};
 use crate::display;
 use crate::exit::ExitCode;
-use crate::output::{BOLD, CliOutput, DIM, RED, StdoutState};
+use crate::output::{BOLD, CliOutput, DIM, RED, StdoutState, YELLOW};
 use crate::time_format::{ago, local, span};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -103,6 +103,10 @@ pub(crate) fn tree(data: &PsData, home_dir: Option<&str>) -> String {
         let (branch, rail) = if i == last { ("└─", "  ") } else { ("├─", "│ ") };
         text.push_str(&format!("{branch} {}\n", session_line(worker, home_dir)));
         text.push_str(&format!("{rail} {DIM}{}{DIM:#}\n", process_line(worker)));
+        if let Some(pending) = &worker.pending {
+            let pending = display::pending(pending);
+            text.push_str(&format!("{rail} {YELLOW}waits: {pending}{YELLOW:#}\n"));
+        }
         if let Some(death) = &worker.last_death {
             let death = display::first_line(death, 100);
             text.push_str(&format!("{rail} {RED}last worker: {death}{RED:#}\n"));
@@ -292,7 +296,9 @@ mod tests {
                     "calls": [{"callId": "c1", "tool": "bash", "elapsedMs": 1_250, "deadlineMs": 30_000}],
                     "pi": {"state": "ready", "busy": true, "pid": 105, "workerPid": 104, "monitorPid": 103,
                            "restarts": 2, "lastDeath": "exit code 3", "rssKb": 2048},
-                    "jobs": [{"jobId": "job-2", "command": "npm run\u{1b} dev", "elapsedMs": 125_000}]
+                    "jobs": [{"jobId": "job-2", "command": "npm run\u{1b} dev", "elapsedMs": 125_000}],
+                    "pending": {"why": "its sandbox policy was changed", "calls": 1, "jobs": ["job-2"],
+                        "remedy": "quack abort --session app; quack jobs kill job-2 --session app"}
                 },
                 {
                     "sessionId": "c", "sessionName": "duck-3", "workspacePath": "/srv/y",
@@ -317,6 +323,7 @@ mod tests {
             "supervisor 100  up 2m 5s  12.3 MB  2 clients  3 sessions\n\
              ├─ duck-1  ~/app  busy  not confined  full-access\n\
              │  monitor 101 → worker 102  1 crash\n\
+             │  waits: its sandbox policy was changed, and 1 call and job-2 still run with the older state: quack abort --session app; quack jobs kill job-2 --session app\n\
              │  last worker: signal 9\n\
              │  └─ Pi ready, at work  monitor 103 → worker 104 → Pi 105  2.0 MB  2 crashes\n\
              │     last Pi: exit code 3\n\

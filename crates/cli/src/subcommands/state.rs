@@ -78,6 +78,9 @@ fn lines(data: &StateData, label: &str) -> String {
     if let Some(network) = worker.network {
         row("network", display::network(network, worker.hosts));
     }
+    if let Some(pending) = &worker.pending {
+        row("waits", &display::pending(pending));
+    }
     row("restarts", &worker.restarts.to_string());
     row("safe mode", if data.safe_mode { "on" } else { "off" });
     if data.status.pinned {

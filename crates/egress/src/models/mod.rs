@@ -11,6 +11,7 @@ mod known;
 mod pi_files;
 mod probe;
 mod provider;
+mod verdict;
 
 pub use builtin::{provider_names, provider_variables, variables_of};
 pub use known::{KnownFamily, known_families};

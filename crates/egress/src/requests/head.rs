@@ -12,6 +12,9 @@ const LARGEST_EPOCH_S: f64 = 1e11;
 /// Longest wait that is reported, 30 days.
 const MAX_WAIT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
+/// Most bytes of a content type. A longer one is ignored.
+const MAX_CONTENT_TYPE: usize = 100;
+
 /// Reads the head. A successful answer has no wait: its rate limits are for other requests.
 pub(super) fn read(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> ModelHead {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
@@ -23,7 +26,9 @@ pub(super) fn read(status: StatusCode, headers: &HeaderMap, now: SystemTime) -> 
     let wait = if status.is_success() { None } else { wait(text, now) };
     let retry_after_ms =
         wait.map(|wait| u64::try_from(wait.min(MAX_WAIT).as_millis()).unwrap_or(u64::MAX));
-    ModelHead { status: status.as_u16(), retry_after_ms, should_retry }
+    let content_type = text("content-type").filter(|it| it.len() <= MAX_CONTENT_TYPE);
+    let content_type = content_type.map(str::to_owned);
+    ModelHead { status: status.as_u16(), retry_after_ms, should_retry, content_type }
 }
 
 /// Returns the time after which the provider wants the request again, from the first header that is a time.

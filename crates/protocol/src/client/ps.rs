@@ -192,9 +192,25 @@ pub struct WorkerInfo {
     /// Idle time of the worker in milliseconds. Absent if the worker cannot be evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle_ms: Option<u64>,
+    /// Change that waits for calls or jobs of the worker. Absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingChange>,
     /// State of the worker.
     #[serde(default)]
     pub life: LifeInfo,
+}
+
+/// Change that a running worker does not have, such as a policy. It applies when calls and jobs of the worker have ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PendingChange {
+    /// What was changed.
+    pub why: String,
+    /// Running calls that keep the worker.
+    pub calls: usize,
+    /// Ids of the background jobs that keep the worker.
+    pub jobs: Vec<String>,
+    /// Commands that end them.
+    pub remedy: String,
 }
 
 /// One background job in [`WorkerInfo`].

@@ -2,7 +2,8 @@
 //! `quack.session_delete`.
 
 use super::{
-    AttachedSession, AttachedWorkspace, Interruption, ProcessState, RunningJob, StatusInfo,
+    AttachedSession, AttachedWorkspace, Interruption, PendingChange, ProcessState, RunningJob,
+    StatusInfo,
 };
 use crate::agent_options::AgentOptions;
 use crate::approval::ScopedGrant;
@@ -190,6 +191,9 @@ pub struct WorkerState {
     /// True if commands reach the hosts that rules name, and no others.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub hosts: bool,
+    /// Change that waits for calls or jobs of the worker. Absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<PendingChange>,
 }
 
 /// `quack.session_new` parameters: one more session for a directory.

@@ -2,26 +2,39 @@
 
 use super::*;
 use tokio::io::{DuplexStream, ReadHalf, WriteHalf};
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 
 struct Pair {
     client: WebSocketStream<DuplexStream>,
+    share: Arc<Share<CancellationToken>>,
     from_client: BufReader<ReadHalf<DuplexStream>>,
     to_client: WriteHalf<DuplexStream>,
     cancel: CloseTokens,
 }
 
 async fn pair() -> Pair {
+    pair_of(&Budget::new(usize::MAX)).await
+}
+
+async fn pair_of(budget: &Arc<Budget<CancellationToken>>) -> Pair {
     let (near, far) = tokio::io::duplex(1 << 20);
     let config = WebSocketConfig::default()
         .max_message_size(Some(MAX_LINE_BYTES))
         .max_frame_size(Some(MAX_LINE_BYTES));
+    let cancel = CloseTokens {
+        revoked: CancellationToken::new(),
+        epoch: CancellationToken::new(),
+        refused: CancellationToken::new(),
+    };
+    let share = Arc::new(budget.join(cancel.refused.clone()));
+    let near = Counted { io: near, share: Arc::clone(&share) };
     let server = WebSocketStream::from_raw_socket(near, Role::Server, Some(config)).await;
     let client = WebSocketStream::from_raw_socket(far, Role::Client, None).await;
     let (pipe, daemon) = tokio::io::duplex(PIPE_BYTES);
-    let cancel = CloseTokens { revoked: CancellationToken::new(), epoch: CancellationToken::new() };
-    tokio::spawn(between(server, pipe, cancel.clone()));
+    let (shared, tokens) = (Arc::clone(&share), cancel.clone());
+    tokio::spawn(async move { between(server, pipe, &shared, tokens).await });
     let (from_client, to_client) = tokio::io::split(daemon);
-    Pair { client, from_client: BufReader::new(from_client), to_client, cancel }
+    Pair { client, share, from_client: BufReader::new(from_client), to_client, cancel }
 }
 
 impl Pair {
@@ -101,6 +114,40 @@ async fn a_message_that_is_too_large_ends_the_connection_with_a_reason() {
         ""
     );
     drop(sending);
+}
+
+#[tokio::test]
+async fn of_too_many_unfinished_messages_the_one_that_has_most_for_longest_ends() {
+    const MIB: usize = 1 << 20;
+    let budget = Budget::new(4 * MIB);
+    let (mut slow, mut quick) = (pair_of(&budget).await, pair_of(&budget).await);
+    let frame = |code, bytes: usize, is_last| {
+        let data = vec![b'x'; bytes];
+        Message::Frame(tokio_tungstenite::tungstenite::protocol::frame::Frame::message(
+            data, code, is_last,
+        ))
+    };
+    let text = OpCode::Data(Data::Text);
+    slow.client.send(frame(text, 3 * MIB, false)).await.unwrap();
+    while budget.bytes() < 3 * MIB {
+        tokio::task::yield_now().await;
+    }
+    let sending = quick.client.send(frame(text, 2 * MIB, true));
+    let (sent, line) = tokio::join!(sending, async {
+        let mut line = String::new();
+        quick.from_client.read_line(&mut line).await.unwrap();
+        line
+    });
+    sent.unwrap();
+    assert_eq!(line.len(), 2 * MIB + 1);
+    assert_eq!(slow.closed_with().await, CloseCode::Again);
+    // Pings do not add up.
+    for _ in 0..1000 {
+        quick.client.send(Message::Ping(vec![0; 100].into())).await.unwrap();
+        assert!(matches!(quick.client.next().await, Some(Ok(Message::Pong(_)))));
+    }
+    assert!(quick.share.add(0, Instant::now()).is_empty());
+    assert_eq!(budget.bytes(), 0);
 }
 
 #[tokio::test]

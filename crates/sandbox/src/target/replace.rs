@@ -77,7 +77,7 @@ impl Target {
         let file = File::from(file);
         // Another program may have replaced the file already. Then its content no longer matters.
         file.metadata().is_ok_and(|now| FileVersion::of(&now).file() != version.file())
-            || crate::flush::later(file, &self.parent)
+            || crate::flush::later(file, &self.parent, &self.at)
     }
 
     #[cfg(not(target_os = "linux"))]

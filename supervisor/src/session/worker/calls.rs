@@ -7,12 +7,13 @@ use crate::events::{CallInput, CallPreview, shown_arguments};
 use crate::pool::command_slots::{CommandSlot, SlotRequest};
 use crate::session::actor::{SessionActor, TellSession};
 use crate::session::call_record::CallPlace;
+use crate::session::describe::{call_info, jobs};
 use crate::session::pending_calls::{
     CallResult, CallWait, NewCall, Printed, call_id, ended, outcome,
 };
 use actix::prelude::*;
 use quackd_protocol::CallId;
-use quackd_protocol::client::HelloParams;
+use quackd_protocol::client::{CallInfo, HelloParams, RunningJob};
 use quackd_protocol::limits::{
     COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
 };
@@ -459,11 +460,17 @@ impl SessionActor {
         self.worker.calls.len() != 0
     }
 
-    /// Ends every call of the session. Returns their number; each call gets its own result.
-    pub(crate) fn abort_calls(&mut self, ctx: &mut Context<Self>) -> usize {
+    /// Ends every call of the session; each call gets its own result. Returns the calls, and the jobs that go on.
+    pub(crate) fn abort_calls(
+        &mut self,
+        ctx: &mut Context<Self>,
+    ) -> (Vec<CallInfo>, Vec<RunningJob>) {
+        let now = Instant::now();
+        let calls = self.worker.calls.snapshot();
+        let ended = calls.iter().map(|call| call_info(call, now)).collect();
         let all = [self.worker.calls.unsent(), self.worker.calls.sent()].concat();
         all.iter().for_each(|number| self.abort(*number, ctx));
-        all.len()
+        (ended, jobs(&self.worker.jobs.snapshot(), now))
     }
 
     /// Returns a credit of a streamed call to the worker.

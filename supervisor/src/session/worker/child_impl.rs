@@ -101,6 +101,7 @@ impl ChildActor<OfWorker> for SessionActor {
             policy: self.worker.running_policy.clone(),
             ports: self.worker.ports.clone(),
             denials: Rc::clone(&self.worker.denials),
+            pending: self.pending_change().map(Rc::new),
         };
         let table = &self.services.table;
         table.publish(&self.entry, ProcessKind::Worker, |session| session.worker = worker);

@@ -6,14 +6,20 @@ use crate::children::{ChildActor, LifecycleDriver};
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_policy::{allows_all_of, confines_like, reads_all_of};
+use quackd_protocol::client::PendingChange;
+use quackd_protocol::denial::of_session;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::tools;
 use quackd_protocol::worker::ToWorker;
 use quackd_supervision::{Demander, State};
 use std::rc::Rc;
+use std::time::Instant;
 
 /// Tools that read or kill background jobs. They do not access files of the workspace.
 const JOB_TOOLS: [&str; 3] = ["jobs", "job_output", "job_kill"];
+
+/// Most commands that are named to end what keeps a worker.
+const MAX_REMEDIES: usize = 4;
 
 impl SessionActor {
     /// Sets the policy of the next worker.
@@ -30,6 +36,7 @@ impl SessionActor {
             return self.demand(OfWorker, Demander::Attach, ctx);
         }
         self.restart_if_outdated(ctx);
+        self.publish_status(OfWorker);
     }
 
     /// Replaces a worker with an older policy as soon as no call runs in it.
@@ -132,19 +139,51 @@ impl SessionActor {
             && given.is_some_and(|given| reads_all_of(&self.worker.policy, given))
     }
 
-    /// The reason why the worker was not replaced yet, for display.
-    pub(super) fn why_not_replaced(&self) -> String {
-        let why = match self.worker.workspace_replaced {
+    /// The reason why commands need a new worker.
+    fn why_replaced(&self) -> &'static str {
+        match self.worker.workspace_replaced {
             _ if self.has_left_jobs() => "its client disconnected",
             true => "its workspace, or a protected name in it, was replaced outside of the session",
             false if !self.has_other_policy() => "its network proxy failed",
             false => "its sandbox policy was changed",
-        };
-        let jobs = self.worker.jobs.ids().join(", ");
-        match jobs.is_empty() {
-            true => format!("{why}, and something still runs in it"),
-            false => format!("{why}, and {jobs} still runs in it; job_kill ends it"),
         }
+    }
+
+    /// The reason why the worker was not replaced yet, and the way to end what keeps it, for display.
+    pub(super) fn why_not_replaced(&self) -> String {
+        let Some(PendingChange { why, jobs, remedy, .. }) = self.pending_change() else {
+            return format!("{}, and the last one is ending", self.why_replaced());
+        };
+        let jobs = jobs.into_iter();
+        let runs = self.running_calls().into_iter().chain(jobs).collect::<Vec<_>>().join(", ");
+        let tool = if self.worker.jobs.any() { "job_kill ends jobs, or " } else { "" };
+        format!("{why}, and {runs} still runs in it; {tool}{remedy}")
+    }
+
+    /// Tools of the calls that a worker has, with their age.
+    fn running_calls(&self) -> Vec<String> {
+        let now = Instant::now();
+        let calls = self.worker.calls.snapshot().into_iter().filter(|call| call.is_sent);
+        let age = |since: Instant| now.saturating_duration_since(since).as_secs();
+        calls.map(|call| format!("{} (for {} s)", call.tool, age(call.since))).collect()
+    }
+
+    /// The change that waits for calls or jobs of the running worker.
+    pub(super) fn pending_change(&self) -> Option<PendingChange> {
+        let calls = self.worker.calls.sent().len();
+        let jobs: Vec<_> = self.worker.jobs.ids().into_iter().map(str::to_owned).collect();
+        if !self.worker.child.is_ready()
+            || calls == 0 && jobs.is_empty()
+            || !self.needs_replacement()
+        {
+            return None;
+        }
+        let of = of_session(&self.label);
+        let of_calls = (calls != 0).then(|| format!("quack abort{of}"));
+        let of_jobs = jobs.iter().map(|job| format!("quack jobs kill {job}{of}"));
+        let remedy = of_calls.into_iter().chain(of_jobs).take(MAX_REMEDIES);
+        let remedy = remedy.collect::<Vec<_>>().join("; ");
+        Some(PendingChange { why: self.why_replaced().to_owned(), calls, jobs, remedy })
     }
 
     /// Drains an idle worker with an outdated policy, login environment or workspace. New calls wait a few milliseconds

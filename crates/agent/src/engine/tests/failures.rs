@@ -71,8 +71,9 @@ fn a_failed_request_is_sent_again_after_a_delay_that_doubles() {
 
 #[test]
 fn retry_after_is_honoured_and_a_longer_one_than_the_limit_ends_the_turn() {
-    let limited =
-        |ms| Part::Head(ModelHead { status: 429, retry_after_ms: Some(ms), should_retry: None });
+    let limited = |ms| {
+        Part::Head(ModelHead { status: 429, retry_after_ms: Some(ms), ..ModelHead::default() })
+    };
     let mut bench = Bench::new();
     bench.prompt("rate");
     bench.part(limited(6_000));

@@ -4,8 +4,10 @@ use super::{Delta, Finished};
 use crate::message::{Block, StopReason, ToolCall, Usage};
 use crate::providers::errors::{self, ErrorKind, ProviderError};
 use crate::providers::json;
+use crate::surrogates::{self, Pending};
 use quackd_protocol::model::{ModelInfo, Price};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// Most bytes of text, reasoning, signatures and calls of one answer.
 pub(super) const MAX_ANSWER_BYTES: usize = 8 * 1024 * 1024;
@@ -35,6 +37,8 @@ struct Part {
     kind: Kind,
     /// Text, reasoning or the JSON of arguments.
     text: String,
+    /// First half of a character at the end of the text so far.
+    pending: Pending,
     signature: Option<String>,
     is_redacted: bool,
     call_id: String,
@@ -93,12 +97,21 @@ pub(super) struct Answer {
     is_reported: bool,
     /// Details of the reasoning, which the provider wants back as they are.
     details: Vec<Value>,
+    /// Whether the record that is being read has halves of characters, and whether any record had.
+    has_halves: bool,
+    had_halves: bool,
 }
 
 impl Answer {
     /// Takes the deltas since the last call.
     pub(super) fn take_deltas(&mut self) -> Vec<Delta> {
         std::mem::take(&mut self.deltas)
+    }
+
+    /// Starts with the next record.
+    pub(super) fn begin_record(&mut self, has_halves: bool) {
+        self.has_halves = has_halves;
+        self.had_halves |= has_halves;
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -178,6 +191,7 @@ impl Answer {
         self.parts.push(Part {
             kind,
             text: String::new(),
+            pending: Pending::default(),
             signature: None,
             is_redacted: false,
             call_id: id.to_owned(),
@@ -203,9 +217,21 @@ impl Answer {
             return;
         }
         let Some(part) = self.parts.get_mut(content_index) else { return };
-        part.text.push_str(delta);
+        let delta = match (self.has_halves, part.pending.is_waiting()) {
+            (false, false) => delta.to_owned(),
+            (false, true) => part.pending.end_before(delta),
+            (true, _) => part.pending.join(delta),
+        };
+        self.add(content_index, delta);
+    }
+
+    /// Adds text without halves to a block.
+    fn add(&mut self, content_index: usize, delta: String) {
+        let Some(part) = self.parts.get_mut(content_index).filter(|_| !delta.is_empty()) else {
+            return;
+        };
+        part.text.push_str(&delta);
         part.is_stale |= part.is_ended;
-        let delta = delta.to_owned();
         self.deltas.push(match part.kind {
             Kind::Text => Delta::TextDelta { content_index, delta },
             Kind::Thinking => Delta::ThinkingDelta { content_index, delta },
@@ -216,23 +242,36 @@ impl Answer {
     /// Sets the whole text of a block, as a provider repeats it at the block's end. Nothing if it is empty.
     pub(super) fn settle(&mut self, index: usize, text: &str) {
         let Some(part) = self.parts.get_mut(index).filter(|_| !text.is_empty()) else { return };
+        // The whole text has both halves.
+        part.pending = Pending::default();
+        let text = self.whole(text);
+        let Some(part) = self.parts.get(index) else { return };
         if let Some(rest) = text.strip_prefix(&*part.text) {
             self.append(index, rest);
         } else if self.count(text.len())
             && let Some(part) = self.parts.get_mut(index)
         {
-            text.clone_into(&mut part.text);
+            part.text = text.into_owned();
             part.is_stale |= part.is_ended;
         }
     }
 
     /// Adds to the signature of a block.
     pub(super) fn sign(&mut self, index: usize, more: &str) {
+        let more = self.whole(more);
         if !more.is_empty()
             && self.count(more.len())
             && let Some(part) = self.parts.get_mut(index)
         {
-            part.signature.get_or_insert_default().push_str(more);
+            part.signature.get_or_insert_default().push_str(&more);
+        }
+    }
+
+    /// Joins the halves of a text that no other record continues.
+    fn whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        match self.has_halves {
+            true => Cow::Owned(surrogates::joined(text)),
+            false => Cow::Borrowed(text),
         }
     }
 
@@ -267,12 +306,17 @@ impl Answer {
         if self.details.is_empty() || self.parts.len() >= MAX_BLOCKS {
             return;
         }
-        let signature = Some(Value::Array(std::mem::take(&mut self.details)).to_string());
+        let mut signature = Value::Array(std::mem::take(&mut self.details)).to_string();
+        if self.had_halves {
+            signature = surrogates::joined(&signature);
+        }
+        let signature = Some(signature);
         match self.parts.iter_mut().find(|part| part.kind == Kind::Thinking) {
             Some(part) => part.signature = signature,
             None => self.parts.push(Part {
                 kind: Kind::Thinking,
                 text: String::new(),
+                pending: Pending::default(),
                 signature,
                 is_redacted: false,
                 call_id: String::new(),
@@ -335,6 +379,7 @@ impl Answer {
 
     /// Ends the answer. It was aborted if it has neither failed nor reached the provider's end marker.
     pub(super) fn finish(mut self, model: &ModelInfo) -> (Vec<Delta>, Finished) {
+        (0..self.parts.len()).for_each(|index| self.end_pending(index));
         self.end_open();
         self.sign_with_details();
         for index in 0..self.parts.len() {
@@ -393,7 +438,18 @@ impl Answer {
         }
     }
 
+    /// Gives up the second half of a character.
+    fn end_pending(&mut self, index: usize) {
+        if let Some(lone) = self.parts.get_mut(index).and_then(|part| part.pending.end()) {
+            self.add(index, lone.to_string());
+        }
+    }
+
     fn push_end(&mut self, content_index: usize) {
+        // Other calls may come between the parts of a call, but no other block between those of a text.
+        if self.parts.get(content_index).is_some_and(|part| part.kind != Kind::Call) {
+            self.end_pending(content_index);
+        }
         let Some(part) = self.parts.get_mut(content_index) else { return };
         (part.is_ended, part.is_stale) = (true, false);
         self.deltas.push(match part.kind {

@@ -262,7 +262,8 @@ impl Stream {
             }
             Body::Document(document) => {
                 let text = String::from_utf8_lossy(&document);
-                let Some(value) = json::parse(&text) else { return };
+                let Some((value, has_halves)) = json::record(&text) else { return };
+                self.answer.begin_record(has_halves);
                 if let Some(error) = errors::in_band(value.get(0).unwrap_or(&value), "") {
                     return self.answer.fail_as_reported(error);
                 }
@@ -282,7 +283,7 @@ impl Stream {
             self.has_end_marker = true;
             return;
         }
-        let Some(value) = json::parse(&record.data) else {
+        let Some((value, has_halves)) = json::record(&record.data) else {
             // A word such as `keep-alive` is no part of an answer.
             let is_cut = record.data.trim_start().starts_with(['{', '[']);
             if !is_last && is_cut {
@@ -295,6 +296,7 @@ impl Stream {
             self.answer.fail_as_reported(error);
             return;
         }
+        self.answer.begin_record(has_halves);
         let event = json::text(&value, "/type");
         let event = if event.is_empty() { &record.event } else { event };
         let (answer, model) = (&mut self.answer, &self.model);

@@ -211,3 +211,172 @@ proptest! {
         }
     }
 }
+
+/// Returns the records of a call, a text and reasoning that come in these parts, which are escaped as in JSON.
+fn parts_of_all_kinds(api: ModelApi, parts: &[&str]) -> Vec<String> {
+    let mut records = Vec::new();
+    let quoted = |part: &str| format!(r#"{{\"a\":\"{part}\"}}"#);
+    match api {
+        ModelApi::OpenAiCompletions => {
+            let mut delta = |delta: String| {
+                records.push(format!(r#"{{"choices":[{{"delta":{{{delta}}}}}]}}"#));
+            };
+            for field in ["reasoning", "content"] {
+                parts.iter().for_each(|part| delta(format!(r#""{field}":"{part}""#)));
+            }
+            delta(r#""tool_calls":[{"index":0,"id":"c","function":{"name":"n","arguments":"{\"a\":\""}}]"#.to_owned());
+            // A part of another call comes between the parts of the first one.
+            delta(
+                r#""tool_calls":[{"index":1,"id":"d","function":{"name":"n","arguments":"{}"}}]"#
+                    .to_owned(),
+            );
+            for part in parts.iter().copied().chain([r#"\"}"#]) {
+                delta(format!(
+                    r#""tool_calls":[{{"index":0,"function":{{"arguments":"{part}"}}}}]"#
+                ));
+                delta(r#""tool_calls":[{"index":1,"function":{"arguments":""}}]"#.to_owned());
+            }
+            records.push(r#"{"choices":[{"delta":{},"finish_reason":"tool_calls"}]}"#.to_owned());
+        }
+        ModelApi::OpenAiResponses => {
+            for part in parts {
+                records.push(format!(r#"{{"type":"response.reasoning_text.delta","output_index":0,"delta":"{part}"}}"#));
+            }
+            for part in parts {
+                records.push(format!(
+                    r#"{{"type":"response.output_text.delta","output_index":1,"delta":"{part}"}}"#
+                ));
+            }
+            let item = r#"{"type":"function_call","call_id":"c","name":"n"}"#;
+            records.push(format!(
+                r#"{{"type":"response.output_item.added","output_index":2,"item":{item}}}"#
+            ));
+            for part in [r#"{\"a\":\""#].iter().chain(parts).chain(&[r#"\"}"#]) {
+                records.push(format!(r#"{{"type":"response.function_call_arguments.delta","output_index":2,"delta":"{part}"}}"#));
+            }
+            let whole = quoted(&parts.concat());
+            records.push(format!(r#"{{"type":"response.function_call_arguments.done","output_index":2,"arguments":"{whole}"}}"#));
+            records
+                .push(r#"{"type":"response.completed","response":{"status":"completed"}}"#.into());
+        }
+        ModelApi::AnthropicMessages => {
+            let starts = [
+                r#"{"type":"thinking"}"#,
+                r#"{"type":"text"}"#,
+                r#"{"type":"tool_use","id":"c","name":"n"}"#,
+            ];
+            let fields = [
+                ("thinking_delta", "thinking"),
+                ("text_delta", "text"),
+                ("input_json_delta", "partial_json"),
+            ];
+            for (index, (start, (kind, field))) in starts.into_iter().zip(fields).enumerate() {
+                records.push(format!(
+                    r#"{{"type":"content_block_start","index":{index},"content_block":{start}}}"#
+                ));
+                let around: &[&str] = if index == 2 { &[r#"{\"a\":\""#, r#"\"}"#] } else { &[] };
+                let parts = around.iter().take(1).chain(parts).chain(around.iter().skip(1));
+                for part in parts {
+                    records.push(format!(r#"{{"type":"content_block_delta","index":{index},"delta":{{"type":"{kind}","{field}":"{part}"}}}}"#));
+                }
+                records.push(format!(r#"{{"type":"content_block_stop","index":{index}}}"#));
+            }
+            records.push(r#"{"type":"message_stop"}"#.to_owned());
+        }
+    }
+    records
+}
+
+#[test]
+fn a_character_that_is_cut_between_two_deltas_arrives_in_every_kind_of_block() {
+    for (parts, whole) in [
+        (&[r"a\ud83d", r"\ude42b"][..], "a🙂b"),
+        (&[r"\uD83D", r"\uDE42"], "🙂"),
+        (&[r"a\ud83d", "", r"\ude42\ud83d", r"\ude42b"], "a🙂🙂b"),
+        (&[r"a\ud83d", "b"], "a\u{fffd}b"),
+        (&["a", r"\ude42b"], "a\u{fffd}b"),
+        (&[r"a\ud83d", r"\ud83d", r"\ude42"], "a\u{fffd}🙂"),
+        (&[r"a\ud83d"], "a\u{fffd}"),
+        (&[r"a\ude42\ud83db"], "a\u{fffd}\u{fffd}b"),
+        (&[r"a\ud83d", r"\ude42", "\u{10f83d}"], "a🙂\u{10f83d}"),
+        (&[r"a\ud83d\udbfe\udc3d", "b"], "a\u{fffd}\u{10f83d}b"),
+    ] {
+        for api in ModelApi::ALL {
+            let records = parts_of_all_kinds(api, parts);
+            let records: Vec<&str> = records.iter().map(String::as_str).collect();
+            let (deltas, finished) = super::read_records(api, &records);
+            assert_eq!(finished.error, None, "{api:?} {parts:?}");
+            let mut shown: [String; 3] = Default::default();
+            for delta in &deltas {
+                match delta {
+                    Delta::ThinkingDelta { delta, .. } => shown[0].push_str(delta),
+                    Delta::TextDelta { delta, .. } => shown[1].push_str(delta),
+                    Delta::ToolCallDelta { content_index: 2, delta } => shown[2].push_str(delta),
+                    _ => {}
+                }
+            }
+            let arguments = format!(r#"{{"a":"{whole}"}}"#);
+            assert_eq!(shown, [whole, whole, &arguments], "{api:?} {parts:?}");
+            let [
+                Block::Thinking { thinking, .. },
+                Block::Text { text, .. },
+                Block::ToolCall(call),
+                ..,
+            ] = &*finished.content
+            else {
+                panic!("{api:?} {:?}", finished.content)
+            };
+            assert_eq!((&**thinking, &**text), (whole, whole), "{api:?} {parts:?}");
+            assert_eq!(call.arguments["a"], whole, "{api:?} {parts:?}");
+            assert_eq!(call.invalid, None);
+            let ends = |delta: &&Delta| match delta {
+                Delta::ThinkingEnd { content, .. } | Delta::TextEnd { content, .. } => {
+                    content == whole
+                }
+                Delta::ToolCallEnd { tool_call, .. } => {
+                    tool_call.arguments.get("a").is_some_and(|it| it == whole)
+                }
+                _ => false,
+            };
+            assert!(deltas.iter().filter(ends).count() >= 3, "{api:?} {parts:?} {deltas:?}");
+        }
+    }
+}
+
+#[test]
+fn a_final_text_completes_a_cut_character() {
+    let (deltas, finished) = super::read_records(
+        ModelApi::OpenAiResponses,
+        &[
+            r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"message","id":"m"}}"#,
+            r#"{"type":"response.output_text.delta","output_index":0,"delta":"a\ud83d"}"#,
+            r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"message","id":"m","content":[{"text":"a\ud83d\ude42b\ud83d"}]}}"#,
+            r#"{"type":"response.completed","response":{"status":"completed"}}"#,
+        ],
+    );
+    let whole = "a🙂b\u{fffd}";
+    assert!(deltas.contains(&Delta::TextEnd { content_index: 0, content: whole.to_owned() }));
+    assert!(matches!(&*finished.content, [Block::Text { text, .. }] if text == whole));
+}
+
+#[test]
+fn details_of_the_reasoning_are_joined() {
+    let detail = |text: &str| {
+        format!(
+            r#"{{"choices":[{{"delta":{{"reasoning_details":[{{"type":"reasoning.text","index":0,"text":"{text}"}}]}}}}]}}"#
+        )
+    };
+    let (_, finished) = super::read_records(
+        ModelApi::OpenAiCompletions,
+        &[
+            &detail(r"a\ud83d"),
+            &detail(r"\ude42b\ud83d"),
+            r#"{"choices":[{"delta":{"content":"x"},"finish_reason":"stop"}]}"#,
+        ],
+    );
+    let signature = finished.content.iter().find_map(|block| match block {
+        Block::Thinking { thinking_signature, .. } => thinking_signature.clone(),
+        _ => None,
+    });
+    assert!(signature.unwrap().contains("\"text\":\"a🙂b\u{fffd}\""));
+}
