@@ -46,6 +46,8 @@ pub(super) struct Run {
     pub(super) was_broken: bool,
     /// The calls of the last answer, and how often they came in a row.
     last_calls: (String, u32),
+    /// Hash of the results of the last calls.
+    pub(super) last_results: u64,
     /// Why the run ended early.
     pub(super) reason: Option<EndReason>,
     /// JSON schema of the answer.
@@ -108,6 +110,7 @@ impl Agent {
             summarized_at: None,
             was_broken: false,
             last_calls: (String::new(), 0),
+            last_results: 0,
             reason: None,
             schema: self.schema.take(),
             cost: Cost::default(),
@@ -334,6 +337,14 @@ impl Agent {
             }
             TOLD_OF_LOOP.. => Loop::Tell(*count),
             _ => Loop::No,
+        }
+    }
+
+    /// Takes the results of calls. Another result than the last one is no loop: the model waits for something.
+    pub(super) fn watch_results(&mut self, results: u64) {
+        let Some(run) = &mut self.run else { return };
+        if std::mem::replace(&mut run.last_results, results) != results {
+            run.last_calls.1 = run.last_calls.1.min(1);
         }
     }
 

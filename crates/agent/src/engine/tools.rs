@@ -7,6 +7,7 @@ use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION, MAX_TO
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use quackd_protocol::tools;
 use serde_json::{Map, Value, json};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 /// Argument of `edit_file` with which typographic quotes and blanks at line ends may differ.
 const SIMILAR: &str = "similar";
@@ -147,8 +148,17 @@ pub(super) struct Batch {
     slots: Vec<Slot>,
     /// A line for the model about a loop.
     hint: Option<String>,
+    /// Hash of the results so far.
+    results: u64,
     /// Whether the run ends after these calls.
     is_last: bool,
+}
+
+/// Returns a hash of a result and of its place in the answer.
+fn hash_of(index: usize, done: &AgentToolDone) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (index, done.text.get()).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// One call.
@@ -200,7 +210,13 @@ impl Agent {
         });
         let slots = slots.collect();
         let is_last = watched == Loop::End;
-        self.set_phase(Phase::Calling(Box::new(Batch { message, slots, hint, is_last })));
+        self.set_phase(Phase::Calling(Box::new(Batch {
+            message,
+            slots,
+            hint,
+            results: 0,
+            is_last,
+        })));
         self.start_calls();
     }
 
@@ -353,6 +369,7 @@ impl Agent {
         if let Some(Phase::Calling(batch)) = self.run.as_mut().map(|run| &mut run.phase) {
             let is_it = |slot: &Slot| slot.state == CallState::Running(number);
             if let Some(index) = batch.slots.iter().position(is_it) {
+                batch.results ^= hash_of(index, &done);
                 let hint = batch.hint.clone();
                 let route = batch.slots.get(index).and_then(|slot| slot.route.as_ref());
                 let (content, details) = result_of(&done, (route, window), hint);
@@ -374,7 +391,9 @@ impl Agent {
         let Phase::Calling(batch) = std::mem::replace(&mut run.phase, Phase::Waiting) else {
             return;
         };
-        let Batch { message, slots, is_last, .. } = *batch;
+        let Batch { message, slots, is_last, results, .. } = *batch;
+        self.watch_results(results);
+        let Some(run) = &mut self.run else { return };
         let is_aborted = run.is_aborted;
         let results = slots.into_iter().filter_map(|slot| slot.result).map(Message::ToolResult);
         let results: Vec<_> = results.collect();

@@ -67,6 +67,21 @@ fn a_model_that_repeats_itself_is_told_and_then_stopped() {
 }
 
 #[test]
+fn a_model_that_waits_for_another_result_is_not_stopped() {
+    let mut bench = Bench::new();
+    bench.prompt("wait");
+    for n in 1..12 {
+        bench.call(&[("jobs", json!({}))]);
+        let number = bench.calls().last().unwrap().0;
+        bench.done(number, &format!("running for {n}s"), false);
+        let (_, body) = bench.request();
+        assert!(!body.to_string().contains("times in a row"), "{n}");
+    }
+    bench.say("done");
+    assert!(bench.agent.is_idle());
+}
+
+#[test]
 fn limits_of_turns_and_cost_end_the_run_with_their_reason() {
     let settings = AgentSettings { max_turns: 1, ..AgentSettings::default() };
     let mut bench = Bench::with(settings, Transcript::new(header()));
