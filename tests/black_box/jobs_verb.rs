@@ -79,7 +79,12 @@ fn a_change_that_waits_is_shown_with_the_way_to_end_what_it_waits_for() {
     assert_eq!((&state()["pending"], &session.worker()["pending"]), (&pending, &pending));
     for verb in ["state", "ps"] {
         let (_, text) = ran(&daemon, &repo, &[verb]);
-        assert!(text.contains("its sandbox policy was changed, and 1 call still run"), "{text}");
+        assert!(
+            text.contains(
+                "its sandbox policy was changed; a new worker starts when this has ended: 1 call."
+            ),
+            "{text}"
+        );
         assert!(text.contains(remedy), "{text}");
     }
     let refused = session.call("bash", json!({"command": "true", "timeout_ms": 2000}));

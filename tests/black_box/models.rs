@@ -109,7 +109,7 @@ fn the_providers_error_is_shown() {
     }
 }
 
-/// Answers with status 200 that are no answers, and a part of the line about each.
+/// Bodies with status 200 without the form of an API, and a part of the line about each.
 const NO_ANSWERS: [(&str, &str, &str); 11] = [
     ("text/html", "<!doctype html><title>Welcome</title>", "an HTML page (Welcome) (text/html)"),
     ("text/event-stream", "", "an empty body"),

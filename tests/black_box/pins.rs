@@ -211,6 +211,19 @@ fn a_background_job_blocks_no_call_after_the_user_has_changed_gits_configuration
         "try again when no background job runs: job_kill, or quack jobs kill job-1 --session a";
     assert!(refused.contains(way), "{refused}");
     assert_eq!(session.worker()["pending"]["remedy"], "quack jobs kill job-1 --session a");
+    for (tool, arguments) in
+        [("read_file", json!({"path": "filter.sh"})), ("search", json!({"pattern": "tac"}))]
+    {
+        let text = session.call(tool, arguments);
+        assert!(text.contains("tac"), "what only reads goes on: {text}");
+    }
+    for (tool, arguments) in [
+        ("write_file", json!({"path": "new", "content": "x"})),
+        ("edit_file", json!({"path": "filter.sh", "old_text": "tac", "new_text": "x"})),
+    ] {
+        let text = session.call(tool, arguments);
+        assert!(text.contains(way), "{text}");
+    }
     session.call("job_kill", json!({"job": "job-1"}));
     let text = session.bash("echo runs; echo x > filter.sh");
     assert!(text.contains("runs\n") && text.contains("Read-only file system"), "{text}");

@@ -31,7 +31,14 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
     (
         "quackd-mcp",
         3,
-        &["quackd-protocol", "quackd-schema", "quackd-client", "quackd-ipc", "quackd-remote"],
+        &[
+            "quackd-protocol",
+            "quackd-schema",
+            "quackd-client",
+            "quackd-ipc",
+            "quackd-remote",
+            "quackd-supervision",
+        ],
     ),
     ("quackd-acp", 3, &["quackd-protocol", "quackd-client", "quackd-ipc", "quackd-agent"]),
     (

@@ -173,7 +173,8 @@ pub(crate) fn pending(pending: &PendingChange) -> String {
     let jobs = pending.jobs.iter().take(MAX_JOBS).map(|job| plain(job));
     let runs: Vec<_> = calls.into_iter().chain(jobs).collect();
     let (why, remedy) = (plain(&pending.why), plain(&pending.remedy));
-    format!("{why}, and {} still run with the older state: {remedy}", runs.join(" and "))
+    let runs = runs.join(", ");
+    format!("{why}; a new worker starts when this has ended: {runs}. To end it: {remedy}")
 }
 
 /// Most background jobs that are named.

@@ -24,7 +24,7 @@ struct Batch {
     answers: Vec<u8>,
 }
 
-/// Reads the messages of a batch. `None` if it is no array.
+/// Reads the messages of a batch. `None` if it is not an array.
 pub(crate) fn messages(line: &[u8]) -> Option<Result<Vec<Box<RawValue>>, serde_json::Error>> {
     line.trim_ascii_start().starts_with(b"[").then(|| serde_json::from_slice(line))
 }

@@ -4,6 +4,7 @@
 //! token, because every user of the machine can connect, and a page in a browser too: rmcp also checks the headers
 //! `Host` and `Origin`.
 
+use crate::counted_body::CountedBody;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
@@ -14,9 +15,11 @@ use hyper::service::service_fn;
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use quackd_protocol::limits::{
-    MAX_LINE_BYTES, MAX_REMOTE_CONNECTIONS_PER_PEER, MAX_REMOTE_HEAD_BYTES, REMOTE_HEAD_TIMEOUT,
+    MAX_LINE_BYTES, MAX_REMOTE_CONNECTIONS_PER_PEER, MAX_REMOTE_HEAD_BYTES, MAX_UNFINISHED_BYTES,
+    REMOTE_HEAD_TIMEOUT,
 };
 use quackd_remote::WriteTimeoutStream;
+use quackd_supervision::Budget;
 use rmcp::ServerHandler;
 use rmcp::model::ProtocolVersion;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -62,6 +65,8 @@ struct Endpoint<S: ServerHandler> {
     service: StreamableHttpService<S, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
     token: SecretString,
+    /// Bodies that are not complete.
+    unfinished: Arc<Budget<CancellationToken>>,
 }
 
 /// Serves agents that know the token until `ended` is cancelled. `handler` makes the handler of one connection.
@@ -82,7 +87,8 @@ pub async fn serve<S, F>(
     let sessions = Arc::new(LocalSessionManager::default());
     let make = move || Ok::<_, io::Error>(handler());
     let service = StreamableHttpService::new(make, Arc::clone(&sessions), config);
-    let endpoint = Arc::new(Endpoint { service, sessions, token });
+    let unfinished = Budget::new(MAX_UNFINISHED_BYTES);
+    let endpoint = Arc::new(Endpoint { service, sessions, token, unfinished });
     let slots = Arc::new(Semaphore::new(MAX_REMOTE_CONNECTIONS_PER_PEER));
     let mut strangers = VecDeque::new();
     let connections = TaskTracker::new();
@@ -185,6 +191,7 @@ impl<S: ServerHandler> Endpoint<S> {
         if may_begin && MAX_SESSIONS <= self.sessions.sessions.read().await.len() {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; end one first");
         }
+        let request = request.map(|body| CountedBody::new(body, &self.unfinished));
         self.service.handle(request).await
     }
 

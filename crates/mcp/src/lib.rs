@@ -19,6 +19,7 @@
 
 mod batches;
 mod calls;
+mod counted_body;
 mod daemon_link;
 mod elicitations;
 mod gateway;

@@ -6,6 +6,11 @@
 //! matters for that, so the call does not wait for it. Other file systems give no such guarantee (XFS, for example,
 //! shows an empty file), so there the caller flushes before the rename.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "blocking threads share the table, and no one waits with the lock"
+)]
+
 use crate::turns::NameAt;
 use cap_std::fs::Dir;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -21,7 +26,7 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// Maximum number of replaced files that wait for their flush. After that, calls flush their file themselves. A file that
-/// is replaced again meanwhile is not flushed, and its place is free.
+/// is replaced again before is not flushed, and its place is free.
 const MAX_WAITING: usize = 64;
 
 /// Most devices whose file systems are remembered.

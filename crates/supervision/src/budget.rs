@@ -1,7 +1,12 @@
-//! Memory that all peers share: bytes of unfinished input, or of output that nobody has read.
+//! Memory that all peers share: bytes of unfinished input, or of unread output.
 //!
 //! A peer alone may hold many bytes. If all peers together hold too many, the one that holds most for longest is refused,
 //! so that peers that complete their lines and read their replies go on.
+
+#![expect(
+    clippy::disallowed_types,
+    reason = "peers are on several threads, and no one waits with the lock"
+)]
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

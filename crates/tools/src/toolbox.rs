@@ -16,6 +16,7 @@ use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::denial::of_session;
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
+use quackd_protocol::tools;
 use quackd_protocol::worker::{SandboxReport, ToolReport};
 use quackd_sandbox::Root;
 use quackd_sandbox::audit::Known;
@@ -50,6 +51,8 @@ pub struct Toolbox {
     read_only_words: Vec<OsString>,
     /// See [`Toolbox::with_pins`].
     pins: Arc<[PathBuf]>,
+    /// See [`Toolbox::with_pins`].
+    read_only_pins: Arc<[PathBuf]>,
     /// See [`Toolbox::with_pins`].
     absent: Arc<[PathBuf]>,
     /// See [`Toolbox::with_command_words`].
@@ -111,6 +114,7 @@ impl Toolbox {
             read_only_words,
             command_words,
             pins: Arc::new([]),
+            read_only_pins: Arc::new([]),
             absent: Arc::new([]),
             limits,
             group,
@@ -178,11 +182,18 @@ impl Toolbox {
         self
     }
 
-    /// Sets the names that are protected by mounts, and the hidden names that do not exist. A call is rejected if one of
-    /// the first is no longer mounted, or one of the second exists: the next worker protects it.
+    /// Sets the names that are protected by mounts, those of them that are only protected from being changed, and the
+    /// hidden names that do not exist. A call is rejected if one of the first is no longer mounted, or one of the last
+    /// exists: the next worker protects it. Tools that only read do not need the second.
     #[must_use]
-    pub fn with_pins(mut self, pins: Vec<PathBuf>, absent: Vec<PathBuf>) -> Self {
+    pub fn with_pins(
+        mut self,
+        pins: Vec<PathBuf>,
+        read_only: Vec<PathBuf>,
+        absent: Vec<PathBuf>,
+    ) -> Self {
         self.pins = pins.into();
+        self.read_only_pins = read_only.into();
         self.absent = absent.into();
         self
     }
@@ -311,6 +322,10 @@ impl Toolbox {
         let cached = self.root.borrow().clone();
         let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
         let (pins, absent) = (Arc::clone(&self.pins), Arc::clone(&self.absent));
+        let read_only = match tools::find(tool).is_some_and(|tool| tool.reads_only) {
+            true => Arc::default(),
+            false => Arc::clone(&self.read_only_pins),
+        };
         let (current, done) = bounds
             .run_blocking(move || {
                 let current = match cached {
@@ -320,7 +335,8 @@ impl Toolbox {
                         root.inspect(|root| watched.begin_blocking(root))
                     }
                 };
-                let done = match (current.clone(), first_bare_blocking(&pins, &absent)) {
+                let done = match (current.clone(), first_bare_blocking(&pins, &read_only, &absent))
+                {
                     (None, _) => Err(None),
                     (Some(_), Some(bare)) => Err(Some(bare)),
                     (Some(root), None) => Ok(work(root)),
@@ -346,7 +362,8 @@ impl Toolbox {
         let root = self.root.borrow();
         let root = root.as_ref().filter(|_| !bounds.cancel.is_cancelled())?;
         // The kernel has a mounted name in memory. Any other one is rejected by `in_root`.
-        let is_known = self.absent.is_empty() && first_bare_blocking(&self.pins, &[]).is_none();
+        let is_known = self.absent.is_empty()
+            && first_bare_blocking(&self.pins, &self.read_only_pins, &[]).is_none();
         is_known.then(|| work(root))?
     }
 
@@ -392,9 +409,14 @@ fn after(words: &[OsString], program: OsString, args: Vec<OsString>) -> (OsStrin
 }
 
 /// Returns the first pin without its mount, or hidden name that has appeared.
-fn first_bare_blocking(pins: &[PathBuf], absent: &[PathBuf]) -> Option<PathBuf> {
+fn first_bare_blocking(
+    pins: &[PathBuf],
+    read_only: &[PathBuf],
+    absent: &[PathBuf],
+) -> Option<PathBuf> {
     let appeared = || absent.iter().find(|path| path.symlink_metadata().is_ok()).cloned();
-    first_unpinned_blocking(pins).or_else(appeared)
+    let unpinned = || first_unpinned_blocking(read_only);
+    first_unpinned_blocking(pins).or_else(unpinned).or_else(appeared)
 }
 
 #[cfg(target_os = "linux")]

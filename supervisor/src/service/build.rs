@@ -104,7 +104,6 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         Journal::of_approvals(parts.home.approvals_file()),
         Arc::clone(&metrics),
     );
-    let network_journal = Journal::of_network(parts.home.network_file());
     let obeyed = Obeyed::new(&parts.config, parts.config_file.path.clone(), &parts.home);
     let daemon = Rc::new(DaemonInfo {
         home: parts.home,
@@ -125,7 +124,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         pool,
         events: Rc::clone(&events),
         approvals,
-        network_journal,
+        network_journal: Journal::of_network(daemon.home.network_file()),
         call_journal: call_journal(&daemon.config.keep, &daemon.home),
         table: SessionTable::new(live.0, live.1),
         pi_failure: LastFailure::default(),

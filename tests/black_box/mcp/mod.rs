@@ -58,7 +58,9 @@ impl Agent {
                 // Nothing but messages may be on stdout.
                 let message: Value =
                     serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
-                let batch = message.as_array().map_or(std::slice::from_ref(&message), |it| it);
+                let batch = message
+                    .as_array()
+                    .map_or_else(|| std::slice::from_ref(&message), Vec::as_slice);
                 assert!(batch.iter().all(|it| it["jsonrpc"] == "2.0"), "{line}");
                 if sender.send(message).is_err() {
                     return;

@@ -127,6 +127,7 @@ fn unconfined(
         pid: std::process::id(),
         env: Vec::new(),
         pins: Vec::new(),
+        read_only_pins: Vec::new(),
         absent: Vec::new(),
         private_home: None,
         command_words: Vec::new(),
@@ -238,7 +239,7 @@ impl ConfinementInputs {
         })?;
         drop(workspace);
         let home = plan.home.display().to_string();
-        let pins = paths_to_watch(&plan, &policy);
+        let (pins, read_only_pins) = paths_to_watch(&plan, &policy);
         let ConfinedProcess {
             host_pid,
             oom_score,
@@ -249,8 +250,7 @@ impl ConfinementInputs {
         notes.extend(caches_in_memory.map(|why| caches::note(&why)));
         let (spawn_thread, note) =
             launching(oom_score.and_then(OomScore::from_file), Some(command_filter));
-        notes.extend(note);
-        notes.extend(git_notes(&plan, mode));
+        notes.extend(note.into_iter().chain(git_notes(&plan, mode)));
         drop((roots, elsewhere));
         let git = (!plan.git_mounts.is_empty()).then_some(mode);
         Ok(ConfinementResult {
@@ -260,6 +260,7 @@ impl ConfinementInputs {
             pid: host_pid.unwrap_or_else(std::process::id),
             env: variables(start, home),
             pins: mounted(pins),
+            read_only_pins: mounted(read_only_pins),
             absent,
             private_home: plan.private_home().map(Path::to_owned),
             command_words: Vec::new(),
@@ -322,6 +323,7 @@ impl ConfinementInputs {
                 ("GIT_CONFIG_GLOBAL", settings),
             ],
             pins: Vec::new(),
+            read_only_pins: Vec::new(),
             absent: Vec::new(),
             private_home: None,
             command_words: read_only.limiting_words(),
@@ -341,10 +343,14 @@ fn git_notes(plan: &MountPlan, mode: GitProtection) -> Vec<String> {
     links.into_iter().chain(names).map(str::to_owned).collect()
 }
 
-/// Returns the pins, and the hidden paths that have a mount.
-fn paths_to_watch(plan: &MountPlan, policy: &Policy) -> Vec<PathBuf> {
+/// Returns the pins that keep directories in their place with the hidden paths that have a mount, and the pins of files
+/// that must not be changed.
+fn paths_to_watch(plan: &MountPlan, policy: &Policy) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
-    plan.pins.iter().map(|pin| pin.at.clone()).chain(hidden.cloned()).collect()
+    let (read_only, others): (Vec<_>, Vec<_>) = plan.pins.iter().partition(|pin| pin.read_only);
+    let path = |pin: &Pin| pin.at.clone();
+    let others = others.into_iter().map(path).chain(hidden.cloned());
+    (others.collect(), read_only.into_iter().map(path).collect())
 }
 
 /// Removes the pins that could not be mounted from the start, so that they are not reported as lost later.

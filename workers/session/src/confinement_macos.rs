@@ -59,6 +59,7 @@ pub(crate) fn enter(
             false => Vec::new(),
         },
         pins: Vec::new(),
+        read_only_pins: Vec::new(),
         absent: Vec::new(),
         private_home: None,
         command_words,

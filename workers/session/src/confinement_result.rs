@@ -20,8 +20,10 @@ pub(crate) struct ConfinementResult {
     pub(crate) pid: u32,
     /// Variables of commands that replace those from the supervisor.
     pub(crate) env: Vec<(&'static str, String)>,
-    /// Paths with a mount that protects or hides them.
+    /// Paths with a mount that hides them or something in them, or keeps them from being moved.
     pub(crate) pins: Vec<PathBuf>,
+    /// Paths with a mount that keeps their content from being changed.
+    pub(crate) read_only_pins: Vec<PathBuf>,
     /// Hidden paths that did not exist at the start. The next worker hides them if they appear.
     pub(crate) absent: Vec<PathBuf>,
     /// The home inside, if it exists only as long as the worker.

@@ -83,7 +83,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         .respecting_ignore_files(start.respect_ignore_files)
         .with_confinement(Confinement::new(start.sandbox.policy, confined.is_confined, start.label))
         .with_attempts(attempts)
-        .with_pins(confined.pins, confined.absent)
+        .with_pins(confined.pins, confined.read_only_pins, confined.absent)
         .with_private_home_blocking(confined.private_home)
         .with_user_git(confined.user_git)
         .with_command_words(confined.command_words)

@@ -53,7 +53,7 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
     Ok(ExitCode::Ok)
 }
 
-/// Names the calls that were ended.
+/// Names the aborted calls.
 fn calls(data: &AbortData) -> String {
     let number = count(data.calls.unwrap_or_default(), "call");
     let call = |call: &CallInfo| {

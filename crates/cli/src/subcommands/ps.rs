@@ -323,7 +323,7 @@ mod tests {
             "supervisor 100  up 2m 5s  12.3 MB  2 clients  3 sessions\n\
              ├─ duck-1  ~/app  busy  not confined  full-access\n\
              │  monitor 101 → worker 102  1 crash\n\
-             │  waits: its sandbox policy was changed, and 1 call and job-2 still run with the older state: quack abort --session app; quack jobs kill job-2 --session app\n\
+             │  waits: its sandbox policy was changed; a new worker starts when this has ended: 1 call, job-2. To end it: quack abort --session app; quack jobs kill job-2 --session app\n\
              │  last worker: signal 9\n\
              │  └─ Pi ready, at work  monitor 103 → worker 104 → Pi 105  2.0 MB  2 crashes\n\
              │     last Pi: exit code 3\n\

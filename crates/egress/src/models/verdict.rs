@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Most characters of a text that is returned.
 const MAX_TEXT: usize = 200;
 
-/// Most characters that are shown of a body that is no answer.
+/// Most characters that are shown of a body without the form of the API.
 const MAX_SHOWN: usize = 100;
 
 /// A body with a status of success.
@@ -18,7 +18,7 @@ pub(super) struct Body<'a> {
     pub(super) is_cut: bool,
 }
 
-/// What an answer contains.
+/// Contents of an answer.
 #[derive(Debug, Default)]
 struct Seen {
     text: String,
@@ -52,7 +52,7 @@ pub(super) fn judge(body: &Body<'_>) -> Result<String, String> {
     Err(instead(body, text, &records))
 }
 
-/// Describes a body that is no answer of the API.
+/// Describes a body that does not have the form of the API.
 fn instead(body: &Body<'_>, text: &str, records: &[(String, Value)]) -> String {
     let shown: String = one_line(text).chars().take(MAX_SHOWN).collect();
     let other = ModelApi::ALL.into_iter().find(|api| Seen::of(*api, records).fits);
@@ -88,7 +88,7 @@ impl Seen {
     }
 
     fn read_chunk(&mut self, record: &Value) {
-        let Some(choices) = record.get("choices") else { return };
+        let Some(choices) = record.get("choices").filter(|it| it.is_array()) else { return };
         self.fits = true;
         let Some(choice) = choices.get(0) else { return };
         self.finish(choice, "/finish_reason");
@@ -312,85 +312,86 @@ mod tests {
         records.iter().map(|record| format!("data: {record}\n\n")).collect()
     }
 
+    /// Answers with the text about them.
+    const ANSWERS: [(ModelApi, &[&str], &str); 10] = [
+        (
+            CHAT,
+            &[
+                r#"{"choices":[{"delta":{"content":"o"}}]}"#,
+                r#"{"choices":[{"delta":{"content":"k"},"finish_reason":"stop"}]}"#,
+                "[DONE]",
+            ],
+            "ok",
+        ),
+        (
+            CHAT,
+            &[r#"{"choices":[{"message":{"content":[{"text":"ok"}]},"finish_reason":"stop"}]}"#],
+            "ok",
+        ),
+        (
+            CHAT,
+            &[
+                r#"{"choices":[]}"#,
+                r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"read_file"}}]},"finish_reason":"tool_calls"}]}"#,
+            ],
+            "a call of read_file",
+        ),
+        (
+            CHAT,
+            &[r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#],
+            "cut in its reasoning, as the request allows few tokens",
+        ),
+        (
+            RESPONSES,
+            &[
+                r#"{"type":"response.output_text.delta","delta":"ok"}"#,
+                r#"{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"text":"ok"}]}]}}"#,
+            ],
+            "ok",
+        ),
+        (
+            RESPONSES,
+            &[
+                r#"{"type":"response.completed","response":{"output":[{"type":"message","content":[{"text":"ok"}]}]}}"#,
+            ],
+            "ok",
+        ),
+        (
+            RESPONSES,
+            &[
+                r#"{"type":"response.output_item.done","item":{"type":"function_call","name":"read_file"}}"#,
+                r#"{"type":"response.completed"}"#,
+            ],
+            "a call of read_file",
+        ),
+        (
+            RESPONSES,
+            &[
+                r#"{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}"#,
+            ],
+            "cut in its reasoning, as the request allows few tokens",
+        ),
+        (
+            MESSAGES,
+            &[
+                r#"{"type":"content_block_delta","delta":{"text":"ok"}}"#,
+                r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
+            ],
+            "ok",
+        ),
+        (
+            MESSAGES,
+            &[
+                r#"{"type":"content_block_start","content_block":{"type":"tool_use","name":"read_file"}}"#,
+                r#"{"type":"message_stop"}"#,
+            ],
+            "a call of read_file",
+        ),
+    ];
+
     #[test]
     fn an_answer_with_text_or_a_call_passes_in_every_api() {
-        for (api, records, expected) in [
-            (
-                CHAT,
-                &[
-                    r#"{"choices":[{"delta":{"content":"o"}}]}"#,
-                    r#"{"choices":[{"delta":{"content":"k"},"finish_reason":"stop"}]}"#,
-                    "[DONE]",
-                ][..],
-                "ok",
-            ),
-            (
-                CHAT,
-                &[
-                    r#"{"choices":[{"message":{"content":[{"text":"ok"}]},"finish_reason":"stop"}]}"#,
-                ],
-                "ok",
-            ),
-            (
-                CHAT,
-                &[
-                    r#"{"choices":[]}"#,
-                    r#"{"choices":[{"delta":{"tool_calls":[{"function":{"name":"read_file"}}]},"finish_reason":"tool_calls"}]}"#,
-                ],
-                "a call of read_file",
-            ),
-            (
-                CHAT,
-                &[r#"{"choices":[{"delta":{},"finish_reason":"length"}]}"#],
-                "cut in its reasoning, as the request allows few tokens",
-            ),
-            (
-                RESPONSES,
-                &[
-                    r#"{"type":"response.output_text.delta","delta":"ok"}"#,
-                    r#"{"type":"response.completed","response":{"status":"completed","output":[{"type":"message","content":[{"text":"ok"}]}]}}"#,
-                ],
-                "ok",
-            ),
-            (
-                RESPONSES,
-                &[
-                    r#"{"type":"response.completed","response":{"output":[{"type":"message","content":[{"text":"ok"}]}]}}"#,
-                ],
-                "ok",
-            ),
-            (
-                RESPONSES,
-                &[
-                    r#"{"type":"response.output_item.done","item":{"type":"function_call","name":"read_file"}}"#,
-                    r#"{"type":"response.completed"}"#,
-                ],
-                "a call of read_file",
-            ),
-            (
-                RESPONSES,
-                &[
-                    r#"{"type":"response.incomplete","response":{"status":"incomplete","incomplete_details":{"reason":"max_output_tokens"}}}"#,
-                ],
-                "cut in its reasoning, as the request allows few tokens",
-            ),
-            (
-                MESSAGES,
-                &[
-                    r#"{"type":"content_block_delta","delta":{"text":"ok"}}"#,
-                    r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#,
-                ],
-                "ok",
-            ),
-            (
-                MESSAGES,
-                &[
-                    r#"{"type":"content_block_start","content_block":{"type":"tool_use","name":"read_file"}}"#,
-                    r#"{"type":"message_stop"}"#,
-                ],
-                "a call of read_file",
-            ),
-        ] {
+        for (api, records, expected) in ANSWERS {
             let body = stream(records);
             let event = format!(": x\nevent: y\n{body}");
             for body in [body.clone(), body.replace('\n', "\r\n"), body.replace('\n', "\r"), event]
@@ -416,6 +417,10 @@ mod tests {
             ("Ollama is running", "other text: Ollama is running"),
             ("data: hello\n\n", "other text: data: hello"),
             ("data: {}\n\ndata: [DONE]\n\n", "other text: data: {}"),
+            (
+                "data: {\"choices\":null,\"error_type\":\"x\"}\n\n",
+                "other text: data: {\"choices\":null",
+            ),
             ("data: [DONE]\n\n", "other text: data: [DONE]"),
             ("\u{0}\u{1}PNG", "other text: PNG"),
             (r#"{"code":1,"message":"bad key"}"#, r#"other JSON: {"code":1,"message":"bad key"}"#),

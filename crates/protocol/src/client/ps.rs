@@ -203,7 +203,7 @@ pub struct WorkerInfo {
 /// Change that a running worker does not have, such as a policy. It applies when calls and jobs of the worker have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PendingChange {
-    /// What was changed.
+    /// The change, in words.
     pub why: String,
     /// Running calls that keep the worker.
     pub calls: usize,
