@@ -156,7 +156,7 @@ impl AgentOptions {
             names.any(|entry| is_it(entry))
         };
         let changes = tools.iter().filter_map(|entry| change(entry));
-        let last = changes.filter(|(_, name)| is_it(name)).last();
+        let last = changes.rev().find(|(_, name)| is_it(name));
         last.map_or(is_named, |(is_added, _)| is_added)
     }
 

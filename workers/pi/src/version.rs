@@ -40,7 +40,7 @@ pub(crate) enum Unfit {
     TooOld(String),
     /// The workspace contains code that this version would run.
     #[error(
-        "version {version} of Pi would run code from {found}; update Pi to 0.79 or newer, or remove it"
+        "version {version} of Pi would run code from {found}; remove it, or update Pi to 0.79 or newer"
     )]
     WouldLoad {
         /// Version that the program reports.

@@ -231,7 +231,7 @@ impl Agent {
         let first = models::scoped(&setup.options.models, &setup.models.models).into_iter().next();
         let (first, level) = first.filter(|_| !setup.is_model_chosen).unzip();
         let model = recorded.or(first).unwrap_or_else(|| setup.models.default.clone());
-        let thinking = thinking.or(level.flatten()).unwrap_or(setup.models.thinking);
+        let thinking = thinking.or_else(|| level.flatten()).unwrap_or(setup.models.thinking);
         let thinking = crate::providers::clamp(thinking, &model);
         let (auto_retry, auto_compaction) =
             (setup.settings.auto_retry, setup.settings.auto_compaction);

@@ -85,7 +85,7 @@ pub(super) fn scoped(
             [format!("{}/{}", model.provider, model.id), model.id.clone()]
                 .map(|name| name.to_ascii_lowercase())
         };
-        let equal = |model: &&ModelInfo| names(model).iter().any(|it| *it == name);
+        let equal = |model: &&ModelInfo| names(model).contains(&name);
         let like = |model: &&ModelInfo| {
             names(model).iter().any(|it| match is_glob {
                 true => agent_options::matches(&name, it),

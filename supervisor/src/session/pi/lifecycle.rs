@@ -52,8 +52,8 @@ struct PiLaunch {
 
 /// A prepared start.
 enum Launch {
-    Pi(PiLaunch),
-    Agent(AgentLaunch),
+    Pi(Box<PiLaunch>),
+    Agent(Box<AgentLaunch>),
 }
 
 impl SessionActor {
@@ -79,11 +79,12 @@ impl SessionActor {
             match engine {
                 Engine::Native => {
                     let of = (session, workspace, file);
-                    agent::prepare(services, owner, of, chosen).await.map(Launch::Agent)
+                    let prepared = agent::prepare(services, owner, of, chosen).await;
+                    prepared.map(|prepared| Launch::Agent(Box::new(prepared)))
                 }
                 Engine::Pi => {
                     match prepare(services, owner, (session, workspace, file), options).await {
-                        Ok(prepared) => Ok(Launch::Pi(prepared)),
+                        Ok(prepared) => Ok(Launch::Pi(Box::new(prepared))),
                         Err(PiError::NotFound { config }) => {
                             Err(missing.map_or(PiError::NotFound { config }, PiError::NoModel))
                         }
@@ -98,7 +99,7 @@ impl SessionActor {
                 Ok(Launch::Agent(_)) if handle.pi.child.ending.is_some() => {
                     return handle.spawn_failed(OfPi, &SpawnRequestError::Unavailable, ctx);
                 }
-                Ok(Launch::Agent(prepared)) => return handle.spawn_agent(prepared, ctx),
+                Ok(Launch::Agent(prepared)) => return handle.spawn_agent(*prepared, ctx),
                 // A message came since the start began.
                 Err(PiError::OnDemand) if !handle.pi.unsent.is_empty() => {
                     return handle.start_pi(ctx);
@@ -118,7 +119,7 @@ impl SessionActor {
                     handle.end_cgroup(OfPi);
                     handle.on_pi_start_failed(&error, ctx);
                 }
-                _ => handle.spawn_pi(prepared, ctx),
+                _ => handle.spawn_pi(*prepared, ctx),
             }
         }));
     }

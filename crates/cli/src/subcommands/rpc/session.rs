@@ -204,7 +204,7 @@ impl Session {
         let mut commands: Vec<Value> = kept.map(|(_, command)| command.clone()).collect();
         commands.extend(level);
         for command in commands {
-            let name = command["type"].as_str().unwrap_or_default().to_owned();
+            let name = command.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
             if let Err(error) = send(&self.client, &self.id(), command).await {
                 note(&format!("{name} of the session before does not hold here: {error}"));
             }
