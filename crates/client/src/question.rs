@@ -52,7 +52,7 @@ pub enum Answer {
     Value(Value),
     /// No answer. Denies a permission once.
     Cancelled,
-    /// Nobody decided. Leaves a permission to the other clients that can answer.
+    /// No decision. Leaves a permission to the other clients that can answer.
     Dismissed,
 }
 

@@ -76,7 +76,7 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
     Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
 }
 
-/// Returns the parameters of `extension_ui_response` for the result of the form. An agent without a person cancels every
+/// Returns the parameters of `extension_ui_response` for the result of the form. An agent without a user cancels every
 /// form at once, so that a cancelled one is no answer. Any other result denies a permission once.
 pub(crate) fn answer(question: &Question, result: &ElicitResult) -> Map<String, Value> {
     let content =

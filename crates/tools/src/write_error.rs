@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Maximum size of an edited file in bytes. It is in memory twice.
 pub(crate) const MAX_EDITED_BYTES: u64 = 16 * 1024 * 1024;
 
-/// What a person reads about a path outside of the workspace.
+/// Hint for the user about a path outside of the workspace.
 const OUTSIDE: &str = "the path leads out of the workspace, and file tools work only in it; `quack tool bash` also reaches \
                        directories that `quack sandbox show` lists as writable";
 

@@ -79,7 +79,7 @@ pub(crate) fn open_unprotected(
     give_up: &dyn Fn() -> bool,
 ) -> Result<Target, WriteFailure> {
     let verb = if purpose == Purpose::Write { "write" } else { "edit" };
-    // A person who reads of ~/x.txt, and deletes the directory ~, would delete the home.
+    // The user could later delete the directory with `rm -r ~`, which means the home.
     let is_tilde = path == "~" || path.starts_with("~/");
     if is_tilde && !root.path().join("~").exists() {
         return Err(WriteFailure::Tilde(path.to_owned()));

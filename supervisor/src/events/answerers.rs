@@ -37,7 +37,7 @@ impl Answerers {
         counts.contains_key(&None) || counts.contains_key(&Some(session.clone()))
     }
 
-    /// How many clients can answer for a session. One that can in several ways counts several times.
+    /// How many clients can answer for a session. A client with several ways to answer counts several times.
     pub(crate) fn count(&self, session: &SessionId) -> usize {
         let counts = self.counts.borrow();
         let of = |key: &Option<SessionId>| counts.get(key).copied().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Labels of sessions, and the session that a reference means.
 //!
 //! Labels are given in the order in which the sessions were made, so that a session that is made later changes none. The
-//! first session of a workspace without a name of its own (`duck-1`) has the label `<directory>`, the others without one
+//! first session of a workspace without a given name (`duck-1`) has the label `<directory>`, the others without one
 //! `<directory>/2`, those with one `<directory>/<name>`; with the parent directory in front if an earlier workspace has that directory name, and so on. A
 //! reference is an id, a label, a name, a longer
 //! form of a label, or the beginning of an id or a name. Pure. Called by [`crate::registry`].
@@ -12,7 +12,7 @@ use quackd_protocol::{SessionId, WorkspaceId};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
-/// Beginning of the name that a session without a name of its own has on the wire, before a number.
+/// Beginning of the name that a session without a given name has on the wire, before a number.
 const UNNAMED: &str = "duck-";
 
 /// Shortest beginning of an id that is accepted, in bytes.

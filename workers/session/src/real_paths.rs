@@ -61,7 +61,7 @@ fn links_blocking(path: &Path) -> Vec<HomeLink> {
             continue;
         }
         let Ok(real) = at.canonicalize() else { break };
-        // What follows is looked for in the real directory.
+        // The rest of the path is resolved in the real directory.
         links.push((std::mem::replace(&mut at, real.clone()), real));
         if MAX_LINKS <= links.len() {
             break;

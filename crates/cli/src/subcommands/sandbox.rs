@@ -205,7 +205,7 @@ fn change(args: SandboxSetArgs) -> anyhow::Result<SandboxParams> {
     Ok(params)
 }
 
-/// Changes the lists of writable directories and hidden paths of a scope. What was listed before stays: a list that is
+/// Changes the lists of writable directories and hidden paths of a scope. Earlier entries stay: a list that is
 /// replaced would show a hidden file again.
 async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let wanted = Wanted::of(&args.which)?;

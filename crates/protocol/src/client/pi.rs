@@ -93,7 +93,7 @@ pub struct UiResponseParams {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<bool>")]
     pub cancelled: Option<Value>,
-    /// True, about a permission: nobody decided at this client. The question stays open for other clients that can answer,
+    /// True, about a permission: the user of this client made no decision. The question stays open for other clients that can answer,
     /// and ends without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dismissed: Option<bool>,

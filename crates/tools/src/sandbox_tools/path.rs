@@ -32,7 +32,7 @@ pub(super) struct PathQuery {
     pub(super) target: String,
 }
 
-/// How the user can allow more.
+/// A change by which the user allows more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Remedy {
     /// Make the directory writable, if it holds no keys.

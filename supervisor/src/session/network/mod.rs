@@ -86,7 +86,7 @@ pub(crate) enum TellNetwork {
     Close { port: u16 },
     /// Allow connections to this host and port for a while.
     AllowOnce { target: String },
-    /// No call runs any more.
+    /// The last running call has ended.
     CallsEnded,
     /// The worker has exited.
     End,

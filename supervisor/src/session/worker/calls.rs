@@ -136,7 +136,7 @@ impl SessionActor {
             return Err(CallError::TooManyCalls);
         }
         self.restart_if_outdated(ctx);
-        self.look_at_place(ctx);
+        self.check_place(ctx);
         let now = Instant::now();
         let demand = self.worker.child.worker.on_demand(now, Demander::Call);
         match &demand {

@@ -1,5 +1,5 @@
-//! Whether the path of a workspace still leads to the directory that the running worker has. The worker cannot see it: in
-//! its namespace the directory stays at the path when somebody moves it and puts another one in its place.
+//! Checks whether the path of a workspace still leads to the directory that the running worker has. The worker cannot check
+//! it: in its namespace, the directory stays at the path when a program moves it and creates another one there.
 
 use crate::children::ChildActor;
 use crate::session::actor::SessionActor;
@@ -10,11 +10,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Time for which the last look counts. A call after it waits for another look.
-const COUNTS_FOR: Duration = Duration::from_secs(1);
+/// Time for which the last check is valid. A later call waits for another check.
+const VALID_FOR: Duration = Duration::from_secs(1);
 
-/// Timeout of a look: the disk may hang.
-const LOOK_LIMIT: Duration = Duration::from_millis(500);
+/// Timeout of a check, because the disk may hang.
+const CHECK_LIMIT: Duration = Duration::from_millis(500);
 
 /// Device and inode of a directory.
 pub(super) type DirectoryId = (u64, u64);
@@ -24,16 +24,16 @@ pub(super) type DirectoryId = (u64, u64);
 pub(super) struct Place {
     /// `None` if it could not be read.
     id: Option<DirectoryId>,
-    looked_at: Instant,
-    /// Calls wait for the result of a look.
-    pub(super) is_looking: bool,
+    checked_at: Instant,
+    /// Calls wait for the result of a check.
+    pub(super) is_checking: bool,
     /// The path leads to another directory, or nowhere. Calls wait for another worker.
     pub(super) is_moved: bool,
 }
 
 impl Place {
     pub(super) fn of(id: Option<DirectoryId>) -> Self {
-        Self { id, looked_at: Instant::now(), is_looking: false, is_moved: false }
+        Self { id, checked_at: Instant::now(), is_checking: false, is_moved: false }
     }
 }
 
@@ -43,29 +43,30 @@ pub(super) fn id_blocking(path: &Path) -> io::Result<DirectoryId> {
 }
 
 impl SessionActor {
-    /// Looks at the path of the workspace, unless it was looked at lately. If it leads elsewhere, the worker is replaced
-    /// when nothing runs in it.
-    pub(super) fn look_at_place(&mut self, ctx: &mut Context<Self>) {
+    /// Checks the path of the workspace, unless the last check is still valid. If the path leads elsewhere, the worker is
+    /// replaced when no call and no job runs in it.
+    pub(super) fn check_place(&mut self, ctx: &mut Context<Self>) {
         let is_ready = self.worker.child.is_ready();
         let place = &mut self.worker.place;
-        let Some(id) = place.id.filter(|_| is_ready && !place.is_looking && !place.is_moved) else {
+        let Some(id) = place.id.filter(|_| is_ready && !place.is_checking && !place.is_moved)
+        else {
             return;
         };
-        if place.looked_at.elapsed() < COUNTS_FOR {
+        if place.checked_at.elapsed() < VALID_FOR {
             return;
         }
-        place.is_looking = true;
+        place.is_checking = true;
         let (services, path) = (self.services.clone(), PathBuf::from(&self.workspace));
         let generation = self.child(OfWorker).generation;
-        let looking = async move { services.look(LOOK_LIMIT, move || id_blocking(&path)).await };
-        ctx.spawn(looking.into_actor(self).map(move |found, handle, ctx| {
+        let checking = async move { services.look(CHECK_LIMIT, move || id_blocking(&path)).await };
+        ctx.spawn(checking.into_actor(self).map(move |found, handle, ctx| {
             let place = &mut handle.worker.place;
-            (place.is_looking, place.looked_at) = (false, Instant::now());
+            (place.is_checking, place.checked_at) = (false, Instant::now());
             let is_gone = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
             let is_moved = match found {
                 Ok(Ok(found)) => found != id,
                 Ok(Err(error)) => is_gone(&error),
-                // A disk that does not answer says nothing.
+                // A timeout is no result.
                 Err(_) => false,
             };
             // Another worker may run by now.

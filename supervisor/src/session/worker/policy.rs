@@ -124,7 +124,7 @@ impl SessionActor {
         if JOB_TOOLS.contains(&tool) {
             return true;
         }
-        if self.has_left_jobs() || self.worker.place.is_looking || self.worker.place.is_moved {
+        if self.has_left_jobs() || self.worker.place.is_checking || self.worker.place.is_moved {
             return false;
         }
         if !self.has_other_policy() {

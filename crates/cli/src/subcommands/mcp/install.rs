@@ -110,7 +110,7 @@ fn project_blocking(given: &Path) -> anyhow::Result<PathBuf> {
     Ok(project)
 }
 
-/// What `--exclusive` means, and how it is undone.
+/// Returns the note about the effect of `--exclusive` and its removal.
 fn exclusive_note(client: &McpClient, is_project: bool) -> String {
     let McpClient { label, id, .. } = client;
     if is_project {
