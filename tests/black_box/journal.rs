@@ -245,3 +245,43 @@ fn a_directory_without_a_session_and_a_call_is_an_error() {
     let none = in_directory(&daemon, other.path(), &["log", "--since", "1h"]);
     assert_eq!(none.status.code(), Some(0));
 }
+
+#[test]
+fn a_call_that_runs_when_the_daemon_is_killed_is_in_the_journal() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("work");
+    {
+        let wire = daemon.wire();
+        let session = wire.attach(repo.path());
+        session.bash("true");
+        drop(session.begin("bash", json!({"command": "exec sleep 1000"})));
+        let begun = |call: &Value| call["outcome"] == "running";
+        let all = wait_for("the beginning of the call", || {
+            Some(calls(&daemon, &["--all"])).filter(|all| all.iter().any(begun))
+        });
+        assert_eq!(all.len(), 2, "{all:#?}");
+    }
+    daemon.signal(Signal::SIGKILL);
+    assert_eq!(daemon.wait(), None);
+    daemon.boot();
+    let shown = daemon.quack(&["log", "--all"]).ok();
+    let line = shown.lines().find(|line| line.contains("sleep 1000")).expect("the call");
+    assert!(line.contains("  no end, "), "{line}");
+
+    // A call that ends has one record.
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let call =
+        session.begin("bash", json!({"command": "until [ -e go ]; do sleep 0.1; done; echo went"}));
+    wait_for("the beginning of the call", || {
+        calls(&daemon, &["--all"])
+            .iter()
+            .any(|call| call["outcome"] == "running" && call.to_string().contains("went"))
+            .then_some(())
+    });
+    repo.write("go", "");
+    assert!(call.text().starts_with("went"));
+    let all = recorded(&daemon, 3);
+    let ended: Vec<&Value> = all.iter().filter(|call| call.to_string().contains("went")).collect();
+    assert_eq!((ended.len(), &ended[0]["outcome"]), (1, &json!("ok")), "{all:#?}");
+}

@@ -1,4 +1,4 @@
-//! The journal of calls: one line of JSON for each call that ended, in the files of `journal/` in the state directory.
+//! The journal of calls: one line of JSON for each call that ended, and one for the beginning of a long one, in the files of `journal/` in the state directory.
 //! The supervisor writes it, `quack log` reads it.
 
 use crate::SessionId;
@@ -85,6 +85,8 @@ pub enum CallEnd {
     Busy,
     /// It did not run for another reason.
     Refused,
+    /// It runs, or the daemon was killed while it ran. A later record with the same id has the end.
+    Running,
 }
 
 impl CallEnd {
@@ -99,6 +101,7 @@ impl CallEnd {
             Self::Died => "worker died",
             Self::Busy => "busy",
             Self::Refused => "refused",
+            Self::Running => "no end",
         }
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct CallPreview {
     pub(crate) agents: Option<String>,
     /// The turn of the agent that makes the call.
     pub(crate) turn: Option<u64>,
+    /// Id of the call in the journal, if its beginning is recorded.
+    pub(crate) journal_id: Option<String>,
 }
 
 impl CallPreview {

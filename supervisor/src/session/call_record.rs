@@ -53,6 +53,18 @@ impl CallJournal {
         self.journal.is_some()
     }
 
+    /// Appends the beginning of a call that still runs. Returns its id, which its end gets too.
+    pub(crate) fn record_beginning(
+        &self,
+        place: CallPlace<'_>,
+        call: &CallPreview,
+        elapsed: Duration,
+    ) -> Option<String> {
+        let record = self.record_of(place, call, elapsed)?;
+        self.journal.as_ref()?.add(&record);
+        Some(record.id)
+    }
+
     /// Appends a call that was answered.
     pub(crate) fn record(
         &self,
@@ -61,34 +73,15 @@ impl CallJournal {
         result: &CallResult,
         elapsed: Duration,
     ) {
-        let Some(journal) = &self.journal else { return };
-        // The agent reads its instructions and images with internal tools, which no event shows either.
-        let tool = match &call.agents {
-            Some(shown) if is_internal(&call.tool) => shown,
-            _ => &call.tool,
-        };
-        if tool.is_empty() || is_internal(tool) {
+        let (Some(journal), Some(begun)) = (&self.journal, self.record_of(place, call, elapsed))
+        else {
             return;
-        }
-
-        let at_ms = Timestamp::now().as_millisecond();
-        let at_ms = at_ms.saturating_sub(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX));
-
+        };
         let info = tool_info(place.session, result, elapsed);
         let report = result.as_ref().ok().map(|done| &done.report);
         let listed = |list: &Vec<String>| list.iter().map(|line| one_line(line)).collect();
-        let client = call.client().map(|client| client.name.clone());
+        let has_text = info.is_error || WITH_ANSWER.contains(&begun.tool.as_str());
         journal.add(&CallRecord {
-            id: self.next_id(at_ms),
-            at_ms,
-            session_id: place.session.clone(),
-            session_name: place.name.to_owned(),
-            label: place.label.to_owned(),
-            workspace_path: place.workspace.to_owned(),
-            client: client.or_else(|| call.agents.as_ref().map(|_| AGENT.to_owned())),
-            turn: call.turn,
-            tool: tool.chars().take(MAX_TOOL_CHARS).collect(),
-            arguments: call.arguments.clone(),
             outcome: end_of(outcome(result)),
             exit_code: info.exit_code,
             signal: report.and_then(|report| report.signal),
@@ -103,10 +96,51 @@ impl CallJournal {
             full_output_path: report
                 .and_then(|report| report.full_output_path.clone())
                 .filter(|path| path.len() <= MAX_PATH_BYTES),
-            text: (info.is_error || WITH_ANSWER.contains(&tool.as_str()))
-                .then(|| answer(&call.tool, result))
-                .flatten(),
+            text: has_text.then(|| answer(&call.tool, result)).flatten(),
+            ..begun
         });
+    }
+
+    /// Returns the record of a call without an end. `None` if it is not recorded.
+    fn record_of(
+        &self,
+        place: CallPlace<'_>,
+        call: &CallPreview,
+        elapsed: Duration,
+    ) -> Option<CallRecord> {
+        self.journal.as_ref()?;
+        // The agent reads its instructions and images with internal tools, which no event shows either.
+        let tool = match &call.agents {
+            Some(shown) if is_internal(&call.tool) => shown,
+            _ => &call.tool,
+        };
+        if tool.is_empty() || is_internal(tool) {
+            return None;
+        }
+        let at_ms = Timestamp::now().as_millisecond();
+        let at_ms = at_ms.saturating_sub(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX));
+        let client = call.client().map(|client| client.name.clone());
+        Some(CallRecord {
+            id: call.journal_id.clone().unwrap_or_else(|| self.next_id(at_ms)),
+            at_ms,
+            session_id: place.session.clone(),
+            session_name: place.name.to_owned(),
+            label: place.label.to_owned(),
+            workspace_path: place.workspace.to_owned(),
+            client: client.or_else(|| call.agents.as_ref().map(|_| AGENT.to_owned())),
+            turn: call.turn,
+            tool: tool.chars().take(MAX_TOOL_CHARS).collect(),
+            arguments: call.arguments.clone(),
+            outcome: CallEnd::Running,
+            exit_code: None,
+            signal: None,
+            duration_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+            denials: Vec::new(),
+            files: Vec::new(),
+            n_files: 0,
+            full_output_path: None,
+            text: None,
+        })
     }
 }
 

@@ -257,6 +257,17 @@ impl PendingCalls {
         self.calls.get(&number).map(|call| call.shown.tool.as_str())
     }
 
+    /// Records the beginning of a call that still runs, once. `record` returns its id in the journal.
+    pub(crate) fn begin(
+        &mut self,
+        number: u64,
+        record: impl FnOnce(&CallPreview, Duration) -> Option<String>,
+    ) {
+        if let Some(call) = self.calls.get_mut(&number).filter(|it| it.shown.journal_id.is_none()) {
+            call.shown.journal_id = record(&call.shown, call.since.elapsed());
+        }
+    }
+
     /// Sets what a call waits for, and the limit of that wait.
     pub(crate) fn set_wait(&mut self, number: u64, wait: CallWait, due: Instant) {
         if let Some(call) = self.calls.get_mut(&number) {
@@ -492,6 +503,7 @@ mod tests {
                 caller: None,
                 agents: None,
                 turn: None,
+                journal_id: None,
             },
             arguments: "{}".into(),
             safe_mode: false,

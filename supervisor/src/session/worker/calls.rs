@@ -115,6 +115,9 @@ pub(crate) async fn call(session: &Addr<SessionActor>, call: CallTool) -> CallRe
     answered.await.unwrap_or(Err(CallError::ShuttingDown))
 }
 
+/// Time after which the journal gets the beginning of a call.
+const LONG_CALL: Duration = Duration::from_secs(1);
+
 impl Handler<CallTool> for SessionActor {
     type Result = Result<oneshot::Receiver<CallResult>, CallError>;
 
@@ -198,6 +201,7 @@ impl SessionActor {
             tool,
             caller,
             turn: agents.as_ref().and_then(|_| self.pi.running_turn()),
+            journal_id: None,
             agents,
         };
         events.tool_started(&self.session, &shown);
@@ -381,9 +385,25 @@ impl SessionActor {
         }
         let limit = left + DEADLINE_SLACK;
         self.set_wait(number, CallWait::Answer(limit), limit, ctx);
+        if self.services.call_journal.is_on() {
+            ctx.run_later(LONG_CALL, move |handle, _| handle.record_beginning(number));
+        }
         if !was_busy {
             self.on_busy(OfWorker, ctx);
         }
+    }
+
+    /// Records a call that has run for a while: if the daemon is killed, the journal still has it.
+    fn record_beginning(&mut self, number: u64) {
+        if self.services.pool.disk.is_low() {
+            return;
+        }
+        let (name, label) = (self.name.as_str(), self.label.as_str());
+        let place = CallPlace { session: &self.session, name, label, workspace: &self.workspace };
+        let journal = &self.services.call_journal;
+        self.worker
+            .calls
+            .begin(number, |call, elapsed| journal.record_beginning(place, call, elapsed));
     }
 
     /// Answers one call. Starts the idle time if no other call is in flight.

@@ -324,6 +324,7 @@ mod tests {
             caller: None,
             agents: None,
             turn: None,
+            journal_id: None,
         };
         let new = NewCall {
             shown,

@@ -2,8 +2,9 @@
 
 use jiff::Timestamp;
 use quackd_home::call_journal::{JournalFile, files_blocking, read_file_blocking};
-use quackd_protocol::journal::CallRecord;
+use quackd_protocol::journal::{CallEnd, CallRecord};
 use quackd_protocol::limits::MAX_JOURNAL_LINE_BYTES;
+use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -86,7 +87,7 @@ impl CallReader {
     ) -> io::Result<(Vec<CallRecord>, JournalPosition)> {
         let files = files_blocking(&self.dir)?;
         let mut position = JournalPosition::default();
-        let mut found = Vec::new();
+        let (mut found, mut ended) = (Vec::new(), HashSet::new());
         for (at, file) in files.iter().enumerate().rev() {
             let bytes = read_file_blocking(file)?;
             if at + 1 == files.len() {
@@ -94,6 +95,14 @@ impl CallReader {
             }
             let newest_first = whole(&bytes).rsplit(|byte| *byte == b'\n');
             let calls = newest_first.filter_map(parse).filter(|call| self.filter.lets(call));
+            // A long call also has a record of its beginning.
+            let calls = calls.filter(|call| match call.outcome {
+                CallEnd::Running => !ended.contains(&call.id),
+                _ => {
+                    ended.insert(call.id.clone());
+                    true
+                }
+            });
             found.extend(calls.take(max - found.len()));
             // Older files have older calls only.
             let since = self.filter.since.map_or(i64::MIN, Timestamp::as_millisecond);
