@@ -129,9 +129,6 @@ pub struct AgentStart {
     /// Whether the session has MCP servers, whose tools the agent lists at its first prompt.
     #[serde(default)]
     pub has_mcp_servers: bool,
-    /// Instructions of the user, for the system prompt.
-    #[serde(default)]
-    pub user_instructions: Vec<InstructionFile>,
 }
 
 /// A file with instructions for agents.
@@ -235,6 +232,9 @@ pub struct AgentToolDone {
     pub full_output_path: Option<String>,
     /// Duration in milliseconds.
     pub duration_ms: u64,
+    /// With the instructions of the workspace: those of the user. `None` if they could not be read in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_instructions: Option<Vec<InstructionFile>>,
 }
 
 impl AgentToolDone {
@@ -253,6 +253,7 @@ impl AgentToolDone {
             truncated: false,
             full_output_path: None,
             duration_ms: 0,
+            user_instructions: None,
         }
     }
 }

@@ -329,12 +329,12 @@ fn answers_are_rendered_edits_are_diffs_and_the_last_row_has_the_state() {
     assert_eq!(code, Some(0), "{history}");
     for part in [
         " --\n> work\n",
-        "[tool] write_file n.txt \n  2 lines\n",
-        "[tool] edit_file n.txt \n  - two\n  + 2\n",
+        "[tool] write_file n.txt\n  2 lines\n",
+        "[tool] edit_file n.txt\n  - two\n  + 2\n",
         "  103\n  … 33 more lines; ",
         "\nTitle\n\nA bold word.\n\na │ b\n──┼──\n1 │ 2\n",
         "\n> again\n",
-        "\n\n7 messages, ",
+        "\n\n8 messages, ",
     ] {
         assert!(history.contains(part), "no {part:?} in\n{history}");
     }

@@ -104,7 +104,7 @@ fn setup(start: AgentStart) -> AgentSetup {
         ToolSpec { name: tool.name.to_owned(), description: tool.about.to_owned(), parameters }
     });
     let system = format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH);
-    let mut facts = vec![format!("The system is {system}. The tool bash runs commands with bash.")];
+    let mut facts = vec![format!("The system is {system}.")];
     if start.safe_mode {
         facts.push(
             "Safe mode is on: nothing can be written, and bash runs few commands.".to_owned(),
@@ -122,7 +122,6 @@ fn setup(start: AgentStart) -> AgentSetup {
         settings: start.settings,
         facts,
         has_mcp_servers: start.has_mcp_servers,
-        user_instructions: start.user_instructions,
     }
 }
 
@@ -361,7 +360,6 @@ mod tests {
             tools: Vec::new(),
             facts: Vec::new(),
             has_mcp_servers: false,
-            user_instructions: Vec::new(),
         };
         let mut agent = Agent::new(setup, transcript);
         let now = Now { unix_ms: 1, random: 1 };

@@ -36,7 +36,7 @@ use quackd_protocol::pi::{
     AgentModels, AgentSettings, AgentToolCall, AgentToolDone, InstructionFile, OtherCommand,
     PiCommand,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -149,8 +149,6 @@ pub struct AgentSetup {
     pub facts: Vec<String>,
     /// Whether the session has MCP servers, whose tools are listed at the first prompt.
     pub has_mcp_servers: bool,
-    /// Instructions of the user.
-    pub user_instructions: Vec<InstructionFile>,
 }
 
 /// How many queued messages one turn takes.
@@ -176,7 +174,7 @@ pub struct Agent {
     follow_up_mode: QueueMode,
     auto_retry: bool,
     auto_compaction: bool,
-    /// Project instructions: the system prompt's section, and the files.
+    /// Instructions and facts of the workspace, read before each run.
     instructions: Option<Instructions>,
     /// Tools of MCP servers.
     servers: servers::ServerTools,
@@ -204,11 +202,46 @@ pub struct Agent {
     now: Now,
 }
 
-/// Instructions for agents that the workspace contains.
+/// Instructions for agents, and facts about the workspace.
 #[derive(Debug, Clone, Default)]
 struct Instructions {
+    /// Those of the user.
+    own: Vec<InstructionFile>,
+    /// Those of the workspace.
+    project: Vec<InstructionFile>,
+    /// Name of the shell that runs commands. Empty if it is not known.
+    shell: String,
+    /// The repository. `None` without one.
+    git: Option<Git>,
+}
+
+/// The repository of the workspace when the agent first saw its current HEAD. Later states would change the system
+/// prompt, and make the provider read the whole conversation again.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Git {
+    head: String,
+    #[serde(default)]
     text: String,
-    files: Vec<String>,
+}
+
+impl Instructions {
+    /// Returns the paths of the files.
+    fn files(&self) -> Vec<&str> {
+        self.own.iter().chain(&self.project).map(|file| file.path.as_str()).collect()
+    }
+
+    /// Returns the facts for the system prompt.
+    fn facts(&self) -> impl Iterator<Item = String> {
+        let shell = Some(&self.shell).filter(|shell| !shell.is_empty());
+        let shell = shell.map(|shell| format!("The tool bash runs commands with {shell}."));
+        let git = self.git.as_ref().map(|git| {
+            format!(
+                "Git, when you first saw this branch: {}. `git status` shows the present state.",
+                git.text
+            )
+        });
+        shell.into_iter().chain(git)
+    }
 }
 
 impl Agent {

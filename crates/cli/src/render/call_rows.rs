@@ -106,7 +106,7 @@ impl CallRows {
         let end = CallSummary::read(data);
         let (is_error, ending) = end.ending();
         let mark = if is_error { format!(" {RED}failed{RED:#}") } else { String::new() };
-        page.line(format_args!("{}{mark} {ending}", call.title));
+        page.line(format_args!("{}{mark}{ending}", call.title));
         for row in call.diff.iter().filter(|_| !is_error) {
             row_of(row, columns, page);
         }

@@ -66,7 +66,6 @@ impl Bench {
             settings,
             tools: Vec::new(),
             facts: Vec::new(),
-            user_instructions: Vec::new(),
             has_mcp_servers: false,
         };
         let agent = Agent::new(setup, transcript);
@@ -117,6 +116,7 @@ impl Bench {
             truncated: false,
             full_output_path: None,
             duration_ms: 3,
+            user_instructions: None,
         })));
     }
 
