@@ -1,4 +1,4 @@
-//! What readers see of a tool call: its subject, and the lines that an edit changes. Used by exports and by the command
+//! Subject of a tool call, and the lines that an edit changes, for readers. Used by exports and by the command
 //! line.
 
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! The agent without I/O and without a clock: an agent worker drives it.
 //!
-//! - [`call_view`]: what readers see of a tool call;
+//! - [`call_view`]: subject and changes of a tool call, for readers;
 //! - [`engine`]: the turns of a session, as a state machine;
 //! - [`prompt`]: the system prompt;
 //! - [`compaction`]: estimates of tokens, and summaries of old parts of a conversation;

@@ -1,6 +1,6 @@
 //! The system prompt.
 
-use quackd_protocol::pi::InstructionFile;
+use quackd_protocol::instructions::InstructionFile;
 
 /// Most bytes of all instructions together.
 const MAX_INSTRUCTIONS: usize = 64 * 1024;

@@ -1,5 +1,16 @@
-//! References from one file with instructions for agents to others. The worker follows those of a workspace, the
+//! Files with instructions for agents, and references from one to others. The worker follows those of a workspace, the
 //! supervisor those of the user's own file.
+
+use serde::{Deserialize, Serialize};
+
+/// A file with instructions for agents.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstructionFile {
+    /// Path as the model and `quack state` show it.
+    pub path: String,
+    /// Content, which may be cut.
+    pub text: String,
+}
 
 /// Returns the paths after `@` in a text, outside of code.
 pub fn imports(text: &str) -> impl Iterator<Item = &str> {

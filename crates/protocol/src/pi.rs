@@ -8,6 +8,7 @@
 //! Order: the supervisor writes [`ToPiWorker::Start`] or [`ToPiWorker::StartAgent`] first. The worker answers
 //! [`FromPiWorker::Hello`] before anything else.
 
+use crate::instructions::InstructionFile;
 use crate::model::{ModelInfo, ModelPart, ModelRequest, ThinkingLevel};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -129,15 +130,9 @@ pub struct AgentStart {
     /// Whether the session has MCP servers, whose tools the agent lists at its first prompt.
     #[serde(default)]
     pub has_mcp_servers: bool,
-}
-
-/// A file with instructions for agents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InstructionFile {
-    /// Path as the model and `quack state` show it.
-    pub path: String,
-    /// Content, which may be cut.
-    pub text: String,
+    /// Text for the user about the default model, if it stands in for one that its provider no longer offers.
+    #[serde(default)]
+    pub model_notice: Option<String>,
 }
 
 /// Settings of an agent's turns.

@@ -259,7 +259,7 @@ fn commands_of_the_prompt_do_what_the_subcommands_do() {
         ("/help", "list the commands and keys"),
         ("!echo from-the-shell; exit 3", "exit code 3"),
         ("/cost", "tokens in"),
-        ("/model fake/fake-2", "this session uses fake/fake-2 from now on"),
+        ("/model fake/fake-2", " uses fake/fake-2 from now on"),
         ("/model", "fake-1"),
         ("/thinking", "thinking levels: off"),
         ("/sessions", "SESSION"),
@@ -324,7 +324,7 @@ fn answers_are_rendered_edits_are_diffs_and_the_last_row_has_the_state() {
         String::from_utf8(output.stdout).unwrap()
     };
     assert_eq!(output(&["say", "again"]), text);
-    // What is over looks as it did.
+    // The history looks like the turn did.
     let (history, code) = Terminal::sized(at_repo(&world, &["history"]), Some((80, 60))).end();
     assert_eq!(code, Some(0), "{history}");
     for part in [

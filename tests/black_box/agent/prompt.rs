@@ -101,17 +101,20 @@ fn ctrl_c_ends_the_turn_and_its_command_and_ctrl_d_leaves() {
     let person = Terminal::start(at_repo(&world, &[]));
     person.see("Ctrl+C=stop the turn");
     person.see("> ");
+    let wire = world.follower();
     person.type_line("long work");
     person.see("sleep 1000");
     person.interrupt();
+    wire.events_until("agent_settled");
     wait_for("the command to end", || {
         world.daemon.descendants().into_iter().all(|it| it.name != "sleep").then_some(())
     });
     person.type_line("what now");
     person.see("echo: what now");
-    person.see("> ");
-    // The prompt is also there while the turn ends.
-    person.stands_no_more("Esc aborts");
+    // The turn has ended, and the prompt knows it: its next reply comes after the event.
+    wire.events_until("agent_settled");
+    person.type_line("/cost");
+    person.see("tokens in");
     // Nothing runs: Ctrl-C stops nothing, and does not leave.
     person.interrupt();
     person.see("Ctrl-D leaves");

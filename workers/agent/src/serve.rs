@@ -88,6 +88,20 @@ async fn send(channel: &mut Channel, frame: &FromPiWorker) -> io::Result<()> {
     channel.send(frames::encode(frame).map_err(io::Error::other)?).await
 }
 
+/// Tools for a model with a small window: name, description and parameters. All others work if the model calls them.
+const SMALL_TOOLS: [(&str, &str, &[&str]); 6] = [
+    ("bash", "Run a shell command in a new shell.", &["command", "timeout_ms"]),
+    ("read_file", "Read a text file, or some of its lines.", &["path", "offset", "limit"]),
+    ("write_file", "Write a whole file.", &["path", "content"]),
+    (
+        "edit_file",
+        "Replace old_text, which must occur exactly once, by new_text.",
+        &["path", "old_text", "new_text"],
+    ),
+    ("search", "Search the text of files by a regular expression.", &["pattern", "path"]),
+    ("find", "Find files by a glob such as **/*.rs.", &["pattern", "path"]),
+];
+
 /// The tools that the model gets, and facts for the system prompt.
 fn setup(start: AgentStart) -> AgentSetup {
     let is_offered = |tool: &&tools::Tool| match start.tools.is_empty() {
@@ -103,6 +117,13 @@ fn setup(start: AgentStart) -> AgentSetup {
         }
         ToolSpec { name: tool.name.to_owned(), description: tool.about.to_owned(), parameters }
     });
+    let is_allowed = |name: &str| start.tools.is_empty() || start.tools.iter().any(|it| it == name);
+    let small_tools = SMALL_TOOLS.iter().filter(|(name, ..)| is_allowed(name)).filter_map(|row| {
+        let (name, about, parameters) = *row;
+        let tool = tools::all().find(|tool| tool.name == name).filter(is_usable)?;
+        let parameters = quackd_schema::brief_tool_input(tool, parameters);
+        Some(ToolSpec { name: name.to_owned(), description: about.to_owned(), parameters })
+    });
     let system = format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH);
     let mut facts = vec![format!("The system is {system}.")];
     if start.safe_mode {
@@ -115,6 +136,7 @@ fn setup(start: AgentStart) -> AgentSetup {
     }
     AgentSetup {
         tools: specs.collect(),
+        small_tools: small_tools.collect(),
         session_file: start.session_file,
         workspace: start.workspace,
         models: start.models,
@@ -122,6 +144,7 @@ fn setup(start: AgentStart) -> AgentSetup {
         settings: start.settings,
         facts,
         has_mcp_servers: start.has_mcp_servers,
+        model_notice: start.model_notice,
     }
 }
 
@@ -358,8 +381,10 @@ mod tests {
             is_model_chosen: false,
             settings: AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
             tools: Vec::new(),
+            small_tools: Vec::new(),
             facts: Vec::new(),
             has_mcp_servers: false,
+            model_notice: None,
         };
         let mut agent = Agent::new(setup, transcript);
         let now = Now { unix_ms: 1, random: 1 };

@@ -31,10 +31,10 @@ pub use tools::{ToolRoute, route};
 use crate::message::{Message, UserMessage};
 use crate::providers::ToolSpec;
 use crate::transcript::{EntryKind, Transcript, iso_time};
+use quackd_protocol::instructions::InstructionFile;
 use quackd_protocol::model::{ModelFailure, ModelHead, ModelInfo, ModelRequest, ThinkingLevel};
 use quackd_protocol::pi::{
-    AgentModels, AgentSettings, AgentToolCall, AgentToolDone, InstructionFile, OtherCommand,
-    PiCommand,
+    AgentModels, AgentSettings, AgentToolCall, AgentToolDone, OtherCommand, PiCommand,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -145,10 +145,14 @@ pub struct AgentSetup {
     pub settings: AgentSettings,
     /// The tools that the model gets.
     pub tools: Vec<ToolSpec>,
+    /// Tools for a model with a small window.
+    pub small_tools: Vec<ToolSpec>,
     /// Lines about the confinement, for the system prompt.
     pub facts: Vec<String>,
     /// Whether the session has MCP servers, whose tools are listed at the first prompt.
     pub has_mcp_servers: bool,
+    /// Text for the user about the default model, for the first run with it.
+    pub model_notice: Option<String>,
 }
 
 /// How many queued messages one turn takes.
@@ -247,13 +251,21 @@ impl Instructions {
 impl Agent {
     /// Creates the agent of a conversation.
     #[must_use]
-    pub fn new(setup: AgentSetup, transcript: Transcript) -> Self {
+    pub fn new(mut setup: AgentSetup, transcript: Transcript) -> Self {
         let context = transcript.context();
-        let recorded =
-            context.model.filter(|_| !setup.is_model_chosen).and_then(|(provider, id)| {
-                let is_it = |model: &&ModelInfo| model.provider == provider && model.id == id;
-                setup.models.models.iter().find(is_it).cloned()
-            });
+        let wanted = context.model.filter(|_| !setup.is_model_chosen);
+        let recorded = wanted.as_ref().and_then(|(provider, id)| {
+            let is_it = |model: &&ModelInfo| model.provider == *provider && model.id == *id;
+            setup.models.models.iter().find(is_it).cloned()
+        });
+        match wanted {
+            Some(_) if recorded.is_some() => setup.model_notice = None,
+            Some((provider, id)) => {
+                let gone = missing_text(&provider, &id, &setup.models.default);
+                setup.model_notice = Some(gone);
+            }
+            None => {}
+        }
         let is_model_recorded = recorded.is_some();
         let thinking = context.thinking.filter(|_| is_model_recorded);
         let model = recorded.unwrap_or_else(|| setup.models.default.clone());
@@ -331,13 +343,14 @@ impl Agent {
         let missing = std::mem::replace(&mut self.model, default.clone());
         self.thinking = crate::providers::clamp(self.thinking, &self.model);
         self.is_model_recorded = false;
-        let error = format!(
-            "the model {}/{} is not configured any more; the session uses {}/{}",
-            missing.provider, missing.id, self.model.provider, self.model.id
-        );
+        self.tell_about_model(&missing_text(&missing.provider, &missing.id, &self.model));
+    }
+
+    /// Publishes a message for the user about the session's model.
+    fn tell_about_model(&mut self, text: &str) {
         let kind = "extension_error";
         let data = json!({
-            "type": kind, "extensionPath": "quackd", "event": "models", "error": error,
+            "type": kind, "extensionPath": "quackd", "event": "models", "error": text,
         });
         self.event(kind, &data);
     }
@@ -432,6 +445,14 @@ impl Agent {
     fn refuse(&mut self, number: u64, error: impl Into<String>) {
         self.effects.push(Effect::Answer { number, result: Err(error.into()) });
     }
+}
+
+/// Returns the text for the user if a model of the session is gone.
+fn missing_text(provider: &str, id: &str, now: &ModelInfo) -> String {
+    format!(
+        "the model {provider}/{id} is not configured any more; the session uses {}/{}",
+        now.provider, now.id
+    )
 }
 
 /// Whether both are the same model, even if other facts about it have changed.

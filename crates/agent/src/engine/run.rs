@@ -3,14 +3,15 @@
 use super::answer::Answer;
 use super::incoming::Incoming;
 use super::tools::Batch;
-use super::{Agent, Effect, Git, Instructions, QueueMode};
+use super::{Agent, Effect, Git, Instructions, QueueMode, is_same};
 use crate::message::{
     AssistantMessage, Block, Content, Cost, Message, StopReason, Usage, UserMessage, cost_text,
 };
 use crate::prompt;
 use crate::providers::{self, RequestOptions};
+use quackd_protocol::instructions::InstructionFile;
 use quackd_protocol::model::{EndReason, ModelInfo, Price};
-use quackd_protocol::pi::{AgentToolCall, AgentToolDone, InstructionFile};
+use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
@@ -113,6 +114,11 @@ impl Agent {
             cost: Cost::default(),
         });
         self.agent_start();
+        if let Some(text) = self.setup.model_notice.take()
+            && is_same(&self.model, &self.setup.models.default)
+        {
+            self.tell_about_model(&text);
+        }
         self.plain_event("turn_start");
         self.add_user(message);
         self.take_steering();
@@ -252,7 +258,10 @@ impl Agent {
         let system = self.system_prompt();
         let options = RequestOptions {
             system: &system,
-            tools: &self.setup.tools,
+            tools: match self.model.has_small_window() {
+                true => &self.setup.small_tools,
+                false => &self.setup.tools,
+            },
             thinking: self.thinking,
             max_tokens: None,
             cache_key: &self.transcript.header().id,

@@ -92,6 +92,7 @@ impl Agent {
         });
         for tool in tools {
             let spec = self.servers.add(tool);
+            self.setup.small_tools.push(spec.clone());
             self.setup.tools.push(spec);
         }
         problems.truncate(MAX_PROBLEMS);

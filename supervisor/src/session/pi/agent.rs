@@ -57,6 +57,8 @@ pub(super) async fn prepare(
     let catalog = services.models.catalog().await;
     let default = default_model(&catalog, choice.model.as_deref())?;
     let thinking = catalog.chosen().map(|chosen| chosen.thinking).unwrap_or_default();
+    let of_default = catalog.chosen().filter(|_| choice.model.is_none());
+    let model_notice = of_default.and_then(|chosen| chosen.notice.clone());
     let mut models = catalog.models().to_vec();
     if !models.iter().any(|it| it.provider == default.provider && it.id == default.id) {
         models.insert(0, default.clone());
@@ -101,6 +103,7 @@ pub(super) async fn prepare(
             safe_mode: false,
             network: String::new(),
             has_mcp_servers: false,
+            model_notice,
         };
         Ok(AgentLaunch { start, file: file.into() })
     };

@@ -65,8 +65,10 @@ impl Bench {
             is_model_chosen: false,
             settings,
             tools: Vec::new(),
+            small_tools: Vec::new(),
             facts: Vec::new(),
             has_mcp_servers: false,
+            model_notice: None,
         };
         let agent = Agent::new(setup, transcript);
         Self { agent, effects: Vec::new(), unix_ms: 1_700_000_000_000, command: 0 }
