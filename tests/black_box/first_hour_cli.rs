@@ -209,6 +209,14 @@ const COMPLETED: &[(&[&str], &[&str])] = &[
     (&["quack", "delete", "oth"], &["other", "other/review"]),
     (&["quack", "pin", "on"], &["one"]),
     (&["quack", "tool", "job_kill", "j"], &["job-1"]),
+    (&["quack", "models", "us"], &["use"]),
+    (&["quack", "models", "use", "--ses"], &["--session"]),
+    (&["quack", "use", "--eng"], &["--engine"]),
+    (&["quack", "use", "--engine", "na"], &["native"]),
+    (&["quack", "mcp", "install", "--excl"], &["--exclusive"]),
+    (&["quack", "config", "set", "agent.max_t"], &["agent.max_turns"]),
+    (&["quack", "schema", "tools", "write"], &["write_file"]),
+    (&["quack", "login", "anth"], &["anthropic"]),
 ];
 
 #[test]

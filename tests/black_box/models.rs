@@ -253,3 +253,30 @@ fn facts_that_nobody_has_checked_for_90_days_are_listed_without_a_daemon() {
     assert!(text.contains(first), "{text}");
     assert!(!daemon.socket().exists());
 }
+
+#[test]
+fn keys_of_pis_files_that_are_not_used_are_listed_with_file_and_path() {
+    let daemon = daemon_with(&[], "environment.login_shell = false\n");
+    let compat = json!({"thinkingFormat": "deepseek", "openRouterRouting": {"only": ["x"]}});
+    let model = json!({"id": "m", "thinkingLevelMap": {"off": null}, "compat": compat});
+    let provider = json!({"baseUrl": "http://127.0.0.1:9/v1", "apiKey": "x", "models": [model]});
+    write_pi_models(&daemon, &json!({"providers": {"box": provider}}));
+    let problem = |part: &str| {
+        let data = models(&daemon);
+        let problems = data["problems"].as_array().unwrap();
+        problems.iter().filter_map(|it| it.as_str()).find(|it| it.contains(part)).map(str::to_owned)
+    };
+    let line = wait_for("the problem", || problem("models.json"));
+    let keys = "models.json: quackd does not use providers.box.models[m].thinkingLevelMap, \
+        providers.box.models[m].compat.openRouterRouting";
+    assert!(line.contains(keys) && !line.contains("thinkingFormat"), "{line}");
+    assert_eq!(problem("settings.json"), None);
+    // A change of the settings is seen too.
+    let settings = daemon.home().join(".pi/agent/settings.json");
+    fs::write(settings, r#"{"theme": "dark", "retry": {"maxRetries": 1, "provider": {}}}"#)
+        .unwrap();
+    let line = wait_for("the settings", || problem("settings.json"));
+    assert!(line.ends_with("settings.json: quackd does not use theme, retry.provider"), "{line}");
+    let told = check(&daemon)["message"].to_string();
+    assert!(told.contains("openRouterRouting") && told.contains("retry.provider"), "{told}");
+}

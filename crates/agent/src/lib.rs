@@ -1,5 +1,6 @@
 //! The agent without I/O and without a clock: an agent worker drives it.
 //!
+//! - [`call_view`]: subject and changes of a tool call, for readers;
 //! - [`engine`]: the turns of a session, as a state machine;
 //! - [`prompt`]: the system prompt;
 //! - [`compaction`]: estimates of tokens, and summaries of old parts of a conversation;
@@ -9,6 +10,7 @@
 //! - [`surrogates`]: JSON that JavaScript has cut;
 //! - [`transcript`]: session files, compatible with Pi's.
 
+pub mod call_view;
 pub mod compaction;
 pub mod engine;
 pub mod export;

@@ -1,7 +1,7 @@
 //! The system prompt.
 
 use quackd_protocol::agent_options::AgentOptions;
-use quackd_protocol::pi::InstructionFile;
+use quackd_protocol::instructions::InstructionFile;
 
 /// Most bytes of all instructions together.
 const MAX_INSTRUCTIONS: usize = 64 * 1024;

@@ -10,9 +10,10 @@ use clap::{Arg, Command, CommandFactory};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCandidates, CompletionCandidate};
 use quackd_client::Client;
+use quackd_egress::models::provider_names;
 use quackd_home::{Home, resolve_workspace_blocking};
 use quackd_policy::hosts::presets::PRESETS;
-use quackd_protocol::client::{PsData, SessionInfo, SessionsData, WorkerInfo};
+use quackd_protocol::client::{ModelsData, PsData, SessionInfo, SessionsData, WorkerInfo};
 use quackd_protocol::policy::{Profile, WebSearchRule};
 use quackd_protocol::tools;
 use rustix::io::Errno;
@@ -60,8 +61,10 @@ pub(crate) fn command() -> Command {
 fn visible(command: &Command) -> Command {
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set());
     let verbs = command.get_subcommands().filter(|verb| !verb.is_hide_set()).map(visible);
+    let aliases = command.get_visible_aliases().map(str::to_owned).collect::<Vec<_>>();
     let mut visible = Command::new(command.get_name().to_owned())
         .disable_help_subcommand(true)
+        .visible_aliases(aliases)
         .args(arguments.map(|argument| completed(command.get_name(), argument.clone())))
         .subcommands(verbs);
     if let Some(about) = command.get_about() {
@@ -77,8 +80,12 @@ fn completed(verb: &str, argument: Arg) -> Arg {
     let name = argument.get_value_names().and_then(|names| names.first()).map(|name| name.as_str());
     let candidates = match (verb, name) {
         (_, Some(REF)) => ArgValueCandidates::new(sessions),
-        ("tool", Some("NAME")) => ArgValueCandidates::new(tools),
+        ("tool" | "tools", Some("NAME")) => ArgValueCandidates::new(tools),
         ("tool", Some(_)) if argument.get_id() == "argument" => ArgValueCandidates::new(jobs),
+        (_, Some("KEY")) => ArgValueCandidates::new(keys),
+        (_, Some("NAME")) if argument.get_id() == "engine" => ArgValueCandidates::new(engines),
+        (_, Some("PROVIDER")) => ArgValueCandidates::new(providers),
+        (_, Some("MODEL" | "PROVIDER/NAME")) => ArgValueCandidates::new(models),
         (_, Some("PROFILE")) => ArgValueCandidates::new(profiles),
         (_, Some("RULE")) if argument.get_id() == "web_search" => ArgValueCandidates::new(rules),
         (_, Some("RULE" | "RULE|ID")) => ArgValueCandidates::new(presets),
@@ -93,6 +100,28 @@ fn candidate(value: impl Into<OsString>, help: &str) -> CompletionCandidate {
 
 fn tools() -> Vec<CompletionCandidate> {
     tools::all().map(|tool| candidate(tool.name, tool.about)).collect()
+}
+
+/// Keys of the configuration.
+fn keys() -> Vec<CompletionCandidate> {
+    quackd_config::keys().iter().map(|key| candidate(key.name(), key.description())).collect()
+}
+
+fn engines() -> Vec<CompletionCandidate> {
+    ["native", "pi", "auto"].map(CompletionCandidate::new).into()
+}
+
+/// Providers of models that `quack login` knows.
+fn providers() -> Vec<CompletionCandidate> {
+    provider_names().map(CompletionCandidate::new).collect()
+}
+
+/// Models of providers with a key, and of local servers.
+fn models() -> Vec<CompletionCandidate> {
+    let Some(ModelsData { models, .. }) = ask("quack.models", json!({})) else { return Vec::new() };
+    let names = models.iter().map(|model| format!("{}/{}", model.provider, model.id));
+    let names = names.filter(|name| is_plain(name)).take(MAX_CANDIDATES);
+    names.map(CompletionCandidate::new).collect()
 }
 
 fn profiles() -> Vec<CompletionCandidate> {
@@ -234,6 +263,15 @@ mod tests {
             (&["sandbox", "set"], "profile"),
             (&["sandbox", "set"], "web_search"),
             (&["sandbox", "audit"], "session"),
+            (&["config", "set"], "key"),
+            (&["config", "unset"], "key"),
+            (&["new"], "engine"),
+            (&["activate"], "engine"),
+            (&["activate"], "model"),
+            (&["models", "use"], "model"),
+            (&["login"], "provider"),
+            (&["logout"], "provider"),
+            (&["schema", "tools"], "name"),
         ] {
             assert!(has(verbs, id), "{verbs:?} {id}");
         }

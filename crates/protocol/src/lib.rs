@@ -14,6 +14,7 @@ pub mod client;
 pub mod denial;
 pub mod environment;
 pub mod ids;
+pub mod instructions;
 mod job;
 pub mod journal;
 pub mod limits;

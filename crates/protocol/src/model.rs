@@ -201,6 +201,17 @@ pub struct ModelInfo {
     pub compat: ModelCompat,
 }
 
+/// Windows below this many tokens are small: prompt and tools of an agent would fill a large part of them.
+const SMALL_WINDOW: u64 = 16_384;
+
+impl ModelInfo {
+    /// Whether the window is known and small.
+    #[must_use]
+    pub fn has_small_window(&self) -> bool {
+        (1..SMALL_WINDOW).contains(&self.context_window)
+    }
+}
+
 /// Differences of a server to the usual API, with the names of Pi's `models.json`. `None` means the usual behavior of the
 /// API. Unknown members are ignored.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -230,9 +241,16 @@ pub struct ModelCompat {
     /// Whether thinking is sent back as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub requires_thinking_as_text: Option<bool>,
-    /// Parameter that switches thinking: `openai`, `zai` or `qwen`.
+    /// Whether a message with calls must have its reasoning, also if that is empty.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requires_reasoning_content_on_assistant_messages: Option<bool>,
+    /// Parameter that switches thinking: `openai`, `openrouter`, `deepseek`, `together`, `zai`, `qwen` or
+    /// `qwen-chat-template`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking_format: Option<String>,
+    /// `anthropic`: marks for the cache of Anthropic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_control_format: Option<String>,
 }
 
 impl ModelCompat {

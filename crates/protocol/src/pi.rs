@@ -10,6 +10,7 @@
 
 use crate::agent_options::AgentOptions;
 pub use crate::agent_options::AgentSettings;
+use crate::instructions::InstructionFile;
 use crate::model::{ModelInfo, ModelPart, ModelRequest, ThinkingLevel};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -131,18 +132,9 @@ pub struct AgentStart {
     /// Whether the session has MCP servers, whose tools the agent lists at its first prompt.
     #[serde(default)]
     pub has_mcp_servers: bool,
-    /// Instructions of the user, for the system prompt.
+    /// Text for the user about the default model, if it stands in for one that its provider no longer offers.
     #[serde(default)]
-    pub user_instructions: Vec<InstructionFile>,
-}
-
-/// A file with instructions for agents.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InstructionFile {
-    /// Path as the model and `quack state` show it.
-    pub path: String,
-    /// Content, which may be cut.
-    pub text: String,
+    pub model_notice: Option<String>,
 }
 
 /// A tool call of the agent worker.
@@ -192,6 +184,9 @@ pub struct AgentToolDone {
     pub full_output_path: Option<String>,
     /// Duration in milliseconds.
     pub duration_ms: u64,
+    /// With the instructions of the workspace: those of the user. `None` if they could not be read in time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_instructions: Option<Vec<InstructionFile>>,
 }
 
 impl AgentToolDone {
@@ -210,6 +205,7 @@ impl AgentToolDone {
             truncated: false,
             full_output_path: None,
             duration_ms: 0,
+            user_instructions: None,
         }
     }
 }

@@ -16,7 +16,7 @@ mod tools;
 mod typescript;
 
 pub use methods::{MethodSchema, Shape, shape_of};
-pub use tools::{tool, tool_input, tools};
+pub use tools::{brief_tool_input, tool, tool_input, tools};
 
 use serde_json::{Map, Value};
 

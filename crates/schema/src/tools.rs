@@ -52,6 +52,21 @@ pub fn tool_input(tool: &Tool, is_short: bool) -> Value {
     schema
 }
 
+/// Returns the schema of some of a tool's arguments, without descriptions and limits, for models with a small window.
+#[must_use]
+pub fn brief_tool_input(tool: &Tool, names: &[&str]) -> Value {
+    let shown = tool.parameters.iter().filter(|parameter| names.contains(&parameter.name));
+    let kind = |parameter: &Parameter| {
+        let mut schema = values(parameter.kind);
+        schema.retain(|key, _| matches!(key.as_str(), "type" | "enum" | "anyOf" | "items"));
+        (parameter.name.to_owned(), schema.into())
+    };
+    let properties: Map<String, Value> = shown.clone().map(kind).collect();
+    let required: Vec<&str> =
+        shown.filter(|parameter| parameter.is_required).map(|it| it.name).collect();
+    json!({"type": "object", "properties": properties, "required": required})
+}
+
 fn property(parameter: &Parameter) -> Value {
     let mut schema = values(parameter.kind);
     schema.insert("description".to_owned(), parameter.about.into());

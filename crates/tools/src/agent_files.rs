@@ -2,15 +2,19 @@
 //! supervisor makes these calls, for its agent.
 
 use crate::arguments::Arguments;
+use crate::bash::shell;
 use crate::call_limits::CallLimits;
+use crate::git_state::git_state;
 use crate::read_file::PATH;
-use crate::{Data, Output};
+use crate::{Data, Output, Toolbox};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use quackd_protocol::instructions::{imports, joined};
 use quackd_sandbox::Root;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::{self, Read as _};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Files with instructions for agents. Of each group, only the first file that exists is read.
@@ -35,17 +39,25 @@ const MAX_INSTRUCTIONS: u64 = 32 * 1024;
 /// Largest image, in bytes. Providers refuse larger ones.
 const MAX_IMAGE: u64 = 3 * 1024 * 1024;
 
-/// Returns the files with instructions: `files` with `path` and `text`. The parameter `directory` is that of the user,
-/// relative to the root.
+/// Returns the files with instructions: `files` with `path` and `text`; the name of the `shell`; and `git`, the
+/// [state](git_state) of the repository. The parameter `directory` is that of the user, relative to the root; `head` is
+/// that of the last `git`.
 pub(crate) async fn quack_instructions(
+    toolbox: &Toolbox,
     root: Arc<Root>,
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
     let directory = arguments.text(&["directory"]).unwrap_or_default().to_owned();
-    match bounds.run_blocking(move || instructions_blocking(&root, &directory)).await {
+    let head = arguments.text(&["head"]).unwrap_or_default();
+    let of_files = Arc::clone(&root);
+    let files = bounds.run_blocking(move || instructions_blocking(&of_files, &directory)).await;
+    match files {
         Ok(files) => {
-            let data = json!({ "files": files });
+            let git = git_state(toolbox, &root, head, bounds).await;
+            let shell = shell("").0;
+            let shell = Path::new(&shell).file_name().map(|name| name.to_string_lossy());
+            let data = json!({ "files": files, "shell": shell, "git": git });
             Output { data: Some(Data::from(data)), ..Output::success(String::new()) }
         }
         Err(cutoff) => Output::cut_off("Reading the instructions", bounds, cutoff),
@@ -112,38 +124,6 @@ impl Found<'_> {
         }
         (!text.trim().is_empty()).then_some(text)
     }
-}
-
-/// Returns the paths after `@` in a text, outside of code.
-fn imports(text: &str) -> impl Iterator<Item = &str> {
-    let mut is_code = false;
-    let lines = text.lines().filter(move |line| {
-        let is_fence = line.trim_start().starts_with("```");
-        is_code ^= is_fence;
-        !is_code && !is_fence
-    });
-    let words = lines.flat_map(|line| {
-        // Every second part of a line is between backticks.
-        line.split('`').step_by(2).flat_map(str::split_whitespace)
-    });
-    let paths = words.filter_map(|word| word.strip_prefix('@'));
-    paths.map(|path| path.trim_end_matches(['.', ',', ';', ':', ')'])).filter(|path| {
-        let is_plain = |c: char| !c.is_control() && !matches!(c, '"' | '<' | '>' | '~');
-        !path.is_empty() && !path.starts_with('/') && path.chars().all(is_plain)
-    })
-}
-
-/// Joins a directory, which ends with a slash, and a path. `None` if the result is outside of the root.
-fn joined(directory: &str, path: &str) -> Option<String> {
-    let mut names: Vec<&str> = Vec::new();
-    for name in directory.split('/').chain(path.split('/')) {
-        match name {
-            "" | "." => {}
-            ".." => drop(names.pop()?),
-            name => names.push(name),
-        }
-    }
-    Some(names.join("/"))
 }
 
 /// Returns an image in base64: `image` with `mime_type` and `data`.

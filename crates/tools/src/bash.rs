@@ -166,7 +166,7 @@ async fn show_while<T>(
 
 /// Returns the shell and its arguments. Not a login shell: profiles cost hundreds of milliseconds per call, and
 /// the environment already contains their settings.
-fn shell(line: &str) -> (OsString, Vec<OsString>) {
+pub(crate) fn shell(line: &str) -> (OsString, Vec<OsString>) {
     let (program, options): (&str, &[&str]) =
         if cfg!(target_os = "macos") && Path::new("/bin/zsh").exists() {
             ("/bin/zsh", &["-c"])
@@ -182,7 +182,7 @@ fn shell(line: &str) -> (OsString, Vec<OsString>) {
 
 /// Returns the PATH of safe mode, without relative directories and directories in the workspace. Safe mode must
 /// not run programs from the files that the agent edits.
-fn path_outside(path: Option<&str>, workspace: &Path) -> String {
+pub(crate) fn path_outside(path: Option<&str>, workspace: &Path) -> String {
     let is_outside = |directory: &&str| {
         let directory = Path::new(directory);
         directory.is_absolute()

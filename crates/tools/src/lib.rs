@@ -22,6 +22,7 @@ mod edit_file;
 mod edit_hint;
 mod edit_once;
 mod facades;
+mod git_state;
 mod jobs;
 mod js_compat;
 mod line_range;
@@ -180,7 +181,9 @@ async fn in_workspace(
         "web_search" => web_search::web_search(toolbox, call, arguments, bounds).await,
         tools::AUDIT => sandbox_tools::quack_audit(toolbox, root, bounds).await,
         "request_permission" => Output::error("request_permission is answered by the daemon"),
-        tools::INSTRUCTIONS => agent_files::quack_instructions(root, arguments, bounds).await,
+        tools::INSTRUCTIONS => {
+            agent_files::quack_instructions(toolbox, root, arguments, bounds).await
+        }
         tools::IMAGE => agent_files::quack_image(root, arguments, bounds).await,
         tools::MCP_LIST => mcp::quack_mcp_list(toolbox, call, root, bounds).await,
         tools::MCP_CALL => mcp::quack_mcp_call(toolbox, call, root, bounds).await,

@@ -63,15 +63,19 @@ impl UnsignedCommits {
 
 /// The record of HEAD of the work tree at `workspace`, or of one above it.
 fn record_blocking(workspace: &Path) -> Option<PathBuf> {
+    Some(git_directory_blocking(workspace)?.join("logs/HEAD"))
+}
+
+/// The directory with HEAD of the work tree at `workspace`, or of one above it.
+pub(crate) fn git_directory_blocking(workspace: &Path) -> Option<PathBuf> {
     let git = workspace.ancestors().map(|above| above.join(".git")).find(|git| git.exists())?;
     if git.is_dir() {
-        return Some(git.join("logs/HEAD"));
+        return Some(git);
     }
     // A linked worktree or a submodule.
     let mut text = String::new();
     std::fs::File::open(&git).ok()?.take(MAX_READ).read_to_string(&mut text).ok()?;
-    let directory = git.parent()?.join(text.strip_prefix("gitdir:")?.trim());
-    Some(directory.join("logs/HEAD"))
+    Some(git.parent()?.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
 /// Adds the line about unsigned commits to a report.

@@ -152,5 +152,6 @@ fn done(number: u64, ToolData { text, info, data, .. }: ToolData) -> AgentToolDo
         truncated: info.truncated,
         full_output_path: info.full_output_path,
         duration_ms: info.duration_ms,
+        user_instructions: None,
     }
 }

@@ -369,13 +369,15 @@ fn providers(health: &Health) -> Check {
 
 fn model(catalog: &ModelCatalog, failure: Option<Failure>) -> Check {
     const NAME: &str = "model";
-    let problems = match catalog.problems() {
-        [] => String::new(),
-        [only] => format!("; {only}"),
-        [first, rest @ ..] => format!("; {first}; {} more, `quack models` lists them", rest.len()),
-    };
+    /// Most problems that are listed.
+    const MAX_PROBLEMS: usize = 8;
+    let (shown, rest) = catalog.problems().split_at(catalog.problems().len().min(MAX_PROBLEMS));
+    let mut problems: String = shown.iter().map(|problem| format!("; {problem}")).collect();
+    if !rest.is_empty() {
+        problems.push_str(&format!("; {} more, `quack models` lists them", rest.len()));
+    }
     match catalog.chosen() {
-        Some(Chosen { model, why, thinking, key_source }) => {
+        Some(Chosen { model, why, thinking, key_source, .. }) => {
             let text = format!(
                 "{}/{} at {}, thinking {}, because of {why}; key: {key_source}{problems}",
                 model.provider,

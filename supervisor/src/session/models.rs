@@ -299,7 +299,10 @@ impl Models {
             return;
         }
         let asked = self.asked.borrow().get(&model.provider).copied();
-        let interval = |has_answered| if has_answered { ASK_INTERVAL } else { ASK_AGAIN };
+        // Ollama decides about the window when it loads a model.
+        let is_settled = model.provider != "ollama";
+        let interval =
+            |has_answered| if has_answered && is_settled { ASK_INTERVAL } else { ASK_AGAIN };
         if asked.is_some_and(|(at, answered)| at.elapsed() < interval(answered)) {
             return;
         }
@@ -357,9 +360,10 @@ impl Models {
             let _permit = permit;
             // Before the files are read, so that a change in between is noticed the next time.
             // A command that could change them could send keys to another server.
-            let files = sources.files();
+            let mut files = sources.files();
             let writable = Writable::of_blocking(writable, &user_home);
             let held = files.iter().find_map(|file| writable.held_blocking(file));
+            files.push(sources.settings_file());
             let stamps =
                 Stamps { held, files: files.into_iter().map(stamp_blocking).collect(), no_key };
             sources.distrust = stamps.held.as_ref().map(|held| {

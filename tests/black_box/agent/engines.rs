@@ -1,7 +1,7 @@
 //! The choice of a session's agent: quackd's own, or the user's Pi.
 
 use super::{World, answer, text, turn};
-use crate::harness::{Daemon, Wire, wait_for};
+use crate::harness::{Daemon, Terminal, Wire, wait_for};
 use serde_json::{Value, json};
 
 const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
@@ -297,4 +297,139 @@ fn a_server_that_lists_its_window_decides_about_it_and_the_answer_is_kept() {
     world.model.script(&json!({"on_exhausted": "echo", "list": "nothing"}));
     world.boot(&[]);
     assert_eq!(say(&world), 4096);
+}
+
+/// Runs a subcommand in the repository. Returns its exit code, stdout and stderr.
+fn run(world: &World, args: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = super::prompt::at_repo(world, args);
+    let output = command.stdin(std::process::Stdio::null()).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.code(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_default_that_its_provider_no_longer_offers_is_told_by_say_and_the_prompt() {
+    let mut world = World::absent(&json!({"on_exhausted": "echo", "models": ["gpt-4.1"]}));
+    std::fs::remove_file(world.agent.join("models.json")).unwrap();
+    let base = format!("OPENAI_BASE_URL={}", world.model.v1());
+    world.boot(&["OPENAI_API_KEY=sk-x", &base]);
+    let told = "openai offers its usual model gpt-4o-mini no more; gpt-4.1 is used";
+    let (_, shown, error) = run(&world, &["say", "hi"]);
+    assert_eq!(shown.trim(), "echo: hi");
+    assert!(error.contains(told), "{error}");
+    assert_eq!(world.model.requests()[0]["body"]["model"], "gpt-4.1");
+    let (_, _, error) = run(&world, &["say", "hi"]);
+    assert!(!error.contains("usual model"), "told once: {error}");
+    for (args, is_line) in [(&["--json"][..], true), (&["--result", "json"], false)] {
+        let name = args.join("").replace('-', "");
+        assert_eq!(run(&world, &["new", "--name", &name]).0, Some(0));
+        let (_, shown, error) = run(&world, &[&["say", "hi", "--session", &name], args].concat());
+        assert_eq!(
+            (shown.contains(told), error.contains(told)),
+            (is_line, !is_line),
+            "{shown} {error}"
+        );
+        let is_one = serde_json::from_str::<Value>(&shown).is_ok();
+        assert_eq!(is_one, !is_line, "one object: {shown}");
+    }
+    assert_eq!(run(&world, &["new", "--name", "typed"]).0, Some(0));
+    let at = ["--session", "typed"];
+    let person = Terminal::sized(
+        super::prompt::at_repo(&world, &[&["follow"][..], &at].concat()),
+        Some((120, 24)),
+    );
+    let wire = world.daemon.wire();
+    wire.attach(&world.repo);
+    assert_eq!(run(&world, &["say", "hi", "--session", "typed"]).0, Some(0));
+    person.stands(&format!("-- {told} --"));
+}
+
+#[test]
+fn a_model_that_no_list_has_outlives_the_agent_and_the_daemon() {
+    // The provider has no list.
+    let mut world = World::new(&json!({"on_exhausted": "echo", "list": "nothing"}));
+    let asked = |world: &World| {
+        let (code, _, error) = run(world, &["say", "hi"]);
+        assert_eq!(code, Some(0), "{error}");
+        world.model.requests().pop().unwrap()["body"]["model"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(asked(&world), "fake-1");
+    let (code, _, error) = run(&world, &["models", "use", "fake/hidden"]);
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(asked(&world), "hidden");
+    for agent in world.agents() {
+        super::kill(&agent);
+    }
+    wait_for("the agents to end", || world.agents().is_empty().then_some(()));
+    assert_eq!(asked(&world), "hidden");
+    world.daemon.quack(&["stop"]).ok();
+    world.daemon.wait();
+    world.boot(&[]);
+    assert_eq!(asked(&world), "hidden");
+    // The prompt can do the same.
+    let person = Terminal::sized(super::prompt::at_repo(&world, &[]), Some((80, 24)));
+    person.stands("> ");
+    person.press("/model fake/other\r");
+    person.stands("uses fake/other from now on");
+    person.stands("other · ");
+    person.press("\x04");
+    assert_eq!(person.end().1, Some(0));
+    assert_eq!(asked(&world), "other");
+}
+
+#[test]
+fn a_small_window_of_ollama_leads_to_few_tools_and_says_what_to_set() {
+    // <https://docs.ollama.com/api-reference/show-model-details>, <https://docs.ollama.com/api/ps>
+    let show = |parameters: &str| {
+        json!({"parameters": parameters, "details": {"family": "qwen3"}, "capabilities": ["completion", "tools"],
+            "model_info": {"general.architecture": "qwen3", "qwen3.context_length": 40_960}})
+    };
+    let loaded = json!({"models": [{"name": "qwen3:latest", "model": "qwen3:latest", "size": 1,
+        "context_length": 4096}]});
+    let setting =
+        show("num_ctx                        8192\nstop                           \"<|im_end|>\"");
+    let cases = [
+        (json!({"show": setting, "ps": loaded}), 8192),
+        (json!({"show": show(""), "ps": loaded}), 4096),
+        (json!({"show": show(""), "ps": {"models": []}}), 40_960),
+    ];
+    for (api, window) in cases {
+        let mut script =
+            json!({"on_exhausted": "echo", "list": [{"id": "qwen3:latest", "object": "model"}]});
+        script.as_object_mut().unwrap().extend(api.as_object().unwrap().clone());
+        let mut world = World::absent(&script);
+        std::fs::remove_file(world.agent.join("models.json")).unwrap();
+        let base = world.model.v1();
+        world.configure(&format!(
+            "model.provider = \"ollama\"\nmodel.name = \"qwen3\"\nmodel.base_url = \"{base}\"\n"
+        ));
+        world.boot(&[]);
+        let (code, shown, error) = run(&world, &["say", "hi"]);
+        assert_eq!((code, shown.trim()), (Some(0), "echo: hi"), "{error}");
+        let body = world.model.requests().pop().unwrap()["body"].clone();
+        let tools = body["tools"].as_array().unwrap();
+        let names: Vec<&str> =
+            tools.iter().filter_map(|it| it["function"]["name"].as_str()).collect();
+        let told = format!("ollama/qwen3 has a window of {window} tokens");
+        let is_small = window < 16_384;
+        for text in [error, run(&world, &["models"]).1] {
+            assert_eq!(
+                text.contains(&told) && text.contains("OLLAMA_CONTEXT_LENGTH=65536"),
+                is_small,
+                "{text}"
+            );
+        }
+        if is_small {
+            assert_eq!(names, ["bash", "read_file", "write_file", "edit_file", "search", "find"]);
+            // A token of English or JSON has about 4 bytes.
+            let size = body["tools"].to_string().len() + body["messages"][0].to_string().len();
+            assert!(size / 4 < 1000, "{size} bytes");
+            assert!(tools.iter().all(|it| {
+                it["function"]["parameters"]["properties"].as_object().unwrap().len() > 1
+            }));
+            assert!(body["max_tokens"].as_u64().unwrap() <= window / 2, "{body}");
+        } else {
+            assert!(names.len() > 6 && names.contains(&"replace"), "{names:?}");
+        }
+    }
 }

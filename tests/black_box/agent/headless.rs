@@ -90,6 +90,7 @@ fn one_result_has_text_files_cost_and_the_reason() {
     let result: Value = serde_json::from_str(&shown).expect("one object");
     assert_eq!(code, Some(0), "{error}");
     assert_eq!((&result["text"], &result["filesChanged"]), (&json!("done"), &json!(["new.txt"])));
+    assert!(result.get("filesError").is_none(), "{result}");
     assert_eq!((&result["stopReason"], &result["tokens"]), (&json!("stop"), &json!(220)));
     assert!((result["cost"].as_f64().unwrap() - 0.000_24).abs() < 1e-9, "{result}");
     assert!(result["sessionId"].is_string() && result["reason"].is_null(), "{result}");
@@ -116,7 +117,8 @@ fn one_result_has_text_files_cost_and_the_reason() {
 
 #[test]
 fn an_answer_is_held_to_a_schema_where_the_provider_can() {
-    let script = json!({"replies": [{"text": "{\"n\": 7}"}, {"text": "seven"}]});
+    let script = json!({"replies": [{"text": "{\"n\": 7}"}, {"text": "seven"},
+        {"text": "{\"n\": \"seven\"}"}, {"text": "plain"}]});
     let world = World::new(&script);
     let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}},
         "required": ["n"], "additionalProperties": false});
@@ -134,10 +136,17 @@ fn an_answer_is_held_to_a_schema_where_the_provider_can() {
     let (code, shown, error) = run(&world, &["say", "n?", "--schema", "s.json"]);
     assert_eq!((code, shown.trim()), (Some(5), "seven"));
     assert!(error.contains("is not JSON"), "{error}");
+    let (code, shown, error) =
+        run(&world, &["say", "n?", "--schema", "s.json", "--result", "json"]);
+    let result: Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!((code, &result["output"]), (Some(5), &json!({"n": "seven"})));
+    assert!(error.contains("does not fit the schema at /n: "), "{error}");
+    assert_eq!(result["schemaErrors"].as_array().unwrap().len(), 1, "{result}");
     // The next prompt has none.
     assert_eq!(run(&world, &["say", "plain"]).0, Some(0));
     assert!(world.model.requests().pop().unwrap()["body"].get("response_format").is_none());
-    for file in ["list.json", "missing.json"] {
+    std::fs::write(world.repo.join("wrong.json"), r#"{"type": "nonsense"}"#).unwrap();
+    for file in ["list.json", "missing.json", "wrong.json"] {
         assert_eq!(run(&world, &["say", "x", "--schema", file]).0, Some(2), "{file}");
     }
     let models = std::fs::read_to_string(world.agent.join("models.json")).unwrap();
@@ -149,4 +158,24 @@ fn an_answer_is_held_to_a_schema_where_the_provider_can() {
         let (code, _, error) = run(&world, &["say", "n?", "--schema", "s.json", "--session", "d"]);
         (code == Some(1) && error.contains("no structured output")).then_some(())
     });
+}
+
+#[test]
+fn files_that_commands_and_all_tools_change_are_listed() {
+    let call = |name: &str, arguments: Value| json!({"name": name, "arguments": arguments});
+    let command = "echo x > by-bash.txt; mkdir -p .hidden build; echo x > .hidden/f; echo x > build/out; \
+        touch -d 2001-01-01 old.txt";
+    let calls = [
+        call("bash", json!({"command": command})),
+        call("write_file", json!({"path": "build/kept", "content": "x"})),
+        call("write_file", json!({"path": "here.txt", "content": "x"})),
+        call("replace", json!({"pattern": "needle", "replacement": "thread"})),
+    ];
+    let world = World::new(&json!({"replies": [{"tool_calls": calls}, {"text": "done"}]}));
+    std::fs::write(world.repo.join(".gitignore"), "build/\n").unwrap();
+    let (_, shown, _) = run(&world, &["say", "work", "--result", "json"]);
+    let result: Value = serde_json::from_str(&shown).expect("one object");
+    // An ignored file is listed only if a tool that writes one file wrote it. Time stamps hide a file.
+    let expected = [".hidden/f", "build/kept", "by-bash.txt", "here.txt", "src/main.rs"];
+    assert_eq!(result["filesChanged"], json!(expected), "{result}");
 }

@@ -259,7 +259,7 @@ fn commands_of_the_prompt_do_what_the_subcommands_do() {
         ("/help", "list the commands and keys"),
         ("!echo from-the-shell; exit 3", "exit code 3"),
         ("/cost", "tokens in"),
-        ("/model fake/fake-2", "this session uses fake/fake-2 from now on"),
+        ("/model fake/fake-2", " uses fake/fake-2 from now on"),
         ("/model", "fake-1"),
         ("/thinking", "thinking levels: off"),
         ("/sessions", "SESSION"),
@@ -319,9 +319,35 @@ fn answers_are_rendered_edits_are_diffs_and_the_last_row_has_the_state() {
     assert!(!person.raw().contains("\x1b[1m"), "NO_COLOR");
     // Without a terminal, the text is as the model wrote it.
     world.model.script(&json!({"replies": [{"text": text}]}));
-    let said =
-        at_repo(&world, &["say", "again"]).stdin(std::process::Stdio::null()).output().unwrap();
-    assert_eq!(String::from_utf8(said.stdout).unwrap(), text);
+    let output = |args: &[&str]| {
+        let output = at_repo(&world, args).stdin(std::process::Stdio::null()).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert_eq!(output(&["say", "again"]), text);
+    // The history looks like the turn did.
+    let (history, code) = Terminal::sized(at_repo(&world, &["history"]), Some((80, 60))).end();
+    assert_eq!(code, Some(0), "{history}");
+    for part in [
+        " --\n> work\n",
+        "[tool] write_file n.txt\n  2 lines\n",
+        "[tool] edit_file n.txt\n  - two\n  + 2\n",
+        "  103\n  … 33 more lines; ",
+        "\nTitle\n\nA bold word.\n\na │ b\n──┼──\n1 │ 2\n",
+        "\n> again\n",
+        "\n\n8 messages, ",
+    ] {
+        assert!(history.contains(part), "no {part:?} in\n{history}");
+    }
+    let list = output(&["history"]);
+    assert!(list.starts_with("TIME ") && !list.contains("bold word"), "{list}");
+    let page = output(&["export", "--html"]);
+    for part in [
+        "<h3>Title</h3>\n<p>A <strong>bold</strong> word.</p>\n<table>\n",
+        "<summary>bash seq 100 140</summary>",
+        "<summary>edit_file n.txt</summary>\n<pre class=\"diff\">\n<del>- two</del>\n<ins>+ 2</ins>\n</pre>",
+    ] {
+        assert!(page.contains(part), "no {part:?} in\n{page}");
+    }
 }
 
 #[test]

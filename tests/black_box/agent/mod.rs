@@ -16,6 +16,7 @@ mod keys;
 mod line_editor;
 mod mcp_servers;
 mod prompt;
+mod providers;
 mod queues;
 mod retries;
 mod rpc;

@@ -101,15 +101,20 @@ fn ctrl_c_ends_the_turn_and_its_command_and_ctrl_d_leaves() {
     let person = Terminal::start(at_repo(&world, &[]));
     person.see("Ctrl+C=stop the turn");
     person.see("> ");
+    let wire = world.follower();
     person.type_line("long work");
     person.see("sleep 1000");
     person.interrupt();
+    wire.events_until("agent_settled");
     wait_for("the command to end", || {
         world.daemon.descendants().into_iter().all(|it| it.name != "sleep").then_some(())
     });
     person.type_line("what now");
     person.see("echo: what now");
-    person.see("> ");
+    // The turn has ended, and the prompt knows it: its next reply comes after the event.
+    wire.events_until("agent_settled");
+    person.type_line("/cost");
+    person.see("tokens in");
     // Nothing runs: Ctrl-C stops nothing, and does not leave.
     person.interrupt();
     person.see("Ctrl-D leaves");
@@ -215,10 +220,48 @@ fn instructions_of_the_user_and_down_to_the_directory_are_read_before_each_turn(
     assert!(found.is_sorted(), "{deep}");
     assert!(!deep.contains("OUTSIDE"), "{deep}");
     write(world.repo.join("AGENTS.md"), "CHANGED");
+    write(world.agent.join("AGENTS.md"), "NOW-OF-THE-USER @more/rules.md @../models.json");
+    write(world.agent.join("more/rules.md"), "MORE-OF-THE-USER");
     let root = system("");
-    assert!(root.contains("CHANGED") && root.contains("OF-THE-USER"), "{root}");
+    assert!(root.contains("CHANGED") && root.contains("NOW-OF-THE-USER"), "{root}");
+    assert!(root.contains("MORE-OF-THE-USER") && !root.contains("sk-fake"), "{root}");
     assert!(!root.contains("OF-THE-ROOT") && !root.contains("OF-THE-DIRECTORY"), "{root}");
     let state = at_repo(&world, &["state"]).output().unwrap();
     let state = String::from_utf8(state.stdout).unwrap();
-    assert!(state.contains("AGENTS.md"), "{state}");
+    assert!(state.contains("AGENTS.md") && state.contains("agent/more/rules.md"), "{state}");
+}
+
+#[test]
+fn the_model_knows_system_shell_branch_and_changes_and_no_program_of_the_repository_runs() {
+    let world = World::new(&json!({"on_exhausted": "echo"}));
+    let script = "rm -r .git && git init -q -b topic . && git config user.name n && git config user.email n@x \
+        && echo 'touch ran-monitor' > monitor && chmod +x monitor && echo text > a.txt \
+        && git add . && git commit -qm first && echo changed > a.txt && echo new > new.txt \
+        && git config core.fsmonitor ./monitor && git config filter.own.clean './monitor; cat' \
+        && git config filter.own.required true && echo '*.txt filter=own' > .git/info/attributes";
+    let git = |script: &str| {
+        let mut shell = world.daemon.program_for_tests("/bin/sh");
+        shell.args(["-c", script]).current_dir(&world.repo);
+        assert!(shell.status().unwrap().success());
+    };
+    git(script);
+    let facts = || {
+        assert!(at_repo(&world, &["say", "hi"]).stdin(Stdio::null()).status().unwrap().success());
+        let request = world.model.requests().pop().unwrap();
+        let system = request["body"]["messages"][0]["content"].as_str().unwrap().to_owned();
+        system.split_once("\nFacts:\n").expect("facts").1.to_owned()
+    };
+    let first = facts();
+    let shell = "The tool bash runs commands with bash.";
+    assert!(first.contains("- The system is linux on ") && first.contains(shell), "{first}");
+    let branch = "branch \"topic\", 1 changed and 1 untracked files. `git status`";
+    assert!(first.contains(branch), "{first}");
+    assert!(!world.repo.join("ran-monitor").exists(), "a program of the repository ran");
+    // The prompt stays the same, so that the provider can cache it, until the branch changes.
+    git("echo more > more.txt");
+    assert_eq!(facts(), first);
+    git("git branch other && git symbolic-ref HEAD refs/heads/other");
+    let other = facts();
+    assert!(other.contains("branch \"other\", "), "{other}");
+    assert!(!world.repo.join("ran-monitor").exists(), "a program of the repository ran");
 }

@@ -88,6 +88,20 @@ async fn send(channel: &mut Channel, frame: &FromPiWorker) -> io::Result<()> {
     channel.send(frames::encode(frame).map_err(io::Error::other)?).await
 }
 
+/// Tools for a model with a small window: name, description and parameters. All others work if the model calls them.
+const SMALL_TOOLS: [(&str, &str, &[&str]); 6] = [
+    ("bash", "Run a shell command in a new shell.", &["command", "timeout_ms"]),
+    ("read_file", "Read a text file, or some of its lines.", &["path", "offset", "limit"]),
+    ("write_file", "Write a whole file.", &["path", "content"]),
+    (
+        "edit_file",
+        "Replace old_text, which must occur exactly once, by new_text.",
+        &["path", "old_text", "new_text"],
+    ),
+    ("search", "Search the text of files by a regular expression.", &["pattern", "path"]),
+    ("find", "Find files by a glob such as **/*.rs.", &["pattern", "path"]),
+];
+
 /// The tools that the model gets, and facts for the system prompt.
 fn setup(start: AgentStart) -> AgentSetup {
     let is_offered = |tool: &&tools::Tool| start.options.offers(tool);
@@ -100,8 +114,15 @@ fn setup(start: AgentStart) -> AgentSetup {
         }
         ToolSpec { name: tool.name.to_owned(), description: tool.about.to_owned(), parameters }
     });
+    let small_tools = SMALL_TOOLS.iter().filter_map(|row| {
+        let (name, about, parameters) = *row;
+        let tool = tools::all().find(|tool| tool.name == name);
+        let tool = tool.filter(is_offered).filter(is_usable)?;
+        let parameters = quackd_schema::brief_tool_input(tool, parameters);
+        Some(ToolSpec { name: name.to_owned(), description: about.to_owned(), parameters })
+    });
     let system = format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH);
-    let mut facts = vec![format!("The system is {system}. The tool bash runs commands with bash.")];
+    let mut facts = vec![format!("The system is {system}.")];
     if start.safe_mode {
         facts.push(
             "Safe mode is on: nothing can be written, and bash runs few commands.".to_owned(),
@@ -113,6 +134,7 @@ fn setup(start: AgentStart) -> AgentSetup {
     AgentSetup {
         tools: specs.collect(),
         options: start.options,
+        small_tools: small_tools.collect(),
         session_file: start.session_file,
         workspace: start.workspace,
         models: start.models,
@@ -120,7 +142,7 @@ fn setup(start: AgentStart) -> AgentSetup {
         settings: start.settings,
         facts,
         has_mcp_servers: start.has_mcp_servers,
-        user_instructions: start.user_instructions,
+        model_notice: start.model_notice,
     }
 }
 
@@ -359,9 +381,10 @@ mod tests {
             settings: AgentSettings { keep_recent_tokens: 10, ..AgentSettings::default() },
             tools: Vec::new(),
             options: AgentOptions::default(),
+            small_tools: Vec::new(),
             facts: Vec::new(),
             has_mcp_servers: false,
-            user_instructions: Vec::new(),
+            model_notice: None,
         };
         let mut agent = Agent::new(setup, transcript);
         let now = Now { unix_ms: 1, random: 1 };

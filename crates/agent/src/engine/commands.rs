@@ -2,7 +2,7 @@
 
 use super::attachments::images;
 use super::run::{Phase, user_message};
-use super::{Agent, Effect, MAX_QUEUED, QueueMode, fields};
+use super::{Agent, Effect, Instructions, MAX_QUEUED, QueueMode, fields};
 use crate::compaction;
 use crate::message::{Message, UserMessage};
 use crate::providers::{StreamEnd, clamp, levels};
@@ -313,7 +313,7 @@ impl Agent {
             "pendingMessageCount": pending,
             "isRetrying": self.is_retrying(),
             "engine": "native",
-            "instructions": self.instructions.as_ref().map(|it| &it.files),
+            "instructions": self.instructions.as_ref().map(Instructions::files),
             "stats": self.stats(&messages),
         });
         if let Some(state) = state.as_object_mut() {

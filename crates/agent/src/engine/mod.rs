@@ -34,12 +34,12 @@ use crate::message::{Message, UserMessage};
 use crate::providers::ToolSpec;
 use crate::transcript::{EntryKind, Transcript, iso_time};
 use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::instructions::InstructionFile;
 use quackd_protocol::model::{ModelFailure, ModelHead, ModelInfo, ModelRequest, ThinkingLevel};
 use quackd_protocol::pi::{
-    AgentModels, AgentSettings, AgentToolCall, AgentToolDone, InstructionFile, OtherCommand,
-    PiCommand,
+    AgentModels, AgentSettings, AgentToolCall, AgentToolDone, OtherCommand, PiCommand,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
@@ -150,12 +150,14 @@ pub struct AgentSetup {
     pub tools: Vec<ToolSpec>,
     /// Options of a client: the tools that the model may call, prompts and models.
     pub options: AgentOptions,
+    /// Tools for a model with a small window.
+    pub small_tools: Vec<ToolSpec>,
     /// Lines about the confinement, for the system prompt.
     pub facts: Vec<String>,
     /// Whether the session has MCP servers, whose tools are listed at the first prompt.
     pub has_mcp_servers: bool,
-    /// Instructions of the user.
-    pub user_instructions: Vec<InstructionFile>,
+    /// Text for the user about the default model, for the first run with it.
+    pub model_notice: Option<String>,
 }
 
 /// How many queued messages one turn takes.
@@ -181,7 +183,7 @@ pub struct Agent {
     follow_up_mode: QueueMode,
     auto_retry: bool,
     auto_compaction: bool,
-    /// Project instructions: the system prompt's section, and the files.
+    /// Instructions and facts of the workspace, read before each run.
     instructions: Option<Instructions>,
     /// Tools of MCP servers.
     servers: servers::ServerTools,
@@ -209,23 +211,66 @@ pub struct Agent {
     now: Now,
 }
 
-/// Instructions for agents that the workspace contains.
+/// Instructions for agents, and facts about the workspace.
 #[derive(Debug, Clone, Default)]
 struct Instructions {
+    /// Those of the user.
+    own: Vec<InstructionFile>,
+    /// Those of the workspace.
+    project: Vec<InstructionFile>,
+    /// Name of the shell that runs commands. Empty if it is not known.
+    shell: String,
+    /// The repository. `None` without one.
+    git: Option<Git>,
+}
+
+/// The repository of the workspace when the agent first saw its current HEAD. Later states would change the system
+/// prompt, and make the provider read the whole conversation again.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+struct Git {
+    head: String,
+    #[serde(default)]
     text: String,
-    files: Vec<String>,
+}
+
+impl Instructions {
+    /// Returns the paths of the files.
+    fn files(&self) -> Vec<&str> {
+        self.own.iter().chain(&self.project).map(|file| file.path.as_str()).collect()
+    }
+
+    /// Returns the facts for the system prompt.
+    fn facts(&self) -> impl Iterator<Item = String> {
+        let shell = Some(&self.shell).filter(|shell| !shell.is_empty());
+        let shell = shell.map(|shell| format!("The tool bash runs commands with {shell}."));
+        let git = self.git.as_ref().map(|git| {
+            format!(
+                "Git, when you first saw this branch: {}. `git status` shows the present state.",
+                git.text
+            )
+        });
+        shell.into_iter().chain(git)
+    }
 }
 
 impl Agent {
     /// Creates the agent of a conversation.
     #[must_use]
-    pub fn new(setup: AgentSetup, transcript: Transcript) -> Self {
+    pub fn new(mut setup: AgentSetup, transcript: Transcript) -> Self {
         let context = transcript.context();
-        let recorded =
-            context.model.filter(|_| !setup.is_model_chosen).and_then(|(provider, id)| {
-                let is_it = |model: &&ModelInfo| model.provider == provider && model.id == id;
-                setup.models.models.iter().find(is_it).cloned()
-            });
+        let wanted = context.model.filter(|_| !setup.is_model_chosen);
+        let recorded = wanted.as_ref().and_then(|(provider, id)| {
+            let is_it = |model: &&ModelInfo| model.provider == *provider && model.id == *id;
+            setup.models.models.iter().find(is_it).cloned()
+        });
+        match wanted {
+            Some(_) if recorded.is_some() => setup.model_notice = None,
+            Some((provider, id)) => {
+                let gone = missing_text(&provider, &id, &setup.models.default);
+                setup.model_notice = Some(gone);
+            }
+            None => {}
+        }
         let is_model_recorded = recorded.is_some();
         let thinking = context.thinking.filter(|_| is_model_recorded);
         let first = models::scoped(&setup.options.models, &setup.models.models).into_iter().next();
@@ -305,13 +350,14 @@ impl Agent {
         let missing = std::mem::replace(&mut self.model, default.clone());
         self.thinking = crate::providers::clamp(self.thinking, &self.model);
         self.is_model_recorded = false;
-        let error = format!(
-            "the model {}/{} is not configured any more; the session uses {}/{}",
-            missing.provider, missing.id, self.model.provider, self.model.id
-        );
+        self.tell_about_model(&missing_text(&missing.provider, &missing.id, &self.model));
+    }
+
+    /// Publishes a message for the user about the session's model.
+    fn tell_about_model(&mut self, text: &str) {
         let kind = "extension_error";
         let data = json!({
-            "type": kind, "extensionPath": "quackd", "event": "models", "error": error,
+            "type": kind, "extensionPath": "quackd", "event": "models", "error": text,
         });
         self.event(kind, &data);
     }
@@ -406,6 +452,14 @@ impl Agent {
     fn refuse(&mut self, number: u64, error: impl Into<String>) {
         self.effects.push(Effect::Answer { number, result: Err(error.into()) });
     }
+}
+
+/// Returns the text for the user if a model of the session is gone.
+fn missing_text(provider: &str, id: &str, now: &ModelInfo) -> String {
+    format!(
+        "the model {provider}/{id} is not configured any more; the session uses {}/{}",
+        now.provider, now.id
+    )
 }
 
 /// Whether both are the same model, even if other facts about it have changed.

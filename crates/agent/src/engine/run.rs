@@ -3,14 +3,15 @@
 use super::answer::Answer;
 use super::incoming::Incoming;
 use super::tools::Batch;
-use super::{Agent, Effect, Instructions, QueueMode};
+use super::{Agent, Effect, Git, Instructions, QueueMode, is_same};
 use crate::message::{
     AssistantMessage, Block, Content, Cost, Message, StopReason, Usage, UserMessage, cost_text,
 };
 use crate::prompt;
 use crate::providers::{self, RequestOptions};
+use quackd_protocol::instructions::InstructionFile;
 use quackd_protocol::model::{EndReason, ModelInfo, Price};
-use quackd_protocol::pi::{AgentToolCall, AgentToolDone, InstructionFile};
+use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
@@ -116,6 +117,11 @@ impl Agent {
             cost: Cost::default(),
         });
         self.agent_start();
+        if let Some(text) = self.setup.model_notice.take()
+            && is_same(&self.model, &self.setup.models.default)
+        {
+            self.tell_about_model(&text);
+        }
         self.plain_event("turn_start");
         self.add_user(message);
         self.take_steering();
@@ -124,12 +130,14 @@ impl Agent {
         let instructions = is_read.then(|| self.next_call());
         let servers = self.servers.is_due().then(|| self.next_call());
         self.set_phase(Phase::Loading(Loading { instructions, servers }));
+        let git = self.instructions.as_ref().and_then(|it| it.git.as_ref());
+        let head = git.map(|git| git.head.clone()).unwrap_or_default();
         let calls = [(instructions, INSTRUCTIONS), (servers, MCP_LIST)];
         for (number, tool) in calls.into_iter().filter_map(|(n, tool)| Some((n?, tool))) {
             self.effects.push(Effect::Call(Box::new(AgentToolCall {
                 number,
                 tool: tool.to_owned(),
-                arguments: json!({ "directory": self.directory }).to_string(),
+                arguments: json!({ "directory": self.directory, "head": head }).to_string(),
                 shown_tool: String::new(),
                 tool_call_id: String::new(),
                 cwd: String::new(),
@@ -195,24 +203,47 @@ impl Agent {
         true
     }
 
-    /// Takes the instructions of the workspace. After a failure those of the run before stay.
+    /// Takes the instructions and the facts of the workspace. After a failure those of the run before stay.
     pub(super) fn on_instructions(&mut self, done: &AgentToolDone) {
         #[derive(Default, serde::Deserialize)]
         #[serde(default)]
         struct Data {
             files: Vec<InstructionFile>,
+            shell: String,
+            git: Option<Git>,
         }
-        if done.is_error || done.aborted {
+        let has_failed = done.is_error || done.aborted;
+        if has_failed && done.user_instructions.is_none() {
             return;
         }
-        let data = done.data.as_ref();
-        let data: Data =
-            data.and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
-        let own = &self.setup.user_instructions;
-        self.instructions = Some(Instructions {
-            text: prompt::instructions(own, &data.files),
-            files: own.iter().chain(&data.files).map(|file| file.path.clone()).collect(),
-        });
+        let mut now = self.instructions.clone().unwrap_or_default();
+        if let Some(own) = &done.user_instructions {
+            now.own.clone_from(own);
+        }
+        if !has_failed {
+            let data = done.data.as_ref();
+            let data: Data =
+                data.and_then(|data| serde_json::from_str(data.get()).ok()).unwrap_or_default();
+            (now.project, now.shell) = (data.files, data.shell);
+            let is_known = |git: &Git| git.text.is_empty();
+            if !data.git.as_ref().is_some_and(is_known) {
+                now.git = data.git;
+            }
+        }
+        self.instructions = Some(now);
+    }
+
+    fn system_prompt(&self) -> String {
+        let none = Instructions::default();
+        let known = self.instructions.as_ref().unwrap_or(&none);
+        let facts: Vec<String> = self.setup.facts.iter().cloned().chain(known.facts()).collect();
+        let instructions = prompt::instructions(&known.own, &known.project);
+        prompt::system(
+            &self.setup.workspace,
+            &self.directory,
+            (&facts, &self.setup.options),
+            &instructions,
+        )
     }
 
     /// Sends the conversation to the model.
@@ -233,16 +264,13 @@ impl Agent {
             }
             return self.end_with_error(text);
         }
-        let instructions = self.instructions.clone().unwrap_or_default();
-        let system = prompt::system(
-            &self.setup.workspace,
-            &self.directory,
-            (&self.setup.facts, &self.setup.options),
-            &instructions.text,
-        );
+        let system = self.system_prompt();
         let options = RequestOptions {
             system: &system,
-            tools: &self.setup.tools,
+            tools: match self.model.has_small_window() {
+                true => &self.setup.small_tools,
+                false => &self.setup.tools,
+            },
             thinking: self.thinking,
             max_tokens: None,
             cache_key: &self.transcript.header().id,

@@ -95,8 +95,10 @@ impl Agent {
             McpTools { tools: Vec::new(), problems: vec![text] }
         });
         for tool in tools {
-            let spec = self.servers.add(tool, &self.setup.options);
-            self.setup.tools.extend(spec);
+            if let Some(spec) = self.servers.add(tool, &self.setup.options) {
+                self.setup.small_tools.push(spec.clone());
+                self.setup.tools.push(spec);
+            }
         }
         problems.truncate(MAX_PROBLEMS);
         for problem in problems {

@@ -1,8 +1,9 @@
 //! A conversation as one HTML page without scripts and without requests to other hosts.
 
+use super::markup::{escaped, markup};
 use super::parts::{Part, Tool, facts, parts, title};
+use crate::call_view::Change;
 use crate::transcript::Transcript;
-use std::borrow::Cow;
 
 const STYLE: &str = "\
 :root{color-scheme:light dark}\
@@ -13,6 +14,10 @@ time,.note{color:GrayText;font-size:.85rem;font-weight:normal}\
 .text{white-space:pre-wrap;overflow-wrap:anywhere}\
 pre{white-space:pre-wrap;overflow-wrap:anywhere;margin:.5rem 0;padding:.5rem;border:1px solid GrayText;border-radius:4px;font:13px/1.4 ui-monospace,monospace}\
 details{margin:.5rem 0}summary{cursor:pointer}\
+code{font:.85em/1.4 ui-monospace,monospace}pre code{font:inherit}\
+table{border-collapse:collapse}th,td{border:1px solid GrayText;padding:.1rem .5rem;text-align:left;vertical-align:top}\
+blockquote{margin:.5rem 0;padding-left:.75rem;border-left:3px solid GrayText}\
+ins{color:light-dark(#116329,#7ee787)}del{color:light-dark(#b00020,#ff8a80)}.diff ins,.diff del{text-decoration:none}\
 .error>summary{color:light-dark(#b00020,#ff8a80)}\
 img{max-width:100%}\
 dt{float:left;clear:left;width:6rem;color:GrayText}dd{margin-left:6rem}";
@@ -90,7 +95,15 @@ impl Page {
                 self.text(time);
                 self.raw("</time></h2>\n");
             }
-            Part::Text(text) => self.element("div", "text", text),
+            Part::Prompt(text) => self.element("div", "text", text),
+            Part::Text(text) => match markup(text) {
+                Some(html) => {
+                    self.open("div", "markdown");
+                    self.raw(&html);
+                    self.close("div");
+                }
+                None => self.element("div", "text", text),
+            },
             Part::Thinking(text) => {
                 self.open("details", "thinking");
                 self.element("summary", "", "Thinking");
@@ -109,6 +122,16 @@ impl Page {
         }
     }
 
+    fn change(&mut self, change: &Change) {
+        let (name, mark, line) = match change {
+            Change::Removed(line) => ("del", "-", line),
+            Change::Added(line) => ("ins", "+", line),
+            Change::Kept(line) => ("span", " ", line),
+            Change::TooLarge => return,
+        };
+        self.element(name, "", &format!("{mark} {line}"));
+    }
+
     fn tool(&mut self, tool: &Tool) {
         self.open("details", if tool.is_error { "tool error" } else { "tool" });
         let state = match tool.output {
@@ -116,29 +139,18 @@ impl Page {
             Some(_) if tool.is_error => " (failed)",
             Some(_) => "",
         };
-        self.element("summary", "", &format!("{}{state}", tool.name));
-        self.element("pre", "", &tool.input);
+        let space = if tool.subject.is_empty() { "" } else { " " };
+        self.element("summary", "", &format!("{}{space}{}{state}", tool.name, tool.subject));
+        if tool.changes.is_empty() {
+            self.element("pre", "", &tool.input);
+        } else {
+            self.open("pre", "diff");
+            tool.changes.iter().for_each(|change| self.change(change));
+            self.close("pre");
+        }
         if let Some(output) = &tool.output {
             self.element("pre", "", output);
         }
         self.close("details");
     }
-}
-
-fn escaped(text: &str) -> Cow<'_, str> {
-    if !text.contains(['&', '<', '>', '"', '\'']) {
-        return Cow::Borrowed(text);
-    }
-    let mut out = String::with_capacity(text.len() + text.len() / 8);
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
-    Cow::Owned(out)
 }

@@ -19,7 +19,7 @@ pub fn markdown(transcript: &Transcript) -> String {
             Part::Message { title, time } => {
                 out.push_str(&format!("## {}\n\n{}\n", plain(&title), code(&time)));
             }
-            Part::Text(text) => out.push_str(&defused(&text)),
+            Part::Prompt(text) | Part::Text(text) => out.push_str(&defused(&text)),
             Part::Thinking(text) => {
                 out.push_str(&format!("Thinking:\n\n{}", fenced("text", &text)));
             }

@@ -3,6 +3,7 @@
 mod clean;
 mod html;
 mod markdown;
+mod markup;
 mod parts;
 
 pub use self::html::html;

@@ -1,8 +1,10 @@
 //! The current branch of a conversation as a list of parts, for both formats.
 
 use super::clean::{clean, clean_line};
-use crate::message::{AssistantMessage, Block, Content, Message, ToolResultMessage};
+use crate::call_view::{self, Change};
+use crate::message::{AssistantMessage, Block, Content, Message, ToolCall, ToolResultMessage};
 use crate::transcript::{Entry, EntryKind, Transcript};
+use serde_json::Value;
 use std::collections::HashMap;
 
 /// A part of the conversation. All texts are clean, and those called a title or a name are one line.
@@ -10,7 +12,9 @@ use std::collections::HashMap;
 pub(super) enum Part {
     /// Start of a message.
     Message { title: String, time: String },
-    /// Markdown of the user or the model.
+    /// Words of the user, or of an extension.
+    Prompt(String),
+    /// Markdown of the model.
     Text(String),
     /// Reasoning of the model.
     Thinking(String),
@@ -25,8 +29,12 @@ pub(super) enum Part {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Tool {
     pub(super) name: String,
+    /// The command or path that the call is about. Empty if all its arguments matter.
+    pub(super) subject: String,
     /// JSON, or the command of the user.
     pub(super) input: String,
+    /// The lines of an edit, or those of a file that is written. Empty for other calls.
+    pub(super) changes: Vec<Change>,
     /// `None` if the call has no result.
     pub(super) output: Option<String>,
     pub(super) is_error: bool,
@@ -134,9 +142,11 @@ impl<'a> Parts<'a> {
                 self.title("Command of the user", time);
                 self.list.push(Part::Tool(Tool {
                     name: "bash".to_owned(),
+                    subject: clean_line(&message.command),
                     input: clean(&message.command),
                     output: Some(clean(&message.output)),
                     is_error: message.exit_code != Some(0),
+                    ..Tool::default()
                 }));
             }
             Message::Custom(message) if message.display => {
@@ -159,13 +169,8 @@ impl<'a> Parts<'a> {
                     self.list.push(Part::Thinking(clean(thinking)));
                 }
                 Block::ToolCall(call) => {
-                    let input = serde_json::to_string_pretty(&call.arguments).unwrap_or_default();
                     self.calls.insert(&call.id, self.list.len());
-                    self.list.push(Part::Tool(Tool {
-                        name: clean_line(&call.name),
-                        input: clean(&input),
-                        ..Tool::default()
-                    }));
+                    self.list.push(Part::Tool(tool(call)));
                 }
                 block => self.block(block),
             }
@@ -194,10 +199,23 @@ impl<'a> Parts<'a> {
         self.list.push(Part::Message { title: title.to_owned(), time: clean_line(time) });
     }
 
+    /// Adds the words of the user or of an extension.
     fn content(&mut self, content: &Content) {
-        match content {
-            Content::Text(text) => self.text(text),
-            Content::Blocks(blocks) => blocks.iter().for_each(|block| self.block(block)),
+        let blocks = match content {
+            Content::Text(text) => return self.prompt(text),
+            Content::Blocks(blocks) => blocks,
+        };
+        for block in blocks {
+            match block {
+                Block::Text { text, .. } => self.prompt(text),
+                block => self.block(block),
+            }
+        }
+    }
+
+    fn prompt(&mut self, text: &str) {
+        if !text.trim().is_empty() {
+            self.list.push(Part::Prompt(clean(text.trim())));
         }
     }
 
@@ -222,5 +240,26 @@ impl<'a> Parts<'a> {
             }
             _ => {}
         }
+    }
+}
+
+fn tool(call: &ToolCall) -> Tool {
+    let arguments = Value::Object(call.arguments.clone());
+    let input = serde_json::to_string_pretty(&arguments).unwrap_or_default();
+    let mut changes = call_view::changes(&call.name, &arguments, clean);
+    if changes.contains(&Change::TooLarge) {
+        // The arguments have the texts.
+        changes.clear();
+    }
+    let content = arguments.get("content").and_then(Value::as_str);
+    if let Some(text) = content.filter(|_| call_view::is_write(&call.name)) {
+        changes.extend(clean(text).lines().map(|line| Change::Added(line.to_owned())));
+    }
+    Tool {
+        name: clean_line(&call.name),
+        subject: call_view::subject(&call.name, &arguments).map(clean_line).unwrap_or_default(),
+        input: clean(&input),
+        changes,
+        ..Tool::default()
     }
 }

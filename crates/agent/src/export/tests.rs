@@ -57,6 +57,16 @@ fn call(id: &str, argument: &str) -> Block {
     })
 }
 
+fn edit(id: &str) -> Block {
+    let arguments = json!({"path": "c.rs", "old_text": "same\n<old>\n", "new_text": "same\nnew\n"});
+    Block::ToolCall(ToolCall {
+        id: id.to_owned(),
+        name: "edit".to_owned(),
+        arguments: arguments.as_object().unwrap().clone(),
+        ..ToolCall::default()
+    })
+}
+
 fn result(id: &str, text: &str, is_error: bool) -> EntryKind {
     EntryKind::Message(Message::ToolResult(ToolResultMessage {
         tool_call_id: id.to_owned(),
@@ -105,13 +115,14 @@ fn a_conversation_is_readable_in_both_formats() {
             image("image/png", "aGk="),
             image("image/svg+xml", "aGk="),
         ]),
-        assistant(vec![call("1", "a.rs"), call("2", "b.rs")], None),
+        assistant(vec![call("1", "a.rs"), call("2", "b.rs"), edit("3")], None),
         result("2", "not ``` there", true),
+        result("3", "Edited c.rs", false),
         assistant(vec![Block::text("Done: `Vec<T>`")], Some("cut")),
     ]);
     let text = markdown(&transcript);
     let start = "# Fix \\*it\\*\n\n- Session: `s1`\n- Created: `2026-10-05T11:22:33.044Z`\n- Directory: `/w`\n\
-        - Model: `fake/m`\n- Messages: `4`\n- Tokens: `0`\n\n## User\n\n`2026-10-05T11:22:33.044Z`\n\n\
+        - Model: `fake/m`\n- Messages: `5`\n- Tokens: `0`\n\n## User\n\n`2026-10-05T11:22:33.044Z`\n\n\
         read & tell\n\n*Image of type image/png, 0 KiB*\n\n*Image of type image/svg\\+xml, not shown*\n\n## Assistant\n";
     assert_eq!(&text[..start.len()], start);
     assert!(
@@ -128,10 +139,11 @@ fn a_conversation_is_readable_in_both_formats() {
         "<div class=\"text\">read &amp; tell</div>",
         "<img alt=\"Image\" src=\"data:image/png;base64,aGk=\">",
         "<p class=\"note\">Image of type image/svg+xml, not shown</p>",
-        "<details class=\"tool\"><summary>read (no result)</summary>",
-        "<details class=\"tool error\"><summary>read (failed)</summary>",
+        "<details class=\"tool\"><summary>read a.rs (no result)</summary>",
+        "<details class=\"tool error\"><summary>read b.rs (failed)</summary>",
         "<pre>\n{\n  &quot;path&quot;: &quot;a.rs&quot;\n}</pre>",
-        "Done: `Vec&lt;T&gt;`",
+        "<summary>edit c.rs</summary>\n<pre class=\"diff\">\n<span>  same</span>\n<del>- &lt;old&gt;</del>\n<ins>+ new</ins>\n</pre>",
+        "<div class=\"markdown\"><p>Done: <code>Vec&lt;T&gt;</code></p>\n</div>",
     ] {
         assert!(page.contains(part), "{part} in {page}");
     }
@@ -189,13 +201,55 @@ fn markdown_of_a_model_has_no_html_and_loads_no_image() {
 #[test]
 fn a_page_contains_only_its_own_markup() {
     let hostile = "</div></pre></details><script>alert('x')</script><img src=x onerror=y>\"'&amp;\x1b[2J\u{202e}";
-    let page = html(&everywhere(hostile));
+    let marked = format!(
+        "{hostile}\n\n# {hostile}\n\n- [{hostile}](javascript:x) ![y](data:z)\n\n```\n{hostile}\n```\n\n|{hostile}|\n|-|\n|<b>|\n"
+    );
+    let page = html(&everywhere(&marked));
+    assert!(!page.contains("href"), "{page}");
     assert!(!page.contains("<script") && !page.contains("<img"));
     let is_tag = |tag: &str| {
         let name = tag.trim_start_matches('/').split([' ', '>']).next().unwrap_or_default();
         [
-            "!DOCTYPE", "html", "head", "meta", "title", "style", "body", "header", "h1", "h2",
-            "dl", "dt", "dd", "main", "div", "details", "summary", "pre", "p", "time",
+            "!DOCTYPE",
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "header",
+            "h1",
+            "h2",
+            "dl",
+            "dt",
+            "dd",
+            "main",
+            "div",
+            "details",
+            "summary",
+            "pre",
+            "p",
+            "time",
+            "a",
+            "blockquote",
+            "br",
+            "code",
+            "del",
+            "em",
+            "h3",
+            "h4",
+            "h5",
+            "hr",
+            "ins",
+            "li",
+            "ol",
+            "span",
+            "strong",
+            "table",
+            "td",
+            "th",
+            "tr",
+            "ul",
         ]
         .contains(&name)
     };
@@ -207,7 +261,7 @@ fn a_page_contains_only_its_own_markup() {
 
 proptest! {
     #[test]
-    fn no_control_character_gets_into_an_export(text in "[\\x00-\\x1f\\x7f-\\x9f\\[\\]a-z`<!~\\\\\u{202e} é]{0,60}") {
+    fn no_control_character_gets_into_an_export(text in "([\\x00-\\x1f\\x7f-\\x9f\\[\\]a-z`<!~|>*#()\\\\\u{202e} é-]|&#27;|&#x202e;|https://){0,60}") {
         let transcript = everywhere(&text);
         for out in [markdown(&transcript), html(&transcript)] {
             let is_bad = |c: char| c == '\u{202e}' || c.is_control() && c != '\n' && c != '\t';

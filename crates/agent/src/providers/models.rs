@@ -83,10 +83,18 @@ fn version(text: &str) -> (u32, u32) {
 pub(super) enum ThinkingFormat {
     /// `reasoning_effort`.
     OpenAi,
+    /// `reasoning: {effort}`.
+    OpenRouter,
+    /// `thinking: {type}`, and `reasoning_effort` if it is on.
+    DeepSeek,
+    /// `reasoning: {enabled}`, and `reasoning_effort` if it is on.
+    Together,
     /// `thinking: {type}`.
     Zai,
     /// `enable_thinking`.
     Qwen,
+    /// `chat_template_kwargs: {enable_thinking}`.
+    QwenTemplate,
 }
 
 /// Differences of a server of chat completions or responses, decided.
@@ -130,12 +138,19 @@ impl Quirks {
         let is_mistral_model = is_mistral
             || model.provider == "mistral"
             || MISTRAL_MODELS.iter().any(|name| id.to_ascii_lowercase().starts_with(name));
+        let is_deepseek = is_at("deepseek.com") || model.provider == "deepseek";
         let is_zai = is_at("z.ai") || is_at("bigmodel.cn");
         let compat = &model.compat;
         let format = match compat.thinking_format.as_deref() {
+            Some("openrouter") => ThinkingFormat::OpenRouter,
+            Some("deepseek") => ThinkingFormat::DeepSeek,
+            Some("together") => ThinkingFormat::Together,
             Some("zai") => ThinkingFormat::Zai,
             Some("qwen") => ThinkingFormat::Qwen,
+            Some("qwen-chat-template") => ThinkingFormat::QwenTemplate,
             None if is_zai => ThinkingFormat::Zai,
+            // It thinks by default: <https://api-docs.deepseek.com/guides/thinking_mode>.
+            None if is_deepseek => ThinkingFormat::DeepSeek,
             _ => ThinkingFormat::OpenAi,
         };
         let field = compat.max_tokens_field.as_deref();
@@ -152,10 +167,13 @@ impl Quirks {
                 .unwrap_or_default(),
             thinking_as_text: compat.requires_thinking_as_text.unwrap_or(is_mistral),
             thinking_format: format,
-            reasoning_content: is_at("deepseek.com") || model.provider == "deepseek",
+            reasoning_content: compat
+                .requires_reasoning_content_on_assistant_messages
+                .unwrap_or(is_deepseek),
             is_openai: is_at("openai.com"),
             mistral_ids: is_mistral_model,
-            cache_marks: is_at("openrouter.ai") && model.id.starts_with("anthropic/"),
+            cache_marks: compat.cache_control_format.as_deref() == Some("anthropic")
+                || is_at("openrouter.ai") && model.id.starts_with("anthropic/"),
         }
     }
 }

@@ -42,9 +42,10 @@ fn follow_since(text: &str) -> Result<FollowSince, String> {
     }
 }
 
-/// List the messages of a session's conversation
+/// Show the conversation of a session
 ///
-/// Reads the session file of the agent. With --json one document: the session, its counts, and the messages in the
+/// Reads the session file of the agent. On a terminal the conversation looks as at the prompt of `quack`; otherwise it
+/// is a list with one line for each message. With --json one document: the session, its counts, and the messages in the
 /// shapes of the session file.
 #[derive(Debug, Args)]
 #[command(

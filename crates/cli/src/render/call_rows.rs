@@ -9,8 +9,8 @@ use super::line_buffer::LineBuffer;
 use super::wrap::{self, Wrap};
 use crate::output::{BOLD, CYAN, DIM, GREEN, RED};
 use crate::sanitize::{Sanitizer, clean, one_line};
+use quackd_agent::call_view::{self, Change};
 use serde_json::Value;
-use similar::{ChangeTag, TextDiff};
 
 /// Maximum number of tracked calls. The oldest is dropped first.
 const MAX_CALLS: usize = 64;
@@ -28,8 +28,7 @@ const MAX_WHOLE: usize = 14;
 const MAX_KEPT: usize = 4096;
 const RUNNING_ROWS: usize = 4;
 
-/// Most bytes of a text that is compared for a diff, and most lines of a diff.
-const MAX_DIFF_BYTES: usize = 64 * 1024;
+/// Most lines of a diff.
 const MAX_DIFF_LINES: usize = 40;
 
 /// How to see folded output.
@@ -107,7 +106,7 @@ impl CallRows {
         let end = CallSummary::read(data);
         let (is_error, ending) = end.ending();
         let mark = if is_error { format!(" {RED}failed{RED:#}") } else { String::new() };
-        page.line(format_args!("{}{mark} {ending}", call.title));
+        page.line(format_args!("{}{mark}{ending}", call.title));
         for row in call.diff.iter().filter(|_| !is_error) {
             row_of(row, columns, page);
         }
@@ -154,8 +153,7 @@ impl CallRows {
 /// Prints the output of a call. Long output is folded, and the content of a read file is only counted.
 fn output(text: &str, call: &RunningCall, is_error: bool, columns: usize, page: &mut LineBuffer) {
     let lines: Vec<&str> = text.trim_matches('\n').lines().collect();
-    let is_file = matches!(call.tool.as_str(), "read_file" | "read");
-    if is_file && !is_error {
+    if call_view::is_read(&call.tool) && !is_error {
         let unit = if lines.len() == 1 { "line" } else { "lines" };
         return page.line(format_args!("{INDENT}{DIM}{} {unit}{DIM:#}", lines.len()));
     }
@@ -176,7 +174,7 @@ fn row_of(line: &str, columns: usize, page: &mut LineBuffer) {
     }
 }
 
-/// Returns what a call is about: the command, the path or the pattern without its name, or all arguments.
+/// Returns what a call is about: the command or the path without its name, or all arguments.
 fn subject(tool: &str, args: &Value) -> String {
     match args.as_object().and_then(|args| main_words(tool, args)) {
         Some(known) => format!(" {}", one_line(&known, MAX_SUBJECT)),
@@ -186,41 +184,22 @@ fn subject(tool: &str, args: &Value) -> String {
 
 /// Returns the lines of an edit with `+` and `-`, or the number of lines of a new text.
 fn diff(tool: &str, args: &Value) -> Vec<String> {
-    match tool {
-        "edit_file" | "edit" => {}
-        "write_file" | "write" => {
-            let Some(text) = args.get("content").and_then(Value::as_str) else { return Vec::new() };
-            let lines = text.lines().count();
-            let unit = if lines == 1 { "line" } else { "lines" };
-            return vec![format!("{INDENT}{GREEN}{lines} {unit}{GREEN:#}")];
-        }
-        _ => return Vec::new(),
+    let content = args.get("content").and_then(Value::as_str);
+    if let Some(text) = content.filter(|_| call_view::is_write(tool)) {
+        let lines = text.lines().count();
+        let unit = if lines == 1 { "line" } else { "lines" };
+        return vec![format!("{INDENT}{GREEN}{lines} {unit}{GREEN:#}")];
     }
-    let mut lines = Vec::new();
-    let edits = args.get("edits").and_then(Value::as_array);
-    let edits = edits.map_or_else(|| std::slice::from_ref(args), Vec::as_slice);
-    for edit in edits {
-        let text = |keys: [&str; 3]| keys.into_iter().find_map(|key| edit.get(key)?.as_str());
-        let old = text(["old_text", "oldText", "find"]);
-        let new = text(["new_text", "newText", "replace"]);
-        let (Some(old), Some(new)) = (old, new) else { continue };
-        if MAX_DIFF_BYTES < old.len() + new.len() {
-            lines.push(format!("{INDENT}{DIM}a large edit{DIM:#}"));
-            continue;
-        }
-        let (old, new) = (clean(old), clean(new));
-        for change in TextDiff::from_lines(&old, &new).iter_all_changes() {
-            let line = change.value().trim_end_matches('\n');
-            lines.push(match change.tag() {
-                ChangeTag::Delete => format!("{INDENT}{RED}- {line}{RED:#}"),
-                ChangeTag::Insert => format!("{INDENT}{GREEN}+ {line}{GREEN:#}"),
-                ChangeTag::Equal => format!("{INDENT}{DIM}  {line}{DIM:#}"),
-            });
-        }
-    }
-    let more = lines.len().saturating_sub(MAX_DIFF_LINES);
+    let changes = call_view::changes(tool, args, clean);
+    let line = |change: &Change| match change {
+        Change::Removed(line) => format!("{INDENT}{RED}- {line}{RED:#}"),
+        Change::Added(line) => format!("{INDENT}{GREEN}+ {line}{GREEN:#}"),
+        Change::Kept(line) => format!("{INDENT}{DIM}  {line}{DIM:#}"),
+        Change::TooLarge => format!("{INDENT}{DIM}a large edit{DIM:#}"),
+    };
+    let mut lines: Vec<String> = changes.iter().take(MAX_DIFF_LINES).map(line).collect();
+    let more = changes.len() - lines.len();
     if more != 0 {
-        lines.truncate(MAX_DIFF_LINES);
         lines.push(format!("{INDENT}{DIM}… {more} more lines{DIM:#}"));
     }
     lines

@@ -33,10 +33,10 @@ impl CallSummary {
         }
     }
 
-    /// Returns whether the call failed, and its duration and remarks.
+    /// Returns whether the call failed, and its duration and remarks, each after a space.
     pub(super) fn ending(&self) -> (bool, String) {
-        let took = self.duration_ms.map_or_else(String::new, |ms| format!("[{}]", event::span(ms)));
-        (self.is_error, format!("{DIM}{took}{DIM:#}{}", self.remarks()))
+        let took = self.duration_ms.map(|ms| format!(" {DIM}[{}]{DIM:#}", event::span(ms)));
+        (self.is_error, took.unwrap_or_default() + &self.remarks())
     }
 
     /// Returns the line. `client` is empty, or a name and `: `.

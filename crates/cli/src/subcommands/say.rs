@@ -2,7 +2,7 @@
 
 use super::follow::requests::{self, Prompt};
 use super::follow::session_view::{InputMode, Interrupts, SessionView, is_person};
-use super::follow::turn_result::TurnResult;
+use super::follow::turn_result::{TurnPlace, TurnResult, check_schema};
 use super::follow::{self, follow_connection::FollowConnection};
 use crate::args::say::SayArgs;
 use crate::connect::{start_and_connect, warn_if_config_changed};
@@ -55,8 +55,13 @@ pub(crate) async fn run(args: SayArgs, output: CliOutput) -> anyhow::Result<Exit
         begun = begin(args, output) => begun,
     };
     let (prompt, watch) = begun?;
+    let place = || TurnPlace {
+        session: watch.session().to_owned(),
+        workspace: watch.followed().workspace_path.clone(),
+        directory: watch.directory.clone(),
+    };
     let result = (is_alone || prompt.schema.is_some())
-        .then(|| TurnResult::new(watch.session().to_owned(), is_alone, prompt.schema.is_some()));
+        .then(|| TurnResult::new(place(), is_alone, prompt.schema.clone()));
     let mut live = SessionView::new(watch, look, InputMode::Answers, output);
     live.say_once(prompt, deadline, result);
     live.run(&mut interrupts).await
@@ -150,14 +155,12 @@ fn image_type(bytes: &[u8]) -> Option<&'static str> {
 
 fn schema_blocking(path: &Path) -> anyhow::Result<Value> {
     let bytes = file_blocking(path, MAX_SCHEMA_BYTES, "a schema")?;
-    let schema = serde_json::from_slice::<Value>(&bytes);
-    schema.ok().filter(Value::is_object).ok_or_else(|| {
-        CliError::usage(format!(
-            "{} is not a JSON schema: it must be a JSON object",
-            path.display()
-        ))
-        .into()
-    })
+    let wrong =
+        |why: &str| CliError::usage(format!("{} is not a JSON schema: {why}", path.display()));
+    let schema = serde_json::from_slice::<Value>(&bytes).ok().filter(Value::is_object);
+    let schema = schema.ok_or_else(|| wrong("it must be a JSON object"))?;
+    check_schema(&schema).map_err(|why| wrong(&why))?;
+    Ok(schema)
 }
 
 /// Reads a regular file of at most `most` bytes.

@@ -2,6 +2,7 @@
 
 use super::known::maker;
 use quackd_protocol::model::ModelApi;
+use std::fmt;
 
 /// A provider with a public address.
 pub(super) struct Builtin {
@@ -17,6 +18,52 @@ pub(super) struct Builtin {
     /// Models that are listed. The first one is used if none is named. Without those that the provider had retired by
     /// November 2026.
     pub(super) models: &'static [&'static str],
+}
+
+/// Source of a key. `Display` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum KeySource {
+    /// There is no key.
+    None,
+    /// A variable.
+    Variable(&'static str),
+    /// A variable that a client passed on from its shell.
+    ShellVariable(&'static str),
+    /// The file of `quack login`.
+    Login,
+    /// `auth.json` of Pi.
+    PiAuth,
+    /// `models.json` of Pi.
+    PiModels,
+    /// The configuration.
+    Config,
+}
+
+impl KeySource {
+    /// Returns the reason for a choice because of this key.
+    pub(super) fn reason(self) -> String {
+        match self {
+            Self::Variable(name) | Self::ShellVariable(name) => format!("{name} is set"),
+            Self::Login => "`quack login` stored a key".to_owned(),
+            Self::None | Self::PiAuth | Self::PiModels | Self::Config => format!("key in {self}"),
+        }
+    }
+}
+
+impl fmt::Display for KeySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("no key"),
+            Self::Variable(name) => f.write_str(name),
+            Self::ShellVariable(name) => {
+                write!(f, "{name} of your shell, which the daemon keeps in memory until it stops")
+            }
+            Self::Login => f.write_str("the file of `quack login`"),
+            Self::PiAuth => f.write_str("auth.json of Pi"),
+            Self::PiModels => f.write_str("models.json of Pi"),
+            Self::Config => f.write_str("`model.key` of the configuration"),
+        }
+    }
 }
 
 /// Providers in the order in which they are preferred.

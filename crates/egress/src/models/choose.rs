@@ -92,7 +92,36 @@ pub(super) fn choose(
         ));
     }
     let thinking = if model.reasoning { thinking } else { ThinkingLevel::Off };
-    Some(Chosen { model, why, thinking, key_source: provider.key_source.to_string() })
+    let retired = provider.retired.as_ref().filter(|_| settings.name.is_none());
+    let retired = retired.filter(|(next, _)| *next == model.id).map(|(_, text)| text.clone());
+    let is_stated = settings.context_window.is_some() || provider.says_window(&model.id);
+    let small = small_window(&model).filter(|_| !is_stated);
+    problems.extend(small.clone());
+    let notices: Vec<String> = retired.into_iter().chain(small).collect();
+    let notice = (!notices.is_empty()).then(|| notices.join("; "));
+    Some(Chosen { model, why, thinking, key_source: provider.key_source.to_string(), notice })
+}
+
+/// Returns the text for the user about a model with a small window, with the way to a larger one.
+fn small_window(model: &ModelInfo) -> Option<String> {
+    if !model.has_small_window() {
+        return None;
+    }
+    let way = match model.provider.as_str() {
+        "ollama" => {
+            "start the server with OLLAMA_CONTEXT_LENGTH=65536, or set `PARAMETER num_ctx 65536` in the model's Modelfile"
+        }
+        "llama.cpp" => "start llama-server with `--ctx-size 65536`",
+        "lmstudio" => "load the model with a larger context length",
+        _ => {
+            "start the server with a larger one (vLLM: `--max-model-len`), or choose another model"
+        }
+    };
+    Some(format!(
+        "{}/{} has a window of {} tokens, in which the agent has few tools and forgets early: {way}; or set \
+         model.context_window if the window is larger",
+        model.provider, model.id, model.context_window
+    ))
 }
 
 fn named(

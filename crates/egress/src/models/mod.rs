@@ -11,6 +11,7 @@ mod known;
 mod pi_files;
 mod probe;
 mod provider;
+mod unused_keys;
 mod verdict;
 
 pub use builtin::{provider_names, provider_variables, variables_of};
@@ -18,8 +19,9 @@ pub use known::{KnownFamily, known_families};
 pub use probe::{PROBE_LIMIT_TOKENS, ProbeAnswer, probe_body};
 
 use crate::{ListedModel, ModelEndpoints};
+use builtin::KeySource;
 use pi_files::{AuthFile, ModelsFile};
-use provider::{KeySource, Provider};
+use provider::Provider;
 use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelInfo, ThinkingLevel};
 use secrecy::SecretString;
 use serde::{Deserialize, Serialize};
@@ -133,6 +135,12 @@ impl ModelSources {
         of_pi.into_iter().chain(self.logins.clone()).collect()
     }
 
+    /// Returns a further file, which chooses neither keys nor addresses. Its unused keys are reported.
+    #[must_use]
+    pub fn settings_file(&self) -> PathBuf {
+        pi_files::directory(&self.env, &self.home).join("settings.json")
+    }
+
     /// Whether these variables have the key of a well-known provider, or the address of another server.
     #[must_use]
     pub fn has_provider(env: &[(String, String)]) -> bool {
@@ -160,6 +168,8 @@ pub struct Chosen {
     pub thinking: ThinkingLevel,
     /// Source of the key, such as "OPENAI_API_KEY" or "no key".
     pub key_source: String,
+    /// Text for the user if the model stands in for one that its provider no longer offers.
+    pub notice: Option<String>,
 }
 
 /// The models and their providers. `Debug` shows no secret.
@@ -187,7 +197,11 @@ impl ModelCatalog {
         };
         let logins = sources.logins.as_deref().map(pi_files::read_auth_blocking);
         let logins = logins.unwrap_or_default();
-        Self::build(sources, models, auth, logins)
+        let mut catalog = Self::build(sources, models, auth, logins);
+        if sources.distrust.is_none() {
+            catalog.problems.extend(unused_keys::problems_blocking(&directory));
+        }
+        catalog
     }
 
     /// Returns the directory of Pi's files, whether it exists or not.

@@ -24,7 +24,7 @@ pub(super) fn directory(env: &[(String, String)], home: &Path) -> PathBuf {
     }
 }
 
-/// `models.json`, in its order. Unknown members are ignored.
+/// `models.json`, in its order. Unknown members are reported by [`super::unused_keys`].
 #[derive(Default, Deserialize)]
 pub(super) struct ModelsFile {
     #[serde(default)]
@@ -195,7 +195,11 @@ pub(super) fn merged(own: ModelCompat, usual: &ModelCompat) -> ModelCompat {
         requires_thinking_as_text: own
             .requires_thinking_as_text
             .or(usual.requires_thinking_as_text),
+        requires_reasoning_content_on_assistant_messages: own
+            .requires_reasoning_content_on_assistant_messages
+            .or(usual.requires_reasoning_content_on_assistant_messages),
         thinking_format: own.thinking_format.or(usual.thinking_format),
+        cache_control_format: own.cache_control_format.or(usual.cache_control_format),
     }
 }
 

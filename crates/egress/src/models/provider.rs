@@ -1,6 +1,6 @@
 //! One provider while the catalog is built: its address, its key, its headers and its models, with their sources.
 
-use super::builtin::{self, Builtin};
+use super::builtin::{self, Builtin, KeySource};
 use super::known::{describe, is_openai_reasoning};
 use super::pi_files::{PiFacts, PiModel, PiProvider, apply, merged, resolve};
 use super::{Given, ModelLists, ModelSettings};
@@ -36,52 +36,8 @@ pub(super) struct Provider {
     usual_price: Price,
     /// Models in the last answer of the provider. Empty if it was not asked.
     listed: Vec<ListedModel>,
-}
-
-/// Source of a key. `Display` names it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeySource {
-    /// There is no key.
-    None,
-    /// A variable.
-    Variable(&'static str),
-    /// A variable that a client passed on from its shell.
-    ShellVariable(&'static str),
-    /// The file of `quack login`.
-    Login,
-    /// `auth.json` of Pi.
-    PiAuth,
-    /// `models.json` of Pi.
-    PiModels,
-    /// The configuration.
-    Config,
-}
-
-impl KeySource {
-    /// Returns the reason for a choice because of this key.
-    pub(super) fn reason(self) -> String {
-        match self {
-            Self::Variable(name) | Self::ShellVariable(name) => format!("{name} is set"),
-            Self::Login => "`quack login` stored a key".to_owned(),
-            Self::None | Self::PiAuth | Self::PiModels | Self::Config => format!("key in {self}"),
-        }
-    }
-}
-
-impl fmt::Display for KeySource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::None => f.write_str("no key"),
-            Self::Variable(name) => f.write_str(name),
-            Self::ShellVariable(name) => {
-                write!(f, "{name} of your shell, which the daemon keeps in memory until it stops")
-            }
-            Self::Login => f.write_str("the file of `quack login`"),
-            Self::PiAuth => f.write_str("auth.json of Pi"),
-            Self::PiModels => f.write_str("models.json of Pi"),
-            Self::Config => f.write_str("`model.key` of the configuration"),
-        }
-    }
+    /// The model that stands in for the usual one, which the provider no longer offers, and the text for the user.
+    pub(super) retired: Option<(String, String)>,
 }
 
 /// A model of a provider.
@@ -145,6 +101,7 @@ impl Provider {
             shown_base: String::new(),
             usual_price: Price::Unknown,
             listed: Vec::new(),
+            retired: None,
         }
     }
 
@@ -327,8 +284,9 @@ impl Provider {
         if let Some(default) = usual.first().filter(|id| !is_there(id)) {
             let next = there.first().map(|next| format!("{next} is used"));
             let next = next.unwrap_or_else(|| "none is used: set model.name".to_owned());
-            problems
-                .push(format!("{} offers its usual model {default} no more; {next}", self.name));
+            let text = format!("{} offers its usual model {default} no more; {next}", self.name);
+            self.retired = there.first().map(|next| (next.clone(), text.clone()));
+            problems.push(text);
         }
         for id in there {
             if !self.models.iter().any(|it| it.info.id == id) {
@@ -357,7 +315,9 @@ impl Provider {
 
     /// Applies what the provider says about the limits of a model, where the user has said nothing.
     fn limit(&self, info: &mut ModelInfo, says_window: bool, says_max_tokens: bool) {
-        let Some(listed) = self.listed.iter().find(|it| it.id == info.id) else { return };
+        let Some(listed) = self.listed.iter().find(|it| it.is_called(&info.id)) else {
+            return;
+        };
         if let Some(window) = listed.window.filter(|_| !says_window) {
             info.context_window = window;
             if !says_max_tokens {

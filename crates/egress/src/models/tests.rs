@@ -88,7 +88,7 @@ const LOCAL: &str = r#"{"providers": {"box": {
     "compat": {"supportsStore": false, "maxTokensField": "max_tokens"},
     "models": [
         {"id": "qwen3", "name": "Qwen 3", "reasoning": true, "contextWindow": 32768, "maxTokens": 4096,
-         "compat": {"maxTokensField": "n"}},
+         "compat": {"maxTokensField": "max_tokens"}},
         {"id": "a/b", "input": ["text", "image"], "headers": {"x-title": "duck"}},
     ], // the last comma is tolerated
 }}}"#;
@@ -223,7 +223,7 @@ fn the_facts_of_the_file_and_the_settings_are_kept() {
     assert_eq!((model.context_window, model.max_tokens, model.reasoning), (9000, 4096, true));
     assert_eq!((model.name.as_str(), chosen.thinking), ("Qwen 3", ThinkingLevel::High));
     assert_eq!(model.compat.supports_store, Some(false));
-    assert_eq!(model.compat.max_tokens_field.as_deref(), Some("n"));
+    assert_eq!(model.compat.max_tokens_field.as_deref(), Some("max_tokens"));
     assert_eq!(catalog.find(Some("box"), "qwen3").as_ref(), Some(model));
     assert_eq!(catalog.models().iter().filter(|it| it.id == "qwen3").count(), 1);
     let other = catalog.find(None, "a/b").unwrap();

@@ -38,7 +38,7 @@ impl ListTask {
         let Self { route, show, mut answer, slot } = self;
         let listing = async {
             let mut models = list(&client, &route).await?;
-            let shown = show.and_then(|id| models.iter_mut().find(|it| it.id == id));
+            let shown = show.and_then(|id| models.iter_mut().find(|it| it.is_called(&id)));
             if let Some(model) = shown.filter(|it| it.window.is_none()) {
                 model.window = shown_window(&client, &route, &model.id).await;
             }
@@ -93,6 +93,12 @@ pub struct ListedModel {
 }
 
 impl ListedModel {
+    /// Whether a request with this id gets the model. Ollama's list has the tag that it assumes.
+    #[must_use]
+    pub fn is_called(&self, id: &str) -> bool {
+        self.id == id || self.id.strip_suffix(":latest") == Some(id)
+    }
+
     /// Reads an entry. `None` without a usable id.
     fn read(entry: Entry) -> Option<Self> {
         // In this order: vLLM; llama.cpp with its setting; LM Studio; OpenRouter; Groq; Anthropic; Mistral.
@@ -129,15 +135,39 @@ impl ListedModel {
 const MIN_TOKENS: u64 = 256;
 const MAX_TOKENS: u64 = 100_000_000;
 
-/// Most bytes of the settings of a model of Ollama.
+/// Most bytes of an answer of Ollama.
 const MAX_SHOW_BYTES: usize = 1024 * 1024;
 
-/// Asks Ollama for a model: `num_ctx` of its settings, which the server uses as the window. Without it, the server decides
-/// by its memory, which no request tells.
+/// Asks Ollama for the window of a model: `num_ctx` of its settings, else the window with which it is loaded, else the
+/// longest one of the model. Without the first two, the server decides by its memory when it loads the model
+/// (<https://docs.ollama.com/context-length>).
 async fn shown_window(client: &Client, route: &Route, id: &str) -> Option<u64> {
-    let headers = route.headers(route.api(), &[]);
+    let is_sound = |tokens: &u64| (MIN_TOKENS..=MAX_TOKENS).contains(tokens);
+    // <https://docs.ollama.com/api-reference/show-model-details>
     let body = serde_json::json!({ "model": id }).to_string();
-    let sent = client.post(route.show_url()).headers(headers).body(body).send().await;
+    let shown = ollama(route, client.post(route.ollama_url("show")).body(body)).await;
+    let settings = shown.as_ref().and_then(|shown| shown.get("parameters")?.as_str());
+    let mut settings = settings.unwrap_or_default().lines();
+    let setting = settings.find_map(|line| line.trim().strip_prefix("num_ctx"));
+    if let Some(tokens) = setting.and_then(|it| it.trim().parse().ok()).filter(is_sound) {
+        return Some(tokens);
+    }
+    // <https://docs.ollama.com/api/ps>
+    let loaded = ollama(route, client.get(route.ollama_url("ps"))).await;
+    let loaded = loaded.as_ref().and_then(|loaded| loaded.get("models")?.as_array());
+    let is_it = |model: &&Value| {
+        ["name", "model"].iter().any(|key| model.get(key).and_then(Value::as_str) == Some(id))
+    };
+    let model = loaded.into_iter().flatten().find(is_it);
+    let of_loaded = model.and_then(|model| model.get("context_length")?.as_u64());
+    let facts = shown.as_ref().and_then(|shown| shown.get("model_info")?.as_object());
+    let of_model = facts.into_iter().flatten().find(|(key, _)| key.ends_with(".context_length"));
+    of_loaded.filter(is_sound).or_else(|| of_model?.1.as_u64().filter(is_sound))
+}
+
+/// Sends a request to Ollama's own API. `None` if it fails.
+async fn ollama(route: &Route, request: reqwest::RequestBuilder) -> Option<Value> {
+    let sent = request.headers(route.headers(route.api(), &[])).send().await;
     let mut response = sent.ok().filter(|response| response.status().is_success())?;
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.ok()? {
@@ -146,10 +176,7 @@ async fn shown_window(client: &Client, route: &Route, id: &str) -> Option<u64> {
             return None;
         }
     }
-    let shown: Value = serde_json::from_slice(&body).ok()?;
-    let settings = shown.get("parameters")?.as_str()?;
-    let setting = settings.lines().find_map(|line| line.trim().strip_prefix("num_ctx"))?;
-    setting.trim().parse().ok().filter(|tokens| (MIN_TOKENS..=MAX_TOKENS).contains(tokens))
+    serde_json::from_slice(&body).ok()
 }
 
 async fn list(client: &Client, route: &Route) -> Result<Vec<ListedModel>, ModelFailure> {

@@ -196,12 +196,13 @@ impl Route {
         self.join("models", self.api)
     }
 
-    /// Returns the URL of Ollama's description of a model, which is outside of its OpenAI API.
-    pub(crate) fn show_url(&self) -> Url {
+    /// Returns a URL of Ollama's own API, which is outside of its OpenAI API: `show` describes a model, `ps` lists the loaded
+    /// ones.
+    pub(crate) fn ollama_url(&self, name: &str) -> Url {
         let mut url = self.base.clone();
         let base = self.base_path();
         let base = base.strip_suffix("/v1").unwrap_or(base);
-        url.set_path(&format!("{base}/api/show"));
+        url.set_path(&format!("{base}/api/{name}"));
         url
     }
 

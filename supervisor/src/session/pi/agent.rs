@@ -17,9 +17,7 @@ use quackd_process::Writable;
 use quackd_protocol::SessionId;
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::model::{MAX_MODELS, ModelInfo};
-use quackd_protocol::pi::{
-    AgentModels, AgentSettings, AgentStart, InstructionFile, PI_FRAME_PROTOCOL, ToPiWorker,
-};
+use quackd_protocol::pi::{AgentModels, AgentSettings, AgentStart, PI_FRAME_PROTOCOL, ToPiWorker};
 use quackd_protocol::policy::NetworkMode;
 use serde::Deserialize;
 use std::fs::File;
@@ -34,9 +32,6 @@ const PREPARE_LIMIT: Duration = Duration::from_secs(5);
 
 /// Longest first line of a session file, in bytes.
 const MAX_HEADER: u64 = 8 * 1024;
-
-/// Longest file with the user's instructions, in bytes. A longer one is not read.
-const MAX_INSTRUCTIONS: u64 = 64 * 1024;
 
 /// Longest settings file of Pi, in bytes.
 const MAX_SETTINGS: u64 = 256 * 1024;
@@ -62,6 +57,8 @@ pub(super) async fn prepare(
     let catalog = services.models.catalog().await;
     let default = default_model(&catalog, choice.model.as_deref())?;
     let thinking = catalog.chosen().map(|chosen| chosen.thinking).unwrap_or_default();
+    let of_default = catalog.chosen().filter(|_| choice.model.is_none());
+    let model_notice = of_default.and_then(|chosen| chosen.notice.clone());
     let mut models = catalog.models().to_vec();
     if !models.iter().any(|it| it.provider == default.provider && it.id == default.id) {
         models.insert(0, default.clone());
@@ -107,7 +104,7 @@ pub(super) async fn prepare(
             safe_mode: false,
             network: String::new(),
             has_mcp_servers: false,
-            user_instructions: user_instructions_blocking(&user_home, &pi_directory, &writable),
+            model_notice,
         };
         Ok(AgentLaunch { start, file: file.into() })
     };
@@ -214,35 +211,6 @@ fn with_settings_of_pi_blocking(
     let tools = AgentOptions { tools: default_tools, ..AgentOptions::default() };
     let tools = tools.check().is_ok().then_some(tools.tools).flatten();
     (settings, tools)
-}
-
-/// Returns the user's own instructions: the first file that exists of quackd's, Pi's, Codex's, Claude Code's and Gemini
-/// CLI's. A file that commands can write is left out, because a session could write instructions for others.
-fn user_instructions_blocking(
-    home: &Path,
-    pi_directory: &Path,
-    writable: &Writable,
-) -> Vec<InstructionFile> {
-    let paths = [
-        home.join(".config/quackd/AGENTS.md"),
-        pi_directory.join("AGENTS.md"),
-        home.join(".codex/AGENTS.md"),
-        home.join(".claude/CLAUDE.md"),
-        home.join(".gemini/GEMINI.md"),
-    ];
-    let read = |path: &PathBuf| {
-        if writable.held_blocking(path).is_some() {
-            return None;
-        }
-        let bytes = own_file::read_blocking(path, MAX_INSTRUCTIONS).ok()?;
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        let shown = match path.strip_prefix(home) {
-            Ok(below) => format!("~/{}", below.display()),
-            Err(_) => path.display().to_string(),
-        };
-        (!text.trim().is_empty()).then_some(InstructionFile { path: shown, text })
-    };
-    paths.iter().find_map(read).into_iter().collect()
 }
 
 impl SessionActor {

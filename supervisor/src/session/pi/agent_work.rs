@@ -2,6 +2,7 @@
 //! requests, and the session's worker runs its calls.
 
 use super::frames::MAX_EVENT_NAME;
+use super::instructions;
 use crate::children::{STALL_THRESHOLD, SendError};
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
@@ -13,6 +14,7 @@ use quackd_protocol::model::{
     ModelPart, ModelRequest,
 };
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone, ToPiWorker};
+use quackd_protocol::tools::INSTRUCTIONS;
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -184,7 +186,17 @@ impl SessionActor {
         let cancel = CancellationToken::new();
         self.pi.work.calls.insert(number, cancel.clone());
         self.touch_pi();
+        let is_loading = call.tool == INSTRUCTIONS;
         let running = runner.run(AgentCall { session: self.session.clone(), call, cancel });
+        let owner = self.owner.clone();
+        let running = async move {
+            if !is_loading {
+                return running.await;
+            }
+            // The session's worker cannot read the user's own files.
+            let (done, own) = tokio::join!(running, instructions::of_user(services, owner));
+            AgentToolDone { user_instructions: own, ..done }
+        };
         let generation = self.pi.child.generation;
         ctx.spawn(running.into_actor(self).map(move |done, handle, ctx| {
             if handle.pi.child.generation == generation {

@@ -20,6 +20,7 @@ pub(crate) mod engine;
 mod frames;
 mod health;
 mod history;
+mod instructions;
 mod lifecycle;
 mod locate;
 pub(crate) mod mcp_servers;

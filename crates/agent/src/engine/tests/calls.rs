@@ -109,6 +109,7 @@ fn tools_of_mcp_servers_are_listed_before_the_first_request_and_called_by_their_
         truncated: false,
         full_output_path: None,
         duration_ms: 3,
+        user_instructions: None,
     })));
     let body = bench.request().1;
     assert_eq!(body["tools"][0]["function"]["name"], "mcp__db__query");
@@ -137,6 +138,7 @@ fn an_aborted_list_of_tools_is_asked_for_again_and_a_failed_one_is_not() {
             truncated: false,
             full_output_path: None,
             duration_ms: 3,
+            user_instructions: None,
         };
         bench.take(Input::ToolDone(Box::new(done)));
         bench.say("fine");

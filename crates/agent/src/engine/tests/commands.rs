@@ -39,6 +39,7 @@ fn commands_of_the_user_are_recorded_outside_of_turns() {
         truncated: false,
         full_output_path: None,
         duration_ms: 1,
+        user_instructions: None,
     })));
     let data = bench.answered(command).unwrap();
     assert_eq!(

@@ -66,9 +66,10 @@ impl Bench {
             settings,
             tools: Vec::new(),
             options: AgentOptions::default(),
+            small_tools: Vec::new(),
             facts: Vec::new(),
-            user_instructions: Vec::new(),
             has_mcp_servers: false,
+            model_notice: None,
         };
         let agent = Agent::new(setup, transcript);
         Self { agent, effects: Vec::new(), unix_ms: 1_700_000_000_000, command: 0 }
@@ -118,6 +119,7 @@ impl Bench {
             truncated: false,
             full_output_path: None,
             duration_ms: 3,
+            user_instructions: None,
         })));
     }
 

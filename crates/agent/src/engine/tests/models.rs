@@ -114,3 +114,38 @@ fn patterns_name_models_in_their_order() {
     assert_eq!(of(&["sonnet-4", "sonnet"]).len(), 2);
     assert_eq!(of(&["none"]), []);
 }
+
+#[test]
+fn a_default_that_stands_in_for_a_retired_model_is_told_once_and_only_to_its_user() {
+    let told = |bench: &Bench| -> Vec<Value> {
+        let error = |effect: &Effect| match effect {
+            Effect::Event { name: "extension_error", data } => {
+                Some(serde_json::from_str::<Value>(data.get()).unwrap()["error"].clone())
+            }
+            _ => None,
+        };
+        bench.effects.iter().filter_map(error).collect()
+    };
+    let text = "fake offers its usual model zero no more; one is used";
+    let mut bench = Bench::new();
+    bench.agent.setup.model_notice = Some(text.to_owned());
+    bench.prompt("hello");
+    assert_eq!(told(&bench), [text]);
+    bench.say("hi");
+    bench.prompt("again");
+    bench.say("hi");
+    assert_eq!(told(&bench), [text], "once");
+    // Another model is in use.
+    let mut bench = Bench::new();
+    bench.agent.setup.model_notice = Some(text.to_owned());
+    set(&mut bench, "fake", "two").unwrap();
+    bench.prompt("hello");
+    assert!(told(&bench).is_empty());
+    // A conversation whose model is gone goes on with the default.
+    let file = bench.file().replace(r#""modelId":"two""#, r#""modelId":"three""#);
+    let transcript = Transcript::read(file.as_bytes()).unwrap();
+    let mut bench = Bench::with(AgentSettings::default(), transcript);
+    bench.prompt("hello");
+    let gone = "the model fake/three is not configured any more; the session uses fake/one";
+    assert_eq!(told(&bench), [gone]);
+}

@@ -46,23 +46,46 @@ pub(super) fn body(
         let schema = json!({"name": SCHEMA_NAME, "schema": schema, "strict": strict});
         set("response_format", json!({"type": "json_schema", "json_schema": schema}));
     }
-    let is_on = options.thinking != ThinkingLevel::Off;
+    if model.reasoning {
+        thinking(&mut body, model, options.thinking, quirks);
+    }
+    Value::Object(body)
+}
+
+/// Switches the thinking of a model that reasons, in the words of its server.
+fn thinking(
+    body: &mut Map<String, Value>,
+    model: &ModelInfo,
+    level: ThinkingLevel,
+    quirks: Quirks,
+) {
+    let is_on = level != ThinkingLevel::Off;
+    let mut set = |name: &str, value: Value| drop(body.insert(name.to_owned(), value));
+    let kind = if is_on { "enabled" } else { "disabled" };
     match quirks.thinking_format {
-        _ if !model.reasoning => {}
-        ThinkingFormat::Zai => {
-            set("thinking", json!({"type": if is_on { "enabled" } else { "disabled" }}));
+        ThinkingFormat::Zai | ThinkingFormat::DeepSeek => set("thinking", json!({"type": kind})),
+        ThinkingFormat::Together => set("reasoning", json!({"enabled": is_on})),
+        ThinkingFormat::OpenRouter => {
+            set("reasoning", json!({"effort": if is_on { level.name() } else { "none" }}));
         }
         ThinkingFormat::Qwen => set("enable_thinking", json!(is_on)),
-        ThinkingFormat::OpenAi if is_on && quirks.reasoning_effort => {
-            set("reasoning_effort", json!(options.thinking.name()));
+        ThinkingFormat::QwenTemplate => {
+            set("chat_template_kwargs", json!({"enable_thinking": is_on}));
         }
-        ThinkingFormat::OpenAi => {
+        ThinkingFormat::OpenAi if !is_on => {
             if let Some(effort) = lowest_effort(model).filter(|_| quirks.is_openai) {
                 set("reasoning_effort", json!(effort));
             }
         }
+        ThinkingFormat::OpenAi => {}
     }
-    Value::Object(body)
+    let takes_effort = matches!(
+        quirks.thinking_format,
+        ThinkingFormat::OpenAi | ThinkingFormat::DeepSeek | ThinkingFormat::Together
+    );
+    if is_on && takes_effort && quirks.reasoning_effort {
+        set("reasoning_effort", json!(level.name()));
+    }
 }
 
 fn messages(

@@ -403,6 +403,38 @@ fn the_rest_of_a_request_follows_api_server_and_level() {
         assert_eq!(chat.get("thinking").or_else(|| chat.get("enable_thinking")), Some(&off));
     }
 
+    for (format, on, off) in [
+        (
+            "openrouter",
+            json!([null, {"effort": "high"}, null, null]),
+            json!([null, {"effort": "none"}, null, null]),
+        ),
+        (
+            "deepseek",
+            json!([{"type": "enabled"}, null, "high", null]),
+            json!([{"type": "disabled"}, null, null, null]),
+        ),
+        (
+            "together",
+            json!([null, {"enabled": true}, "high", null]),
+            json!([null, {"enabled": false}, null, null]),
+        ),
+        (
+            "qwen-chat-template",
+            json!([null, null, null, {"enable_thinking": true}]),
+            json!([null, null, null, {"enable_thinking": false}]),
+        ),
+    ] {
+        let mut model = model(OpenAiCompletions);
+        model.compat.thinking_format = Some(format.to_owned());
+        for (level, expected) in [(ThinkingLevel::High, on), (ThinkingLevel::Off, off)] {
+            let (chat, _) = ask(&model, level);
+            let members = ["thinking", "reasoning", "reasoning_effort", "chat_template_kwargs"];
+            let found: Value = members.iter().map(|name| chat.get(*name).cloned()).collect();
+            assert_eq!(found, expected, "{format} {level:?}");
+        }
+    }
+
     let (mut responses, _) = ask(&model(OpenAiResponses), ThinkingLevel::High);
     responses["input"].take();
     let expected = json!({

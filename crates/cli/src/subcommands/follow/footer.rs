@@ -81,7 +81,7 @@ impl Footer {
 }
 
 /// Returns the columns and rows of the terminal on stdout.
-pub(super) fn screen_size() -> (usize, usize) {
+pub(crate) fn screen_size() -> (usize, usize) {
     let size = tcgetwinsize(io::stdout()).ok();
     let known = |n: u16, otherwise: usize| if n == 0 { otherwise } else { usize::from(n) };
     let (columns, rows) =

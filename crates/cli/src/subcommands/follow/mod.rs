@@ -25,6 +25,9 @@ mod turn_filter;
 pub(crate) mod turn_result;
 mod turn_tracker;
 
+pub(crate) use self::footer::screen_size;
+pub(crate) use self::screen::can_move;
+
 use self::follow_connection::FollowConnection;
 use self::session_view::{InputMode, Interrupts, SessionView, is_person};
 use crate::args::DisplayArgs;

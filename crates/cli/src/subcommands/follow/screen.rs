@@ -283,7 +283,7 @@ impl Screen {
 }
 
 /// Whether stdout is a terminal that can move its cursor.
-pub(super) fn can_move(output: CliOutput) -> bool {
+pub(crate) fn can_move(output: CliOutput) -> bool {
     let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
     output.audience().is_terminal && !output.is_json() && !is_dumb
 }

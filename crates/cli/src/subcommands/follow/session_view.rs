@@ -15,10 +15,10 @@ use super::prompt::Wish;
 use super::requests::{self, RequestResult};
 use super::screen::{self, Screen};
 use super::slash;
-use super::speaker::{CtrlC, Speaker};
+use super::speaker::Speaker;
 use super::turn_filter::TurnFilter;
 use super::turn_result::TurnResult;
-use super::turn_tracker::{InterruptAction, TurnOutcome, TurnTracker};
+use super::turn_tracker::{TurnOutcome, TurnTracker};
 use crate::exit::{CliError, ExitCode};
 pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
@@ -159,7 +159,12 @@ impl SessionView {
         // A blocked reader must not delay the exit.
         let _unread = tokio::time::timeout(LAST_WORDS, self.screen.finish()).await;
         match (self.result.take(), ended) {
-            (Some(result), Ok(exit)) => Ok(result.finish(exit, self.output)?),
+            (Some(mut result), Ok(exit)) => {
+                if result.is_alone() {
+                    result.searched(self.changed_files(result.began(), interrupts).await);
+                }
+                Ok(result.finish(exit, self.output)?)
+            }
             (_, ended) => ended,
         }
     }
@@ -264,43 +269,6 @@ impl SessionView {
         Ok(None)
     }
 
-    fn interrupted(&mut self, is_key: bool, now: Instant) -> Option<ExitCode> {
-        let Some(tracker) = &mut self.tracker else {
-            // At a prompt, Ctrl-C ends the turn and Ctrl-D leaves.
-            let has_prompt = self.typing == InputMode::Speaks
-                && (self.asking.is_some() || self.speaker.is_some());
-            if !has_prompt || !is_key {
-                return Some(ExitCode::Ok);
-            }
-            self.screen.footer_ended_by_terminal();
-            let is_busy = self.is_at_work || self.is_thinking;
-            let wanted = match &mut self.speaker {
-                Some(speaker) => speaker.ctrl_c(is_busy, now),
-                None if is_busy => CtrlC::Abort,
-                None => CtrlC::Nothing,
-            };
-            match wanted {
-                CtrlC::Leave => return Some(ExitCode::Ok),
-                CtrlC::Abort => self.abort(),
-                CtrlC::Discarded => {}
-                CtrlC::Nothing => self.screen.remark("nothing to stop; Ctrl-D leaves"),
-            }
-            return None;
-        };
-        match tracker.interrupt(now) {
-            InterruptAction::Abort => self.abort(),
-            InterruptAction::Wait | InterruptAction::Now => {}
-        }
-        None
-    }
-
-    fn abort(&mut self) {
-        self.is_aborting = self.is_at_work;
-        self.is_thinking = false;
-        let (client, session) = (self.connection.client(), self.connection.session().to_owned());
-        self.requests.spawn(requests::abort(client, session));
-    }
-
     /// Handles an event and all events that have arrived. Returns true if the session was deleted.
     fn events(&mut self, first: Event) -> anyhow::Result<bool> {
         let mut next = Some(first);
@@ -364,6 +332,14 @@ impl SessionView {
                 }
                 _ => {}
             }
+        }
+        if let Some(text) = notice(name, &data) {
+            let is_line =
+                self.screen.is_json() && !self.result.as_ref().is_some_and(TurnResult::is_alone);
+            if !is_line {
+                self.screen.warn(text);
+            }
+            return Ok(());
         }
         if self.screen.is_json() || self.handle_question_event(name, &data) {
             return Ok(());
@@ -481,6 +457,13 @@ impl SessionView {
         }
         Ok(())
     }
+}
+
+/// Returns a message of quackd's own agent for the user. It does not belong to the answer.
+fn notice<'a>(name: &str, data: &'a Value) -> Option<&'a str> {
+    let text = |key: &str| data.get(key).and_then(Value::as_str);
+    let is_notice = name == "extension_error" && text("extensionPath") == Some("quackd");
+    text("error").filter(|_| is_notice)
 }
 
 /// Receives the next value. `None` without a channel. Cancel-safe.

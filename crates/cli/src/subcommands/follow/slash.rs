@@ -66,7 +66,6 @@ pub(super) enum Line {
 /// Subject of the answer to an agent's command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Asked {
-    Model,
     Thinking,
     Levels,
     Compact,
@@ -111,11 +110,8 @@ impl Line {
             ("quit", _) => Self::Quit,
             ("new", _) => Self::New,
             ("model", "") => verb(&["models"]),
-            ("model", model) => {
-                let (provider, id) = model.split_once('/').unwrap_or(("", model));
-                let command = json!({"type": "set_model", "provider": provider, "modelId": id});
-                Self::Agent(command, Asked::Model)
-            }
+            // Also for models that no list has, and for the next process of the agent.
+            ("model", model) => verb(&["models", "use", "--session", session, model]),
             ("thinking", "") => {
                 Self::Agent(json!({"type": "get_available_thinking_levels"}), Asked::Levels)
             }
@@ -150,10 +146,6 @@ pub(super) fn told(asked: Asked, data: &Value) -> String {
     let field = |key: &str| data.get(key).unwrap_or(&Value::Null);
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match asked {
-        Asked::Model => {
-            let (provider, id) = (text(field("provider")), text(field("id")));
-            format!("this session uses {provider}/{id} from now on")
-        }
         Asked::Thinking => "the thinking level is set".to_owned(),
         Asked::Levels => {
             let levels = field("levels").as_array().into_iter().flatten().map(text);
@@ -184,8 +176,7 @@ mod tests {
         assert_eq!(read("! git status "), Line::Shell("git status".to_owned()));
         assert_eq!(read("/undo"), verb("undo --session s"));
         assert_eq!(read("/allow npm.example"), verb("sandbox allow --session s npm.example"));
-        let model = json!({"type": "set_model", "provider": "a", "modelId": "b/c"});
-        assert_eq!(read("/model a/b/c"), Line::Agent(model, Asked::Model));
+        assert_eq!(read("/model a/b/c"), verb("models use --session s a/b/c"));
         for wrong in ["/nosuch", "/allow", "/allow --workspace", "/quit now", "!", "/model a b"] {
             assert!(matches!(read(wrong), Line::Wrong(_)), "{wrong}");
         }

@@ -1,26 +1,47 @@
 //! The result of one turn as one JSON object, for `quack say --result json`, and the check of an answer with a schema.
-//! Takes the events of the turn.
+//! Takes the events of the turn, and the files that were changed while it ran.
 
+use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use quackd_agent::engine::route;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
 
 /// Most files that are listed, and most calls that are remembered.
 const MAX_FILES: usize = 10_000;
 const MAX_CALLS: usize = 1_000;
 
-/// The result so far.
+/// Most violations of a schema that are reported, and the longest one in characters.
+const MAX_VIOLATIONS: usize = 10;
+const MAX_VIOLATION: usize = 300;
+
+/// Session and directory of a turn.
 #[derive(Debug, Default)]
+pub(crate) struct TurnPlace {
+    pub(crate) session: String,
+    pub(crate) workspace: String,
+    /// Absolute path of the user's directory, if it is another one.
+    pub(crate) directory: Option<String>,
+}
+
+/// The result so far.
+#[derive(Debug)]
 pub(crate) struct TurnResult {
-    session: String,
+    place: TurnPlace,
+    /// Time before the prompt was sent.
+    began: SystemTime,
     /// Whether the object is the only output.
     is_alone: bool,
-    has_schema: bool,
+    /// Schema of the answer, which [`check_schema`] has accepted.
+    schema: Option<Value>,
     text: String,
     changed: BTreeSet<String>,
+    /// Reason for not searching the workspace for changed files.
+    search_error: Option<String>,
     /// Files of the running calls that write one.
     writing: HashMap<String, String>,
     cost: f64,
@@ -33,8 +54,36 @@ pub(crate) struct TurnResult {
 
 impl TurnResult {
     /// Creates the result of a turn of this session.
-    pub(crate) fn new(session: String, is_alone: bool, has_schema: bool) -> Self {
-        Self { session, is_alone, has_schema, ..Self::default() }
+    pub(crate) fn new(place: TurnPlace, is_alone: bool, schema: Option<Value>) -> Self {
+        Self {
+            place,
+            began: SystemTime::now(),
+            is_alone,
+            schema,
+            text: String::new(),
+            changed: BTreeSet::new(),
+            search_error: None,
+            writing: HashMap::new(),
+            cost: 0.0,
+            is_cost_unknown: false,
+            tokens: 0,
+            stop_reason: None,
+            reason: None,
+            error: None,
+        }
+    }
+
+    /// Time before the prompt was sent.
+    pub(super) fn began(&self) -> SystemTime {
+        self.began
+    }
+
+    /// Adds the files of the workspace that were changed since [`TurnResult::began`], or the reason why they are not known.
+    pub(super) fn searched(&mut self, found: Result<Vec<String>, String>) {
+        match found {
+            Ok(files) => self.changed.extend(files.into_iter().take(MAX_FILES)),
+            Err(error) => self.search_error = Some(error),
+        }
     }
 
     /// Whether the object is the only output.
@@ -59,7 +108,7 @@ impl TurnResult {
                 let path = self.writing.remove(&text("toolCallId").unwrap_or_default());
                 let has_failed = data.get("isError") == Some(&Value::Bool(true));
                 let path = path.filter(|_| !has_failed && self.changed.len() < MAX_FILES);
-                self.changed.extend(path);
+                self.changed.extend(path.map(|path| self.place.in_workspace(&path)));
             }
             "message_end" => self.ended(data.get("message").unwrap_or(&Value::Null)),
             "agent_end" => self.reason = text("reason"),
@@ -88,25 +137,124 @@ impl TurnResult {
 
     /// Prints the object, unless something else is the output, and checks the answer. Returns the exit code.
     pub(super) fn finish(self, exit: ExitCode, output: CliOutput) -> io::Result<ExitCode> {
-        let answer = self.has_schema.then(|| serde_json::from_str::<Value>(&self.text).ok());
-        let is_wrong = exit == ExitCode::Ok && answer == Some(None);
+        let answer = serde_json::from_str::<Value>(&self.text).ok();
+        let schema = self.schema.as_ref();
+        let violations = schema.map_or_else(Vec::new, |schema| match &answer {
+            Some(answer) => violations(schema, answer),
+            None => vec![
+                "the answer is not JSON, although a schema was sent: the provider may ignore it"
+                    .to_owned(),
+            ],
+        });
+        let is_wrong = exit == ExitCode::Ok && !violations.is_empty();
         if is_wrong {
-            output.failure(
-                "the answer is not JSON, although a schema was sent: the provider may ignore it",
-            );
+            output.failure(&violations.join("\n"));
         }
         if self.is_alone {
             let cost = (!self.is_cost_unknown).then_some(self.cost);
             let mut object = json!({
-                "sessionId": self.session, "text": self.text, "filesChanged": self.changed,
+                "sessionId": self.place.session, "text": self.text, "filesChanged": self.changed,
                 "cost": cost, "tokens": self.tokens, "stopReason": self.stop_reason,
                 "reason": self.reason, "error": self.error,
             });
-            if let (Some(fields), Some(answer)) = (object.as_object_mut(), answer) {
-                fields.insert("output".to_owned(), answer.unwrap_or_default());
+            if let Some(fields) = object.as_object_mut() {
+                if schema.is_some() {
+                    fields.insert("output".to_owned(), answer.unwrap_or_default());
+                    fields.insert("schemaErrors".to_owned(), violations.into());
+                }
+                if let Some(error) = self.search_error {
+                    fields.insert("filesError".to_owned(), error.into());
+                }
             }
             output.document(&object)?;
         }
         Ok(if is_wrong { ExitCode::NoAnswer } else { exit })
+    }
+}
+
+impl TurnPlace {
+    /// Returns a path of a tool relative to the workspace, or as it is if it leads elsewhere.
+    fn in_workspace(&self, path: &str) -> String {
+        let workspace = Path::new(&self.workspace);
+        let directory = self.directory.as_ref().map_or(workspace, Path::new);
+        let mut absolute = PathBuf::new();
+        for part in directory.join(path).components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => drop(absolute.pop()),
+                part => absolute.push(part),
+            }
+        }
+        let below = absolute.strip_prefix(workspace).ok().filter(|it| !it.as_os_str().is_empty());
+        below.map_or_else(|| path.to_owned(), |below| below.display().to_string())
+    }
+}
+
+/// Checks that answers can be compared with the schema.
+///
+/// # Errors
+/// The reason in one line.
+pub(crate) fn check_schema(schema: &Value) -> Result<(), String> {
+    let made = jsonschema::validator_for(schema);
+    made.map(drop).map_err(|error| display::cut(&error.to_string(), MAX_VIOLATION))
+}
+
+/// Returns where the answer differs from the schema.
+fn violations(schema: &Value, answer: &Value) -> Vec<String> {
+    let Ok(validator) = jsonschema::validator_for(schema) else { return Vec::new() };
+    let line = |error: jsonschema::ValidationError<'_>| {
+        let place = error.instance_path().to_string();
+        let at = if place.is_empty() { String::new() } else { format!(" at {place}") };
+        display::cut(&format!("the answer does not fit the schema{at}: {error}"), MAX_VIOLATION)
+    };
+    validator.iter_errors(answer).take(MAX_VIOLATIONS).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_tools_are_relative_to_the_workspace() {
+        let place = TurnPlace {
+            session: String::new(),
+            workspace: "/w".to_owned(),
+            directory: Some("/w/sub".to_owned()),
+        };
+        for (given, shown) in [
+            ("a.txt", "sub/a.txt"),
+            ("../a.txt", "a.txt"),
+            ("./b/../a.txt", "sub/a.txt"),
+            ("/w/c", "c"),
+            ("/elsewhere", "/elsewhere"),
+            ("../../x", "../../x"),
+        ] {
+            assert_eq!(place.in_workspace(given), shown);
+        }
+        let place = TurnPlace { workspace: "/w".to_owned(), ..TurnPlace::default() };
+        assert_eq!(place.in_workspace("a.txt"), "a.txt");
+    }
+
+    #[test]
+    fn an_answer_that_does_not_fit_is_told_with_its_place_and_within_bounds() {
+        let schema = json!({"type": "object", "properties": {"n": {"type": "integer"}},
+            "required": ["n", "m"], "additionalProperties": false});
+        assert_eq!(violations(&schema, &json!({"n": 1, "m": 2})).len(), 1, "m is not allowed");
+        let found = violations(&schema, &json!({"n": "x".repeat(9_999)}));
+        assert!(found.iter().any(|it| it.contains(" at /n: ")), "{found:?}");
+        assert!(found.iter().all(|it| it.chars().count() <= MAX_VIOLATION + 1));
+        let many: Vec<Value> = (0..99).map(|_| json!("x")).collect();
+        let list = json!({"items": {"type": "integer"}});
+        assert_eq!(violations(&list, &json!(many)).len(), MAX_VIOLATIONS);
+        for wrong in [json!({"type": "nonsense"}), json!({"$ref": "https://a.example/schema"})] {
+            assert!(check_schema(&wrong).is_err(), "{wrong}");
+        }
+        let draft = "http://json-schema.org/draft-07/schema#";
+        assert_eq!(
+            check_schema(
+                &json!({"$schema": draft, "$ref": "#/definitions/a", "definitions": {"a": {}}})
+            ),
+            Ok(())
+        );
     }
 }

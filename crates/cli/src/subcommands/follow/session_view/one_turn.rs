@@ -4,10 +4,10 @@ use super::super::requests::{self, Prompt};
 use super::super::turn_filter::TurnFilter;
 use super::super::turn_result::TurnResult;
 use super::super::turn_tracker::TurnTracker;
-use super::SessionView;
+use super::{Interrupts, SessionView};
 use serde_json::json;
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 impl SessionView {
     /// Sends a prompt and ends the view after its turn, or at `deadline`. `result` gets the end.
@@ -36,6 +36,20 @@ impl SessionView {
         self.screen.typed(&prompt.message);
         let from = (self.connection.session().to_owned(), self.connection.directory.clone());
         self.requests.spawn(requests::say(self.connection.client(), from, prompt, limit));
+    }
+
+    /// Returns the files of the workspace that were changed since then, or the reason why they are not known.
+    pub(super) async fn changed_files(
+        &self,
+        since: SystemTime,
+        interrupts: &mut Interrupts,
+    ) -> Result<Vec<String>, String> {
+        let session = self.connection.session().to_owned();
+        tokio::select! {
+            biased;
+            _ = interrupts.next() => Err("interrupted".to_owned()),
+            found = requests::changed_files(self.connection.client(), session, since) => found,
+        }
     }
 
     /// The running turn of another client has the prompt, so that there is no turn to wait for.

@@ -7,8 +7,9 @@ use super::super::prompt::past_prompts::PastPrompts;
 use super::super::requests::{self, RequestResult};
 use super::super::screen;
 use super::super::slash::{self, Line};
-use super::super::speaker::{Speaker, THINKING};
+use super::super::speaker::{CtrlC, Speaker, THINKING};
 use super::super::stdin_lines::StdinLine;
+use super::super::turn_tracker::InterruptAction;
 use super::{InputMode, SessionView};
 use crate::args::Cli;
 use crate::connect::REPLY_TIMEOUT;
@@ -113,6 +114,45 @@ impl SessionView {
         Ok(None)
     }
 
+    /// Handles Ctrl-C or a signal. Returns the exit code if the view ends.
+    pub(super) fn interrupted(&mut self, is_key: bool, now: Instant) -> Option<ExitCode> {
+        let Some(tracker) = &mut self.tracker else {
+            // At a prompt, Ctrl-C ends the turn and Ctrl-D leaves.
+            let has_prompt = self.typing == InputMode::Speaks
+                && (self.asking.is_some() || self.speaker.is_some());
+            if !has_prompt || !is_key {
+                return Some(ExitCode::Ok);
+            }
+            self.screen.footer_ended_by_terminal();
+            let is_busy = self.is_at_work || self.is_thinking;
+            let wanted = match &mut self.speaker {
+                Some(speaker) => speaker.ctrl_c(is_busy, now),
+                None if is_busy => CtrlC::Abort,
+                None => CtrlC::Nothing,
+            };
+            match wanted {
+                CtrlC::Leave => return Some(ExitCode::Ok),
+                CtrlC::Abort => self.abort(),
+                CtrlC::Discarded => {}
+                CtrlC::Nothing => self.screen.remark("nothing to stop; Ctrl-D leaves"),
+            }
+            return None;
+        };
+        match tracker.interrupt(now) {
+            InterruptAction::Abort => self.abort(),
+            InterruptAction::Wait | InterruptAction::Now => {}
+        }
+        None
+    }
+
+    /// Aborts the running turn.
+    pub(super) fn abort(&mut self) {
+        self.is_aborting = self.is_at_work;
+        self.is_thinking = false;
+        let (client, session) = (self.connection.client(), self.connection.session().to_owned());
+        self.requests.spawn(requests::abort(client, session));
+    }
+
     pub(super) async fn was_typed(&mut self, typed: Typed) -> anyhow::Result<Option<ExitCode>> {
         let line = match typed {
             Typed::Answer(answer, record) => {
@@ -210,6 +250,8 @@ impl SessionView {
         if let Err(error) = ran {
             self.screen.failure(&explain(&error));
         }
+        // The last row may name another model.
+        self.ask_for_state();
         Ok(())
     }
 
