@@ -104,7 +104,8 @@ const SMALL_TOOLS: [(&str, &str, &[&str]); 6] = [
 
 /// The tools that the model gets, and facts for the system prompt.
 fn setup(start: AgentStart) -> AgentSetup {
-    let is_offered = |tool: &&tools::Tool| start.options.offers(tool);
+    let options = start.options.clone();
+    let is_offered = |tool: &&tools::Tool| options.offers(tool);
     let is_usable =
         |tool: &&tools::Tool| !start.safe_mode || tool.reads_only || tool.name == "bash";
     let specs = tools::all().filter(is_offered).filter(is_usable).map(|tool| {

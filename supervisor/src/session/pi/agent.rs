@@ -227,9 +227,6 @@ impl SessionActor {
         start.options.tools = start.options.tools.take().or(default_tools);
         // In safe mode none is started.
         start.has_mcp_servers = !is_safe && !start.options.no_mcp && !self.mcp_servers().is_empty();
-        if start.options.no_context_files {
-            start.user_instructions.clear();
-        }
         start.network = match network {
             NetworkMode::Off => {
                 "Commands have no network, except for hosts that the user allows when asked."
