@@ -297,7 +297,7 @@ mod tests {
         paused().block_on(async {
             let budget = Budget::new(4 * CLIENT_OUTBOX_BYTES);
             let mut clients = Vec::new();
-            for size in [1, 4, 1, 1] {
+            for size in [4, 1, 1, 1] {
                 let (peer, server) = tokio::io::duplex(16);
                 let (outbox, writing) = outbox(server, None, Arc::default(), Arc::clone(&budget));
                 let writing = tokio::spawn(writing);
@@ -307,16 +307,16 @@ mod tests {
             }
             assert_eq!(budget.bytes(), 7 * CLIENT_OUTBOX_BYTES / 2);
             // Waits for space, which counts too.
-            let (_, first, _, line) = &clients[0];
+            let (_, first, _, line) = &clients[1];
             let (first, line) = (first.clone(), line.clone());
             let sent = [first.clone(), first.clone()].map(|outbox| {
                 let line = line.clone();
                 tokio::spawn(async move { outbox.send(line).await })
             });
-            while !clients[1].2.is_finished() {
+            while !clients[0].2.is_finished() {
                 tokio::task::yield_now().await;
             }
-            let (_, _, writing, _) = clients.remove(1);
+            let (_, _, writing, _) = clients.remove(0);
             assert_eq!(writing.await.unwrap(), WriterExit::Slow);
             assert!(clients.iter().all(|(_, _, writing, _)| !writing.is_finished()));
             drop((first, sent));
