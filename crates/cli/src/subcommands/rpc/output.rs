@@ -200,7 +200,7 @@ mod tests {
             }
         };
         let newest = event_line(event(), Dialect::Newest).unwrap();
-        assert_eq!(newest, r#"{"type":"compaction_end","aborted":true}"#);
+        assert_eq!(newest, r#"{"aborted":true,"type":"compaction_end"}"#);
         let old = event_line(event(), Dialect::Old).unwrap();
         assert!(
             old.contains(r#""auto_compaction_end""#) && old.contains(r#""result":null"#),
