@@ -447,7 +447,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 44, "{seen:?}");
+        assert_eq!(seen.len(), 49, "{seen:?}");
     }
 
     #[test]
