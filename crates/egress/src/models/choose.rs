@@ -77,7 +77,8 @@ pub(super) fn choose(
     };
     let thinking = thinking(settings, problems);
     model.context_window = settings.context_window.unwrap_or(model.context_window);
-    model.max_tokens = settings.max_tokens.unwrap_or(model.max_tokens);
+    let half = settings.context_window.map_or(u64::MAX, |window| (window / 2).max(1));
+    model.max_tokens = settings.max_tokens.unwrap_or_else(|| model.max_tokens.min(half));
     let provider = providers.iter().find(|it| it.name == model.provider)?;
     let wants_thinking = thinking != ThinkingLevel::Off;
     // The user knows more about a model of which nobody has said whether it reasons.

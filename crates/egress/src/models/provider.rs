@@ -308,6 +308,11 @@ impl Provider {
             };
             self.complete(&mut model.info);
             self.limit(&mut model.info, model.says_window, model.says_max_tokens);
+            if !model.says_max_tokens {
+                // Without a statement, half of the window is for the input.
+                let half = (model.info.context_window / 2).max(1);
+                model.info.max_tokens = model.info.max_tokens.min(half);
+            }
             true
         });
         self.models = models;

@@ -221,6 +221,10 @@ fn the_facts_of_the_file_and_the_settings_are_kept() {
     let chosen = catalog.chosen().unwrap();
     let model = &chosen.model;
     assert_eq!((model.context_window, model.max_tokens, model.reasoning), (9000, 4096, true));
+    let mut small = Case::new(&[]).models(LOCAL).named("box", "qwen3");
+    small.settings.context_window = Some(4000);
+    let half = small.load().chosen().map(|chosen| chosen.model.max_tokens);
+    assert_eq!(half, Some(2000), "half of the window is for the input");
     assert_eq!((model.name.as_str(), chosen.thinking), ("Qwen 3", ThinkingLevel::High));
     assert_eq!(model.compat.supports_store, Some(false));
     assert_eq!(model.compat.max_tokens_field.as_deref(), Some("max_tokens"));

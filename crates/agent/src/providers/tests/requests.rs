@@ -396,45 +396,6 @@ fn the_rest_of_a_request_follows_api_server_and_level() {
         chat_has.map(|at| chat.pointer(at).cloned()).into_iter().collect::<Value>(),
         expected
     );
-    for (format, off) in [("zai", json!({"type": "disabled"})), ("qwen", json!(false))] {
-        let mut model = model(OpenAiCompletions);
-        model.compat.thinking_format = Some(format.to_owned());
-        let (chat, _) = ask(&model, ThinkingLevel::Off);
-        assert_eq!(chat.get("thinking").or_else(|| chat.get("enable_thinking")), Some(&off));
-    }
-
-    for (format, on, off) in [
-        (
-            "openrouter",
-            json!([null, {"effort": "high"}, null, null]),
-            json!([null, {"effort": "none"}, null, null]),
-        ),
-        (
-            "deepseek",
-            json!([{"type": "enabled"}, null, "high", null]),
-            json!([{"type": "disabled"}, null, null, null]),
-        ),
-        (
-            "together",
-            json!([null, {"enabled": true}, "high", null]),
-            json!([null, {"enabled": false}, null, null]),
-        ),
-        (
-            "qwen-chat-template",
-            json!([null, null, null, {"enable_thinking": true}]),
-            json!([null, null, null, {"enable_thinking": false}]),
-        ),
-    ] {
-        let mut model = model(OpenAiCompletions);
-        model.compat.thinking_format = Some(format.to_owned());
-        for (level, expected) in [(ThinkingLevel::High, on), (ThinkingLevel::Off, off)] {
-            let (chat, _) = ask(&model, level);
-            let members = ["thinking", "reasoning", "reasoning_effort", "chat_template_kwargs"];
-            let found: Value = members.iter().map(|name| chat.get(*name).cloned()).collect();
-            assert_eq!(found, expected, "{format} {level:?}");
-        }
-    }
-
     let (mut responses, _) = ask(&model(OpenAiResponses), ThinkingLevel::High);
     responses["input"].take();
     let expected = json!({
@@ -505,4 +466,33 @@ fn a_schema_goes_where_each_api_has_it() {
         let anthropic = &ask(AnthropicMessages, schema)["output_config"]["format"];
         assert_eq!(anthropic, &json!({"type": "json_schema", "schema": schema}));
     }
+}
+
+#[test]
+fn thinking_is_switched_in_the_words_of_the_server() {
+    let ask = |model: &ModelInfo, level| {
+        let request = request(model, &[user("Hi")], &options(level));
+        serde_json::from_str::<Value>(request.body.get()).unwrap()
+    };
+    let kind = |name: &str| json!({ "type": name });
+    for (format, member, on, off, has_effort) in [
+        ("zai", "thinking", kind("enabled"), kind("disabled"), false),
+        ("deepseek", "thinking", kind("enabled"), kind("disabled"), true),
+        ("openrouter", "reasoning", json!({"effort": "high"}), json!({"effort": "none"}), false),
+        ("together", "reasoning", json!({"enabled": true}), json!({"enabled": false}), true),
+        ("qwen", "enable_thinking", json!(true), json!(false), false),
+    ] {
+        let mut model = model(OpenAiCompletions);
+        model.compat.thinking_format = Some(format.to_owned());
+        for (level, expected) in [(ThinkingLevel::High, on), (ThinkingLevel::Off, off)] {
+            let chat = ask(&model, level);
+            assert_eq!(chat[member], expected, "{format}");
+            let effort = (has_effort && level == ThinkingLevel::High).then(|| json!("high"));
+            assert_eq!(chat.get("reasoning_effort"), effort.as_ref(), "{format}");
+        }
+    }
+    let mut template = model(OpenAiCompletions);
+    template.compat.thinking_format = Some("qwen-chat-template".to_owned());
+    let chat = ask(&template, ThinkingLevel::High);
+    assert_eq!(chat["chat_template_kwargs"], json!({"enable_thinking": true}));
 }
