@@ -234,21 +234,18 @@ fn a_process_that_swaps_a_directory_and_a_link_leads_no_tool_outside() {
 }
 
 #[test]
-fn a_path_with_a_tilde_makes_no_directory_of_that_name() {
+fn a_path_with_a_tilde_is_told_as_a_name_in_the_workspace() {
     let daemon = Daemon::start();
     let repo = daemon.repo("tilde");
-    let wire = daemon.wire();
-    let session = wire.attach(repo.path());
-    for tool in ["write_file", "edit_file"] {
-        let arguments =
-            json!({"path": "~/x.txt", "content": "x", "old_text": "a", "new_text": "b"});
-        let text = session.call(tool, arguments);
-        assert!(text.starts_with("Error: '~/x.txt' begins with ~"), "{text}");
-    }
-    assert!(!repo.path().join("~").exists());
-    // A directory of that name that somebody made is used, and the other spelling always means it.
-    let text = session.call("write_file", json!({"path": "./~/x.txt", "content": "x"}));
-    assert!(text.starts_with("Successfully wrote"), "{text}");
-    let text = session.call("write_file", json!({"path": "~/x.txt", "content": "y"}));
-    assert!(text.starts_with("Successfully wrote"), "{text}");
+    let write = |path: &str| {
+        let arguments = json!({"path": path, "content": "x"}).to_string();
+        let dir = repo.path().to_str().unwrap();
+        daemon.quack(&["tool", "write_file", &arguments, "-C", dir]).ok()
+    };
+    let shown = write("~/x.txt");
+    let lines: Vec<&str> = shown.lines().collect();
+    assert_eq!(lines[0], "Successfully wrote 1 bytes to ~/x.txt");
+    assert!(lines[1].contains("a directory named ~ in the workspace, not your home"), "{shown}");
+    assert!(repo.path().join("~/x.txt").exists());
+    assert_eq!(write("./~/y.txt"), "Successfully wrote 1 bytes to ./~/y.txt\n");
 }

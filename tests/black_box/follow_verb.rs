@@ -36,7 +36,7 @@ fn a_person_sees_calls_as_they_happen_until_ctrl_c_which_is_no_failure() {
     assert!(header.starts_with(&place) && header.ends_with(" · workspace-write]"), "{header}");
     // Earlier calls come first, as on a terminal.
     let earlier = follower.line();
-    assert!(earlier.contains("  a  bash true  ok "), "{earlier}");
+    assert!(earlier.contains("  a  bash true  ok, "), "{earlier}");
     let command = format!("echo first; {}", daemon.gated("go", "printf 'last\\a'; exit 3"));
     let call = session.begin("bash", json!({"command": command}));
     let lines = follower.lines_to("  first");

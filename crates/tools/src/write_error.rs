@@ -22,11 +22,6 @@ const OUTSIDE: &str = "the path leads out of the workspace, and file tools work 
 pub(crate) enum WriteFailure {
     #[error("Path escapes workspace root")]
     Escapes,
-    /// A shell would take it for the home directory.
-    #[error(
-        "'{0}' begins with ~, which file tools do not expand: name a path in the workspace, or ./{0} for a directory named ~"
-    )]
-    Tilde(String),
     #[error("File changed since it was last read: '{0}'. Read it again before writing.")]
     Stale(String),
     #[error("File exceeds 16MB limit ({0} bytes)")]

@@ -40,10 +40,22 @@ pub(crate) async fn write_file(
         write_blocking(&root, &seen, &confinement, &path, &content, &give_up)
     };
     match toolbox.in_root("write_file", bounds, write).await {
-        Ok(Ok(text)) => Output::success(text).wrote([named]),
+        Ok(Ok(text)) => {
+            let advice = tilde_advice(&named);
+            Output::success(text).with_advice(advice).wrote([named])
+        }
         Ok(Err(failure)) => failure.output("write_file", bounds, &toolbox.confinement),
         Err(answer) => answer,
     }
+}
+
+/// Returns advice about a path that a shell reads as one in the home: its user could later delete the wrong directory with
+/// `rm -r ~`.
+fn tilde_advice(path: &str) -> Option<String> {
+    path.starts_with("~/").then(|| {
+        "note: this is a directory named ~ in the workspace, not your home; ./~ means it in a shell"
+            .to_owned()
+    })
 }
 
 fn write_blocking(
@@ -79,11 +91,6 @@ pub(crate) fn open_unprotected(
     give_up: &dyn Fn() -> bool,
 ) -> Result<Target, WriteFailure> {
     let verb = if purpose == Purpose::Write { "write" } else { "edit" };
-    // The user could later delete the directory with `rm -r ~`, which means the home.
-    let is_tilde = path == "~" || path.starts_with("~/");
-    if is_tilde && !root.path().join("~").exists() {
-        return Err(WriteFailure::Tilde(path.to_owned()));
-    }
     // Check the name first, because opening creates missing directories.
     if let Ok(name) = root.real_name(path) {
         WriteFailure::check(&name, confinement)?;
