@@ -66,12 +66,16 @@ def texts(package):
 
 
 def standard_text(package):
-    """The text of a licence that is the same for every package. Some packages leave it out."""
-    if "Apache-2.0" not in (package["license"] or ""):
+    """The text of a licence that is the same for every package, but for the authors. Some packages leave it out."""
+    licence = package["license"] or ""
+    name = next((name for name in ["Apache-2.0", "MIT"] if name in licence), None)
+    if name is None:
         return []
-    file = os.path.join(os.path.dirname(__file__), "..", "LICENSE-APACHE")
-    with open(file, encoding="utf-8") as text:
-        return [("LICENSE-APACHE", text.read().strip("\n"))]
+    name = {"Apache-2.0": "LICENSE-APACHE", "MIT": "LICENSE-MIT"}[name]
+    with open(os.path.join(os.path.dirname(__file__), "..", name), encoding="utf-8") as text:
+        content = text.read().strip("\n")
+    authors = ", ".join(package["authors"]) or f"the authors of {package['name']}"
+    return [(name, re.sub(r"(?m)^Copyright .*$", f"Copyright (c) {authors}", content, count=1))]
 
 
 def main():

@@ -6,7 +6,7 @@
 //! tools refuse every operation that could do harm, unless the user has allowed `full-access`.
 
 use crate::caches;
-use crate::confinement_result::ConfinementResult;
+use crate::confinement_result::{self, ConfinementResult};
 use crate::network::host_ports;
 use crate::read_only::{private_directory, private_of_safe_mode};
 use crate::real_paths::HomeLink;
@@ -36,9 +36,6 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-
-/// Options that GNU tar adds to those of its command line.
-const TAR_OPTIONS: &str = "TAR_OPTIONS";
 
 /// Notes for systems where process 1 cannot create the links of commands, or cannot carry out their changes of git
 /// directories.
@@ -258,7 +255,7 @@ impl ConfinementInputs {
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: host_pid.unwrap_or_else(std::process::id),
-            env: variables(start, home),
+            env: confinement_result::variables(start, home),
             pins: mounted(pins),
             read_only_pins: mounted(read_only_pins),
             absent,
@@ -449,17 +446,6 @@ fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
 
 /// Returns the limits. Limits processes if no control group counts them: in a new user namespace the kernel counts
 /// the processes in it; without one it counts all processes of the user ([`crate::limited`]).
-/// Variables of commands in namespaces.
-fn variables(start: &Start, home: String) -> Vec<(&'static str, String)> {
-    let mut variables = vec![("HOME", home), ("TMPDIR", "/tmp".to_owned())];
-    // For user 0, tar restores owners, which do not exist here, and fails after it has written every file.
-    let is_set = start.env.iter().any(|(name, _)| name == TAR_OPTIONS);
-    if rustix::process::geteuid().is_root() && !is_set {
-        variables.push((TAR_OPTIONS, "--no-same-owner".to_owned()));
-    }
-    variables
-}
-
 fn limits(start: &Start, group: Option<&Group>) -> ConfinementLimits {
     let is_counted = group.is_some_and(|group| group.processes().is_some());
     let has_own_count = !is_counted && !rustix::process::getuid().is_root();

@@ -19,6 +19,7 @@ mod commands;
 mod compact;
 mod events;
 mod incoming;
+mod loops;
 mod models;
 mod results;
 mod run;

@@ -21,10 +21,6 @@ pub(super) const INSTRUCTIONS: &str = quackd_protocol::tools::INSTRUCTIONS;
 /// Internal tool that lists the tools of MCP servers.
 pub(super) const MCP_LIST: &str = quackd_protocol::tools::MCP_LIST;
 
-/// Equal answers with calls after which the model is told, and after which the run ends.
-const TOLD_OF_LOOP: u32 = 4;
-const END_OF_LOOP: u32 = 8;
-
 /// A run.
 #[derive(Debug)]
 pub(super) struct Run {
@@ -46,7 +42,7 @@ pub(super) struct Run {
     /// Whether the connection of an earlier attempt of the current request broke.
     pub(super) was_broken: bool,
     /// The calls of the last answer, and how often they came in a row.
-    last_calls: (String, u32),
+    pub(super) last_calls: (String, u32),
     /// Hash of the results of the last calls.
     pub(super) last_results: u64,
     /// Why the run ended early.
@@ -347,35 +343,6 @@ impl Agent {
         self.request();
     }
 
-    /// Counts equal answers in a row. Returns the text for the model, or ends the run.
-    pub(super) fn watch_loop(&mut self, calls: &[crate::message::ToolCall]) -> Loop {
-        let key = calls.iter().map(|call| json!([call.name, call.arguments]).to_string());
-        let key: String = key.collect();
-        let Some(run) = &mut self.run else { return Loop::No };
-        let (last, count) = &mut run.last_calls;
-        if *last == key {
-            *count += 1;
-        } else {
-            (*last, *count) = (key, 1);
-        }
-        match *count {
-            END_OF_LOOP.. => {
-                run.reason = Some(EndReason::Loop);
-                Loop::End
-            }
-            TOLD_OF_LOOP.. => Loop::Tell(*count),
-            _ => Loop::No,
-        }
-    }
-
-    /// Takes the results of calls. Another result than the last one is no loop: the model waits for something.
-    pub(super) fn watch_results(&mut self, results: u64) {
-        let Some(run) = &mut self.run else { return };
-        if std::mem::replace(&mut run.last_results, results) != results {
-            run.last_calls.1 = run.last_calls.1.min(1);
-        }
-    }
-
     /// Ends the run with an answer that exists only to show an error.
     pub(super) fn end_with_error(&mut self, error: String) {
         self.end_with(StopReason::Error, error);
@@ -461,14 +428,6 @@ impl Agent {
             empty_message(&self.model, StopReason::Aborted, Some(error), self.now.unix_ms);
         self.record(Message::Assistant(message));
     }
-}
-
-/// Result of [`Agent::watch_loop`].
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Loop {
-    No,
-    Tell(u32),
-    End,
 }
 
 fn take(queue: &mut VecDeque<UserMessage>, mode: QueueMode) -> Vec<UserMessage> {

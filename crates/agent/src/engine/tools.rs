@@ -1,6 +1,7 @@
 //! The tool calls of one answer, and the names by which models know the tools.
 
-use super::run::{Loop, Phase};
+use super::loops::Loop;
+use super::run::Phase;
 use super::{Agent, Effect, results};
 use crate::message::{AssistantMessage, Block, Message, ToolCall, ToolResultMessage};
 use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION, MAX_TOOL_NAME_BYTES};

@@ -23,7 +23,9 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
     let label = display::name(&found.label);
     let data = match answer {
         Err(error @ ClientError::Refused { .. }) => {
-            let all = ps::ask(&daemon.client).await?.workers.into_iter();
+            // An older daemon does not know its workers' jobs.
+            let all = ps::ask(&daemon.client).await.map(|all| all.workers).unwrap_or_default();
+            let all = all.into_iter();
             let jobs = all.filter(|it| it.session_id == found.session_id).flat_map(|it| it.jobs);
             let rest = jobs_line(&jobs.collect::<Vec<_>>(), &label);
             return Err(match rest.is_empty() {

@@ -393,19 +393,6 @@ impl SessionActor {
         }
     }
 
-    /// Records a call that has run for a while: if the daemon is killed, the journal still has it.
-    fn record_beginning(&mut self, number: u64) {
-        if self.services.pool.disk.is_low() {
-            return;
-        }
-        let (name, label) = (self.name.as_str(), self.label.as_str());
-        let place = CallPlace { session: &self.session, name, label, workspace: &self.workspace };
-        let journal = &self.services.call_journal;
-        self.worker
-            .calls
-            .begin(number, |call, elapsed| journal.record_beginning(place, call, elapsed));
-    }
-
     /// Answers one call. Starts the idle time if no other call is in flight.
     pub(super) fn answer(
         &mut self,

@@ -38,6 +38,19 @@ impl Denials {
 }
 
 impl SessionActor {
+    /// Records a call that has run for a while: if the daemon is killed, the journal still has it.
+    pub(super) fn record_beginning(&mut self, number: u64) {
+        if self.services.pool.disk.is_low() {
+            return;
+        }
+        let (name, label) = (self.name.as_str(), self.label.as_str());
+        let place = CallPlace { session: &self.session, name, label, workspace: &self.workspace };
+        let journal = &self.services.call_journal;
+        self.worker
+            .calls
+            .begin(number, |call, elapsed| journal.record_beginning(place, call, elapsed));
+    }
+
     /// Records the denials and surviving processes of a call.
     pub(super) fn note_report(&mut self, tool: &str, report: &mut ToolReport) {
         for denial in &mut report.denials {
