@@ -91,6 +91,28 @@ impl NetworkActor {
         }
     }
 
+    /// Returns the host of a question with its text. `None` if the user is not asked about it.
+    fn asked_host(&self, host: Host, port: u16, name: Option<&str>) -> Option<(AskedHost, String)> {
+        let (target, shown) = match (&host, name) {
+            (_, None) => askable(&host, port).map(|target| (target.clone(), target)),
+            (Host::Address(address), Some(name)) => local_address(*address, port, name),
+            (Host::Name(_), Some(_)) => None,
+        }
+        .filter(|_| self.may_ask)?;
+        let (session, kind) = (self.session.clone(), ApprovalKind::Network);
+        let subject = Subject { session, kind, given: target.clone(), target };
+        let is_address_of_name = name.is_some();
+        let asked = AskedHost {
+            host,
+            port,
+            is_address_of_name,
+            subject,
+            is_of_calls: false,
+            waiting: None,
+        };
+        Some((asked, shown))
+    }
+
     /// Handles a question of the proxy, which is hostile.
     pub(super) fn asked(
         &mut self,
@@ -109,25 +131,7 @@ impl NetworkActor {
             }
             _ => return self.proxy_broke("a question that it may not ask", ctx),
         };
-        let asked = match (&host, name) {
-            (_, None) => askable(&host, port).map(|target| (target.clone(), target)),
-            (Host::Address(address), Some(name)) => local_address(*address, port, name),
-            (Host::Name(_), Some(_)) => None,
-        };
-        let asked = asked.filter(|_| self.may_ask).map(|(target, shown)| {
-            let (session, kind) = (self.session.clone(), ApprovalKind::Network);
-            let subject = Subject { session, kind, given: target.clone(), target };
-            let is_address_of_name = name.is_some();
-            let asked = AskedHost {
-                host,
-                port,
-                is_address_of_name,
-                subject,
-                is_of_calls: false,
-                waiting: None,
-            };
-            (asked, shown)
-        });
+        let asked = self.asked_host(host, port, name);
         let is_open = |asked: &AskedHost| !asked.is_decided(&HostRules::parse(&self.rules.rules));
         let Some((asked, shown)) = asked.filter(|(asked, _)| is_open(asked)) else {
             // The last client that can answer may have just left, or the rules have just changed.
