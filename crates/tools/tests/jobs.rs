@@ -391,15 +391,18 @@ mod tests {
         fs::write(bench.base.join("run/job-77.log"), "stale").unwrap();
         let long = bench.start("sleep 60").await;
         let n_ended = u64::try_from(MAX_ENDED_JOBS).unwrap() + 2;
-        for n in 2..n_ended + 2 {
+        assert_eq!(long, "job-78", "a number of an earlier worker is not given again");
+        for n in 79..n_ended + 79 {
             bench.start(&format!("echo {n}")).await;
             bench.ended(&format!("job-{n}")).await;
         }
         let forgotten = "ended too long ago; the last 32 are remembered";
+        let earlier = "jobs end with their session's worker";
         for (job, expected) in [
-            (2, format!("Error: Background job 'job-2' {forgotten}")),
-            (3, format!("Error: Background job 'job-3' {forgotten}")),
-            (4, "4\n\n[Exit code: 0]".to_owned()),
+            (77, format!("Error: No background job 'job-77'; {earlier}")),
+            (79, format!("Error: Background job 'job-79' {forgotten}")),
+            (80, format!("Error: Background job 'job-80' {forgotten}")),
+            (81, "81\n\n[Exit code: 0]".to_owned()),
         ] {
             assert_eq!(bench.text("job_output", json!(format!("job-{job}"))).await, expected);
         }
