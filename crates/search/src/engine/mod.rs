@@ -173,8 +173,12 @@ impl Engine<'_> {
     /// Finds the file that contains the row after `offset` rows.
     fn seek<'p>(&'p self, ask: &'p ScanOptions, offset: u64) -> PageStart<'p> {
         let enough = usize::try_from(offset).unwrap_or(usize::MAX);
-        // A file that is read in part may have its NUL byte, which makes it one row, in the rest.
-        let count_all = ask.binary == Binary::Report;
+        // A file that is read in part may have its NUL byte in the rest. That byte makes it one row, or none.
+        let count_all = match ask.binary {
+            Binary::Report => true,
+            Binary::Skip => ask.count_all,
+            Binary::Text => false,
+        };
         let counting = ScanOptions { with_rows: false, count_all, limit: enough, ..ask.clone() };
         let seek = PageStart { ask, offset, tally: Tally::default(), found: None };
         self.scan(&counting, 0, Skip::Nothing).run(seek)
