@@ -1,8 +1,9 @@
 //! Names of sessions: labels in every view, references in every subcommand and method, and the one
 //! rule that selects the session of a subcommand.
 
-use crate::harness::Daemon;
+use crate::harness::{Daemon, wait_for};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -308,4 +309,47 @@ fn a_session_that_a_client_claimed_is_never_the_users_own_also_after_a_restart()
         let state: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(state["sessionId"], agent.as_str(), "{verb:?}");
     }
+}
+
+#[test]
+fn a_label_stays_with_its_session_when_others_are_deleted_or_renamed_also_after_a_restart() {
+    let mut daemon = Daemon::start();
+    let made = |daemon: &Daemon, name: &str| {
+        let params = json!({"path": daemon.repo(name).path(), "activate": false});
+        let made = daemon.wire().request("attach", params);
+        made["session"]["id"].as_str().unwrap().to_owned()
+    };
+    let labels = |daemon: &Daemon| {
+        let sessions = daemon.wire().request("sessions", json!({"all": true}));
+        let of = |it: &Value| (it["id"].as_str().unwrap().to_owned(), it["label"].clone());
+        sessions["sessions"].as_array().unwrap().iter().map(of).collect::<BTreeMap<_, _>>()
+    };
+    let ids = ["shop", "c/shop", "d/shop"].map(|name| made(&daemon, name));
+    assert_eq!(ran(&daemon, &daemon.home(), &["delete", "shop", "--yes"]).0, Some(0));
+    let expected = |more: &[(&String, &str)]| {
+        let all = [(&ids[1], "c/shop"), (&ids[2], "d/shop")].into_iter().chain(more.iter().copied());
+        all.map(|(id, label)| (id.clone(), json!(label))).collect::<BTreeMap<_, _>>()
+    };
+    assert_eq!(labels(&daemon), expected(&[]));
+    daemon.signal(nix::sys::signal::Signal::SIGTERM);
+    daemon.wait();
+    daemon.boot();
+    assert_eq!(labels(&daemon), expected(&[]), "also after a restart");
+    // The label is free for a session that is made now.
+    let new = made(&daemon, "e/shop");
+    assert_eq!(labels(&daemon), expected(&[(&new, "shop")]));
+    // Another program, to which quackd's own state is unknown, renames a session.
+    let path = daemon.app().join("metadata.json");
+    let mut metadata: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    let sessions = metadata["sessions"].as_array_mut().unwrap();
+    sessions.iter_mut().find(|it| it["id"] == new.as_str()).unwrap()["name"] = json!("fix");
+    let aside = path.with_extension("new");
+    std::fs::write(&aside, metadata.to_string()).unwrap();
+    std::fs::rename(&aside, &path).unwrap();
+    // A reference that does not exist yet lets the daemon read the file.
+    wait_for("the new name", || {
+        let found = ran(&daemon, &daemon.home(), &["state", "--session", "e/shop/fix"]).0;
+        (found == Some(0)).then_some(())
+    });
+    assert_eq!(labels(&daemon), expected(&[(&new, "shop/fix")]));
 }

@@ -149,6 +149,9 @@ pub struct SessionState {
     /// Name of the client that claimed the session or made it for itself. Such a session is not the user's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client: Option<String>,
+    /// Label of the session, kept because it would have changed when another session was removed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
     /// Exempts the session's processes from eviction.
     #[serde(skip_serializing_if = "is_false")]
     pub pinned: bool,

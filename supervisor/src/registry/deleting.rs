@@ -81,10 +81,12 @@ impl Registry {
         if !running.is_none() && !force {
             return refuse(MethodError::SessionBusy(running));
         }
+        let labels = self.shown_labels();
         let session = match self.remove(&id) {
             Ok(session) => session,
             Err(error) => return refuse(error),
         };
+        self.keep_labels(&labels);
         let saved = self.save(ctx);
         let RunningWork { calls: calls_ended, jobs: jobs_ended } = running;
         let data = SessionDeleteData { session, label: String::new(), calls_ended, jobs_ended };

@@ -43,13 +43,17 @@ impl Registry {
     pub(super) fn take_over(&mut self, snapshot: Snapshot, kept: Kept, ctx: &mut Context<Self>) {
         let Kept { metadata, gone, notes, set_aside, not_exported, is_behind } = kept;
         // The allocation is the same if the other program changed nothing.
+        let mut keeps_labels = false;
         if !Arc::ptr_eq(&metadata, &snapshot.metadata) {
+            let labels = self.shown_labels();
             self.metadata = match Arc::ptr_eq(&self.metadata, &snapshot.metadata) {
                 true => Arc::clone(&metadata),
                 false => Arc::new(rebase(&snapshot.metadata, &metadata, &self.metadata)),
             };
             let (sessions, workspaces) = (metadata.sessions.len(), metadata.workspaces.len());
             tracing::info!(sessions, workspaces, "took over what another program has written");
+            // A session that got another name frees its label.
+            keeps_labels = self.keep_labels(&labels);
         }
         self.durable = Snapshot { metadata, state: snapshot.state };
         for note in notes {
@@ -79,6 +83,9 @@ impl Registry {
         }
         if !gone.is_empty() {
             self.delete_idle(gone, ctx);
+        } else if keeps_labels && !self.draining {
+            // The log reports a failure.
+            drop(self.save(ctx));
         }
     }
 
@@ -88,6 +95,7 @@ impl Registry {
             return;
         }
         let mut deleted = Vec::new();
+        let labels = self.shown_labels();
         for id in gone.sessions {
             let snapshot = self.services.table.snapshot(&id);
             if !snapshot.worker.running().is_none() || snapshot.pi.is_busy {
@@ -97,6 +105,7 @@ impl Registry {
                 deleted.push(session);
             }
         }
+        self.keep_labels(&labels);
         let used: HashSet<_> =
             self.metadata.sessions.iter().map(|it| it.workspace_id.clone()).collect();
         let is_gone = |id: &WorkspaceId| gone.workspaces.contains(id) && !used.contains(id);

@@ -1,16 +1,20 @@
 //! Labels of sessions, and the session that a reference means.
 //!
-//! Labels are given in the order in which the sessions were made, so that a session that is made later changes none. The
+//! Labels are given in the order in which the sessions were made, so that a session that is made later changes none. When a
+//! session is removed, the labels of the others are kept in quackd's own state if they would change
+//! ([`Registry::keep_labels`]). The
 //! first session of a workspace without a given name (`duck-1`) has the label `<directory>`, the others without one
 //! `<directory>/2`, those with one `<directory>/<name>`; with the parent directory in front if an earlier workspace has that directory name, and so on. A
 //! reference is an id, a label, a name, a longer
 //! form of a label, or the beginning of an id or a name. Pure. Called by [`crate::registry`].
 
-use super::catalog;
+use super::{Registry, catalog};
 use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
+use quackd_protocol::state::DaemonState;
 use quackd_protocol::{SessionId, WorkspaceId};
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 /// Beginning of the name that a session without a given name has on the wire, before a number.
 const UNNAMED: &str = "duck-";
@@ -46,6 +50,7 @@ pub(crate) enum Found<'a> {
 #[derive(Debug)]
 pub(crate) struct Labels<'a> {
     sessions: &'a [Shared<Session>],
+    state: &'a DaemonState,
     /// Workspaces that have sessions.
     workspaces: HashMap<&'a WorkspaceId, (&'a Shared<Workspace>, Vec<usize>)>,
     /// The last components of each workspace's path, and the whole path.
@@ -63,12 +68,14 @@ pub(crate) struct Labels<'a> {
 struct Given<'a> {
     /// Directory names, and the workspaces that have them.
     directories: HashMap<&'a str, &'a WorkspaceId>,
+    /// For each workspace, how many of the forms of its path belong to other workspaces.
+    n_others: HashMap<&'a WorkspaceId, usize>,
     /// Workspaces with a session whose label is the directory alone.
     bare: HashSet<&'a WorkspaceId>,
 }
 
 impl<'a> Labels<'a> {
-    pub(crate) fn new(metadata: &'a Metadata) -> Self {
+    pub(crate) fn new(metadata: &'a Metadata, state: &'a DaemonState) -> Self {
         let mut workspaces: HashMap<&WorkspaceId, (&Shared<Workspace>, Vec<usize>)> =
             metadata.workspaces.iter().map(|it| (&it.id, (it, Vec::new()))).collect();
         let (mut ids, mut names) = (Vec::new(), Vec::new());
@@ -89,7 +96,8 @@ impl<'a> Labels<'a> {
             }
         }
         let labels = OnceCell::new();
-        Self { sessions: &metadata.sessions, workspaces, directories, ids, names, labels }
+        let sessions = &metadata.sessions;
+        Self { sessions, state, workspaces, directories, ids, names, labels }
     }
 
     /// Returns the label of every session.
@@ -109,13 +117,22 @@ impl<'a> Labels<'a> {
         self.labels.get_or_init(|| {
             let mut taken = HashMap::new();
             let mut given = Given::default();
+            for (at, session) in self.sessions.iter().enumerate() {
+                let of = self.state.sessions.get(&session.id);
+                if let Some(label) = of.and_then(|of| of.label.as_deref())
+                    && self.is_free(label, session, &taken)
+                    && self.takes_kept(session, label, &mut given)
+                {
+                    taken.insert(label.to_owned(), at);
+                }
+            }
+            let with_kept: HashMap<usize, String> =
+                taken.iter().map(|(label, at)| (*at, label.clone())).collect();
             let labels = self.sessions.iter().enumerate().map(|(at, session)| {
-                let is_free = |label: &String| {
-                    is_typable(label)
-                        && !taken.contains_key(label)
-                        // An id always means its own session.
-                        && self.with_id(label).is_none_or(|it| it.id == session.id)
-                };
+                if let Some(label) = with_kept.get(&at) {
+                    return label.clone();
+                }
+                let is_free = |label: &String| self.is_free(label, session, &taken);
                 let label = self.candidates(session, &mut given).find(is_free);
                 let label = label.unwrap_or_else(|| session.id.0.clone());
                 taken.insert(label.clone(), at);
@@ -126,23 +143,60 @@ impl<'a> Labels<'a> {
         })
     }
 
+    fn is_free(&self, label: &str, session: &Session, taken: &HashMap<String, usize>) -> bool {
+        is_typable(label)
+            && !taken.contains_key(label)
+            // An id always means its own session.
+            && self.with_id(label).is_none_or(|it| it.id == session.id)
+    }
+
+    /// Gives a session the label that was kept for it. Returns false if the session has another name since then.
+    fn takes_kept(&self, session: &'a Session, label: &str, given: &mut Given<'a>) -> bool {
+        let (path, workspace) = (self.path_of(session), &session.workspace_id);
+        let number = number_of(session);
+        let shown = number.unwrap_or(&session.name);
+        let of_form = |form: &str| {
+            let rest = label.strip_prefix(form)?;
+            // A name that cannot be typed is not in the label.
+            let is_bare = rest.is_empty() && (number.is_some() || !is_typable(shown));
+            (is_bare || rest.strip_prefix('/') == Some(shown)).then_some(is_bare)
+        };
+        let found = forms(path).enumerate().find_map(|(at, form)| Some((at, form, of_form(form)?)));
+        match found {
+            Some((n_others, form, is_bare)) => {
+                given.directories.insert(form, workspace);
+                given.n_others.insert(workspace, n_others);
+                if is_bare {
+                    given.bare.insert(workspace);
+                }
+            }
+            None => return label == session.name || label == session.id.0,
+        }
+        true
+    }
+
+    fn path_of(&self, session: &Session) -> &'a str {
+        let of = self.workspaces.get(&session.workspace_id);
+        of.map_or("", |(workspace, _)| workspace.path.as_str())
+    }
+
     /// Returns the labels that a session may have, the best one first. A directory name of another workspace is left out.
     fn candidates(
         &self,
         session: &'a Session,
         given: &mut Given<'a>,
     ) -> impl Iterator<Item = String> + use<'a> {
-        let of = self.workspaces.get(&session.workspace_id);
-        let path = of.map_or("", |(workspace, _)| workspace.path.as_str());
-        let workspace = &session.workspace_id;
+        let (path, workspace) = (self.path_of(session), &session.workspace_id);
         let is_own = |form: &str| *given.directories.get(form).unwrap_or(&workspace) == workspace;
-        let n_others = forms(path).position(is_own).unwrap_or(0);
+        let n_others = given.n_others.get(workspace).copied();
+        let n_others = n_others.or_else(|| forms(path).position(is_own)).unwrap_or(0);
         let forms = || forms(path).skip(n_others);
         if let Some(shortest) = forms().next() {
             given.directories.insert(shortest, workspace);
+            given.n_others.insert(workspace, n_others);
         }
         let name = session.name.as_str();
-        let number = name.strip_prefix(UNNAMED).filter(|number| is_number(number));
+        let number = number_of(session);
         let is_bare = number.is_some() && given.bare.insert(workspace);
         let shown = number.unwrap_or(name);
         let named = forms().map(move |form| format!("{form}/{shown}"));
@@ -226,17 +280,48 @@ impl<'a> Labels<'a> {
 
 /// Returns the session of a reference in upstream's methods. Upstream's look-up comes first, then the one of quackd's
 /// methods.
-pub(crate) fn find<'a>(metadata: &'a Metadata, reference: &str) -> Option<&'a Shared<Session>> {
+pub(crate) fn find<'a>(
+    metadata: &'a Metadata,
+    state: &'a DaemonState,
+    reference: &str,
+) -> Option<&'a Shared<Session>> {
     catalog::find(metadata, reference).or_else(|| {
-        match Labels::new(metadata).look_up(reference, None) {
+        match Labels::new(metadata, state).look_up(reference, None) {
             Found::One(session) => Some(session),
             Found::Several { .. } | Found::Nothing => None,
         }
     })
 }
 
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+impl Registry {
+    /// Labels of all sessions, for [`Registry::keep_labels`].
+    pub(super) fn shown_labels(&self) -> HashMap<SessionId, String> {
+        Labels::new(&self.metadata, &self.state).all()
+    }
+
+    /// Keeps the labels of the sessions that were shown before others were removed or renamed: a label that a person has seen must
+    /// not move to another session. Returns whether the state differs.
+    pub(super) fn keep_labels(&mut self, shown: &HashMap<SessionId, String>) -> bool {
+        let now = self.shown_labels();
+        let has_changed =
+            |(id, label): (&SessionId, &String)| shown.get(id).is_some_and(|it| it != label);
+        if !now.iter().any(has_changed) {
+            return false;
+        }
+        // All of them: to keep a label frees others, which further sessions would get.
+        let sessions = &mut Arc::make_mut(&mut self.state).sessions;
+        for (id, label) in shown.iter().filter(|(id, _)| now.contains_key(*id)) {
+            sessions.entry(id.clone()).or_default().label = Some(label.clone());
+        }
+        true
+    }
+}
+
+/// Returns the number of a session without a given name.
+fn number_of(session: &Session) -> Option<&str> {
+    let number = session.name.strip_prefix(UNNAMED)?;
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then_some(number)
 }
 
 /// Returns the last components of a path, the shortest form first, and then the whole path.
@@ -293,7 +378,8 @@ mod tests {
     #[track_caller]
     fn check(sessions: &[(&str, &str, &str)], expected: &[&str]) {
         let metadata = metadata(sessions);
-        let labels = Labels::new(&metadata);
+        let state = DaemonState::default();
+        let labels = Labels::new(&metadata, &state);
         let shown: Vec<String> = metadata.sessions.iter().map(|it| labels.of(it)).collect();
         assert_eq!(shown, expected);
         for (label, session) in shown.iter().zip(&metadata.sessions) {
@@ -302,7 +388,7 @@ mod tests {
         // No later session changes a label.
         for n in 1..sessions.len() {
             let metadata = super::tests::metadata(&sessions[..n]);
-            let labels = Labels::new(&metadata);
+            let labels = Labels::new(&metadata, &state);
             let earlier: Vec<String> = metadata.sessions.iter().map(|it| labels.of(it)).collect();
             assert_eq!(earlier, expected[..n]);
         }
@@ -350,9 +436,54 @@ mod tests {
             ],
         );
         let metadata = metadata(&[("i1", "/app", "duck-1"), ("i2", "/app", "duck-2")]);
-        let labels = Labels::new(&metadata);
+        let state = DaemonState::default();
+        let labels = Labels::new(&metadata, &state);
         for reference in ["app/2", "app/duck-2", "duck-2"] {
             assert!(matches!(labels.look_up(reference, None), Found::One(it) if it.id.0 == "i2"));
+        }
+    }
+
+    #[test]
+    fn a_kept_label_stays_and_later_sessions_have_others() {
+        let kept = |labels: &[(&str, &str)]| {
+            let mut state = DaemonState::default();
+            for (id, label) in labels {
+                state.sessions.entry((*id).into()).or_default().label = Some((*label).to_owned());
+            }
+            state
+        };
+        let sessions = [
+            ("i2", "/c/app", "duck-1"),
+            ("i3", "/d/app", "duck-2"),
+            ("i4", "/c/app", "duck-3"),
+            ("i5", "/e/app", "duck-1"),
+            ("i6", "/e/app", "review"),
+        ];
+        let metadata = metadata(&sessions);
+        for (state, expected) in [
+            // What was `app` before is gone.
+            (
+                kept(&[("i2", "c/app"), ("i3", "d/app/2")]),
+                ["c/app", "d/app/2", "c/app/3", "app", "app/review"],
+            ),
+            // Labels of a session with another name or directory, of another session, and texts that are none.
+            (
+                kept(&[("i2", "c/app/review"), ("i3", "z/app"), ("i4", "i5"), ("i5", "\u{1b}[2J")]),
+                ["app", "d/app", "app/3", "e/app", "e/app/review"],
+            ),
+            // Twice the same.
+            (
+                kept(&[("i2", "app"), ("i3", "app")]),
+                ["app", "d/app", "app/3", "e/app", "e/app/review"],
+            ),
+            (kept(&[("i6", "review"), ("i5", "i5")]), ["app", "d/app", "app/3", "i5", "review"]),
+        ] {
+            let labels = Labels::new(&metadata, &state);
+            let shown: Vec<String> = metadata.sessions.iter().map(|it| labels.of(it)).collect();
+            assert_eq!(shown, expected);
+            for (label, session) in shown.iter().zip(&metadata.sessions) {
+                assert_eq!(labels.look_up(label, None), Found::One(session), "{label}");
+            }
         }
     }
 
@@ -397,7 +528,8 @@ mod tests {
             ("abce-3", "/s/web", "fix"),
             ("abcf-4", "/t/web", "duck-1"),
         ]);
-        let labels = Labels::new(&metadata);
+        let state = DaemonState::default();
+        let labels = Labels::new(&metadata, &state);
         let id = |reference: &str| match labels.look_up(reference, Some("/s/api")) {
             Found::One(session) => session.id.0.clone(),
             Found::Several { labels, .. } => labels.join(" "),
@@ -429,7 +561,7 @@ mod tests {
             assert_eq!(id(reference), expected, "{reference}");
         }
         assert!(matches!(labels.look_up("duck-1", None), Found::Several { .. }));
-        assert_eq!(find(&metadata, "duck-1"), None);
+        assert_eq!(find(&metadata, &state, "duck-1"), None);
         assert_eq!(labels.look_up(&"/".repeat(1 << 20), None), Found::Nothing);
     }
 
@@ -440,7 +572,8 @@ mod tests {
         let rows: Vec<(&str, &str, &str)> =
             owned.iter().map(|(id, path)| (id.as_str(), path.as_str(), "duck-1")).collect();
         let metadata = metadata(&rows);
-        let labels = Labels::new(&metadata);
+        let state = DaemonState::default();
+        let labels = Labels::new(&metadata, &state);
         assert_eq!(labels.all()[&"id00007".into()], "r7/api");
         let Found::Several { labels, has_more } = labels.look_up("duck-1", None) else { panic!() };
         assert_eq!((labels.len(), has_more), (MAX_LISTED, true));

@@ -63,7 +63,7 @@ impl Registry {
     ) -> Result<Option<FoundSession>, MethodError> {
         let found = match &msg.reference {
             Some(reference) => Some(
-                labels::find(&self.metadata, reference)
+                labels::find(&self.metadata, &self.state, reference)
                     .ok_or_else(|| MethodError::SessionNotFound(reference.clone()))?,
             ),
             None => catalog::active(&self.metadata),

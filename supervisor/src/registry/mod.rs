@@ -126,7 +126,9 @@ impl Registry {
         let policy = (policy, Arc::new(rules));
         let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
         let known = self.metadata.sessions.iter().find(|known| known.id == session.id);
-        let label = known.map(|known| Labels::new(&self.metadata).of(known)).unwrap_or_default();
+        let label = known
+            .map(|known| Labels::new(&self.metadata, &self.state).of(known))
+            .unwrap_or_default();
         let names = (label, workspace.to_owned());
         let entry = SessionActor::start_for(session, names, policy, services, owner);
         self.services.table.insert(Rc::clone(&entry));

@@ -133,7 +133,7 @@ impl Handler<Activate> for Registry {
         if self.draining {
             return Box::pin(actix::fut::ready(Err(MethodError::ShuttingDown)));
         }
-        let is_known = labels::find(&self.metadata, &msg.reference).is_some();
+        let is_known = labels::find(&self.metadata, &self.state, &msg.reference).is_some();
         // Another program may have just created it.
         let looking = if is_known { None } else { self.look_for_more(ctx) };
         let Some(looking) = looking else {
@@ -151,7 +151,7 @@ impl Registry {
         reference: &str,
         ctx: &mut Context<Self>,
     ) -> impl Future<Output = Result<ActivateData, MethodError>> + use<> {
-        let found = labels::find(&self.metadata, reference).map(|it| it.id.0.clone());
+        let found = labels::find(&self.metadata, &self.state, reference).map(|it| it.id.0.clone());
         let wanted = found.as_deref().unwrap_or(reference);
         let activated = catalog::activate(&mut self.metadata, wanted)
             .map(|(data, changed)| (data, self.keep(changed, ctx)));

@@ -60,7 +60,7 @@ impl RegistrySnapshot {
     ) -> Vec<SessionInfo> {
         let active = catalog::active(&self.metadata).map(|session| &session.id);
         let paths = catalog::paths(&self.metadata);
-        let mut labels = Labels::new(&self.metadata).all();
+        let mut labels = Labels::new(&self.metadata, &self.state).all();
         let now = Instant::now();
         let row = |session: &Shared<Session>| {
             let (snapshot, pinned) =
@@ -121,7 +121,7 @@ impl RegistrySnapshot {
 
     /// Rows of `quack.ps`, for sessions that were used since the daemon started.
     pub(crate) fn workers(&self, services: &SessionServices) -> Vec<WorkerInfo> {
-        let mut labels = Labels::new(&self.metadata).all();
+        let mut labels = Labels::new(&self.metadata, &self.state).all();
         let paths = catalog::paths(&self.metadata);
         let row = |session: &Shared<Session>| {
             let snapshot = services.table.get(&session.id)?.snapshot();
@@ -185,12 +185,14 @@ impl RegistrySnapshot {
     /// Label of a session. Empty if the session was deleted.
     pub(crate) fn label(&self, session: &SessionId) -> String {
         let known = self.metadata.sessions.iter().find(|known| known.id == *session);
-        known.map(|session| Labels::new(&self.metadata).of(session)).unwrap_or_default()
+        known
+            .map(|session| Labels::new(&self.metadata, &self.state).of(session))
+            .unwrap_or_default()
     }
 
     /// Labels of these sessions, except deleted ones.
     pub(crate) fn labels(&self, wanted: &HashSet<SessionId>) -> HashMap<SessionId, String> {
-        let labels = Labels::new(&self.metadata);
+        let labels = Labels::new(&self.metadata, &self.state);
         let sessions = self.metadata.sessions.iter().filter(|it| wanted.contains(&it.id));
         sessions.map(|session| (session.id.clone(), labels.of(session))).collect()
     }
@@ -204,7 +206,7 @@ impl RegistrySnapshot {
         if self.metadata.sessions.iter().any(|session| session.id.0 == reference) {
             return Ok(reference.to_owned());
         }
-        Ok(one(&Labels::new(&self.metadata), reference, None)?.id.0.clone())
+        Ok(one(&Labels::new(&self.metadata, &self.state), reference, None)?.id.0.clone())
     }
 
     /// Session that a reference means, else the one of a directory, else the active one. `directory` also decides
@@ -220,7 +222,7 @@ impl RegistrySnapshot {
         own_only: bool,
     ) -> Result<Option<FoundInfo>, MethodError> {
         let is_wanted = |id: &SessionId| !own_only || is_own(&self.state, id);
-        let (metadata, labels) = (&*self.metadata, Labels::new(&self.metadata));
+        let (metadata, labels) = (&*self.metadata, Labels::new(&self.metadata, &self.state));
         let (session, by) = if let Some(reference) = reference {
             let here = directory.map(|directory| directory.path.as_str());
             (one(&labels, reference, here)?, FindBy::Reference)
