@@ -327,7 +327,8 @@ fn a_label_stays_with_its_session_when_others_are_deleted_or_renamed_also_after_
     let ids = ["shop", "c/shop", "d/shop"].map(|name| made(&daemon, name));
     assert_eq!(ran(&daemon, &daemon.home(), &["delete", "shop", "--yes"]).0, Some(0));
     let expected = |more: &[(&String, &str)]| {
-        let all = [(&ids[1], "c/shop"), (&ids[2], "d/shop")].into_iter().chain(more.iter().copied());
+        let all =
+            [(&ids[1], "c/shop"), (&ids[2], "d/shop")].into_iter().chain(more.iter().copied());
         all.map(|(id, label)| (id.clone(), json!(label))).collect::<BTreeMap<_, _>>()
     };
     assert_eq!(labels(&daemon), expected(&[]));

@@ -4,7 +4,7 @@
 //! two rules of the wire. A line that is too long gets one error reply and does not close the stream. Invalid UTF-8 is
 //! not an error.
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf as _, Bytes, BytesMut};
 use quackd_supervision::{Budget, FREE_BYTES, Share};
 use std::io;
 use std::sync::Arc;
@@ -20,10 +20,13 @@ const READ_BYTES: usize = 4096;
 /// of the connection.
 const KEEP_BYTES: usize = 64 * 1024;
 
+/// The byte order mark of UTF-8.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// One line of input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Line {
-    /// The line without its LF and without a CR before it.
+    /// The line without its LF and without a CR before it; the first one also without a byte order mark.
     Text(Bytes),
     /// A line longer than the limit. Its bytes were skipped.
     TooLong,
@@ -84,6 +87,7 @@ pub struct LineReader<R> {
     max_bytes: usize,
     patience: Option<Duration>,
     counted: Option<Counted>,
+    is_past_first: bool,
     ended: bool,
 }
 
@@ -99,6 +103,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             max_bytes,
             patience: None,
             counted: None,
+            is_past_first: false,
             ended: false,
         }
     }
@@ -195,6 +200,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 continue;
             }
             line.truncate(line.len() - 1);
+            self.skip_mark(&mut line);
             if self.max_bytes < line.len() {
                 return Some(Line::TooLong);
             }
@@ -210,7 +216,16 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             return None;
         }
         self.scanned = 0;
-        Some(Line::Text(self.buffer.split().freeze()))
+        let mut line = self.buffer.split();
+        self.skip_mark(&mut line);
+        Some(Line::Text(line.freeze()))
+    }
+
+    /// Removes the byte order mark that some programs write before their first line.
+    fn skip_mark(&mut self, line: &mut BytesMut) {
+        if !std::mem::replace(&mut self.is_past_first, true) && line.starts_with(MARK) {
+            line.advance(MARK.len());
+        }
     }
 
     fn forget_buffer(&mut self) {
@@ -264,6 +279,15 @@ mod tests {
                 .collect();
             assert_eq!(lines, expected, "in pieces of {size}");
         }
+    }
+
+    #[test]
+    fn the_first_line_loses_one_byte_order_mark() {
+        let mark = "\u{feff}".as_bytes();
+        check(&[mark, b"a\n", mark, b"b"].concat(), 10, &[Some(b"a"), Some(b"\xef\xbb\xbfb")]);
+        check(&[mark, mark].concat(), 10, &[Some(mark)]);
+        check(mark, 10, &[Some(b"")]);
+        check(b"\xef\xbb\na", 10, &[Some(b"\xef\xbb"), Some(b"a")]);
     }
 
     #[test]

@@ -305,8 +305,6 @@ impl Reader {
 
     /// Handles one message. Any other line, for example of a log, is skipped.
     fn take(&self, line: &[u8]) {
-        // A byte order mark before the first message.
-        let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line);
         let Ok(message) = serde_json::from_slice::<Message>(line) else { return };
         let Message { id, method, result, error } = message;
         match (method, id) {
