@@ -360,7 +360,7 @@ impl Finding {
 
 /// Returns the names of the hooks that git would run, and true if all entries were read. Samples and non-executable
 /// files do not count.
-fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
+pub(super) fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
     let mut names = Vec::new();
     let Ok(directory) = open_directory(base.handle, &at.join("hooks")) else {
         return (names, true);
