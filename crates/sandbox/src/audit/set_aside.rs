@@ -33,7 +33,7 @@ const MAX_FILES: usize = 64;
 const MAX_SAME: usize = 64;
 
 /// End of the new name. Git runs no hook and reads no settings of such a name.
-const END: &str = ".set-aside";
+pub(super) const END: &str = ".set-aside";
 
 /// Files with settings.
 const SETTINGS: [&str; 2] = ["config", "config.worktree"];
@@ -105,8 +105,8 @@ impl Work<'_> {
                 };
                 // A session cannot write in a directory that mounts protect, and this check cannot either. Without its
                 // `.git` file, the user's git does not read it.
-                let is_safe = inside.iter().fold(true, |safe, git| self.directory(git) && safe);
-                if !is_safe {
+                let dangerous = inside.iter().filter(|git| !self.directory(git)).count();
+                if 0 < dangerous {
                     self.file(&place.at, "it leads to settings that git obeys");
                 }
             }
@@ -133,9 +133,7 @@ impl Work<'_> {
         for hook in repository::hooks(self.base, at).0 {
             let hook = at.join("hooks").join(hook);
             self.visited.note_name(self.base.handle, &hook);
-            if hook.extension() != Some(OsStr::new("set-aside")) {
-                self.file(&hook, "a hook");
-            }
+            self.file(&hook, "a hook");
         }
         self.common(at);
         self.done.iter().skip(before).all(|one| one.kept_as.is_some())

@@ -260,7 +260,7 @@ fn a_sweep_removes_links_and_special_files_that_are_new_and_nothing_else() {
     world.git(".git", PLAIN);
     symlink("config", world.path().join(".git/MERGE_MSG")).unwrap();
     let start = world.begin();
-    let sweep = |removes| {
+    let sweep = |removes: bool| {
         let root = fs::File::open(world.path()).unwrap();
         let swept = start
             .check_blocking(&start.unchecked(), &root, &world.path(), removes.then_some(UNIX_EPOCH))
