@@ -97,3 +97,4 @@ mod web_search;
 mod worker_faults;
 #[cfg(target_os = "linux")]
 mod worker_template;
+mod workspace_mounts;

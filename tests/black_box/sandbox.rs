@@ -34,8 +34,17 @@ fn a_repository_that_was_poisoned_in_one_command_is_found_by_key_and_file() {
         "{text}"
     );
     assert!(text.contains("\nNot checked: files that you run yourself"), "{text}");
-    let done = session.bash("git init -q src/new && git -C src/new config core.fsmonitor ./evil");
-    assert_eq!(done, "\n[Exit code: 0]");
+    let poison = "git init -q src/new && git -C src/new config core.fsmonitor ./evil";
+    let done = session.bash(poison);
+    assert!(
+        done.starts_with("\n[Sandbox: src/new/.git/config (core.fsmonitor) kept as "),
+        "{done}"
+    );
+    let (code, text) = sandbox(&daemon, repo.path(), &["audit"]);
+    assert_eq!(code, Some(0), "{text}");
+    // As if the command had killed its worker before it ended.
+    let aside = repo.path().join("src/new/.git/config.set-aside");
+    rustix::fs::rename(aside, repo.path().join("src/new/.git/config")).unwrap();
     let (code, text) = sandbox(&daemon, repo.path(), &["audit"]);
     assert_eq!(code, Some(1));
     assert_eq!(
@@ -58,10 +67,8 @@ fn four_plain_names_that_git_takes_for_a_repository_are_found() {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    session.bash(
-        "mkdir -p src/x/objects src/x/refs && echo 'ref: refs/heads/m' > src/x/HEAD && \
-         printf '[core]\\n\\tsshCommand = evil\\n' > src/x/config",
-    );
+    session.bash("mkdir -p src/x/objects src/x/refs && echo 'ref: refs/heads/m' > src/x/HEAD");
+    repo.write("src/x/config", "[core]\n\tsshCommand = evil\n");
     let report = report(&daemon, repo.path(), &["audit"]);
     let one = &report["repositories"][0];
     assert_eq!((&one["path"], &one["kind"]), (&json!("src/x"), &json!("bare")));

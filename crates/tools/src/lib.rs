@@ -124,6 +124,9 @@ async fn dispatch(toolbox: &Toolbox, call: &Call, arrived: Instant) -> Output {
         Err(error) => return Output::error(error),
     };
     let bounds = CallLimits::new(arrived, call.deadline, call.cancel.clone());
+    if tools::find(&call.tool).is_none_or(|tool| !tool.reads_only) {
+        toolbox.watched.writing();
+    }
     // The job tools also work if the workspace was deleted.
     match call.tool.as_str() {
         "jobs" => return jobs::jobs(toolbox),

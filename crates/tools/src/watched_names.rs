@@ -9,11 +9,11 @@ use quackd_protocol::client::{AuditChange, AuditFile};
 use quackd_protocol::denial::{of_session, one_line};
 use quackd_protocol::worker::MAX_LISTED;
 use quackd_sandbox::Root;
-use quackd_sandbox::audit::{Checked, Known, Planted, Snapshot};
+use quackd_sandbox::audit::{Checked, Known, Planted, SetAside, Snapshot};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::sync::watch;
 
 /// Timeout of a check: the workspace may be on a dead file system.
@@ -28,6 +28,32 @@ struct WatchedState {
     /// Repositories found at the start of the worker, until they are used.
     known: Option<Known>,
     begun: Option<Baseline>,
+    /// Number of commands, jobs and servers that run.
+    running: usize,
+    /// Time when the first of them started, or a tool wrote, since the last check with at most one running. A file that
+    /// changed earlier is not the session's.
+    since: Option<SystemTime>,
+}
+
+/// Counts a command while it runs.
+#[derive(Debug)]
+pub(crate) struct RunningCommand(WatchedFiles);
+
+impl Drop for RunningCommand {
+    fn drop(&mut self) {
+        self.0.0.send_if_modified(|state| {
+            state.running = state.running.saturating_sub(1);
+            false
+        });
+    }
+}
+
+/// Result of a check.
+#[derive(Debug, Default)]
+struct FoundChanges {
+    files: Vec<AuditFile>,
+    planted: Vec<Planted>,
+    set_aside: Vec<SetAside>,
 }
 
 #[derive(Debug, Clone)]
@@ -81,6 +107,33 @@ impl WatchedFiles {
         });
     }
 
+    /// Records that something of the session writes from now on. Call it before.
+    pub(crate) fn writing(&self) {
+        self.0.send_if_modified(|state| {
+            state.since.get_or_insert_with(SystemTime::now);
+            false
+        });
+    }
+
+    /// Records that a command runs until the result is dropped.
+    pub(crate) fn running(&self) -> RunningCommand {
+        self.0.send_if_modified(|state| {
+            state.running = state.running.saturating_add(1);
+            false
+        });
+        self.writing();
+        RunningCommand(self.clone())
+    }
+
+    /// Records that a server runs until the worker exits.
+    pub(crate) fn running_always(&self) {
+        self.0.send_if_modified(|state| {
+            state.running = state.running.saturating_add(1);
+            false
+        });
+        self.writing();
+    }
+
     /// Returns the baseline of the workspace, if it was taken.
     pub(crate) fn snapshot(&self) -> Option<Arc<Snapshot>> {
         self.0.borrow().begun.as_ref().map(|begun| Arc::clone(&begun.snapshot))
@@ -96,34 +149,44 @@ impl WatchedFiles {
         let removes = confinement.has_limits();
         let look = move || this.look_blocking(removes);
         match tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await {
-            Ok(Ok((changes, planted))) => {
-                ReportedChanges::of(&changes, &confinement.session).with(&planted)
+            Ok(Ok(FoundChanges { files, planted, set_aside })) => {
+                ReportedChanges::of(&files, &confinement.session)
+                    .with(&planted)
+                    .with_set_aside(&set_aside)
             }
             _ => ReportedChanges::default(),
         }
     }
 
-    /// Checks the workspace. Removes names in git directories by which git would write to another file, if `removes`
-    /// is set. Each change and each name is reported once.
-    fn look_blocking(&self, removes: bool) -> (Vec<AuditFile>, Vec<Planted>) {
-        let Some(begun) = self.0.borrow().begun.clone() else { return Default::default() };
+    /// Checks the workspace. With `removes`, removes names in git directories by which git would write to another file,
+    /// and sets aside what makes git run a program in new repositories. Each change and each name is reported once.
+    fn look_blocking(&self, removes: bool) -> FoundChanges {
+        let (begun, since) = (self.0.borrow().begun.clone(), self.0.borrow().since);
+        let Some(begun) = begun else { return FoundChanges::default() };
         // Without the lock, because the check may hang.
         let Baseline { root, snapshot, checked, path, .. } = begun;
-        let check = snapshot.check_blocking(&checked, &root, &path, removes);
-        let Ok(Some((checked, mut planted))) = check else { return Default::default() };
-        let mut changes = Vec::new();
+        let since = removes.then(|| since.unwrap_or_else(SystemTime::now));
+        let check = snapshot.check_blocking(&checked, &root, &path, since);
+        let Ok(found) = check else { return FoundChanges::default() };
+        let mut changes = FoundChanges::default();
         self.0.send_if_modified(|state| {
-            if let Some(begun) = &mut state.begun {
+            // The caller is one of the running commands.
+            if state.running <= 1 {
+                state.since = None;
+            }
+            if let (Some(begun), Some(found)) = (&mut state.begun, found) {
                 // Compared with the last check of all calls, so that each change is reported once.
-                changes = begun.checked.changes(&checked);
-                begun.checked = Arc::new(checked);
-                planted.retain(|one| one.removed || !begun.swept.contains(one));
-                begun.swept.extend(planted.iter().filter(|one| !one.removed).cloned());
+                changes.files = begun.checked.changes(&found.checked);
+                begun.checked = Arc::new(found.checked);
+                changes.planted = found.planted;
+                changes.planted.retain(|one| one.removed || !begun.swept.contains(one));
+                begun.swept.extend(changes.planted.iter().filter(|one| !one.removed).cloned());
                 begun.swept.truncate(MAX_LISTED);
+                changes.set_aside = found.set_aside;
             }
             false
         });
-        (changes, planted)
+        changes
     }
 }
 
@@ -171,6 +234,27 @@ impl ReportedChanges {
             None => line,
         });
         self
+    }
+
+    /// Adds files that made git run a program.
+    fn with_set_aside(self, files: &[SetAside]) -> Self {
+        let words = |one: &SetAside| {
+            let end = match &one.kept_as {
+                Some(kept) => format!("kept as {kept}"),
+                None => "NOT set aside".to_owned(),
+            };
+            one_line(&format!("{} ({}) {end}", one.path, one.why))
+        };
+        let Some(first) = files.first() else { return self };
+        let more = match files.len() {
+            1 => String::new(),
+            n => format!(", and {} more", n - 1),
+        };
+        let line = format!(
+            "[Sandbox: {}{more}; git would run a program by it outside of the sandbox. To use it, run the command outside]",
+            words(first)
+        );
+        self.and(files.iter().map(words).collect(), line)
     }
 
     /// Adds further changes and their line.

@@ -6,5 +6,6 @@ mod git;
 mod launch;
 mod limits;
 mod named;
+mod new_repositories;
 mod obeyed;
 mod programs;

@@ -186,6 +186,9 @@ impl ConfinementInputs {
             step: "cannot read the workspace",
             source,
         })?;
+        if found.has_more_repositories && policy.may_write() {
+            return Err(too_many_repositories());
+        }
         let settings = git::UserSettings::read_blocking(Path::new(&order.home), &start.env);
         Ok(Self { workspace, roots, facts, plan, found, settings, policy, notes, until })
     }
@@ -480,6 +483,15 @@ fn no_hosts(tier: Tier) -> WorkerStartError {
     WorkerStartError::Confinement(format!(
         "a list of hosts needs namespaces, and tier {} has none; set the network to off or on",
         tier.name()
+    ))
+}
+
+/// Error of a workspace with repositories that would have no protection.
+fn too_many_repositories() -> WorkerStartError {
+    WorkerStartError::Confinement(format!(
+        "the workspace has more than {} git repositories, and a session could change what git runs in the others; \
+         attach to a directory in it, or use `quack sandbox set read-only`",
+        git::MAX_REPOSITORIES
     ))
 }
 

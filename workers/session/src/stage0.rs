@@ -50,6 +50,9 @@ pub(crate) fn refuse(error: &WorkerStartError) {
     drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
 }
 
+/// Umask of file tools and commands: others may read new files, as with the default of most systems.
+const UMASK: rustix::fs::Mode = rustix::fs::Mode::WGRP.union(rustix::fs::Mode::WOTH);
+
 /// Prepares the process. Returns in the worker; the monitor never returns.
 pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
     let (mut start, pair) = read_start()?;
@@ -59,6 +62,8 @@ pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
     let home_links = real_paths::resolve_blocking(&mut start);
     let cgroup = start.sandbox.cgroup.clone().and_then(|paths| serde_json::from_value(paths).ok());
     let group = open_group(cgroup.as_ref());
+    // Files get the same mode, whichever program started the daemon.
+    rustix::process::umask(UMASK);
     // Set these before the confinement, which forbids some of the calls.
     system("cannot set limits", harden(Role::Worker))?;
     let ranked = rank_above_parent();

@@ -384,6 +384,7 @@ fn in_force_rows(data: &SandboxData) -> Vec<(&'static str, String)> {
     let network = display::network(report.network, report.hosts);
     let mut rows = vec![("in force", format!("{confinement}, {policy}, network {network}"))];
     rows.extend(report.git.map(|git| ("git", git.in_words().to_owned())));
+    rows.extend(report.notes.iter().map(|note| ("note", plain(note))));
     rows
 }
 

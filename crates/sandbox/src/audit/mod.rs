@@ -27,6 +27,8 @@ mod report;
 #[cfg(target_os = "linux")]
 mod repository;
 #[cfg(target_os = "linux")]
+mod set_aside;
+#[cfg(target_os = "linux")]
 mod snapshot;
 #[cfg(target_os = "linux")]
 mod sweep;
@@ -43,11 +45,13 @@ pub use names::WatchedNames;
 #[cfg(target_os = "linux")]
 pub use report::audit_blocking;
 #[cfg(target_os = "linux")]
+pub use set_aside::SetAside;
+#[cfg(target_os = "linux")]
 pub use snapshot::{Known, Snapshot};
 #[cfg(target_os = "linux")]
-pub use sweep::Checked;
+pub use sweep::{Check, Checked};
 #[cfg(not(target_os = "linux"))]
-pub use unsupported::{Checked, Known, Snapshot, WatchedNames, audit_blocking};
+pub use unsupported::{Check, Checked, Known, SetAside, Snapshot, WatchedNames, audit_blocking};
 
 /// Change of one watched name.
 pub use quackd_protocol::client::AuditFile as Change;

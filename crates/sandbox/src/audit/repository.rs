@@ -23,6 +23,9 @@ const MAX_COMMANDS: usize = 32;
 /// Maximum number of entries of a hooks directory that are read.
 const MAX_HOOKS: usize = 256;
 
+/// Ends of names that git does not run: its samples, and hooks that `set_aside` has renamed.
+const UNUSED_HOOKS: [&str; 2] = [".sample", super::set_aside::END];
+
 /// Directories of remotes in an old format, which git still reads.
 const REMOTES: [&str; 2] = ["remotes", "branches"];
 
@@ -360,7 +363,7 @@ impl Finding {
 
 /// Returns the names of the hooks that git would run, and true if all entries were read. Samples and non-executable
 /// files do not count.
-fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
+pub(super) fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
     let mut names = Vec::new();
     let Ok(directory) = open_directory(base.handle, &at.join("hooks")) else {
         return (names, true);
@@ -372,7 +375,8 @@ fn hooks(base: Base<'_>, at: &Path) -> (Vec<PathBuf>, bool) {
             return (names, false);
         }
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name.as_bytes().ends_with(b".sample") || name == "." || name == ".." {
+        let is_unused = UNUSED_HOOKS.iter().any(|end| name.as_bytes().ends_with(end.as_bytes()));
+        if is_unused || name == "." || name == ".." {
             continue;
         }
         let is_hook = match openat::node(&directory, name) {

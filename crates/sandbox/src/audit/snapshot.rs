@@ -193,6 +193,13 @@ impl Snapshot {
         self.repositories.keys()
     }
 
+    /// Git directories that mounts protect: those that existed when the worker started, as [`repository::git_directories`]
+    /// returns them.
+    pub(super) fn held(&self, base: Base<'_>) -> Vec<PathBuf> {
+        let places: Vec<_> = self.repositories.keys().cloned().collect();
+        repository::git_directories(base, &places)
+    }
+
     pub(super) fn began(&self) -> Duration {
         self.began
     }

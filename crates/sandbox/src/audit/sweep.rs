@@ -6,16 +6,17 @@ use super::names::WatchedNames;
 use super::planted::{self, GitDirectory, Reach};
 use super::repository::{Base, RepositoryLayout, RepositoryLocation};
 use super::sanitize::plain;
+use super::set_aside::{SetAside, set_aside};
 use super::snapshot::{Known, Snapshot};
 use crate::confine::git::Walk;
 use crate::confine::git::stamp::InodeStamp;
-use crate::confine::git::visited::Visited;
+use crate::confine::git::visited::{GRANULARITY, Visited};
 use quackd_protocol::client::{AuditPlanted, PlantedKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Maximum number of entries to check, in one repository and in all. The audit finds the rest.
 const ENTRIES_OF_ONE: u64 = 1_500;
@@ -57,6 +58,17 @@ impl Checked {
     }
 }
 
+/// Result of a check.
+#[derive(Debug)]
+pub struct Check {
+    /// The next check compares with it.
+    pub checked: Checked,
+    /// Links and special files in git directories that did not exist when the worker started.
+    pub planted: Vec<AuditPlanted>,
+    /// Files that made git run a program, in repositories that no mount protects.
+    pub set_aside: Vec<SetAside>,
+}
+
 impl Snapshot {
     /// Returns the state with which the first check compares.
     #[must_use]
@@ -65,8 +77,11 @@ impl Snapshot {
     }
 
     /// Checks the workspace after a command. Returns its state, and links and special files in git directories that did
-    /// not exist when the worker started. Removes these if `removes` is set, and sets [`AuditPlanted::removed`] for
-    /// each one removed. `path` is the canonical path of `root`.
+    /// not exist when the worker started. `path` is the canonical path of `root`.
+    ///
+    /// With `since`, the time when something of the session began to run, it removes these and sets
+    /// [`AuditPlanted::removed`] for each one removed. In repositories that no mount protects, it also sets aside files
+    /// that make git run a program and that changed since then.
     ///
     /// Returns `None` if nothing changed that the check `before` has read. Then only stamps are compared, which takes
     /// about a microsecond for each directory.
@@ -78,32 +93,67 @@ impl Snapshot {
         before: &Checked,
         root: impl AsFd,
         path: &Path,
-        removes: bool,
-    ) -> io::Result<Option<(Checked, Vec<AuditPlanted>)>> {
+        since: Option<SystemTime>,
+    ) -> io::Result<Option<Check>> {
         if before.visited.is_unchanged(&root) && before.names.are_unchanged(&root) {
             return Ok(None);
         }
         let mut visited = Visited::start();
         let names = self.look(&root, &before.names, &mut visited)?;
-        let planted = self.sweep(&root, path, removes, &mut visited)?;
-        Ok(Some((Checked { names, visited }, planted)))
+        let base = Base { handle: root.as_fd(), path };
+        let found = self.nearest(&root, &mut visited)?;
+        let set_aside = match since {
+            Some(since) => self.set_aside(base, &found, since, &mut visited),
+            None => Vec::new(),
+        };
+        let planted = self.sweep(base, found, since.is_some(), &mut visited);
+        Ok(Some(Check { checked: Checked { names, visited }, planted, set_aside }))
     }
 
-    /// Finds links and special files in git directories under `root` that did not exist when the worker started,
-    /// also in new repositories. Removes them if `removes` is set. Adds the directories that it reads to `visited`.
-    fn sweep(
+    /// Returns the repositories nearest to the top. Adds the directories that it reads to `visited`.
+    fn nearest(
         &self,
         root: impl AsFd,
-        path: &Path,
-        removes: bool,
         visited: &mut Visited,
-    ) -> io::Result<Vec<AuditPlanted>> {
-        let base = Base { handle: root.as_fd(), path };
+    ) -> io::Result<BTreeSet<RepositoryLocation>> {
         let mut walk = Walk::new(&root)?.noting(std::mem::take(visited));
         walk.step(WALK_ENTRIES);
         *visited = walk.visited();
-        let mut places: BTreeSet<RepositoryLocation> =
-            Known::from(&walk.finish()).into_places().into_iter().collect();
+        Ok(Known::from(&walk.finish()).into_places().into_iter().collect())
+    }
+
+    /// Sets aside files in the repositories of `found` that did not exist when the worker started, and in directories
+    /// that only look like a repository.
+    fn set_aside(
+        &self,
+        base: Base<'_>,
+        found: &BTreeSet<RepositoryLocation>,
+        since: SystemTime,
+        visited: &mut Visited,
+    ) -> Vec<SetAside> {
+        let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since = since.saturating_sub(GRANULARITY).max(self.began());
+        let is_free = |place: &&RepositoryLocation| {
+            place.shape == RepositoryLayout::Bare || self.of(place).is_none()
+        };
+        let free: BTreeSet<_> = found.iter().filter(is_free).cloned().collect();
+        if free.is_empty() {
+            return Vec::new();
+        }
+        let until = Instant::now() + LIMIT;
+        set_aside(base, &free, &self.held(base), (since, until), visited)
+    }
+
+    /// Finds links and special files in git directories under `root` that did not exist when the worker started,
+    /// also in the new repositories of `found`. Removes them if `removes` is set. Adds the directories that it reads to
+    /// `visited`.
+    fn sweep(
+        &self,
+        base: Base<'_>,
+        mut places: BTreeSet<RepositoryLocation>,
+        removes: bool,
+        visited: &mut Visited,
+    ) -> Vec<AuditPlanted> {
         places.extend(self.places().cloned());
         let mut told = Vec::new();
         each(base, &places, visited, |git, one| {
@@ -117,7 +167,7 @@ impl Snapshot {
                 told.push(AuditPlanted { path, kind: one.kind, removed });
             }
         });
-        Ok(told)
+        told
     }
 }
 

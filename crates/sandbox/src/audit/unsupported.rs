@@ -75,10 +75,32 @@ impl Snapshot {
         _before: &Checked,
         _root: impl AsFd,
         _path: &Path,
-        _removes: bool,
-    ) -> io::Result<Option<(Checked, Vec<Planted>)>> {
+        _since: Option<std::time::SystemTime>,
+    ) -> io::Result<Option<Check>> {
         Ok(None)
     }
+}
+
+/// Result of a check. None exists.
+#[derive(Debug)]
+pub struct Check {
+    /// State after the check.
+    pub checked: Checked,
+    /// Names in git directories by which git would write to another file.
+    pub planted: Vec<Planted>,
+    /// Files that made git run a program.
+    pub set_aside: Vec<SetAside>,
+}
+
+/// A file that makes git run a program. None is found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SetAside {
+    /// Path of the file.
+    pub path: String,
+    /// The setting or kind of file.
+    pub why: String,
+    /// Path of the file now.
+    pub kept_as: Option<String>,
 }
 
 /// State of a workspace after a check. Always empty.

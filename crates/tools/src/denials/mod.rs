@@ -15,7 +15,7 @@ use crate::os_denial::{AccessMode, is_mounted_read_only_blocking, is_ordinary_bl
 use crate::sandbox_tools::normalise;
 use crate::unsigned_commits::{self, UnsignedCommits};
 use crate::upstreams::{self, Upstreams};
-use crate::watched_names::{ReportedChanges, WatchedFiles};
+use crate::watched_names::{ReportedChanges, RunningCommand, WatchedFiles};
 use memchr::memmem;
 use phrases::{DenialCause, Hit};
 use quackd_process::{Captured, Exit, Finished};
@@ -44,6 +44,9 @@ pub(crate) struct DenialDetector {
     confinement: Arc<Confinement>,
     workspace: PathBuf,
     watched: WatchedFiles,
+    /// Counts the command as running until it is dropped.
+    #[expect(dead_code, reason = "only its drop matters")]
+    running: Option<Arc<RunningCommand>>,
     lost: LostFiles,
     unsigned: Option<UnsignedCommits>,
     upstreams: Option<Upstreams>,
@@ -68,6 +71,7 @@ impl DenialDetector {
             confinement: Arc::clone(confinement),
             workspace: workspace.to_path_buf(),
             watched: WatchedFiles::default(),
+            running: None,
             lost: LostFiles::default(),
             unsigned: None,
             upstreams: None,
@@ -80,9 +84,10 @@ impl DenialDetector {
         Self { upstreams: Some(upstreams.clone()), ..self }
     }
 
-    /// Also reports changes to the watched files.
+    /// Also reports changes to the watched files. Call it before the command starts.
     pub(crate) fn watching(self, watched: &WatchedFiles) -> Self {
-        Self { watched: watched.clone(), ..self }
+        let running = Some(Arc::new(watched.running()));
+        Self { watched: watched.clone(), running, ..self }
     }
 
     /// Also reports files that will be lost.

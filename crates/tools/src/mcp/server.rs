@@ -123,6 +123,7 @@ impl Server {
         };
         let command = command.command(format!("mcp-{name}"));
         let not_started = |error: &LaunchError| RequestError::NotStarted(explain(error));
+        toolbox.watched.running_always();
         let (process, pipes) = launch_piped(&command).map_err(|error| not_started(&error))?;
         drop(command);
         let connection = Connection::serve(process, pipes)

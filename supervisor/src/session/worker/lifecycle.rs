@@ -76,7 +76,7 @@ impl SessionActor {
             Rc::clone(&self.services),
             self.owner.clone(),
             self.session.clone(),
-            workspace,
+            (workspace, self.worker.policy.writable_roots.clone()),
             keeps_caches,
         );
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
@@ -258,7 +258,7 @@ async fn make_place(
     services: Rc<SessionServices>,
     owner: Owner,
     session: SessionId,
-    workspace: PathBuf,
+    (workspace, roots): (PathBuf, Vec<PathBuf>),
     keeps_caches: bool,
 ) -> Result<MadePlace, SpawnRequestError> {
     let (home, places) = (services.daemon.home.clone(), services.daemon.places());
@@ -280,7 +280,7 @@ async fn make_place(
         let made = home.prepare_session_run_dir_blocking(session.as_str());
         drop(made.map_err(SpawnRequestError::RunDir)?);
         let caches = keeps_caches.then(|| make_caches(&home, &workspace)).flatten();
-        let id = id_blocking(&workspace).ok();
+        let id = id_blocking(&workspace, &roots).ok();
         Ok((create_cgroup(cgroups, &group_name("", &session), processes), caches, id))
     };
     let made = services.look(RUN_DIR_LIMIT, make).await;

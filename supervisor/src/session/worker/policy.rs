@@ -143,6 +143,9 @@ impl SessionActor {
     fn why_replaced(&self) -> &'static str {
         match self.worker.workspace_replaced {
             _ if self.has_left_jobs() => "its client disconnected",
+            true if self.worker.place.has_other_mounts => {
+                "a file system was mounted or unmounted in its workspace, and it sees the old content"
+            }
             true => "its workspace, or a protected name in it, was replaced outside of the session",
             false if !self.has_other_policy() => "its network proxy failed",
             false => "its sandbox policy was changed",
@@ -194,7 +197,9 @@ impl SessionActor {
         if !self.worker.child.is_ready() || !is_free {
             return;
         }
-        let why = if self.worker.workspace_replaced {
+        let why = if self.worker.place.has_other_mounts {
+            "the mounts in its workspace changed"
+        } else if self.worker.workspace_replaced {
             "its workspace was replaced"
         } else if self.has_left_jobs() {
             "its client disconnected"

@@ -4,7 +4,7 @@ use super::*;
 use quackd_protocol::client::RepositoryKind;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 struct World(tempfile::TempDir);
 
@@ -260,13 +260,13 @@ fn a_sweep_removes_links_and_special_files_that_are_new_and_nothing_else() {
     world.git(".git", PLAIN);
     symlink("config", world.path().join(".git/MERGE_MSG")).unwrap();
     let start = world.begin();
-    let sweep = |removes| {
+    let sweep = |removes: bool| {
         let root = fs::File::open(world.path()).unwrap();
         let swept = start
-            .check_blocking(&start.unchecked(), &root, &world.path(), removes)
+            .check_blocking(&start.unchecked(), &root, &world.path(), removes.then_some(UNIX_EPOCH))
             .unwrap()
             .unwrap()
-            .1;
+            .planted;
         let words = |one: &quackd_protocol::client::AuditPlanted| {
             format!("{} {:?} {}", one.path, one.kind, one.removed)
         };
@@ -529,9 +529,9 @@ fn a_check_is_skipped_only_while_nothing_changed_that_the_last_one_has_read() {
     let root = fs::File::open(world.path()).unwrap();
     let mut last = start.unchecked();
     let check = |last: &mut super::super::Checked| {
-        let checked = start.check_blocking(last, &root, &world.path(), true).unwrap();
+        let checked = start.check_blocking(last, &root, &world.path(), Some(UNIX_EPOCH)).unwrap();
         let is_skipped = checked.is_none();
-        checked.into_iter().for_each(|(now, _)| *last = now);
+        checked.into_iter().for_each(|now| *last = now.checked);
         is_skipped
     };
     let limit = Instant::now() + Duration::from_secs(20);

@@ -204,17 +204,7 @@ impl CarriedSettings {
             file(&self.excludes, "excludesFile", EXCLUDES_NAME),
             file(&self.attributes, "attributesFile", ATTRIBUTES_NAME),
         ];
-        let mut text = String::new();
-        let mut last = None;
-        for entry in self.entries.iter().chain(files.iter().flatten()) {
-            let section = (&entry.section, &entry.subsection);
-            if last != Some(section) {
-                text.push_str(&header(entry));
-                last = Some(section);
-            }
-            let value = entry.value.as_ref().map(|value| format!(" = {}", quote(value)));
-            text.push_str(&format!("\t{}{}\n", entry.key, value.unwrap_or_default()));
-        }
+        let text = config::to_text(self.entries.iter().chain(files.iter().flatten()));
         (!text.is_empty()).then_some(text)
     }
 }
@@ -336,32 +326,6 @@ fn resolve(value: &str, file: &Path, home: &Path) -> Option<PathBuf> {
 
 fn read_bounded(file: &Path) -> Option<String> {
     String::from_utf8(openat::read_own(file, MAX_FILE).ok()?).ok()
-}
-
-fn header(entry: &Entry) -> String {
-    match entry.subsection.as_str() {
-        "" => format!("[{}]\n", entry.section),
-        subsection => {
-            let quoted = subsection.replace('\\', "\\\\").replace('"', "\\\"");
-            let printed: String = quoted.chars().filter(|c| !c.is_control()).collect();
-            format!("[{} \"{printed}\"]\n", entry.section)
-        }
-    }
-}
-
-fn quote(value: &str) -> String {
-    let mut quoted = String::from("\"");
-    for one in value.chars() {
-        match one {
-            '"' | '\\' => quoted.extend(['\\', one]),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            control if control.is_control() => {}
-            other => quoted.push(other),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 #[cfg(test)]

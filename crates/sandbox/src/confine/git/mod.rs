@@ -28,4 +28,4 @@ pub use protect::{
     Protection, ProtectionGap, ProtectionSettings, git_directories_blocking, protect_blocking,
 };
 pub use user_settings::UserSettings;
-pub use walk::{FoundRepositories, NodeKind, Walk};
+pub use walk::{FoundRepositories, MAX_REPOSITORIES, NodeKind, Walk};

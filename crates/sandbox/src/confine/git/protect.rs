@@ -30,7 +30,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Maximum number of pins of one worker.
-const MAX_PINS: usize = 4096;
+const MAX_PINS: usize = 8192;
+
+/// Number of repositories in which git can write. Each needs about a dozen mounts. Every further one is one read-only
+/// mount, so that none is without protection.
+const MAX_WRITABLE: usize = 128;
 
 /// Maximum number of submodules, and of linked worktrees, of one repository.
 const MAX_CHILDREN: usize = 128;
@@ -114,9 +118,13 @@ pub fn protect_blocking(
     let base = Base { handle: workspace.as_fd(), path };
     let (pins, rest) = (BTreeMap::new(), Protection::default());
     let mut builder = Builder { placeholders, settings, pins, done: BTreeSet::new(), rest };
-    for (at, kind) in &found.repositories {
+    for (number, (at, kind)) in found.repositories.iter().enumerate() {
+        builder.check()?;
         builder.pin_above(base, at);
         match kind {
+            NodeKind::Directory | NodeKind::File if MAX_WRITABLE <= number => {
+                builder.whole(base, at, *kind);
+            }
             NodeKind::Directory | NodeKind::File if !is_own(base.handle, at) => {
                 // Git refuses such a repository. Its settings are ignored and it gets no placeholders.
                 builder.pin(base, at, true);
@@ -130,6 +138,13 @@ pub fn protect_blocking(
             NodeKind::File => builder.git_file(base, at)?,
             NodeKind::Other => builder.trouble(base, at, "is a link and cannot be pinned"),
         }
+    }
+    if MAX_WRITABLE < found.repositories.len() {
+        builder.trouble(
+            base,
+            Path::new(""),
+            "has more than 128 git repositories: in those farthest from its top, git cannot write",
+        );
     }
     if !found.complete {
         builder.trouble(base, Path::new(""), "is too large to find every repository in it");
@@ -219,7 +234,8 @@ impl Builder<'_> {
     }
 
     fn trouble(&mut self, base: Base<'_>, at: &Path, what: &'static str) {
-        self.rest.troubles.push(ProtectionGap { path: base.path.join(at), what });
+        let path = if at.as_os_str().is_empty() { base.path.into() } else { base.path.join(at) };
+        self.rest.troubles.push(ProtectionGap { path, what });
     }
 
     fn pin(&mut self, base: Base<'_>, at: &Path, read_only: bool) {
@@ -270,6 +286,23 @@ impl Builder<'_> {
         }
         self.modules(base, &at.join("modules"), MAX_MODULE_DEPTH)?;
         self.worktrees(base, &at.join("worktrees"))
+    }
+
+    /// Makes a `.git`, and the directories in the workspace that a `.git` file names, read-only as a whole.
+    fn whole(&mut self, base: Base<'_>, at: &Path, kind: NodeKind) {
+        self.pin(base, at, true);
+        if kind != NodeKind::File {
+            return;
+        }
+        // A repository outside is not mounted, so git does not work there.
+        if let LinkedRepository::Inside(repositories) = gitdir::follow(base.handle, base.path, at) {
+            for git in repositories {
+                if !self.done.contains(&base.path.join(&git)) {
+                    self.pin_above(base, &git);
+                    self.pin(base, &git, true);
+                }
+            }
+        }
     }
 
     /// Adds the writable mounts of a git directory.

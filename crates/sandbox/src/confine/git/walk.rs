@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 /// Maximum number of directories that wait to be read.
 const MAX_PENDING: usize = 200_000;
 
-/// Maximum number of repositories at a worker's start. Each needs about a dozen mounts.
-const MAX_REPOSITORIES: usize = 128;
+/// Maximum number of repositories of a workspace. A session that may write does not start with more.
+pub const MAX_REPOSITORIES: usize = 2_048;
 
 /// Names by which git recognizes a repository in a directory of any name.
 const MARKS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
@@ -49,6 +49,8 @@ pub struct FoundRepositories {
     pub repositories: Vec<(PathBuf, NodeKind)>,
     /// Paths of directories that git recognizes as a repository by their content. Empty for the workspace itself.
     pub bare: Vec<PathBuf>,
+    /// True if `repositories` omits some because of the limit.
+    pub has_more_repositories: bool,
     /// True if `bare` omits some because of the limit.
     pub has_more_bare: bool,
     /// Paths that programs obey later, outside of package directories.
@@ -198,6 +200,7 @@ impl Walk {
         if self.found.repositories.len() < self.most {
             self.found.repositories.push((at, kind));
         } else {
+            self.found.has_more_repositories = true;
             self.is_cut = true;
         }
     }

@@ -1,0 +1,210 @@
+//! Attacks through repositories that no mount protects: those that appear while a worker runs, and those beyond the
+//! number that a worker protects in detail. The user's own git runs in them, as a shell prompt does.
+
+use crate::harness::{Daemon, Session};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A daemon and a repository of the user.
+struct World {
+    daemon: Daemon,
+    repo: PathBuf,
+}
+
+impl World {
+    #[track_caller]
+    fn new() -> Self {
+        let daemon = Daemon::start();
+        let repo = daemon.repo("repo").path().to_owned();
+        fs::remove_dir(repo.join(".git")).unwrap();
+        let world = Self { daemon, repo };
+        world.git("", &["init", "-q"]);
+        world
+    }
+
+    /// Runs the user's git outside of sessions, in a directory of the workspace.
+    #[track_caller]
+    #[expect(clippy::disallowed_methods, reason = "the user's git is not a child of the daemon")]
+    fn git(&self, at: &str, args: &[&str]) {
+        let mut command = Command::new("git");
+        command.args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "maintenance.auto=false"]);
+        command.args(args).current_dir(self.repo.join(at)).env("HOME", self.daemon.home());
+        command.env("GIT_CONFIG_NOSYSTEM", "1").output().expect("run git");
+    }
+
+    fn mark(&self) -> PathBuf {
+        self.repo.join("ran")
+    }
+
+    /// Shell command that makes `evil` in the workspace, a program that leaves a mark.
+    fn evil(&self) -> String {
+        format!(
+            "printf '#!/bin/sh\\necho $0 >> {}\\n' > evil; chmod +x evil; E=$PWD/evil; ",
+            self.mark().display()
+        )
+    }
+
+    /// Runs the commands of a user in each directory, and returns the planted programs that ran.
+    fn ran(&self, directories: &[&str]) -> String {
+        for at in directories {
+            self.git(at, &["status"]);
+            self.git(at, &["commit", "-q", "--allow-empty", "-m", "x"]);
+            self.git(at, &["checkout", "-q", "-b", "other"]);
+        }
+        fs::read_to_string(self.mark()).unwrap_or_default()
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.repo.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
+    }
+}
+
+#[track_caller]
+fn bash(session: &Session<'_>, command: &str) -> String {
+    session.bash(&format!("{{ {command}\n}} 2>&1"))
+}
+
+fn hook(path: &Path) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, "#!/bin/sh\n").unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn what_a_command_plants_in_a_repository_that_it_makes_is_set_aside_and_told() {
+    let world = World::new();
+    let wire = world.daemon.wire();
+    let session = wire.attach(&world.repo);
+    let answer = bash(
+        &session,
+        &(world.evil()
+            + "git init -q sub; git -C sub config core.fsmonitor $E; git -C sub config user.name Me
+               cp evil sub/.git/hooks/post-checkout; ln -s $E sub/.git/hooks/post-commit
+               git init -q --bare bare; mkdir tree; cd bare; git config core.bare false
+               git config core.worktree ../tree; git config core.fsmonitor $E; cd ..
+               git init -q far; git -C far config core.hooksPath ../hidden; mkdir hidden; cp evil hidden/post-commit
+               mkdir file; git init -q --separate-git-dir elsewhere file; cp evil elsewhere/hooks/post-commit
+               git init -q common; git init -q other; echo $PWD/other/.git > common/.git/commondir
+               git -C other config core.fsmonitor $E"),
+    );
+    assert_eq!(world.ran(&["sub", "bare", "far", "file", "common", "other"]), "", "{answer}");
+    assert!(answer.contains("[Sandbox: ") && answer.contains(".set-aside"), "{answer}");
+    // Nothing is lost, and the harmless settings are in force.
+    assert!(world.read("sub/.git/config.set-aside").contains("fsmonitor"));
+    let kept = world.read("sub/.git/config");
+    assert!(kept.contains("name = \"Me\"") && !kept.contains("fsmonitor"), "{kept}");
+    assert!(world.read("sub/.git/hooks/post-checkout.set-aside").contains("echo"));
+    let log = world.daemon.quack(&["log", "--json", "-C", world.repo.to_str().unwrap()]).stdout();
+    assert!(log.contains("config.set-aside"), "{log}");
+    // The same after a later command, also through a file whose directory does not change.
+    let later = bash(
+        &session,
+        "printf '[core]\\n\\tfsmonitor = %s\\n' $PWD/evil >> sub/.git/config; git -C sub config -l --local",
+    );
+    assert_eq!(world.ran(&["sub"]), "", "{later}");
+    assert!(later.contains("sub/.git/config (core.fsmonitor) kept as"), "{later}");
+    assert!(world.read("sub/.git/config.1.set-aside").contains("fsmonitor"));
+}
+
+#[test]
+fn a_background_job_is_checked_when_it_ends() {
+    let world = World::new();
+    let wire = world.daemon.wire();
+    let session = wire.attach(&world.repo);
+    let plant = world.evil() + "git init -q sub; git -C sub config core.fsmonitor $E";
+    let started = session.call("bash", serde_json::json!({"command": plant, "background": true}));
+    let ended = crate::harness::wait_for("the job to end", || {
+        let read = session.call("job_output", serde_json::json!({"job_id": "job-1"}));
+        read.contains(".set-aside").then_some(read)
+    });
+    assert_eq!(world.ran(&["sub"]), "", "{started}{ended}");
+}
+
+#[test]
+fn a_submodule_whose_settings_cannot_be_set_aside_loses_its_git_file() {
+    let world = World::new();
+    world.git("", &["commit", "-q", "--allow-empty", "-m", "first"]);
+    let wire = world.daemon.wire();
+    let session = wire.attach(&world.repo);
+    let answer = bash(
+        &session,
+        &(world.evil()
+            + "
+               mkdir -p .git/modules; git init -q --separate-git-dir $PWD/.git/modules/m m
+               printf '[core]\\n\\tfsmonitor = %s\\n' $E >> .git/modules/m/config"),
+    );
+    assert_eq!(world.ran(&["", "m"]), "", "{answer}");
+    assert!(world.read("m/.git.set-aside").starts_with("gitdir:"), "{answer}");
+}
+
+#[test]
+fn a_repository_of_the_user_that_appears_keeps_its_hooks_and_settings() {
+    let world = World::new();
+    let wire = world.daemon.wire();
+    let session = wire.attach(&world.repo);
+    assert_eq!(bash(&session, "echo begun"), "begun\n\n[Exit code: 0]");
+    world.git("", &["init", "-q", "mine"]);
+    world.git("mine", &["config", "core.editor", "vi"]);
+    hook(&world.repo.join("mine/.git/hooks/pre-commit"));
+    // Change times are compared with a tolerance.
+    crate::harness::wait_for("the clock to move on", || {
+        let made = world.repo.join("mine/.git/hooks/pre-commit").metadata().unwrap();
+        let age = made.modified().unwrap().elapsed().unwrap_or_default();
+        (std::time::Duration::from_millis(200) < age).then_some(())
+    });
+    let answer = bash(&session, "touch new; git init -q own");
+    assert!(!answer.contains("set-aside"), "{answer}");
+    assert!(world.repo.join("mine/.git/hooks/pre-commit").exists());
+    assert!(world.read("mine/.git/config").contains("editor = vi"));
+    // A command's change of it counts.
+    let answer = bash(&session, "cd mine; git config core.fsmonitor ../evil");
+    assert!(answer.contains("mine/.git/config (core.editor, core.fsmonitor) kept as"), "{answer}");
+    assert!(!world.read("mine/.git/config").contains("fsmonitor"));
+    assert!(world.repo.join("mine/.git/hooks/pre-commit").exists());
+}
+
+#[test]
+fn git_in_a_repository_that_a_command_makes_works_as_outside() {
+    let world = World::new();
+    let wire = world.daemon.wire();
+    let session = wire.attach(&world.repo);
+    let answer = bash(
+        &session,
+        "set -e; git init -q src; cd src; git config user.name a; git config user.email a@b; git commit -q --allow-empty -m x
+         cd ..; git clone -q src copy; cd copy; git remote add up ../src; git fetch -q up; git switch -qc b
+         git remote",
+    );
+    assert_eq!(answer, "origin\nup\n\n[Exit code: 0]");
+    let answer = bash(
+        &session,
+        "cd copy; git config filter.lfs.clean 'git-lfs clean -- %f'; git config -l --local | grep lfs",
+    );
+    assert_eq!(answer, "filter.lfs.clean=git-lfs clean -- %f\n\n[Exit code: 0]");
+}
+
+#[test]
+fn no_repository_beyond_the_number_with_its_own_mounts_is_without_protection() {
+    let world = World::new();
+    for number in 0..140 {
+        let git = world.repo.join(format!("many/r{number}/.git"));
+        for directory in ["objects/info", "refs", "hooks"] {
+            fs::create_dir_all(git.join(directory)).unwrap();
+        }
+        fs::write(git.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        fs::write(git.join("config"), "[core]\n").unwrap();
+    }
+    let wire = world.daemon.wire();
+    let session = wire.attach(&world.repo);
+    let answer = bash(
+        &session,
+        "n=0; for g in many/*/.git; do
+           if echo x 2>/dev/null >> $g/config || touch $g/hooks/x 2>/dev/null || mv $g ${g}x 2>/dev/null ||
+             mv ${g%/.git} $PWD/moved 2>/dev/null; then n=$((n+1)); fi
+         done; echo $n changed",
+    );
+    assert_eq!(answer, "0 changed\n\n[Exit code: 0]");
+    let shown = world.daemon.quack(&["sandbox", "show", "-C", world.repo.to_str().unwrap()]);
+    assert!(shown.stdout().contains("has more than 128 git repositories"), "{}", shown.stdout());
+}
