@@ -127,6 +127,7 @@ fn unconfined(
         read_only_pins: Vec::new(),
         absent: Vec::new(),
         private_home: None,
+        has_private_tmp: false,
         command_words: Vec::new(),
         read_only: None,
         known: None,
@@ -260,6 +261,7 @@ impl ConfinementInputs {
             read_only_pins: mounted(read_only_pins),
             absent,
             private_home: plan.private_home().map(Path::to_owned),
+            has_private_tmp: true,
             command_words: Vec::new(),
             read_only: Some(ReadOnlyWrapper {
                 exe,
@@ -323,6 +325,7 @@ impl ConfinementInputs {
             read_only_pins: Vec::new(),
             absent: Vec::new(),
             private_home: None,
+            has_private_tmp: false,
             command_words: read_only.limiting_words(),
             read_only: Some(read_only),
             known: Some(Known::from(&found).naming(&named)),

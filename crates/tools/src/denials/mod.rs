@@ -13,6 +13,7 @@ use crate::attempts::{Refused, Span};
 use crate::lost_files::{self, LostFiles};
 use crate::os_denial::{AccessMode, is_mounted_read_only_blocking, is_ordinary_blocking};
 use crate::sandbox_tools::normalise;
+use crate::temporary_files::{self, TemporaryFiles};
 use crate::unsigned_commits::{self, UnsignedCommits};
 use crate::upstreams::{self, Upstreams};
 use crate::watched_names::{ReportedChanges, WatchedFiles};
@@ -45,6 +46,9 @@ pub(crate) struct DenialDetector {
     workspace: PathBuf,
     watched: WatchedFiles,
     lost: LostFiles,
+    temporary: TemporaryFiles,
+    /// Text of the command.
+    command: String,
     unsigned: Option<UnsignedCommits>,
     upstreams: Option<Upstreams>,
     /// Span of the command.
@@ -69,6 +73,8 @@ impl DenialDetector {
             workspace: workspace.to_path_buf(),
             watched: WatchedFiles::default(),
             lost: LostFiles::default(),
+            temporary: TemporaryFiles::default(),
+            command: String::new(),
             unsigned: None,
             upstreams: None,
             span: None,
@@ -90,6 +96,11 @@ impl DenialDetector {
         Self { lost: lost.clone(), ..self }
     }
 
+    /// Also reports results that the command with this text leaves in private directories for temporary files.
+    pub(crate) fn leaving(self, temporary: &TemporaryFiles, command: &str) -> Self {
+        Self { temporary: temporary.clone(), command: command.to_owned(), ..self }
+    }
+
     /// Also reports commits without a signature, if there is a record of commits.
     pub(crate) fn signing(self, unsigned: Option<UnsignedCommits>) -> Self {
         Self { unsigned, ..self }
@@ -102,7 +113,7 @@ impl DenialDetector {
 
     /// Reports changes to files that later programs run or obey, files that will be lost, and commits without a signature.
     /// Called when a command exits.
-    pub(crate) async fn look_at_watched(&self) -> ReportedChanges {
+    pub(crate) async fn look_at_watched(&self, finished: Option<&Finished>) -> ReportedChanges {
         // At the same time: each waits for a blocking thread.
         let unsigned = async {
             match self.unsigned.clone() {
@@ -111,8 +122,12 @@ impl DenialDetector {
             }
         };
         let watched = self.watched.look(&self.confinement);
-        let (told, lost, is_unsigned) = tokio::join!(watched, self.lost.changed(), unsigned);
+        let output = finished.map(|it| [ends(&it.stderr), ends(&it.stdout)].join(&b'\n'));
+        let left = self.temporary.left_by(&self.command, output.unwrap_or_default());
+        let (told, lost, left, is_unsigned) =
+            tokio::join!(watched, self.lost.changed(), left, unsigned);
         let told = lost_files::add_to(told, &lost, &self.confinement.session);
+        let told = temporary_files::add_to(told, &left, &self.confinement.session);
         if is_unsigned { unsigned_commits::add_to(told) } else { told }
     }
 
