@@ -111,6 +111,33 @@ fn a_result_in_a_private_directory_for_temporary_files_is_named_once() {
 }
 
 #[test]
+fn a_failure_about_what_the_session_does_not_see_says_so() {
+    let daemon = Daemon::start();
+    let path = repository(&daemon);
+    std::fs::create_dir_all(daemon.home().join("src/other")).unwrap();
+    std::fs::create_dir_all(daemon.home().join(".ssh")).unwrap();
+    std::fs::write(daemon.home().join(".ssh/id_rsa"), "key").unwrap();
+    let wire = daemon.wire();
+    let session = wire.attach(&path);
+    if !has_namespaces(&session) {
+        return;
+    }
+    let other = daemon.home().join("src/other");
+    let text = session.bash(&format!("cat {}/notes", other.display()));
+    let way = format!("quack sandbox set --writable {} --session code]", other.display());
+    assert!(text.contains("is not in the session, if it exists") && text.contains(&way), "{text}");
+    let text = session.bash("cat ~/.ssh/id_rsa");
+    assert!(text.contains("your ssh keys and your ssh agent are not in the session"), "{text}");
+    assert!(!text.contains("--writable"), "{text}");
+    let text = session.bash("echo 'connect ECONNREFUSED 127.0.0.1:5999' >&2; false");
+    assert!(text.contains("`quack sandbox explain localhost:5999 --session code`"), "{text}");
+    for command in ["cat none", "ls /etc/none/x", "cat /usr/none/x", "false"] {
+        let text = session.bash(command);
+        assert!(!text.contains("[Sandbox: "), "{command}: {text}");
+    }
+}
+
+#[test]
 fn a_write_next_to_a_workspace_deep_in_the_home_fails_or_is_named() {
     let daemon = Daemon::start();
     let path = daemon.home().join("src/work/app");

@@ -7,6 +7,7 @@
 
 mod names;
 mod phrases;
+mod unseen;
 
 use crate::Confinement;
 use crate::attempts::{Refused, Span};
@@ -207,6 +208,8 @@ impl DenialDetector {
             let (network, denials): (Vec<_>, Vec<_>) = all.into_iter().partition(is_recorded);
             let line = finder.explain_blocking(&denials, &text);
             let line = line.or_else(|| phrases::unseen_alternate(&text).map(alternate_line));
+            let line = line
+                .or_else(|| finder.unseen_blocking(&text).filter(|_| has_failed && !has_attempts));
             let missing = if has_failed { finder.missing_blocking(&text) } else { None };
             (Found { denials, line, missing }, network)
         });
@@ -226,6 +229,11 @@ impl DenialDetector {
             Some(kept) => format!("{line}\n{kept}"),
             None => line,
         })
+    }
+
+    fn unseen_blocking(&self, text: &str) -> Option<String> {
+        let Confinement { policy, session, .. } = &*self.confinement;
+        unseen::line_blocking(text, &self.workspace, policy.network, session)
     }
 
     /// Returns a denial with an absolute path, so that the command in its text works in every directory.
