@@ -156,6 +156,45 @@ fn an_agent_that_is_started_in_a_subdirectory_works_there() {
 }
 
 #[test]
+fn without_git_the_user_and_an_agent_mean_the_same_workspace_in_a_subdirectory() {
+    let daemon = Daemon::start();
+    let notes = daemon.home().join("notes");
+    let sub = notes.join("sub");
+    std::fs::create_dir_all(&sub).unwrap();
+    let session_of = |agent: &mut Agent, directory: &Path| {
+        let pwd = text(&agent.call("bash", json!({"command": "pwd"}))).to_owned();
+        assert_eq!(pwd, format!("{}\n\n[Exit code: 0]", directory.display()));
+        let sessions = daemon.wire().request("sessions", json!({"all": true}));
+        let all = sessions["sessions"].as_array().unwrap().clone();
+        let agents = all.iter().filter(|it| it["label"].as_str().unwrap().ends_with("test-agent"));
+        agents.map(|it| it["workspacePath"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    // The session of an agent alone is not the user's: each subdirectory is a workspace of its own for both.
+    let mut above = Agent::spawn(command(&daemon, &notes, &[]));
+    above.initialize(json!({}));
+    assert_eq!(session_of(&mut above, &notes), [notes.to_str().unwrap()]);
+    above.leave();
+    let other = notes.join("other");
+    std::fs::create_dir_all(&other).unwrap();
+    let mut agent = Agent::spawn(command(&daemon, &other, &[]));
+    agent.initialize(json!({}));
+    assert!(session_of(&mut agent, &other).contains(&other.to_str().unwrap().to_owned()));
+    agent.leave();
+    // With a session of the user above, both mean that workspace, and start in the subdirectory.
+    ran(&daemon, &notes, &["tool", "bash", "true"]);
+    let shown = ran(&daemon, &sub, &["tool", "bash", "pwd"]).1;
+    assert_eq!(shown, format!("{}\n\n[Exit code: 0]\n", sub.display()));
+    let mut agent = Agent::spawn(command(&daemon, &sub, &[]));
+    agent.initialize(json!({}));
+    let workspaces = session_of(&mut agent, &sub);
+    assert!(!workspaces.contains(&sub.to_str().unwrap().to_owned()), "{workspaces:?}");
+    agent.leave();
+    let acp = ran(&daemon, &sub, &["new", "--json"]).1;
+    let made: serde_json::Value = serde_json::from_str(&acp).unwrap();
+    assert_eq!(made["workspace"]["path"], notes.to_str().unwrap());
+}
+
+#[test]
 fn a_directory_outside_of_the_workspace_is_refused_and_a_missing_one_is_named() {
     let (daemon, repo) = world();
     let wire = daemon.wire();

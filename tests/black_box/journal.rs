@@ -285,3 +285,80 @@ fn a_call_that_runs_when_the_daemon_is_killed_is_in_the_journal() {
     let ended: Vec<&Value> = all.iter().filter(|call| call.to_string().contains("went")).collect();
     assert_eq!((ended.len(), &ended[0]["outcome"]), (1, &json!("ok")), "{all:#?}");
 }
+
+#[test]
+fn keys_in_commands_outputs_and_files_are_masked_in_the_journal() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("work");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let key = format!("sk-{}", "a1B2c3D4".repeat(5));
+    session.bash(&format!("export OPENAI_API_KEY={key}; echo $OPENAI_API_KEY"));
+    session.bash(&format!("echo 'Authorization: Bearer {key}' '{key}' PASSWORD=hunter2"));
+    let content = format!("-----BEGIN PRIVATE KEY-----\n{key}\n-----END PRIVATE KEY-----\n");
+    session.call("write_file", json!({"path": "id", "content": content}));
+    let job = format!("echo {key}; sleep 1000");
+    session.call("bash", json!({"command": job, "background": true}));
+    session.call("job_kill", json!({"job": "job-1"}));
+    recorded(&daemon, 6);
+    let shown: Vec<_> = calls(&daemon, &["--all"]).iter().map(Value::to_string).collect();
+    assert!(shown.iter().any(|call| call.contains("export OPENAI_API_KEY=[masked]; echo")));
+    for file in fs::read_dir(daemon.app().join("journal")).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        assert!(!text.contains("a1B2c3D4") && !text.contains("hunter2"), "{text}");
+        assert!(text.contains("Authorization: Bearer [masked]"), "{text}");
+    }
+    // The files and the answers have them as they are.
+    assert_eq!(repo.read("id"), content);
+}
+
+#[test]
+fn a_job_that_runs_when_the_daemon_is_killed_ended_with_it() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("work");
+    {
+        let wire = daemon.wire();
+        let session = wire.attach(repo.path());
+        for command in ["true", "exec sleep 1000"] {
+            session.call("bash", json!({"command": command, "background": true}));
+        }
+        // The record of the beginning is behind that of the call.
+        wait_for("the records of the jobs", || {
+            let mut text = String::new();
+            for file in fs::read_dir(daemon.app().join("journal")).ok()? {
+                text += &fs::read_to_string(file.ok()?.path()).ok()?;
+            }
+            let n = text.lines().filter(|line| line.contains("job_end")).count();
+            (n == 3
+                || n == 2 && !text.contains("job-1\",\"command\":\"true\"},\"outcome\":\"running"))
+            .then_some(())
+        });
+        assert!(calls(&daemon, &["--all"]).iter().all(|call| call["outcome"] != "running"));
+    }
+    daemon.signal(Signal::SIGKILL);
+    assert_eq!(daemon.wait(), None);
+    daemon.boot();
+    let lost = wait_for("the end of the job", || {
+        let all = calls(&daemon, &["--all"]);
+        all.into_iter().find(|call| call["outcome"] == "daemon_died")
+    });
+    assert_eq!(lost["arguments"], json!({"job": "job-2", "command": "exec sleep 1000"}));
+    let shown = in_directory(&daemon, repo.path(), &["log"]);
+    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+    assert!(shown.contains("job_end job-2 exec sleep 1000  ended with the daemon"), "{shown}");
+    let listed = in_directory(&daemon, repo.path(), &["jobs"]);
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("job-2 exec sleep 1000  ended with the daemon"), "{listed}");
+    assert!(!listed.contains("job-1 "), "{listed}");
+    // Another restart adds nothing.
+    daemon.signal(Signal::SIGTERM);
+    daemon.wait();
+    daemon.boot();
+    daemon.wire().attach(repo.path()).bash("true");
+    let ends = |calls: &[Value]| calls.iter().filter(|it| it["outcome"] == "daemon_died").count();
+    let all = wait_for("the next call", || {
+        Some(calls(&daemon, &["--all"]))
+            .filter(|all| all.last().is_some_and(|it| it["tool"] == "bash"))
+    });
+    assert_eq!(ends(&all), 1, "{all:#?}");
+}

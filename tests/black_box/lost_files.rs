@@ -66,10 +66,74 @@ fn no_write_next_to_the_workspace_or_in_the_home_vanishes_without_a_word() {
         "true",
         "echo stays > kept.txt",
         "mkdir -p ~/.cache/tool ~/.config ~/.npm/_logs && echo x > ~/.cache/tool/y && echo x > ~/.python_history",
-        "echo x > /tmp/scratch; mktemp -d > /dev/null",
+        "mktemp -d > /dev/null; echo x > /tmp/gone; rm /tmp/gone",
     ] {
         let text = session.bash(command);
         assert!(!text.contains("will be lost"), "{command}: {text}");
+    }
+}
+
+#[test]
+fn a_result_in_a_private_directory_for_temporary_files_is_named_once() {
+    let daemon = Daemon::start();
+    let path = repository(&daemon);
+    let wire = daemon.wire();
+    let session = wire.attach(&path);
+    if !has_namespaces(&session) {
+        return;
+    }
+    for (command, named) in [
+        ("cp a /tmp/result.pdf", "/tmp/result.pdf"),
+        ("git clone -q . /tmp/clone", "/tmp/clone"),
+        ("cp a* /var/tmp/", "/var/tmp/a"),
+        ("cd /dev/shm && echo x > note", "/dev/shm/note"),
+        ("f=/tmp/rep; echo x > ${f}ort.md; echo written to ${f}ort.md", "/tmp/report.md"),
+    ] {
+        let text = session.bash(command);
+        let line = text.lines().find(|line| line.contains(" will be lost: only this session"));
+        let line = line.unwrap_or_else(|| panic!("{command}: {text}"));
+        let keep = format!("quack tool bash 'cp -rnv {named} .' --session code]");
+        assert!(
+            line.starts_with(&format!("[Sandbox: {named} ")) && line.ends_with(&keep),
+            "{line}"
+        );
+        let text = session.bash(command);
+        assert!(!text.contains("will be lost"), "{command}: {text}");
+    }
+    // The command of the hint works in every directory.
+    let mut keep = daemon.command(&["tool", "bash", "cp -rnv /tmp/clone .", "--session", "code"]);
+    assert!(keep.current_dir("/").output().unwrap().status.success());
+    assert!(path.join("clone/a").exists());
+
+    session.call("bash", json!({"command": "echo x > /tmp/of-a-job", "background": true}));
+    let text = session.call("job_output", json!({"job": "job-1", "wait_ms": 20_000}));
+    assert!(text.contains("/tmp/of-a-job will be lost"), "{text}");
+}
+
+#[test]
+fn a_failure_about_what_the_session_does_not_see_says_so() {
+    let daemon = Daemon::start();
+    let path = repository(&daemon);
+    std::fs::create_dir_all(daemon.home().join("src/other")).unwrap();
+    std::fs::create_dir_all(daemon.home().join(".ssh")).unwrap();
+    std::fs::write(daemon.home().join(".ssh/id_rsa"), "key").unwrap();
+    let wire = daemon.wire();
+    let session = wire.attach(&path);
+    if !has_namespaces(&session) {
+        return;
+    }
+    let other = daemon.home().join("src/other");
+    let text = session.bash(&format!("cat {}/notes", other.display()));
+    let way = format!("quack sandbox set --writable {} --session code]", other.display());
+    assert!(text.contains("is not in the session, if it exists") && text.contains(&way), "{text}");
+    let text = session.bash("cat ~/.ssh/id_rsa");
+    assert!(text.contains("your ssh keys and your ssh agent are not in the session"), "{text}");
+    assert!(!text.contains("--writable"), "{text}");
+    let text = session.bash("echo 'connect ECONNREFUSED 127.0.0.1:5999' >&2; false");
+    assert!(text.contains("`quack sandbox explain localhost:5999 --session code`"), "{text}");
+    for command in ["cat none", "ls /etc/none/x", "cat /usr/none/x", "false"] {
+        let text = session.bash(command);
+        assert!(!text.contains("[Sandbox: "), "{command}: {text}");
     }
 }
 

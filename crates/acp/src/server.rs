@@ -325,7 +325,8 @@ impl Server {
         let slot = self.slot()?;
         let client = self.connect().await?;
         let facts = lock(&self.facts).clone();
-        let id = sessions::create(&client, &cwd, &facts).await?;
+        let id =
+            sessions::create(&client, &sessions::workspace(&client, &cwd).await, &facts).await?;
         let session = self.open(id, client, slot).await?;
         session.set_directory(&cwd);
         session.is_new();

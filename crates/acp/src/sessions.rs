@@ -3,7 +3,7 @@
 use crate::rpc::RpcError;
 use crate::session::{Facts, REPLY_TIMEOUT};
 use quackd_client::{Client, ClientError, Connector, printable_name};
-use quackd_protocol::client::SessionsData;
+use quackd_protocol::client::{FindData, SessionsData};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -24,6 +24,15 @@ pub(crate) async fn connect(connector: &Connector, facts: &Facts) -> Result<Clie
     let hello = json!({"name": name, "version": told(&facts.version), "door": "acp"});
     client.request_raw("quack.hello", hello, REPLY_TIMEOUT).await?;
     Ok(client)
+}
+
+/// Returns the workspace of the user's session that contains `cwd`, else `cwd`. Outside of repositories the workspace may be
+/// above `cwd`, as it is for the user there.
+pub(crate) async fn workspace(client: &Client, cwd: &str) -> String {
+    let params = json!({"path": cwd, "own": true});
+    let found = client.request::<_, FindData>("quack.find", params, REPLY_TIMEOUT).await;
+    let found = found.ok().and_then(|found| found.session);
+    found.map_or_else(|| cwd.to_owned(), |found| found.workspace_path)
 }
 
 /// Creates a session in the workspace of `cwd`, named after the client. Returns its id.

@@ -54,12 +54,13 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
             ("confirmed", json!({"type": "boolean", "title": question.title, "default": true}))
         }
         "select" => {
-            let mut property =
-                json!({"type": "string", "title": question.title, "enum": question.options});
-            if question.permission.is_some() {
-                set(&mut property, "default", DENY_OPTION);
-            }
-            ("value", property)
+            // No default: hosts preselect it. Those that preselect the first option get the one with the shortest effect.
+            let (deny, allow): (Vec<_>, Vec<_>) = question
+                .options
+                .iter()
+                .partition(|option| question.permission.is_some() && *option == DENY_OPTION);
+            let options = [allow, deny].concat();
+            ("value", json!({"type": "string", "title": question.title, "enum": options}))
         }
         "input" | "editor" => {
             let mut property = json!({"type": "string", "title": question.title});
@@ -77,7 +78,8 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
 }
 
 /// Returns the parameters of `extension_ui_response` for the result of the form. An agent without a user cancels every
-/// form at once, so that a cancelled one is no answer. Any other result denies a permission once.
+/// form at once, so that a cancelled one is no answer, nor is one without a choice. Any other result denies a permission
+/// once.
 pub(crate) fn answer(question: &Question, result: &ElicitResult) -> Map<String, Value> {
     let content =
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).cloned();
@@ -87,6 +89,12 @@ pub(crate) fn answer(question: &Question, result: &ElicitResult) -> Map<String, 
         }
         (ElicitationAction::Decline, "confirm") => Answer::Confirmed(false),
         (ElicitationAction::Cancel, _) => Answer::Dismissed,
+        // A form that was sent without a choice is no answer either.
+        (ElicitationAction::Accept, _)
+            if question.permission.is_some() && content("value").is_none() =>
+        {
+            Answer::Dismissed
+        }
         (ElicitationAction::Accept, _) => content("value").map_or(Answer::Cancelled, Answer::Value),
         _ => Answer::Cancelled,
     })
@@ -288,8 +296,8 @@ mod tests {
         assert_eq!(form["message"], "Allow network access? curl connects to a:443");
         let property = &form["requestedSchema"]["properties"]["value"];
         assert_eq!(
-            (&property["enum"], &property["default"]),
-            (&json!(["Deny", "Allow once"]), &json!("Deny"))
+            (&property["enum"], property.get("default")),
+            (&json!(["Allow once", "Deny"]), None)
         );
     }
 
@@ -309,14 +317,14 @@ mod tests {
         }
         let asked = permission("q");
         assert_eq!(answered(&asked, Accept, Some(value("Allow once"))), value("Allow once"));
-        for (action, content) in [
-            (Accept, Some(value("Always allow"))),
-            (Accept, None),
-            (Decline, Some(value("Allow once"))),
-        ] {
+        for (action, content) in
+            [(Accept, Some(value("Always allow"))), (Decline, Some(value("Allow once")))]
+        {
             assert_eq!(answered(&asked, action, content), cancelled);
         }
-        assert_eq!(answered(&asked, Cancel, None), json!({"dismissed": true}));
+        for action in [Cancel, Accept] {
+            assert_eq!(answered(&asked, action, None), json!({"dismissed": true}));
+        }
     }
 
     #[test]

@@ -11,7 +11,13 @@ use serde_json::value::RawValue;
 /// of the end, and the duration is the job's run time.
 pub const JOB_END: &str = "job_end";
 
-/// One call, or the end of a background job.
+/// Whether a record is the beginning of a background job. Its end has the same id.
+#[must_use]
+pub fn is_beginning_of_job(record: &CallRecord) -> bool {
+    record.tool == JOB_END && record.outcome == CallEnd::Running
+}
+
+/// One call, or the beginning or end of a background job.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CallRecord {
@@ -85,6 +91,8 @@ pub enum CallEnd {
     Busy,
     /// It did not run for another reason.
     Refused,
+    /// The daemon was killed while the background job ran.
+    DaemonDied,
     /// It runs, or the daemon was killed while it ran. A later record with the same id has the end.
     Running,
 }
@@ -101,6 +109,7 @@ impl CallEnd {
             Self::Died => "worker died",
             Self::Busy => "busy",
             Self::Refused => "refused",
+            Self::DaemonDied => "ended with the daemon",
             Self::Running => "no end",
         }
     }

@@ -18,6 +18,7 @@ pub mod instructions;
 mod job;
 pub mod journal;
 pub mod limits;
+pub mod mask;
 pub mod mcp;
 pub mod metadata;
 pub mod model;

@@ -55,6 +55,7 @@ pub(crate) async fn bash(
     let finder = DenialDetector::new(&toolbox.confinement, root.path())
         .watching(&toolbox.watched)
         .losing(&toolbox.lost)
+        .leaving(&toolbox.temporary, &command_line.line)
         .signing(unsigned)
         .keeping(&toolbox.upstreams)
         .during(toolbox.attempts.begin());
@@ -78,7 +79,7 @@ pub(crate) async fn bash(
         Ok(finished) => {
             let processes = toolbox.limits.processes;
             let Found { denials, line, missing } = finder.find(&finished).await;
-            let told = finder.look_at_watched().await;
+            let told = finder.look_at_watched(Some(&finished)).await;
             let denied = told.after(line);
             let ending = CommandSummary { finished, limit, processes, denials, denied };
             let mut output = Output { update, ..bash_text::compose(ending) };

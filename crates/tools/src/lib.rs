@@ -41,6 +41,7 @@ mod sandbox_tools;
 mod search_common;
 mod similar_text;
 mod strip_ansi;
+mod temporary_files;
 mod truncate;
 mod unsigned_commits;
 mod upstreams;

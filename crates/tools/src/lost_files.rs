@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 const MAX_VISITED: usize = 4000;
 
 /// Most names in the line.
-const MAX_NAMED: usize = 4;
+pub(crate) const MAX_NAMED: usize = 4;
 
 /// Most directories on the way to the workspace and to files of the user.
 const MAX_WAYS: usize = 256;
@@ -198,7 +198,7 @@ fn is_cache(path: &Path) -> bool {
 }
 
 /// Lists the first names of a directory.
-fn names_blocking(directory: &Path) -> impl Iterator<Item = OsString> {
+pub(crate) fn names_blocking(directory: &Path) -> impl Iterator<Item = OsString> {
     let entries = std::fs::read_dir(directory).ok();
     let names = entries.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.file_name()));
     names.take(MAX_VISITED)

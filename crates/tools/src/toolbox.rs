@@ -8,6 +8,7 @@ use crate::lost_files::LostFiles;
 use crate::mcp::McpServers;
 use crate::read_tracker::ReadTracker;
 use crate::replace::journal::{Journal, Plans};
+use crate::temporary_files::TemporaryFiles;
 use crate::upstreams::Upstreams;
 use crate::watched_names::WatchedFiles;
 use crate::{Attempts, Call, Confinement, Jobs, Output, Web};
@@ -64,6 +65,7 @@ pub struct Toolbox {
     pub(crate) sandbox: SandboxReport,
     pub(crate) watched: WatchedFiles,
     pub(crate) lost: LostFiles,
+    pub(crate) temporary: TemporaryFiles,
     /// Whether the user's commits are signed, and those of the session are not.
     pub(crate) signs_commits: bool,
     /// Upstreams of branches that git could not write to a repository's settings.
@@ -123,6 +125,7 @@ impl Toolbox {
             sandbox,
             watched,
             lost: LostFiles::default(),
+            temporary: TemporaryFiles::default(),
             signs_commits: false,
             upstreams,
             attempts: Arc::default(),
@@ -273,6 +276,16 @@ impl Toolbox {
     #[must_use]
     pub fn with_private_home_blocking(mut self, home: Option<PathBuf>) -> Self {
         self.lost = home.map(LostFiles::in_home_blocking).unwrap_or_default();
+        self
+    }
+
+    /// Sets that `/tmp` and its like exist only as long as the worker, before any command runs.
+    #[must_use]
+    pub fn with_private_temporary_files_blocking(mut self, are_private: bool) -> Self {
+        self.temporary = match are_private {
+            true => TemporaryFiles::private_blocking(),
+            false => TemporaryFiles::default(),
+        };
         self
     }
 

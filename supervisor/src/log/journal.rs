@@ -5,6 +5,7 @@
 use super::rotating::RotatingFile;
 use quackd_home::call_journal::{JournalLimits, JournalWriter};
 use quackd_protocol::limits::{APPROVALS_FILE_BYTES, NETWORK_FILE_BYTES};
+use quackd_protocol::mask::mask_value;
 use serde::Serialize;
 use std::cell::OnceCell;
 use std::io::{self, Write};
@@ -53,9 +54,11 @@ impl Journal {
         Self { files, writer: OnceCell::new() }
     }
 
-    /// Appends a record. Does not wait for the disk.
+    /// Appends a record, with keys in its texts masked. Does not wait for the disk.
     pub(crate) fn add(&self, record: &impl Serialize) {
-        let Ok(mut line) = serde_json::to_vec(record) else { return };
+        let Ok(mut value) = serde_json::to_value(record) else { return };
+        mask_value(&mut value);
+        let Ok(mut line) = serde_json::to_vec(&value) else { return };
         line.push(b'\n');
         let (writer, _) = self.writer.get_or_init(|| {
             let records = match &self.files {

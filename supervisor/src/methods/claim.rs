@@ -1,7 +1,7 @@
 //! `quack.hello`, `quack.claim`: a client names itself and gets separate sessions.
 
 use super::attach::{SAVE_LIMIT, fresh, look_up_noted, own_path};
-use super::find::label;
+use super::find::{enclosing, label};
 use super::{Caller, NoData};
 use crate::errors::MethodError;
 use crate::registry::AgentChange;
@@ -38,6 +38,8 @@ pub(super) async fn claim(
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
     let path = own_path(Some(&path))?.ok_or(MethodError::EmptyPath)?;
+    // An agent in a subdirectory means the same workspace as its user there.
+    let path = enclosing(caller, path.clone()).await?.unwrap_or(path);
     let (path, note) = look_up_noted(caller, path).await?;
     let client = caller.client.id.as_str().to_owned();
     let kind = Open::Claimed(Claim {

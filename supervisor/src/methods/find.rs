@@ -7,6 +7,7 @@ use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose, RegistrySnapshot, TakeSnapshot};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{FindData, FindParams};
+use std::path::PathBuf;
 
 pub(super) async fn find(
     FindParams { session_id, path, own }: FindParams,
@@ -23,6 +24,18 @@ pub(super) async fn find(
         snapshot.find(reference.as_deref(), directory.as_ref(), own_only)
     };
     Ok(FindData { session: refreshed(caller, find).await? })
+}
+
+/// Returns the workspace that a directory belongs to, if the user has a session of it: outside of repositories it may be
+/// above the directory.
+pub(super) async fn enclosing(
+    caller: &Caller,
+    directory: PathBuf,
+) -> Result<Option<PathBuf>, MethodError> {
+    // The caller reports a directory that is refused.
+    let Ok(directory) = look_up(caller, directory).await else { return Ok(None) };
+    let found = caller.registry.send(TakeSnapshot).await?.find(None, Some(&directory), true)?;
+    Ok(found.map(|found| PathBuf::from(found.workspace_path)))
 }
 
 /// Returns the label of a session for a reply.

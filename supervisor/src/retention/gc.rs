@@ -1,5 +1,6 @@
 //! Garbage collection: deletes expired and orphaned files in batches, periodically and for `quack.gc`.
 
+use super::lost_jobs::lost_jobs_blocking;
 use super::{Retention, journal_limits, mebibytes};
 use crate::clock::now_text;
 use crate::errors::{GcError, chain};
@@ -34,6 +35,7 @@ enum AgeTrust {
 
 /// Collects garbage periodically. Runs until the daemon stops.
 pub(super) async fn repeat(retention: Rc<Retention>, registry: Addr<Registry>) {
+    retention.end_lost_jobs().await;
     tokio::time::sleep(FIRST_RUN_DELAY).await;
     loop {
         retention.collect_periodically(&registry).await;
@@ -57,6 +59,18 @@ impl Retention {
             }
             Ok(_) | Err(GcError::Ended) => {}
             Err(error) => tracing::warn!(error = %chain(&error), "garbage collection failed"),
+        }
+    }
+
+    /// Records the ends of background jobs that ran when an earlier daemon was killed.
+    async fn end_lost_jobs(&self) {
+        let started = self.sessions.daemon.started.elapsed();
+        let before = SystemTime::now().checked_sub(started).unwrap_or(SystemTime::UNIX_EPOCH);
+        let dir = self.sessions.daemon.home.journal_dir();
+        match blocking(move || lost_jobs_blocking(&dir, before)).await {
+            Ok(Ok(lost)) => self.sessions.call_journal.record_ends(lost),
+            Ok(Err(error)) => tracing::warn!(%error, "cannot read the journal for lost jobs"),
+            Err(_ended) => {}
         }
     }
 

@@ -5,6 +5,7 @@
 //! on the blocking pool.
 
 mod gc;
+mod lost_jobs;
 mod pruning;
 
 pub(crate) use pruning::{Lost, gone, prune};

@@ -11,7 +11,8 @@ use quackd_protocol::journal::{CallEnd, CallRecord, JOB_END, cut_text, id_of};
 use quackd_protocol::tools::is_internal;
 use quackd_protocol::worker::EndedJob;
 use serde_json::json;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::time::Duration;
 
 /// Maximum length of a tool's name, in characters.
@@ -32,7 +33,12 @@ pub(crate) struct CallJournal {
     journal: Option<Journal>,
     /// Number of the last record: its time in milliseconds since 1970, or the next free number.
     last: Cell<u64>,
+    /// Ids of the records of running jobs, by session and job.
+    jobs: RefCell<HashMap<(SessionId, String), String>>,
 }
+
+/// Maximum number of running jobs whose beginning is recorded.
+const MAX_JOBS: usize = 4096;
 
 /// The session of a recorded call.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +51,7 @@ pub(crate) struct CallPlace<'a> {
 
 impl CallJournal {
     pub(crate) fn new(journal: Option<Journal>) -> Self {
-        Self { journal, last: Cell::new(0) }
+        Self { journal, last: Cell::new(0), jobs: RefCell::default() }
     }
 
     /// Whether calls are recorded.
@@ -145,13 +151,14 @@ impl CallJournal {
 }
 
 impl CallJournal {
-    /// Appends the end of a background job.
+    /// Appends the beginning or the end of a background job. Both have the same id, so that the next daemon finds the jobs
+    /// without an end.
     pub(crate) fn record_job(&self, place: CallPlace<'_>, job: &EndedJob, end: CallEnd) {
         let Some(journal) = &self.journal else { return };
         let at_ms = Timestamp::now().as_millisecond();
         let arguments = json!({"job": one_line(&job.info.id), "command": job.info.command});
         journal.add(&CallRecord {
-            id: self.next_id(at_ms),
+            id: self.id_of_job((place.session.clone(), job.info.id.clone()), end, at_ms),
             at_ms,
             session_id: place.session.clone(),
             session_name: place.name.to_owned(),
@@ -171,6 +178,32 @@ impl CallJournal {
             full_output_path: None,
             text: None,
         });
+    }
+
+    fn id_of_job(&self, job: (SessionId, String), end: CallEnd, at_ms: i64) -> String {
+        let mut jobs = self.jobs.borrow_mut();
+        if end != CallEnd::Running {
+            return jobs.remove(&job).unwrap_or_else(|| self.next_id(at_ms));
+        }
+        let id = self.next_id(at_ms);
+        if jobs.len() < MAX_JOBS {
+            jobs.insert(job, id.clone());
+        }
+        id
+    }
+
+    /// Appends the ends of background jobs that ran when an earlier daemon was killed.
+    pub(crate) fn record_ends(&self, lost: Vec<CallRecord>) {
+        let Some(journal) = &self.journal else { return };
+        let at_ms = Timestamp::now().as_millisecond();
+        for begun in lost {
+            journal.add(&CallRecord {
+                at_ms,
+                outcome: CallEnd::DaemonDied,
+                duration_ms: 0,
+                ..begun
+            });
+        }
     }
 
     fn next_id(&self, at_ms: i64) -> String {

@@ -98,7 +98,12 @@ fn an_older_agent_shows_the_question_and_the_call_goes_on_with_the_answer() {
         );
         let schema = &asked["params"]["requestedSchema"];
         let property = &schema["properties"]["value"];
-        assert_eq!((&property["default"], &property["enum"][0]), (&json!("Deny"), &json!("Deny")));
+        let options: Vec<_> = property["enum"].as_array().unwrap().iter().collect();
+        assert_eq!(options[..2], ["Allow once", "Allow for this session"]);
+        assert_eq!(
+            (options.last().unwrap().as_str(), property.get("default")),
+            (Some("Deny"), None)
+        );
         assert_eq!(schema["required"], json!(["value"]));
         agent.react(&asked, accept("Allow for this session"));
         let text = agent.text_of(call);
@@ -128,11 +133,12 @@ fn a_cancelled_form_is_no_answer() {
     with_hosts(|daemon, repo| {
         let mut agent = asking(daemon, repo, &[]);
         let cancelled = json!({"action": "cancel"});
+        let unanswered = json!({"action": "accept", "content": {}});
         // No other client can answer. Nothing is remembered as denied.
-        for _ in 0..4 {
+        for reaction in [&cancelled, &unanswered, &cancelled, &unanswered] {
             let call = agent.begin("tools/call", bash("a.example:443"));
             let asked = agent.asked();
-            agent.react(&asked, cancelled.clone());
+            agent.react(&asked, reaction.clone());
             let text = agent.text_of(call);
             assert!(
                 text.contains(
@@ -283,7 +289,8 @@ fn a_call_of_the_current_revision_returns_the_question_and_goes_on() {
             asked["inputRequests"].as_object().expect("questions").iter().next().expect("one");
         assert!(key.starts_with("quack-"), "{key}");
         assert_eq!(request["method"], "elicitation/create");
-        assert_eq!(request["params"]["requestedSchema"]["properties"]["value"]["default"], "Deny");
+        let property = &request["params"]["requestedSchema"]["properties"]["value"];
+        assert_eq!((&property["enum"][0], property.get("default")), (&json!("Allow once"), None));
         // The call runs on.
         assert_eq!(calls_running(daemon), 1);
         // Another state, other arguments and another tool find no call and run nothing.

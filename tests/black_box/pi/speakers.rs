@@ -126,7 +126,7 @@ fn ctrl_c_twice_leaves_what_waits_to_pi_and_says_so() {
     second.see("press Ctrl-C again to exit now");
     second.interrupt();
     second.see("may still do so");
-    second.see("`quack abort --session ");
+    second.see("`quack abort --session repo` ends it");
     assert_eq!(second.end().1, Some(130));
     assert!(!world.read("lines").contains("abort"), "it is another one's turn");
     world.hear();
@@ -145,6 +145,7 @@ fn who_runs_out_of_time_before_the_turn_begins_is_told_so() {
     let (code, stderr) = second.wait();
     assert_eq!(code, Some(4), "{stderr}");
     assert!(stderr.contains("the agent has not begun this turn and may still do so"), "{stderr}");
+    assert!(stderr.contains("`quack follow --session repo` shows it"), "{stderr}");
     world.hear();
     assert_eq!(ended(first), lines(&["You said: deaf"], 0));
 }

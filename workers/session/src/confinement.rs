@@ -127,6 +127,7 @@ fn unconfined(
         read_only_pins: Vec::new(),
         absent: Vec::new(),
         private_home: None,
+        has_private_tmp: false,
         command_words: Vec::new(),
         read_only: None,
         known: None,
@@ -253,6 +254,7 @@ impl ConfinementInputs {
         notes.extend(note.into_iter().chain(git_notes(&plan, mode)));
         drop((roots, elsewhere));
         let git = (!plan.git_mounts.is_empty()).then_some(mode);
+        let read_only = ReadOnlyWrapper { exe, private: private_of_safe_mode(), processes: None };
         Ok(ConfinementResult {
             report: SandboxReport { git, ..report(start, notes) },
             is_confined: true,
@@ -263,12 +265,9 @@ impl ConfinementInputs {
             read_only_pins: mounted(read_only_pins),
             absent,
             private_home: plan.private_home().map(Path::to_owned),
+            has_private_tmp: true,
             command_words: Vec::new(),
-            read_only: Some(ReadOnlyWrapper {
-                exe,
-                private: private_of_safe_mode(),
-                processes: None,
-            }),
+            read_only: Some(read_only),
             known: Some(known),
             user_git: of_user(&facts.git_settings),
             private_network,
@@ -326,6 +325,7 @@ impl ConfinementInputs {
             read_only_pins: Vec::new(),
             absent: Vec::new(),
             private_home: None,
+            has_private_tmp: false,
             command_words: read_only.limiting_words(),
             read_only: Some(read_only),
             known: Some(Known::from(&found).naming(&named)),

@@ -62,6 +62,7 @@ pub(crate) fn enter(
         read_only_pins: Vec::new(),
         absent: Vec::new(),
         private_home: None,
+        has_private_tmp: false,
         command_words,
         read_only: (!read_only.is_empty()).then_some(ReadOnlyWrapper(read_only)),
         known: None,

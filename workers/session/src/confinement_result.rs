@@ -31,6 +31,8 @@ pub(crate) struct ConfinementResult {
     pub(crate) absent: Vec<PathBuf>,
     /// The home inside, if it exists only as long as the worker.
     pub(crate) private_home: Option<PathBuf>,
+    /// Whether `/tmp`, `/var/tmp` and `/dev/shm` exist only as long as the worker.
+    pub(crate) has_private_tmp: bool,
     /// Words in front of every command.
     pub(crate) command_words: Vec<OsString>,
     /// Wrapper for commands that must not write. `None` if the kernel does not support it.

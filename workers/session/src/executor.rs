@@ -84,6 +84,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         .with_confinement(Confinement::new(start.sandbox.policy, confined.is_confined, start.label))
         .with_attempts(attempts)
         .with_pins(confined.pins, confined.read_only_pins, confined.absent)
+        .with_private_temporary_files_blocking(confined.has_private_tmp)
         .with_private_home_blocking(confined.private_home)
         .with_user_git(confined.user_git)
         .with_command_words(confined.command_words)

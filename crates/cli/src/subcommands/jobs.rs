@@ -3,19 +3,32 @@
 use crate::args::SessionArgs;
 use crate::args::jobs::{JobsAction, JobsArgs};
 use crate::connect::{patience, start_and_connect};
+use crate::display::plain;
 use crate::exit::{self, CliError, ExitCode};
 use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
 use crate::session_ref::{Missing, Wanted};
+use crate::subcommands::log::records::{CallFilter, CallReader, SessionFilter};
+use crate::subcommands::log::row::main_argument;
 use crate::subcommands::tool::print::Printer;
+use jiff::{SignedDuration, Timestamp};
 use quackd_client::Client;
+use quackd_home::Home;
 use quackd_protocol::client::{ToolParams, ToolResult};
+use quackd_protocol::journal::CallEnd;
 use quackd_protocol::limits::MAX_TOOL_DEADLINE;
 use quackd_protocol::output::OutputStream;
 use serde_json::{Value, json};
 
 /// Time for which one request waits for more output, in milliseconds.
 const WAIT_MS: u64 = 20_000;
+
+/// Time for which jobs that ended with the daemon are listed, and how many.
+const LOST_SHOWN: SignedDuration = SignedDuration::from_hours(24);
+const MAX_LOST: usize = 8;
+
+/// Newest calls of the session that are searched for them.
+const MAX_CALLS: usize = 1000;
 
 /// The session, and the way to it.
 struct Jobs {
@@ -43,7 +56,11 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
         }
         (None, None) => {
             let jobs = Jobs::of(&which, output).await?;
-            shown(&jobs.call("jobs", json!({})).await?, output)
+            let ended = shown(&jobs.call("jobs", json!({})).await?, output)?;
+            if !output.is_json() {
+                output.text(&jobs.lost_with_daemon())?;
+            }
+            Ok(ended)
         }
     }
 }
@@ -79,6 +96,22 @@ impl Jobs {
             ..ToolParams::default()
         };
         Ok(self.client.request("quack.tool", params, patience(MAX_TOOL_DEADLINE)).await?)
+    }
+
+    /// Returns a line for each job of the last day that ended because the daemon was killed. The worker of now does not know
+    /// them.
+    fn lost_with_daemon(&self) -> String {
+        let Ok(home) = Home::from_process_env_blocking() else { return String::new() };
+        let since = Timestamp::now().checked_sub(LOST_SHOWN).ok();
+        let session = Some(SessionFilter::Id(self.session.clone()));
+        let filter = CallFilter { session, since, ..CallFilter::default() };
+        let read = CallReader::new(home.journal_dir(), filter).last_blocking(MAX_CALLS);
+        let calls = read.map(|(calls, _)| calls).unwrap_or_default();
+        let lost = calls
+            .iter()
+            .filter(|call| call.outcome == CallEnd::DaemonDied)
+            .map(|call| format!("{}  {}\n", plain(&main_argument(call)), call.outcome.name()));
+        lost.rev().take(MAX_LOST).collect()
     }
 
     /// Prints the output of a job until it ends. Returns its exit code.

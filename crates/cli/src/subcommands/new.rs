@@ -6,12 +6,19 @@ use crate::directory;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
+use crate::session_ref;
 use quackd_protocol::client::{AttachData, SessionNewParams};
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let here = || args.dir.clone().or_else(|| std::env::current_dir().ok());
     let path = directory::workspace(here().as_deref(), args.force)?;
+    let daemon = start_and_connect(output).await?;
+    warn_if_config_changed(&daemon.daemon, output);
+    let path = match args.dir {
+        Some(_) => path,
+        None => session_ref::enclosing(&daemon.client).await?.unwrap_or(path),
+    };
     let params = SessionNewParams {
         path: Some(path),
         name: args.name,
@@ -22,8 +29,6 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         restrictions_of: None,
         conversation_id: None,
     };
-    let daemon = start_and_connect(output).await?;
-    warn_if_config_changed(&daemon.daemon, output);
     let made: AttachData =
         daemon.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
     if let Some(note) = made.note.as_ref().filter(|_| !output.is_json()) {

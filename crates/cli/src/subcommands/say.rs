@@ -95,6 +95,7 @@ async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(Prompt, Foll
     let mut watch =
         FollowConnection::begin(client, found.session_id.0, (None, is_person(output))).await?;
     watch.directory = directory;
+    watch.label = found.label;
     Ok((prompt, watch))
 }
 

@@ -21,6 +21,7 @@ use crate::tool_output::call_id;
 use anyhow::Context;
 use quackd_client::Client;
 use quackd_protocol::client::{ToolParams, ToolResult};
+use quackd_protocol::denial::quoted;
 use quackd_protocol::limits::{MAX_JOB_TIME, MAX_LINE_BYTES, MAX_TOOL_DEADLINE};
 use quackd_protocol::tools::{self, is_meant_as_json, main_parameter};
 use serde_json::{Map, Value};
@@ -298,7 +299,7 @@ fn job_id(result: &ToolResult) -> Option<&str> {
 
 /// Returns the commands that show and kill a job.
 fn job_hint(job: &str, session: &str) -> String {
-    let (job, session) = (display::name(job), display::name(session));
+    let (job, session) = (display::name(job), quoted(&display::name(session)));
     format!(
         "`quack jobs -f {job} --session {session}` shows its output, `quack jobs kill {job} --session {session}` ends it, \
          `quack forward {session} PORT` makes a port of it reachable here"

@@ -7,12 +7,14 @@
 
 mod names;
 mod phrases;
+mod unseen;
 
 use crate::Confinement;
 use crate::attempts::{Refused, Span};
 use crate::lost_files::{self, LostFiles};
 use crate::os_denial::{AccessMode, is_mounted_read_only_blocking, is_ordinary_blocking};
 use crate::sandbox_tools::normalise;
+use crate::temporary_files::{self, TemporaryFiles};
 use crate::unsigned_commits::{self, UnsignedCommits};
 use crate::upstreams::{self, Upstreams};
 use crate::watched_names::{ReportedChanges, RunningCommand, WatchedFiles};
@@ -48,6 +50,9 @@ pub(crate) struct DenialDetector {
     #[expect(dead_code, reason = "only its drop matters")]
     running: Option<Arc<RunningCommand>>,
     lost: LostFiles,
+    temporary: TemporaryFiles,
+    /// Text of the command.
+    command: String,
     unsigned: Option<UnsignedCommits>,
     upstreams: Option<Upstreams>,
     /// Span of the command.
@@ -73,6 +78,8 @@ impl DenialDetector {
             watched: WatchedFiles::default(),
             running: None,
             lost: LostFiles::default(),
+            temporary: TemporaryFiles::default(),
+            command: String::new(),
             unsigned: None,
             upstreams: None,
             span: None,
@@ -95,6 +102,11 @@ impl DenialDetector {
         Self { lost: lost.clone(), ..self }
     }
 
+    /// Also reports results that the command with this text leaves in private directories for temporary files.
+    pub(crate) fn leaving(self, temporary: &TemporaryFiles, command: &str) -> Self {
+        Self { temporary: temporary.clone(), command: command.to_owned(), ..self }
+    }
+
     /// Also reports commits without a signature, if there is a record of commits.
     pub(crate) fn signing(self, unsigned: Option<UnsignedCommits>) -> Self {
         Self { unsigned, ..self }
@@ -107,7 +119,7 @@ impl DenialDetector {
 
     /// Reports changes to files that later programs run or obey, files that will be lost, and commits without a signature.
     /// Called when a command exits.
-    pub(crate) async fn look_at_watched(&self) -> ReportedChanges {
+    pub(crate) async fn look_at_watched(&self, finished: Option<&Finished>) -> ReportedChanges {
         // At the same time: each waits for a blocking thread.
         let unsigned = async {
             match self.unsigned.clone() {
@@ -116,8 +128,12 @@ impl DenialDetector {
             }
         };
         let watched = self.watched.look(&self.confinement);
-        let (told, lost, is_unsigned) = tokio::join!(watched, self.lost.changed(), unsigned);
+        let output = finished.map(|it| [ends(&it.stderr), ends(&it.stdout)].join(&b'\n'));
+        let left = self.temporary.left_by(&self.command, output.unwrap_or_default());
+        let (told, lost, left, is_unsigned) =
+            tokio::join!(watched, self.lost.changed(), left, unsigned);
         let told = lost_files::add_to(told, &lost, &self.confinement.session);
+        let told = temporary_files::add_to(told, &left, &self.confinement.session);
         if is_unsigned { unsigned_commits::add_to(told) } else { told }
     }
 
@@ -197,6 +213,8 @@ impl DenialDetector {
             let (network, denials): (Vec<_>, Vec<_>) = all.into_iter().partition(is_recorded);
             let line = finder.explain_blocking(&denials, &text);
             let line = line.or_else(|| phrases::unseen_alternate(&text).map(alternate_line));
+            let line = line
+                .or_else(|| finder.unseen_blocking(&text).filter(|_| has_failed && !has_attempts));
             let missing = if has_failed { finder.missing_blocking(&text) } else { None };
             (Found { denials, line, missing }, network)
         });
@@ -216,6 +234,11 @@ impl DenialDetector {
             Some(kept) => format!("{line}\n{kept}"),
             None => line,
         })
+    }
+
+    fn unseen_blocking(&self, text: &str) -> Option<String> {
+        let Confinement { policy, session, .. } = &*self.confinement;
+        unseen::line_blocking(text, &self.workspace, policy.network, session)
     }
 
     /// Returns a denial with an absolute path, so that the command in its text works in every directory.

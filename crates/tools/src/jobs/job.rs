@@ -147,7 +147,7 @@ impl BackgroundJob {
             Ok(finished) => finder.find(finished).await,
             Err(_) => Found::default(),
         };
-        let told = finder.look_at_watched().await;
+        let told = finder.look_at_watched(finished.as_ref().ok()).await;
         let denied = told.after(line);
         let finished = finished.ok().map(|finished| Finished {
             stdout: Captured::default(),

@@ -8,7 +8,7 @@ use crate::session::call_record::CallPlace;
 use quackd_protocol::client::TimedDenial;
 use quackd_protocol::denial::{Denial, one_line};
 use quackd_protocol::journal::CallEnd;
-use quackd_protocol::worker::{EndedJob, MAX_HINT_BYTES, MAX_LISTED, ToolReport};
+use quackd_protocol::worker::{EndedJob, JobInfo, MAX_HINT_BYTES, MAX_LISTED, ToolReport};
 use std::rc::Rc;
 
 /// Maximum number of denials that are kept per session.
@@ -114,6 +114,20 @@ impl SessionActor {
             };
             self.record_job(&ended, end);
         }
+    }
+
+    /// Records the beginning of a background job, so that its end is known if the daemon is killed.
+    pub(super) fn note_job_beginning(&self, info: JobInfo) {
+        let job = EndedJob {
+            info,
+            exit_code: None,
+            signal: None,
+            timed_out: false,
+            aborted: false,
+            duration_ms: 0,
+            denials: Vec::new(),
+        };
+        self.record_job(&job, CallEnd::Running);
     }
 
     fn record_job(&self, job: &EndedJob, end: CallEnd) {

@@ -209,8 +209,14 @@ impl SessionActor {
     /// Handles a change of the background jobs.
     fn on_jobs(&mut self, running: Vec<JobInfo>, ended: Vec<EndedJob>, ctx: &mut Context<Self>) {
         let (had_any, now) = (self.worker.jobs.any(), Instant::now());
+        let earlier = self.worker.jobs.snapshot();
         if let Err(why) = self.worker.jobs.report(running, &ended, now) {
             return self.worker_broke(why, ctx);
+        }
+        for job in self.worker.jobs.snapshot().iter() {
+            if earlier.iter().all(|known| known.info.id != job.info.id) {
+                self.note_job_beginning(job.info.clone());
+            }
         }
         for job in ended {
             self.note_job_end(job);

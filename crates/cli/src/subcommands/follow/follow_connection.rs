@@ -33,6 +33,8 @@ pub(crate) struct FollowConnection {
     answers: bool,
     /// Directory from which prompts are sent, if it is not the workspace.
     pub(crate) directory: Option<String>,
+    /// Label of the session for hints. The id if it is not known.
+    pub(crate) label: String,
 }
 
 impl FollowConnection {
@@ -96,7 +98,8 @@ impl FollowConnection {
 
     fn of(client: Arc<Client>, events: Events, followed: FollowData, since: Option<u64>) -> Self {
         let seq = since.filter(|_| !followed.resync).unwrap_or(followed.seq);
-        Self { client, events, followed, seq, answers: false, directory: None }
+        let label = followed.session_id.0.clone();
+        Self { client, events, followed, seq, answers: false, directory: None, label }
     }
 
     /// Waits for the next event of the session; `None` if the connection has ended. Cancel-safe.
@@ -156,6 +159,7 @@ impl FollowConnection {
                     return Ok(Self {
                         answers: self.answers,
                         directory: self.directory.clone(),
+                        label: self.label.clone(),
                         ..watch
                     });
                 }
@@ -181,7 +185,7 @@ impl FollowConnection {
         let socket = Home::from_process_env_blocking()?.socket().path;
         let client = Arc::new(Client::connect(&socket, CONNECT_TIMEOUT).await?);
         let next = Self::begin(client, session, (None, self.answers)).await?;
-        Ok(Self { directory: self.directory.clone(), ..next })
+        Ok(Self { directory: self.directory.clone(), label: self.label.clone(), ..next })
     }
 
     /// Whether no event is missing between `before` and this connection.

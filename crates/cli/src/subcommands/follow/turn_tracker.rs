@@ -59,6 +59,7 @@ pub(super) enum InterruptAction {
 /// State of a turn from its prompt to its end.
 #[derive(Debug)]
 pub(super) struct TurnTracker {
+    /// The session as hints name it.
     session: String,
     deadline: Instant,
     /// Time when Pi accepted the prompt.

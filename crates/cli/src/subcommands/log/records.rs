@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use quackd_home::call_journal::{JournalFile, files_blocking, read_file_blocking};
-use quackd_protocol::journal::{CallEnd, CallRecord};
+use quackd_protocol::journal::{CallEnd, CallRecord, is_beginning_of_job};
 use quackd_protocol::limits::MAX_JOURNAL_LINE_BYTES;
 use std::collections::HashSet;
 use std::io;
@@ -169,7 +169,8 @@ fn parse(line: &[u8]) -> Option<CallRecord> {
     if line.is_empty() || MAX_JOURNAL_LINE_BYTES < line.len() {
         return None;
     }
-    serde_json::from_slice(line).ok()
+    // The end of a background job is shown, its beginning is the call that started it.
+    serde_json::from_slice(line).ok().filter(|call| !is_beginning_of_job(call))
 }
 
 #[cfg(test)]

@@ -97,7 +97,7 @@ fn arguments(call: &CallRecord) -> Map<String, Value> {
 }
 
 /// Returns the argument that says most: the command of `bash`, the path of a file tool.
-fn main_argument(call: &CallRecord) -> String {
+pub(crate) fn main_argument(call: &CallRecord) -> String {
     let arguments = arguments(call);
     if call.tool == JOB_END {
         let word = |name: &str| arguments.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -127,6 +127,10 @@ fn end(call: &CallRecord) -> String {
         0 => String::new(),
         n => format!(", {YELLOW}{n} denied{YELLOW:#}"),
     };
+    if call.outcome == CallEnd::DaemonDied {
+        // The time at which it was killed is not known.
+        return outcome;
+    }
     let took = span(Duration::from_millis(call.duration_ms));
     format!("{outcome}{denied}, {DIM}{took}{DIM:#}")
 }

@@ -5,6 +5,8 @@ use super::super::turn_filter::TurnFilter;
 use super::super::turn_result::TurnResult;
 use super::super::turn_tracker::TurnTracker;
 use super::{Interrupts, SessionView};
+use crate::display;
+use quackd_protocol::denial::quoted;
 use serde_json::json;
 use std::io;
 use std::time::{Duration, Instant, SystemTime};
@@ -20,7 +22,7 @@ impl SessionView {
         let now = Instant::now();
         // The app's history does not contain prompts of other clients.
         self.history = None;
-        let session = self.connection.session().to_owned();
+        let session = quoted(&display::name(&self.connection.label));
         self.tracker = Some(TurnTracker::new(session, now, deadline));
         self.filter = Some(TurnFilter::new());
         self.result = result;

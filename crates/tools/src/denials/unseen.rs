@@ -1,0 +1,129 @@
+//! Explains failures that look like mistakes of the command, because the session does not see something of the user:
+//! directories, ssh keys, servers of this machine.
+
+use super::names::candidates;
+use super::phrases::{DenialCause, hits};
+use quackd_protocol::denial::{of_session, one_line, quoted, writable_change};
+use std::path::Path;
+
+/// Texts of ssh and its tools without keys or an agent.
+const NO_KEYS: [&str; 3] =
+    ["connection to your authentication agent", "permission denied (publickey", "/.ssh/"];
+
+/// Texts of a refused connection.
+const REFUSED: [&str; 3] = ["connection refused", "econnrefused", "couldn't connect to server"];
+
+/// Names of the loopback with the text before a port.
+const LOOPBACK: [&str; 4] = ["localhost port ", "127.0.0.1 port ", "localhost:", "127.0.0.1:"];
+
+/// Returns the line about the first thing that the session does not see. `workspace` is that of the session.
+pub(super) fn line_blocking(
+    text: &str,
+    workspace: &Path,
+    has_network: bool,
+    session: &str,
+) -> Option<String> {
+    ssh(text, session)
+        .or_else(|| directory_blocking(text, workspace, session))
+        .or_else(|| if has_network { None } else { this_machine(text, session) })
+}
+
+fn ssh(text: &str, session: &str) -> Option<String> {
+    let is_about_keys = |line: &str| {
+        let line = line.to_ascii_lowercase();
+        NO_KEYS.iter().any(|words| line.contains(words)) && !line.contains(".pub")
+    };
+    text.lines().any(is_about_keys).then(|| {
+        format!(
+            "[Sandbox: your ssh keys and your ssh agent are not in the session, and no setting shows them. Run this command \
+             yourself in a terminal; `quack sandbox show{}` lists what the session may do]",
+            of_session(session)
+        )
+    })
+}
+
+/// A directory outside of the workspace that does not exist in the worker's view.
+fn directory_blocking(text: &str, workspace: &Path, session: &str) -> Option<String> {
+    let all = hits(text);
+    let missing = all.iter().filter(|hit| hit.cause == DenialCause::Missing);
+    let mut named = missing.filter_map(|hit| candidates(hit).into_iter().next());
+    named.find_map(|name| {
+        let path = Path::new(&name);
+        let is_unseen = path.is_absolute()
+            && !path.starts_with(workspace)
+            && path.parent().is_some_and(|above| !above.exists());
+        let change = writable_change(&name, session).filter(|_| is_unseen)?;
+        Some(format!(
+            "[Sandbox: {} is not in the session, if it exists: the session sees its workspace and the system. `quack sandbox \
+             explain {}{}` shows the reason. To show its directory and allow writing there: {change}]",
+            one_line(&name),
+            quoted(&name),
+            of_session(session)
+        ))
+    })
+}
+
+/// A port of the loopback, which is the session's own.
+fn this_machine(text: &str, session: &str) -> Option<String> {
+    text.lines().find_map(|line| {
+        let line = line.to_ascii_lowercase();
+        if !REFUSED.iter().any(|words| line.contains(words)) {
+            return None;
+        }
+        let port = LOOPBACK.iter().find_map(|name| {
+            let rest = line.split_once(name)?.1;
+            let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            rest.get(..end)?.parse::<u16>().ok()
+        })?;
+        Some(format!(
+            "[Sandbox: localhost is the session itself, which has no server on port {port}; servers of this machine are not \
+             reached. `quack sandbox explain localhost:{port}{}` shows the reason]",
+            of_session(session)
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str) -> Option<String> {
+        line_blocking(text, Path::new("/w/app"), false, "app")
+    }
+
+    #[test]
+    fn what_the_session_does_not_see_is_named_with_a_command() {
+        let keys = line("cat: /home/me/.ssh/id_rsa: No such file or directory").unwrap();
+        assert!(keys.contains("your ssh keys") && !keys.contains("--writable"), "{keys}");
+        assert!(line("git@a.example: Permission denied (publickey).").is_some());
+        let other =
+            line("ls: cannot access '/no/such/place/x': No such file or directory").unwrap();
+        assert!(
+            other.ends_with("To show its directory and allow writing there: quack sandbox set --writable /no/such/place --session app]"),
+            "{other}"
+        );
+        for text in [
+            "curl: (7) Failed to connect to localhost port 9999 after 0 ms: Couldn't connect to server",
+            "Error: connect ECONNREFUSED 127.0.0.1:9999",
+        ] {
+            let server = line(text).unwrap();
+            assert!(
+                server.contains("quack sandbox explain localhost:9999 --session app"),
+                "{server}"
+            );
+        }
+    }
+
+    #[test]
+    fn other_failures_stay_as_they_are() {
+        for text in [
+            "cat: x: No such file or directory",
+            "cat: /w/app/no/x: No such file or directory",
+            "cat: /etc/none/x: No such file or directory",
+            "cat: /home/me/.config/gh/x: No such file or directory",
+            "curl: (7) Failed to connect to a.example port 80: Connection refused",
+        ] {
+            assert_eq!(line(text), None, "{text}");
+        }
+    }
+}
