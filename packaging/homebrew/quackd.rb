@@ -24,7 +24,7 @@ class Quackd < Formula
         brew services start quackd
       Not both: the second daemon would find the first one and end.
 
-      On macOS parts have been type-checked and nothing has been run.
+      On macOS nothing has been run. The program was linked for it on Linux.
     TEXT
   end
 

@@ -4,6 +4,8 @@
 //! Each test has its own daemon, state directory, home and repositories. The harness fails a test
 //! that leaves a process behind.
 
+// The harness follows processes in `/proc`, and tests set limits of a running process with `prlimit`. macOS has neither.
+#![cfg(target_os = "linux")]
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,

@@ -468,16 +468,9 @@ mod tests {
         assert_eq!(load_within(&at("link"), false).unwrap().worker.max_live.value, 3);
         std::os::unix::fs::symlink(at("nowhere"), at("dangling")).unwrap();
         std::os::unix::fs::symlink(at("loop"), at("loop")).unwrap();
-        let mut paths = vec![at("dangling"), at("loop"), at("."), "/dev/null".into()];
-        // rustix cannot create a FIFO on macOS.
-        #[cfg(target_os = "linux")]
-        {
-            let kind = rustix::fs::FileType::Fifo;
-            rustix::fs::mknodat(rustix::fs::CWD, at("fifo"), kind, 0o600.into(), 0).unwrap();
-            paths.push(at("fifo"));
-            paths.push("/dev/zero".into());
-        }
-        for path in paths {
+        nix::unistd::mkfifo(&at("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let devices = ["/dev/null", "/dev/zero"].map(Into::into);
+        for path in ["dangling", "loop", ".", "fifo"].map(at).into_iter().chain(devices) {
             let error = load_within(&path, false).unwrap_err();
             assert!(matches!(error, ConfigError::Read { .. }), "{path:?}: {error}");
         }

@@ -1,9 +1,10 @@
 //! Descriptors that travel with bytes over a Unix socket (`SCM_RIGHTS`, unix(7)).
 
+use crate::sockets::{RECEIVE, SEND, after_receiving};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer, SendAncillaryMessage, recvmsg,
+    sendmsg,
 };
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,18 +12,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Most descriptors of one message.
 pub const MAX_DESCRIPTORS: usize = 32;
-
-/// A closed socket is an error and no signal. macOS has no such flag; there programs ignore the signal.
-#[cfg(target_os = "linux")]
-const SEND: SendFlags = SendFlags::NOSIGNAL;
-#[cfg(not(target_os = "linux"))]
-const SEND: SendFlags = SendFlags::empty();
-
-/// Received descriptors are closed in programs that this process starts. macOS cannot set this in the call.
-#[cfg(target_os = "linux")]
-const RECEIVE: RecvFlags = RecvFlags::CMSG_CLOEXEC;
-#[cfg(not(target_os = "linux"))]
-const RECEIVE: RecvFlags = RecvFlags::empty();
 
 /// Sends bytes with descriptors. Returns the number of bytes that the socket took; the descriptors went with them.
 ///
@@ -57,11 +46,13 @@ pub fn receive_with_descriptors(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let message = recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut control, RECEIVE)?;
+    let n_before = descriptors.len();
     for one in control.drain() {
         if let RecvAncillaryMessage::ScmRights(received) = one {
             let room = max_descriptors.saturating_sub(descriptors.len());
             descriptors.extend(received.take(room));
         }
     }
+    after_receiving(descriptors.get(n_before..).unwrap_or_default())?;
     Ok(message.bytes)
 }

@@ -3,7 +3,7 @@
 //! The supervisor creates a pair per worker. The worker moves its end off descriptor 0 in stage 0, so that no child
 //! process can inherit it.
 
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use crate::sockets::stream_pair;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream as StdStream;
@@ -12,25 +12,8 @@ use tokio::net::UnixStream;
 /// Creates a pair: the supervisor's end, registered with the current runtime, and the worker's end. Both are
 /// non-blocking and close-on-exec.
 pub fn pair() -> io::Result<(UnixStream, OwnedFd)> {
-    let (ours, theirs) = nonblocking_pair()?;
+    let (ours, theirs) = stream_pair()?;
     Ok((UnixStream::from_std(StdStream::from(ours))?, theirs))
-}
-
-#[cfg(target_os = "linux")]
-fn nonblocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
-}
-
-/// macOS cannot set the flags in the call (not tested there).
-#[cfg(not(target_os = "linux"))]
-fn nonblocking_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)?;
-    for end in [&pair.0, &pair.1] {
-        rustix::io::fcntl_setfd(end, rustix::io::FdFlags::CLOEXEC)?;
-        rustix::io::ioctl_fionbio(end, true)?;
-    }
-    Ok(pair)
 }
 
 /// Moves the control channel off descriptor 0, which becomes `/dev/null`. Called by the worker.

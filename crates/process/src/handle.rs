@@ -149,7 +149,7 @@ impl ExitWatch {
     }
 }
 
-/// Waits for the exit of one process by SIGCHLD and a check that does not reap. Type-checked for macOS, not run
+/// Waits for the exit of one process by SIGCHLD and a check that does not reap. Compiled for macOS, not run
 /// there.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]

@@ -48,7 +48,7 @@ impl SelfExe {
 }
 
 /// Path of the running executable, with its identity at the start. This system cannot execute a file through a
-/// descriptor, so a replaced file is detected and refused instead. Type-checked for macOS, not run there.
+/// descriptor, so a replaced file is detected and refused instead. Compiled for macOS, not run there.
 #[cfg(not(target_os = "linux"))]
 #[derive(Debug)]
 pub struct SelfExe {

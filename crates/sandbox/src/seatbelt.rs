@@ -1,4 +1,4 @@
-//! The macOS profile: the policy as text for `/usr/bin/sandbox-exec`. Pure. Type-checked and tested as text, but not
+//! The macOS profile: the policy as text for `/usr/bin/sandbox-exec`. Pure. Compiled and tested as text, but not
 //! run on a Mac.
 //!
 //! The text contains no paths: each path is a parameter, so no directory name can be parsed as a rule. The last

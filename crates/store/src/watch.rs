@@ -1,8 +1,8 @@
 //! Detects that another program has replaced `metadata.json`.
 //!
-//! Watches the directory, because every replacement is a new inode. An event is only a hint to check the
-//! file. The thread also polls: every 10 s with a watch, and every 1 s without one. So a lost watch only
-//! delays the detection.
+//! Watches the directory on Linux, because every replacement is a new inode, and the file itself on macOS
+//! ([`Subject`]). An event is only a hint to check the file. The thread also polls: every 10 s with a watch, and
+//! every 1 s without one. So a lost watch only delays the detection.
 //!
 //! Owns the thread `metadata-watch` and the watcher's thread. Both stop when the [`FileWatcher`] is dropped.
 
@@ -26,8 +26,24 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const QUIET_TIME: Duration = Duration::from_millis(50);
 const MAX_DELAY: Duration = Duration::from_millis(250);
 
-/// Interval between attempts to create a watch.
+/// Interval between attempts to create a watch. A new file is watched at once.
 const RETRY_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Inode that is watched. Tests on Linux use both.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Subject {
+    /// The directory. It stays when the file is replaced.
+    Directory,
+    /// The file. Its removal and its replacement end the watch, and the next round watches the new file.
+    ///
+    /// For kqueue, which reports a write to a directory without the name of the entry. For that, notify would name an
+    /// unrelated entry, and it would open and watch one more entry at every change.
+    File,
+}
+
+impl Subject {
+    const CURRENT: Self = if cfg!(target_os = "macos") { Self::File } else { Self::Directory };
+}
 
 /// Detection of external changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,11 +74,24 @@ impl FileWatcher {
         path: &Path,
         look: impl FnMut() -> bool + Send + 'static,
     ) -> std::io::Result<(Self, watch::Receiver<Watching>)> {
+        Self::start_with(Subject::CURRENT, path, look)
+    }
+
+    fn start_with(
+        subject: Subject,
+        path: &Path,
+        look: impl FnMut() -> bool + Send + 'static,
+    ) -> std::io::Result<(Self, watch::Receiver<Watching>)> {
         let (wake, wakes) = sync_channel(1);
         let is_closed = Arc::<AtomicBool>::default();
         let (mode, mode_changes) = watch::channel(Watching::Starting);
         let directory = path.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
         let poller = PollThread {
+            subject,
+            path: match subject {
+                Subject::Directory => directory.clone(),
+                Subject::File => path.to_owned(),
+            },
             directory,
             name: path.file_name().unwrap_or_default().to_owned(),
             wake: wake.clone(),
@@ -89,19 +118,22 @@ impl Drop for FileWatcher {
 }
 
 struct PollThread {
+    subject: Subject,
+    /// Path of the subject.
+    path: PathBuf,
     directory: PathBuf,
     name: OsString,
     wake: SyncSender<()>,
-    /// True if the watcher lost events or its directory is gone.
+    /// True if the watcher lost events or its subject is gone.
     is_lost: Arc<AtomicBool>,
     is_closed: Arc<AtomicBool>,
     mode: watch::Sender<Watching>,
-    watched: Option<WatchedDir>,
+    watched: Option<Watched>,
 }
 
-/// A watch and the identity of its directory: the path may become another directory.
-struct WatchedDir {
-    directory: (u64, u64),
+/// A watch and the identity of its subject: the path may become another inode.
+struct Watched {
+    subject: (u64, u64),
     /// Dropping it ends the watch.
     _watcher: RecommendedWatcher,
 }
@@ -110,9 +142,13 @@ impl PollThread {
     fn run_blocking(mut self, wakes: &Receiver<()>, mut look: impl FnMut() -> bool) {
         let mut next_try = Instant::now();
         loop {
-            self.drop_lost();
+            if self.drop_lost() && self.subject == Subject::File {
+                next_try = Instant::now();
+            }
             if self.watched.is_none() && next_try <= Instant::now() {
-                next_try = Instant::now() + RETRY_INTERVAL;
+                let is_absent = self.subject == Subject::File && self.identity().is_none();
+                let pause = if is_absent { Duration::ZERO } else { RETRY_INTERVAL };
+                next_try = Instant::now() + pause;
                 self.try_to_watch();
             }
             // Also detects changes from before the watch.
@@ -139,14 +175,19 @@ impl PollThread {
         }
     }
 
-    fn drop_lost(&mut self) {
+    /// Drops a watch that reports nothing more. Returns true if it dropped one.
+    fn drop_lost(&mut self) -> bool {
         let was_lost = self.is_lost.swap(false, Ordering::AcqRel);
-        let Some(watched) = &self.watched else { return };
-        if was_lost || identity(&self.directory) != Some(watched.directory) {
-            self.watched = None;
+        let Some(watched) = &self.watched else { return false };
+        if !was_lost && self.identity() == Some(watched.subject) {
+            return false;
+        }
+        self.watched = None;
+        if self.subject == Subject::Directory {
             let why = "the watch was lost".to_owned();
             self.mode.send_replace(Watching::Polling { why });
         }
+        true
     }
 
     fn try_to_watch(&mut self) {
@@ -157,12 +198,18 @@ impl PollThread {
             }
             Err(why) => Watching::Polling { why },
         };
-        self.mode.send_replace(mode);
+        // An absent file is tried every second, and receivers log each change.
+        self.mode.send_if_modified(|old| {
+            let has_changed = *old != mode;
+            *old = mode;
+            has_changed
+        });
     }
 
-    fn watch(&self) -> Result<WatchedDir, String> {
-        let directory = identity(&self.directory)
-            .ok_or_else(|| format!("{} cannot be inspected", self.directory.display()))?;
+    fn watch(&self) -> Result<Watched, String> {
+        let subject = self
+            .identity()
+            .ok_or_else(|| format!("{} cannot be inspected", self.path.display()))?;
         let (wake, is_lost) = (self.wake.clone(), Arc::clone(&self.is_lost));
         let (name, parent) = (self.name.clone(), self.directory.clone());
         let mut watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
@@ -177,9 +224,17 @@ impl PollThread {
         })
         .map_err(|error| error.to_string())?;
         watcher
-            .watch(&self.directory, RecursiveMode::NonRecursive)
+            .watch(&self.path, RecursiveMode::NonRecursive)
             .map_err(|error| error.to_string())?;
-        Ok(WatchedDir { directory, _watcher: watcher })
+        Ok(Watched { subject, _watcher: watcher })
+    }
+
+    /// Device and inode of the subject. `None` for a FIFO in the place of the file, because kqueue would wait for its
+    /// writer.
+    fn identity(&self) -> Option<(u64, u64)> {
+        let found = std::fs::metadata(&self.path).ok()?;
+        let is_usable = self.subject == Subject::Directory || found.is_file();
+        is_usable.then(|| (found.dev(), found.ino()))
     }
 }
 
@@ -211,10 +266,6 @@ fn classify(event: Option<&Event>, name: &OsStr, directory: &Path) -> WatchSigna
         return WatchSignal::Hint;
     }
     WatchSignal::Nothing
-}
-
-fn identity(directory: &Path) -> Option<(u64, u64)> {
-    std::fs::metadata(directory).ok().map(|found| (found.dev(), found.ino()))
 }
 
 #[cfg(test)]
@@ -259,16 +310,42 @@ mod tests {
 
     #[test]
     fn a_replacement_and_a_file_that_is_written_in_place_are_seen_at_once() {
+        for subject in [Subject::Directory, Subject::File] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("f");
+            fs::write(&path, "zero").unwrap();
+            let (look, looks) = looking(&path);
+            let (_watch, mut mode_changes) = FileWatcher::start_with(subject, &path, look).unwrap();
+            wait_until(&mut mode_changes, |mode| *mode == Watching::Told);
+            fs::write(&path, "one").unwrap();
+            wait_for(&looks, "one");
+            // The second replacement shows that the first one did not end the watch.
+            for text in ["two", "three"] {
+                fs::write(dir.path().join("new"), text).unwrap();
+                crate::replace::rename(&dir.path().join("new"), &path).unwrap();
+                wait_for(&looks, text);
+            }
+            assert_eq!(*mode_changes.borrow_and_update(), Watching::Told);
+        }
+    }
+
+    #[test]
+    fn a_watched_file_may_be_absent_or_deleted() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         let (look, looks) = looking(&path);
-        let (_watch, mut mode_changes) = FileWatcher::start(&path, look).unwrap();
-        wait_until(&mut mode_changes, |mode| *mode == Watching::Told);
-        fs::write(&path, "one").unwrap();
-        wait_for(&looks, "one");
-        fs::write(dir.path().join("new"), "two").unwrap();
-        crate::replace::rename(&dir.path().join("new"), &path).unwrap();
-        wait_for(&looks, "two");
+        let (_watch, mut mode_changes) =
+            FileWatcher::start_with(Subject::File, &path, look).unwrap();
+        for text in ["one", "two"] {
+            wait_until(
+                &mut mode_changes,
+                |it| matches!(it, Watching::Polling { why } if why.contains("cannot")),
+            );
+            fs::write(&path, text).unwrap();
+            wait_until(&mut mode_changes, |mode| *mode == Watching::Told);
+            wait_for(&looks, text);
+            fs::remove_file(&path).unwrap();
+        }
     }
 
     #[test]
@@ -276,7 +353,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("d/f");
         let (look, looks) = looking(&path);
-        let (_watch, mut mode_changes) = FileWatcher::start(&path, look).unwrap();
+        let (_watch, mut mode_changes) =
+            FileWatcher::start_with(Subject::Directory, &path, look).unwrap();
         wait_until(
             &mut mode_changes,
             |it| matches!(it, Watching::Polling { why } if why.contains("cannot")),
@@ -292,7 +370,8 @@ mod tests {
         fs::create_dir(dir.path().join("d")).unwrap();
         let path = dir.path().join("d/f");
         let (look, looks) = looking(&path);
-        let (_watch, mut mode_changes) = FileWatcher::start(&path, look).unwrap();
+        let (_watch, mut mode_changes) =
+            FileWatcher::start_with(Subject::Directory, &path, look).unwrap();
         wait_until(&mut mode_changes, |mode| *mode == Watching::Told);
         crate::replace::rename(&dir.path().join("d"), &dir.path().join("old")).unwrap();
         fs::create_dir(dir.path().join("d")).unwrap();

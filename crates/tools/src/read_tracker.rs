@@ -258,8 +258,7 @@ mod tests {
         let (old, _) = versions();
         let dir = tempfile::tempdir().unwrap();
         let [fifo, link, folder] = ["fifo", "link", "folder"].map(|name| dir.path().join(name));
-        let cwd = rustix::fs::CWD;
-        rustix::fs::mknodat(cwd, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         std::os::unix::fs::symlink(dir.path().join("outside"), &link).unwrap();
         std::fs::create_dir(&folder).unwrap();
         for path in [fifo, link, folder, dir.path().join("no/such")] {

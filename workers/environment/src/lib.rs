@@ -9,7 +9,7 @@
 //! In reading order:
 //! - [`shell`]: chooses the shell and its arguments;
 //! - [`capture`]: runs it with a deadline and takes its answer;
-//! - [`confined`]: confines it first;
+//! - [`confined`] and `become_shell`: confines it first;
 //! - [`pipe`]: transports the answer, separate from the output of the start files;
 //! - [`variables`]: selects the requested variables;
 //! - [`tools`]: asks the tools and the keychain.
@@ -17,6 +17,8 @@
 //! The process has every secret of the user's profile in memory for a short time. It writes none of it to disk, and
 //! sends only the requested variables.
 
+#[cfg(target_os = "linux")]
+mod become_shell;
 mod capture;
 mod confined;
 mod pipe;
@@ -24,10 +26,10 @@ mod shell;
 mod tools;
 mod variables;
 
+#[cfg(target_os = "linux")]
+pub use become_shell::become_shell;
 use capture::capture_until;
 pub use capture::{CaptureError, capture};
-#[cfg(target_os = "linux")]
-pub use confined::become_shell;
 pub use shell::Account;
 
 use futures_util::{FutureExt, SinkExt, StreamExt};

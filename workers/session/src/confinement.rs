@@ -6,7 +6,8 @@
 //! tools refuse every operation that could do harm, unless the user has allowed `full-access`.
 
 use crate::caches;
-use crate::confinement_result::{self, ConfinementResult};
+use crate::command_variables::variables;
+use crate::confinement_result::ConfinementResult;
 use crate::network::host_ports;
 use crate::read_only::{private_directory, private_of_safe_mode};
 use crate::real_paths::HomeLink;
@@ -260,7 +261,7 @@ impl ConfinementInputs {
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: host_pid.unwrap_or_else(std::process::id),
-            env: confinement_result::variables(start, home),
+            env: variables(start, home),
             pins: mounted(pins),
             read_only_pins: mounted(read_only_pins),
             absent,

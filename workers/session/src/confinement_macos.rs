@@ -1,6 +1,6 @@
 //! Confines commands on other systems than Linux. On macOS `/usr/bin/sandbox-exec` starts each command with a profile
 //! made from the policy (tier M). The worker itself is not confined there: its file tools use handles under the
-//! workspace. Type-checked only; it has not been run. Called by [`crate::stage0`].
+//! workspace. It was compiled and linked, but never run. Called by [`crate::stage0`].
 
 use crate::confinement_result::ConfinementResult;
 use crate::real_paths::HomeLink;

@@ -2,15 +2,12 @@
 
 use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::SpawnThread;
-use quackd_protocol::worker::{SandboxReport, Start};
+use quackd_protocol::worker::SandboxReport;
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::PrivateNetwork;
 use quackd_tools::UserGit;
 use std::ffi::OsString;
 use std::path::PathBuf;
-
-/// Options that GNU tar adds to those of its command line.
-const TAR_OPTIONS: &str = "TAR_OPTIONS";
 
 /// State of a worker after confinement, or after a start without confinement.
 #[derive(Debug)]
@@ -45,15 +42,4 @@ pub(crate) struct ConfinementResult {
     pub(crate) user_git: UserGit,
     /// Sockets and counters of a separate network namespace.
     pub(crate) private_network: Option<PrivateNetwork>,
-}
-
-/// Variables of commands in namespaces.
-pub(crate) fn variables(start: &Start, home: String) -> Vec<(&'static str, String)> {
-    let mut variables = vec![("HOME", home), ("TMPDIR", "/tmp".to_owned())];
-    // For user 0, tar restores owners, which do not exist here, and fails after it has written every file.
-    let is_set = start.env.iter().any(|(name, _)| name == TAR_OPTIONS);
-    if rustix::process::geteuid().is_root() && !is_set {
-        variables.push((TAR_OPTIONS, "--no-same-owner".to_owned()));
-    }
-    variables
 }

@@ -16,6 +16,8 @@
 
 #[cfg(target_os = "linux")]
 mod caches;
+#[cfg(target_os = "linux")]
+mod command_variables;
 #[cfg_attr(not(target_os = "linux"), path = "confinement_macos.rs")]
 mod confinement;
 mod confinement_result;

@@ -17,7 +17,6 @@ pub(crate) enum WorkerStartError {
     #[error("the control channel holds no start frame: {0}")]
     NoStart(String),
     /// The policy cannot be enforced on this system.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nothing is entered there"))]
     #[error("cannot be confined: {0}")]
     Confinement(String),
     /// The other end is a supervisor of another version.

@@ -135,7 +135,7 @@ fn measure(
         };
         let is_directory = FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
         // A file with several names counts once: all of them are in this cache.
-        #[expect(clippy::useless_conversion, reason = "the type of this field differs by system")]
+        #[allow(clippy::useless_conversion, reason = "the type of this field differs by system")]
         let names = if is_directory { 1 } else { u64::from(stat.st_nlink.max(1)) };
         *sum = sum.saturating_add(bytes(&stat) / names);
         if is_directory {

@@ -10,6 +10,7 @@
 mod caches;
 mod find;
 mod histories;
+mod readable;
 mod removal;
 mod trees;
 

@@ -2,9 +2,8 @@
 
 use super::{Kind, Known, Rules, find_blocking, remove_blocking};
 use crate::Home;
-use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
@@ -213,53 +212,61 @@ fn no_link_leads_out_of_the_state_directory() {
     assert_eq!(fs::read_to_string(precious.join("originals")).unwrap(), "precious");
 }
 
-#[test]
+/// Directories without rights for their owner. Only Linux can open such a directory (`readable`).
 #[cfg(target_os = "linux")]
-fn directories_that_may_not_be_read_or_written_go_too() {
-    let dir = tempfile::tempdir().unwrap();
-    let home = home(dir.path());
-    file(&home, "run/s/tmp/module/closed/file", 0);
-    file(&home, "run/s/tmp/blind/file", 0);
-    for (path, mode) in [("run/s/tmp/module", 0o555), ("run/s/tmp/blind", 0)] {
-        fs::set_permissions(home.dir().join(path), fs::Permissions::from_mode(mode)).unwrap();
-    }
-    home.remove_session_run_dir_blocking("s").unwrap();
-    assert!(!home.dir().join("run/s").exists());
-    home.remove_session_run_dir_blocking("s").unwrap();
-}
+mod closed {
+    use super::{file, home};
+    use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
 
-/// Creates `depth` nested directories, each with an additional directory and a file.
-fn dig(top: &Path, depth: usize) {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    let mut at = openat(CWD, top, flags, Mode::empty()).unwrap();
-    for level in 0..depth {
-        for name in ["d", "side"] {
-            mkdirat(&at, name, Mode::RWXU).unwrap();
+    #[test]
+    fn directories_that_may_not_be_read_or_written_go_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(dir.path());
+        file(&home, "run/s/tmp/module/closed/file", 0);
+        file(&home, "run/s/tmp/blind/file", 0);
+        for (path, mode) in [("run/s/tmp/module", 0o555), ("run/s/tmp/blind", 0)] {
+            fs::set_permissions(home.dir().join(path), fs::Permissions::from_mode(mode)).unwrap();
         }
-        openat(&at, "side/file", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
-        let next = openat(&at, "d", flags, Mode::empty()).unwrap();
-        if level % 100 == 99 {
-            rustix::fs::fchmod(&at, Mode::empty()).unwrap();
-        }
-        at = next;
+        home.remove_session_run_dir_blocking("s").unwrap();
+        assert!(!home.dir().join("run/s").exists());
+        home.remove_session_run_dir_blocking("s").unwrap();
     }
-}
 
-#[test]
-#[cfg(target_os = "linux")]
-fn trees_go_however_deep_and_wide_they_are() {
-    let dir = tempfile::tempdir().unwrap();
-    let home = home(dir.path());
-    for part in ["left", "left/right", "left/right/more"] {
-        let top = home.dir().join("run/s").join(part);
-        fs::create_dir_all(&top).unwrap();
-        dig(&top, 700);
+    /// Creates `depth` nested directories, each with an additional directory and a file.
+    fn dig(top: &Path, depth: usize) {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let mut at = openat(CWD, top, flags, Mode::empty()).unwrap();
+        for level in 0..depth {
+            for name in ["d", "side"] {
+                mkdirat(&at, name, Mode::RWXU).unwrap();
+            }
+            openat(&at, "side/file", OFlags::CREATE | OFlags::WRONLY, Mode::RUSR).unwrap();
+            let next = openat(&at, "d", flags, Mode::empty()).unwrap();
+            if level % 100 == 99 {
+                rustix::fs::fchmod(&at, Mode::empty()).unwrap();
+            }
+            at = next;
+        }
     }
-    for n in 0..2500 {
-        file(&home, &format!("run/s/wide/{n}"), 0);
+
+    #[test]
+    fn trees_go_however_deep_and_wide_they_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home(dir.path());
+        for part in ["left", "left/right", "left/right/more"] {
+            let top = home.dir().join("run/s").join(part);
+            fs::create_dir_all(&top).unwrap();
+            dig(&top, 700);
+        }
+        for n in 0..2500 {
+            file(&home, &format!("run/s/wide/{n}"), 0);
+        }
+        home.remove_session_run_dir_blocking("s").unwrap();
+        assert!(!home.dir().join("run/s").exists());
     }
-    home.remove_session_run_dir_blocking("s").unwrap();
-    assert!(!home.dir().join("run/s").exists());
 }
 
 #[test]

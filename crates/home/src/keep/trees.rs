@@ -4,10 +4,9 @@
 //! directories and lists at most [`MAX_LISTED`] names of each at a time. It moves deeper directories to the top of the
 //! tree and deletes them there. No path is longer than one name, so no limit on path lengths applies.
 
+use super::readable::open_readable;
 use crate::ownership::MARK;
-use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, openat, renameat_with, statat, unlinkat,
-};
+use rustix::fs::{AtFlags, Dir, FileType, RenameFlags, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher as _, RandomState};
@@ -194,30 +193,5 @@ fn unlink_or_open(at: BorrowedFd<'_>, name: &CStr) -> Result<Option<Level>, Errn
             Ok(()) | Err(Errno::NOENT) => Ok(None),
             Err(_) => Err(error),
         },
-    }
-}
-
-/// Opens a directory whose entries are to be deleted. Makes it accessible to its owner first if necessary.
-fn open_readable(at: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd, Errno> {
-    let opened = super::removal::open_dir(at, name, false);
-    #[cfg(target_os = "linux")]
-    if let Ok(dir) = &opened {
-        make_writable(dir);
-    } else if matches!(opened, Err(Errno::ACCESS)) {
-        // Use a handle, so that a link in place of the directory is not followed.
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        make_writable(&openat(at, name, flags, Mode::empty())?);
-        return super::removal::open_dir(at, name, false);
-    }
-    opened
-}
-
-/// Gives the owner all rights to a directory. A failure shows when an entry is deleted.
-#[cfg(target_os = "linux")]
-fn make_writable(dir: &OwnedFd) {
-    use std::os::fd::AsRawFd as _;
-    let is_writable = rustix::fs::fstat(dir).is_ok_and(|stat| stat.st_mode & 0o700 == 0o700);
-    if !is_writable {
-        rustix::fs::chmod(format!("/proc/self/fd/{}", dir.as_raw_fd()), Mode::RWXU).ok();
     }
 }

@@ -366,11 +366,11 @@ fn is_of_the_dead(name: &str) -> bool {
     pid.zip(start).is_some_and(|(pid, start)| start_time(pid).ok() != Some(start))
 }
 
-#[cfg(test)]
+// Only Linux has the start time that the names contain.
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn only_names_of_dead_daemons_are_leftovers() {
         let pid = std::process::id();

@@ -11,7 +11,6 @@ use super::host_facts::{HostFacts, ReadOnlyBind, SessionDirs, SystemDirectory};
 use super::limits::ConfinementLimits;
 use super::mounts::DirectoryId;
 use super::overlay::CacheDirectory;
-use super::private_network::RESOLVER_FILE;
 use super::toolchains::is_toolchain;
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{Policy, Profile};
@@ -31,6 +30,9 @@ const KEPT: [&str; 5] = ["caches", "pi-sessions", "placeholders", "run", "sessio
 
 /// Prefix of the names of run directories that were moved aside.
 const KEPT_ASIDE: &str = "run.old-";
+
+/// Content of `resolv.conf` in a network namespace: names the resolver on the loopback.
+const RESOLVER_FILE: &str = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
 
 /// Content at one path of the new tree.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,9 +8,6 @@ use quackd_protocol::network::SocketKind;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 
-/// Content of `resolv.conf` inside: names the resolver on the loopback.
-pub(crate) const RESOLVER_FILE: &str = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
-
 /// The network of a worker that has only a loopback.
 #[derive(Debug)]
 pub struct PrivateNetwork {

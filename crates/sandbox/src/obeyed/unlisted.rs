@@ -1,6 +1,7 @@
 //! Rule for names that the table does not have: programs keep adding names, and most have one of a few forms. Pure.
 
-use super::{Obeyed, RULE_ONLY};
+use super::Obeyed;
+use super::reported::RULE_ONLY;
 use std::ffi::OsStr;
 use std::path::Path;
 

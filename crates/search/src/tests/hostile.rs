@@ -59,10 +59,8 @@ fn a_directory_that_may_not_be_read_is_counted() {
 #[test]
 fn special_files_are_never_waited_for() {
     let tree = Files::new(&[("a", b"x")]);
-    let fifo = |name: &str| {
-        use rustix::fs::{CWD, FileType, Mode, mknodat};
-        mknodat(CWD, tree.at(name), FileType::Fifo, Mode::RWXU, 0).unwrap();
-    };
+    let fifo =
+        |name: &str| nix::unistd::mkfifo(&tree.at(name), nix::sys::stat::Mode::S_IRWXU).unwrap();
     // The name may also be that of an ignore file.
     for name in ["fifo", ".gitignore", ".ignore", ".git"] {
         fifo(name);

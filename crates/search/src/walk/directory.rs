@@ -358,10 +358,7 @@ impl Visitor<'_> {
     }
 }
 
-#[cfg_attr(
-    target_os = "linux",
-    expect(clippy::useless_conversion, reason = "the width differs on other systems")
-)]
+#[allow(clippy::useless_conversion, reason = "the types of these fields differ by system")]
 fn meta_of(found: rustix::fs::Stat) -> Meta {
     Meta {
         size: u64::try_from(found.st_size).unwrap_or(0),

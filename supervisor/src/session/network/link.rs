@@ -1,8 +1,9 @@
 //! The sockets of a worker's network namespace: receives them from the worker, which is hostile, and checks them.
 
 use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors};
+use quackd_ipc::sockets::{is_tcp_listener, is_udp_socket, packet_pair};
 use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, MAX_PROXY_SOCKETS, SocketKind};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+use rustix::net::sockopt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -60,8 +61,7 @@ pub(crate) enum LinkError {
 
 /// Creates a pair of connected sockets that keep the boundaries of packets: the supervisor's end and the worker's.
 pub(crate) fn worker_pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+    packet_pair()
 }
 
 impl NetworkLink {
@@ -146,16 +146,16 @@ mod watch {
 
 /// Whether a descriptor is an Internet socket of this kind. A worker could pass any descriptor that it has.
 fn is_socket_of(kind: SocketKind, socket: &OwnedFd) -> bool {
-    let is_udp = kind == SocketKind::ResolverUdp;
-    let wanted = if is_udp { SocketType::DGRAM } else { SocketType::STREAM };
-    // Port 0 means any port to the rules.
-    kind != SocketKind::Transparent(0)
-        && sockopt::socket_domain(socket) == Ok(AddressFamily::INET)
-        && sockopt::socket_type(socket) == Ok(wanted)
-        && (is_udp || sockopt::socket_acceptconn(socket) == Ok(true))
+    match kind {
+        // Port 0 means any port to the rules.
+        SocketKind::Transparent(0) => false,
+        SocketKind::ResolverUdp => is_udp_socket(socket),
+        _ => is_tcp_listener(socket),
+    }
 }
 
-#[cfg(test)]
+// Workers pass sockets on Linux only: other systems have no network namespaces.
+#[cfg(all(test, target_os = "linux"))]
 mod tests {
     use super::*;
     use quackd_ipc::descriptors::send_with_descriptors;

@@ -84,8 +84,7 @@ fn links_and_fifos_in_place_of_the_journal_are_not_followed_and_not_waited_for()
     let id = world.replace("a", "b").undo_id.unwrap();
     let manifest = entry(&world).join("manifest.jsonl");
     fs::remove_file(&manifest).unwrap();
-    let cwd = rustix::fs::CWD;
-    rustix::fs::mknodat(cwd, &manifest, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    nix::unistd::mkfifo(&manifest, nix::sys::stat::Mode::S_IRWXU).unwrap();
     assert!(matches!(world.undo(&id), Err(UndoError::Unknown(_))));
     assert!(matches!(world.undo_last(), Err(UndoError::Nothing)));
     let world = world.next_worker();
