@@ -155,18 +155,7 @@ pub(super) const NOT_BY_THE_KERNEL: &[(&str, &str, &str)] = &[
         "created,created",
         "files for other programs: refused to the file tools, told by the audit",
     ),
-    (
-        "more-01",
-        "host_exec",
-        "a submodule that is new, with settings that `git status` above it runs: told by the audit",
-    ),
-    (
-        "more-02",
-        "host_exec",
-        "a worktree that is new and leads to other settings: told by the audit",
-    ),
     ("more-03", "host_exec", "a rebase that is under way: who continues it runs what it says"),
-    ("prot-20", "host_exec", "a repository that plain files make: told by the audit"),
 ];
 
 /// Expected result of the positive control.

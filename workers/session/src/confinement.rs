@@ -14,7 +14,7 @@ use crate::real_paths::HomeLink;
 use crate::start_error::WorkerStartError;
 use crate::trees::{
     LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, protect_all, repositories,
-    trees_of,
+    too_many_repositories, trees_of,
 };
 use crate::user_git::{of_user, user_settings, write_settings_blocking};
 use crate::wrapper::ReadOnlyWrapper;
@@ -484,15 +484,6 @@ fn no_hosts(tier: Tier) -> WorkerStartError {
     WorkerStartError::Confinement(format!(
         "a list of hosts needs namespaces, and tier {} has none; set the network to off or on",
         tier.name()
-    ))
-}
-
-/// Error of a workspace with repositories that would have no protection.
-fn too_many_repositories() -> WorkerStartError {
-    WorkerStartError::Confinement(format!(
-        "the workspace has more than {} git repositories, and a session could change what git runs in the others; \
-         attach to a directory in it, or use `quack sandbox set read-only`",
-        git::MAX_REPOSITORIES
     ))
 }
 

@@ -1,6 +1,7 @@
 //! Writable directories of a session, as stage 0 reads them before the confinement: their repositories, and the files
 //! in them that git's configuration names. Called by [`crate::confinement`].
 
+use crate::start_error::WorkerStartError;
 use quackd_protocol::tiers::GitProtection;
 use quackd_protocol::worker::Start;
 use quackd_sandbox::audit::Known;
@@ -161,6 +162,15 @@ pub(crate) fn known_without_limits(start: &Start) -> Option<Known> {
     let known = Known::from(&found);
     let tree = Tree { handle, path, found };
     Some(known.naming(&named_files(&[tree], &settings, until, &mut Vec::new())))
+}
+
+/// Error of a workspace with repositories that would have no protection.
+pub(crate) fn too_many_repositories() -> WorkerStartError {
+    WorkerStartError::Confinement(format!(
+        "the workspace has more than {} git repositories, and a session could change what git runs in the others; \
+         attach to a directory in it, or use `quack sandbox set read-only`",
+        git::MAX_REPOSITORIES
+    ))
 }
 
 /// Returns notes on incomplete protection, up to a limit.

@@ -11,6 +11,7 @@ mod named_path;
 pub(crate) mod openat;
 mod placeholder;
 mod protect;
+mod protection;
 pub(crate) mod stamp;
 mod user_settings;
 pub(crate) mod visited;
@@ -24,8 +25,7 @@ pub use named::{NamedFile, NamedFiles, WritableTree, named_blocking};
 pub use openat::{Node, hold_directory_blocking, node_at};
 pub(crate) use openat::{normalise, open_directory};
 pub use placeholder::{CleanupStats, Placeholders, clean_blocking};
-pub use protect::{
-    Protection, ProtectionGap, ProtectionSettings, git_directories_blocking, protect_blocking,
-};
+pub use protect::{git_directories_blocking, protect_blocking};
+pub use protection::{Protection, ProtectionGap, ProtectionSettings};
 pub use user_settings::UserSettings;
 pub use walk::{FoundRepositories, MAX_REPOSITORIES, NodeKind, Walk};

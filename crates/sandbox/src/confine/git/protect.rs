@@ -12,11 +12,11 @@
 //! If one of these is a link, which cannot be a mount point, the whole `.git` is read-only.
 
 use super::config_paths;
-use super::gitdir::{self, LinkedRepository, Main};
+use super::gitdir::{self, LinkedRepository};
 use super::openat::{self, Node};
 use super::placeholder::{PlaceholderKind, Placeholders};
+use super::protection::{Protection, ProtectionGap, ProtectionSettings};
 use super::walk::{FoundRepositories, NodeKind};
-use crate::confine::held::GitLayout;
 use crate::confine::plan::Pin;
 use quackd_protocol::tiers::GitProtection;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2};
@@ -61,45 +61,6 @@ const NAMES: [(&str, PlaceholderKind); 8] = [
 
 /// Directories in a git directory that are writable mounts in [`GitProtection::Top`].
 const WRITABLE: [&str; 3] = ["objects", "refs", "logs"];
-
-/// Settings of [`protect_blocking`].
-#[derive(Debug, Clone, Copy)]
-pub struct ProtectionSettings<'a> {
-    /// Kind of protection.
-    pub mode: GitProtection,
-    /// Deadline for reading the repositories.
-    pub until: Instant,
-    /// Directories that the session sees. A linked worktree elsewhere must not change.
-    pub visible: &'a [&'a Path],
-}
-
-/// Pins and mounts that protect the repositories of a workspace.
-#[derive(Debug, Default)]
-pub struct Protection {
-    /// Pins for [`crate::confine::MountPlan::pins`], a directory before its content.
-    pub pins: Vec<Pin>,
-    /// Repositories outside the workspace that belong to it, to mount writable at their own path. The mount must
-    /// show the same directory as the handle.
-    pub repositories: Vec<Main>,
-    /// Git directories that were found, including submodules.
-    pub git_directories: Vec<PathBuf>,
-    /// Directories of linked worktrees that the session does not see. Each exists, and its `.git` file names a repository of
-    /// the workspace.
-    pub unseen_worktrees: Vec<PathBuf>,
-    /// Rules of process 1. Empty in [`GitProtection::Names`].
-    pub layout: GitLayout,
-    /// Paths that could not be protected, or only by stricter rules. For display to the user.
-    pub troubles: Vec<ProtectionGap>,
-}
-
-/// A path that could not be protected in the usual way.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProtectionGap {
-    /// Absolute path.
-    pub path: PathBuf,
-    /// Description of the gap, to be read after the path.
-    pub what: &'static str,
-}
 
 /// Plans the protection of the repositories in `found`. With [`GitProtection::Names`], creates placeholders for
 /// missing names. `workspace` is an open directory with the canonical path `path`. Not needed for a read-only
