@@ -169,7 +169,7 @@ fn without_git_the_user_and_an_agent_mean_the_same_workspace_in_a_subdirectory()
         let agents = all.iter().filter(|it| it["label"].as_str().unwrap().ends_with("test-agent"));
         agents.map(|it| it["workspacePath"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
-    // The session of an agent alone is not the user's: each subdirectory is a workspace of its own for both.
+    // The session of an agent alone is not the user's: each subdirectory is a separate workspace for both.
     let mut above = Agent::spawn(command(&daemon, &notes, &[]));
     above.initialize(json!({}));
     assert_eq!(session_of(&mut above, &notes), [notes.to_str().unwrap()]);

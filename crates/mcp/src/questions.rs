@@ -54,7 +54,7 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
             ("confirmed", json!({"type": "boolean", "title": question.title, "default": true}))
         }
         "select" => {
-            // No default: hosts preselect it. Those that preselect the first option get the one with the shortest effect.
+            // Without a default, because hosts preselect it. A host that preselects the first option gets the shortest permission.
             let (deny, allow): (Vec<_>, Vec<_>) = question
                 .options
                 .iter()
@@ -78,7 +78,7 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
 }
 
 /// Returns the parameters of `extension_ui_response` for the result of the form. An agent without a user cancels every
-/// form at once, so that a cancelled one is no answer, nor is one without a choice. Any other result denies a permission
+/// form at once, so that a cancelled form is not an answer, nor is a form without a choice. Any other result denies a permission
 /// once.
 pub(crate) fn answer(question: &Question, result: &ElicitResult) -> Map<String, Value> {
     let content =

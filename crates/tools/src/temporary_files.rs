@@ -1,7 +1,7 @@
 //! Finds results that commands left in the private directories for temporary files, which are removed with the worker.
 //!
-//! Most files there are no results: compilers and tests leave some all the time. A name counts if the command's text has
-//! its path, or if it is new and the text has the directory (`cd /tmp`, `cp x /tmp/`) or the output has the path of the
+//! Most files there are not results: compilers and tests leave some all the time. A name counts if the command's text has
+//! its path, or if the name is new and the text has the directory (`cd /tmp`, `cp x /tmp/`) or the output has the path of the
 //! file. Each name is reported once. Called by `bash` and background jobs.
 
 use crate::lost_files::{MAX_NAMED, names_blocking};
