@@ -265,7 +265,8 @@ impl Root {
     }
 
     /// Returns the same root with the other method of access. Other systems than Linux have only one.
-    #[cfg(all(test, target_os = "linux"))]
+    #[cfg(test)]
+    #[cfg(target_os = "linux")]
     pub(crate) fn by_walk(self) -> Self {
         Self::open_with(&self.given, Access::walk).unwrap()
     }

@@ -367,7 +367,8 @@ fn is_of_the_dead(name: &str) -> bool {
 }
 
 // Only Linux has the start time that the names contain.
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 

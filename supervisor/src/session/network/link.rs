@@ -155,7 +155,8 @@ fn is_socket_of(kind: SocketKind, socket: &OwnedFd) -> bool {
 }
 
 // Workers pass sockets on Linux only: other systems have no network namespaces.
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
     use quackd_ipc::descriptors::send_with_descriptors;
