@@ -88,14 +88,17 @@ mod tests {
     prop_compose! {
         fn entry()(
             (safe_mode, pinned) in any::<(bool, bool)>(),
-            (network, engine, model) in any::<(Option<bool>, Option<String>, Option<String>)>(),
+            (network, engine) in any::<(Option<bool>, Option<String>)>(),
+            (model, label) in any::<(Option<String>, Option<String>)>(),
             restarts in any::<u64>(),
             other in other(),
         ) -> SessionState {
             let network = network.map(|is_on| if is_on { NetworkMode::On } else { NetworkMode::Hosts });
             let policy = PolicyPatch { network, ..PolicyPatch::default() };
             let grants = Vec::new();
-            SessionState { safe_mode, policy, grants, engine, model, client: None, restarts, pinned, other }
+            SessionState {
+                safe_mode, policy, grants, engine, model, client: None, restarts, label, pinned, other,
+            }
         }
     }
 
