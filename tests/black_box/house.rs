@@ -60,6 +60,8 @@ fn gc_deletes_what_nobody_needs_and_nothing_else() {
     let (app, wire) = (daemon.app(), daemon.wire());
     let session = wire.attach(repo.path());
     session.bash("head -c 200000 /dev/zero | tr '\\0' x");
+    // The journal has its file when the record of the call is in it.
+    wait_for("the journal", || app.join("journal").read_dir().ok()?.next().map(|_| ()));
     let run = app.join("run").join(&session.id);
     old(&run.join("bash-old.log"), "old", 8);
     old(&run.join("bash-young.log"), "young", 2);

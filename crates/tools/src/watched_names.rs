@@ -161,7 +161,11 @@ impl WatchedFiles {
     /// Checks the workspace. With `removes`, removes names in git directories by which git would write to another file,
     /// and sets aside what makes git run a program in new repositories. Each change and each name is reported once.
     fn look_blocking(&self, removes: bool) -> FoundChanges {
-        let (begun, since) = (self.0.borrow().begun.clone(), self.0.borrow().since);
+        let (begun, since) = {
+            // One borrow: a second one by the same thread waits for ever behind a writer.
+            let state = self.0.borrow();
+            (state.begun.clone(), state.since)
+        };
         let Some(begun) = begun else { return FoundChanges::default() };
         // Without the lock, because the check may hang.
         let Baseline { root, snapshot, checked, path, .. } = begun;
