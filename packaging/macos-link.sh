@@ -20,14 +20,15 @@ for target in "${targets[@]}"; do
     aarch64-*) architecture=arm64 signature=yes ;;
     *) architecture="${target%%-*}" signature=no ;;
   esac
-  # Prints the needs, and fails with the differences.
-  python3 packaging/macos/inspect.py "$program" | tee /dev/stderr \
-    | diff -u --label expected <(
-      printf 'architecture %s\n' "$architecture"
-      cat packaging/macos/needs.txt
-      printf 'signature %s\n' "$signature"
-    ) \
-      --label linked - \
-    || { printf 'FAILED: quack for %s needs other things of the system than packaging/macos/needs.txt has\n' "$target" >&2
-         exit 1; }
+  needs="$(python3 packaging/macos/inspect.py "$program")"
+  expected="$(
+    printf 'architecture %s\n' "$architecture"
+    cat packaging/macos/needs.txt
+    printf 'signature %s\n' "$signature"
+  )"
+  printf '%s\n' "$needs"
+  if ! diff -u --label expected <(printf '%s\n' "$expected") --label linked <(printf '%s\n' "$needs"); then
+    printf 'FAILED: quack for %s needs other things of the system than packaging/macos/needs.txt has\n' "$target" >&2
+    exit 1
+  fi
 done
