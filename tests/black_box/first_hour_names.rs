@@ -312,6 +312,7 @@ fn a_session_that_a_client_claimed_is_never_the_users_own_also_after_a_restart()
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "nothing durable")]
 fn a_label_stays_with_its_session_when_others_are_deleted_or_renamed_also_after_a_restart() {
     let mut daemon = Daemon::start();
     let made = |daemon: &Daemon, name: &str| {
