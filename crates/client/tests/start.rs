@@ -154,10 +154,12 @@ mod tests {
             return ExitCode::from(3);
         }
         let home = Home::from_process_env_blocking().unwrap();
+        let lock = File::create(home.lock_file()).unwrap();
+        let locked = lock.try_lock();
+        // Afterwards: the scenario lets the lock go when it reads this.
         let mut log = File::options().create(true).append(true).open(home.log_file()).unwrap();
         writeln!(log, "started").unwrap();
-        let lock = File::create(home.lock_file()).unwrap();
-        if lock.try_lock().is_err() {
+        if locked.is_err() {
             return ExitCode::SUCCESS;
         }
         let _listener = UnixListener::bind(home.socket().path).unwrap();
