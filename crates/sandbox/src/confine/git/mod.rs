@@ -5,6 +5,7 @@
 
 mod carried;
 mod config_paths;
+pub(crate) mod config_text;
 pub(crate) mod gitdir;
 mod named;
 mod named_path;
