@@ -173,7 +173,7 @@ mod tests {
     #[tokio::test]
     async fn results_are_reported_once_and_files_of_programs_are_not() {
         let dir = tempfile::tempdir().unwrap();
-        // A name that is no word of the commands.
+        // A name that is not a word of the commands.
         let place = dir.path().join("place");
         fs::create_dir(&place).unwrap();
         fs::write(place.join("of-start"), "").unwrap();

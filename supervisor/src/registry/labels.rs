@@ -1,12 +1,13 @@
 //! Labels of sessions, and the session that a reference means.
 //!
-//! Labels are given in the order in which the sessions were made, so that a session that is made later changes none. When a
-//! session is removed, the labels of the others are kept in quackd's own state if they would change
-//! ([`Registry::keep_labels`]). The
-//! first session of a workspace without a given name (`duck-1`) has the label `<directory>`, the others without one
-//! `<directory>/2`, those with one `<directory>/<name>`; with the parent directory in front if an earlier workspace has that directory name, and so on. A
-//! reference is an id, a label, a name, a longer
-//! form of a label, or the beginning of an id or a name. Pure. Called by [`crate::registry`].
+//! Labels are given in the order in which the sessions were made, so that a session that is made later changes none.
+//! When a session is removed or renamed, all labels are kept in quackd's own state if one of the others would change
+//! ([`Registry::keep_labels`]).
+//!
+//! The first session of a workspace without a given name (`duck-1`) has the label `<directory>`, the others without one
+//! `<directory>/2`, those with one `<directory>/<name>`; with the parent directory in front if an earlier workspace has
+//! that directory name, and so on. A reference is an id, a label, a name, a longer form of a label, or the beginning of
+//! an id or a name. Called by [`crate::registry`].
 
 use super::{Registry, catalog};
 use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
@@ -299,7 +300,7 @@ impl Registry {
         Labels::new(&self.metadata, &self.state).all()
     }
 
-    /// Keeps the labels of the sessions that were shown before others were removed or renamed: a label that a person has seen must
+    /// Keeps the labels of the sessions that were shown before others were removed or renamed: a label that was shown must
     /// not move to another session. Returns whether the state differs.
     pub(super) fn keep_labels(&mut self, shown: &HashMap<SessionId, String>) -> bool {
         let now = self.shown_labels();
@@ -461,12 +462,12 @@ mod tests {
         ];
         let metadata = metadata(&sessions);
         for (state, expected) in [
-            // What was `app` before is gone.
+            // The session with the label `app` was deleted.
             (
                 kept(&[("i2", "c/app"), ("i3", "d/app/2")]),
                 ["c/app", "d/app/2", "c/app/3", "app", "app/review"],
             ),
-            // Labels of a session with another name or directory, of another session, and texts that are none.
+            // Labels of a session with another name or directory, of another session, and unusable texts.
             (
                 kept(&[("i2", "c/app/review"), ("i3", "z/app"), ("i4", "i5"), ("i5", "\u{1b}[2J")]),
                 ["app", "d/app", "app/3", "e/app", "e/app/review"],
