@@ -48,8 +48,9 @@ fn read(input: &[u8], max_bytes: usize, state: u32) -> Vec<Line> {
     }
 }
 
-/// Returns the lines of the complete input.
+/// Returns the lines of the complete input. A byte order mark before the first one does not count.
 fn expected(input: &[u8], max_bytes: usize) -> Vec<Line> {
+    let input = input.strip_prefix(b"\xef\xbb\xbf").unwrap_or(input);
     let mut rest: Vec<&[u8]> = input.split(|byte| *byte == b'\n').collect();
     let last = rest.pop().unwrap_or_default();
     let line = |text: &[u8], kept: &[u8]| match max_bytes < text.len() {

@@ -87,7 +87,8 @@ pub struct LineReader<R> {
     max_bytes: usize,
     patience: Option<Duration>,
     counted: Option<Counted>,
-    is_past_first: bool,
+    /// True once the first bytes were examined for a byte order mark.
+    is_past_mark: bool,
     ended: bool,
 }
 
@@ -103,7 +104,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             max_bytes,
             patience: None,
             counted: None,
-            is_past_first: false,
+            is_past_mark: false,
             ended: false,
         }
     }
@@ -177,6 +178,9 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
     }
 
     fn take_line(&mut self) -> Option<Line> {
+        if !self.is_past_mark && !self.skip_mark() {
+            return None;
+        }
         loop {
             let unseen = self.buffer.get(self.scanned..).unwrap_or_default();
             let Some(at) = memchr::memchr(b'\n', unseen) else {
@@ -200,7 +204,6 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                 continue;
             }
             line.truncate(line.len() - 1);
-            self.skip_mark(&mut line);
             if self.max_bytes < line.len() {
                 return Some(Line::TooLong);
             }
@@ -216,16 +219,20 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             return None;
         }
         self.scanned = 0;
-        let mut line = self.buffer.split();
-        self.skip_mark(&mut line);
-        Some(Line::Text(line.freeze()))
+        Some(Line::Text(self.buffer.split().freeze()))
     }
 
-    /// Removes the byte order mark that some programs write before their first line.
-    fn skip_mark(&mut self, line: &mut BytesMut) {
-        if !std::mem::replace(&mut self.is_past_first, true) && line.starts_with(MARK) {
-            line.advance(MARK.len());
+    /// Removes the byte order mark that some programs write before their first line. Returns false while the bytes that
+    /// were read can still become one.
+    fn skip_mark(&mut self) -> bool {
+        if self.buffer.len() < MARK.len() && MARK.starts_with(&self.buffer) && !self.ended {
+            return false;
         }
+        if self.buffer.starts_with(MARK) {
+            self.buffer.advance(MARK.len());
+        }
+        self.is_past_mark = true;
+        true
     }
 
     fn forget_buffer(&mut self) {
@@ -286,8 +293,18 @@ mod tests {
         let mark = "\u{feff}".as_bytes();
         check(&[mark, b"a\n", mark, b"b"].concat(), 10, &[Some(b"a"), Some(b"\xef\xbb\xbfb")]);
         check(&[mark, mark].concat(), 10, &[Some(mark)]);
-        check(mark, 10, &[Some(b"")]);
+        check(mark, 10, &[]);
+        check(b"\xef\xbb", 10, &[Some(b"\xef\xbb")]);
         check(b"\xef\xbb\na", 10, &[Some(b"\xef\xbb"), Some(b"a")]);
+    }
+
+    #[test]
+    fn a_byte_order_mark_counts_neither_as_bytes_nor_as_a_line() {
+        let mark = "\u{feff}".as_bytes();
+        check(&[mark, b"abc\nab"].concat(), 3, &[Some(b"abc"), Some(b"ab")]);
+        check(&[mark, b"abc"].concat(), 3, &[Some(b"abc")]);
+        check(&[b"abcd\n", mark, b"\n"].concat(), 3, &[None, Some(mark)]);
+        check(b"\xef\xbb", 1, &[None]);
     }
 
     #[test]
