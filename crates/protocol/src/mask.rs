@@ -70,6 +70,10 @@ const NAMES: [&str; 15] = [
     "pgpassword",
 ];
 
+/// Length of a text that is searched for the form of a key, in bytes. Without it, the time for a hostile text would grow
+/// with the square of its length.
+const MAX_FORM_BYTES: usize = 256;
+
 /// Masks the keys in all texts of a value.
 pub fn mask_value(value: &mut Value) {
     match value {
@@ -142,8 +146,9 @@ fn key_at(before: &str, rest: &str, n_word: usize) -> Option<(usize, usize)> {
     }
     let scheme = word.to_ascii_lowercase();
     let is_of_header = || {
-        let header = before.trim_end().to_ascii_lowercase();
-        header.ends_with("authorization:")
+        let header = b"authorization:";
+        let before = before.trim_end_matches(' ').as_bytes();
+        before.last_chunk().is_some_and(|end: &[u8; 14]| end.eq_ignore_ascii_case(header))
     };
     if scheme == "bearer" || ["basic", "token"].contains(&scheme.as_str()) && is_of_header() {
         let value = rest.get(n_word..)?;
@@ -158,7 +163,8 @@ fn key_at(before: &str, rest: &str, n_word: usize) -> Option<(usize, usize)> {
     if ["-u", "--user", "--proxy-user"].contains(&word) {
         let value = rest.get(n_word..)?;
         let begin = value.len() - value.trim_start_matches([' ', '=', '"', '\'']).len();
-        let colon = value.get(begin..)?.find([':', ' ', '\n', '"', '\''])?;
+        let name = start_of(value.get(begin..)?);
+        let colon = name.find([':', ' ', '\n', '"', '\''])?;
         let after = value.get(begin + colon..)?.strip_prefix(':')?;
         let n = value_length(after, 1)?;
         let kept = n_word + begin + colon + 1;
@@ -167,13 +173,19 @@ fn key_at(before: &str, rest: &str, n_word: usize) -> Option<(usize, usize)> {
     None
 }
 
+/// The first [`MAX_FORM_BYTES`] of a text.
+fn start_of(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(MAX_FORM_BYTES)).unwrap_or(text)
+}
+
 fn word_or_dots(text: &str) -> usize {
     text.find(|c| !is_word(c) && c != '.').unwrap_or(text.len())
 }
 
 /// The lines of a private key, up to its end or that of the text.
 fn private_key(rest: &str) -> Option<(usize, usize)> {
-    let (head, _) = rest.split_once("-----\n").or_else(|| rest.split_once("-----\\n"))?;
+    let start = start_of(rest);
+    let (head, _) = start.split_once("-----\n").or_else(|| start.split_once("-----\\n"))?;
     if !head.ends_with("PRIVATE KEY") && !head.ends_with("PRIVATE KEY BLOCK") {
         return None;
     }
@@ -206,13 +218,16 @@ fn value_of(word: &str, rest: &str, n_word: usize) -> Option<(usize, usize)> {
     let quotes = trimmed.len() - trimmed.trim_start_matches(['"', '\'', '\\']).len();
     let begin = trimmed.get(quotes..)?;
     let least = if is_sure && word.to_ascii_lowercase().contains("pass") { 1 } else { 6 };
-    let n = value_length(begin, least)?;
-    let value = begin.get(..n)?;
+    let start = start_of(begin);
+    let value = start.get(..value_length(start, least)?)?;
     let is_code = value.contains(['(', ')', '<', '{', '[']);
     // Without quotes, `password: string` is a type.
     let is_literal = quotes != 0 || is_sure || value.contains(|c: char| c.is_ascii_digit());
+    if is_code || !is_literal {
+        return None;
+    }
     let kept = rest.len() - begin.len();
-    (is_literal && !is_code).then_some((kept, kept + n))
+    Some((kept, kept + value_length(begin, least)?))
 }
 
 /// Length of a value, if it has at least this length and is no variable.
@@ -262,6 +277,8 @@ mod tests {
             ),
             ("-----BEGIN PRIVATE KEY-----\nMIIE…".to_owned(), "-----BEGIN PRIVATE KEY-----[masked]"),
             (format!("echo ghp_{long} AKIAABCDEFGHIJKLMNOP"), "echo ghp_[masked] AKIA[masked]"),
+            (format!("password=1{}x y", "ä".repeat(1_000)), "password=[masked] y"),
+            ("curl -H \"AUTHORIZATION:  token abcdefgh\"".to_owned(), "curl -H \"AUTHORIZATION:  token [masked]\""),
             ("ä: PGPASSWORD=x psql".to_owned(), "ä: PGPASSWORD=[masked] psql"),
         ] {
             assert_eq!(masked(&text), expected, "{text}");

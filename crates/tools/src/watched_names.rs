@@ -28,6 +28,8 @@ struct WatchedState {
     /// Repositories found at the start of the worker, until they are used.
     known: Option<Known>,
     begun: Option<Baseline>,
+    /// Changes that no answer reported yet: a check that takes too long ends after its caller.
+    unreported: FoundChanges,
     /// Number of commands, jobs and servers that run.
     running: usize,
     /// Time when the first of them started, or a tool wrote, since the last check with at most one running. A file that
@@ -54,6 +56,21 @@ struct FoundChanges {
     files: Vec<AuditFile>,
     planted: Vec<Planted>,
     set_aside: Vec<SetAside>,
+    /// Number of repositories and files for `set_aside` that were not checked.
+    n_unchecked: usize,
+}
+
+impl FoundChanges {
+    /// Adds the result of a later check. Of each kind the first [`MAX_LISTED`] are kept.
+    fn extend(&mut self, later: Self) {
+        self.files.extend(later.files);
+        self.files.truncate(MAX_LISTED);
+        self.planted.extend(later.planted);
+        self.planted.truncate(MAX_LISTED);
+        self.set_aside.extend(later.set_aside);
+        self.set_aside.truncate(MAX_LISTED);
+        self.n_unchecked = later.n_unchecked;
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -139,7 +156,8 @@ impl WatchedFiles {
         self.0.borrow().begun.as_ref().map(|begun| Arc::clone(&begun.snapshot))
     }
 
-    /// Returns the changes since the last check, each once. Empty on a timeout, or if the session cannot write.
+    /// Returns the changes since the last check, each once. After a timeout the next call returns them. Empty if the session
+    /// cannot write.
     pub(crate) async fn look(&self, confinement: &Confinement) -> ReportedChanges {
         if !confinement.policy.may_write() {
             return ReportedChanges::default();
@@ -148,37 +166,36 @@ impl WatchedFiles {
         // With full access the links are only reported.
         let removes = confinement.has_limits();
         let look = move || this.look_blocking(removes);
-        match tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await {
-            Ok(Ok(FoundChanges { files, planted, set_aside })) => {
-                ReportedChanges::of(&files, &confinement.session)
-                    .with(&planted)
-                    .with_set_aside(&set_aside)
-            }
-            _ => ReportedChanges::default(),
-        }
+        tokio::time::timeout(PATIENCE, tokio::task::spawn_blocking(look)).await.ok();
+        let FoundChanges { files, planted, set_aside, n_unchecked } = self.take_unreported();
+        ReportedChanges::of(&files, &confinement.session)
+            .with(&planted)
+            .with_set_aside(&set_aside)
+            .with_unchecked(n_unchecked, &confinement.session)
     }
 
     /// Checks the workspace. With `removes`, removes names in git directories by which git would write to another file,
     /// and sets aside what makes git run a program in new repositories. Each change and each name is reported once.
-    fn look_blocking(&self, removes: bool) -> FoundChanges {
+    fn look_blocking(&self, removes: bool) {
         let (begun, since) = {
             // One borrow: a second one by the same thread waits for ever behind a writer.
             let state = self.0.borrow();
             (state.begun.clone(), state.since)
         };
-        let Some(begun) = begun else { return FoundChanges::default() };
+        let Some(begun) = begun else { return };
         // Without the lock, because the check may hang.
         let Baseline { root, snapshot, checked, path, .. } = begun;
         let since = removes.then(|| since.unwrap_or_else(SystemTime::now));
         let check = snapshot.check_blocking(&checked, &root, &path, since);
-        let Ok(found) = check else { return FoundChanges::default() };
-        let mut changes = FoundChanges::default();
+        let Ok(found) = check else { return };
         self.0.send_if_modified(|state| {
-            // The caller is one of the running commands.
-            if state.running <= 1 {
+            let is_complete = found.as_ref().is_none_or(|found| found.n_unchecked == 0);
+            // The caller is one of the running commands. The next check goes on with what this one left.
+            if state.running <= 1 && is_complete {
                 state.since = None;
             }
             if let (Some(begun), Some(found)) = (&mut state.begun, found) {
+                let mut changes = FoundChanges::default();
                 // Compared with the last check of all calls, so that each change is reported once.
                 changes.files = begun.checked.changes(&found.checked);
                 begun.checked = Arc::new(found.checked);
@@ -187,7 +204,18 @@ impl WatchedFiles {
                 begun.swept.extend(changes.planted.iter().filter(|one| !one.removed).cloned());
                 begun.swept.truncate(MAX_LISTED);
                 changes.set_aside = found.set_aside;
+                changes.n_unchecked = found.n_unchecked;
+                state.unreported.extend(changes);
             }
+            false
+        });
+    }
+
+    /// Returns the changes that no answer reported yet.
+    fn take_unreported(&self) -> FoundChanges {
+        let mut changes = FoundChanges::default();
+        self.0.send_if_modified(|state| {
+            changes = std::mem::take(&mut state.unreported);
             false
         });
         changes
@@ -259,6 +287,19 @@ impl ReportedChanges {
             words(first)
         );
         self.and(files.iter().map(words).collect(), line)
+    }
+
+    /// Adds the number of repositories and files that were not checked.
+    fn with_unchecked(self, n: usize, session: &str) -> Self {
+        if n == 0 {
+            return self;
+        }
+        let what = format!("{n} new repositories or files in them were not checked");
+        let line = format!(
+            "[Sandbox: {what}; git may run a program by them outside of the sandbox. quack sandbox audit{} looks at all]",
+            of_session(session)
+        );
+        self.and(vec![what], line)
     }
 
     /// Adds further changes and their line.

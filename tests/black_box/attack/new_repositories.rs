@@ -123,6 +123,28 @@ fn a_background_job_is_checked_when_it_ends() {
 }
 
 #[test]
+fn hooks_beyond_the_limit_of_one_check_are_told_and_set_aside_by_the_next_one() {
+    let world = World::new();
+    let wire = world.daemon.wire();
+    let session = wire.attach(&world.repo);
+    let plant = world.evil()
+        + "git init -q r1; cp evil r1/.git/hooks/post-commit; for i in $(seq 2 150); do cp -r r1 r$i; done";
+    let first = bash(&session, &plant);
+    assert!(first.contains("new repositories or files in them were not checked"), "{first}");
+    // On a busy machine the time limit of a check leaves some for a third one.
+    crate::harness::wait_for("all hooks to be set aside", || {
+        let next = bash(&session, "true");
+        assert!(next.contains("kept as"), "{next}");
+        (!next.contains("not checked")).then_some(())
+    });
+    let repos: Vec<String> = (1..=150).map(|i| format!("r{i}")).collect();
+    let repos: Vec<&str> = repos.iter().map(String::as_str).collect();
+    let is_planted = |repo: &&&str| world.repo.join(repo).join(".git/hooks/post-commit").exists();
+    assert_eq!(repos.iter().find(is_planted), None);
+    assert_eq!(world.ran(&repos[..3]), "");
+}
+
+#[test]
 fn a_submodule_whose_settings_cannot_be_set_aside_loses_its_git_file() {
     let world = World::new();
     world.git("", &["commit", "-q", "--allow-empty", "-m", "first"]);
@@ -207,4 +229,25 @@ fn no_repository_beyond_the_number_with_its_own_mounts_is_without_protection() {
     assert_eq!(answer, "0 changed\n\n[Exit code: 0]");
     let shown = world.daemon.quack(&["sandbox", "show", "-C", world.repo.to_str().unwrap()]);
     assert!(shown.stdout().contains("has more than 128 git repositories"), "{}", shown.stdout());
+}
+
+#[test]
+fn a_writable_directory_with_too_many_repositories_starts_no_worker() {
+    let world = World::new();
+    let data = world.daemon.home().join("data");
+    for number in 0..2_049 {
+        fs::create_dir_all(data.join(format!("r{number}/.git"))).unwrap();
+    }
+    let data = data.to_str().unwrap();
+    let quack = |args: &[&str]| {
+        let here = ["-C", world.repo.to_str().unwrap()];
+        world.daemon.quack(&[args, &here].concat())
+    };
+    quack(&["tool", "bash", "true"]).stdout();
+    quack(&["sandbox", "set", "--writable", data]).stdout();
+    let refused = format!("{:?}", quack(&["tool", "bash", "true"]));
+    assert!(refused.contains("has more than 2048 git repositories"), "{refused}");
+    assert!(refused.contains(&format!("quack sandbox set --not-writable {data}")), "{refused}");
+    quack(&["sandbox", "set", "--not-writable", data]).stdout();
+    assert!(quack(&["tool", "bash", "echo works"]).stdout().contains("works"));
 }

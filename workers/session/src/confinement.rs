@@ -210,16 +210,17 @@ impl ConfinementInputs {
         let kept = caches::keep(start, &facts, &mut plan, &mut notes);
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
         let mut known = Known::from(&found);
-        let placeholders = policy.may_write().then(|| {
+        let mut placeholders = None;
+        if policy.may_write() {
             let first = Tree { handle: &workspace, path: &facts.places.workspace, found };
-            let trees = trees_of(first, &roots, until, &mut notes);
+            let trees = trees_of(first, &roots, until)?;
             let (protected, named) =
                 protect_all(&mut plan, &trees, &registry, mode, until, &settings, &mut notes);
-            known = std::mem::take(&mut known).naming(&named);
-            protected
-        });
+            known = known.naming(&named);
+            placeholders = protected;
+        }
         // The handles stay open until the directories are mounted.
-        let (placeholders, elsewhere) = placeholders.flatten().unzip();
+        let (placeholders, elsewhere) = placeholders.unzip();
         let places = roots.iter().map(|(path, handle)| (path.as_path(), handle));
         let places: Vec<_> = places.chain([(plan.workspace.as_path(), &workspace)]).collect();
         let (above, absent) = pins_above_hidden(&policy, &places, &mut notes);

@@ -2,6 +2,7 @@
 //! in them that git's configuration names. Called by [`crate::confinement`].
 
 use crate::start_error::WorkerStartError;
+use quackd_protocol::denial::{one_line, quoted};
 use quackd_protocol::tiers::GitProtection;
 use quackd_protocol::worker::Start;
 use quackd_sandbox::audit::Known;
@@ -49,24 +50,38 @@ pub(crate) fn repositories(
     Ok(walk.finish())
 }
 
-/// Returns `first` and the writable directories outside the workspace, with their repositories. Adds notes on
-/// unreadable ones.
+/// Returns `first` and the writable directories outside the workspace, with their repositories.
+///
+/// # Errors
+/// The repositories of a directory cannot all be found, so that some would have no protection.
 pub(crate) fn trees_of<'a>(
     first: Tree<'a>,
     roots: &'a [(PathBuf, OwnedFd)],
     until: Instant,
-    notes: &mut Vec<String>,
-) -> Vec<Tree<'a>> {
+) -> Result<Vec<Tree<'a>>, WorkerStartError> {
     let mut trees = vec![first];
     for (path, handle) in roots {
-        match repositories(handle, until) {
-            Ok(found) => trees.push(Tree { handle, path, found }),
-            Err(error) => {
-                notes.push(format!("{} cannot be looked through: {error}", path.display()));
-            }
+        let found = repositories(handle, until).map_err(|error| {
+            unprotected_root(path, &format!("cannot be looked through: {error}"))
+        })?;
+        if found.has_more_repositories {
+            let why = format!("has more than {} git repositories", git::MAX_REPOSITORIES);
+            return Err(unprotected_root(path, &why));
         }
+        trees.push(Tree { handle, path, found });
     }
-    trees
+    Ok(trees)
+}
+
+/// Error of a writable directory with repositories that would have no protection.
+fn unprotected_root(path: &Path, why: &str) -> WorkerStartError {
+    let path = path.display().to_string();
+    WorkerStartError::Confinement(format!(
+        "the writable directory {} {why}, and a session could change what git runs in it; \
+         `quack sandbox set --not-writable {}`",
+        one_line(&path),
+        quoted(&path)
+    ))
 }
 
 /// Adds the protection of repositories, and of the files that git's configuration names, to the plan. Returns the

@@ -25,10 +25,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Maximum number of git directories that one check reads.
-const MAX_DIRECTORIES: usize = 64;
+const MAX_DIRECTORIES: usize = 512;
 
 /// Maximum number of files that one check sets aside.
-const MAX_FILES: usize = 64;
+const MAX_FILES: usize = 128;
 
 /// Maximum number of files with the same name that are set aside.
 const MAX_SAME: usize = 64;
@@ -63,6 +63,14 @@ pub struct SetAside {
     pub kept_as: Option<String>,
 }
 
+/// Result of a check.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub(super) files: Vec<SetAside>,
+    /// Number of repositories and files that were left as they are, because the check reached a limit.
+    pub(super) n_unchecked: usize,
+}
+
 /// Sets aside files in the git directories of `places` that changed since the time `since`, except in the directories
 /// `held`, which mounts protect. Adds the files that it reads to `visited`.
 pub(super) fn set_aside(
@@ -71,10 +79,12 @@ pub(super) fn set_aside(
     held: &[PathBuf],
     (since, until): (Duration, Instant),
     visited: &mut Visited,
-) -> Vec<SetAside> {
-    let mut work = Work { base, held, since, visited, seen: BTreeSet::new(), done: Vec::new() };
-    for place in places {
+) -> Done {
+    let mut work =
+        Work { base, held, since, visited, seen: BTreeSet::new(), done: Done::default() };
+    for (n_checked, place) in places.iter().enumerate() {
         if until <= Instant::now() || MAX_DIRECTORIES <= work.seen.len() {
+            work.done.n_unchecked += places.len() - n_checked;
             break;
         }
         work.place(place);
@@ -88,7 +98,7 @@ struct Work<'a> {
     since: Duration,
     visited: &'a mut Visited,
     seen: BTreeSet<PathBuf>,
-    done: Vec<SetAside>,
+    done: Done,
 }
 
 impl Work<'_> {
@@ -119,7 +129,7 @@ impl Work<'_> {
         if self.held.iter().any(|held| held == at) || !self.seen.insert(at.to_owned()) {
             return true;
         }
-        let before = self.done.len();
+        let before = self.done.files.len();
         for name in SETTINGS {
             let file = at.join(name);
             self.visited.note_name(self.base.handle, &file);
@@ -137,7 +147,7 @@ impl Work<'_> {
             self.file(&hook, "a hook");
         }
         self.common(at);
-        self.done.iter().skip(before).all(|one| one.kept_as.is_some())
+        self.done.files.iter().skip(before).all(|one| one.kept_as.is_some())
     }
 
     /// Checks the directory that `commondir` names: git reads its settings and hooks.
@@ -213,10 +223,15 @@ impl Work<'_> {
         }
     }
 
-    /// Returns true if the file changed while something of the session ran.
-    fn is_new(&self, file: &Path) -> bool {
+    /// Returns true if the file changed while something of the session ran, and may still be set aside.
+    fn is_new(&mut self, file: &Path) -> bool {
         let stamp = InodeStamp::beneath(self.base.handle, file);
-        self.done.len() < MAX_FILES && stamp.is_some_and(|stamp| !stamp.changed_before(self.since))
+        let is_new = stamp.is_some_and(|stamp| !stamp.changed_before(self.since));
+        if is_new && MAX_FILES <= self.done.files.len() {
+            self.done.n_unchecked += 1;
+            return false;
+        }
+        is_new
     }
 
     /// Gives a file another name. Returns its new path.
@@ -245,7 +260,7 @@ impl Work<'_> {
 
     fn tell(&mut self, file: &Path, why: &str, kept_as: Option<PathBuf>) {
         let shown = |path: &Path| plain(&path.to_string_lossy(), MAX_PATH);
-        self.done.push(SetAside {
+        self.done.files.push(SetAside {
             path: shown(file),
             why: plain(why, MAX_WHY),
             kept_as: kept_as.as_deref().map(shown),

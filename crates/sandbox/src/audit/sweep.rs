@@ -6,7 +6,7 @@ use super::names::WatchedNames;
 use super::planted::{self, GitDirectory, Reach};
 use super::repository::{Base, RepositoryLayout, RepositoryLocation};
 use super::sanitize::plain;
-use super::set_aside::{SetAside, set_aside};
+use super::set_aside::{self, SetAside};
 use super::snapshot::{Known, Snapshot};
 use crate::confine::git::Walk;
 use crate::confine::git::stamp::InodeStamp;
@@ -48,6 +48,8 @@ pub(super) fn earlier(base: Base<'_>, places: &BTreeSet<RepositoryLocation>) -> 
 pub struct Checked {
     names: WatchedNames,
     visited: Visited,
+    /// False if the check reached a limit. The next one then also runs if nothing changed.
+    is_complete: bool,
 }
 
 impl Checked {
@@ -67,13 +69,15 @@ pub struct Check {
     pub planted: Vec<AuditPlanted>,
     /// Files that made git run a program, in repositories that no mount protects.
     pub set_aside: Vec<SetAside>,
+    /// Number of such repositories and files that were not checked, because there were too many.
+    pub n_unchecked: usize,
 }
 
 impl Snapshot {
     /// Returns the state with which the first check compares.
     #[must_use]
     pub fn unchecked(&self) -> Checked {
-        Checked { names: self.names().clone(), visited: Visited::default() }
+        Checked { names: self.names().clone(), visited: Visited::default(), is_complete: true }
     }
 
     /// Checks the workspace after a command. Returns its state, and links and special files in git directories that did
@@ -95,7 +99,9 @@ impl Snapshot {
         path: &Path,
         since: Option<SystemTime>,
     ) -> io::Result<Option<Check>> {
-        if before.visited.is_unchanged(&root) && before.names.are_unchanged(&root) {
+        let is_unchanged =
+            || before.visited.is_unchanged(&root) && before.names.are_unchanged(&root);
+        if before.is_complete && is_unchanged() {
             return Ok(None);
         }
         let mut visited = Visited::start();
@@ -104,10 +110,12 @@ impl Snapshot {
         let found = self.nearest(&root, &mut visited)?;
         let set_aside = match since {
             Some(since) => self.set_aside(base, &found, since, &mut visited),
-            None => Vec::new(),
+            None => set_aside::Done::default(),
         };
         let planted = self.sweep(base, found, since.is_some(), &mut visited);
-        Ok(Some(Check { checked: Checked { names, visited }, planted, set_aside }))
+        let set_aside::Done { files: set_aside, n_unchecked } = set_aside;
+        let checked = Checked { names, visited, is_complete: n_unchecked == 0 };
+        Ok(Some(Check { checked, planted, set_aside, n_unchecked }))
     }
 
     /// Returns the repositories nearest to the top. Adds the directories that it reads to `visited`.
@@ -130,7 +138,7 @@ impl Snapshot {
         found: &BTreeSet<RepositoryLocation>,
         since: SystemTime,
         visited: &mut Visited,
-    ) -> Vec<SetAside> {
+    ) -> set_aside::Done {
         let since = since.duration_since(UNIX_EPOCH).unwrap_or_default();
         let since = since.saturating_sub(GRANULARITY).max(self.began());
         let is_free = |place: &&RepositoryLocation| {
@@ -138,10 +146,10 @@ impl Snapshot {
         };
         let free: BTreeSet<_> = found.iter().filter(is_free).cloned().collect();
         if free.is_empty() {
-            return Vec::new();
+            return set_aside::Done::default();
         }
         let until = Instant::now() + LIMIT;
-        set_aside(base, &free, &self.held(base), (since, until), visited)
+        set_aside::set_aside(base, &free, &self.held(base), (since, until), visited)
     }
 
     /// Finds links and special files in git directories under `root` that did not exist when the worker started,

@@ -90,6 +90,8 @@ pub struct Check {
     pub planted: Vec<Planted>,
     /// Files that made git run a program.
     pub set_aside: Vec<SetAside>,
+    /// Number of repositories that were not checked.
+    pub n_unchecked: usize,
 }
 
 /// A file that makes git run a program. None is found.
