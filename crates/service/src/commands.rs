@@ -34,10 +34,12 @@ pub fn commands(manager: Manager, step: Step, uid: u32, file: &Path) -> Vec<Vec<
         (Manager::Systemd, Step::Restart) => {
             vec![systemctl(&["reset-failed", SOCKET_UNIT, UNIT]), systemctl(&["restart", UNIT])]
         }
-        // A disabled service stays disabled after `bootstrap`, so enable it first.
+        // A disabled service stays disabled after `bootstrap`, so enable it first. `bootstrap` alone does not always
+        // start it.
         (Manager::Launchd, Step::Load) => vec![
             words(&["launchctl", "enable", &target]),
             words(&["launchctl", "bootstrap", &domain, &file]),
+            words(&["launchctl", "kickstart", &target]),
         ],
         (Manager::Launchd, Step::Unload) => vec![words(&["launchctl", "bootout", &target])],
         (Manager::Launchd, Step::Restart) => {
@@ -70,6 +72,7 @@ mod tests {
             [
                 "launchctl enable gui/501/dev.quackd.daemon",
                 "launchctl bootstrap gui/501 /h/Library/LaunchAgents/x.plist",
+                "launchctl kickstart gui/501/dev.quackd.daemon",
             ]
         );
         assert_eq!(

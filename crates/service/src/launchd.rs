@@ -4,7 +4,7 @@
 //! It has no `Sockets`: that requires `launch_activate_socket`, for which no safe and maintained library
 //! exists. So launchd starts the daemon at login, and otherwise the first subcommand starts it.
 
-use crate::description::{OPEN_FILES, STOP_TIMEOUT};
+use crate::description::STOP_TIMEOUT;
 use crate::place::LABEL;
 use crate::{Manager, Service, file};
 use plist::{Dictionary, Value};
@@ -15,6 +15,9 @@ pub const STDERR: &str = "launchd.log";
 
 /// launchd's minimum time between two starts.
 const THROTTLE_SECONDS: u64 = 10;
+
+/// Soft limit of open files: `OPEN_MAX` of macOS, above which setrlimit(2) may fail. launchd's default is 256.
+const OPEN_FILES: u64 = 10_240;
 
 /// Returns the text of the property list.
 ///
@@ -30,6 +33,39 @@ pub fn agent(service: &Service) -> Result<String, plist::Error> {
         None => ("", &*text),
     };
     Ok(format!("{head}{}\n{}\n", file::plist_mark(), body.trim_end()))
+}
+
+/// State of the agent as `launchctl print` reports it. Fields that a version of macOS does not print are empty.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AgentState {
+    /// `running`, `not running`, `spawn scheduled` and others.
+    pub state: String,
+    /// Process id.
+    pub pid: String,
+    /// Number of starts since the agent was loaded.
+    pub runs: String,
+    /// Last exit code, or `(never exited)`.
+    pub last_exit_code: String,
+}
+
+impl AgentState {
+    /// Reads the output of `launchctl print gui/UID/LABEL`, whose form Apple does not promise.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let field = |name: &str| {
+            let mut values = text.lines().filter_map(|line| {
+                line.trim_start().strip_prefix(name)?.trim_start().strip_prefix('=')
+            });
+            // Parts about sockets and endpoints follow, with states of their own.
+            values.next().unwrap_or_default().trim().to_owned()
+        };
+        Self {
+            state: field("state"),
+            pid: field("pid"),
+            runs: field("runs"),
+            last_exit_code: field("last exit code"),
+        }
+    }
 }
 
 fn dictionary(service: &Service) -> Dictionary {
@@ -51,8 +87,7 @@ fn dictionary(service: &Service) -> Dictionary {
         ("ProcessType", Value::from("Interactive")),
         ("LowPriorityIO", Value::from(false)),
         ("StandardErrorPath", Value::from(stderr)),
-        ("SoftResourceLimits", Value::Dictionary(limits.clone())),
-        ("HardResourceLimits", Value::Dictionary(limits)),
+        ("SoftResourceLimits", Value::Dictionary(limits)),
     ]);
     if !service.environment.is_empty() {
         let variables = service.environment.iter();
@@ -101,5 +136,16 @@ mod tests {
         assert_eq!(keep.get("SuccessfulExit").unwrap().as_boolean(), Some(false));
         assert_eq!(agent.get("ExitTimeOut").unwrap().as_unsigned_integer(), Some(20));
         assert!(!text.contains("secret") && !text.contains("Sockets"), "{text}");
+    }
+
+    #[test]
+    fn the_state_is_read_from_the_top_level_of_the_report() {
+        let text = "gui/501/dev.quackd.daemon = {\n\tactive count = 1\n\tpath = /x\n\tstate = running\n\n\
+                    \tprogram = /q\n\truns = 2\n\tpid = 77\n\tlast exit code = 75: EX_TEMPFAIL\n\n\
+                    \tsockets = {\n\t\tstate = active\n\t\tpid = 1\n\t}\n}\n";
+        let state = AgentState::parse(text);
+        assert_eq!((&*state.state, &*state.pid, &*state.runs), ("running", "77", "2"));
+        assert_eq!(state.last_exit_code, "75: EX_TEMPFAIL");
+        assert_eq!(AgentState::parse("of another form"), AgentState::default());
     }
 }

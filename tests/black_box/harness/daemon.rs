@@ -113,7 +113,7 @@ impl Daemon {
     /// Runs the program to its end.
     #[track_caller]
     pub(crate) fn quack(&self, args: &[&str]) -> Cli {
-        Cli(self.command(args).stdin(Stdio::null()).output().expect("run quack"))
+        Cli::run(self.command(args))
     }
 
     /// Creates a directory with a few files, like a git repository.
@@ -230,6 +230,12 @@ impl Repo {
 pub(crate) struct Cli(Output);
 
 impl Cli {
+    /// Runs a command to its end, without input.
+    #[track_caller]
+    pub(crate) fn run(mut command: Command) -> Self {
+        Self(command.stdin(Stdio::null()).output().expect("run quack"))
+    }
+
     pub(crate) fn code(&self) -> Option<i32> {
         self.0.status.code()
     }

@@ -2,6 +2,7 @@
 //! possible, and the installed files.
 
 mod files;
+mod launchd;
 mod restart;
 mod stand_in;
 mod systemd;

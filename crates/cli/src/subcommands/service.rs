@@ -3,6 +3,7 @@
 
 mod check;
 mod install;
+mod launchd;
 mod status;
 
 pub(crate) use check::check;
@@ -15,7 +16,7 @@ use crate::run_program::{ask, must};
 use anyhow::Context;
 use quackd_home::Home;
 use quackd_service::commands::{Step, commands};
-use quackd_service::{Manager, Service, file, launchd, place, systemd};
+use quackd_service::{Manager, Service, file, launchd as agent, place, systemd};
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -79,7 +80,7 @@ impl ServiceContext {
             Manager::Systemd => {
                 vec![systemd::socket_unit(&self.service), systemd::service_unit(&self.service)]
             }
-            Manager::Launchd => vec![launchd::agent(&self.service)?],
+            Manager::Launchd => vec![agent::agent(&self.service)?],
         };
         let paths = place::files(self.manager, &self.directory);
         Ok(paths.into_iter().zip(texts).map(|(path, text)| ServiceFile { path, text }).collect())
@@ -199,6 +200,10 @@ pub(crate) async fn remove(
     }
     if let Some(why) = here.unreachable().await {
         output.warning(&format!("{why}. The files are removed; a running daemon continues"));
+    } else if here.manager == Manager::Launchd {
+        if let Err(error) = launchd::unload(here).await {
+            output.warning(&format!("{error:#}"));
+        }
     } else {
         for words in here.commands(Step::Unload) {
             let answer = ask(&words).await?;
@@ -237,6 +242,11 @@ async fn restart(
     }
     if crate::connect::connect(&here.home).await.is_ok() {
         return crate::subcommands::restart::run(args, output).await;
+    }
+    if here.manager == Manager::Launchd && launchd::state().await?.is_none() {
+        launchd::load(here).await?;
+        output.text("Started the service.\n")?;
+        return Ok(ExitCode::Ok);
     }
     let mut before = here.commands(Step::Restart);
     let last = before.pop().unwrap_or_default();
@@ -280,7 +290,7 @@ async fn logs(
 /// Returns the last lines of daemon output that the manager kept.
 async fn kept(here: &ServiceContext, args: &ServiceLogsArgs) -> anyhow::Result<String> {
     if here.manager == Manager::Launchd {
-        return tail_blocking(&here.home.dir().join(launchd::STDERR), args.lines);
+        return tail_blocking(&here.home.dir().join(agent::STDERR), args.lines);
     }
     let lines = args.lines.to_string();
     let unit = ["--unit", place::UNIT, "--lines", &lines];

@@ -1,6 +1,6 @@
 //! `quack service install`: writes the files, reloads the manager, and verifies that the service's daemon answers.
 
-use super::{ServiceContext, ServiceFile};
+use super::{ServiceContext, ServiceFile, launchd};
 use crate::args::service::ServiceInstallArgs;
 use crate::connect::{REPLY_TIMEOUT, connect};
 use crate::display::plain;
@@ -52,11 +52,28 @@ pub(super) async fn run(
     }
     make_room(here, args, changes.is_empty(), output).await?;
     write(&wanted, &changes)?;
+    load(here, changes.is_empty()).await?;
+    let daemon = served(here).await?;
+    report(here, &changes, Some(&daemon), output).await
+}
+
+/// Makes the manager read the files and start the service.
+async fn load(here: &ServiceContext, is_unchanged: bool) -> anyhow::Result<()> {
+    if here.manager == Manager::Launchd {
+        let is_served = async {
+            let daemon = look(&connect(&here.home).await.ok()?).await.ok()?;
+            (daemon.managed_by.as_deref() == Some(here.manager.name())).then_some(())
+        };
+        // A loaded agent cannot be loaded again.
+        if is_unchanged && is_served.await.is_some() {
+            return Ok(());
+        }
+        return launchd::load(here).await;
+    }
     for words in here.commands(Step::Load) {
         must(&words).await?;
     }
-    let daemon = served(here).await?;
-    report(here, &changes, Some(&daemon), output).await
+    Ok(())
 }
 
 /// Returns the files that must be written.
@@ -122,10 +139,7 @@ async fn make_room(
         let words = ["systemctl", "--user", "stop", place::SOCKET_UNIT, place::UNIT];
         return must(&words.map(str::to_owned)).await;
     }
-    for words in here.commands(Step::Unload) {
-        must(&words).await?;
-    }
-    Ok(())
+    launchd::unload(here).await
 }
 
 fn refuse_busy(daemon: &DaemonData, force: bool) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 //! `quack service status`: prints the state of the files, of the manager and of the daemon.
 
-use super::{ServiceContext, install};
+use super::{ServiceContext, install, launchd};
 use crate::connect::connect;
 use crate::display::plain;
 use crate::exit::ExitCode;
@@ -9,6 +9,7 @@ use crate::run_program::ask;
 use crate::subcommands::restart::look;
 use quackd_protocol::client::{DaemonData, ExecutableState};
 use quackd_service::file::{Standing, look_blocking};
+use quackd_service::launchd::AgentState;
 use quackd_service::{Manager, place};
 use serde_json::{Map, Value, json};
 
@@ -58,7 +59,7 @@ pub(super) async fn run(here: &ServiceContext, output: CliOutput) -> anyhow::Res
     match &unreachable {
         Some(why) => text.push_str(&format!("  {why}\n")),
         None if here.manager == Manager::Systemd => text.push_str(&unit_line(&told)),
-        None => {}
+        None => text.push_str(&agent_line(&told)),
     }
     text.push_str(&daemon_line(here.manager, daemon.as_ref()));
     if is_installed {
@@ -82,8 +83,15 @@ fn name(standing: Standing) -> &'static str {
 }
 
 async fn properties(here: &ServiceContext) -> Map<String, Value> {
-    if here.manager != Manager::Systemd {
-        return Map::new();
+    if here.manager == Manager::Launchd {
+        let Ok(Some(state)) = launchd::state().await else { return Map::new() };
+        let AgentState { state, pid, runs, last_exit_code } = state;
+        let fields =
+            [("state", state), ("pid", pid), ("runs", runs), ("lastExitCode", last_exit_code)];
+        return fields
+            .map(|(name, value)| (name.to_owned(), Value::from(value)))
+            .into_iter()
+            .collect();
     }
     let words = ["systemctl", "--user", "show", place::UNIT, PROPERTIES].map(str::to_owned);
     let Ok(answer) = ask(&words).await else { return Map::new() };
@@ -113,6 +121,25 @@ fn unit_line(told: &Map<String, Value>) -> String {
         ));
     }
     text
+}
+
+fn agent_line(told: &Map<String, Value>) -> String {
+    if told.is_empty() {
+        return "  agent: not loaded; `quack service restart` loads it\n".to_owned();
+    }
+    let of = |name: &str| plain(told.get(name).and_then(Value::as_str).unwrap_or_default());
+    let part = |words: &str, name: &str| match of(name) {
+        value if value.is_empty() => String::new(),
+        value => format!(", {words} {value}"),
+    };
+    let state = Some(of("state")).filter(|state| !state.is_empty());
+    format!(
+        "  agent: {}{}{}{}\n",
+        state.as_deref().unwrap_or("loaded"),
+        part("process", "pid"),
+        part("starts", "runs"),
+        part("last exit code", "lastExitCode")
+    )
 }
 
 fn daemon_line(manager: Manager, daemon: Option<&DaemonData>) -> String {
