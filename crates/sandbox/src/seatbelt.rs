@@ -25,7 +25,8 @@ pub struct MacPaths {
     pub home: PathBuf,
     /// Directory for temporary files of the session.
     pub temporary: PathBuf,
-    /// Directories of `PATH` and toolchains in the home, readable only.
+    /// Directories of `PATH` and toolchains in the home, readable only. A relative one, and one that contains the home, is
+    /// left out.
     pub toolchains: Vec<PathBuf>,
     /// `.git` nodes in the workspace, as found by a walk.
     pub repositories: Vec<PathBuf>,
@@ -84,13 +85,14 @@ impl Seatbelt {
             return None;
         }
         let mut profile = Self { text: BASE.to_owned(), parameters: Vec::new() };
-        for toolchain in &places.toolchains {
+        let is_narrow =
+            |directory: &&PathBuf| directory.is_absolute() && !places.home.starts_with(directory);
+        for toolchain in places.toolchains.iter().filter(is_narrow) {
             profile.rule("allow file-read*", "subpath", "TOOLS", toolchain);
         }
         profile.rule("allow file-read*", "subpath", "WORKSPACE", &places.workspace);
-        for (name, path) in [("RUN", &places.run_dir), ("TEMPORARY", &places.temporary)] {
-            profile.rule("allow file-read* file-write*", "subpath", name, path);
-        }
+        let temporary = &places.temporary;
+        profile.rule("allow file-read* file-write*", "subpath", "TEMPORARY", temporary);
         if policy.may_write() {
             profile.rule("allow file-write*", "subpath", "WRITE", &places.workspace);
             for root in &policy.writable_roots {
@@ -140,6 +142,11 @@ impl Seatbelt {
             for name in GIT_NAMES {
                 self.rule("deny file-write*", "subpath", "GIT", &git.join(name));
             }
+            // The directories on the way to the last of these names.
+            for name in ["objects", "objects/info"] {
+                let directory = git.join(name);
+                self.rule("deny file-write-create file-write-unlink", "literal", "PIN", &directory);
+            }
             let above = git.ancestors().take_while(|above| *above != places.workspace);
             for directory in above {
                 self.rule("deny file-write-create file-write-unlink", "literal", "PIN", directory);
@@ -151,9 +158,8 @@ impl Seatbelt {
     fn hide(&mut self, policy: &Policy, places: &MacPaths) {
         let state = &places.state_dir;
         self.rule("deny file-read* file-write*", "subpath", "STATE", state);
-        if places.run_dir.starts_with(state) {
-            self.rule("allow file-read* file-write*", "subpath", "RUN", &places.run_dir);
-        }
+        // The run directory may be in the state directory.
+        self.rule("allow file-read* file-write*", "subpath", "RUN", &places.run_dir);
         for hidden in &policy.hidden {
             self.rule("deny file-read* file-write*", "subpath", "HIDDEN", hidden);
         }
