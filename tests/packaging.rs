@@ -38,6 +38,23 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "a test starts a shell, which starts the rest")]
+    #[cfg_attr(not(target_os = "linux"), ignore = "a person starts it on a Mac")]
+    fn the_checks_for_a_mac_hold_here() {
+        let output = Command::new("bash")
+            .arg(packaging("macos-check.sh"))
+            .arg(env!("CARGO_BIN_EXE_quack"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success() && 15 < text.matches("| holds |").count(),
+            "{text}\n{errors}"
+        );
+    }
+
+    #[test]
     fn the_release_script_takes_the_options_that_its_head_lists() {
         let script = std::fs::read_to_string(packaging("release.sh")).unwrap();
         let (head, body) = script.split_once("set -euo pipefail").unwrap();
