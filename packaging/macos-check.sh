@@ -3,8 +3,8 @@
 #
 #   bash packaging/macos-check.sh [--service] [QUACK]
 #
-# QUACK is the program; without it, `cargo build --release` makes one. All checks run in a temporary home with a daemon of
-# their own. With --service, quackd is also installed as your service and removed again: that needs your own home and no
+# QUACK is the program; without it, `cargo build --release` makes one. All checks run in a temporary home with a separate daemon.
+# With --service, quackd is also installed as your service and removed again: that needs your own home and no
 # other daemon of yours. Exit code 1 if a check failed. On Linux the same checks run, but those of launchd.
 set -uo pipefail
 
@@ -150,7 +150,7 @@ service() {
   "$quack" service install --yes && "$quack" stop && "$quack" service install --yes && "$quack" service restart
 }
 if [ "$with_service" = 1 ]; then
-  # A shell of its own, because it changes the home.
+  # A subshell, because it changes the home.
   if text="$(service 2>&1)"; then row 'service' holds ''; else
     failed=1
     row 'service' FAILED "$(printf '%s' "$text" | tail -n 2 | tr '\n|' '  ' | cut -c 1-160)"

@@ -163,7 +163,7 @@ fn places() -> MacPaths {
     }
 }
 
-/// What a policy decides: the operation, its object and whether it is allowed.
+/// A decision of a policy: the operation, its object and whether it is allowed.
 type Decision = (&'static str, Object<'static>, bool);
 
 const READ: &str = "file-read-data";
@@ -270,7 +270,7 @@ fn of_writing() -> Vec<Decision> {
         (READ, path("/Users/u/data/x"), true),
         (UNLINK, path("/Users/u/w"), false),
     ];
-    // Each in both repositories: what git obeys, and the directories whose rename would replace it.
+    // In both repositories: the names that git obeys, and the directories whose rename would replace them.
     for denied in [
         "/Users/u/w/.git/hooks",
         "/Users/u/w/.git/hooks/pre-commit",

@@ -56,7 +56,7 @@ impl AgentState {
             let mut values = text.lines().filter_map(|line| {
                 line.trim_start().strip_prefix(name)?.trim_start().strip_prefix('=')
             });
-            // Parts about sockets and endpoints follow, with states of their own.
+            // The fields of sockets and endpoints, which follow, have the same names.
             values.next().unwrap_or_default().trim().to_owned()
         };
         Self {

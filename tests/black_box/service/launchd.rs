@@ -1,5 +1,5 @@
 //! `quack service` with the manager of macOS, against a stand-in that reads the property list with Python's plistlib and
-//! answers as launchctl does (`tests/fixtures/launchd.py`). What only a Mac can show is not shown here.
+//! answers as launchctl does (`tests/fixtures/launchd.py`). They do not show what only a Mac can show.
 
 use crate::harness::{Cli, Daemon, Process, is_alive, wait_for};
 use nix::sys::signal::{Signal, kill};
