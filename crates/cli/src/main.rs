@@ -100,6 +100,7 @@ fn main() -> std::process::ExitCode {
         Some(Verb::Daemon(args)) => subcommands::daemon::run(&args, output),
         verb => run_client(verb, &cli.attach, output),
     };
+    let mut has_document = false;
     let exit = ended.unwrap_or_else(|error| {
         let exit = match exit::of_error(&error) {
             ExitCode::Failed if is_search => ExitCode::Usage,
@@ -107,11 +108,12 @@ fn main() -> std::process::ExitCode {
         };
         if output.is_json() {
             CliOutput::refusal(&exit::document(&error, exit));
+            has_document = true;
         }
         output.failure(&exit::explain(&error));
         exit
     });
-    if exit == ExitCode::Interrupted && output.is_json() && !is_stream {
+    if exit == ExitCode::Interrupted && output.is_json() && !is_stream && !has_document {
         CliOutput::refusal(&exit::interrupted_document());
     }
     exit.into()
