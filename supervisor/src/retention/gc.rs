@@ -70,7 +70,7 @@ impl Retention {
         match blocking(move || unended_calls_blocking(&dir, before)).await {
             Ok(Ok(unended)) => self.sessions.call_journal.record_ends(unended),
             Ok(Err(error)) => {
-                tracing::warn!(%error, "cannot read the journal for calls without an end")
+                tracing::warn!(%error, "cannot read the journal for calls without an end");
             }
             Err(_ended) => {}
         }
