@@ -76,7 +76,8 @@ fn output_comes_while_the_command_runs_and_an_interrupt_ends_this_call_alone() {
         wait_until_gone(&daemon);
         let (shown, code) = person.end();
         assert_eq!(code, Some(130), "{signal}: {shown}");
-        assert!(shown.contains("[Process aborted]"), "{signal}: {shown}");
+        let end = "[Process aborted]\n[Killed by signal 15]";
+        assert!(shown.contains(end), "{signal}: {shown}");
         // The output was shown before and is not shown again.
         assert!(!shown.contains("begun") && !shown.contains("never"), "{signal}: {shown}");
     }
@@ -84,6 +85,36 @@ fn output_comes_while_the_command_runs_and_an_interrupt_ends_this_call_alone() {
     daemon.open_gate("other");
     assert_eq!(other.lines_to("[Exit code: 0]"), ["other", "", "[Exit code: 0]"]);
     assert_eq!(other.wait().0, Some(0));
+}
+
+#[test]
+fn the_signal_that_ended_a_command_is_named_in_every_view() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("one");
+    let shown = |args: &[&str]| String::from_utf8(ran(&daemon, repo.path(), args).1).unwrap();
+    let text = shown(&["tool", "bash", "echo begun; kill -9 $$"]);
+    assert!(text.ends_with("begun\n\n[Killed by signal 9]\n"), "{text}");
+    let document: Value =
+        serde_json::from_str(&shown(&["tool", "bash", "kill -9 $$", "--json"])).unwrap();
+    assert_eq!((&document["signal"], &document["exitCode"]), (&json!(9), &Value::Null));
+    assert_eq!(ran(&daemon, repo.path(), &["tool", "bash", "--raw", "kill -9 $$"]).0, Some(137));
+    shown(&["tool", "bash", "--detach", "kill -9 $$"]);
+    assert!(shown(&["jobs", "-f", "job-1"]).ends_with("\n[Killed by signal 9]\n"));
+    assert!(shown(&["jobs"]).contains(": signal 9  "), "{}", shown(&["jobs"]));
+    block(repo.path());
+    let person = Terminal::start(verb(&daemon, repo.path(), &["tool", "bash", BLOCK]));
+    wait_for("the command to block", || is_blocked(&daemon).then_some(()));
+    person.interrupt();
+    person.see("[Killed by signal 15]");
+    person.end();
+    let log = wait_for("the journal", || {
+        Some(shown(&["log"])).filter(|log| log.contains("aborted, killed by signal 15, "))
+    });
+    assert_eq!(log.matches("  killed by signal 9, ").count(), 4, "{log}");
+    let line = log.lines().find(|line| line.contains("begun; kill")).unwrap();
+    let details = shown(&["log", "show", line.rsplit(' ').next().unwrap()]);
+    assert!(details.ends_with("[Killed by signal 9]\n"), "{details}");
+    assert!(!(text + &log + &details).contains("unknown"));
 }
 
 #[test]
@@ -297,6 +328,8 @@ fn with_json_an_interrupt_is_an_error_document() {
         assert_eq!(output.status.code(), Some(130), "{signal}");
         let document: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(document["error"]["code"], "interrupted", "{document}");
+        let message = "interrupted; the command was killed by signal 15";
+        assert_eq!(document["error"]["message"], message, "{document}");
         assert_eq!(document.as_object().unwrap().len(), 1, "{document}");
         wait_until_gone(&daemon);
     }

@@ -261,12 +261,30 @@ fn a_call_that_runs_when_the_daemon_is_killed_is_in_the_journal() {
         });
         assert_eq!(all.len(), 2, "{all:#?}");
     }
+    let line = |daemon: &Daemon| {
+        let shown = daemon.quack(&["log", "--all"]).ok();
+        shown.lines().find(|line| line.contains("sleep 1000")).expect("the call").to_owned()
+    };
+    let running = line(&daemon);
+    assert!(running.contains("  running  "), "{running}");
     daemon.signal(Signal::SIGKILL);
     assert_eq!(daemon.wait(), None);
+    // No daemon has recorded the end yet.
+    let ended = line(&daemon);
+    assert!(ended.contains("  ended with the daemon  "), "{ended}");
     daemon.boot();
+    let ended = wait_for("the end of the call", || {
+        let all = calls(&daemon, &["--all"]);
+        all.into_iter().find(|call| call["outcome"] == "daemon_died")
+    });
+    assert_eq!(ended["arguments"]["command"], "exec sleep 1000");
+    let shown = daemon.quack(&["log", "show", ended["id"].as_str().unwrap()]).ok();
+    let why = "Error: The daemon was killed during bash. It may have run; it was not retried.";
+    assert!(shown.contains("ended with the daemon") && shown.contains(why), "{shown}");
     let shown = daemon.quack(&["log", "--all"]).ok();
-    let line = shown.lines().find(|line| line.contains("sleep 1000")).expect("the call");
-    assert!(line.contains("  no end, "), "{line}");
+    let lines: Vec<_> = shown.lines().filter(|line| line.contains("sleep 1000")).collect();
+    assert_eq!(lines.len(), 1, "{shown}");
+    assert!(lines[0].contains("  ended with the daemon  "), "{shown}");
 
     // A call that ends has one record.
     let wire = daemon.wire();
@@ -313,6 +331,32 @@ fn keys_in_commands_outputs_and_files_are_masked_in_the_journal() {
 }
 
 #[test]
+fn keys_in_the_commands_that_a_stop_interrupts_are_masked() {
+    let mut daemon = Daemon::start();
+    let repo = daemon.repo("work");
+    let key = format!("sk-{}", "a1B2c3D4".repeat(5));
+    {
+        let wire = daemon.wire();
+        let session = wire.attach(repo.path());
+        for command in [
+            format!("export OPENAI_API_KEY={key}; exec sleep 1000"),
+            // The end of the description is within the key.
+            format!(": {}; : {key}; exec sleep 1000", "x".repeat(70)),
+        ] {
+            session.call("bash", json!({"command": command, "background": true}));
+        }
+        daemon.quack(&["stop"]).ok();
+    }
+    daemon.wait();
+    let text = fs::read_to_string(daemon.app().join("interrupted.json")).unwrap();
+    assert!(text.contains("export OPENAI_API_KEY=[masked]; exec sleep"), "{text}");
+    assert!(text.contains("sk-[masked]") && !text.contains("a1B2"), "{text}");
+    daemon.boot();
+    let shown = daemon.quack(&["ps"]).ok();
+    assert!(!shown.contains("a1B2"), "{shown}");
+}
+
+#[test]
 fn a_job_that_runs_when_the_daemon_is_killed_ended_with_it() {
     let mut daemon = Daemon::start();
     let repo = daemon.repo("work");
@@ -350,6 +394,14 @@ fn a_job_that_runs_when_the_daemon_is_killed_ended_with_it() {
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
     assert!(listed.contains("job-2 exec sleep 1000  ended with the daemon"), "{listed}");
     assert!(!listed.contains("job-1 "), "{listed}");
+    let listed = in_directory(&daemon, repo.path(), &["jobs", "--json"]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).expect("one document");
+    let lost = &listed["lost"][0];
+    assert_eq!(
+        (&lost["jobId"], &lost["command"], &lost["outcome"], &lost["running"]),
+        (&json!("job-2"), &json!("exec sleep 1000"), &json!("daemon_died"), &json!(false))
+    );
+    assert_eq!((&listed["lost"][1], &listed["jobs"]), (&Value::Null, &json!([])));
     // Another restart adds nothing.
     daemon.signal(Signal::SIGTERM);
     daemon.wait();

@@ -203,3 +203,79 @@ fn quack_inside_a_session_starts_no_second_daemon() {
         assert_eq!(text.contains("runs inside a session of quackd"), is_starter, "{verb}: {text}");
     }
 }
+
+#[test]
+fn a_command_that_names_a_hidden_file_is_told_once_with_the_command_that_shows_it() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("shop");
+    for name in [".env", "src/.env", "secrets/key", "server.pem", ".env.example"] {
+        repo.write(name, "SECRET=1\n");
+    }
+    let sandbox = |dir: &std::path::Path, args: &[&str]| {
+        let mut set = daemon.command(&[&["sandbox", "set"], args].concat());
+        set.current_dir(dir).output().expect("run quack")
+    };
+    let hide = ["--hide", ".env", "--hide", "secrets", "--hide", "server.pem"];
+    let hidden = sandbox(repo.path(), &hide);
+    assert!(hidden.status.success(), "{hidden:?}");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    if !has_namespaces(&session) {
+        return;
+    }
+    let env = repo.path().join(".env");
+    let way = format!("To show it: quack sandbox set --unhide {} --session shop]", env.display());
+    let line = format!("[Sandbox: .env is hidden in this session (reads as empty). {way}");
+    for command in [
+        "cat .env",
+        "cat < ./.env; cat .env",
+        "cd src && cat ../.env",
+        &format!("cat {}", env.display()),
+        "set -a; . ./.env; echo \"[$SECRET]\"",
+        "python3 -c \"print(open('.env').read())\"",
+        "test -s .env || exit 3",
+        "cat .env none",
+        "echo SECRET=2 >> .env",
+        "rm .env",
+    ] {
+        let text = session.bash(command);
+        let told: Vec<_> = text.lines().filter(|it| it.contains("[Sandbox: ")).collect();
+        assert_eq!(told, [line.as_str()], "{command}: {text}");
+    }
+    for command in ["ls secrets", "cat secrets/key"] {
+        let text = session.bash(command);
+        assert!(
+            text.contains("[Sandbox: secrets is hidden in this session (looks empty)."),
+            "{text}"
+        );
+    }
+    // No text proposes to show a private key.
+    let text = session.bash("cat server.pem");
+    assert!(text.contains("server.pem is hidden") && !text.contains("--unhide"), "{text}");
+    assert!(text.contains("quack sandbox explain "), "{text}");
+    for command in
+        ["ls -a", "cat src/.env .env.example", "echo .env", "git commit -m 'no .env'", "false"]
+    {
+        let text = session.bash(command);
+        assert!(!text.contains("is hidden in this session"), "{command}: {text}");
+    }
+    session.call("bash", json!({"command": "cat .env", "background": true}));
+    let text = session.call("job_output", json!({"job": "job-1", "wait_ms": 20_000}));
+    assert_eq!(text.matches(&line).count(), 1, "{text}");
+    for (path, text) in [(".env", ""), ("secrets/key", "Error: File not found at 'secrets/key'")] {
+        let call = json!({"sessionId": session.id, "tool": "read_file", "arguments": path});
+        let read = wire.request("quack.tool", call);
+        assert_eq!((&read["text"], &read["hintAdds"]), (&json!(text), &json!(true)), "{read}");
+        assert!(read["hint"].as_str().unwrap().contains(" is hidden in this session"), "{read}");
+    }
+    // The command of the hint works in every directory.
+    let unhide = ["--unhide", env.to_str().unwrap(), "--session", "shop"];
+    assert!(sandbox(std::path::Path::new("/"), &unhide).status.success());
+    assert_eq!(session.bash("cat .env"), "SECRET=1\n\n[Exit code: 0]");
+    // What another list hides stays hidden, and the reason is said.
+    assert!(sandbox(repo.path(), &["--workspace", "--hide", ".env"]).status.success());
+    let refused = sandbox(repo.path(), &["--unhide", ".env"]);
+    let why = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && why.contains("add --workspace"), "{why}");
+    assert!(sandbox(repo.path(), &["--workspace", "--unhide", ".env"]).status.success());
+}

@@ -76,6 +76,9 @@ impl Cli {
             return Err(help);
         }
         let cli = Self::try_parse_from(&line).map_err(|error| match error.use_stderr() {
+            true if error.kind() == ErrorKind::InvalidSubcommand && is_denial(&line) => {
+                Self::command().error(ErrorKind::InvalidSubcommand, NO_DENY)
+            }
             // clap parses a mistyped subcommand as the directory and reports the next word instead.
             true => mistyped().unwrap_or(error),
             // `quack kill --help` is about no subcommand.
@@ -95,6 +98,20 @@ impl Cli {
         }
         Ok(cli)
     }
+}
+
+/// Text for `quack sandbox deny`, which other programs have.
+const NO_DENY: &str = "there is no `quack sandbox deny`. To deny a host: quack sandbox allow '!HOST'. To take back a host or \
+grant: quack sandbox revoke HOST. To take back a directory: quack sandbox set --not-writable DIR. To answer an open \
+question: quack deny TARGET. `quack sandbox denials` lists the denied operations";
+
+/// Whether a command line asks `quack sandbox` to deny something.
+fn is_denial(line: &[OsString]) -> bool {
+    let mut words = line.iter().skip(1).filter_map(|word| word.to_str());
+    words.any(|word| word == "sandbox")
+        && words.find(|word| !word.starts_with('-')).is_some_and(|verb| {
+            ["deny", "block", "disallow", "forbid", "reject", "remove", "unallow"].contains(&verb)
+        })
 }
 
 /// Returns the first word after the options: a subcommand or a directory.

@@ -106,6 +106,11 @@ impl CliError {
         Self { exit: ExitCode::Usage, text: text.into() }
     }
 
+    /// Creates an error for a subcommand that the user interrupted.
+    pub(crate) fn interrupted(text: impl Into<String>) -> Self {
+        Self { exit: ExitCode::Interrupted, text: text.into() }
+    }
+
     /// Creates an error for a request that failed.
     pub(crate) fn failed(text: impl Into<String>) -> Self {
         Self { exit: ExitCode::Failed, text: text.into() }

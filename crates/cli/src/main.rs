@@ -100,21 +100,28 @@ fn main() -> std::process::ExitCode {
         Some(Verb::Daemon(args)) => subcommands::daemon::run(&args, output),
         verb => run_client(verb, &cli.attach, output),
     };
-    let exit = ended.unwrap_or_else(|error| {
-        let exit = match exit::of_error(&error) {
-            ExitCode::Failed if is_search => ExitCode::Usage,
-            exit => exit,
-        };
-        if output.is_json() {
-            CliOutput::refusal(&exit::document(&error, exit));
+    let exit = match ended {
+        Ok(ExitCode::Interrupted) if output.is_json() && !is_stream => {
+            CliOutput::refusal(&exit::interrupted_document());
+            ExitCode::Interrupted
         }
-        output.failure(&exit::explain(&error));
-        exit
-    });
-    if exit == ExitCode::Interrupted && output.is_json() && !is_stream {
-        CliOutput::refusal(&exit::interrupted_document());
-    }
+        Ok(exit) => exit,
+        Err(error) => failed(&error, is_search, output),
+    };
     exit.into()
+}
+
+/// Reports an error. Returns the exit code.
+fn failed(error: &anyhow::Error, is_search: bool, output: CliOutput) -> ExitCode {
+    let exit = match exit::of_error(error) {
+        ExitCode::Failed if is_search => ExitCode::Usage,
+        exit => exit,
+    };
+    if output.is_json() {
+        CliOutput::refusal(&exit::document(error, exit));
+    }
+    output.failure(&exit::explain(error));
+    exit
 }
 
 /// Prints help or the version. Returns the exit code.

@@ -167,7 +167,9 @@ impl JournalWriter {
             false => open.file.write_all(line),
         };
         open.is_torn = written.is_err();
-        open.n_bytes = open.n_bytes.saturating_add(line.len() as u64);
+        if written.is_ok() {
+            open.n_bytes = open.n_bytes.saturating_add(line.len() as u64);
+        }
         written
     }
 

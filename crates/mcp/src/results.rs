@@ -2,6 +2,7 @@
 
 use crate::tool_list::FIELDS;
 use quackd_protocol::client::{ToolInfo, ToolResult};
+use quackd_protocol::output::with_signal;
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -22,7 +23,8 @@ pub(crate) const EDIT: &str = "edit_file";
 /// gets it.
 pub(crate) fn complete(tool: &str, reply: Reply, structured: bool) -> CallToolResult {
     let ToolResult { mut text, info, data, .. } = reply;
-    if let Some(hint) = info.hint.as_ref().filter(|_| tool == EDIT) {
+    text = with_signal(&text, info.signal).into_owned();
+    if let Some(hint) = info.hint.as_ref().filter(|_| tool == EDIT || info.hint_adds) {
         text.push_str(&format!("\n{hint}"));
     }
     let mut facts = facts(&info);

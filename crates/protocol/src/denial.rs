@@ -14,6 +14,10 @@ use std::fmt;
 /// Longest target of a denial, in bytes.
 pub const MAX_TARGET_BYTES: usize = 256;
 
+/// Names, also of directories, in which programs keep keys. No text proposes to show them or to make them writable.
+pub const KEY_NAMES: [&str; 8] =
+    [".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".netrc", ".pki"];
+
 /// Most hosts that the line of a refused command names.
 pub const MAX_NAMED_HOSTS: usize = 5;
 
@@ -378,14 +382,17 @@ pub fn writable_change(target: &str, session: &str) -> Option<String> {
 /// and not one below a name that begins with a dot, where programs keep keys and settings.
 fn writable_directory(target: &str) -> Option<&str> {
     const SYSTEM: [&str; 9] = ["etc", "usr", "bin", "sbin", "lib", "lib64", "proc", "sys", "dev"];
-    let (dir, _) = target.strip_prefix('/')?.rsplit_once('/')?;
+    let (dir, name) = target.strip_prefix('/')?.rsplit_once('/')?;
     let mut names = dir.split('/');
     let is_system = names.clone().next().is_some_and(|first| SYSTEM.contains(&first));
     let is_below_dot = names.any(|name| name.starts_with('.') || name.is_empty());
     // Home directories, and those above them, contain keys of all kinds.
     let below_home = ["home/", "Users/", "var/home/"].iter().find_map(|top| dir.strip_prefix(top));
     let is_top = !below_home.unwrap_or(dir).contains('/');
-    (!is_system && !is_below_dot && !is_top).then(|| target.get(..=dir.len())).flatten()
+    let is_of_keys = KEY_NAMES.contains(&name);
+    (!is_system && !is_below_dot && !is_top && !is_of_keys)
+        .then(|| target.get(..=dir.len()))
+        .flatten()
 }
 
 #[cfg(test)]
@@ -431,6 +438,8 @@ mod tests {
             "/x",
             "relative/x",
             "/srv//x",
+            "/data/users/me/.ssh",
+            "/data/users/me/.aws",
         ] {
             for kind in [DenialKind::Write, DenialKind::Read] {
                 let line = text(kind, place, "app");

@@ -11,6 +11,10 @@ use serde_json::value::RawValue;
 /// of the end, and the duration is the job's run time.
 pub const JOB_END: &str = "job_end";
 
+/// Value of [`CallRecord::tool`] for a record in place of calls that are missing, of any session. The arguments are `calls`,
+/// their number, and `reason`; the time is that of the first, and the duration lasts until the last.
+pub const JOURNAL_GAP: &str = "journal_gap";
+
 /// Whether a record is the beginning of a background job. Its end has the same id.
 #[must_use]
 pub fn is_beginning_of_job(record: &CallRecord) -> bool {
@@ -91,8 +95,10 @@ pub enum CallEnd {
     Busy,
     /// It did not run for another reason.
     Refused,
-    /// The daemon was killed while the background job ran.
+    /// The daemon was killed while the call or the background job ran.
     DaemonDied,
+    /// The calls are not in the journal: see [`JOURNAL_GAP`].
+    Missing,
     /// It runs, or the daemon was killed while it ran. A later record with the same id has the end.
     Running,
 }
@@ -110,7 +116,55 @@ impl CallEnd {
             Self::Busy => "busy",
             Self::Refused => "refused",
             Self::DaemonDied => "ended with the daemon",
-            Self::Running => "no end",
+            Self::Missing => "not recorded",
+            Self::Running => "running",
+        }
+    }
+}
+
+/// Calls that are missing in the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalGap {
+    /// Number of calls, and of ends of background jobs.
+    pub n_calls: u64,
+    /// Time of the first, in milliseconds since 1970.
+    pub since_ms: i64,
+    /// Time of the next record, in milliseconds since 1970.
+    pub until_ms: i64,
+    /// True if writing failed, false if the disk was almost full.
+    pub has_failed: bool,
+}
+
+impl JournalGap {
+    /// Returns the record in place of the calls.
+    #[must_use]
+    pub fn record(self) -> CallRecord {
+        let reason = match self.has_failed {
+            true => "the journal could not be written",
+            false => "the disk was almost full",
+        };
+        let arguments = serde_json::json!({ "calls": self.n_calls, "reason": reason });
+        let number = |ms: i64| u64::try_from(ms).unwrap_or_default();
+        CallRecord {
+            id: format!("gap{}", id_of(number(self.until_ms))),
+            at_ms: self.since_ms,
+            session_id: SessionId(String::new()),
+            session_name: String::new(),
+            label: String::new(),
+            workspace_path: String::new(),
+            client: None,
+            turn: None,
+            tool: JOURNAL_GAP.to_owned(),
+            arguments: serde_json::value::to_raw_value(&arguments).ok(),
+            outcome: CallEnd::Missing,
+            exit_code: None,
+            signal: None,
+            duration_ms: number(self.until_ms.saturating_sub(self.since_ms)),
+            denials: Vec::new(),
+            files: Vec::new(),
+            n_files: 0,
+            full_output_path: None,
+            text: None,
         }
     }
 }

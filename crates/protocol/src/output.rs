@@ -4,6 +4,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 /// Most bytes of output in one [`OutputPiece`].
 pub const MAX_PIECE_BYTES: usize = 32 * 1024;
@@ -11,6 +12,18 @@ pub const MAX_PIECE_BYTES: usize = 32 * 1024;
 /// Pieces of one call that the supervisor has not passed on. The worker sends no more until the supervisor returns a
 /// credit.
 pub const PIECE_CREDITS: usize = 4;
+
+/// Last line of the text of a command that a signal has ended. The wire fixes it.
+pub const UNKNOWN_EXIT: &str = "[Exit code: unknown]";
+
+/// Returns a text for people and models: the last line names the signal that ended the command.
+#[must_use]
+pub fn with_signal(text: &str, signal: Option<i32>) -> Cow<'_, str> {
+    match (signal, text.trim_end().strip_suffix(UNKNOWN_EXIT)) {
+        (Some(signal), Some(before)) => format!("{before}[Killed by signal {signal}]").into(),
+        _ => text.into(),
+    }
+}
 
 /// An output stream of a command or a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -55,7 +55,7 @@ pub(crate) async fn bash(
     let finder = DenialDetector::new(&toolbox.confinement, root.path())
         .watching(&toolbox.watched)
         .losing(&toolbox.lost)
-        .leaving(&toolbox.temporary, &command_line.line)
+        .leaving(&toolbox.temporary, &command_line)
         .signing(unsigned)
         .keeping(&toolbox.upstreams)
         .during(toolbox.attempts.begin());

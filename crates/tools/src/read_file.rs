@@ -2,6 +2,7 @@
 
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
+use crate::denials::hidden_line_blocking;
 use crate::line_range::{LineRange, RangeError};
 use crate::node_errors::{hint, system_words};
 use crate::os_denial::{AccessMode, denial_blocking};
@@ -35,16 +36,26 @@ pub(crate) async fn read_file(
     let path = arguments.path(PATH);
     let (range, run_dir) = (LineRange::parse(arguments), toolbox.run_dir.clone());
     let (seen, until) = (Arc::clone(&toolbox.seen), bounds.deadline);
+    let confinement = Arc::clone(&toolbox.confinement);
     let read = toolbox.in_root("read_file", bounds, move |root| {
-        let path = path.ok_or(ReadError::NoPath)?;
-        match range.map_err(ReadError::Range)? {
-            Some(range) => read_lines_blocking(&root, &run_dir, &seen, &path, range, until),
-            None => read_blocking(&root, &run_dir, &seen, &path),
-        }
+        let Some(path) = path else { return (Err(ReadError::NoPath), None) };
+        let read = match range {
+            Ok(Some(range)) => read_lines_blocking(&root, &run_dir, &seen, &path, range, until),
+            Ok(None) => read_blocking(&root, &run_dir, &seen, &path),
+            Err(error) => Err(ReadError::Range(error)),
+        };
+        let has_content = read.as_ref().is_ok_and(|text| !text.is_empty());
+        let hidden = (!has_content)
+            .then(|| hidden_line_blocking(&confinement, root.path(), &path))
+            .flatten();
+        (read, hidden)
     });
     match read.await {
-        Ok(Ok(text)) => Output::success(text),
-        Ok(Err(error)) => {
+        Ok((Ok(text), hidden)) => Output::success(text).with_advice(hidden),
+        Ok((Err(error), Some(hidden))) => {
+            toolbox.confinement.failure(&error, error.denial()).with_advice(Some(hidden))
+        }
+        Ok((Err(error), None)) => {
             toolbox.confinement.failure(&error, error.denial()).with_hint(error.hint())
         }
         Err(answer) => answer,
@@ -60,10 +71,12 @@ fn read_again(toolbox: &Toolbox, arguments: &Arguments, bounds: &CallLimits) -> 
         if !toolbox.seen.is_known(&name, version) {
             return None;
         }
-        match range {
+        let text = match range {
             Some(range) => range.read(content.as_slice(), bounds.deadline).ok(),
             None => Some(text(content)),
-        }
+        };
+        // An empty file may be a hidden one.
+        text.filter(|text| !text.is_empty())
     })
 }
 

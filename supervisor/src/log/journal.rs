@@ -3,7 +3,9 @@
 //! which the first record starts.
 
 use super::rotating::RotatingFile;
+use memchr::memmem;
 use quackd_home::call_journal::{JournalLimits, JournalWriter};
+use quackd_protocol::journal::JournalGap;
 use quackd_protocol::limits::{APPROVALS_FILE_BYTES, NETWORK_FILE_BYTES};
 use quackd_protocol::mask::mask_value;
 use serde::Serialize;
@@ -11,8 +13,8 @@ use std::cell::OnceCell;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::SystemTime;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 
 /// Maximum number of records that wait for the disk. Further ones are dropped.
@@ -25,7 +27,53 @@ const N_OLDER: usize = 1;
 #[derive(Debug)]
 pub(crate) struct Journal {
     files: Files,
+    missed: Arc<Missed>,
     writer: OnceCell<(NonBlocking, WorkerGuard)>,
+}
+
+/// Part of the records of calls that still run. Their ends are counted if they are missing.
+const RUNNING: &[u8] = br#""outcome":"running""#;
+
+/// Calls that are not in the journal and that no record mentions yet. Shared with the thread that writes.
+#[derive(Debug, Default)]
+struct Missed {
+    n_calls: AtomicU64,
+    since_ms: AtomicI64,
+    has_failed: AtomicBool,
+}
+
+impl Missed {
+    fn add(&self, now: SystemTime, has_failed: bool) {
+        if has_failed {
+            self.has_failed.store(true, Ordering::Relaxed);
+        }
+        if self.n_calls.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.since_ms.store(milliseconds(now), Ordering::Relaxed);
+        }
+    }
+
+    fn gap(&self, now: SystemTime) -> Option<JournalGap> {
+        let n_calls = self.n_calls.load(Ordering::Relaxed);
+        (n_calls != 0).then(|| JournalGap {
+            n_calls,
+            since_ms: self.since_ms.load(Ordering::Relaxed),
+            until_ms: milliseconds(now),
+            has_failed: self.has_failed.load(Ordering::Relaxed),
+        })
+    }
+
+    /// Forgets the calls of a gap that is in the journal now.
+    fn recorded(&self, gap: JournalGap) {
+        self.has_failed.store(false, Ordering::Relaxed);
+        if self.n_calls.fetch_sub(gap.n_calls, Ordering::Relaxed) != gap.n_calls {
+            self.since_ms.store(gap.until_ms, Ordering::Relaxed);
+        }
+    }
+}
+
+fn milliseconds(time: SystemTime) -> i64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[derive(Debug)]
@@ -51,7 +99,12 @@ impl Journal {
     }
 
     fn of(files: Files) -> Self {
-        Self { files, writer: OnceCell::new() }
+        Self { files, missed: Arc::default(), writer: OnceCell::new() }
+    }
+
+    /// Counts a call that is not recorded, because the disk is almost full. The next record comes after one that reports it.
+    pub(crate) fn miss(&self) {
+        self.missed.add(SystemTime::now(), false);
     }
 
     /// Appends a record, with keys in its texts masked. Does not wait for the disk.
@@ -68,7 +121,8 @@ impl Journal {
                     Records::Rotating(RotatingFile::with_limits(path, limits, failed))
                 }
                 Files::Daily { dir, limits } => {
-                    Records::Daily(JournalWriter::new(dir.clone(), *limits))
+                    let missed = Arc::clone(&self.missed);
+                    Records::Daily { writer: JournalWriter::new(dir.clone(), *limits), missed }
                 }
             };
             NonBlockingBuilder::default().buffered_lines_limit(QUEUED_RECORDS).finish(records)
@@ -78,22 +132,78 @@ impl Journal {
     }
 }
 
-/// Writes whole lines. A line that cannot be written is lost.
+/// Writes whole lines. A line that cannot be written is lost; those of calls are counted.
 enum Records {
     Rotating(RotatingFile),
-    Daily(JournalWriter),
+    Daily { writer: JournalWriter, missed: Arc<Missed> },
+}
+
+/// Appends a line of the journal of calls, after a record about the missing ones.
+fn daily_blocking(writer: &mut JournalWriter, missed: &Missed, line: &[u8]) -> io::Result<()> {
+    let now = SystemTime::now();
+    if let Some(gap) = missed.gap(now) {
+        let mut record = serde_json::to_vec(&gap.record())?;
+        record.push(b'\n');
+        writer.line_blocking(&record, now)?;
+        missed.recorded(gap);
+        tracing::info!(calls = gap.n_calls, "journal written again, calls missing");
+    }
+    writer.line_blocking(line, now)
 }
 
 impl Write for Records {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match self {
             Self::Rotating(file) => file.line(line),
-            Self::Daily(writer) => writer.line_blocking(line, SystemTime::now()).unwrap_or(()),
+            Self::Daily { writer, missed } => {
+                if let Err(error) = daily_blocking(writer, missed, line) {
+                    if missed.n_calls.load(Ordering::Relaxed) == 0 {
+                        tracing::warn!(%error, "cannot write the journal of calls");
+                    }
+                    if memmem::find(line, RUNNING).is_none() {
+                        missed.add(SystemTime::now(), true);
+                    }
+                }
+            }
         }
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+    use std::time::Duration;
+
+    #[test]
+    fn calls_that_could_not_be_written_are_reported_before_the_next_record() {
+        let state = tempfile::tempdir().unwrap();
+        let above = state.path().join("away");
+        let limits = JournalLimits { kept: Duration::from_secs(1 << 20), max_bytes: 1 << 20 };
+        let writer = JournalWriter::new(above.join("journal"), limits);
+        let missed = Arc::<Missed>::default();
+        let mut records = Records::Daily { writer, missed: Arc::clone(&missed) };
+        let mut write =
+            |record: Value| records.write_all(format!("{record}\n").as_bytes()).unwrap();
+        write(json!({"id": "a", "outcome": "running"}));
+        write(json!({"id": "a", "outcome": "ok"}));
+        write(json!({"id": "b", "outcome": "failed"}));
+        missed.add(SystemTime::now(), false);
+        std::fs::create_dir(&above).unwrap();
+        write(json!({"id": "c", "outcome": "ok"}));
+        write(json!({"id": "d", "outcome": "ok"}));
+        let files = quackd_home::call_journal::files_blocking(&above.join("journal")).unwrap();
+        let text = std::fs::read_to_string(&files[0].path).unwrap();
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let reason = "the journal could not be written";
+        assert_eq!(lines[0]["arguments"], json!({"calls": 3, "reason": reason}), "{text}");
+        let ids: Vec<_> = lines[1..].iter().map(|line| line["id"].as_str().unwrap()).collect();
+        assert_eq!(ids, ["c", "d"]);
     }
 }

@@ -4,6 +4,7 @@ use crate::registry::{Registry, TakeSnapshot};
 use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::client::{UnfinishedWork, WorkKind, WorkerInfo};
+use quackd_protocol::mask::masked;
 
 /// Maximum length of a description of work, in characters.
 const MAX_SHOWN: usize = 100;
@@ -24,7 +25,8 @@ fn of_session(worker: &WorkerInfo) -> Vec<UnfinishedWork> {
         session_name: worker.session_name.clone(),
         label: worker.label.clone(),
         kind,
-        what: what.chars().take(MAX_SHOWN).collect(),
+        // A shutdown writes it to a file. Before the cut, which would leave a part of a key.
+        what: masked(what).chars().take(MAX_SHOWN).collect(),
         elapsed_ms,
     };
     let calls =
@@ -33,7 +35,8 @@ fn of_session(worker: &WorkerInfo) -> Vec<UnfinishedWork> {
         let what = format!("{} {}", job.job_id, job.command);
         item(WorkKind::Job, &what, Some(job.elapsed_ms))
     });
-    let has_turn = worker.pi.as_ref().is_some_and(|pi| pi.busy);
-    let turn = has_turn.then(|| item(WorkKind::Turn, "Pi", None));
+    let turn = worker.pi.as_ref().filter(|pi| pi.busy);
+    let turn =
+        turn.map(|pi| item(WorkKind::Turn, if pi.native { "the agent" } else { "Pi" }, None));
     calls.chain(jobs).chain(turn).collect()
 }

@@ -1,6 +1,6 @@
 //! Garbage collection: deletes expired and orphaned files in batches, periodically and for `quack.gc`.
 
-use super::lost_jobs::lost_jobs_blocking;
+use super::unended_calls::unended_calls_blocking;
 use super::{Retention, journal_limits, mebibytes};
 use crate::clock::now_text;
 use crate::errors::{GcError, chain};
@@ -35,7 +35,7 @@ enum AgeTrust {
 
 /// Collects garbage periodically. Runs until the daemon stops.
 pub(super) async fn repeat(retention: Rc<Retention>, registry: Addr<Registry>) {
-    retention.end_lost_jobs().await;
+    retention.end_unended_calls().await;
     tokio::time::sleep(FIRST_RUN_DELAY).await;
     loop {
         retention.collect_periodically(&registry).await;
@@ -62,14 +62,16 @@ impl Retention {
         }
     }
 
-    /// Records the ends of background jobs that ran when an earlier daemon was killed.
-    async fn end_lost_jobs(&self) {
+    /// Records the ends of calls and background jobs that ran when an earlier daemon was killed.
+    async fn end_unended_calls(&self) {
         let started = self.sessions.daemon.started.elapsed();
         let before = SystemTime::now().checked_sub(started).unwrap_or(SystemTime::UNIX_EPOCH);
         let dir = self.sessions.daemon.home.journal_dir();
-        match blocking(move || lost_jobs_blocking(&dir, before)).await {
-            Ok(Ok(lost)) => self.sessions.call_journal.record_ends(lost),
-            Ok(Err(error)) => tracing::warn!(%error, "cannot read the journal for lost jobs"),
+        match blocking(move || unended_calls_blocking(&dir, before)).await {
+            Ok(Ok(unended)) => self.sessions.call_journal.record_ends(unended),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot read the journal for calls without an end");
+            }
             Err(_ended) => {}
         }
     }

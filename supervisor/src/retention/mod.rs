@@ -5,8 +5,8 @@
 //! on the blocking pool.
 
 mod gc;
-mod lost_jobs;
 mod pruning;
+mod unended_calls;
 
 pub(crate) use pruning::{Lost, gone, prune};
 

@@ -7,7 +7,9 @@ use crate::metrics::call_latency::CallOutcome;
 use jiff::Timestamp;
 use quackd_protocol::SessionId;
 use quackd_protocol::denial::one_line;
-use quackd_protocol::journal::{CallEnd, CallRecord, JOB_END, cut_text, id_of};
+use quackd_protocol::journal::{
+    CallEnd, CallRecord, JOB_END, cut_text, id_of, is_beginning_of_job,
+};
 use quackd_protocol::tools::is_internal;
 use quackd_protocol::worker::EndedJob;
 use serde_json::json;
@@ -71,18 +73,22 @@ impl CallJournal {
         Some(record.id)
     }
 
-    /// Appends a call that was answered.
+    /// Appends a call that was answered, or counts it as missing if the disk has no room.
     pub(crate) fn record(
         &self,
         place: CallPlace<'_>,
         call: &CallPreview,
         result: &CallResult,
         elapsed: Duration,
+        has_room: bool,
     ) {
         let (Some(journal), Some(begun)) = (&self.journal, self.record_of(place, call, elapsed))
         else {
             return;
         };
+        if !has_room {
+            return journal.miss();
+        }
         let info = tool_info(place.session, result, elapsed);
         let report = result.as_ref().ok().map(|done| &done.report);
         let listed = |list: &Vec<String>| list.iter().map(|line| one_line(line)).collect();
@@ -151,10 +157,23 @@ impl CallJournal {
 }
 
 impl CallJournal {
-    /// Appends the beginning or the end of a background job. Both have the same id, so that the next daemon finds the jobs
-    /// without an end.
-    pub(crate) fn record_job(&self, place: CallPlace<'_>, job: &EndedJob, end: CallEnd) {
+    /// Appends the beginning or the end of a background job, or counts the end as missing if the disk has no room. Both have
+    /// the same id, so that the next daemon finds the jobs without an end.
+    pub(crate) fn record_job(
+        &self,
+        place: CallPlace<'_>,
+        job: &EndedJob,
+        end: CallEnd,
+        has_room: bool,
+    ) {
         let Some(journal) = &self.journal else { return };
+        if !has_room {
+            if end != CallEnd::Running {
+                self.jobs.borrow_mut().remove(&(place.session.clone(), job.info.id.clone()));
+                journal.miss();
+            }
+            return;
+        }
         let at_ms = Timestamp::now().as_millisecond();
         let arguments = json!({"job": one_line(&job.info.id), "command": job.info.command});
         journal.add(&CallRecord {
@@ -192,15 +211,22 @@ impl CallJournal {
         id
     }
 
-    /// Appends the ends of background jobs that ran when an earlier daemon was killed.
-    pub(crate) fn record_ends(&self, lost: Vec<CallRecord>) {
+    /// Appends the ends of calls and background jobs that ran when an earlier daemon was killed.
+    pub(crate) fn record_ends(&self, unended: Vec<CallRecord>) {
         let Some(journal) = &self.journal else { return };
-        let at_ms = Timestamp::now().as_millisecond();
-        for begun in lost {
+        let now_ms = Timestamp::now().as_millisecond();
+        for begun in unended {
+            let is_job = is_beginning_of_job(&begun);
+            let tool = &begun.tool;
+            let text = format!(
+                "Error: The daemon was killed during {tool}. It may have run; it was not retried."
+            );
             journal.add(&CallRecord {
-                at_ms,
+                // The time of a job is that of its end.
+                at_ms: if is_job { now_ms } else { begun.at_ms },
                 outcome: CallEnd::DaemonDied,
                 duration_ms: 0,
+                text: (!is_job).then_some(text),
                 ..begun
             });
         }

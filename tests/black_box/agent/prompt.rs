@@ -95,6 +95,62 @@ fn a_prompt_in_a_subdirectory_works_there_and_the_model_is_told() {
 }
 
 #[test]
+fn an_editor_in_a_subdirectory_works_there_and_the_model_is_told() {
+    let calls = json!([
+        {"name": "bash", "arguments": {"command": "pwd; cat here.txt"}},
+        {"name": "read_file", "arguments": {"path": "here.txt"}},
+        {"name": "read_file", "arguments": {"path": "../../here.txt"}},
+        {"name": "write_file", "arguments": {"path": "new.txt", "content": "new"}},
+    ]);
+    let world = World::new(&json!({}));
+    let deep = world.repo.join("src/deep");
+    std::fs::create_dir_all(&deep).unwrap();
+    std::fs::write(deep.join("here.txt"), "of the subdirectory\n").unwrap();
+    std::fs::write(world.repo.join("here.txt"), "of the root\n").unwrap();
+    let mut editor = crate::mcp::Agent::spawn(world.daemon.command(&["acp"]));
+    let begin = |editor: &mut crate::mcp::Agent| {
+        let init = json!({"protocolVersion": 1, "clientCapabilities": {}});
+        editor.request("initialize", init);
+    };
+    begin(&mut editor);
+    let new = editor.request("session/new", json!({"cwd": deep, "mcpServers": []}));
+    let session = new["result"]["sessionId"].clone();
+    // A prompt with an image takes another way.
+    let image = json!({"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="});
+    let text = json!({"type": "text", "text": "look"});
+    let check = |editor: &mut crate::mcp::Agent, prompt: Value, is_below: bool| {
+        world.model.script(&json!({"replies": [{"tool_calls": calls}, {"text": "done"}]}));
+        let prompt = json!({"sessionId": session, "prompt": prompt});
+        let done = editor.request("session/prompt", prompt);
+        assert_eq!(done["result"]["stopReason"], "end_turn", "{done}");
+        let request = world.model.requests().pop().expect("a request");
+        let system = request["body"]["messages"][0]["content"].to_string();
+        assert_eq!(system.contains("subdirectory src/deep"), is_below, "{system}");
+        let messages = last_request(&world).join("\n");
+        messages.rsplit_once("user:").expect("the prompt").1.to_owned()
+    };
+    let pwd = format!("tool: {}\nof the subdirectory\n\n[Exit code: 0]", deep.display());
+    for prompt in [json!([text]), json!([text, image])] {
+        let told = check(&mut editor, prompt, true);
+        assert!(told.contains(&pwd) && told.contains("tool: of the subdirectory"), "{told}");
+        assert!(told.contains("tool: of the root"), "{told}");
+        std::fs::remove_file(deep.join("new.txt")).expect("the written file");
+    }
+    // The session of an editor that comes back has the directory that it names then.
+    editor.leave();
+    let mut editor = crate::mcp::Agent::spawn(world.daemon.command(&["acp"]));
+    begin(&mut editor);
+    let resume = json!({"sessionId": session, "cwd": world.repo, "mcpServers": []});
+    let resumed = editor.request("session/resume", resume);
+    assert!(resumed["error"].is_null(), "{resumed}");
+    let told = check(&mut editor, json!([text]), false);
+    let pwd = format!("tool: {}\nof the root\n\n[Exit code: 0]", world.repo.display());
+    assert!(told.contains(&pwd), "{told}");
+    std::fs::remove_file(world.repo.join("new.txt")).expect("the written file");
+    editor.leave();
+}
+
+#[test]
 fn ctrl_c_ends_the_turn_and_its_command_and_ctrl_d_leaves() {
     let calls = json!([{"name": "bash", "arguments": {"command": "sleep 1000"}}]);
     let world = World::new(&json!({"replies": [{"tool_calls": calls}], "on_exhausted": "echo"}));

@@ -68,15 +68,22 @@ impl SmallDisk {
     /// Mounts a disk of `mib` MiB. The error gives the reason why this machine does not allow it.
     pub(super) fn start(mib: usize) -> Result<Self, String> {
         // An ordinary user may mount in a user namespace, where user namespaces are available.
-        Self::start_in("-m", mib).or_else(|_| Self::start_in("-rm", mib))
+        Self::start_in("-m", mib, "").or_else(|_| Self::start_in("-rm", mib, ""))
     }
 
-    fn start_in(namespaces: &str, mib: usize) -> Result<Self, String> {
+    /// Like [`SmallDisk::start`]. After the daemon has stopped, the disk becomes full, and another daemon starts.
+    fn start_twice(mib: usize) -> Result<Self, String> {
+        let quack = env!("CARGO_BIN_EXE_quack");
+        let first = format!("'{quack}' daemon; head -c 1G /dev/zero > fill 2> /dev/null;");
+        Self::start_in("-m", mib, &first).or_else(|_| Self::start_in("-rm", mib, &first))
+    }
+
+    fn start_in(namespaces: &str, mib: usize, before: &str) -> Result<Self, String> {
         let world = Daemon::absent();
         std::fs::create_dir(world.app()).expect("a place for the disk");
         let quack = env!("CARGO_BIN_EXE_quack");
         let script = format!(
-            "mount -t tmpfs -o size={mib}m,mode=700 none '{}' || exit 99; exec '{quack}' daemon",
+            "mount -t tmpfs -o size={mib}m,mode=700 none '{0}' || exit 99; cd '{0}'; {before} exec '{quack}' daemon",
             world.app().display()
         );
         #[expect(clippy::disallowed_methods, reason = "a test starts programs as a shell would")]
@@ -147,4 +154,70 @@ fn a_disk_that_is_full_and_then_is_not_loses_nothing() {
     disk.attach(&disk.world.home().join("b"), true).expect("the first save after there is room");
     assert_eq!(n_listed(&wire), n_sessions + 1);
     assert_eq!(OnDisk::read(&disk.app()).sessions.len(), n_sessions + 1);
+}
+
+/// The calls in the journal, as `quack log` lists them.
+fn logged(disk: &SmallDisk, args: &[&str]) -> String {
+    let mut log = disk.world.command(&[&["log", "--all"], args].concat());
+    let log = log.env("RUBBER_DUCK_APP_SUPPORT", disk.app()).output().expect("run quack log");
+    assert!(log.status.success(), "{log:?}");
+    String::from_utf8(log.stdout).expect("UTF-8")
+}
+
+#[test]
+fn a_journal_that_begins_on_a_full_disk_goes_on_when_there_is_room_and_says_what_is_missing() {
+    let disk = match SmallDisk::start_twice(4) {
+        Ok(disk) => disk,
+        Err(why) => {
+            let name = "a_journal_that_begins_on_a_full_disk_goes_on_when_there_is_room_and_says_what_is_missing";
+            return skipped(name, &why);
+        }
+    };
+    let socket = disk.app().join("daemon.sock");
+    let first = Wire::connect(&socket);
+    let id = {
+        let session = first.attach(disk.world.repo("a").path());
+        session.bash("echo before");
+        session.id.clone()
+    };
+    wait_for("the record of the first call", || {
+        logged(&disk, &[]).contains("echo before").then_some(())
+    });
+    first.request("quack.shutdown", json!({}));
+    drop(first);
+    wait_for("the second daemon", || {
+        let is_full = disk.app().join("fill").exists();
+        (is_full && UnixStream::connect(&socket).is_ok()).then_some(())
+    });
+    let wire = Wire::connect(&socket);
+    let is_low = |low: bool| {
+        wait_for("a look at the disk", || {
+            let ps = wire.request("quack.ps", json!({}));
+            (ps["supervisor"]["disk"]["low"] == low).then_some(())
+        });
+    };
+    is_low(true);
+    let bash = |command: &str| {
+        let call = json!({"sessionId": id, "tool": "bash", "arguments": command});
+        wire.request("quack.tool", call)["text"].as_str().expect("a text").to_owned()
+    };
+    for _ in 0..3 {
+        assert_eq!(bash("echo unseen"), "unseen\n\n[Exit code: 0]");
+    }
+
+    std::fs::remove_file(disk.app().join("fill")).unwrap();
+    is_low(false);
+    bash("echo after");
+    let shown = wait_for("the record of the next call", || {
+        Some(logged(&disk, &[])).filter(|shown| shown.contains("echo after"))
+    });
+    assert!(shown.contains("echo before") && !shown.contains("echo unseen"), "{shown}");
+    let gap = "3 calls of all sessions not recorded: the disk was almost full";
+    assert_eq!(shown.matches(" not recorded").count(), 1, "{shown}");
+    assert!(shown.contains(gap), "{shown}");
+    let listed = logged(&disk, &["--json"]);
+    let listed =
+        listed.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let gaps: Vec<_> = listed.filter(|call| call["tool"] == "journal_gap").collect();
+    assert_eq!((gaps.len(), &gaps[0]["arguments"]["calls"]), (1, &json!(3)), "{gaps:?}");
 }

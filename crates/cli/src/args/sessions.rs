@@ -108,6 +108,9 @@ pub(crate) struct PruneArgs {
     /// Forget pinned sessions too
     #[arg(long)]
     pub(crate) force: bool,
+    /// No effect: nothing is asked; accepted as by other commands
+    #[arg(long, short = 'y')]
+    pub(crate) yes: bool,
 }
 
 /// List the directories that have sessions

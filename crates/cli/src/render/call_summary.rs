@@ -33,6 +33,10 @@ impl CallSummary {
         }
     }
 
+    pub(super) fn signal(&self) -> Option<i32> {
+        self.info.signal
+    }
+
     /// Returns whether the call failed, and its duration and remarks, each after a space.
     pub(super) fn ending(&self) -> (bool, String) {
         let took = self.duration_ms.map(|ms| format!(" {DIM}[{}]{DIM:#}", event::span(ms)));
@@ -61,6 +65,9 @@ impl CallSummary {
         let info = &self.info;
         if let Some(code) = self.exit_code.filter(|code| *code != 0) {
             remarks.push(format!("exit code {code}"));
+        }
+        if let Some(signal) = info.signal {
+            remarks.push(format!("killed by signal {signal}"));
         }
         for (is_so, remark) in [
             (info.timed_out, "timed out"),

@@ -9,6 +9,7 @@ use super::line_buffer::{LineBuffer, StreamKind};
 use crate::output::{BOLD, CYAN, DIM};
 use crate::sanitize::{Sanitizer, clean, one_line};
 use anstyle::Style;
+use quackd_protocol::output::UNKNOWN_EXIT;
 use quackd_protocol::tools::main_parameter;
 use serde_json::{Map, Value};
 
@@ -138,7 +139,12 @@ impl Calls {
         call.flush(is_alone, page);
         let end = CallSummary::read(data);
         let text = data.get("result").map(content).unwrap_or_default();
-        call.answer(&text, end.exit_code, is_alone, page);
+        let last_line = match (end.exit_code, end.signal()) {
+            (Some(code), _) => Some(format!("[Exit code: {code}]")),
+            (None, Some(_)) => Some(UNKNOWN_EXIT.to_owned()),
+            (None, None) => None,
+        };
+        call.answer(&text, last_line.as_deref(), is_alone, page);
         let RenderedCall { client, tool, number, .. } = call;
         let number = if is_alone { String::new() } else { format!(" {number}") };
         page.line(end.line(&client, &format!("{tool}{number}"), is_alone));
@@ -207,14 +213,13 @@ impl RenderedCall {
         whole
     }
 
-    /// Shows the part of the result that was not shown as output.
-    fn answer(&self, text: &str, exit_code: Option<i64>, is_alone: bool, page: &mut LineBuffer) {
+    /// Shows the part of the result that was not shown as output. The summary has the facts of `last_line`.
+    fn answer(&self, text: &str, last_line: Option<&str>, is_alone: bool, page: &mut LineBuffer) {
         let text = clean(text.get(..text.floor_char_boundary(MAX_TEXT)).unwrap_or_default());
-        let text = match exit_code {
-            // The summary line contains the exit code.
-            Some(code) => {
+        let text = match last_line {
+            Some(line) => {
                 let text = text.trim_end();
-                text.strip_suffix(&format!("[Exit code: {code}]")).unwrap_or(text)
+                text.strip_suffix(line).unwrap_or(text)
             }
             None => &text,
         };

@@ -9,21 +9,21 @@ use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
 use crate::session_ref::{Missing, Wanted};
 use crate::subcommands::log::records::{CallFilter, CallReader, SessionFilter};
-use crate::subcommands::log::row::main_argument;
+use crate::subcommands::log::row::{arguments, main_argument};
 use crate::subcommands::tool::print::Printer;
 use jiff::{SignedDuration, Timestamp};
 use quackd_client::Client;
 use quackd_home::Home;
 use quackd_protocol::client::{ToolParams, ToolResult};
-use quackd_protocol::journal::CallEnd;
+use quackd_protocol::journal::{CallEnd, CallRecord, JOB_END};
 use quackd_protocol::limits::MAX_TOOL_DEADLINE;
-use quackd_protocol::output::OutputStream;
+use quackd_protocol::output::{OutputStream, with_signal};
 use serde_json::{Value, json};
 
 /// Time for which one request waits for more output, in milliseconds.
 const WAIT_MS: u64 = 20_000;
 
-/// Time for which jobs that ended with the daemon are listed, and how many.
+/// Time for which lost jobs are listed, and how many.
 const LOST_SHOWN: SignedDuration = SignedDuration::from_hours(24);
 const MAX_LOST: usize = 8;
 
@@ -56,9 +56,14 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
         }
         (None, None) => {
             let jobs = Jobs::of(&which, output).await?;
-            let ended = shown(&jobs.call("jobs", json!({})).await?, output)?;
+            let mut listed = jobs.call("jobs", json!({})).await?;
+            let lost = jobs.lost();
+            if let Some(data) = listed.data.as_mut().and_then(Value::as_object_mut) {
+                data.insert("lost".to_owned(), lost.iter().map(lost_facts).collect());
+            }
+            let ended = shown(&listed, output)?;
             if !output.is_json() {
-                output.text(&jobs.lost_with_daemon())?;
+                output.text(&lost.iter().map(lost_line).collect::<String>())?;
             }
             Ok(ended)
         }
@@ -74,7 +79,8 @@ fn shown(result: &ToolResult, output: CliOutput) -> anyhow::Result<ExitCode> {
     match &result.data {
         Some(data) if output.is_json() => output.document(data)?,
         _ => {
-            output.answer_lines(&result.text)?;
+            let signal = result.data.as_ref().and_then(signal_of);
+            output.answer_lines(&with_signal(&result.text, signal))?;
         }
     }
     Ok(ExitCode::Ok)
@@ -98,20 +104,19 @@ impl Jobs {
         Ok(self.client.request("quack.tool", params, patience(MAX_TOOL_DEADLINE)).await?)
     }
 
-    /// Returns a line for each job of the last day that ended because the daemon was killed. The worker of now does not know
-    /// them.
-    fn lost_with_daemon(&self) -> String {
-        let Ok(home) = Home::from_process_env_blocking() else { return String::new() };
+    /// Returns the ends of the last day's jobs that ended with the daemon or with their worker, newest first. The worker of
+    /// now does not know them.
+    fn lost(&self) -> Vec<CallRecord> {
+        let Ok(home) = Home::from_process_env_blocking() else { return Vec::new() };
         let since = Timestamp::now().checked_sub(LOST_SHOWN).ok();
         let session = Some(SessionFilter::Id(self.session.clone()));
         let filter = CallFilter { session, since, ..CallFilter::default() };
         let read = CallReader::new(home.journal_dir(), filter).last_blocking(MAX_CALLS);
         let calls = read.map(|(calls, _)| calls).unwrap_or_default();
-        let lost = calls
-            .iter()
-            .filter(|call| call.outcome == CallEnd::DaemonDied)
-            .map(|call| format!("{}  {}\n", plain(&main_argument(call)), call.outcome.name()));
-        lost.rev().take(MAX_LOST).collect()
+        let is_lost = |call: &CallRecord| {
+            call.tool == JOB_END && matches!(call.outcome, CallEnd::DaemonDied | CallEnd::Died)
+        };
+        calls.into_iter().rev().filter(is_lost).take(MAX_LOST).collect()
     }
 
     /// Prints the output of a job until it ends. Returns its exit code.
@@ -131,7 +136,8 @@ impl Jobs {
             if output.is_json() {
                 output.first_line(&result)?;
             } else {
-                let bytes = bytes_of(&result.text, next, is_running).as_bytes().to_vec();
+                let text = with_signal(bytes_of(&result.text, next, is_running), signal_of(data));
+                let bytes = text.into_owned().into_bytes();
                 if printer.piece(OutputStream::Stdout, bytes).await? == StdoutState::Gone {
                     return Ok(ExitCode::Ok);
                 }
@@ -146,6 +152,23 @@ impl Jobs {
     }
 }
 
+fn lost_line(job: &CallRecord) -> String {
+    format!("{}  {}\n", plain(&main_argument(job)), job.outcome.name())
+}
+
+/// Returns the facts about a lost job for `--json`.
+fn lost_facts(job: &CallRecord) -> Value {
+    let arguments = arguments(job);
+    let word = |name: &str| arguments.get(name).cloned().unwrap_or_default();
+    json!({
+        "jobId": word("job"),
+        "command": word("command"),
+        "running": false,
+        "outcome": job.outcome,
+        "atMs": job.at_ms,
+    })
+}
+
 /// Returns a text of `job_output` without the lines about the cursor and the state, if the job runs or has more output.
 fn bytes_of(text: &str, cursor: u64, is_running: bool) -> &str {
     let mark = format!("\n[Cursor: {cursor}");
@@ -157,6 +180,10 @@ fn bytes_of(text: &str, cursor: u64, is_running: bool) -> &str {
         }
         _ => text,
     }
+}
+
+fn signal_of(data: &Value) -> Option<i32> {
+    data.get("signal").and_then(Value::as_i64).and_then(|signal| i32::try_from(signal).ok())
 }
 
 /// Returns the exit code of an ended job, as a shell has it.

@@ -223,6 +223,9 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
     params.session_id = Some(found.session_id.0);
     let show = SandboxParams { session_id: params.session_id.clone(), ..SandboxParams::default() };
     let shown: SandboxData = daemon.client.request("quack.sandbox", show, REPLY_TIMEOUT).await?;
+    for path in &unhidden {
+        check_unhidden(path, &shown.layers, params.scope)?;
+    }
     let PolicyLayers { configuration, workspace, session, .. } = shown.layers;
     let is_reset = params.reset == Some(true);
     // A list of writable directories replaces those of weaker layers.
@@ -236,6 +239,40 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
     params.patch.hidden = changed(old_hidden, hidden, &unhidden);
     let data: SandboxData = daemon.client.request("quack.sandbox", params, WORKER_TIMEOUT).await?;
     show_policy(&data, output)
+}
+
+/// Refuses to show a path that stays hidden, because another layer hides it.
+fn check_unhidden(
+    path: &Path,
+    layers: &PolicyLayers,
+    scope: Option<PolicyScope>,
+) -> Result<(), CliError> {
+    let hides =
+        |patch: &PolicyPatch| patch.hidden.iter().flatten().any(|hidden| path.starts_with(hidden));
+    let is_of_workspace = scope == Some(PolicyScope::Workspace);
+    let own = if is_of_workspace { &layers.workspace } else { &layers.session };
+    let around = own.hidden.iter().flatten();
+    let around = around.filter(|it| path != it.as_path()).find(|it| path.starts_with(it));
+    let path = plain(&path.to_string_lossy());
+    if let Some(around) = around {
+        let around = plain(&around.to_string_lossy());
+        return Err(CliError::failed(format!(
+            "{path} is in {around}, which is hidden: --unhide {around}"
+        )));
+    }
+    let why = match () {
+        () if hides(&layers.configuration) => {
+            "is hidden by `sandbox.hidden` in the configuration: `quack config edit`"
+        }
+        () if hides(&layers.workspace) && !is_of_workspace => {
+            "is hidden for all sessions of the workspace: add --workspace"
+        }
+        () if hides(&layers.session) && is_of_workspace => {
+            "is hidden for the session: leave out --workspace"
+        }
+        () => return Ok(()),
+    };
+    Err(CliError::failed(format!("{path} {why}")))
 }
 
 /// Returns a list with more entries and without some. `None` if nothing changes.

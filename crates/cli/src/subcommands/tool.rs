@@ -23,6 +23,7 @@ use quackd_client::Client;
 use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::denial::quoted;
 use quackd_protocol::limits::{MAX_JOB_TIME, MAX_LINE_BYTES, MAX_TOOL_DEADLINE};
+use quackd_protocol::output::with_signal;
 use quackd_protocol::tools::{self, is_meant_as_json, main_parameter};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
@@ -92,6 +93,11 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
         Ended::Unread(result) if args.raw => Ok(exit::of_raw(&result)),
         Ended::Unread(result) => Ok(exit::of_tool(&result)),
         Ended::Interrupted(result) => {
+            let signal = result.as_ref().and_then(|result| result.info.signal);
+            if let Some(signal) = signal.filter(|_| output.is_json()) {
+                let text = format!("interrupted; the command was killed by signal {signal}");
+                return Err(CliError::interrupted(text).into());
+            }
             if let Some(result) = result.filter(|_| !args.raw && !output.is_json()) {
                 print_end(&args.name, &result, &printer, output)?;
             }
@@ -214,11 +220,6 @@ fn answered(
     if result.info.timed_out {
         output.warning(&out_of_time(&args.name));
     }
-    if let Some(signal) =
-        result.info.signal.filter(|_| !result.info.timed_out && !result.info.aborted)
-    {
-        output.warning(&format!("the command was killed by signal {signal}"));
-    }
     if let (BASH, Some(hint)) = (args.name.as_str(), &result.info.hint) {
         output.warning(hint);
     }
@@ -259,7 +260,7 @@ fn print_end(
         None if job_id(result).is_some() => {
             output.answer_lines(result.text.lines().next().unwrap_or_default())?;
         }
-        Some(closing) => output.answer_lines(closing)?,
+        Some(closing) => output.answer_lines(&with_signal(closing, result.info.signal))?,
         // The failure is not the command's, so its text begins a new line.
         None if printer.is_inside_line() => output.answer_lines(&format!("\n{}", result.text))?,
         // A file may end without a newline.
@@ -270,6 +271,9 @@ fn print_end(
             }
             if is_binary {
                 output.warning(BINARY);
+            }
+            if let Some(hint) = &result.info.hint {
+                output.warning(hint);
             }
         }
         None => output.answer_lines(&in_plain_words(tool, result))?,

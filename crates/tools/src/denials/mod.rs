@@ -5,12 +5,14 @@
 //! ([`crate::attempts`]). Called by `bash` and by jobs, for commands in a confined worker. [`phrases`] contains
 //! the texts, [`names`] parses paths and hosts.
 
+mod hidden;
 mod names;
 mod phrases;
 mod unseen;
 
 use crate::Confinement;
 use crate::attempts::{Refused, Span};
+use crate::command_line::CommandLine;
 use crate::lost_files::{self, LostFiles};
 use crate::os_denial::{AccessMode, is_mounted_read_only_blocking, is_ordinary_blocking};
 use crate::sandbox_tools::normalise;
@@ -18,6 +20,7 @@ use crate::temporary_files::{self, TemporaryFiles};
 use crate::unsigned_commits::{self, UnsignedCommits};
 use crate::upstreams::{self, Upstreams};
 use crate::watched_names::{ReportedChanges, RunningCommand, WatchedFiles};
+use hidden::CommandDirs;
 use memchr::memmem;
 use phrases::{DenialCause, Hit};
 use quackd_process::{Captured, Exit, Finished};
@@ -53,6 +56,7 @@ pub(crate) struct DenialDetector {
     temporary: TemporaryFiles,
     /// Text of the command.
     command: String,
+    dirs: CommandDirs,
     unsigned: Option<UnsignedCommits>,
     upstreams: Option<Upstreams>,
     /// Span of the command.
@@ -70,6 +74,18 @@ pub(crate) struct Found {
     pub(crate) missing: Option<String>,
 }
 
+impl Found {
+    /// Adds a line to the explanation, once.
+    fn with_line(mut self, line: String) -> Self {
+        self.line = Some(match self.line {
+            Some(known) if known.lines().any(|it| it == line) => known,
+            Some(known) => format!("{known}\n{line}"),
+            None => line,
+        });
+        self
+    }
+}
+
 impl DenialDetector {
     pub(crate) fn new(confinement: &Arc<Confinement>, workspace: &Path) -> Self {
         Self {
@@ -80,6 +96,7 @@ impl DenialDetector {
             lost: LostFiles::default(),
             temporary: TemporaryFiles::default(),
             command: String::new(),
+            dirs: CommandDirs::default(),
             unsigned: None,
             upstreams: None,
             span: None,
@@ -102,9 +119,13 @@ impl DenialDetector {
         Self { lost: lost.clone(), ..self }
     }
 
-    /// Also reports results that the command with this text leaves in private directories for temporary files.
-    pub(crate) fn leaving(self, temporary: &TemporaryFiles, command: &str) -> Self {
-        Self { temporary: temporary.clone(), command: command.to_owned(), ..self }
+    /// Also reports results that this command leaves in private directories for temporary files, and hidden paths that its
+    /// text names.
+    pub(crate) fn leaving(self, temporary: &TemporaryFiles, command: &CommandLine) -> Self {
+        let home = command.env.iter().find(|(name, _)| name == "HOME");
+        let home = home.map(|(_, home)| PathBuf::from(home));
+        let dirs = CommandDirs { cwd: command.cwd.clone(), home };
+        Self { temporary: temporary.clone(), command: command.line.clone(), dirs, ..self }
     }
 
     /// Also reports commits without a signature, if there is a record of commits.
@@ -148,10 +169,44 @@ impl DenialDetector {
         let wants_hosts = refused.as_ref().is_some_and(|refused| refused.hosts.is_empty());
         let found = self.find_in_output(finished, refused.is_some(), wants_hosts).await;
         let (found, from_output) = found.unwrap_or_default();
-        match refused {
+        let found = match refused {
             Some(refused) => self.add_network(found, from_output, refused),
             None => found,
+        };
+        match self.hidden().await {
+            Some(line) => found.with_line(line),
+            None => found,
         }
+    }
+
+    /// Returns the line about a hidden path that the command's text names. `None` also on a timeout.
+    async fn hidden(&self) -> Option<String> {
+        if self.confinement.policy.hidden.is_empty() {
+            return None;
+        }
+        let finder = self.clone();
+        let look = tokio::task::spawn_blocking(move || {
+            let hidden = &finder.confinement.policy.hidden;
+            finder.hidden_blocking(hidden::named(&finder.command, &finder.dirs, hidden)?)
+        });
+        tokio::time::timeout(PATIENCE, look).await.ok()?.ok()?
+    }
+
+    fn hidden_blocking(&self, path: &Path) -> Option<String> {
+        hidden::line_blocking(path, &self.workspace, &self.confinement.session)
+    }
+
+    /// Returns the line about the first hidden path that a failure names.
+    fn hidden_in_output_blocking(&self, text: &str) -> Option<String> {
+        let hidden = &self.confinement.policy.hidden;
+        if hidden.is_empty() {
+            return None;
+        }
+        let hits = phrases::hits(text);
+        let mut names = hits.iter().flat_map(names::candidates);
+        let path = names
+            .find_map(|name| hidden::beneath(&normalise(&self.dirs.cwd.join(name)), hidden))?;
+        self.hidden_blocking(path)
     }
 
     /// Explains the attempts to use the network so far, of a command that still runs.
@@ -211,7 +266,8 @@ impl DenialDetector {
             let all = finder.find_blocking(&text, exit, wants_hosts);
             let is_recorded = |denial: &Denial| has_attempts && denial.kind == DenialKind::Network;
             let (network, denials): (Vec<_>, Vec<_>) = all.into_iter().partition(is_recorded);
-            let line = finder.explain_blocking(&denials, &text);
+            let line = if has_failed { finder.hidden_in_output_blocking(&text) } else { None };
+            let line = line.or_else(|| finder.explain_blocking(&denials, &text));
             let line = line.or_else(|| phrases::unseen_alternate(&text).map(alternate_line));
             let line = line
                 .or_else(|| finder.unseen_blocking(&text).filter(|_| has_failed && !has_attempts));
@@ -392,6 +448,20 @@ impl DenialDetector {
         let is_ours = path.starts_with(&self.workspace) && may_write && !self.is_protected(path);
         is_no_program || is_ours || is_ordinary_blocking(&self.workspace.join(path), wanted)
     }
+}
+
+/// Returns the line about a path of a file tool that the policy hides.
+pub(crate) fn hidden_line_blocking(
+    confinement: &Confinement,
+    workspace: &Path,
+    path: &str,
+) -> Option<String> {
+    if !confinement.is_enforced() {
+        return None;
+    }
+    let path = normalise(&workspace.join(path));
+    let hidden = hidden::beneath(&path, &confinement.policy.hidden)?;
+    hidden::line_blocking(hidden, workspace, &confinement.session)
 }
 
 fn denial(kind: DenialKind, target: Option<&str>) -> Denial {

@@ -10,6 +10,14 @@ use std::path::Path;
 const NO_KEYS: [&str; 3] =
     ["connection to your authentication agent", "permission denied (publickey", "/.ssh/"];
 
+/// Texts of git without the key to sign.
+const NOT_SIGNED: [&str; 4] = [
+    "gpg failed to sign the data",
+    "gpg: signing failed",
+    "error: Couldn't get agent socket",
+    "error: unable to sign the tag",
+];
+
 /// Texts of a refused connection.
 const REFUSED: [&str; 3] = ["connection refused", "econnrefused", "couldn't connect to server"];
 
@@ -24,6 +32,7 @@ pub(super) fn line_blocking(
     session: &str,
 ) -> Option<String> {
     ssh(text, session)
+        .or_else(|| signing(text, session))
         .or_else(|| directory_blocking(text, workspace, session))
         .or_else(|| if has_network { None } else { this_machine(text, session) })
 }
@@ -37,6 +46,18 @@ fn ssh(text: &str, session: &str) -> Option<String> {
         format!(
             "[Sandbox: your ssh keys and your ssh agent are not in the session, and no setting shows them. Run this command \
              yourself in a terminal; `quack sandbox show{}` lists what the session may do]",
+            of_session(session)
+        )
+    })
+}
+
+/// A key with which git signs.
+fn signing(text: &str, session: &str) -> Option<String> {
+    text.lines().any(|line| NOT_SIGNED.iter().any(|words| line.contains(words))).then(|| {
+        format!(
+            "[Sandbox: the key with which your git signs is not in the session, and no setting shows it. Run this command \
+             yourself in a terminal, or let it not sign: git commit --no-gpg-sign; `quack sandbox show{}` lists what the \
+             session may do]",
             of_session(session)
         )
     })
@@ -96,6 +117,9 @@ mod tests {
         let keys = line("cat: /home/me/.ssh/id_rsa: No such file or directory").unwrap();
         assert!(keys.contains("your ssh keys") && !keys.contains("--writable"), "{keys}");
         assert!(line("git@a.example: Permission denied (publickey).").is_some());
+        let unsigned =
+            "error: gpg failed to sign the data:\n\nfatal: failed to write commit object";
+        assert!(line(unsigned).unwrap().contains("git commit --no-gpg-sign"));
         let other =
             line("ls: cannot access '/no/such/place/x': No such file or directory").unwrap();
         assert!(

@@ -407,9 +407,7 @@ impl SessionActor {
         let journal = &self.services.call_journal;
         let tell = |call: &CallPreview, result: &CallResult, elapsed| {
             times.note(&call.tool, outcome(result), elapsed);
-            if !self.services.pool.disk.is_low() {
-                journal.record(place, call, result, elapsed);
-            }
+            journal.record(place, call, result, elapsed, !self.services.pool.disk.is_low());
             ended(events, session, call, result, elapsed);
         };
         for ended in self.worker.calls.answer(number, result, tell) {

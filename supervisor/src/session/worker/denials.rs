@@ -132,10 +132,9 @@ impl SessionActor {
 
     fn record_job(&self, job: &EndedJob, end: CallEnd) {
         let (session, name, label) = (&self.session, self.name.as_str(), self.label.as_str());
-        if !self.services.pool.disk.is_low() {
-            let place = CallPlace { session, name, label, workspace: &self.workspace };
-            self.services.call_journal.record_job(place, job, end);
-        }
+        let place = CallPlace { session, name, label, workspace: &self.workspace };
+        let has_room = !self.services.pool.disk.is_low();
+        self.services.call_journal.record_job(place, job, end, has_room);
     }
 }
 

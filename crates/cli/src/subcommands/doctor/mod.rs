@@ -168,7 +168,9 @@ fn render(checks: &[Check]) -> String {
             CheckStatus::Fail => (RED, "fail"),
         };
         let (message, path) = parts(check);
-        let message = display::cut(message, MAX_MESSAGE);
+        // On the wire, the choices that nothing sets have the name that the Rubber Duck daemon gives them.
+        let message = message.replace("Pi default", "not set");
+        let message = display::cut(&message, MAX_MESSAGE);
         text.push_str(&format!("{style}{word:<4}{style:#}  {:<width$}  {message}\n", name(check)));
         if let Some(path) = path {
             let path = display::cut(path, MAX_MESSAGE);

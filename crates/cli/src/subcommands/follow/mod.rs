@@ -113,7 +113,7 @@ fn earlier_calls(
         return Ok(calls.iter().map(|call| format!("{}\n", event(call))).collect());
     }
     let labels = HashMap::from([(session.to_owned(), label.to_owned())]);
-    let format = CallFormat::new(TimeZone::system(), Timestamp::now(), labels);
+    let format = CallFormat::new(TimeZone::system(), Timestamp::now(), Some(labels));
     Ok(calls.iter().map(|call| format.row(call)).collect())
 }
 

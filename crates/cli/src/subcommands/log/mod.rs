@@ -5,7 +5,7 @@
 pub(crate) mod records;
 pub(crate) mod row;
 
-use self::records::{CallFilter, CallReader, SessionFilter};
+use self::records::{CallFilter, CallReader, SessionFilter, is_gap};
 use self::row::CallFormat;
 use crate::args::log::{LogArgs, LogShowArgs, LogVerb};
 use crate::connect::connect;
@@ -24,6 +24,7 @@ use quackd_home::{Home, is_risky_workspace};
 use quackd_protocol::client::{FindBy, FindData, FindParams, SessionsData, SessionsParams};
 use quackd_protocol::journal::CallRecord;
 use quackd_protocol::limits::MAX_SPILL_BYTES;
+use quackd_protocol::output::with_signal;
 use serde_json::Value;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -63,7 +64,7 @@ pub(crate) async fn run(args: LogArgs, output: CliOutput) -> anyhow::Result<Exit
     let directory = filter.workspace.clone().filter(|_| is_every_call && !args.follow);
     let reader = CallReader::new(home.journal_dir(), filter);
     if let Some(path) = directory
-        && reader.last_blocking(1).context("cannot read the journal")?.0.is_empty()
+        && reader.last_blocking(CALLS).context("cannot read the journal")?.0.iter().all(is_gap)
         && !has_session(&home, &path).await
     {
         let text = format!("{} has no session, and no call in the journal", plain(&path));
@@ -133,17 +134,16 @@ async fn has_session(home: &Home, workspace: &str) -> bool {
     found.is_ok_and(|found| found.session.is_some_and(|it| it.workspace_path == workspace))
 }
 
-/// Labels by session id. Empty if no daemon replies in time.
-async fn labels(home: &Home) -> HashMap<String, String> {
+/// Labels by session id. `None` if no daemon replies in time.
+async fn labels(home: &Home) -> Option<HashMap<String, String>> {
     let asking = async {
         let client = connect(home).await.ok()?;
         let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
         client.request::<_, SessionsData>("sessions", all, DAEMON_LIMIT).await.ok()
     };
-    let known = tokio::time::timeout(DAEMON_LIMIT, asking).await.ok().flatten();
-    let sessions = known.into_iter().flat_map(|known| known.sessions);
-    let labelled = sessions.filter(|session| !session.label.is_empty());
-    labelled.map(|session| (session.id.0, session.label)).collect()
+    let known = tokio::time::timeout(DAEMON_LIMIT, asking).await.ok().flatten()?;
+    let labelled = known.sessions.into_iter().filter(|session| !session.label.is_empty());
+    Some(labelled.map(|session| (session.id.0, session.label)).collect())
 }
 
 async fn list(
@@ -226,9 +226,9 @@ async fn show(
     }
     let home_dir = std::env::var("HOME").ok();
     output.text(&format.details(&call, home_dir.as_deref()))?;
-    if let Some(text) = whole.or(call.text) {
+    if let Some(text) = whole.or_else(|| call.text.clone()) {
         output.text("\n")?;
-        output.answer_lines(&text)?;
+        output.answer_lines(&with_signal(&text, call.signal))?;
     }
     Ok(ExitCode::Ok)
 }

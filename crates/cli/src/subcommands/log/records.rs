@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use quackd_home::call_journal::{JournalFile, files_blocking, read_file_blocking};
-use quackd_protocol::journal::{CallEnd, CallRecord, is_beginning_of_job};
+use quackd_protocol::journal::{CallEnd, CallRecord, JOURNAL_GAP, is_beginning_of_job};
 use quackd_protocol::limits::MAX_JOURNAL_LINE_BYTES;
 use std::collections::HashSet;
 use std::io;
@@ -50,6 +50,11 @@ impl SessionFilter {
 
 impl CallFilter {
     fn lets(&self, call: &CallRecord) -> bool {
+        // The missing calls may be of any session.
+        if is_gap(call) {
+            let end_ms = i64::try_from(call.duration_ms).map_or(i64::MAX, |ms| call.at_ms + ms);
+            return self.since.is_none_or(|since| since.as_millisecond() <= end_ms);
+        }
         let client = call.client.as_deref().unwrap_or_default();
         self.session.as_ref().is_none_or(|session| session.lets(call))
             && self.workspace.as_ref().is_none_or(|path| *path == call.workspace_path)
@@ -156,6 +161,11 @@ impl CallReader {
         }
         Ok(None)
     }
+}
+
+/// Whether a record is in place of missing calls.
+pub(crate) fn is_gap(call: &CallRecord) -> bool {
+    call.tool == JOURNAL_GAP
 }
 
 /// Returns the complete lines.

@@ -1,6 +1,7 @@
 //! Shows calls of the journal as text. Every text in a record comes from a client, a worker or a command.
 
-use crate::display::{cut, name_cell, path, plain};
+use super::records::is_gap;
+use crate::display::{count, cut, name_cell, path, plain};
 use crate::output::{BOLD, DIM, RED, YELLOW};
 use crate::render::calls::main_words;
 use crate::time_format::span;
@@ -22,17 +23,24 @@ const MAX_DETAIL: usize = 400;
 pub(crate) struct CallFormat {
     zone: TimeZone,
     now: Timestamp,
-    /// Labels by session id.
-    labels: HashMap<String, String>,
+    /// Labels by session id, from the daemon. Without it, no call runs.
+    labels: Option<HashMap<String, String>>,
 }
 
 impl CallFormat {
-    pub(crate) fn new(zone: TimeZone, now: Timestamp, labels: HashMap<String, String>) -> Self {
+    pub(crate) fn new(
+        zone: TimeZone,
+        now: Timestamp,
+        labels: Option<HashMap<String, String>>,
+    ) -> Self {
         Self { zone, now, labels }
     }
 
     /// Returns one line: time, session, client, call, end and id.
     pub(crate) fn row(&self, call: &CallRecord) -> String {
+        if is_gap(call) {
+            return self.gap(call);
+        }
         let who = match &call.client {
             Some(client) => format!("{}: ", name_cell(client)),
             None => String::new(),
@@ -44,7 +52,7 @@ impl CallFormat {
             self.time(call),
             name_cell(&self.label(call)),
             name_cell(&call.tool),
-            end(call),
+            self.end(call),
             plain(&call.id),
         )
     }
@@ -62,7 +70,7 @@ impl CallFormat {
             let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
             lines.push(("", format!("{}: {}", name_cell(&name), cut(&text, MAX_DETAIL))));
         }
-        lines.push(("end", end(call)));
+        lines.push(("end", self.end(call)));
         lines.extend(call.denials.iter().map(|it| ("denied", cut(&it.to_string(), MAX_DETAIL))));
         lines.extend(call.files.iter().map(|file| ("wrote", cut(file, MAX_DETAIL))));
         let n_listed = u32::try_from(call.files.len()).unwrap_or(u32::MAX);
@@ -71,6 +79,20 @@ impl CallFormat {
         }
         let line = |(name, text): (&str, String)| format!("{DIM}{name:8}{DIM:#}{text}\n");
         lines.into_iter().map(line).collect()
+    }
+
+    /// Returns the line in place of calls that are missing.
+    fn gap(&self, call: &CallRecord) -> String {
+        let arguments = arguments(call);
+        let n_calls = arguments.get("calls").and_then(Value::as_u64).unwrap_or_default();
+        let why = arguments.get("reason").and_then(Value::as_str).unwrap_or_default();
+        let took = span(Duration::from_millis(call.duration_ms));
+        let missing = count(usize::try_from(n_calls).unwrap_or(usize::MAX), "call");
+        format!(
+            "{DIM}{}{DIM:#}  {RED}{missing} of all sessions not recorded{RED:#}: {}, {DIM}within {took}{DIM:#}\n",
+            self.time(call),
+            cut(why, MAX_CALL),
+        )
     }
 
     /// Returns the time of today's calls, else date and time.
@@ -84,14 +106,46 @@ impl CallFormat {
     fn label(&self, call: &CallRecord) -> String {
         let recorded = || Some(call.label.clone()).filter(|label| !label.is_empty());
         // The daemon knows the label of now.
-        self.labels.get(&call.session_id.0).cloned().or_else(recorded).unwrap_or_else(|| {
+        let known = self.labels.as_ref().and_then(|labels| labels.get(&call.session_id.0));
+        known.cloned().or_else(recorded).unwrap_or_else(|| {
             let directory = call.workspace_path.rsplit('/').next().unwrap_or_default();
             format!("{directory}/{}", call.session_name)
         })
     }
+
+    /// Returns the end of a call: its outcome, what was denied, and its duration.
+    fn end(&self, call: &CallRecord) -> String {
+        let end = match call.outcome {
+            // The next daemon has not recorded the end yet.
+            CallEnd::Running if self.labels.is_none() => CallEnd::DaemonDied,
+            end => end,
+        };
+        let outcome = match (end, call.signal, call.exit_code) {
+            (CallEnd::Failed, Some(signal), _) => format!("killed by signal {signal}"),
+            (CallEnd::Failed, None, Some(code)) => format!("exit {code}"),
+            (outcome, Some(signal), _) => format!("{}, killed by signal {signal}", outcome.name()),
+            (outcome, ..) => outcome.name().to_owned(),
+        };
+        let outcome = match end {
+            CallEnd::Ok | CallEnd::Running => outcome,
+            _ => format!("{RED}{outcome}{RED:#}"),
+        };
+        let n_denied = call.denials.len();
+        let denied = match n_denied {
+            0 => String::new(),
+            n => format!(", {YELLOW}{n} denied{YELLOW:#}"),
+        };
+        // The time at which a daemon was killed is not known.
+        if matches!(end, CallEnd::Running | CallEnd::DaemonDied) {
+            return outcome;
+        }
+        let took = span(Duration::from_millis(call.duration_ms));
+        format!("{outcome}{denied}, {DIM}{took}{DIM:#}")
+    }
 }
 
-fn arguments(call: &CallRecord) -> Map<String, Value> {
+/// Returns the arguments of a call.
+pub(crate) fn arguments(call: &CallRecord) -> Map<String, Value> {
     let read = |raw: &serde_json::value::RawValue| serde_json::from_str(raw.get()).ok();
     call.arguments.as_deref().and_then(read).unwrap_or_default()
 }
@@ -111,30 +165,6 @@ pub(crate) fn main_argument(call: &CallRecord) -> String {
     })
 }
 
-/// Returns the end of a call: its outcome, what was denied, and its duration.
-fn end(call: &CallRecord) -> String {
-    let outcome = match (call.outcome, call.signal, call.exit_code) {
-        (CallEnd::Failed, Some(signal), _) => format!("killed by signal {signal}"),
-        (CallEnd::Failed, None, Some(code)) => format!("exit {code}"),
-        (outcome, ..) => outcome.name().to_owned(),
-    };
-    let outcome = match call.outcome {
-        CallEnd::Ok => outcome,
-        _ => format!("{RED}{outcome}{RED:#}"),
-    };
-    let n_denied = call.denials.len();
-    let denied = match n_denied {
-        0 => String::new(),
-        n => format!(", {YELLOW}{n} denied{YELLOW:#}"),
-    };
-    if call.outcome == CallEnd::DaemonDied {
-        // The time at which it was killed is not known.
-        return outcome;
-    }
-    let took = span(Duration::from_millis(call.duration_ms));
-    format!("{outcome}{denied}, {DIM}{took}{DIM:#}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,7 +178,7 @@ mod tests {
         call.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
         let call = serde_json::from_value(call).unwrap();
         let now = "2026-03-10T20:00:00Z".parse().unwrap();
-        let labels = HashMap::from([("t".to_owned(), "app".to_owned())]);
+        let labels = Some(HashMap::from([("t".to_owned(), "app".to_owned())]));
         let format = CallFormat::new(TimeZone::UTC, now, labels);
         anstream::adapter::strip_str(&format.row(&call)).to_string()
     }
@@ -179,6 +209,18 @@ mod tests {
             (
                 json!({"denials": [{"kind": "network", "target": "example.com"}], "outcome": "timed_out"}),
                 "12:00:00  app/x  bash  timed out, 1 denied, 1.5 s  mi2k4x9q\n",
+            ),
+            (
+                json!({"outcome": "running", "arguments": {"command": "x"}}),
+                "12:00:00  app/x  bash x  running  mi2k4x9q\n",
+            ),
+            (
+                json!({"outcome": "daemon_died", "arguments": {"command": "x"}}),
+                "12:00:00  app/x  bash x  ended with the daemon  mi2k4x9q\n",
+            ),
+            (
+                json!({"tool": "journal_gap", "outcome": "missing", "arguments": {"calls": 3, "reason": "the disk was almost full"}}),
+                "12:00:00  3 calls of all sessions not recorded: the disk was almost full, within 1.5 s\n",
             ),
         ] {
             assert_eq!(shown(extra), row);

@@ -16,12 +16,14 @@ const GENERATIONS: [&str; 4] =
     ["metadata.json", "quackd-state.json", "config.json", "remote-auth-token"];
 
 /// Other files of the state directory.
-const FILES: [&str; 14] = [
+const FILES: [&str; 16] = [
     "quackd.toml",
     "service.env",
     "launchd.log",
     "login-environment.json",
     "interrupted.json",
+    "spending.json",
+    "model-lists.json",
     "mcp-install.json",
     "mcp-token",
     "provider-keys.json",
@@ -33,7 +35,8 @@ const FILES: [&str; 14] = [
     "quackd.lock",
 ];
 
-const DIRECTORIES: [&str; 5] = ["run", "placeholders", "pi-sessions", "caches", "journal"];
+const DIRECTORIES: [&str; 7] =
+    ["run", "placeholders", "pi-package", "pi-sessions", "prompts", "caches", "journal"];
 
 /// Path that is kept.
 #[derive(Debug, PartialEq, Eq)]
@@ -237,6 +240,24 @@ mod tests {
             ("notes.txt", false, false),
         ] {
             assert_eq!(is_ours(name, is_dir), ours, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_name_that_the_documents_list_is_removed() {
+        let privacy = include_str!("../../../../../docs/privacy.md");
+        let (_, table) = privacy.split_once("| in the state directory |").unwrap();
+        let (table, _) = table.split_once("\nElsewhere:").unwrap();
+        let cells = table.lines().filter_map(|row| row.strip_prefix("| `")?.split('|').next());
+        let mut names: Vec<&str> = Vec::new();
+        for cell in cells {
+            // A cell ends with the names of further generations, such as `.bak`.
+            names.extend(cell.split('`').filter(|name| name.starts_with(char::is_alphabetic)));
+        }
+        assert!(20 < names.len() && names.contains(&"prompts/"), "{names:?}");
+        for name in names.into_iter().filter(|name| *name != "sessions/") {
+            let top = name.split('/').next().unwrap_or_default();
+            assert!(is_ours(top, name.contains('/')), "{name}");
         }
     }
 
