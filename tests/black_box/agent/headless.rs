@@ -2,7 +2,7 @@
 
 use super::prompt::{at_repo, last_request};
 use super::queues::gated;
-use super::{World, say};
+use super::{World, end_agent, say};
 use crate::harness::{Running, wait_for};
 use serde_json::{Value, json};
 
@@ -73,6 +73,57 @@ fn images_are_known_by_their_content_and_bounded() {
     let args = ["say", "look", "--image", "a.txt", "--session", "other"];
     let (code, _, error) = run(&world, &args);
     assert!(code == Some(1) && error.contains("fake/blind is not known to read images"), "{error}");
+}
+
+/// Bodies of the requests so far.
+fn bodies(world: &World) -> Vec<String> {
+    world.model.requests().iter().map(|request| request["body"].to_string()).collect()
+}
+
+#[test]
+fn an_image_that_the_provider_refuses_is_not_sent_again() {
+    const IMAGE: &str = "data:image/png;base64,";
+    const LEFT_OUT: &str = "(image left out: the provider refused it)";
+    let refusal =
+        json!({"status": 400, "error": "messages.0.content.1.image: image exceeds 5 MB maximum"});
+    let world = World::new(&json!({"replies": [refusal], "on_exhausted": "echo"}));
+    std::fs::write(world.repo.join("a.png"), b"\x89PNG\r\n\x1a\nrest").unwrap();
+    let (code, shown, error) = run(&world, &["say", "look", "--image", "a.png"]);
+    let lines: Vec<&str> =
+        shown.lines().chain(error.lines()).filter(|it| it.contains("5 MB")).collect();
+    assert_eq!((code, lines.len()), (Some(1), 1), "{shown}{error}");
+    assert!(lines[0].contains("(the image was left out of the conversation: send a smaller PNG"));
+    // The conversation goes on, also in another process.
+    let wire = world.follower();
+    end_agent(&world, &wire);
+    assert_eq!(run(&world, &["say", "go on"]).0, Some(0));
+    // A new image is sent.
+    assert_eq!(run(&world, &["say", "look again", "--image", "a.png"]).0, Some(0));
+    let images =
+        || -> Vec<_> { bodies(&world).iter().map(|body| body.matches(IMAGE).count()).collect() };
+    let sent = bodies(&world);
+    assert_eq!(images(), [1, 0, 1], "{sent:?}");
+    assert!(sent[2].contains(LEFT_OUT), "{}", sent[2]);
+
+    // An image that a tool returned: the turn goes on without it.
+    let read = json!({"name": "read_file", "arguments": {"path": "a.png"}});
+    let refusal = json!({"status": 500, "error": "image input is not supported"});
+    world
+        .model
+        .script(&json!({"replies": [{"tool_calls": [read]}, refusal, refusal, {"text": "blind"}]}));
+    let (code, shown, error) = run(&world, &["say", "read it"]);
+    assert_eq!((code, shown.contains("blind")), (Some(0), true), "{shown}{error}");
+    assert!(
+        format!("{shown}{error}").contains("(sent again without the images)"),
+        "{shown}{error}"
+    );
+    // First that of the tool is left out, then those before, which the model has read.
+    assert_eq!(images()[3..], [1, 2, 1, 0]);
+    // Another model gets them.
+    world.model.script(&json!({"on_exhausted": "echo"}));
+    assert_eq!(run(&world, &["models", "use", "fake/fake-2"]).0, Some(0));
+    assert_eq!(run(&world, &["say", "look"]).0, Some(0));
+    assert_eq!(images().pop(), Some(3));
 }
 
 #[test]
