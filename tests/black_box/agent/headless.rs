@@ -226,7 +226,79 @@ fn files_that_commands_and_all_tools_change_are_listed() {
     std::fs::write(world.repo.join(".gitignore"), "build/\n").unwrap();
     let (_, shown, _) = run(&world, &["say", "work", "--result", "json"]);
     let result: Value = serde_json::from_str(&shown).expect("one object");
-    // An ignored file is listed only if a tool that writes one file wrote it. Time stamps hide a file.
-    let expected = [".hidden/f", "build/kept", "by-bash.txt", "here.txt", "src/main.rs"];
+    // An ignored file is listed only if a tool that writes one file wrote it.
+    let expected = [".hidden/f", "build/kept", "by-bash.txt", "here.txt", "old.txt", "src/main.rs"];
     assert_eq!(result["filesChanged"], json!(expected), "{result}");
+    assert_eq!((&result["filesDeleted"], &result["filesRenamed"]), (&json!([]), &json!([])));
+}
+
+#[test]
+fn files_that_a_turn_deletes_and_renames_are_listed() {
+    let call = |name: &str, arguments: Value| json!({"name": name, "arguments": arguments});
+    let command = "rm gone.txt -r old-dir/sub; mv one.txt two.txt; mv names other; mv edited.txt new-name.txt; \
+        echo more >> new-name.txt; echo x > short-lived; rm short-lived; mkdir -p build; mv kept.txt build/; \
+        mv a.txt c.txt; mv b.txt a.txt; mv c.txt b.txt; echo more.log >> .gitignore; echo x > again.txt.new; \
+        mv again.txt.new again.txt; touch -d 2001-01-01 dated.txt; ln -s one.txt link; chmod +x 'a name'";
+    let calls = [
+        call("bash", json!({"command": command})),
+        call("write_file", json!({"path": "temporary.txt", "content": "x"})),
+    ];
+    let then = [call("bash", json!({"command": "rm temporary.txt"}))];
+    let script =
+        json!({"replies": [{"tool_calls": calls}, {"tool_calls": then}, {"text": "done"}]});
+    let world = World::new(&script);
+    for name in [
+        "gone.txt",
+        "old-dir/sub/x",
+        "old-dir/y",
+        "one.txt",
+        "names/a",
+        "names/b",
+        "edited.txt",
+        "kept.txt",
+        "a.txt",
+        "b.txt",
+        "more.log",
+        "was.ignored",
+        "again.txt",
+        "dated.txt",
+        "a name",
+        "same.txt",
+    ] {
+        let path = world.repo.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, name).unwrap();
+    }
+    std::fs::write(world.repo.join(".gitignore"), "build/\n*.ignored\n").unwrap();
+    let (_, shown, error) = run(&world, &["say", "work", "--result", "json"]);
+    let result: Value = serde_json::from_str(&shown).expect("one object");
+    let renamed = |from: &str, to: &str| json!({"from": from, "to": to});
+    // A file that is ignored now has neither changed nor gone, except if it has another name.
+    assert_eq!(
+        result["filesDeleted"],
+        json!(["gone.txt", "kept.txt", "old-dir/sub/x"]),
+        "{result}"
+    );
+    let names = [
+        renamed("edited.txt", "new-name.txt"),
+        renamed("names/a", "other/a"),
+        renamed("names/b", "other/b"),
+        renamed("one.txt", "two.txt"),
+    ];
+    assert_eq!(result["filesRenamed"], json!(names), "{result}");
+    let changed = [
+        ".gitignore",
+        "a name",
+        "a.txt",
+        "again.txt",
+        "b.txt",
+        "dated.txt",
+        "link",
+        "new-name.txt",
+        "other/a",
+        "other/b",
+        "two.txt",
+    ];
+    assert_eq!(result["filesChanged"], json!(changed), "{result} {error}");
+    assert!(result.get("filesError").is_none(), "{result}");
 }
