@@ -85,6 +85,7 @@ const NOT_ACCEPTED: &[&str] = &[
     "unable to",
     "could not",
     "cannot",
+    "does not",
     "failed to",
     "mmproj",
     "missing data",
