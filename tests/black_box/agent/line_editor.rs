@@ -345,7 +345,7 @@ fn answers_are_rendered_edits_are_diffs_and_the_last_row_has_the_state() {
         "> work\n",
         "[tool] write_file n.txt [",
         "  2 lines\n",
-        "  - two\n  + 2\n",
+        "   1 one\n  -2 two\n  +2 2\n",
         "[tool] bash seq 100 140 [",
         "  103\n  … 31 more lines; ",
         "  140\n",
@@ -370,7 +370,7 @@ fn answers_are_rendered_edits_are_diffs_and_the_last_row_has_the_state() {
     for part in [
         " --\n> work\n",
         "[tool] write_file n.txt\n  2 lines\n",
-        "[tool] edit_file n.txt\n  - two\n  + 2\n",
+        "[tool] edit_file n.txt\n   1 one\n  -2 two\n  +2 2\n",
         "  103\n  … 33 more lines; ",
         "\nTitle\n\nA bold word.\n\na │ b\n──┼──\n1 │ 2\n",
         "\n> again\n",
