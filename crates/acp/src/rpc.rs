@@ -4,6 +4,7 @@ use crate::lock;
 use bytes::Bytes;
 use quackd_client::ClientError;
 use quackd_protocol::client::ErrorCode;
+use quackd_protocol::surrogates;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -105,7 +106,7 @@ pub(crate) enum Incoming {
 
 /// Parses a line. The error has the id of the answer.
 pub(crate) fn parse_line(line: &[u8]) -> Result<Incoming, (Value, RpcError)> {
-    let value: Value = serde_json::from_slice(line)
+    let value: Value = surrogates::parse(line)
         .map_err(|error| (Value::Null, RpcError::parse(format!("not JSON: {error}"))))?;
     let Value::Object(mut message) = value else {
         return Err((Value::Null, RpcError::invalid_request("not a JSON-RPC 2.0 message")));
@@ -256,6 +257,10 @@ mod tests {
         assert_eq!(
             parsed(r#"{"jsonrpc":"2.0","method":"m"}"#),
             Ok(Incoming::Notification { method, params: Value::Null })
+        );
+        assert_eq!(
+            parsed(r#"{"jsonrpc":"2.0","method":"m","params":"half \ud83d"}"#),
+            Ok(Incoming::Notification { method: "m".to_owned(), params: json!("half \u{fffd}") })
         );
         assert_eq!(
             parsed(r#"{"jsonrpc":"2.0","id":7,"result":null}"#),

@@ -48,6 +48,20 @@ pub enum Message {
     Other(Value),
 }
 
+impl Message {
+    /// Whether the message has an image for the model.
+    #[must_use]
+    pub fn has_image(&self) -> bool {
+        let (Self::User(UserMessage { content: Content::Blocks(blocks), .. })
+        | Self::Custom(CustomMessage { content: Content::Blocks(blocks), .. })
+        | Self::ToolResult(ToolResultMessage { content: blocks, .. })) = self
+        else {
+            return false;
+        };
+        blocks.iter().any(|block| matches!(block, Block::Image { .. }))
+    }
+}
+
 /// Content of a message of the user: a text in old files, blocks in new ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
@@ -187,6 +201,9 @@ pub struct AssistantMessage {
     /// Time until the end of the answer, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
+    /// Whether the provider has refused images of the request. Later requests to this model have none of them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub images_refused: bool,
 }
 
 impl AssistantMessage {

@@ -80,12 +80,6 @@ impl Pending {
     }
 }
 
-/// Replaces `\ud800` to `\udfff` that are not halves of a pair by the escape of [`char::REPLACEMENT_CHARACTER`]. Returns
-/// `None` if there is no such escape.
-pub(crate) fn without_lone_surrogates(text: &str) -> Option<String> {
-    replaced(text, |_| Some("\\ufffd".to_owned()))
-}
-
 fn replaced(text: &str, replacement: impl Fn(u16) -> Option<String>) -> Option<String> {
     let (mut kept, mut rest, mut is_changed) = (String::new(), text, false);
     while let Some(at) = rest.find('\\') {

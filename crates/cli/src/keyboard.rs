@@ -1,10 +1,13 @@
 //! Reads the keys of a terminal one by one. Used by `quack top` and the prompt of `quack`.
 
-use crossterm::event::{self, Event};
+mod parser;
+
+use self::parser::InputParser;
+use crossterm::event::Event;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr,
+    LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcgetwinsize, tcsetattr,
 };
 use std::collections::VecDeque;
 use std::io;
@@ -14,12 +17,12 @@ use tokio::task::JoinHandle;
 /// Duration of one poll of the keyboard, and so the longest wait until the keyboard is free.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Time in which the library looks for input that has arrived. It does not look at all without a time.
+/// Longest pause within input that arrives at once.
 const AT_ONCE: Duration = Duration::from_millis(1);
-const BRIEFLY: Duration = Duration::from_micros(50);
 
-/// Most events that are read at once.
+/// Most events, and bytes, that are read at once.
 const MAX_BATCH: usize = 4096;
+const MAX_BYTES: usize = 256 * 1024;
 
 /// Cbreak mode: line output works as usual, and keys are read one by one without echo. Undone on drop.
 #[derive(Debug)]
@@ -64,7 +67,17 @@ pub(crate) struct Keys {
     /// Events that were read and not returned yet.
     ready: VecDeque<TimedEvent>,
     /// Running poll on a separate thread.
-    look: Option<JoinHandle<io::Result<Vec<Event>>>>,
+    look: Option<JoinHandle<(Reader, io::Result<Vec<Event>>)>>,
+    /// Reader of the next poll.
+    reader: Reader,
+}
+
+/// What a poll leaves for the next one.
+#[derive(Debug, Default)]
+struct Reader {
+    parser: InputParser,
+    /// Rows and columns of the terminal.
+    size: Option<(u16, u16)>,
 }
 
 impl Keys {
@@ -79,7 +92,11 @@ impl Keys {
             }
             self.finish().await?;
             if self.ready.is_empty() {
-                self.look = Some(tokio::task::spawn_blocking(look_blocking));
+                let mut reader = std::mem::take(&mut self.reader);
+                self.look = Some(tokio::task::spawn_blocking(move || {
+                    let seen = reader.look_blocking();
+                    (reader, seen)
+                }));
             }
         }
     }
@@ -93,13 +110,16 @@ impl Keys {
     pub(crate) async fn rest(&mut self) {
         drop(self.finish().await);
         self.ready.clear();
+        self.reader = Reader::default();
     }
 
     async fn finish(&mut self) -> io::Result<()> {
         let Some(look) = &mut self.look else { return Ok(()) };
         let seen = look.await;
         self.look = None;
-        let events = seen.map_err(io::Error::other)??;
+        let (reader, events) = seen.map_err(io::Error::other)?;
+        self.reader = reader;
+        let events = events?;
         let (at, count) = (Instant::now(), events.len());
         self.ready.extend(events.into_iter().enumerate().map(|(n, event)| TimedEvent {
             event,
@@ -110,16 +130,47 @@ impl Keys {
     }
 }
 
-/// Returns the events that the terminal has sent, after the first of them. Without one in time, returns none.
-fn look_blocking() -> io::Result<Vec<Event>> {
-    let mut events = Vec::new();
-    // The library counts its time in a busy loop. Without input, only a new size of the terminal can have arrived.
-    let mut limit = if wait_blocking(LOOK)? { AT_ONCE } else { BRIEFLY };
-    while events.len() < MAX_BATCH && event::poll(limit)? {
-        events.push(event::read()?);
-        limit = AT_ONCE;
+impl Reader {
+    /// Returns the events that the terminal has sent, after the first of them. Without one in time, returns none.
+    fn look_blocking(&mut self) -> io::Result<Vec<Event>> {
+        let (mut events, mut n_bytes) = (Vec::new(), 0);
+        let mut limit = LOOK;
+        // When an unfinished sequence began.
+        let mut unfinished: Option<Instant> = None;
+        while events.len() < MAX_BATCH && n_bytes < MAX_BYTES {
+            if wait_blocking(limit)? {
+                let mut buffer = [0; 4096];
+                let len = match rustix::io::read(io::stdin(), &mut buffer) {
+                    Ok(0) => return Err(gone()),
+                    Ok(len) => len,
+                    Err(Errno::INTR | Errno::AGAIN) => 0,
+                    Err(error) => return Err(error.into()),
+                };
+                n_bytes += len;
+                self.parser.feed(buffer.get(..len).unwrap_or_default(), &mut events);
+                limit = AT_ONCE;
+            } else if let Some(longest) = self.parser.waits() {
+                let passed = unfinished.get_or_insert_with(Instant::now).elapsed();
+                limit = longest.saturating_sub(passed);
+                if limit.is_zero() {
+                    self.parser.give_up(&mut events);
+                }
+            } else {
+                break;
+            }
+            if self.parser.waits().is_none() {
+                unfinished = None;
+            }
+        }
+        let size = tcgetwinsize(io::stdin()).ok().map(|size| (size.ws_row, size.ws_col));
+        if let (Some(before), Some((rows, columns))) = (self.size, size)
+            && before != (rows, columns)
+        {
+            events.push(Event::Resize(columns, rows));
+        }
+        self.size = size.or(self.size);
+        Ok(events)
     }
-    Ok(events)
 }
 
 /// Waits for input, and returns whether there is some. A closed terminal is an error here, because the library would

@@ -8,6 +8,7 @@ use crate::batches::{self, Batches, MAX_BATCH, NotInABatch};
 use bytes::Bytes;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::limits::MAX_LINE_BYTES;
+use quackd_protocol::surrogates;
 use rmcp::model::{
     ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorData, JsonRpcMessage,
     ProtocolVersion, RequestId, ServerJsonRpcMessage, ServerResult,
@@ -154,7 +155,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
 
     /// Returns the message in a text. `Ok(None)` if it is ignored.
     fn read(&mut self, text: &[u8]) -> Result<Option<ClientJsonRpcMessage>, Refusal> {
-        let message = serde_json::from_slice::<ClientJsonRpcMessage>(text)
+        let message = surrogates::parse::<ClientJsonRpcMessage>(text)
             .map_err(|error| unreadable(text, &error))?;
         match &message {
             JsonRpcMessage::Request(request) => {

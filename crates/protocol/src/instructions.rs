@@ -12,8 +12,17 @@ pub struct InstructionFile {
     pub text: String,
 }
 
+/// A file that a text with instructions names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Import<'a> {
+    /// `@path`: relative to the file with the text.
+    Relative(&'a str),
+    /// `@~/path`: relative to the user's home.
+    OfHome(&'a str),
+}
+
 /// Returns the paths after `@` in a text, outside of code.
-pub fn imports(text: &str) -> impl Iterator<Item = &str> {
+pub fn imports(text: &str) -> impl Iterator<Item = Import<'_>> {
     let mut is_code = false;
     let lines = text.lines().filter(move |line| {
         let is_fence = line.trim_start().starts_with("```");
@@ -25,9 +34,14 @@ pub fn imports(text: &str) -> impl Iterator<Item = &str> {
         line.split('`').step_by(2).flat_map(str::split_whitespace)
     });
     let paths = words.filter_map(|word| word.strip_prefix('@'));
-    paths.map(|path| path.trim_end_matches(['.', ',', ';', ':', ')'])).filter(|path| {
+    paths.map(|path| path.trim_end_matches(['.', ',', ';', ':', ')'])).filter_map(|path| {
         let is_plain = |c: char| !c.is_control() && !matches!(c, '"' | '<' | '>' | '~');
-        !path.is_empty() && !path.starts_with('/') && path.chars().all(is_plain)
+        let (import, path) = match path.strip_prefix("~/") {
+            Some(path) => (Import::OfHome(path), path),
+            None => (Import::Relative(path), path),
+        };
+        let is_path = !path.is_empty() && !path.starts_with('/') && path.chars().all(is_plain);
+        is_path.then_some(import)
     })
 }
 

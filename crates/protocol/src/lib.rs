@@ -32,6 +32,7 @@ pub mod search;
 pub mod shorten;
 pub mod state;
 pub mod suggestion;
+pub mod surrogates;
 pub mod tiers;
 pub mod tools;
 pub mod web;

@@ -9,7 +9,7 @@ use crate::read_file::PATH;
 use crate::{Data, Output, Toolbox};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use quackd_protocol::instructions::{imports, joined};
+use quackd_protocol::instructions::{Import, imports, joined};
 use quackd_sandbox::Root;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -105,7 +105,10 @@ impl Found<'_> {
         if depth < MAX_IMPORTS {
             let parent = path.rfind('/').map_or("", |at| path.get(..=at).unwrap_or_default());
             for import in imports(&text) {
-                if let Some(path) = joined(parent, import) {
+                // A command can write this text. It must not name files of the user's home.
+                if let Import::Relative(import) = import
+                    && let Some(path) = joined(parent, import)
+                {
                     self.add_blocking(&path, depth + 1);
                 }
             }
@@ -221,6 +224,9 @@ mod tests {
         );
         write("docs/more.md", "more");
         write("docs/code.md", "code");
+        // Names that a path of the user's home has after its tilde, and with it.
+        write(".ssh/id", "home");
+        write("~/.ssh/id", "home");
         write("a/CLAUDE.md", "of a");
         write("a/b/c/AGENTS.md", "of c");
         std::os::unix::fs::symlink("/etc/hostname", dir.path().join("a/b/AGENTS.md")).unwrap();

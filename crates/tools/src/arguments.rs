@@ -3,7 +3,8 @@
 //! Voice models send shorthands and near misses. This leniency is part of the wire.
 
 use crate::caller_dir::CallerDir;
-use crate::js_compat::{trim, without_halves};
+use crate::js_compat::trim;
+use quackd_protocol::surrogates::without_lone_surrogates;
 use quackd_protocol::tools::{Kind, Tool, find, main_parameter};
 use serde_json::{Map, Value};
 
@@ -27,7 +28,9 @@ impl Arguments {
     /// Parses an object, or a bare string as the tool's main parameter. Half a surrogate pair, which JavaScript
     /// writes where it cuts a text, becomes U+FFFD.
     pub(crate) fn parse(tool: &str, json: &str) -> Result<Self, ArgumentsError> {
-        match serde_json::from_str(&without_halves(json)).map_err(|_| ArgumentsError::NotJson)? {
+        match serde_json::from_str(&without_lone_surrogates(json))
+            .map_err(|_| ArgumentsError::NotJson)?
+        {
             Value::Object(mut object) => {
                 if let Some(tool) = find(tool) {
                     object.iter_mut().for_each(|(name, value)| unquote(tool, name, value));

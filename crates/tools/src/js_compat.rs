@@ -1,8 +1,6 @@
 //! JavaScript's conversions of texts and numbers, where callers can see them. The tools were first written in
 //! JavaScript, and clients compare their texts.
 
-use std::borrow::Cow;
-
 /// Whether `\s` and `trim` treat a character as white space: they include a byte order mark, but not the
 /// next-line control.
 pub(crate) fn is_space(c: char) -> bool {
@@ -51,40 +49,6 @@ pub(crate) fn first_units(text: &str, max_units: usize) -> Option<&str> {
         }
     }
     None
-}
-
-/// Returns JSON text with every escaped half of a surrogate pair replaced. JavaScript writes and reads such
-/// halves where a text was cut within a character. Rust strings cannot contain them.
-pub(crate) fn without_halves(json: &str) -> Cow<'_, str> {
-    let mut repaired = String::new();
-    let (mut n_done, mut at) = (0, 0);
-    // A backslash occurs only in strings, so this code needs no other knowledge of JSON.
-    while let Some(found) = json.get(at..).and_then(|rest| rest.find('\\')) {
-        at += found;
-        match (unit(json, at), unit(json, at + 6)) {
-            (Some(0xd800..=0xdbff), Some(0xdc00..=0xdfff)) => at += 12,
-            (Some(0xd800..=0xdfff), _) => {
-                repaired.push_str(json.get(n_done..at).unwrap_or_default());
-                repaired.push_str("\\ufffd");
-                at += 6;
-                n_done = at;
-            }
-            (Some(_), _) => at += 6,
-            // The escaped character has one byte, or this is not JSON, which the parser reports.
-            (None, _) => at += 2,
-        }
-    }
-    if n_done == 0 {
-        return Cow::Borrowed(json);
-    }
-    repaired.push_str(json.get(n_done..).unwrap_or_default());
-    Cow::Owned(repaired)
-}
-
-/// Parses the UTF-16 unit of the escape that begins here.
-fn unit(json: &str, at: usize) -> Option<u16> {
-    let digits = json.get(at..at + 6)?.strip_prefix("\\u")?;
-    u16::from_str_radix(digits, 16).ok()
 }
 
 #[cfg(test)]
@@ -163,23 +127,5 @@ mod tests {
         assert_eq!(first_units("a🦆", 3), None);
         assert_eq!(first_units("ab🦆", 3), Some("ab"));
         assert_eq!(first_units("", 0), None);
-    }
-
-    #[test]
-    fn halves_of_characters_are_replaced_and_nothing_else() {
-        let same = ["", "x", r#""\ud83e\udd86""#, r#""\\ud83e""#, r#""\n\u00e4\"""#, "\\", "\\u12"];
-        for json in same {
-            assert!(matches!(without_halves(json), Cow::Borrowed(_)), "{json}");
-        }
-        let cases = [
-            (r#""a\ud83e""#, r#""a\ufffd""#),
-            (r#""\udd86 b""#, r#""\ufffd b""#),
-            (r#""\uD83E\ud83e\udd86""#, r#""\ufffd\ud83e\udd86""#),
-            (r#""\\\ud83eä\u0041""#, r#""\\\ufffdä\u0041""#),
-            (r#""\ud83e\\udd86""#, r#""\ufffd\\udd86""#),
-        ];
-        for (json, expected) in cases {
-            assert_eq!(without_halves(json), expected);
-        }
     }
 }

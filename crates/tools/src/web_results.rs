@@ -1,9 +1,10 @@
 //! Formats the results of a web search as text and as data. All content is untrusted.
 
 use crate::Output;
-use crate::js_compat::{first_units, is_space, to_fixed_3, trim, without_halves};
+use crate::js_compat::{first_units, is_space, to_fixed_3, trim};
 use crate::truncate::{self, TRUNCATED};
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
+use quackd_protocol::surrogates::without_lone_surrogates;
 use quackd_protocol::worker::WebSearch;
 use serde_json::{Map, Value, json};
 
@@ -16,7 +17,7 @@ const UNTITLED: &str = "(untitled)";
 /// Formats the body of a successful answer.
 pub(crate) fn results(body: &str, search: &WebSearch) -> Output {
     let body = body.strip_prefix('\u{feff}').unwrap_or(body);
-    let mut payload: Value = match serde_json::from_str(&without_halves(body)) {
+    let mut payload: Value = match serde_json::from_str(&without_lone_surrogates(body)) {
         Ok(payload) => payload,
         Err(error) => {
             return Output::error(format_args!("web_search returned invalid JSON: {error}"));

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use quackd_protocol::client::{ErrorCode, EventLine, Reply, ToldLine};
 use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use quackd_protocol::plain::without_numbers;
+use quackd_protocol::surrogates::without_lone_surrogates;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -77,8 +78,9 @@ pub(crate) fn parse(line: &[u8]) -> Result<Option<ParsedRequest>, Bytes> {
     // In JavaScript, every value except null has properties. Other types than objects therefore have no parameters.
     let params = envelope.params.map(RawValue::get);
     let odd_params = params.and_then(odd);
-    let params = params.filter(|text| text.starts_with('{'));
-    Ok(Some(ParsedRequest { id, method, odd_params, params: params.unwrap_or("{}").to_owned() }))
+    let params = params.filter(|text| text.starts_with('{')).unwrap_or("{}");
+    let params = without_lone_surrogates(params).into_owned();
+    Ok(Some(ParsedRequest { id, method, odd_params, params }))
 }
 
 /// Describes a JSON text by its first byte. `None` for an object or `null`.

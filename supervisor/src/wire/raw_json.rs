@@ -2,7 +2,9 @@
 //! the grammar: it accepts lone surrogates, numbers out of range and unlimited nesting. A client would reject the whole
 //! line that contains them.
 
+use quackd_protocol::surrogates::without_lone_surrogates;
 use serde_json::value::RawValue;
+use std::borrow::Cow;
 
 /// Maximum nesting of a worker's value. serde_json stops at 128; replies and events add some levels.
 const MAX_DEPTH: u8 = 100;
@@ -28,7 +30,9 @@ pub(crate) fn is_sound(json: &RawValue) -> bool {
         }
         at += 1;
     }
-    halves(text).is_empty()
+    // Most results have no such escape at all, and this search is faster.
+    memchr::memmem::find(text.as_bytes(), b"\\u").is_none()
+        || matches!(without_lone_surrogates(text), Cow::Borrowed(_))
 }
 
 /// Returns the position of the quotation mark that ends a string.
@@ -64,44 +68,10 @@ fn end_of_number(json: &str, from: usize) -> Option<usize> {
 /// Replaces each lone surrogate with `\ufffd`. JavaScript programs write lone surrogates when they split a text between
 /// two UTF-16 units.
 pub(crate) fn with_whole_characters(json: Box<RawValue>) -> Box<RawValue> {
-    let halves = halves(json.get());
-    if halves.is_empty() {
-        return json;
+    match without_lone_surrogates(json.get()) {
+        Cow::Borrowed(_) => json,
+        Cow::Owned(text) => RawValue::from_string(text).unwrap_or(json),
     }
-    let mut text = json.get().to_owned();
-    for at in halves {
-        // The replacement has the same length.
-        text.replace_range(at..at + ESCAPE, "\\ufffd");
-    }
-    RawValue::from_string(text).unwrap_or(json)
-}
-
-/// Bytes of `\uXXXX`.
-const ESCAPE: usize = 6;
-
-/// Byte positions of the escapes of lone surrogates.
-fn halves(json: &str) -> Vec<usize> {
-    if memchr::memmem::find(json.as_bytes(), b"\\u").is_none() {
-        return Vec::new();
-    }
-    let unit = |at: usize| {
-        let digits = json.get(at..at + ESCAPE)?.strip_prefix("\\u")?;
-        u16::from_str_radix(digits, 16).ok()
-    };
-    let mut found = Vec::new();
-    let mut from = 0;
-    while let Some(next) = json.get(from..).and_then(|rest| rest.find('\\')) {
-        let at = from + next;
-        from = at + 2;
-        match unit(at) {
-            Some(0xd800..=0xdbff) if matches!(unit(at + ESCAPE), Some(0xdc00..=0xdfff)) => {
-                from = at + 2 * ESCAPE;
-            }
-            Some(0xd800..=0xdfff) => found.push(at),
-            _ => {}
-        }
-    }
-    found
 }
 
 #[cfg(test)]

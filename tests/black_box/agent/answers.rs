@@ -101,6 +101,45 @@ fn an_answer_split_at_every_byte_and_with_other_line_ends_is_the_same() {
 }
 
 #[test]
+fn half_of_a_character_costs_no_text_and_no_error_wherever_it_is() {
+    // Two private characters for the halves, and two for their escapes within the JSON of arguments.
+    let replace = json!({"\u{e000}": r"\ud83d", "\u{e001}": r"\ude42", "\u{e002}": r"\\ud83d", "\u{e003}": r"\\ude42"});
+    let split =
+        ["one \u{e000}", "\u{e001} two", " three \u{e000}", " four \u{e001} five", "\u{e000}"];
+    let content = "a \u{e000}\u{e001} b \u{e000} c \u{e002}\u{e003} d \u{e003} e";
+    let call = json!({"name": "write_file", "arguments": {"path": "a.txt", "content": content}});
+    let script = json!({"defaults": {"replace": replace, "chunk_chars": 1}, "on_exhausted": "echo",
+        "replies": [{"text": split, "reasoning": split, "tool_calls": [call]}, {"text": split}]});
+    for api in ["openai-completions", "openai-responses", "anthropic-messages"] {
+        let world = World::new(&script);
+        world.write_models(
+            &if api == "anthropic-messages" { world.model.root() } else { world.model.v1() },
+            api,
+        );
+        let wire = world.follower();
+        let events = turn(&wire, "write");
+        let whole = "one 🙂 two three \u{fffd} four \u{fffd} five\u{fffd}";
+        assert_eq!(text(answer(&events)), whole, "{api}");
+        let deltas = all(&events, "message_update")
+            .into_iter()
+            .map(|it| it["assistantMessageEvent"].clone());
+        let deltas = deltas.filter(|it| it["type"] == "text_delta");
+        let shown: String = deltas.map(|it| it["delta"].as_str().unwrap().to_owned()).collect();
+        assert_eq!(shown, whole.repeat(2), "{api}");
+        let written = std::fs::read_to_string(world.repo.join("a.txt")).unwrap();
+        assert_eq!(written, "a 🙂 b \u{fffd} c 🙂 d \u{fffd} e", "{api}");
+        // Prompts of programs that cut a text, and the session file with all of this.
+        let line =
+            r#"{"id":"h","method":"say","params":{"preferPi":true,"message":"cut \ud83d here"}}"#;
+        let other = world.daemon.wire();
+        other.attach(&world.repo);
+        assert!(other.exchange(line).contains(r#""ok":true"#), "{api}");
+        let events = wire.events_until("agent_settled");
+        assert_eq!(text(answer(&events)), "echo: cut \u{fffd} here", "{api}");
+    }
+}
+
+#[test]
 fn abort_ends_an_answer_in_mid_stream_and_the_next_prompt_works() {
     let world = World::new(&json!({"replies": [
         {"text": "one two three", "chunk_chars": 4, "hang_after": 2}, {"text": "second answer"}]}));

@@ -2,7 +2,7 @@
 
 use super::prompt::{at_repo, last_request};
 use super::queues::gated;
-use super::{World, say};
+use super::{World, end_agent, say};
 use crate::harness::{Running, wait_for};
 use serde_json::{Value, json};
 
@@ -73,6 +73,57 @@ fn images_are_known_by_their_content_and_bounded() {
     let args = ["say", "look", "--image", "a.txt", "--session", "other"];
     let (code, _, error) = run(&world, &args);
     assert!(code == Some(1) && error.contains("fake/blind is not known to read images"), "{error}");
+}
+
+/// Bodies of the requests so far.
+fn bodies(world: &World) -> Vec<String> {
+    world.model.requests().iter().map(|request| request["body"].to_string()).collect()
+}
+
+#[test]
+fn an_image_that_the_provider_refuses_is_not_sent_again() {
+    const IMAGE: &str = "data:image/png;base64,";
+    const LEFT_OUT: &str = "(image left out: the provider refused it)";
+    let refusal =
+        json!({"status": 400, "error": "messages.0.content.1.image: image exceeds 5 MB maximum"});
+    let world = World::new(&json!({"replies": [refusal], "on_exhausted": "echo"}));
+    std::fs::write(world.repo.join("a.png"), b"\x89PNG\r\n\x1a\nrest").unwrap();
+    let (code, shown, error) = run(&world, &["say", "look", "--image", "a.png"]);
+    let lines: Vec<&str> =
+        shown.lines().chain(error.lines()).filter(|it| it.contains("5 MB")).collect();
+    assert_eq!((code, lines.len()), (Some(1), 1), "{shown}{error}");
+    assert!(lines[0].contains("(the image was left out of the conversation: send a smaller PNG"));
+    // The conversation goes on, also in another process.
+    let wire = world.follower();
+    end_agent(&world, &wire);
+    assert_eq!(run(&world, &["say", "go on"]).0, Some(0));
+    // A new image is sent.
+    assert_eq!(run(&world, &["say", "look again", "--image", "a.png"]).0, Some(0));
+    let images =
+        || -> Vec<_> { bodies(&world).iter().map(|body| body.matches(IMAGE).count()).collect() };
+    let sent = bodies(&world);
+    assert_eq!(images(), [1, 0, 1], "{sent:?}");
+    assert!(sent[2].contains(LEFT_OUT), "{}", sent[2]);
+
+    // An image that a tool returned: the turn goes on without it.
+    let read = json!({"name": "read_file", "arguments": {"path": "a.png"}});
+    let refusal = json!({"status": 500, "error": "image input is not supported"});
+    world
+        .model
+        .script(&json!({"replies": [{"tool_calls": [read]}, refusal, refusal, {"text": "blind"}]}));
+    let (code, shown, error) = run(&world, &["say", "read it"]);
+    assert_eq!((code, shown.contains("blind")), (Some(0), true), "{shown}{error}");
+    assert!(
+        format!("{shown}{error}").contains("(sent again without the images)"),
+        "{shown}{error}"
+    );
+    // First that of the tool is left out, then those before, which the model has read.
+    assert_eq!(images()[3..], [1, 2, 1, 0]);
+    // Another model gets them.
+    world.model.script(&json!({"on_exhausted": "echo"}));
+    assert_eq!(run(&world, &["models", "use", "fake/fake-2"]).0, Some(0));
+    assert_eq!(run(&world, &["say", "look"]).0, Some(0));
+    assert_eq!(images().pop(), Some(3));
 }
 
 #[test]
@@ -175,7 +226,79 @@ fn files_that_commands_and_all_tools_change_are_listed() {
     std::fs::write(world.repo.join(".gitignore"), "build/\n").unwrap();
     let (_, shown, _) = run(&world, &["say", "work", "--result", "json"]);
     let result: Value = serde_json::from_str(&shown).expect("one object");
-    // An ignored file is listed only if a tool that writes one file wrote it. Time stamps hide a file.
-    let expected = [".hidden/f", "build/kept", "by-bash.txt", "here.txt", "src/main.rs"];
+    // An ignored file is listed only if a tool that writes one file wrote it.
+    let expected = [".hidden/f", "build/kept", "by-bash.txt", "here.txt", "old.txt", "src/main.rs"];
     assert_eq!(result["filesChanged"], json!(expected), "{result}");
+    assert_eq!((&result["filesDeleted"], &result["filesRenamed"]), (&json!([]), &json!([])));
+}
+
+#[test]
+fn files_that_a_turn_deletes_and_renames_are_listed() {
+    let call = |name: &str, arguments: Value| json!({"name": name, "arguments": arguments});
+    let command = "rm gone.txt -r old-dir/sub; mv one.txt two.txt; mv names other; mv edited.txt new-name.txt; \
+        echo more >> new-name.txt; echo x > short-lived; rm short-lived; mkdir -p build; mv kept.txt build/; \
+        mv a.txt c.txt; mv b.txt a.txt; mv c.txt b.txt; echo more.log >> .gitignore; echo x > again.txt.new; \
+        mv again.txt.new again.txt; touch -d 2001-01-01 dated.txt; ln -s one.txt link; chmod +x 'a name'";
+    let calls = [
+        call("bash", json!({"command": command})),
+        call("write_file", json!({"path": "temporary.txt", "content": "x"})),
+    ];
+    let then = [call("bash", json!({"command": "rm temporary.txt"}))];
+    let script =
+        json!({"replies": [{"tool_calls": calls}, {"tool_calls": then}, {"text": "done"}]});
+    let world = World::new(&script);
+    for name in [
+        "gone.txt",
+        "old-dir/sub/x",
+        "old-dir/y",
+        "one.txt",
+        "names/a",
+        "names/b",
+        "edited.txt",
+        "kept.txt",
+        "a.txt",
+        "b.txt",
+        "more.log",
+        "was.ignored",
+        "again.txt",
+        "dated.txt",
+        "a name",
+        "same.txt",
+    ] {
+        let path = world.repo.join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, name).unwrap();
+    }
+    std::fs::write(world.repo.join(".gitignore"), "build/\n*.ignored\n").unwrap();
+    let (_, shown, error) = run(&world, &["say", "work", "--result", "json"]);
+    let result: Value = serde_json::from_str(&shown).expect("one object");
+    let renamed = |from: &str, to: &str| json!({"from": from, "to": to});
+    // A file that is ignored now has neither changed nor gone, except if it has another name.
+    assert_eq!(
+        result["filesDeleted"],
+        json!(["gone.txt", "kept.txt", "old-dir/sub/x"]),
+        "{result}"
+    );
+    let names = [
+        renamed("edited.txt", "new-name.txt"),
+        renamed("names/a", "other/a"),
+        renamed("names/b", "other/b"),
+        renamed("one.txt", "two.txt"),
+    ];
+    assert_eq!(result["filesRenamed"], json!(names), "{result}");
+    let changed = [
+        ".gitignore",
+        "a name",
+        "a.txt",
+        "again.txt",
+        "b.txt",
+        "dated.txt",
+        "link",
+        "new-name.txt",
+        "other/a",
+        "other/b",
+        "two.txt",
+    ];
+    assert_eq!(result["filesChanged"], json!(changed), "{result} {error}");
+    assert!(result.get("filesError").is_none(), "{result}");
 }

@@ -91,6 +91,46 @@ fn what_the_person_cannot_see_is_not_sent() {
 }
 
 #[test]
+fn an_answer_of_the_terminal_is_no_text_of_the_prompt() {
+    let world = echoing();
+    let person = person(&world);
+    let answers = [
+        "\x1b[?62;22c",
+        "\x1b[>0;276;0c",
+        "\x1b[?2004;1$y",
+        "\x1b[?0u",
+        "\x1b[24;80R",
+        "\x1b[0;0R",
+        "\x1b[0n",
+        "\x1b]11;rgb:1e1e/1e1e/2e2e\x07",
+        "\x1b]10;rgb:ffff/ffff/ffff\x1b\\",
+        "\x1bP>|XTerm(388)\x1b\\",
+        "\x1bP1+r544e=787465726d\x1b\\",
+        "\x1b_Gi=31;OK\x1b\\",
+        "\x1b[I",
+        "\x1b[8;24;80t",
+    ];
+    for (n, answer) in answers.iter().enumerate() {
+        person.press("w");
+        // In two pieces, which the program may read one after the other.
+        let (one, other) = answer.split_at(1 + n % (answer.len() - 1));
+        person.press(one);
+        person.press(other);
+        person.press("x");
+        person.stands(&format!("> {}", "wx".repeat(n + 1)));
+    }
+    person.press(&answers.concat());
+    // Keys still are keys.
+    person.press("y\x1b[Dz\x1b[F!");
+    let text = format!("{}zy!", "wx".repeat(answers.len()));
+    person.stands(&format!("> {text}\n"));
+    person.press(RETURN);
+    assert_eq!(sent(&world, 1), format!("user: {text}"));
+    // Within a turn, no answer is Esc, which would abort it.
+    person.stands("\n> \n");
+}
+
+#[test]
 fn earlier_prompts_of_the_directory_come_back_in_another_session() {
     let world = echoing();
     {
@@ -305,7 +345,7 @@ fn answers_are_rendered_edits_are_diffs_and_the_last_row_has_the_state() {
         "> work\n",
         "[tool] write_file n.txt [",
         "  2 lines\n",
-        "  - two\n  + 2\n",
+        "   1 one\n  -2 two\n  +2 2\n",
         "[tool] bash seq 100 140 [",
         "  103\n  … 31 more lines; ",
         "  140\n",
@@ -330,7 +370,7 @@ fn answers_are_rendered_edits_are_diffs_and_the_last_row_has_the_state() {
     for part in [
         " --\n> work\n",
         "[tool] write_file n.txt\n  2 lines\n",
-        "[tool] edit_file n.txt\n  - two\n  + 2\n",
+        "[tool] edit_file n.txt\n   1 one\n  -2 two\n  +2 2\n",
         "  103\n  … 33 more lines; ",
         "\nTitle\n\nA bold word.\n\na │ b\n──┼──\n1 │ 2\n",
         "\n> again\n",

@@ -79,6 +79,8 @@ fn tools_are_offered_and_called_and_no_value_is_shown() {
     let world = booted();
     let wire = world.follower();
     assert_eq!(result(&world, &wire, "echo", json!({"text": "hi"})), "echo: hi");
+    let half = result(&world, &wire, "echo", json!({"text": "one HALF two"}));
+    assert_eq!(half, "echo: one \u{fffd} two");
     let names = offered(&world);
     assert!(names.iter().any(|name| name == "mcp__fake__echo"), "{names:?}");
     assert!(names.iter().any(|name| name == "bash"), "{names:?}");

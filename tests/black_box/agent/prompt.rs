@@ -256,10 +256,11 @@ fn instructions_of_the_user_and_down_to_the_directory_are_read_before_each_turn(
         std::fs::write(path, text).unwrap();
     };
     write(world.agent.join("AGENTS.md"), "OF-THE-USER");
-    write(world.repo.join("AGENTS.md"), "OF-THE-ROOT @docs/style.md @../outside.md @~/.ssh/id");
+    write(world.repo.join("AGENTS.md"), "OF-THE-ROOT @docs/style.md @../outside.md @~/of-home.md");
     write(world.repo.join("docs/style.md"), "IMPORTED");
     write(world.repo.join("sub/deep/AGENTS.md"), "OF-THE-DIRECTORY");
     write(world.repo.join("../outside.md"), "OUTSIDE");
+    write(world.daemon.home().join("of-home.md"), "OF-THE-HOME");
     std::fs::write(world.agent.join("settings.json"), "{}").unwrap();
     world.configure("");
     world.boot(&[]);
@@ -274,13 +275,17 @@ fn instructions_of_the_user_and_down_to_the_directory_are_read_before_each_turn(
     let order = ["OF-THE-USER", "OF-THE-ROOT", "IMPORTED", "OF-THE-DIRECTORY"];
     let found: Vec<usize> = order.iter().map(|it| deep.find(it).expect(it)).collect();
     assert!(found.is_sorted(), "{deep}");
-    assert!(!deep.contains("OUTSIDE"), "{deep}");
+    assert!(!deep.contains("OUTSIDE") && !deep.contains("OF-THE-HOME"), "{deep}");
     write(world.repo.join("AGENTS.md"), "CHANGED");
-    write(world.agent.join("AGENTS.md"), "NOW-OF-THE-USER @more/rules.md @../models.json");
+    write(
+        world.agent.join("AGENTS.md"),
+        "NOW-OF-THE-USER @more/rules.md @../models.json @~/of-home.md",
+    );
     write(world.agent.join("more/rules.md"), "MORE-OF-THE-USER");
     let root = system("");
     assert!(root.contains("CHANGED") && root.contains("NOW-OF-THE-USER"), "{root}");
     assert!(root.contains("MORE-OF-THE-USER") && !root.contains("sk-fake"), "{root}");
+    assert!(root.contains("OF-THE-HOME"), "{root}");
     assert!(!root.contains("OF-THE-ROOT") && !root.contains("OF-THE-DIRECTORY"), "{root}");
     let state = at_repo(&world, &["state"]).output().unwrap();
     let state = String::from_utf8(state.stdout).unwrap();

@@ -1,6 +1,6 @@
 //! `quack rpc`: Pi's RPC protocol on stdin and stdout.
 
-use super::World;
+use super::{World, text};
 use crate::harness::{PATIENCE, wait_for};
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -177,6 +177,11 @@ fn every_command_has_exactly_one_response_with_its_id() {
     assert_eq!(rpc.call(json!({"type": "get_state"})).get("id"), None);
     rpc.send(&json!({"type": "extension_ui_response", "id": "unknown", "confirmed": true}));
     assert_eq!(types(&rpc.turn("after"))[..2], ["response", "agent_start"]);
+    // Half of a character, as a JavaScript program writes it.
+    rpc.write(r#"{"id":"half","type":"prompt","message":"cut \ud83d here"}"#);
+    let (lines, _) = rpc.until("agent_settled");
+    let mut ends = lines.iter().filter(|line| line["type"] == "message_end");
+    assert_eq!(text(&ends.next_back().unwrap()["message"]), "echo: cut \u{fffd} here");
     assert_eq!(rpc.end(), Some(0));
 }
 

@@ -48,6 +48,11 @@ fn lines_that_are_no_requests_are_answered_or_ignored() {
         let refused = agent.request(method, params.clone());
         assert_eq!(refused["error"]["code"], code, "{method} {params}: {refused}");
     }
+    // Half of a character, as JavaScript writes it.
+    let half = r#"{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":"read_file","arguments":{"path":"a\ud83d"}}}"#;
+    agent.write(format!("{half}\n").as_bytes());
+    let answer = agent.message(|message| message["id"] == "h");
+    assert!(text(&answer["result"]).contains("not found at 'a\u{fffd}'"), "{answer}");
     agent.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "nobody"}}));
     agent.send(&json!({"jsonrpc": "2.0", "id": "nobody", "result": {}}));
     agent.send(&json!({"jsonrpc": "2.0", "method": "notifications/made_up", "params": {"x": 1}}));

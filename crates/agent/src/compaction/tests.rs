@@ -36,6 +36,7 @@ fn assistant(text: &str, call: Option<(&str, &str)>, total_tokens: u64, timestam
         timestamp,
         response_id: None,
         duration_ms: None,
+        images_refused: false,
         raw_stop_reason: None,
     })
 }

@@ -106,7 +106,7 @@ impl Agent {
             }
             self.delta(delta);
         }
-        let error = match (is_aborted, finished.error) {
+        let mut error = match (is_aborted, finished.error) {
             (true, _) => Some(ProviderError {
                 text: "Request was aborted".to_owned(),
                 kind: ErrorKind::Fatal,
@@ -120,6 +120,8 @@ impl Agent {
             }
             (false, error) => error,
         };
+        message.images_refused =
+            error.as_mut().is_some_and(|error| self.leave_out_images(error, &model));
         message.error_message = error.as_ref().map(|error| error.text.clone());
         let whole = Message::Assistant(message.clone());
         if !is_announced {
@@ -151,15 +153,17 @@ impl Agent {
     }
 
     /// Ends an answer that never began.
-    pub(super) fn answer_failed(&mut self, error: ProviderError) {
+    pub(super) fn answer_failed(&mut self, mut error: ProviderError) {
         let Some(Phase::Answering(answer)) =
             self.run.as_mut().map(|run| std::mem::replace(&mut run.phase, Phase::Waiting))
         else {
             return;
         };
         let Incoming { stream, head, has_bytes, .. } = answer.incoming;
+        let images_refused = self.leave_out_images(&mut error, stream.model());
         let (text, now) = (error.text.clone(), self.now.unix_ms);
         let mut message = empty_message(stream.model(), StopReason::Error, Some(text), now);
+        message.images_refused = images_refused;
         message.duration_ms = u64::try_from(now - answer.began_ms).ok();
         self.add_message(Message::Assistant(message.clone()));
         self.record_change_after(stream.model());
@@ -182,7 +186,12 @@ impl Agent {
         has_bytes: bool,
     ) {
         self.turn_end(message, &[]);
-        if error.kind == ErrorKind::Overflow && self.learn_window(&error.text) {
+        let changes_request = match error.kind {
+            ErrorKind::Overflow => self.learn_window(&error.text),
+            ErrorKind::Images => !self.has_own_image(),
+            _ => false,
+        };
+        if changes_request {
             self.agent_start();
             self.plain_event("turn_start");
             return self.request();

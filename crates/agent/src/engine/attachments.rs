@@ -1,8 +1,10 @@
-//! What a prompt has besides its text: images, and a schema of the answer.
+//! What a prompt has besides its text: images, which a provider may refuse, and a schema of the answer.
 
 use super::Agent;
-use crate::message::Block;
-use crate::providers::has_schemas;
+use crate::message::{Block, Message, StopReason};
+use crate::providers::history::has_images;
+use crate::providers::{ErrorKind, ProviderError, has_schemas};
+use quackd_protocol::model::ModelInfo;
 use serde_json::Value;
 
 /// Images of one message.
@@ -30,6 +32,45 @@ impl Agent {
                 "{provider}/{id} cannot be held to a schema: its provider has no structured output. Choose another model"
             )),
         }
+    }
+
+    /// Decides whether a failure means that later requests have none of the images of this one, and adds it to the text.
+    /// Without images, the failure has another remedy.
+    pub(super) fn leave_out_images(&self, error: &mut ProviderError, model: &ModelInfo) -> bool {
+        if !matches!(error.kind, ErrorKind::Images | ErrorKind::TooLarge) {
+            return false;
+        }
+        let messages = self.transcript.messages();
+        let has_images = has_images(messages.iter().map(AsRef::as_ref), model);
+        error.kind = match (error.kind, has_images) {
+            (_, true) => ErrorKind::Images,
+            (ErrorKind::TooLarge, false) => ErrorKind::Overflow,
+            (_, false) => ErrorKind::Fatal,
+        };
+        if has_images {
+            error.text.push_str(match self.has_own_image() {
+                true => {
+                    " (the image was left out of the conversation: send a smaller PNG, JPEG, GIF or WebP, or choose a \
+                     model that reads images)"
+                }
+                false => " (sent again without the images)",
+            });
+        }
+        has_images
+    }
+
+    /// Whether the user has sent an image in this run since the last answer. The model cannot answer to it without the
+    /// image.
+    pub(super) fn has_own_image(&self) -> bool {
+        let Some(run) = &self.run else { return false };
+        let is_answer = |message: &&Message| match message {
+            Message::Assistant(it) => {
+                !matches!(it.stop_reason, StopReason::Error | StopReason::Aborted)
+            }
+            _ => false,
+        };
+        let new = run.messages.iter().rev().take_while(|message| !is_answer(message));
+        new.into_iter().any(|message| matches!(message, Message::User(_)) && message.has_image())
     }
 }
 

@@ -457,6 +457,7 @@ pub(super) fn empty_message(
         timestamp,
         response_id: None,
         duration_ms: None,
+        images_refused: false,
     }
 }
 

@@ -43,6 +43,7 @@ fn assistant(content: Vec<Block>, error: Option<&str>) -> EntryKind {
         timestamp: 0,
         response_id: None,
         duration_ms: None,
+        images_refused: false,
         raw_stop_reason: None,
     }))
 }

@@ -23,6 +23,10 @@ pub struct ProviderError {
 pub enum ErrorKind {
     /// The context is too long: compact it, then try again.
     Overflow,
+    /// The request has too many bytes: leave out its images, or else compact the context.
+    TooLarge,
+    /// The provider does not accept an image of the request: leave it out.
+    Images,
     /// Load, a limit of requests or the connection: wait, then try again.
     Retryable,
     /// The same, and the body states the wait, in milliseconds.
@@ -63,6 +67,28 @@ const OVERFLOW: &[&str] = &[
     "too large for model with * maximum context length",
     "configured context size is#",
     "range of input length should be",
+];
+
+/// Signs of a failure that is about an image.
+const IMAGE: &[&str] = &["image", "multimodal", "multi-modal", "mmproj", " vision"];
+
+/// Signs that an image, or a request, is not accepted.
+const NOT_ACCEPTED: &[&str] = &[
+    "support",
+    "exceed",
+    "too large",
+    "too big",
+    "too many",
+    "at most",
+    "invalid",
+    "not valid",
+    "unable to",
+    "could not",
+    "cannot",
+    "does not",
+    "failed to",
+    "mmproj",
+    "missing data",
 ];
 
 /// Signs of failures that no attempt of the same request can change.
@@ -141,7 +167,7 @@ pub(super) fn not_an_answer(body: &str) -> ProviderError {
 pub fn http_error(status: u16, body: &[u8], stated: bool) -> ProviderError {
     let body = String::from_utf8_lossy(body);
     let is_page = body.trim_start().starts_with('<');
-    if is_page && !PASSING_STATUSES.contains(&status) {
+    if is_page && status != 413 && !PASSING_STATUSES.contains(&status) {
         let error = not_an_answer(&body);
         return ProviderError { text: format!("{status} {}", error.text), ..error };
     }
@@ -156,9 +182,8 @@ pub fn http_error(status: u16, body: &[u8], stated: bool) -> ProviderError {
     let is_stated = stated || delay.is_some();
     let kind = waiting(classified(Some(status), &format!("{shown} {sign}"), is_stated), delay);
     if shown.is_empty() {
-        // A bare 400 or 413 is the answer of some servers to a context that is too long.
-        let is_overflow = matches!(status, 400 | 413);
-        let kind = if is_overflow { ErrorKind::Overflow } else { kind };
+        // A bare 400 is the answer of some servers to a context that is too long.
+        let kind = if status == 400 { ErrorKind::Overflow } else { kind };
         return ProviderError { text: format!("{status} (no body)"), kind };
     }
     ProviderError { text: format!("{status} {shown}"), kind }
@@ -355,7 +380,15 @@ fn classified(status: Option<u16>, text: &str, is_stated: bool) -> ErrorKind {
     let text = text.to_lowercase().replace('_', " ");
     let has = |signs: &[&str]| signs.iter().any(|sign| matches(&text, sign));
     let may_overflow = matches!(status, None | Some(400 | 413 | 422 | 500)) && !has(RATE);
-    if may_overflow && (status == Some(413) || has(OVERFLOW)) {
+    // The limit of an image is a number of bytes or pixels, or of images.
+    let is_about_tokens = has(OVERFLOW) && (text.contains("token") || text.contains("context"));
+    if !is_about_tokens && !has(RATE) && !has(DENIED) && is_about_image(status, &text) {
+        return ErrorKind::Images;
+    }
+    if may_overflow && status == Some(413) && !is_about_tokens {
+        return ErrorKind::TooLarge;
+    }
+    if may_overflow && has(OVERFLOW) {
         return ErrorKind::Overflow;
     }
     // A quota that is full for a stated time is a limit of requests.
@@ -368,6 +401,16 @@ fn classified(status: Option<u16>, text: &str, is_stated: bool) -> ErrorKind {
         None => has(PASSING) || has_passing_status(&text),
     };
     if passes { ErrorKind::Retryable } else { ErrorKind::Fatal }
+}
+
+/// Whether a provider refuses an image. llama.cpp does so with 500, OpenRouter with 404.
+fn is_about_image(status: Option<u16>, text: &str) -> bool {
+    let has = |signs: &[&str]| signs.iter().any(|sign| text.contains(sign));
+    match status {
+        Some(400 | 404 | 413 | 415 | 422) => has(IMAGE),
+        None | Some(500 | 501) => has(IMAGE) && has(NOT_ACCEPTED),
+        Some(_) => false,
+    }
 }
 
 /// Whether a whole word of the text is a status after which the same request may succeed.

@@ -96,7 +96,8 @@ pub enum Said<'a> {
 /// - Joins consecutive messages of the user; commands and summaries become texts of the user.
 /// - Turns the reasoning of other models into text, and drops their hidden reasoning.
 /// - Replaces call ids that the API does not accept, or that occur twice.
-/// - Replaces images by a note if the model does not accept them, and older ones that do not fit into a request.
+/// - Replaces images by a note if the model does not accept them or its provider has refused them, and older ones that do
+///   not fit into a request.
 ///
 /// Strings of Rust have no lone surrogates, so none are removed here.
 #[must_use]
@@ -104,9 +105,11 @@ pub fn prepare<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
     model: &ModelInfo,
 ) -> Vec<Turn<'a>> {
+    let messages: Vec<&Message> = messages.into_iter().collect();
+    let refused = refused_images(&messages, model);
     let mut preparation = Preparation {
         model,
-        accepts_images: model.input.contains(&InputKind::Image),
+        images: ImageUse::Sent,
         mistral_ids: model.api == ModelApi::OpenAiCompletions && Quirks::of(model).mistral_ids,
         turns: Vec::new(),
         open_calls: Vec::new(),
@@ -114,13 +117,67 @@ pub fn prepare<'a>(
         dropped: None,
         ids: BTreeSet::new(),
     };
-    for message in messages {
+    let accepts_images = model.input.contains(&InputKind::Image);
+    for (at, message) in messages.into_iter().enumerate() {
+        preparation.images = match (accepts_images, refused.contains(&at)) {
+            (false, _) => ImageUse::NotAccepted,
+            (true, true) => ImageUse::Refused,
+            (true, false) => ImageUse::Sent,
+        };
         preparation.add(message);
     }
     preparation.end_turn();
     let mut turns = preparation.turns;
     limit_images(&mut turns);
     turns
+}
+
+/// Whether a request with these messages has images.
+#[must_use]
+pub fn has_images<'a>(messages: impl IntoIterator<Item = &'a Message>, model: &ModelInfo) -> bool {
+    prepare(messages, model).iter().any(|turn| match turn {
+        Turn::User(parts) | Turn::ToolResult { parts, .. } => {
+            parts.iter().any(|part| matches!(part, Part::Image { .. }))
+        }
+        Turn::Assistant(_) => false,
+    })
+}
+
+/// Returns the positions of the messages whose images the model's provider has refused: those since the model's last
+/// answer, or all if the provider has refused a request without them too.
+fn refused_images(messages: &[&Message], model: &ModelInfo) -> BTreeSet<usize> {
+    let (mut refused, mut answered, mut new) = (BTreeSet::new(), Vec::new(), Vec::new());
+    let mut is_repeated = false;
+    for (at, message) in messages.iter().enumerate() {
+        match message {
+            Message::Assistant(it) if !is_by(it, model) => {}
+            Message::Assistant(it) if it.images_refused => {
+                if new.is_empty() || is_repeated {
+                    refused.extend(answered.drain(..));
+                }
+                refused.extend(new.drain(..));
+                is_repeated = true;
+            }
+            Message::Assistant(AssistantMessage {
+                stop_reason: StopReason::Error | StopReason::Aborted,
+                ..
+            }) => {}
+            Message::Assistant(_) => {
+                answered.append(&mut new);
+                is_repeated = false;
+            }
+            _ if message.has_image() => new.push(at),
+            _ => {}
+        }
+    }
+    refused
+}
+
+/// Whether this model has written the message.
+fn is_by(message: &AssistantMessage, model: &ModelInfo) -> bool {
+    message.model == model.id
+        && message.provider == model.provider
+        && message.api == model.api.name()
 }
 
 /// Replaces the images beyond [`MAX_IMAGE_BYTES`] by a note. Newer images come first.
@@ -139,9 +196,20 @@ fn limit_images(turns: &mut [Turn<'_>]) {
     }
 }
 
+/// What becomes of the images of a message.
+#[derive(Debug, Clone, Copy)]
+enum ImageUse {
+    Sent,
+    /// The model accepts text only.
+    NotAccepted,
+    /// The provider has refused them.
+    Refused,
+}
+
 struct Preparation<'m, 'a> {
     model: &'m ModelInfo,
-    accepts_images: bool,
+    /// Use of the images of the current message.
+    images: ImageUse,
     mistral_ids: bool,
     turns: Vec<Turn<'a>>,
     /// Calls without a result: their id in the history, their id in the request, their tool.
@@ -201,12 +269,13 @@ impl<'a> Preparation<'_, 'a> {
     fn parts(&self, blocks: &'a [Block]) -> Vec<Part<'a>> {
         let part = |block: &'a Block| match block {
             Block::Text { text, .. } if !text.trim().is_empty() => Some(Part::Text(text.into())),
-            Block::Image { data, mime_type } if self.accepts_images => {
-                Some(Part::Image { data, mime_type })
-            }
-            Block::Image { .. } => {
-                Some(Part::Text("(image left out: this model accepts text only)".into()))
-            }
+            Block::Image { data, mime_type } => Some(match self.images {
+                ImageUse::Sent => Part::Image { data, mime_type },
+                ImageUse::NotAccepted => {
+                    Part::Text("(image left out: this model accepts text only)".into())
+                }
+                ImageUse::Refused => Part::Text("(image left out: the provider refused it)".into()),
+            }),
             _ => None,
         };
         blocks.iter().filter_map(part).collect()
@@ -221,9 +290,7 @@ impl<'a> Preparation<'_, 'a> {
         if self.dropped.is_some() {
             return;
         }
-        let is_same = message.model == self.model.id
-            && message.provider == self.model.provider
-            && message.api == self.model.api.name();
+        let is_same = is_by(message, self.model);
         let (mut said, mut calls) = (Vec::new(), Vec::new());
         for block in &message.content {
             match block {

@@ -1,6 +1,7 @@
 //! Reads the JSON of providers and of models, leniently where that cannot change the calls that run.
 
-use crate::surrogates::{joined, with_halves, without_lone_surrogates};
+use crate::surrogates::{joined, with_halves};
+use quackd_protocol::surrogates;
 use serde_json::{Map, Value};
 
 /// Names of the members whose text a server may cut between two UTF-16 units, because the next record continues it.
@@ -25,8 +26,7 @@ pub(super) fn parse(text: &str) -> Option<Value> {
 }
 
 fn from_str(text: &str) -> serde_json::Result<Value> {
-    serde_json::from_str(text)
-        .or_else(|error| serde_json::from_str(&without_lone_surrogates(text).ok_or(error)?))
+    surrogates::parse(text.as_bytes())
 }
 
 /// Parses one record, and returns whether its [`TEXTS`] may contain halves of characters. Returns `None` if the text is not

@@ -2,7 +2,7 @@
 
 use super::entry::{Entry, EntryKind, Header};
 use super::{Transcript, VERSION};
-use crate::surrogates::without_lone_surrogates;
+use quackd_protocol::surrogates::without_lone_surrogates;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
@@ -167,8 +167,7 @@ fn parse_entry(transcript: &Transcript, line: &[u8]) -> Option<Entry> {
         Err(_) => {
             // JavaScript writes escapes of half surrogate pairs, which JSON parsers refuse.
             let valid = String::from_utf8_lossy(line);
-            let repaired = without_lone_surrogates(&valid);
-            text = Cow::Owned(repaired.unwrap_or_else(|| valid.into_owned()).into_bytes());
+            text = Cow::Owned(without_lone_surrogates(&valid).into_owned().into_bytes());
             serde_json::from_slice(&text).ok()?
         }
     };

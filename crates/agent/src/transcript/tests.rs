@@ -60,6 +60,7 @@ fn answer(text: &str, calls: &[&str], stop_reason: StopReason) -> EntryKind {
         timestamp: 2,
         response_id: None,
         duration_ms: None,
+        images_refused: false,
         raw_stop_reason: None,
     }))
 }

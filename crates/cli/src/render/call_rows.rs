@@ -107,7 +107,10 @@ impl CallRows {
         let (is_error, ending) = end.ending();
         let mark = if is_error { format!(" {RED}failed{RED:#}") } else { String::new() };
         page.line(format_args!("{}{mark}{ending}", call.title));
-        for row in call.diff.iter().filter(|_| !is_error) {
+        let numbered = data.pointer("/result/details/diff").and_then(Value::as_str);
+        let numbered = numbered.filter(|_| !call_view::is_write(&call.tool)).map(numbered_diff);
+        let diff = numbered.as_ref().unwrap_or(&call.diff);
+        for row in diff.iter().filter(|_| !is_error) {
             row_of(row, columns, page);
         }
         let text = data.get("result").map(content).unwrap_or_default();
@@ -119,7 +122,7 @@ impl CallRows {
             None => text,
         };
         // The diff says what a successful edit did.
-        if call.diff.is_empty() || is_error {
+        if diff.is_empty() || is_error {
             output(&clean(&text), &call, is_error, columns, page);
         }
     }
@@ -197,12 +200,27 @@ fn diff(tool: &str, args: &Value) -> Vec<String> {
         Change::Kept(line) => format!("{INDENT}{DIM}  {line}{DIM:#}"),
         Change::TooLarge => format!("{INDENT}{DIM}a large edit{DIM:#}"),
     };
-    let mut lines: Vec<String> = changes.iter().take(MAX_DIFF_LINES).map(line).collect();
-    let more = changes.len() - lines.len();
+    bounded(changes.iter().map(line))
+}
+
+/// Returns the lines of a diff with numbers, which the result of an edit has: context begins with a space.
+fn numbered_diff(text: &str) -> Vec<String> {
+    let text = clean(text);
+    bounded(text.lines().map(|line| match line.as_bytes().first() {
+        Some(b'-') => format!("{INDENT}{RED}{line}{RED:#}"),
+        Some(b'+') => format!("{INDENT}{GREEN}{line}{GREEN:#}"),
+        _ => format!("{INDENT}{DIM}{line}{DIM:#}"),
+    }))
+}
+
+/// Returns the first [`MAX_DIFF_LINES`] lines, and how many follow.
+fn bounded(mut lines: impl Iterator<Item = String>) -> Vec<String> {
+    let mut shown: Vec<String> = lines.by_ref().take(MAX_DIFF_LINES).collect();
+    let more = lines.count();
     if more != 0 {
-        lines.push(format!("{INDENT}{DIM}… {more} more lines{DIM:#}"));
+        shown.push(format!("{INDENT}{DIM}… {more} more lines{DIM:#}"));
     }
-    lines
+    shown
 }
 
 #[cfg(test)]
@@ -247,6 +265,15 @@ mod tests {
             "old_text": "one\ntwo\n", "new_text": "one\n2\u{1b}[31m\n"}});
         let lines = shown(edit, result("Edited a.rs", json!({})));
         assert_eq!(lines, ["[tool] edit_file a.rs [1.5 s]", "    one", "  - two", "  + 2"]);
+        // The result of quackd's own agent has numbers and context.
+        let edit =
+            json!({"toolCallId": "c1", "toolName": "edit", "args": {"path": "a.rs", "edits": []}});
+        let mut end = result("Edited a.rs", json!({}));
+        end["result"]["details"] = json!({"diff": " 7 one\n-8 two\u{1b}[31m\n+8 2"});
+        let lines = shown(edit.clone(), end.clone());
+        assert_eq!(lines, ["[tool] edit a.rs [1.5 s]", "   7 one", "  -8 two", "  +8 2"]);
+        end["result"]["details"]["diff"] = "+1 x\n".repeat(MAX_DIFF_LINES + 7).into();
+        assert_eq!(shown(edit, end).last().unwrap(), "  … 7 more lines");
         let read = json!({"toolCallId": "c1", "toolName": "read_file", "args": {"path": "a.rs"}});
         assert_eq!(shown(read, result("x\ny\n", json!({})))[1], "  2 lines");
     }

@@ -235,8 +235,8 @@ impl Builder {
                 self.text.push_str(&format!("{CYAN}{}{CYAN:#}", safe(&text)));
                 self.restyle();
             }
-            Event::SoftBreak => self.text.push(' '),
-            Event::HardBreak => self.text.push('\n'),
+            // Models write lines as they mean them.
+            Event::SoftBreak | Event::HardBreak => self.text.push('\n'),
             Event::Rule => {
                 let rule = "─".repeat(self.columns.saturating_sub(1).min(RULE));
                 self.rows.push(format!("{DIM}{rule}{DIM:#}"));
@@ -477,7 +477,8 @@ mod tests {
             ("- one\n- two\n  - three\n", vec!["- one", "- two", "  - three"]),
             ("1. one\n\n2. a long item here", vec!["1. one", "", "2. a long item", "   here"]),
             ("9. x\n\n   ```\n   code\n   ```\n", vec!["9. x", "       code"]),
-            ("> said\n> more", vec!["│ said more"]),
+            ("> said\n> more", vec!["│ said", "│ more"]),
+            ("one\ntwo\n- a\n  b", vec!["one", "two", "- a", "  b"]),
             ("- [x] done", vec!["- [x] done"]),
             ("---\n", vec!["───────────────"]),
             ("|a|b|\n|-|-|\n|x|`yy`|\n", vec!["a │ b", "──┼───", "x │ yy"]),

@@ -1,5 +1,6 @@
 //! `quack say`: sends a prompt to a session's Pi and shows its turn.
 
+use super::follow::changed_files::FilesBefore;
 use super::follow::requests::{self, Prompt};
 use super::follow::session_view::{InputMode, Interrupts, SessionView, is_person};
 use super::follow::turn_result::{TurnPlace, TurnResult, check_schema};
@@ -54,20 +55,23 @@ pub(crate) async fn run(args: SayArgs, output: CliOutput) -> anyhow::Result<Exit
         _ = interrupts.next() => return Ok(ExitCode::Interrupted),
         begun = begin(args, output) => begun,
     };
-    let (prompt, watch) = begun?;
+    let (prompt, watch, files) = begun?;
     let place = || TurnPlace {
         session: watch.session().to_owned(),
         workspace: watch.followed().workspace_path.clone(),
         directory: watch.directory.clone(),
     };
     let result = (is_alone || prompt.schema.is_some())
-        .then(|| TurnResult::new(place(), is_alone, prompt.schema.clone()));
+        .then(|| TurnResult::new(place(), files, prompt.schema.clone()));
     let mut live = SessionView::new(watch, look, InputMode::Answers, output);
     live.say_once(prompt, deadline, result);
     live.run(&mut interrupts).await
 }
 
-async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(Prompt, FollowConnection)> {
+async fn begin(
+    args: SayArgs,
+    output: CliOutput,
+) -> anyhow::Result<(Prompt, FollowConnection, Option<FilesBefore>)> {
     let message = message(&args.words, output).await?;
     let (files, schema) = (args.image, args.schema);
     let (images, schema) = tokio::task::spawn_blocking(move || {
@@ -96,7 +100,15 @@ async fn begin(args: SayArgs, output: CliOutput) -> anyhow::Result<(Prompt, Foll
         FollowConnection::begin(client, found.session_id.0, (None, is_person(output))).await?;
     watch.directory = directory;
     watch.label = found.label;
-    Ok((prompt, watch))
+    let files = match args.result {
+        Some(_) => {
+            let workspace = PathBuf::from(&watch.followed().workspace_path);
+            let session = watch.session().to_owned();
+            Some(FilesBefore::list(watch.client(), session, workspace).await)
+        }
+        None => None,
+    };
+    Ok((prompt, watch, files))
 }
 
 /// Checks whether the session's agent can do what the prompt asks for.

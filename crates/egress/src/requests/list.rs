@@ -3,6 +3,7 @@
 use super::{Route, failure};
 use crate::error_text::reason;
 use quackd_protocol::model::{MAX_MODELS, ModelFailure, ModelFailureKind};
+use quackd_protocol::surrogates;
 use reqwest::Client;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -176,7 +177,7 @@ async fn ollama(route: &Route, request: reqwest::RequestBuilder) -> Option<Value
             return None;
         }
     }
-    serde_json::from_slice(&body).ok()
+    surrogates::parse(&body).ok()
 }
 
 async fn list(client: &Client, route: &Route) -> Result<Vec<ListedModel>, ModelFailure> {
@@ -200,8 +201,8 @@ async fn list(client: &Client, route: &Route) -> Result<Vec<ListedModel>, ModelF
             return Err(broken("the list of models is too long"));
         }
     }
-    let list: List = serde_json::from_slice(&body)
-        .map_err(|_error| broken("the answer is not a list of models"))?;
+    let list: List =
+        surrogates::parse(&body).map_err(|_error| broken("the answer is not a list of models"))?;
     let entries = list.data.or(list.models);
     let entries = entries.ok_or_else(|| broken("the answer is not a list of models"))?;
     Ok(entries.into_iter().filter_map(ListedModel::read).take(MAX_MODELS).collect())

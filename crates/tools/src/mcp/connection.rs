@@ -4,6 +4,7 @@
 use crate::strip_ansi;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_process::{Piped, Pipes};
+use quackd_protocol::surrogates::without_lone_surrogates;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -305,7 +306,9 @@ impl Reader {
 
     /// Handles one message. Any other line, for example of a log, is skipped.
     fn take(&self, line: &[u8]) {
-        let Ok(message) = serde_json::from_slice::<Message>(line) else { return };
+        let text = String::from_utf8_lossy(line);
+        let text = without_lone_surrogates(&text);
+        let Ok(message) = serde_json::from_str::<Message>(&text) else { return };
         let Message { id, method, result, error } = message;
         match (method, id) {
             (Some(method), Some(id)) => {

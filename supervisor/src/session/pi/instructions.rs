@@ -5,7 +5,7 @@ use crate::session::owner::Owner;
 use crate::session::services::SessionServices;
 use quackd_home::own_file;
 use quackd_process::Writable;
-use quackd_protocol::instructions::{InstructionFile, imports, joined};
+use quackd_protocol::instructions::{Import, InstructionFile, imports, joined};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -20,6 +20,9 @@ const MAX_BYTES: u64 = 64 * 1024;
 /// Most imported files, and most imports within each other.
 const MAX_IMPORTED: usize = 16;
 const MAX_IMPORTS: usize = 4;
+
+/// Ends of the names of files that are imported with `@~/`. A sentence about a key file must not send it to a model.
+const TEXTS: [&str; 4] = [".md", ".markdown", ".mdc", ".txt"];
 
 /// Reads the first of the user's files that exists: quackd's, Pi's, Codex's, Claude Code's and Gemini CLI's. `None` if they
 /// could not be read in time.
@@ -41,10 +44,8 @@ pub(super) async fn of_user(
     let read = move || {
         let writable = Writable::of_blocking(writable, &home);
         let read = |(directory, name): &(PathBuf, &str)| {
-            let mut found =
-                Found { home: &home, directory, writable: &writable, files: Vec::new() };
-            found.add_blocking(name, &mut BTreeSet::new(), 0);
-            Some(found.files).filter(|files| !files.is_empty())
+            let files = Found::read_blocking(&home, &writable, (directory, name));
+            Some(files).filter(|files| !files.is_empty())
         };
         files.iter().find_map(read).unwrap_or_default()
     };
@@ -54,19 +55,29 @@ pub(super) async fn of_user(
 /// The user's file and those that it imports.
 struct Found<'a> {
     home: &'a Path,
-    /// Directory of the file. Imports from elsewhere are left out.
-    directory: &'a Path,
     writable: &'a Writable,
+    known: BTreeSet<PathBuf>,
     files: Vec<InstructionFile>,
 }
 
-impl Found<'_> {
-    /// Adds a file, and after it those that it imports. A link, or a file that commands can write, is left out: a session
-    /// could write instructions for others.
-    fn add_blocking(&mut self, path: &str, known: &mut BTreeSet<String>, depth: usize) {
-        let is_first = known.insert(path.to_owned());
-        let file = self.directory.join(path);
-        if !is_first || MAX_IMPORTED < self.files.len() || self.leads_away_blocking(path) {
+impl<'a> Found<'a> {
+    /// Returns the file of this name in this directory, and those that it imports.
+    fn read_blocking(
+        home: &'a Path,
+        writable: &'a Writable,
+        (directory, name): (&'a Path, &str),
+    ) -> Vec<InstructionFile> {
+        let mut found = Self { home, writable, known: BTreeSet::new(), files: Vec::new() };
+        found.add_blocking((directory, name), 0);
+        found.files
+    }
+
+    /// Adds a file, and after it those that it imports from the directory `root` and below, or with `@~/`. A link, or a
+    /// file that commands can write, is left out: a session could write instructions for others.
+    fn add_blocking(&mut self, (root, path): (&'a Path, &str), depth: usize) {
+        let file = root.join(path);
+        let is_first = self.known.insert(file.clone());
+        if !is_first || MAX_IMPORTED < self.files.len() || leads_away_blocking(root, path) {
             return;
         }
         if self.writable.held_blocking(&file).is_some() {
@@ -86,16 +97,23 @@ impl Found<'_> {
             return;
         }
         let parent = path.rfind('/').map_or("", |at| path.get(..=at).unwrap_or_default());
-        for import in imports(&text).filter_map(|import| joined(parent, import)) {
-            self.add_blocking(&import, known, depth + 1);
+        for import in imports(&text) {
+            let (root, path) = match import {
+                Import::Relative(path) => (root, joined(parent, path)),
+                Import::OfHome(path) => (self.home, joined("", path)),
+            };
+            let is_text = |path: &String| TEXTS.iter().any(|end| path.ends_with(end));
+            if let Some(path) = path.filter(|path| root != self.home || is_text(path)) {
+                self.add_blocking((root, &path), depth + 1);
+            }
         }
     }
+}
 
-    /// Whether a directory on the way from the user's file to an import is a link.
-    fn leads_away_blocking(&self, path: &str) -> bool {
-        let above = Path::new(path).ancestors().skip(1).filter(|it| !it.as_os_str().is_empty());
-        above.map(|it| self.directory.join(it)).any(|it| it.is_symlink())
-    }
+/// Whether a directory on the way from the root to a file is a link.
+fn leads_away_blocking(root: &Path, path: &str) -> bool {
+    let above = Path::new(path).ancestors().skip(1).filter(|it| !it.as_os_str().is_empty());
+    above.map(|it| root.join(it)).any(|it| it.is_symlink())
 }
 
 #[cfg(test)]
@@ -114,14 +132,8 @@ mod tests {
         };
         let read = |writable: &[&str]| -> Vec<String> {
             let writable = Writable::of_blocking(writable.iter().map(|it| home.join(it)), &home);
-            let mut found = Found {
-                home: &home,
-                directory: &directory,
-                writable: &writable,
-                files: Vec::new(),
-            };
-            found.add_blocking("CLAUDE.md", &mut BTreeSet::new(), 0);
-            found.files.into_iter().map(|file| file.path).collect()
+            let files = Found::read_blocking(&home, &writable, (&directory, "CLAUDE.md"));
+            files.into_iter().map(|file| file.path).collect()
         };
         assert_eq!(read(&[]), [""; 0]);
         write(
@@ -139,6 +151,18 @@ mod tests {
         // A session works in the directory of the rules.
         assert_eq!(read(&[".claude/rules"]), all[..1]);
         assert_eq!(read(&[".claude"]), [""; 0]);
+        // With `@~/`, files of the home, but no keys.
+        write(
+            ".claude/CLAUDE.md",
+            "@~/notes.md @~/.ssh/id @~/elsewhere/../../x.md @~/linked/y.md @~other/x.md @~/.claude/rules/b.md `@~/x.md`",
+        );
+        write("notes.md", "@elsewhere/x.md @.ssh/id @~/notes.md @../x.md");
+        std::os::unix::fs::symlink(home.join("elsewhere"), home.join("linked")).unwrap();
+        write("elsewhere/y.md", "SECRET");
+        write("x.md", "SECRET");
+        let all = ["~/.claude/CLAUDE.md", "~/notes.md", "~/elsewhere/x.md", "~/.claude/rules/b.md"];
+        assert_eq!(read(&[]), all);
+        assert_eq!(read(&["elsewhere"]), [all[0], all[1], all[3]]);
         for n in 0..40 {
             write(&format!(".claude/{n}.md"), &format!("@{}.md", n + 1));
         }

@@ -1,6 +1,6 @@
 //! Tables of failures.
 
-use crate::providers::ErrorKind::{self, Fatal, Overflow, Retryable};
+use crate::providers::ErrorKind::{self, Fatal, Images, Overflow, Retryable, TooLarge};
 use crate::providers::{http_error, retry_delay, transport_error};
 
 /// Status, body, text and kind.
@@ -39,8 +39,8 @@ const WITH_STATUS: &[(u16, &str, &str, ErrorKind)] = &[
     ),
     (502, "<html>", "502 HTML page", Retryable),
     (400, "", "400 (no body)", Overflow),
-    (413, " ", "413 (no body)", Overflow),
-    (413, r#"{"error":{"type":"request_too_large","message":"No"}}"#, "413 No", Overflow),
+    (413, " ", "413 (no body)", TooLarge),
+    (413, r#"{"error":{"type":"request_too_large","message":"No"}}"#, "413 No", TooLarge),
     (
         413,
         r#"{"error":{"message":"Limit 6000 tokens per minute"}}"#,
@@ -88,6 +88,26 @@ const WITH_STATUS: &[(u16, &str, &str, ErrorKind)] = &[
     (402, r#"{"error":{"message":"Insufficient Balance"}}"#, "402 Insufficient Balance", Fatal),
     (404, r#"{"detail":"Not Found"}"#, "404 Not Found", Fatal),
     (422, "a\u{1b}[31m\nb", "422 a [31m b", Fatal),
+    (
+        413,
+        "<html><head><title>413 Request Entity Too Large</title></head>",
+        "413 413 Request Entity Too Large",
+        TooLarge,
+    ),
+    (
+        400,
+        r#"{"error":{"message":"This model's maximum context length is 8192 tokens, with 1 image"}}"#,
+        "400 This model's maximum context length is 8192 tokens, with 1 image",
+        Overflow,
+    ),
+    (
+        429,
+        r#"{"error":{"message":"Rate limit reached for images"}}"#,
+        "429 Rate limit reached for images",
+        Retryable,
+    ),
+    (503, "The image service is unavailable", "503 The image service is unavailable", Retryable),
+    (500, "image worker crashed", "500 image worker crashed", Retryable),
 ];
 
 #[test]
@@ -99,6 +119,53 @@ fn failures_with_a_status_are_classified() {
     assert_eq!(http_error(400, "é".repeat(10_000).as_bytes(), false).text.chars().count(), 504);
     assert_eq!(http_error(400, b"\xff", false).text, "400 \u{fffd}");
     assert_eq!(transport_error("no byte for 300 s").kind, ErrorKind::Retryable);
+}
+
+/// Refusals of images: those of Anthropic, OpenAI, Google, OpenRouter, DeepSeek, xAI, vLLM, llama.cpp and Ollama.
+const IMAGE_REFUSALS: &[(u16, &str)] = &[
+    (
+        400,
+        "messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 5316852 bytes > 5242880 bytes",
+    ),
+    (400, "messages.2.content.0.image: image exceeds the limit of 5242880 bytes"),
+    (
+        400,
+        "At least one of the image dimensions exceed max allowed size for many-image requests: 2000 pixels",
+    ),
+    (400, "Could not process image"),
+    (400, "Image does not match the provided media type image/png"),
+    (
+        400,
+        "You uploaded an unsupported image. Please make sure your image has of one the following formats: ['png']",
+    ),
+    (400, "Invalid content type. image_url is only supported by certain models."),
+    (400, "Unable to process input image. Please retry or report"),
+    (404, "No endpoints found that support image input"),
+    (422, "messages[0]: unknown variant `image_url`, expected `text`"),
+    (413, "Image is too large"),
+    (415, "Unsupported image format"),
+    (400, "At most 0 image(s) may be provided in one request."),
+    (400, "some/model is not a multimodal model"),
+    (
+        500,
+        "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+    ),
+    (500, "this model is missing data required for image input"),
+    (400, "this model has no vision"),
+];
+
+#[test]
+fn refusals_of_images_are_known() {
+    for (status, text) in IMAGE_REFUSALS {
+        let bodies = [
+            serde_json::json!({ "error": { "message": text } }),
+            serde_json::json!({ "detail": text }),
+        ];
+        for body in bodies {
+            let error = http_error(*status, body.to_string().as_bytes(), false);
+            assert_eq!((error.kind, error.text), (Images, format!("{status} {text}")));
+        }
+    }
 }
 
 #[test]

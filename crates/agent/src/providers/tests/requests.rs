@@ -26,6 +26,7 @@ fn said(model: &ModelInfo, content: Vec<Block>) -> Message {
         timestamp: 2,
         response_id: None,
         duration_ms: None,
+        images_refused: false,
         raw_stop_reason: None,
     })
 }

@@ -6,9 +6,11 @@
 //! - [`speaker`]: the prompt of `quack [DIR]`, with [`prompt`], [`status`] and its commands [`slash`]. [`footer`]: the
 //!   last rows of the terminal.
 //! - [`history`]: the app's history.
-//! - [`turn_tracker`] and [`turn_filter`]: the outcome and the events of one turn.
+//! - [`turn_tracker`] and [`turn_filter`]: the outcome and the events of one turn. [`turn_result`], with
+//!   [`changed_files`]: its result.
 
 pub(crate) mod asking;
+pub(crate) mod changed_files;
 pub(crate) mod follow_connection;
 mod footer;
 mod history;

@@ -2,17 +2,14 @@
 
 use super::slash::Asked;
 use crate::connect::REPLY_TIMEOUT;
-use jiff::Timestamp;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::client::{
     AbortData, AgentData, AgentParams, PsData, SayData, SayParams, SessionParams, StateData,
     ToolParams, ToolResult, UiResponseData, UiResponseParams, VoiceStartData, VoiceStartParams,
 };
-use quackd_protocol::search::SearchPage;
-use serde::Deserialize as _;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 use tokio::time::sleep;
 
 /// Timeout for Pi to accept a prompt. Pi may have to start, and has 30 s to answer.
@@ -23,11 +20,6 @@ const COMPACT_LIMIT: Duration = Duration::from_secs(300);
 
 /// Timeout for a command of the prompt, which has no deadline in the session.
 const SHELL_LIMIT: Duration = Duration::from_secs(24 * 3600);
-
-/// Timeout of a search for changed files, most files of a page, and most pages.
-const SEARCH_LIMIT: Duration = Duration::from_secs(40);
-const SEARCH_PAGE: usize = 1_000;
-const SEARCH_PAGES: usize = 10;
 
 /// Interval and number of attempts to start the app's voice while the app is not connected, the same as upstream's.
 const VOICE_INTERVAL: Duration = Duration::from_millis(250);
@@ -188,39 +180,6 @@ pub(super) async fn shell(
     };
     let ran = client.request::<_, ToolResult>("quack.tool", params, SHELL_LIMIT).await;
     RequestResult::Ran(ran.map(drop).map_err(|error| error.to_string()))
-}
-
-/// Returns the files of the workspace that were changed since then, also by commands. Ignored files are left out: a build
-/// writes thousands.
-pub(super) async fn changed_files(
-    client: Arc<Client>,
-    session: String,
-    since: SystemTime,
-) -> Result<Vec<String>, String> {
-    let since = Timestamp::try_from(since).map_err(|error| error.to_string())?;
-    let mut arguments = json!({
-        "modified_after": since.to_string(), "hidden": true, "exclude_dirs": [".git"],
-        "limit": SEARCH_PAGE,
-    });
-    let mut files = Vec::new();
-    for _ in 0..SEARCH_PAGES {
-        let params = ToolParams {
-            tool: "find".to_owned(),
-            arguments: arguments.clone(),
-            session_id: Some(session.clone()),
-            ..ToolParams::default()
-        };
-        let found = client.request::<_, ToolResult>("quack.tool", params, SEARCH_LIMIT).await;
-        let found = found.map_err(|error| error.to_string())?;
-        let (false, Some(data)) = (found.info.is_error, found.data) else { return Err(found.text) };
-        let page = SearchPage::deserialize(&data).map_err(|error| error.to_string())?;
-        files.extend(page.entries.into_iter().flatten().map(|entry| entry.path));
-        let Some(cursor) = page.cursor else { return Ok(files) };
-        if let Some(arguments) = arguments.as_object_mut() {
-            arguments.insert("cursor".to_owned(), cursor.into());
-        }
-    }
-    Ok(files)
 }
 
 /// Asks for the state of the session.

@@ -160,9 +160,7 @@ impl SessionView {
         let _unread = tokio::time::timeout(LAST_WORDS, self.screen.finish()).await;
         match (self.result.take(), ended) {
             (Some(mut result), Ok(exit)) => {
-                if result.is_alone() {
-                    result.searched(self.changed_files(result.began(), interrupts).await);
-                }
+                self.compare_files(&mut result, interrupts).await;
                 Ok(result.finish(exit, self.output)?)
             }
             (_, ended) => ended,

@@ -1,6 +1,7 @@
 //! The result of one turn as one JSON object, for `quack say --result json`, and the check of an answer with a schema.
-//! Takes the events of the turn, and the files that were changed while it ran.
+//! Takes the events of the turn, and what it has done to files.
 
+use super::changed_files::{FileChanges, FilesBefore};
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
@@ -9,7 +10,7 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::{Component, Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::Arc;
 
 /// Most files that are listed, and most calls that are remembered.
 const MAX_FILES: usize = 10_000;
@@ -32,16 +33,19 @@ pub(crate) struct TurnPlace {
 #[derive(Debug)]
 pub(crate) struct TurnResult {
     place: TurnPlace,
-    /// Time before the prompt was sent.
-    began: SystemTime,
+    /// Files before the prompt was sent, if the object needs them.
+    files: Option<Arc<FilesBefore>>,
     /// Whether the object is the only output.
     is_alone: bool,
     /// Schema of the answer, which [`check_schema`] has accepted.
     schema: Option<Value>,
     text: String,
     changed: BTreeSet<String>,
-    /// Reason for not searching the workspace for changed files.
-    search_error: Option<String>,
+    deleted: BTreeSet<String>,
+    /// Old and new names.
+    renamed: BTreeSet<(String, String)>,
+    /// Reason for which not all of them are known.
+    files_error: Option<String>,
     /// Files of the running calls that write one.
     writing: HashMap<String, String>,
     cost: f64,
@@ -53,16 +57,18 @@ pub(crate) struct TurnResult {
 }
 
 impl TurnResult {
-    /// Creates the result of a turn of this session.
-    pub(crate) fn new(place: TurnPlace, is_alone: bool, schema: Option<Value>) -> Self {
+    /// Creates the result of a turn of this session. With `files`, the object is the only output.
+    pub(crate) fn new(place: TurnPlace, files: Option<FilesBefore>, schema: Option<Value>) -> Self {
         Self {
             place,
-            began: SystemTime::now(),
-            is_alone,
+            is_alone: files.is_some(),
+            files: files.map(Arc::new),
             schema,
             text: String::new(),
             changed: BTreeSet::new(),
-            search_error: None,
+            deleted: BTreeSet::new(),
+            renamed: BTreeSet::new(),
+            files_error: None,
             writing: HashMap::new(),
             cost: 0.0,
             is_cost_unknown: false,
@@ -73,17 +79,20 @@ impl TurnResult {
         }
     }
 
-    /// Time before the prompt was sent.
-    pub(super) fn began(&self) -> SystemTime {
-        self.began
+    /// Returns the files before the prompt was sent, if the object needs them.
+    pub(super) fn files_before(&self) -> Option<Arc<FilesBefore>> {
+        self.files.clone()
     }
 
-    /// Adds the files of the workspace that were changed since [`TurnResult::began`], or the reason why they are not known.
-    pub(super) fn searched(&mut self, found: Result<Vec<String>, String>) {
-        match found {
-            Ok(files) => self.changed.extend(files.into_iter().take(MAX_FILES)),
-            Err(error) => self.search_error = Some(error),
-        }
+    /// Adds what the turn has done to files of the workspace.
+    pub(super) fn compared(&mut self, changes: FileChanges) {
+        let workspace = Path::new(&self.place.workspace);
+        // A tool wrote it, and it was removed later.
+        self.changed.retain(|path| workspace.join(path).symlink_metadata().is_ok());
+        self.changed.extend(changes.changed.into_iter().take(MAX_FILES));
+        self.deleted = changes.deleted.into_iter().take(MAX_FILES).collect();
+        self.renamed = changes.renamed.into_iter().take(MAX_FILES).collect();
+        self.files_error = changes.error;
     }
 
     /// Whether the object is the only output.
@@ -152,8 +161,11 @@ impl TurnResult {
         }
         if self.is_alone {
             let cost = (!self.is_cost_unknown).then_some(self.cost);
+            let renamed = |(from, to)| json!({ "from": from, "to": to });
+            let renamed: Vec<Value> = self.renamed.into_iter().map(renamed).collect();
             let mut object = json!({
                 "sessionId": self.place.session, "text": self.text, "filesChanged": self.changed,
+                "filesDeleted": self.deleted, "filesRenamed": renamed,
                 "cost": cost, "tokens": self.tokens, "stopReason": self.stop_reason,
                 "reason": self.reason, "error": self.error,
             });
@@ -162,7 +174,7 @@ impl TurnResult {
                     fields.insert("output".to_owned(), answer.unwrap_or_default());
                     fields.insert("schemaErrors".to_owned(), violations.into());
                 }
-                if let Some(error) = self.search_error {
+                if let Some(error) = self.files_error {
                     fields.insert("filesError".to_owned(), error.into());
                 }
             }

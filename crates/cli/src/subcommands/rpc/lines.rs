@@ -3,6 +3,7 @@
 use quackd_client::{ClientError, Event};
 use quackd_ipc::lines::Line;
 use quackd_protocol::limits::MAX_LINE_BYTES;
+use quackd_protocol::surrogates;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value, json};
@@ -22,7 +23,7 @@ pub(super) fn parse(line: &Line) -> Result<Command, String> {
     let Line::Text(text) = line else {
         return Err(refuse(format!("the line is longer than {MAX_LINE_BYTES} bytes")));
     };
-    let read: Result<Map<String, Value>, _> = serde_json::from_slice(text);
+    let read: Result<Map<String, Value>, _> = surrogates::parse(text);
     let mut fields = read.map_err(|error| refuse(error.to_string()))?;
     let name = fields.get("type").and_then(Value::as_str).map(str::to_owned);
     let name = name.ok_or_else(|| refuse("it has no type".to_owned()))?;

@@ -1,5 +1,6 @@
 //! The part of the view that sends one prompt and waits for its turn, for `quack say`.
 
+use super::super::changed_files::FileChanges;
 use super::super::requests::{self, Prompt};
 use super::super::turn_filter::TurnFilter;
 use super::super::turn_result::TurnResult;
@@ -9,7 +10,7 @@ use crate::display;
 use quackd_protocol::denial::quoted;
 use serde_json::json;
 use std::io;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 impl SessionView {
     /// Sends a prompt and ends the view after its turn, or at `deadline`. `result` gets the end.
@@ -40,18 +41,18 @@ impl SessionView {
         self.requests.spawn(requests::say(self.connection.client(), from, prompt, limit));
     }
 
-    /// Returns the files of the workspace that were changed since then, or the reason why they are not known.
-    pub(super) async fn changed_files(
-        &self,
-        since: SystemTime,
-        interrupts: &mut Interrupts,
-    ) -> Result<Vec<String>, String> {
+    /// Adds what the turn has done to files of the workspace to its result.
+    pub(super) async fn compare_files(&self, result: &mut TurnResult, interrupts: &mut Interrupts) {
+        let Some(before) = result.files_before() else { return };
         let session = self.connection.session().to_owned();
-        tokio::select! {
+        let changes = tokio::select! {
             biased;
-            _ = interrupts.next() => Err("interrupted".to_owned()),
-            found = requests::changed_files(self.connection.client(), session, since) => found,
-        }
+            _ = interrupts.next() => FileChanges {
+                error: Some("interrupted".to_owned()), ..FileChanges::default()
+            },
+            changes = before.changes(self.connection.client(), session) => changes,
+        };
+        result.compared(changes);
     }
 
     /// The running turn of another client has the prompt, so that there is no turn to wait for.

@@ -1,0 +1,254 @@
+//! Files of the workspace that changed while a turn ran, for `quack say --result json`: compares what the file system
+//! reports of each file before and after the turn. The session lists the files, because it knows which are ignored.
+
+use base64::Engine as _;
+use jiff::Timestamp;
+use quackd_client::Client;
+use quackd_protocol::client::{ToolParams, ToolResult};
+use quackd_protocol::search::{FindRow, SearchPage};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::io;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::timeout;
+
+/// Timeout of one search, most files of a page, and most pages.
+const SEARCH_LIMIT: Duration = Duration::from_secs(40);
+const PAGE_FILES: usize = 1_000;
+const PAGES: usize = 20;
+
+/// Timeout of the list before the turn, which delays the prompt.
+const BEFORE_LIMIT: Duration = Duration::from_secs(10);
+
+/// The kernel's time of a change may be this much older than the clock of programs.
+const CLOCK_STEP: Duration = Duration::from_millis(20);
+
+/// What the file system reports of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct FileState {
+    device: u64,
+    inode: u64,
+    size: u64,
+    mode: u32,
+    /// Times in seconds and nanoseconds: of the content, and of any change.
+    modified: (i64, i64),
+    changed: (i64, i64),
+    /// `None` if the file system does not know it.
+    created: Option<SystemTime>,
+}
+
+impl FileState {
+    fn of(found: &Metadata) -> Self {
+        Self {
+            device: found.dev(),
+            inode: found.ino(),
+            size: found.size(),
+            mode: found.mode(),
+            modified: (found.mtime(), found.mtime_nsec()),
+            changed: (found.ctime(), found.ctime_nsec()),
+            created: found.created().ok(),
+        }
+    }
+
+    /// Whether this is the same file under another name, which may have been changed. The number of a deleted file may
+    /// have been given to a new one.
+    fn is_same_file(&self, other: &Self) -> bool {
+        let is_same = (self.device, self.inode) == (other.device, other.inode);
+        is_same
+            && match (self.created, other.created) {
+                (Some(one), Some(other)) => one == other,
+                _ => (self.size, self.modified) == (other.size, other.modified),
+            }
+    }
+
+    /// Whether the file was created, renamed or changed since then.
+    fn is_new_since(&self, since: SystemTime) -> bool {
+        let since = since.checked_sub(CLOCK_STEP).and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+        let (seconds, nanoseconds) = self.changed;
+        let changed = u64::try_from(seconds).ok().zip(u32::try_from(nanoseconds).ok());
+        let changed = changed.map(|(seconds, rest)| Duration::new(seconds, rest));
+        since <= changed
+    }
+}
+
+/// The files of a workspace at one time, by their paths as they are shown.
+type Files = BTreeMap<String, (PathBuf, Option<FileState>)>;
+
+/// The files before a turn.
+#[derive(Debug)]
+pub(crate) struct FilesBefore {
+    since: SystemTime,
+    workspace: PathBuf,
+    /// The files, or the reason why they are not known.
+    files: Result<Files, String>,
+}
+
+/// What a turn has done to files.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct FileChanges {
+    /// Written or created ones, also those with a new name.
+    pub(super) changed: Vec<String>,
+    pub(super) deleted: Vec<String>,
+    /// Old and new name.
+    pub(super) renamed: Vec<(String, String)>,
+    /// Reason for which some are not known.
+    pub(super) error: Option<String>,
+}
+
+impl FilesBefore {
+    /// Lists the files of a session's workspace.
+    pub(crate) async fn list(client: Arc<Client>, session: String, workspace: PathBuf) -> Self {
+        let since = SystemTime::now();
+        let files = match timeout(BEFORE_LIMIT, listed(client, session, None)).await {
+            Ok(Ok(rows)) => Ok(with_states(rows, workspace.clone()).await),
+            Ok(Err(error)) => Err(error),
+            Err(_late) => Err(format!("the list took longer than {BEFORE_LIMIT:?}")),
+        };
+        Self { since, workspace, files }
+    }
+
+    /// Lists the files again, and compares.
+    pub(super) async fn changes(&self, client: Arc<Client>, session: String) -> FileChanges {
+        let before = match &self.files {
+            Ok(before) => before,
+            Err(reason) => return self.only_written(client, session, reason).await,
+        };
+        match listed(Arc::clone(&client), session.clone(), None).await {
+            Ok(rows) => {
+                let after = with_states(rows, self.workspace.clone()).await;
+                let (before, since) = (before.clone(), self.since);
+                let compared =
+                    tokio::task::spawn_blocking(move || compared_blocking(&before, &after, since));
+                compared.await.unwrap_or_default()
+            }
+            Err(reason) => self.only_written(client, session, &reason).await,
+        }
+    }
+
+    /// Searches for files with a new time.
+    async fn only_written(
+        &self,
+        client: Arc<Client>,
+        session: String,
+        reason: &str,
+    ) -> FileChanges {
+        match listed(client, session, Some(self.since)).await {
+            Ok(rows) => FileChanges {
+                changed: rows.into_iter().map(|row| row.path).collect(),
+                error: Some(format!("deleted and renamed files are not known: {reason}")),
+                ..FileChanges::default()
+            },
+            Err(error) => FileChanges { error: Some(error), ..FileChanges::default() },
+        }
+    }
+}
+
+/// Returns the files of the workspace, or those with a newer time than `since`. Ignored files are left out: a build
+/// writes thousands.
+async fn listed(
+    client: Arc<Client>,
+    session: String,
+    since: Option<SystemTime>,
+) -> Result<Vec<FindRow>, String> {
+    let mut arguments = json!({ "hidden": true, "exclude_dirs": [".git"], "limit": PAGE_FILES });
+    if let Some(since) = since {
+        let since = Timestamp::try_from(since).map_err(|error| error.to_string())?;
+        set(&mut arguments, "modified_after", since.to_string());
+    }
+    let mut rows = Vec::new();
+    for _ in 0..PAGES {
+        let params = ToolParams {
+            tool: "find".to_owned(),
+            arguments: arguments.clone(),
+            session_id: Some(session.clone()),
+            ..ToolParams::default()
+        };
+        let found = client.request::<_, ToolResult>("quack.tool", params, SEARCH_LIMIT).await;
+        let found = found.map_err(|error| error.to_string())?;
+        let (false, Some(data)) = (found.info.is_error, found.data) else { return Err(found.text) };
+        let page = SearchPage::deserialize(&data).map_err(|error| error.to_string())?;
+        rows.extend(page.entries.into_iter().flatten());
+        match page.cursor {
+            _ if page.timed_out || page.too_many_files => break,
+            Some(cursor) => set(&mut arguments, "cursor", cursor),
+            None => return Ok(rows),
+        }
+    }
+    match since {
+        Some(_) => Ok(rows),
+        None => Err(format!("the workspace has more than {} files", rows.len())),
+    }
+}
+
+fn set(arguments: &mut Value, name: &str, value: String) {
+    if let Some(arguments) = arguments.as_object_mut() {
+        arguments.insert(name.to_owned(), value.into());
+    }
+}
+
+/// Reads the states of the files.
+async fn with_states(rows: Vec<FindRow>, workspace: PathBuf) -> Files {
+    let read = move || rows.into_iter().map(|row| with_state_blocking(row, &workspace)).collect();
+    tokio::task::spawn_blocking(read).await.unwrap_or_default()
+}
+
+fn with_state_blocking(row: FindRow, workspace: &Path) -> (String, (PathBuf, Option<FileState>)) {
+    let engine = base64::engine::general_purpose::STANDARD;
+    let bytes = row.path_bytes.and_then(|bytes| engine.decode(bytes).ok());
+    let path = workspace.join(bytes.map_or_else(|| row.path.clone().into(), OsString::from_vec));
+    let state = path.symlink_metadata().ok().map(|found| FileState::of(&found));
+    (row.path, (path, state))
+}
+
+/// Compares the files before and after a turn.
+fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileChanges {
+    let mut changes = FileChanges::default();
+    let mut gone: HashMap<(u64, u64), (&String, &FileState)> = HashMap::new();
+    for (name, (path, state)) in before {
+        let Some(old) = state else { continue };
+        let now = match after.get(name) {
+            Some((_, Some(now))) => Ok(Some(now.clone())),
+            _ => now_blocking(path),
+        };
+        match now {
+            Ok(Some(now)) if now != *old => changes.changed.push(name.clone()),
+            // A file that cannot be read is not known to be gone.
+            Ok(Some(_)) | Err(_) => {}
+            Ok(None) => drop(gone.insert((old.device, old.inode), (name, old))),
+        }
+    }
+    for (name, (_, state)) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
+        let Some(now) = state else { continue };
+        let key = (now.device, now.inode);
+        let is_renamed = gone.get(&key).is_some_and(|(_, old)| old.is_same_file(now));
+        if is_renamed && let Some((old, _)) = gone.remove(&key) {
+            changes.renamed.push((old.clone(), name.clone()));
+        }
+        // One that was ignored before is not new. Files of a directory with another name are older too.
+        if is_renamed || now.is_new_since(since) {
+            changes.changed.push(name.clone());
+        }
+    }
+    changes.deleted = gone.into_values().map(|(name, _)| name.clone()).collect();
+    changes
+}
+
+/// Returns the state of a file that the second list does not have: it is gone, or ignored now.
+fn now_blocking(path: &Path) -> io::Result<Option<FileState>> {
+    match path.symlink_metadata() {
+        Ok(found) => Ok(Some(FileState::of(&found))),
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
