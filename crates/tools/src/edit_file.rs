@@ -126,7 +126,7 @@ fn edit_blocking(
     (replacements, leniency, has_diff): (&[Replacement], Leniency, bool),
     give_up: &dyn Fn() -> bool,
 ) -> Result<(String, Option<Map<String, Value>>), WriteFailure> {
-    let named = |error| WriteFailure::of(error, "edit", root, path);
+    let named = |error| WriteFailure::of(error, "edit", root, path, confinement);
     let mut attempt = 1;
     loop {
         let mut target = open_unprotected(root, confinement, path, Purpose::Edit, give_up)?;

@@ -66,7 +66,7 @@ fn write_blocking(
     content: &str,
     give_up: &dyn Fn() -> bool,
 ) -> Result<String, WriteFailure> {
-    let named = |error| WriteFailure::of(error, "write", root, path);
+    let named = |error| WriteFailure::of(error, "write", root, path, confinement);
     let mut attempt = 1;
     loop {
         let mut target = open_unprotected(root, confinement, path, Purpose::Write, give_up)?;
@@ -97,7 +97,7 @@ pub(crate) fn open_unprotected(
     }
     let target = root
         .open_target(path, purpose, give_up)
-        .map_err(|error| WriteFailure::of(error, verb, root, path))?;
+        .map_err(|error| WriteFailure::of(error, verb, root, path, confinement))?;
     // Also check the opened path: a link may have been exchanged since.
     WriteFailure::check(target.relative(), confinement)?;
     Ok(target)
