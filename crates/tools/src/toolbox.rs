@@ -340,7 +340,7 @@ impl Toolbox {
         work: impl FnOnce(Arc<Root>) -> T + Send + 'static,
     ) -> Result<T, Output> {
         let checked = self.checked_work(tool, work);
-        self.answered(tool, bounds, bounds.run_blocking(checked).await)
+        self.answered(tool, bounds, bounds.run_blocking(checked)).await
     }
 
     /// Like [`Toolbox::in_root`], for work that changes the file at `path`: the thread of that file does it.
@@ -354,7 +354,7 @@ impl Toolbox {
         work: impl FnOnce(Arc<Root>) -> T + Send + 'static,
     ) -> Result<T, Output> {
         let checked = self.write_queue.run(path, self.checked_work(tool, work));
-        self.answered(tool, bounds, bounds.wait_for(checked).await)
+        self.answered(tool, bounds, bounds.wait_for(checked)).await
     }
 
     /// Returns blocking work that checks the workspace first, and the workspace with the result.
@@ -390,14 +390,15 @@ impl Toolbox {
         }
     }
 
-    /// Keeps the workspace that a call has found, and returns the result of its work.
-    fn answered<T>(
+    /// Waits for checked work. Keeps the workspace that it has found, and returns its result.
+    async fn answered<T>(
         &self,
         tool: &str,
         bounds: &CallLimits,
-        checked: Result<Checked<T>, StopCause>,
+        checked: impl Future<Output = Result<Checked<T>, StopCause>>,
     ) -> Result<T, Output> {
-        let (current, done) = checked.map_err(|cutoff| Output::cut_off(tool, bounds, cutoff))?;
+        let (current, done) =
+            checked.await.map_err(|cutoff| Output::cut_off(tool, bounds, cutoff))?;
         self.root.replace(current);
         done.map_err(|bare| match bare {
             Some(bare) => self.bare_name(&bare),
