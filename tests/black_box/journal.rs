@@ -305,6 +305,37 @@ fn a_call_that_runs_when_the_daemon_is_killed_is_in_the_journal() {
 }
 
 #[test]
+fn every_long_call_gets_a_beginning_while_short_ones_come_and_go() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("work");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let long =
+        |name: &str| session.begin("bash", json!({"command": format!("exec sleep 1000 # {name}")}));
+    let begun = |name: &str| {
+        wait_for("the beginning of a call", || {
+            session.call("read_file", json!({"path": "README.md"}));
+            let all = calls(&daemon, &["--all", "-n", "10000"]);
+            let is_it = |call: &&Value| {
+                call["outcome"] == "running" && call["arguments"].to_string().contains(name)
+            };
+            all.iter().any(|call| is_it(&call)).then_some(())
+        });
+    };
+    let first = [long("a1"), long("a2")];
+    begun("a1");
+    begun("a2");
+    // The timer of the first ones has expired.
+    let later = long("a3");
+    begun("a3");
+    let short = |call: &&Value| call["tool"] == "read_file" && call["outcome"] == "running";
+    let all = calls(&daemon, &["--all", "-n", "10000"]);
+    assert_eq!(all.iter().filter(short).count(), 0, "{all:#?}");
+    wire.request("abort", json!({"sessionId": session.id}));
+    drop((first, later));
+}
+
+#[test]
 fn keys_in_commands_outputs_and_files_are_masked_in_the_journal() {
     let daemon = Daemon::start();
     let repo = daemon.repo("work");

@@ -1,13 +1,14 @@
 //! JSON-RPC batches, which revision 2025-03-26 has and no other: several messages in one line, and their answers in one.
 //!
-//! Called by [`crate::line_transport`], which knows the revision and the ids in flight.
+//! Called by [`crate::line_transport`], which knows the revision and the ids in flight, and by [`crate::http_batches`].
 
-use rmcp::model::{RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ErrorData, ProtocolVersion, RequestId, ServerJsonRpcMessage};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::HashSet;
 
 /// Most messages of a batch.
-pub(crate) const MAX_BATCH: usize = 64;
+const MAX_BATCH: usize = 64;
 
 /// Most bytes of answers that wait for the others of their batch. More are sent in several arrays.
 const MAX_WAITING_BYTES: usize = 8 * 1024 * 1024;
@@ -27,6 +28,46 @@ struct Batch {
 /// Reads the messages of a batch. `None` if it is not an array.
 pub(crate) fn messages(line: &[u8]) -> Option<Result<Vec<Box<RawValue>>, serde_json::Error>> {
     line.trim_ascii_start().starts_with(b"[").then(|| serde_json::from_slice(line))
+}
+
+/// The answer to a message that does not reach the service.
+pub(crate) type Refusal = Box<ServerJsonRpcMessage>;
+
+/// Returns the messages of a batch. `has_batches`: the revision of the connection has batches.
+pub(crate) fn admit(
+    batch: serde_json::Result<Vec<Box<RawValue>>>,
+    has_batches: bool,
+) -> Result<Vec<Box<RawValue>>, Refusal> {
+    let refused = |text: String| {
+        let error = ErrorData::invalid_request(text, None);
+        Err(Box::new(ServerJsonRpcMessage::error(error, None)))
+    };
+    match batch {
+        Ok(_) if !has_batches => {
+            let revision = ProtocolVersion::V_2025_03_26;
+            refused(format!("batches are part of revision {revision} only"))
+        }
+        Ok(messages) if messages.is_empty() => refused("the batch is empty".to_owned()),
+        Ok(messages) if MAX_BATCH < messages.len() => {
+            refused(format!("the batch has more than {MAX_BATCH} messages"))
+        }
+        Ok(messages) => Ok(messages),
+        Err(error) => Err(unreadable(b"", &error)),
+    }
+}
+
+/// Returns the answer to a text that is not a message.
+pub(crate) fn unreadable(text: &[u8], error: &serde_json::Error) -> Refusal {
+    #[derive(Deserialize)]
+    struct WithId {
+        id: Option<RequestId>,
+    }
+    let id = serde_json::from_slice(text).ok().and_then(|WithId { id }| id);
+    let error = match error.is_syntax() || error.is_eof() {
+        true => ErrorData::parse_error(format!("not JSON: {error}"), None),
+        false => ErrorData::invalid_request("not a JSON-RPC 2.0 message", None),
+    };
+    Box::new(ServerJsonRpcMessage::error(error, id))
 }
 
 impl Batches {
@@ -102,7 +143,6 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rmcp::model::ErrorData;
 
     fn id(number: i64) -> RequestId {
         RequestId::Number(number)

@@ -4,10 +4,12 @@
 //! token, because every user of the machine can connect, and a page in a browser too: rmcp also checks the headers
 //! `Host` and `Origin`.
 
+use crate::batches;
 use crate::counted_body::CountedBody;
+use crate::http_batches::HttpBatches;
 use bytes::Bytes;
 use http_body_util::combinators::BoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
 use hyper::server::conn::http1;
@@ -64,6 +66,7 @@ type Body = BoxBody<Bytes, Infallible>;
 struct Endpoint<S: ServerHandler> {
     service: StreamableHttpService<S, LocalSessionManager>,
     sessions: Arc<LocalSessionManager>,
+    batches: HttpBatches,
     token: SecretString,
     /// Bodies that are not complete.
     unfinished: Arc<Budget<CancellationToken>>,
@@ -88,7 +91,8 @@ pub async fn serve<S, F>(
     let make = move || Ok::<_, io::Error>(handler());
     let service = StreamableHttpService::new(make, Arc::clone(&sessions), config);
     let unfinished = Budget::new(MAX_UNFINISHED_BYTES);
-    let endpoint = Arc::new(Endpoint { service, sessions, token, unfinished });
+    let batches = HttpBatches::new();
+    let endpoint = Arc::new(Endpoint { service, sessions, batches, token, unfinished });
     let slots = Arc::new(Semaphore::new(MAX_REMOTE_CONNECTIONS_PER_PEER));
     let mut strangers = VecDeque::new();
     let connections = TaskTracker::new();
@@ -192,7 +196,38 @@ impl<S: ServerHandler> Endpoint<S> {
             return plain(StatusCode::SERVICE_UNAVAILABLE, "too many sessions; end one first");
         }
         let request = request.map(|body| CountedBody::new(body, &self.unfinished));
-        self.service.handle(request).await
+        match request.method() {
+            &Method::POST => self.answer_post(request).await,
+            _ => self.service.handle(request).await,
+        }
+    }
+
+    /// Answers one message or a batch.
+    async fn answer_post(&self, request: Request<CountedBody<Incoming>>) -> Response<Body> {
+        let (parts, body) = request.into_parts();
+        let body = match Limited::new(body, MAX_LINE_BYTES).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) if error.is::<LengthLimitError>() => {
+                return plain(StatusCode::PAYLOAD_TOO_LARGE, "the request is too long");
+            }
+            Err(error) => {
+                let text = format!("cannot read the request: {error}");
+                return plain(StatusCode::INTERNAL_SERVER_ERROR, text);
+            }
+        };
+        let session = parts.headers.get(SESSION).and_then(|value| value.to_str().ok());
+        let session = session.map(str::to_owned);
+        if let Some(batch) = batches::messages(&body) {
+            let serve = |message| self.service.handle(message);
+            return self.batches.answer(parts, batch, session.as_deref(), serve).await;
+        }
+        let request = Request::from_parts(parts, Full::new(body.clone()));
+        let response = self.service.handle(request).await;
+        let begun = response.headers().get(SESSION).and_then(|value| value.to_str().ok());
+        if let (None, Some(begun)) = (session, begun) {
+            self.batches.began(begun, &body, &self.sessions).await;
+        }
+        response
     }
 
     fn is_authorized(&self, headers: &HeaderMap) -> bool {
@@ -205,8 +240,8 @@ impl<S: ServerHandler> Endpoint<S> {
     }
 }
 
-fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
-    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())).boxed());
+fn plain(status: StatusCode, text: impl Into<Bytes>) -> Response<Body> {
+    let mut response = Response::new(Full::new(text.into()).boxed());
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain"));
     response

@@ -25,6 +25,7 @@ mod elicitations;
 mod gateway;
 mod habits;
 pub mod http;
+mod http_batches;
 mod line_transport;
 mod parked_calls;
 mod questions;

@@ -4,7 +4,7 @@
 //! that are in use, bounds the requests in flight, reports the end of the input at once, and reads batches if the agent's
 //! revision has them.
 
-use crate::batches::{self, Batches, MAX_BATCH, NotInABatch};
+use crate::batches::{self, Batches, NotInABatch, Refusal, unreadable};
 use bytes::Bytes;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::limits::MAX_LINE_BYTES;
@@ -16,7 +16,6 @@ use rmcp::model::{
 use rmcp::service::{RoleServer, RxJsonRpcMessage, ServerInitializeError, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::{ServerHandler, ServiceExt};
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -113,22 +112,7 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
 
     /// Reads the messages of a batch.
     fn take_batch(&mut self, batch: serde_json::Result<Vec<Box<RawValue>>>) -> Result<(), Refusal> {
-        let refused = |text: String| {
-            let error = ErrorData::invalid_request(text, None);
-            Err(Box::new(ServerJsonRpcMessage::error(error, None)))
-        };
-        let messages = match batch {
-            Ok(_) if !self.has_batches.load(Ordering::Relaxed) => {
-                let revision = ProtocolVersion::V_2025_03_26;
-                return refused(format!("batches are part of revision {revision} only"));
-            }
-            Ok(messages) if messages.is_empty() => return refused("the batch is empty".to_owned()),
-            Ok(messages) if MAX_BATCH < messages.len() => {
-                return refused(format!("the batch has more than {MAX_BATCH} messages"));
-            }
-            Ok(messages) => messages,
-            Err(error) => return Err(unreadable(b"", &error)),
-        };
+        let messages = batches::admit(batch, self.has_batches.load(Ordering::Relaxed))?;
         let (mut open, mut refusals) = (HashSet::new(), Vec::new());
         for message in &messages {
             match self.read(message.get().as_bytes()) {
@@ -194,23 +178,6 @@ impl<R: AsyncRead + Unpin> LineTransport<R> {
         let is_request = matches!(message, JsonRpcMessage::Request(_));
         Ok((self.has_begun || is_request).then_some(message))
     }
-}
-
-/// The answer to a message that does not reach the service.
-type Refusal = Box<ServerJsonRpcMessage>;
-
-/// Returns the answer to a text that is not a message.
-fn unreadable(text: &[u8], error: &serde_json::Error) -> Refusal {
-    #[derive(Deserialize)]
-    struct WithId {
-        id: Option<RequestId>,
-    }
-    let id = serde_json::from_slice(text).ok().and_then(|WithId { id }| id);
-    let error = match error.is_syntax() || error.is_eof() {
-        true => ErrorData::parse_error(format!("not JSON: {error}"), None),
-        false => ErrorData::invalid_request("not a JSON-RPC 2.0 message", None),
-    };
-    Box::new(ServerJsonRpcMessage::error(error, id))
 }
 
 impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {

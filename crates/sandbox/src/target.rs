@@ -15,7 +15,7 @@ use cap_std::fs::Dir;
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Component, Path, PathBuf};
@@ -95,7 +95,7 @@ enum ReplaceMethod {
     New,
     /// Rename the staged file over the old one.
     Over,
-    /// Write into the old file. Before that, the staged file becomes a copy of it.
+    /// Write into the old file, because it cannot be replaced. Before that, the staged file becomes a copy of it.
     Into,
 }
 
@@ -270,7 +270,10 @@ impl Target {
         let create = |mode| Staged::create(&self.parent, tag, mode).map_err(open_failed);
         let (staged, way) = match &self.existing {
             None => (create(NEW_FILE)?, ReplaceMethod::New),
-            Some(existing) if other_names == OtherNames::Join && 1 < existing.n_links => {
+            Some(existing)
+                if other_names == OtherNames::Join && 1 < existing.n_links
+                    || self.is_mount_point() =>
+            {
                 (create(PRIVATE)?, ReplaceMethod::Into)
             }
             Some(existing) => {
@@ -372,9 +375,10 @@ impl Target {
             opened => opened,
         };
         let file = File::from(opened?);
+        let metadata = file.metadata()?;
         // With these flags, opening a link fails with `ELOOP`. No other node fails with it.
-        match Kind::from_mode(file.metadata()?.mode()) {
-            Kind::File => Existing::of(file),
+        match Kind::from_mode(metadata.mode()) {
+            Kind::File => Ok(Existing::with(file, &metadata)),
             Kind::Directory => Err(Errno::ISDIR.into()),
             _ => Err(Errno::NXIO.into()),
         }
@@ -416,7 +420,11 @@ impl Target {
 impl Existing {
     fn of(file: File) -> io::Result<Self> {
         let metadata = file.metadata()?;
-        Ok(Self { version: FileVersion::of(&metadata), n_links: metadata.nlink(), file })
+        Ok(Self::with(file, &metadata))
+    }
+
+    fn with(file: File, metadata: &Metadata) -> Self {
+        Self { version: FileVersion::of(metadata), n_links: metadata.nlink(), file }
     }
 }
 

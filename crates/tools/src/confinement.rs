@@ -8,7 +8,7 @@ use quackd_protocol::denial::{Denial, DenialKind};
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_sandbox::{Rule, protected_name};
 use std::fmt::Display;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Permissions of a session, and whether the kernel enforces them.
@@ -18,6 +18,8 @@ pub struct Confinement {
     pub(crate) policy: Policy,
     /// Whether the kernel enforces the policy for this process and its commands.
     pub(crate) is_confined: bool,
+    /// Absolute paths in the workspace that mounts of the worker make read-only.
+    read_only_mounts: Vec<PathBuf>,
     /// Label of the session, for the commands in texts.
     pub(crate) session: String,
     /// Whether the network is limited to hosts, and not off. The user can change this while the worker runs: the proxy
@@ -38,7 +40,22 @@ impl Confinement {
     #[must_use]
     pub fn new(policy: Policy, is_confined: bool, session: String) -> Self {
         let has_hosts = AtomicBool::new(policy.hosts.is_some());
-        Self { policy, is_confined, session, has_hosts }
+        let read_only_mounts = Vec::new();
+        Self { policy, is_confined, read_only_mounts, session, has_hosts }
+    }
+
+    /// Sets the absolute paths in the workspace that mounts of the worker make read-only.
+    #[must_use]
+    pub fn with_read_only_mounts(self, read_only_mounts: Vec<PathBuf>) -> Self {
+        Self { read_only_mounts, ..self }
+    }
+
+    /// Whether a read-only file system at an absolute path in the workspace is one that the user has mounted, because no
+    /// mount of the worker makes it read-only.
+    pub(crate) fn is_read_only_outside(&self, path: &Path) -> bool {
+        let mounts = self.read_only_mounts.iter().chain(&self.policy.hidden);
+        self.policy.profile == Profile::WorkspaceWrite
+            && !mounts.into_iter().any(|mount| path.starts_with(mount))
     }
 
     /// Sets the mode of the network for later texts.
@@ -133,6 +150,15 @@ mod tests {
         let denial = Denial::new(DenialKind::Unconfined, None, false);
         assert_eq!(refused.report.denials, [denial]);
         assert!(of(Profile::ReadOnly, false).refuse_unconfined("bash").is_some());
+    }
+
+    #[test]
+    fn a_file_system_is_read_only_outside_unless_a_mount_of_the_worker_makes_it_so() {
+        let writes = of(Profile::WorkspaceWrite, true)
+            .with_read_only_mounts(vec![PathBuf::from("/w/repo/.git")]);
+        assert!(writes.is_read_only_outside(Path::new("/w/vendor/x")));
+        assert!(!writes.is_read_only_outside(Path::new("/w/repo/.git/config")));
+        assert!(!of(Profile::ReadOnly, true).is_read_only_outside(Path::new("/w/vendor/x")));
     }
 
     #[test]

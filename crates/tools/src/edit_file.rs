@@ -56,7 +56,7 @@ pub(crate) async fn edit_file(
         let edits = (&*replacements, leniency, has_diff);
         edit_blocking(&root, &seen, &confinement, &path, edits, &give_up)
     };
-    match toolbox.in_root("edit_file", bounds, edit).await {
+    match toolbox.in_root_at(("edit_file", &named), bounds, edit).await {
         Ok(Ok((text, change))) => {
             let data = change.map(|change| Data::of(&change));
             Output { data, ..Output::success(text).wrote([named]) }
@@ -126,7 +126,7 @@ fn edit_blocking(
     (replacements, leniency, has_diff): (&[Replacement], Leniency, bool),
     give_up: &dyn Fn() -> bool,
 ) -> Result<(String, Option<Map<String, Value>>), WriteFailure> {
-    let named = |error| WriteFailure::of(error, "edit", root, path);
+    let named = |error| WriteFailure::of(error, "edit", root, path, confinement);
     let mut attempt = 1;
     loop {
         let mut target = open_unprotected(root, confinement, path, Purpose::Edit, give_up)?;

@@ -70,7 +70,7 @@ const WORDS: &[(Errno, &str, &str)] = &[
     (
         Errno::ROFS,
         "EROFS: read-only file system",
-        "is on a file system that cannot be written; choose another place",
+        "is on a file system that is mounted read-only outside of the session; mount it for writing there, or choose another place",
     ),
     (Errno::STALE, "ESTALE: stale file handle", "was removed on its server; try again"),
     (Errno::TXTBSY, "ETXTBSY: text file is busy", "is a program that runs; end it first"),

@@ -53,7 +53,13 @@ pub(crate) enum WriteFailure {
 
 impl WriteFailure {
     /// Converts an error of writing or editing `path`.
-    pub(crate) fn of(error: WriteError, verb: &'static str, root: &Root, path: &str) -> Self {
+    pub(crate) fn of(
+        error: WriteError,
+        verb: &'static str,
+        root: &Root,
+        path: &str,
+        confinement: &Confinement,
+    ) -> Self {
         let words = |source: &io::Error, call: &str, denial: Option<Denial>| {
             let absolute = root.path().join(path);
             let call = match call {
@@ -65,6 +71,10 @@ impl WriteFailure {
         };
         let failed = |source: &io::Error, call: &str| {
             let name = root.real_name(path).unwrap_or_else(|_| PathBuf::from(path));
+            let is_read_only = Errno::from_io_error(source) == Some(Errno::ROFS);
+            if is_read_only && confinement.is_read_only_outside(&root.path().join(&name)) {
+                return words(source, call, None);
+            }
             words(source, call, denial_blocking(source, root.path(), &name, AccessMode::Write))
         };
         match error {

@@ -39,7 +39,7 @@ pub(crate) async fn write_file(
     let write = move |root: Arc<Root>| {
         write_blocking(&root, &seen, &confinement, &path, &content, &give_up)
     };
-    match toolbox.in_root("write_file", bounds, write).await {
+    match toolbox.in_root_at(("write_file", &named), bounds, write).await {
         Ok(Ok(text)) => {
             let advice = tilde_advice(&named);
             Output::success(text).with_advice(advice).wrote([named])
@@ -66,7 +66,7 @@ fn write_blocking(
     content: &str,
     give_up: &dyn Fn() -> bool,
 ) -> Result<String, WriteFailure> {
-    let named = |error| WriteFailure::of(error, "write", root, path);
+    let named = |error| WriteFailure::of(error, "write", root, path, confinement);
     let mut attempt = 1;
     loop {
         let mut target = open_unprotected(root, confinement, path, Purpose::Write, give_up)?;
@@ -97,7 +97,7 @@ pub(crate) fn open_unprotected(
     }
     let target = root
         .open_target(path, purpose, give_up)
-        .map_err(|error| WriteFailure::of(error, verb, root, path))?;
+        .map_err(|error| WriteFailure::of(error, verb, root, path, confinement))?;
     // Also check the opened path: a link may have been exchanged since.
     WriteFailure::check(target.relative(), confinement)?;
     Ok(target)

@@ -118,13 +118,19 @@ mod tests {
             ("echo", "good")
         );
         assert_eq!(listed.tools[0].description, "Test tool echo.");
+        let stderr = bench.workspace.with_file_name("run").join("mcp-bad.stderr");
         assert_eq!(
             listed.problems,
             [
-                "bad: it has ended; its last line on stderr: cannot find its settings",
-                "missing: cannot start it: spawn no-such-program ENOENT",
+                format!(
+                    "bad: it has ended; its last line on stderr: cannot find its settings; stderr: {}",
+                    stderr.display()
+                ),
+                "missing: cannot start it: spawn no-such-program ENOENT".to_owned(),
             ]
         );
+        let kept = fs::read_to_string(stderr).unwrap();
+        assert_eq!(kept, "connecting with no token\ncannot find its settings\n");
         assert_eq!(bench.call(&good, "echo", json!({ "text": "hi" })).await.text, "echo: hi");
         let failed = bench.call(&good, "fail", json!({})).await;
         assert_eq!((failed.text.as_str(), failed.report.is_error), ("Error: it went wrong", true));

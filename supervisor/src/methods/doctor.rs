@@ -4,7 +4,7 @@
 //! the blocking pool, before the checks run.
 
 use super::attach::held;
-use super::{Caller, doctor_obeyed, doctor_supervision};
+use super::{Caller, doctor_mcp, doctor_obeyed, doctor_supervision};
 use crate::errors::MethodError;
 use crate::health::Health;
 use crate::registry::TakeSnapshot;
@@ -73,6 +73,7 @@ pub(super) async fn doctor(
         &*services.sessions.models.catalog().await,
         services.sessions.pi_failure.get(true),
     ));
+    checks.extend(doctor_mcp::check(services, &workers));
     checks.push(web_search(&services.health));
     checks.push(sessions(&workers, gone(&services.sessions, &caller.registry).await));
     checks.push(doctor_supervision::check(services));

@@ -16,6 +16,7 @@ mod config;
 mod daemon;
 mod dispatch;
 mod doctor;
+mod doctor_mcp;
 mod doctor_obeyed;
 mod doctor_supervision;
 mod extension_ui;

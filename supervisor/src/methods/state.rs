@@ -36,6 +36,7 @@ pub(super) async fn get_state(
         pi_state,
         stats,
         engine: engine.map(|engine| engine.name().to_owned()),
+        mcp_problems: session.pi.mcp_problems.to_vec(),
         pi_session_file: Some(found.pi_session_file).filter(|file| !file.is_empty()),
         status: session.status(table.is_pinned(&found.session_id), Instant::now()),
         session_id: found.session_id,

@@ -63,6 +63,8 @@ pub(crate) struct PiSnapshot {
     pub(crate) has_run: bool,
     /// Pi's last reported state. `None` without a process.
     pub(crate) state: Option<Rc<RawValue>>,
+    /// MCP servers that the agent could not use when it listed their tools, one line each.
+    pub(crate) mcp_problems: Rc<[String]>,
     /// Open dialogs: the number of the event that announced each, and the event as JSON.
     pub(crate) dialogs: Vec<(u64, Bytes)>,
 }
@@ -166,6 +168,7 @@ impl Default for PiSnapshot {
             is_busy: false,
             has_run: false,
             state: None,
+            mcp_problems: Rc::from([]),
             dialogs: Vec::new(),
         }
     }

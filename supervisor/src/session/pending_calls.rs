@@ -257,6 +257,13 @@ impl PendingCalls {
         self.calls.get(&number).map(|call| call.shown.tool.as_str())
     }
 
+    /// The sent calls whose beginning is not recorded, with the time since each arrived.
+    pub(crate) fn unrecorded(&self) -> Vec<(u64, Duration)> {
+        let is_unrecorded = |call: &PendingCall| call.is_sent && call.shown.journal_id.is_none();
+        let unrecorded = self.calls.iter().filter(|(_, call)| is_unrecorded(call));
+        unrecorded.map(|(number, call)| (*number, call.since.elapsed())).collect()
+    }
+
     /// Records the beginning of a call that still runs, once. `record` returns its id in the journal.
     pub(crate) fn begin(
         &mut self,

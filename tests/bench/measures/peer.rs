@@ -98,7 +98,7 @@ pub(super) fn measure(effort: Effort) -> anyhow::Result<Vec<Row>> {
     }
     let window = Duration::from_millis(if effort.quick { 100 } else { 600 });
     for n in CLIENTS {
-        for kind in [Kind::Ping, Kind::Read] {
+        for kind in [Kind::Ping, Kind::Read, Kind::Write] {
             rows.extend(many_clients(n, kind, window, &sides)?);
         }
     }

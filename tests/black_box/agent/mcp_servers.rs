@@ -127,6 +127,42 @@ fn a_server_that_does_not_start_costs_a_fact_and_not_the_turn() {
 }
 
 #[test]
+fn a_server_that_fails_is_named_to_the_user_with_the_reason_and_its_stderr() {
+    let mut world = World::absent(&json!({"replies": [{"text": "fine"}]}));
+    let broken = configured(&world).replace("\"]\n", "\", \"broken\"]\n");
+    world.configure(&format!("{broken}[mcp_servers.gone]\ncommand = \"no-such-program\"\n"));
+    world.boot(&[]);
+    let wire = world.follower();
+    let events = turn(&wire, "hello");
+    assert_eq!(text(super::answer(&events)), "fine");
+    let told = all(&events, "extension_error");
+    let told: Vec<_> = told.iter().filter_map(|event| event["error"].as_str()).collect();
+    let of = |name: &str| {
+        let begin = format!("MCP server {name}: ");
+        let mut lines = told.iter().filter_map(|line| line.strip_prefix(&*begin));
+        lines.next().unwrap_or_else(|| panic!("{told:?}")).to_owned()
+    };
+    let (fake, gone) = (of("fake"), of("gone"));
+    assert!(gone.starts_with("cannot start it: "), "{gone}");
+    assert!(fake.contains("its last line on stderr: cannot find its settings"), "{fake}");
+    let (_, file) = fake.split_once("; stderr: ").unwrap_or_else(|| panic!("{fake}"));
+    let kept = std::fs::read_to_string(file).expect("the end of its stderr");
+    assert_eq!(kept, "connecting with [masked]\ncannot find its settings\n");
+    let state = world.daemon.quack(&["state", "-C", &world.repo.display().to_string()]).ok();
+    let doctor = world.daemon.quack(&["doctor"]).stdout();
+    for shown in [&state, &doctor] {
+        assert!(shown.contains(&format!("fake: {fake}")), "{shown}");
+        assert!(shown.contains(&format!("gone: {gone}")), "{shown}");
+    }
+    // The next list replaces the problems.
+    let servers = json!([{"name": "fake", "command": "no-such-program"}, {"name": "gone", "command": "no-such-program"}]);
+    let session = wire.request("get_state", json!({}))["sessionId"].clone();
+    wire.request("quack.session_set", json!({"sessionId": session, "mcpServers": servers}));
+    let state = wire.request("get_state", json!({"sessionId": session}));
+    assert_eq!(state["mcpProblems"], Value::Null, "{state}");
+}
+
+#[test]
 fn a_crash_fails_its_call_and_the_next_call_works() {
     let world = booted();
     let wire = world.follower();

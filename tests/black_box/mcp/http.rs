@@ -166,6 +166,111 @@ fn an_agent_of_an_older_revision_has_a_session() {
     assert_eq!(text(&message(post(&call, Some(&session)))["result"]), "old\n\n[Exit code: 0]");
 }
 
+/// An agent of an older revision, with its session.
+struct OldAgent<'a> {
+    server: &'a Server,
+    session: String,
+}
+
+impl<'a> OldAgent<'a> {
+    #[track_caller]
+    fn new(server: &'a Server, revision: &str) -> Self {
+        let mut agent = Self { server, session: String::new() };
+        let hello = json!({"protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "old", "version": "1"}});
+        let welcome = agent
+            .post(&json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello}));
+        agent.session = welcome.headers()["mcp-session-id"].to_str().expect("a session").to_owned();
+        assert_eq!(message(welcome)["result"]["protocolVersion"], revision);
+        agent.post(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+        agent
+    }
+
+    #[track_caller]
+    fn post(&self, body: &Value) -> Response {
+        let request = self.server.http.post(&self.server.url).body(body.to_string());
+        let mut request = request
+            .header("authorization", self.server.bearer())
+            .header("content-type", "application/json")
+            .header("accept", "application/json, text/event-stream");
+        if !self.session.is_empty() {
+            request = request.header("mcp-session-id", &self.session);
+        }
+        request.send().expect("an answer")
+    }
+}
+
+/// All messages of an answer, which is a stream of events or one document.
+#[track_caller]
+fn messages(response: Response) -> Vec<Value> {
+    let body = response.text().expect("a body");
+    let data = body.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim);
+    let mut found: Vec<&str> = data.filter(|line| !line.is_empty()).collect();
+    if found.is_empty() && !body.is_empty() {
+        found.push(&body);
+    }
+    let parsed = found
+        .into_iter()
+        .map(|text| serde_json::from_str::<Value>(text).unwrap_or_else(|_| panic!("{body}")));
+    parsed
+        .flat_map(|message| match message {
+            Value::Array(several) => several,
+            one => vec![one],
+        })
+        .collect()
+}
+
+#[test]
+fn a_batch_is_answered_in_its_revision_and_refused_in_others() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("project");
+    let server = serve(&daemon, repo.path());
+    let ping = |id: u64| json!({"jsonrpc": "2.0", "id": id, "method": "ping"});
+    let read = |id: u64, path: &str| {
+        let params = json!({"name": "read_file", "arguments": {"path": path}});
+        json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})
+    };
+    let note = json!({"jsonrpc": "2.0", "method": "notifications/made_up"});
+    let initialize = json!({"jsonrpc": "2.0", "id": 55, "method": "initialize", "params":
+        {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "a", "version": "1"}}});
+    for revision in ["2025-06-18", "2025-11-25"] {
+        let refused = OldAgent::new(&server, revision).post(&json!([ping(1)]));
+        assert_eq!(refused.status(), 400, "{revision}");
+        let refused = message(refused);
+        assert_eq!(refused["error"]["code"], -32600, "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("2025-03-26"), "{refused}");
+    }
+    let agent = OldAgent::new(&server, "2025-03-26");
+    let batch = json!([
+        read(51, "README.md"), note, ping(52), 7, read(53, "missing"), [ping(9)],
+        {"jsonrpc": "2.0", "id": 54, "method": "tools/dance"}, ping(52), initialize,
+    ]);
+    let answers = messages(agent.post(&batch));
+    let of = |id: u64| answers.iter().filter(|it| it["id"] == id).collect::<Vec<_>>();
+    assert_eq!(text(&of(51)[0]["result"]), "# A repository\n");
+    assert_eq!(of(52).len(), 2, "one has the id of the other: {answers:?}");
+    assert_eq!(of(53)[0]["result"]["isError"], true);
+    assert_eq!(of(54)[0]["error"]["code"], -32601);
+    assert_eq!(of(55)[0]["error"]["code"], -32600);
+    let nameless = answers.iter().filter(|it| it["id"].is_null());
+    let codes: Vec<_> = nameless.map(|it| it["error"]["code"].clone()).collect();
+    assert_eq!(codes, [-32600, -32600], "the number and the batch in the batch");
+    assert_eq!(answers.len(), 8, "{answers:?}");
+
+    let many: Vec<Value> = (100..200).map(ping).collect();
+    for batch in [json!([]), json!(many)] {
+        let refused = agent.post(&batch);
+        assert_eq!(refused.status(), 400);
+        assert_eq!(message(refused)["error"]["code"], -32600);
+    }
+    let only_refused = agent.post(&json!([[], 7]));
+    assert_eq!((only_refused.status().as_u16(), messages(only_refused).len()), (200, 2));
+    let only_notes = agent.post(&json!([note, note]));
+    assert_eq!((only_notes.status().as_u16(), messages(only_notes).len()), (202, 0));
+    let gone = OldAgent { server: &server, session: "nobody".to_owned() };
+    assert_eq!(gone.post(&json!([ping(1)])).status(), 400);
+    assert_eq!(message(agent.post(&ping(1)))["id"], 1, "the session goes on");
+}
+
 #[test]
 fn only_this_machine_can_reach_it() {
     let daemon = Daemon::absent();

@@ -81,7 +81,10 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     let searches = Searches::default();
     let toolbox = toolbox
         .respecting_ignore_files(start.respect_ignore_files)
-        .with_confinement(Confinement::new(start.sandbox.policy, confined.is_confined, start.label))
+        .with_confinement(
+            Confinement::new(start.sandbox.policy, confined.is_confined, start.label)
+                .with_read_only_mounts(confined.read_only_pins.clone()),
+        )
         .with_attempts(attempts)
         .with_pins(confined.pins, confined.read_only_pins, confined.absent)
         .with_private_temporary_files_blocking(confined.has_private_tmp)

@@ -351,14 +351,14 @@ impl Agent {
         let missing = std::mem::replace(&mut self.model, default.clone());
         self.thinking = crate::providers::clamp(self.thinking, &self.model);
         self.is_model_recorded = false;
-        self.tell_about_model(&missing_text(&missing.provider, &missing.id, &self.model));
+        self.tell_user("models", &missing_text(&missing.provider, &missing.id, &self.model));
     }
 
-    /// Publishes a message for the user about the session's model.
-    fn tell_about_model(&mut self, text: &str) {
+    /// Publishes a message for the user about `topic`, such as `models`.
+    fn tell_user(&mut self, topic: &str, text: &str) {
         let kind = "extension_error";
         let data = json!({
-            "type": kind, "extensionPath": "quackd", "event": "models", "error": text,
+            "type": kind, "extensionPath": "quackd", "event": topic, "error": text,
         });
         self.event(kind, &data);
     }

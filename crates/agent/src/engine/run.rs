@@ -116,7 +116,7 @@ impl Agent {
         if let Some(text) = self.setup.model_notice.take()
             && is_same(&self.model, &self.setup.models.default)
         {
-            self.tell_about_model(&text);
+            self.tell_user("models", &text);
         }
         self.plain_event("turn_start");
         self.add_user(message);

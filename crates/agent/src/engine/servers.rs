@@ -15,7 +15,7 @@ const MAX_NAME: usize = 64;
 
 /// Most problems that the system prompt names, and the longest one in bytes.
 const MAX_PROBLEMS: usize = 8;
-const MAX_PROBLEM: usize = 300;
+const MAX_PROBLEM: usize = 600;
 
 /// Tools of the session's MCP servers.
 #[derive(Debug, Default)]
@@ -81,7 +81,7 @@ impl ServerTools {
 }
 
 impl Agent {
-    /// Takes the list of tools. A failure becomes a fact in the system prompt.
+    /// Takes the list of tools. A failure becomes a fact in the system prompt, and a message for the user.
     pub(super) fn on_server_tools(&mut self, done: &AgentToolDone) {
         if done.aborted {
             // The next prompt lists them again.
@@ -106,6 +106,7 @@ impl Agent {
             let cut = line.floor_char_boundary(MAX_PROBLEM.min(line.len()));
             let line = line.get(..cut).unwrap_or_default();
             self.setup.facts.push(format!("MCP servers: {line}"));
+            self.tell_user("mcp_servers", &format!("MCP server {line}"));
         }
     }
 

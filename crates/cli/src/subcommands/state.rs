@@ -89,6 +89,9 @@ fn lines(data: &StateData, label: &str) -> String {
     for (name, value) in agent_rows(data) {
         row(name, &value);
     }
+    for problem in data.mcp_problems.iter().take(MAX_WORK) {
+        row("mcp server", &display::plain(problem));
+    }
     if let Some(cut) = &data.interrupted {
         row("interrupted", &interrupted(cut, &TimeZone::system()));
     }
@@ -115,14 +118,15 @@ mod tests {
     fn a_session_is_shown_with_its_worker() {
         let data: StateData = serde_json::from_value(json!({
             "sessionId": "abc", "sessionName": "duck\u{1b}1", "isRunning": true, "safeMode": true,
-            "worker": {"state": "busy", "pid": 7, "restarts": 2, "tier": "unconfined", "policy": null}
+            "worker": {"state": "busy", "pid": 7, "restarts": 2, "tier": "unconfined", "policy": null},
+            "mcpProblems": ["db: cannot start it\n\u{1b}"]
         }))
         .unwrap();
         let text = anstream::adapter::strip_str(&lines(&data, "app/duck\u{1b}1")).to_string();
         assert_eq!(
             text,
             "app/duck\u{fffd}1  abc\nworker      busy, process 7\nsandbox     not confined\npolicy      -\n\
-             restarts    2\nsafe mode   on\n"
+             restarts    2\nsafe mode   on\nmcp server  db: cannot start it\u{fffd}\u{fffd}\n"
         );
     }
 

@@ -153,6 +153,10 @@ pub struct StateDataOf<P> {
     /// File with the conversation. Absent if there is none yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pi_session_file: Option<String>,
+    /// MCP servers that the agent could not use when it listed their tools: one line each, with the name, the reason and
+    /// the file with the end of its stderr. Absent without any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mcp_problems: Vec<String>,
     /// The session's worker.
     pub worker: WorkerState,
     /// Whether the session may only use tools that change nothing.

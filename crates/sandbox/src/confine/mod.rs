@@ -93,7 +93,7 @@ pub use login_shell::{become_login_shell, can_confine_login_shell};
 #[cfg(target_os = "linux")]
 pub use overlay::{CacheDirectory, CacheDirectoryError};
 #[cfg(target_os = "linux")]
-pub use pin_check::first_unpinned_blocking;
+pub use pin_check::{first_unpinned_blocking, is_mount_point};
 #[cfg(target_os = "linux")]
 pub use plan::{Mount, MountPlan, Pin, PlanError};
 #[cfg(target_os = "linux")]

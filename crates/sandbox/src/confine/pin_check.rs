@@ -3,21 +3,28 @@
 //! call.
 
 use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 /// Returns the first of `names` that is no longer a mount point. Takes a few microseconds per name and blocks on the
 /// disk.
 #[must_use]
 pub fn first_unpinned_blocking(names: &[PathBuf]) -> Option<&Path> {
-    names.iter().map(PathBuf::as_path).find(|name| !is_mount_point(name))
+    // A kernel that does not report mount points cannot be checked, so the pin counts as mounted.
+    let is_pinned = |name: &&Path| match is_mount_point(CWD, name) {
+        Ok(found) => found.unwrap_or(true),
+        Err(_) => false,
+    };
+    names.iter().map(PathBuf::as_path).find(|name| !is_pinned(name))
 }
 
-fn is_mount_point(name: &Path) -> bool {
-    let flags = AtFlags::SYMLINK_NOFOLLOW;
-    match statx(CWD, name, flags, StatxFlags::TYPE) {
-        // A kernel that does not report mount roots cannot be checked, so the pin counts as mounted.
-        Ok(found) if !found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT) => true,
-        Ok(found) => found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
-        Err(_) => false,
-    }
+/// Returns whether a name in a directory is a mount point, without following a link. `None` if the kernel does not report
+/// it (before 5.8).
+///
+/// # Errors
+/// Those of statx(2).
+pub fn is_mount_point(at: impl AsFd, name: &Path) -> rustix::io::Result<Option<bool>> {
+    let found = statx(at, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
+    let is_known = found.stx_attributes_mask.contains(StatxAttributes::MOUNT_ROOT);
+    Ok(is_known.then(|| found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)))
 }

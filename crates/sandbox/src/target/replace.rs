@@ -10,6 +10,8 @@ use crate::version::FileVersion;
 use rustix::fs::{self as sys, Mode, OFlags};
 #[cfg(target_os = "linux")]
 use std::fs::File;
+#[cfg(target_os = "linux")]
+use std::path::Path;
 
 impl StagedContent {
     /// Begins to write the staged content, if the file system keeps the order of this content and the rename. Returns
@@ -41,8 +43,8 @@ impl Target {
     /// If the file has several names, only this one gets the new content and becomes a separate file, because the
     /// others may be outside the root.
     ///
-    /// A file whose owner cannot be kept is written in place instead, if it has no other name. Until that is done, a
-    /// copy of the old content is next to it.
+    /// A file whose owner cannot be kept is written in place instead, if it has no other name, and so is a mount point.
+    /// Until that is done, a copy of the old content is next to it.
     ///
     /// # Errors
     /// [`WriteError::Changed`] if the name no longer has the state of [`Target::version`]; [`WriteError::GivenUp`];
@@ -64,6 +66,18 @@ impl Target {
             self.sync()?;
         }
         Ok(version)
+    }
+
+    /// Whether the user has mounted something on the name. The kernel replaces no mount point (rename(2)).
+    #[cfg(target_os = "linux")]
+    pub(super) fn is_mount_point(&self) -> bool {
+        let found = crate::confine::is_mount_point(&self.parent, Path::new(&self.name));
+        found.is_ok_and(|found| found == Some(true))
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn is_mount_point(&self) -> bool {
+        false
     }
 
     /// Has the new file flushed behind the answer. Returns false if the caller must do it.

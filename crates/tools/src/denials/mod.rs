@@ -389,6 +389,9 @@ impl DenialDetector {
             }
             DenialCause::ReadOnly => {
                 let name = self.name(hit);
+                if name.as_deref().is_some_and(|it| self.is_mounted_outside_blocking(it)) {
+                    return None;
+                }
                 Some(denial(self.writing_blocking(name.as_deref().map(Path::new)), name.as_deref()))
             }
             DenialCause::Busy if self.is_refused_setting_blocking(hit) => {
@@ -430,6 +433,16 @@ impl DenialDetector {
             Profile::WorkspaceWrite if is_pinned => DenialKind::Protected,
             _ => DenialKind::Write,
         }
+    }
+
+    /// Whether a name in the workspace is on a file system that the user has mounted read-only there.
+    fn is_mounted_outside_blocking(&self, name: &str) -> bool {
+        let path = Path::new(name);
+        let real = normalise(&self.workspace.join(path));
+        real.starts_with(&self.workspace)
+            && !self.is_protected(path)
+            && self.confinement.is_read_only_outside(&real)
+            && is_mounted_read_only_blocking(&real)
     }
 
     /// Whether the name is protected. A relative name is interpreted in the workspace, where most commands run.

@@ -27,7 +27,7 @@ const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 const QUEUED_LINES: usize = 8;
 
 /// Size of the kept end of the server's stderr, in bytes.
-const STDERR_BYTES: usize = 2 * 1024;
+const STDERR_BYTES: usize = 8 * 1024;
 
 /// Longest text of a server in an error, in bytes.
 const MAX_SHOWN_BYTES: usize = 300;
@@ -80,7 +80,7 @@ pub(super) struct Connection {
 
 /// State that the calls share with the task that serves the pipes.
 #[derive(Debug, Default)]
-struct Shared {
+pub(super) struct Shared {
     state: Mutex<State>,
 }
 
@@ -129,6 +129,11 @@ impl Connection {
         let reader = Reader { shared: Arc::clone(&shared), queue: queue.clone() };
         let serving = tokio::spawn(serve(process, (stdin, stdout, stderr), lines, reader));
         Ok(Self { queue, shared, serving })
+    }
+
+    /// Returns the state of the server, which outlives its process.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// Whether the server has ended.
@@ -194,6 +199,11 @@ impl Drop for Forget<'_> {
 impl Shared {
     fn with<T>(&self, work: impl FnOnce(&mut State) -> T) -> T {
         work(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the end of the server's stderr.
+    pub(super) fn stderr(&self) -> String {
+        self.with(|state| strip_ansi::tail(&state.stderr, 0, STDERR_BYTES).text)
     }
 
     /// Answers all requests with this error.

@@ -97,7 +97,11 @@ pub(crate) async fn quack_mcp_list(
         let name = &server.definition().name;
         match listed {
             Ok(listed) => add(&mut list, &mut room, name, listed),
-            Err(error) => list.problems.push(format!("{name}: {error}")),
+            Err(error) => {
+                let file = server.stderr_file(toolbox).await;
+                let file = file.map(|file| format!("; stderr: {}", file.display()));
+                list.problems.push(format!("{name}: {error}{}", file.unwrap_or_default()));
+            }
         }
     }
     let data = Data::of(&list);

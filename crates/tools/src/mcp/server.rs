@@ -1,20 +1,25 @@
 //! One MCP server: its process, its start and its tools.
 
-use super::connection::{Connection, RequestError};
+use super::connection::{Connection, RequestError, Shared};
 use super::schema::with_object_root;
 use crate::Toolbox;
 use crate::call_limits::CallLimits;
 use crate::command_line::{CommandLine, explain};
 use quackd_process::{LaunchError, launch_piped};
 use quackd_protocol::VERSION;
+use quackd_protocol::mask::MASK;
 use quackd_protocol::mcp::{MAX_MCP_TOOLS, McpServer, McpTool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::path::Path;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Mutex;
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 /// Time for a server to start and to list its tools.
@@ -37,6 +42,9 @@ const MAX_NAME_BYTES: usize = 128;
 const MAX_DESCRIPTION_BYTES: usize = 4 * 1024;
 const MAX_SCHEMA_BYTES: usize = 64 * 1024;
 
+/// Shorter values of variables are not masked in the kept stderr: they are flags and numbers.
+const MIN_SECRET_BYTES: usize = 6;
+
 /// Longest cursor of a page, in bytes.
 const MAX_CURSOR_BYTES: usize = 4 * 1024;
 
@@ -51,6 +59,8 @@ pub(super) struct Server {
 #[derive(Debug, Default)]
 struct Process {
     connection: Option<Arc<Connection>>,
+    /// State of the last process, also if it did not greet.
+    last: Option<Arc<Shared>>,
     /// Times of the last starts.
     starts: Vec<Instant>,
 }
@@ -61,6 +71,30 @@ pub(super) struct ListedTools {
     pub(super) tools: Vec<McpTool>,
     /// Number of tools that cannot be used.
     pub(super) skipped: usize,
+}
+
+/// Greets a server that was started.
+async fn greet(connection: &Connection, deadline: Instant) -> Result<(), RequestError> {
+    let hello = json!({
+        "protocolVersion": PROTOCOL,
+        "capabilities": {},
+        "clientInfo": { "name": "quackd", "version": VERSION },
+    });
+    let never = CancellationToken::new();
+    connection.request("initialize", &hello, deadline, &never).await?;
+    connection.notify("notifications/initialized", &json!({}));
+    Ok(())
+}
+
+/// Replaces the content of a file in a directory that commands of the session can write too.
+fn write_blocking(path: &Path, content: &[u8]) -> io::Result<()> {
+    // Whatever is there is removed and not followed.
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    file.write_all(content)
 }
 
 impl Server {
@@ -95,18 +129,34 @@ impl Server {
         }
         process.starts.push(now);
         let deadline = deadline.min(now + START_LIMIT);
-        let connection = Arc::new(self.start(toolbox, workspace, deadline).await?);
+        let connection = Arc::new(self.start(toolbox, workspace)?);
+        process.last = Some(connection.shared());
+        greet(&connection, deadline).await?;
         process.connection = Some(Arc::clone(&connection));
         Ok(connection)
     }
 
-    /// Starts the process like a command, and greets the server.
-    async fn start(
-        &self,
-        toolbox: &Toolbox,
-        workspace: &Path,
-        deadline: Instant,
-    ) -> Result<Connection, RequestError> {
+    /// Writes the end of the stderr of the last process to a file in the session's directory. Returns its path; `None` if
+    /// the process wrote nothing there, or if the file cannot be written.
+    pub(super) async fn stderr_file(&self, toolbox: &Toolbox) -> Option<PathBuf> {
+        let last = self.process.lock().await.last.clone()?;
+        let McpServer { name, env, .. } = &self.definition;
+        let mut text = last.stderr();
+        if text.is_empty() {
+            return None;
+        }
+        // The server may have written its variables.
+        for variable in env.iter().filter(|it| MIN_SECRET_BYTES <= it.value.len()) {
+            text = text.replace(&variable.value, MASK);
+        }
+        let path = toolbox.run_dir.join(format!("mcp-{name}.stderr"));
+        let written = path.clone();
+        let writing = spawn_blocking(move || write_blocking(&written, text.as_bytes()));
+        matches!(writing.await, Ok(Ok(()))).then_some(path)
+    }
+
+    /// Starts the process like a command.
+    fn start(&self, toolbox: &Toolbox, workspace: &Path) -> Result<Connection, RequestError> {
         let McpServer { name, command, args, env } = &self.definition;
         let args = args.iter().map(Into::into).collect();
         let (program, args) = toolbox.confined(command.into(), args);
@@ -126,17 +176,8 @@ impl Server {
         toolbox.watched.running_always();
         let (process, pipes) = launch_piped(&command).map_err(|error| not_started(&error))?;
         drop(command);
-        let connection = Connection::serve(process, pipes)
-            .map_err(|error| RequestError::NotStarted(error.to_string()))?;
-        let hello = json!({
-            "protocolVersion": PROTOCOL,
-            "capabilities": {},
-            "clientInfo": { "name": "quackd", "version": VERSION },
-        });
-        let never = CancellationToken::new();
-        connection.request("initialize", &hello, deadline, &never).await?;
-        connection.notify("notifications/initialized", &json!({}));
-        Ok(connection)
+        Connection::serve(process, pipes)
+            .map_err(|error| RequestError::NotStarted(error.to_string()))
     }
 
     /// Returns the tools of the server, which is started if it does not run.

@@ -14,7 +14,7 @@ use quackd_protocol::model::{
     ModelPart, ModelRequest,
 };
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone, ToPiWorker};
-use quackd_protocol::tools::INSTRUCTIONS;
+use quackd_protocol::tools::{INSTRUCTIONS, MCP_LIST};
 use std::collections::HashMap;
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -186,7 +186,7 @@ impl SessionActor {
         let cancel = CancellationToken::new();
         self.pi.work.calls.insert(number, cancel.clone());
         self.touch_pi();
-        let is_loading = call.tool == INSTRUCTIONS;
+        let (is_loading, is_listing) = (call.tool == INSTRUCTIONS, call.tool == MCP_LIST);
         let running = runner.run(AgentCall { session: self.session.clone(), call, cancel });
         let owner = self.owner.clone();
         let running = async move {
@@ -201,6 +201,9 @@ impl SessionActor {
         ctx.spawn(running.into_actor(self).map(move |done, handle, ctx| {
             if handle.pi.child.generation == generation {
                 handle.pi.work.calls.remove(&number);
+                if is_listing {
+                    handle.note_mcp_problems(&done);
+                }
                 if !handle.tell_agent(&ToPiWorker::ToolDone(Box::new(done)), ctx) {
                     let done = AgentToolDone::failed(number, "The result is too long");
                     handle.tell_agent(&ToPiWorker::ToolDone(Box::new(done)), ctx);

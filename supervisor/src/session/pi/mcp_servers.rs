@@ -4,8 +4,17 @@
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
 use quackd_protocol::mcp::{McpCall, McpList, McpServer};
+use quackd_protocol::pi::AgentToolDone;
 use quackd_protocol::tools;
+use serde::Deserialize;
+use std::rc::Rc;
 use tokio::sync::oneshot;
+
+/// Most problems of MCP servers that are kept for a session.
+const MAX_PROBLEMS: usize = 8;
+
+/// Longest problem that is kept, in bytes.
+const MAX_PROBLEM_BYTES: usize = 600;
 
 impl SessionActor {
     /// Takes the servers that a client gives. An idle agent ends, so that the next one lists their tools.
@@ -15,7 +24,16 @@ impl SessionActor {
         ctx: &mut Context<Self>,
     ) {
         self.pi.mcp_servers = servers;
+        self.pi.mcp_problems = Rc::from([]);
         self.end_if_replaced(ctx);
+    }
+
+    /// Keeps the problems of a list of tools, for `get_state` and `doctor`.
+    pub(super) fn note_mcp_problems(&mut self, done: &AgentToolDone) {
+        if !done.aborted {
+            self.pi.mcp_problems = problems(done).into();
+            self.show_pi();
+        }
     }
 
     /// Returns the servers of a client, then those of the configuration with other names.
@@ -26,6 +44,27 @@ impl SessionActor {
         let configured = configured.map(|setting| &setting.value).filter(is_free);
         given.iter().chain(configured).cloned().collect()
     }
+}
+
+/// Returns the problems that a list of tools names. They are texts of the worker and of the servers: the number and the
+/// length are limited.
+fn problems(done: &AgentToolDone) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Listed {
+        problems: Vec<String>,
+    }
+    let data = done.data.as_ref().filter(|_| !done.is_error);
+    let listed = data.and_then(|data| serde_json::from_str(data.get()).ok());
+    let Listed { mut problems } = listed.unwrap_or_else(|| Listed {
+        problems: vec![serde_json::from_str(done.text.get()).unwrap_or_default()],
+    });
+    problems.truncate(MAX_PROBLEMS);
+    let line = |problem: &String| {
+        let line = problem.replace(char::is_control, " ");
+        let cut = line.floor_char_boundary(MAX_PROBLEM_BYTES.min(line.len()));
+        line.get(..cut).unwrap_or_default().to_owned()
+    };
+    problems.iter().map(line).collect()
 }
 
 /// Adds the servers of the session to the arguments of the tools that start servers. `None` if the session is gone.

@@ -1,6 +1,7 @@
 //! Calls: admission, dispatch, replies and aborts.
 
 use super::OfWorker;
+use super::denials::LONG_CALL;
 use crate::children::{ChildActor, HeartbeatDriver, LifecycleDriver, STALL_THRESHOLD, SendError};
 use crate::errors::CallError;
 use crate::events::{CallInput, CallPreview, shown_arguments};
@@ -114,9 +115,6 @@ pub(crate) async fn call(session: &Addr<SessionActor>, call: CallTool) -> CallRe
     let answered = session.send(call).await.unwrap_or(Err(CallError::ShuttingDown))?;
     answered.await.unwrap_or(Err(CallError::ShuttingDown))
 }
-
-/// Time after which the journal gets the beginning of a call.
-const LONG_CALL: Duration = Duration::from_secs(1);
 
 impl Handler<CallTool> for SessionActor {
     type Result = Result<oneshot::Receiver<CallResult>, CallError>;
@@ -386,7 +384,7 @@ impl SessionActor {
         let limit = left + DEADLINE_SLACK;
         self.set_wait(number, CallWait::Answer(limit), limit, ctx);
         if self.services.call_journal.is_on() {
-            ctx.run_later(LONG_CALL, move |handle, _| handle.record_beginning(number));
+            self.record_later(LONG_CALL, ctx);
         }
         if !was_busy {
             self.on_busy(OfWorker, ctx);

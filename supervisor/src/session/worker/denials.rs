@@ -1,15 +1,17 @@
-//! Accesses that the sandbox of the session's workers denied, as the workers report them, and the ends of background
-//! jobs. Counts all denials and keeps the last ones. For display only; no decision depends on them.
+//! Accesses that the sandbox of the session's workers denied, as the workers report them, long calls, and the ends of
+//! background jobs. Counts all denials and keeps the last ones. For display only; no decision depends on them.
 
 use crate::clock::now_text;
 use crate::pool::snapshot::Denials;
 use crate::session::actor::SessionActor;
 use crate::session::call_record::CallPlace;
+use actix::prelude::*;
 use quackd_protocol::client::TimedDenial;
 use quackd_protocol::denial::{Denial, one_line};
 use quackd_protocol::journal::CallEnd;
 use quackd_protocol::worker::{EndedJob, JobInfo, MAX_HINT_BYTES, MAX_LISTED, ToolReport};
 use std::rc::Rc;
+use std::time::Duration;
 
 /// Maximum number of denials that are kept per session.
 const MAX_DENIALS: usize = 64;
@@ -19,6 +21,9 @@ const MAX_SURVIVORS: u32 = 10_000;
 
 /// Maximum length of a tool's name, in characters.
 const MAX_TOOL_CHARS: usize = 100;
+
+/// Time after which the journal gets the beginning of a call.
+pub(super) const LONG_CALL: Duration = Duration::from_secs(1);
 
 impl Denials {
     fn note(&mut self, tool: &str, denials: &[Denial]) {
@@ -38,17 +43,37 @@ impl Denials {
 }
 
 impl SessionActor {
-    /// Records a call that has run for a while: if the daemon is killed, the journal still has it.
-    pub(super) fn record_beginning(&mut self, number: u64) {
-        if self.services.pool.disk.is_low() {
+    /// Records the long calls after `wait`, unless that is already planned. One timer serves all calls: the actor looks at
+    /// each of its timers whenever it is woken, and thousands of calls may end within a second.
+    pub(super) fn record_later(&mut self, wait: Duration, ctx: &mut Context<Self>) {
+        if std::mem::replace(&mut self.worker.records_later, true) {
             return;
         }
+        ctx.run_later(wait, |handle, ctx| {
+            handle.worker.records_later = false;
+            handle.record_beginnings(ctx);
+        });
+    }
+
+    /// Records the calls that have run for a while: if the daemon is killed, the journal still has them.
+    fn record_beginnings(&mut self, ctx: &mut Context<Self>) {
         let (name, label) = (self.name.as_str(), self.label.as_str());
         let place = CallPlace { session: &self.session, name, label, workspace: &self.workspace };
-        let journal = &self.services.call_journal;
-        self.worker
-            .calls
-            .begin(number, |call, elapsed| journal.record_beginning(place, call, elapsed));
+        let (journal, is_low) = (&self.services.call_journal, self.services.pool.disk.is_low());
+        let mut next: Option<Duration> = None;
+        for (number, age) in self.worker.calls.unrecorded() {
+            match LONG_CALL.checked_sub(age).filter(|left| !left.is_zero()) {
+                Some(left) => next = Some(next.map_or(left, |next| next.min(left))),
+                None if is_low => {}
+                None => self
+                    .worker
+                    .calls
+                    .begin(number, |call, elapsed| journal.record_beginning(place, call, elapsed)),
+            }
+        }
+        if let Some(next) = next {
+            self.record_later(next, ctx);
+        }
     }
 
     /// Records the denials and surviving processes of a call.

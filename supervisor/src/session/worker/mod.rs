@@ -76,6 +76,8 @@ pub(crate) struct WorkerPart {
     calls: PendingCalls,
     /// When the timer of the calls expires.
     call_timer: Option<(Instant, SpawnHandle)>,
+    /// Whether a timer records the long calls in the journal.
+    records_later: bool,
     idle_since: Instant,
     /// Number of updates that the worker may still send.
     update_credits: u32,
@@ -104,6 +106,7 @@ impl WorkerPart {
             login_version: 0,
             calls: PendingCalls::default(),
             call_timer: None,
+            records_later: false,
             idle_since: Instant::now(),
             update_credits: UPDATE_CREDITS,
             jobs: jobs::ReportedJobs::default(),

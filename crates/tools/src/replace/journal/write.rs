@@ -139,7 +139,7 @@ impl Writing<'_> {
     ) -> Result<LockedFile, WriteOutcome> {
         let WriteContext { root, confinement, .. } = self.place;
         let left = |left| Err(WriteOutcome::Left(left));
-        let failed = |error| WriteOutcome::Left(named(error, root, &change.path));
+        let failed = |error| WriteOutcome::Left(named(error, (root, confinement), &change.path));
         let mut target =
             root.open_target_at(&change.path, Purpose::Edit, cancelled).map_err(failed)?;
         // Check the opened path: a link may have been inserted since.
@@ -276,7 +276,7 @@ impl Writing<'_> {
         if is_disk_full(&error) {
             self.stopped = Some(EarlyStop::Failed("the disk is full".into()));
         }
-        self.set(number, WriteOutcome::Left(named(error, root, path)));
+        self.set(number, WriteOutcome::Left(named(error, (root, self.place.confinement), path)));
     }
 }
 
@@ -299,7 +299,7 @@ fn is_disk_full(error: &WriteError) -> bool {
 }
 
 /// Converts an error to the reason that edit_file reports.
-fn named(error: WriteError, root: &Root, path: &Path) -> LeftReason {
+fn named(error: WriteError, (root, confinement): (&Root, &Confinement), path: &Path) -> LeftReason {
     match error {
         WriteError::Path(PathError::NotFound) => LeftReason::Gone,
         WriteError::Changed | WriteError::TooLarge { .. } => LeftReason::Conflict,
@@ -307,9 +307,13 @@ fn named(error: WriteError, root: &Root, path: &Path) -> LeftReason {
             PathError::Escapes | PathError::IsDirectory | PathError::NotRegular { .. },
         ) => LeftReason::Conflict,
         WriteError::GivenUp => LeftReason::NotReached,
-        error => match WriteFailure::of(error, "edit", root, &path.to_string_lossy()) {
-            WriteFailure::Failed { reason, denial, .. } => LeftReason::Failed { reason, denial },
-            other => LeftReason::Failed { reason: other.to_string(), denial: None },
-        },
+        error => {
+            match WriteFailure::of(error, "edit", root, &path.to_string_lossy(), confinement) {
+                WriteFailure::Failed { reason, denial, .. } => {
+                    LeftReason::Failed { reason, denial }
+                }
+                other => LeftReason::Failed { reason: other.to_string(), denial: None },
+            }
+        }
     }
 }
