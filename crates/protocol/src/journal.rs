@@ -4,6 +4,7 @@
 use crate::SessionId;
 use crate::denial::Denial;
 use crate::limits::MAX_JOURNAL_TEXT_BYTES;
+use crate::mask::{cut_at_word, end_at_word};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -180,10 +181,9 @@ pub fn cut_text(text: &str) -> String {
         return text.to_owned();
     }
     let half = MAX_JOURNAL_TEXT_BYTES / 2;
-    let head = text.floor_char_boundary(half);
-    let tail = text.ceil_char_boundary(text.len() - half);
-    let (start, end) = (text.get(..head).unwrap_or_default(), text.get(tail..).unwrap_or_default());
-    format!("{start}\n[... {} bytes are not in the journal]\n{end}", tail - head)
+    let (start, end) = (cut_at_word(text, half), end_at_word(text, half));
+    let n_left_out = text.len() - start.len() - end.len();
+    format!("{start}\n[... {n_left_out} bytes are not in the journal]\n{end}")
 }
 
 /// Returns the id of a call from its number, which is a time in milliseconds.

@@ -126,6 +126,35 @@ pub fn masked(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// Longest end of a word that [`cut_at_word`] removes, in bytes. A longer part of a token is recognized as one.
+const MAX_CUT_WORD: usize = 64;
+
+/// Returns the beginning of a text, of at most `max` bytes. Ends before the word that the limit cuts, because [`masked`] does
+/// not recognize the first characters of a key.
+#[must_use]
+pub fn cut_at_word(text: &str, max: usize) -> &str {
+    let (head, rest) = text.split_at(text.floor_char_boundary(max));
+    let whole = head.trim_end_matches(is_word);
+    match rest.starts_with(is_word) && head.len() - whole.len() <= MAX_CUT_WORD {
+        true => whole,
+        false => head,
+    }
+}
+
+/// Longest beginning of a cut word that [`end_at_word`] removes, in bytes: it may be the rest of any key.
+const MAX_WORD_END: usize = 2048;
+
+/// Returns the end of a text, of at most `max` bytes. Begins after the word that the limit cuts.
+#[must_use]
+pub fn end_at_word(text: &str, max: usize) -> &str {
+    let (head, end) = text.split_at(text.ceil_char_boundary(text.len().saturating_sub(max)));
+    let whole = end.trim_start_matches(is_word);
+    match head.ends_with(is_word) && end.len() - whole.len() <= MAX_WORD_END {
+        true => whole,
+        false => end,
+    }
+}
+
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
@@ -313,5 +342,25 @@ mod tests {
         mask_value(&mut value);
         let expected = json!({"n": 1, "command": "PASSWORD=[masked] y", "list": [{"api_key": MASK, "b": true}]});
         assert_eq!(value, expected);
+    }
+
+    #[test]
+    fn a_key_is_never_cut_into_a_part_that_is_not_recognized() {
+        let key = format!("sk-{}", "a1B2c3D4".repeat(5));
+        let text = format!("echo {key} and more");
+        for max in 0..text.len() {
+            let cut = cut_at_word(&text, max);
+            assert!(text.starts_with(cut) && cut.len() <= max, "{cut}");
+            assert!(!masked(cut).contains("a1B2"), "{max}: {cut}");
+        }
+        for max in 0..text.len() {
+            let end = end_at_word(&text, max);
+            assert!(text.ends_with(end) && end.len() <= max, "{end}");
+            assert!(!masked(end).contains("c3D4"), "{max}: {end}");
+        }
+        assert_eq!(end_at_word("one two", 5), " two");
+        assert_eq!(cut_at_word("one two", 7), "one two");
+        assert_eq!(cut_at_word("one two", 5), "one ");
+        assert_eq!(cut_at_word(&"x".repeat(200), 100), "x".repeat(100));
     }
 }

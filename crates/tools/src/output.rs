@@ -5,6 +5,7 @@ use crate::call_limits::{CallLimits, StopCause, seconds};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::denial::one_line;
 use quackd_protocol::limits::{MAX_LINE_BYTES, MAX_SHOWN_BYTES};
+use quackd_protocol::mask::{cut_at_word, end_at_word};
 use quackd_protocol::plain::without_numbers;
 use quackd_protocol::worker::{MAX_LISTED, ToolReport};
 use serde::Serialize;
@@ -133,12 +134,10 @@ impl Output {
         if self.text.len() <= MAX_SHOWN_BYTES {
             return None;
         }
-        let head = self.text.floor_char_boundary(MAX_SHOWN_BYTES - SHOWN_TAIL_BYTES);
-        let tail = self.text.len() - (SHOWN_TAIL_BYTES - SHOWN_MARK_BYTES);
-        let tail = self.text.ceil_char_boundary(tail);
-        let (head, rest) = self.text.split_at(head);
-        let (left_out, tail) = rest.split_at(tail - head.len());
-        let n_left_out = left_out.len();
+        // The journal masks keys in it.
+        let head = cut_at_word(&self.text, MAX_SHOWN_BYTES - SHOWN_TAIL_BYTES);
+        let tail = end_at_word(&self.text, SHOWN_TAIL_BYTES - SHOWN_MARK_BYTES);
+        let n_left_out = self.text.len() - head.len() - tail.len();
         Some(format!("{head}\n[... {n_left_out} bytes not shown]\n{tail}"))
     }
 

@@ -9,6 +9,7 @@ use quackd_protocol::client::{
     ToolExecutionUpdate, ToolInfo, UpdateDetails,
 };
 use quackd_protocol::limits::{MAX_SHOWN_ARGUMENTS_BYTES, MAX_SHOWN_JSON_BYTES};
+use quackd_protocol::mask::cut_at_word;
 use quackd_protocol::tools::main_parameter;
 use quackd_protocol::worker::ToolUpdate;
 use serde_json::value::{RawValue, to_raw_value};
@@ -159,7 +160,8 @@ fn shorten(value: &mut Value) {
         if let Value::String(text) = text
             && let Some((cut, _)) = text.char_indices().nth(LONG_ARGUMENT_CHARS)
         {
-            text.truncate(cut);
+            // The journal masks keys in it.
+            text.truncate(cut_at_word(text, cut).len());
             text.push('…');
         }
     }

@@ -122,8 +122,8 @@ impl DiskSpace {
         if self.is_low.get() {
             let needed = mebibytes_of(room.needed(self.min_free_bytes));
             let message = format!(
-                "{free} MiB free, fewer than {needed}: long outputs are not kept, the log says warnings and \
-                 errors only{dropped}"
+                "{free} MiB free, fewer than {needed}: long outputs and the journal of calls are not written, the log \
+                 has warnings and errors only{dropped}"
             );
             return check(
                 CheckStatus::Warn,

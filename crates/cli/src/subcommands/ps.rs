@@ -165,7 +165,7 @@ fn supervisor_line(supervisor: &SupervisorInfo) -> String {
     let sessions = display::count(supervisor.sessions, "session");
     let low = supervisor.disk.filter(|disk| disk.low).map(|disk| {
         let free = display::bytes(disk.free_bytes);
-        format!("{RED}the disk is almost full: {free} free; long outputs are not kept{RED:#}\n")
+        format!("{RED}the disk is almost full: {free} free; long outputs and the journal of calls are not written{RED:#}\n")
     });
     format!(
         "{BOLD}supervisor{BOLD:#} {}  up {uptime}{memory}  {clients}  {sessions}\n{}",

@@ -10,6 +10,7 @@ use quackd_protocol::denial::Denial;
 use quackd_protocol::limits::{
     DEADLINE_GRACE, ENDED_JOB_MEMORY_BYTES, MAX_JOB_COMMAND_BYTES, MAX_SPILL_BYTES,
 };
+use quackd_protocol::mask::cut_at_word;
 use quackd_protocol::worker::{EndedJob, JobInfo};
 use std::convert::Infallible;
 use std::fs::OpenOptions;
@@ -340,8 +341,7 @@ fn note_gap_blocking(spilled: &Spilled, total: u64) {
 /// Returns the first line of a command, for lists.
 fn first_line(line: &str) -> String {
     let first = line.trim_start().lines().next().unwrap_or_default();
-    let cut = first.floor_char_boundary(MAX_JOB_COMMAND_BYTES);
-    first.get(..cut).unwrap_or_default().to_owned()
+    cut_at_word(first, MAX_JOB_COMMAND_BYTES).to_owned()
 }
 
 #[cfg(test)]
