@@ -238,7 +238,7 @@ fn files_that_a_turn_deletes_and_renames_are_listed() {
     let command = "rm gone.txt -r old-dir/sub; mv one.txt two.txt; mv names other; mv edited.txt new-name.txt; \
         echo more >> new-name.txt; echo x > short-lived; rm short-lived; mkdir -p build; mv kept.txt build/; \
         mv a.txt c.txt; mv b.txt a.txt; mv c.txt b.txt; echo more.log >> .gitignore; echo x > again.txt.new; \
-        mv again.txt.new again.txt; touch -d 2001-01-01 dated.txt; ln -s one.txt link; chmod +x 'a name'";
+        mv again.txt.new again.txt; touch -d 2001-01-01 dated.txt; ln -s one.txt link; mv over.txt covered.txt; chmod +x 'a name'";
     let calls = [
         call("bash", json!({"command": command})),
         call("write_file", json!({"path": "temporary.txt", "content": "x"})),
@@ -258,12 +258,14 @@ fn files_that_a_turn_deletes_and_renames_are_listed() {
         "kept.txt",
         "a.txt",
         "b.txt",
+        "covered.txt",
         "more.log",
         "was.ignored",
         "again.txt",
         "dated.txt",
         "a name",
         "same.txt",
+        "over.txt",
     ] {
         let path = world.repo.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -284,6 +286,7 @@ fn files_that_a_turn_deletes_and_renames_are_listed() {
         renamed("names/a", "other/a"),
         renamed("names/b", "other/b"),
         renamed("one.txt", "two.txt"),
+        renamed("over.txt", "covered.txt"),
     ];
     assert_eq!(result["filesRenamed"], json!(names), "{result}");
     let changed = [
@@ -292,6 +295,7 @@ fn files_that_a_turn_deletes_and_renames_are_listed() {
         "a.txt",
         "again.txt",
         "b.txt",
+        "covered.txt",
         "dated.txt",
         "link",
         "new-name.txt",

@@ -209,8 +209,9 @@ fn with_state_blocking(row: FindRow, workspace: &Path) -> (String, (PathBuf, Opt
 
 /// Compares the files before and after a turn.
 fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileChanges {
-    let mut changes = FileChanges::default();
     let mut gone: HashMap<(u64, u64), (&String, &FileState)> = HashMap::new();
+    // Files that exist, and whether they were changed for sure.
+    let mut found: Vec<(&String, FileState, bool)> = Vec::new();
     for (name, (path, state)) in before {
         let Some(old) = state else { continue };
         let now = match after.get(name) {
@@ -218,21 +219,25 @@ fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileCh
             _ => now_blocking(path),
         };
         match now {
-            Ok(Some(now)) if now != *old => changes.changed.push(name.clone()),
+            Ok(Some(now)) if now != *old => found.push((name, now, true)),
             // A file that cannot be read is not known to be gone.
             Ok(Some(_)) | Err(_) => {}
             Ok(None) => drop(gone.insert((old.device, old.inode), (name, old))),
         }
     }
     for (name, (_, state)) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
-        let Some(now) = state else { continue };
+        // One that was ignored before is not new.
+        found.extend(state.as_ref().map(|now| (name, now.clone(), now.is_new_since(since))));
+    }
+    let mut changes = FileChanges::default();
+    for (name, now, is_changed) in found {
         let key = (now.device, now.inode);
-        let is_renamed = gone.get(&key).is_some_and(|(_, old)| old.is_same_file(now));
+        let is_renamed = gone.get(&key).is_some_and(|(_, old)| old.is_same_file(&now));
         if is_renamed && let Some((old, _)) = gone.remove(&key) {
             changes.renamed.push((old.clone(), name.clone()));
         }
-        // One that was ignored before is not new. Files of a directory with another name are older too.
-        if is_renamed || now.is_new_since(since) {
+        // Files of a directory with another name are as old as before.
+        if is_renamed || is_changed {
             changes.changed.push(name.clone());
         }
     }
