@@ -55,21 +55,13 @@ impl CallLimits {
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, StopCause> {
-        self.wait_for(async { spawn_blocking(work).await.ok() }).await
-    }
-
-    /// Waits for the result of blocking work within the limits. `None` means that the work ended without one.
-    pub(crate) async fn wait_for<T>(
-        &self,
-        work: impl Future<Output = Option<T>>,
-    ) -> Result<T, StopCause> {
         if self.cancel.is_cancelled() {
             return Err(StopCause::Aborted);
         }
         let give_up = tokio::time::Instant::from_std(self.deadline + SLACK);
         tokio::select! {
             biased;
-            done = work => done.ok_or(StopCause::Broken),
+            done = spawn_blocking(work) => done.map_err(|_| StopCause::Broken),
             () = self.cancel.cancelled() => Err(StopCause::Aborted),
             () = tokio::time::sleep_until(give_up) => Err(StopCause::TimedOut),
         }

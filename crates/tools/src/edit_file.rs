@@ -56,7 +56,7 @@ pub(crate) async fn edit_file(
         let edits = (&*replacements, leniency, has_diff);
         edit_blocking(&root, &seen, &confinement, &path, edits, &give_up)
     };
-    match toolbox.in_root_at(("edit_file", &named), bounds, edit).await {
+    match toolbox.in_root("edit_file", bounds, edit).await {
         Ok(Ok((text, change))) => {
             let data = change.map(|change| Data::of(&change));
             Output { data, ..Output::success(text).wrote([named]) }

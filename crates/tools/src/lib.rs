@@ -51,7 +51,6 @@ mod web_results;
 mod web_search;
 mod write_error;
 mod write_file;
-mod write_queue;
 
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;

@@ -3,7 +3,7 @@
 //! Owns the handle of the workspace, and the versions of files that were read or written. The workspace is
 //! opened at first use, and again when its directory was replaced. Created once per worker.
 
-use crate::call_limits::{CallLimits, StopCause};
+use crate::call_limits::CallLimits;
 use crate::lost_files::LostFiles;
 use crate::mcp::McpServers;
 use crate::read_tracker::ReadTracker;
@@ -11,7 +11,6 @@ use crate::replace::journal::{Journal, Plans};
 use crate::temporary_files::TemporaryFiles;
 use crate::upstreams::Upstreams;
 use crate::watched_names::WatchedFiles;
-use crate::write_queue::WriteQueue;
 use crate::{Attempts, Call, Confinement, Jobs, Output, Web};
 use quackd_process::{Group, Limits, SpawnThread};
 use quackd_protocol::approval::ApprovalKind;
@@ -66,7 +65,6 @@ pub struct Toolbox {
     pub(crate) sandbox: SandboxReport,
     pub(crate) watched: WatchedFiles,
     pub(crate) lost: LostFiles,
-    write_queue: WriteQueue,
     pub(crate) temporary: TemporaryFiles,
     /// Whether the user's commits are signed, and those of the session are not.
     pub(crate) signs_commits: bool,
@@ -79,10 +77,6 @@ pub struct Toolbox {
     pub(crate) plans: Arc<Plans>,
     root: RefCell<Option<Arc<Root>>>,
 }
-
-/// The current workspace, if there is one, and the result of work in it. An error is a call that was not run, because of a
-/// protected name without its protection if one is named.
-type Checked<T> = (Option<Arc<Root>>, Result<T, Option<PathBuf>>);
 
 /// Most commands that are named to end background jobs.
 const MAX_ENDS: usize = 4;
@@ -131,7 +125,6 @@ impl Toolbox {
             sandbox,
             watched,
             lost: LostFiles::default(),
-            write_queue: WriteQueue::default(),
             temporary: TemporaryFiles::default(),
             signs_commits: false,
             upstreams,
@@ -339,33 +332,6 @@ impl Toolbox {
         bounds: &CallLimits,
         work: impl FnOnce(Arc<Root>) -> T + Send + 'static,
     ) -> Result<T, Output> {
-        let checked = self.checked_work(tool, work);
-        self.answered(tool, bounds, bounds.run_blocking(checked)).await
-    }
-
-    /// Like [`Toolbox::in_root`], for work that changes the file at `path`: the thread of that file does it.
-    ///
-    /// # Errors
-    /// The answer of a call that was not run.
-    pub(crate) async fn in_root_at<T: Send + 'static>(
-        &self,
-        (tool, path): (&str, &str),
-        bounds: &CallLimits,
-        work: impl FnOnce(Arc<Root>) -> T + Send + 'static,
-    ) -> Result<T, Output> {
-        let checked = self.write_queue.run(path, self.checked_work(tool, work));
-        self.answered(tool, bounds, bounds.wait_for(checked)).await
-    }
-
-    /// Returns blocking work that checks the workspace first, and the workspace with the result.
-    fn checked_work<T, W>(
-        &self,
-        tool: &str,
-        work: W,
-    ) -> impl FnOnce() -> Checked<T> + Send + use<T, W>
-    where
-        W: FnOnce(Arc<Root>) -> T + Send,
-    {
         let cached = self.root.borrow().clone();
         let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
         let (pins, absent) = (Arc::clone(&self.pins), Arc::clone(&self.absent));
@@ -373,32 +339,25 @@ impl Toolbox {
             true => Arc::default(),
             false => Arc::clone(&self.read_only_pins),
         };
-        move || {
-            let current = match cached {
-                Some(root) if !root.is_stale() => Some(root),
-                Some(_) | None => {
-                    let root = Root::open(&workspace).ok().map(Arc::new);
-                    root.inspect(|root| watched.begin_blocking(root))
-                }
-            };
-            let done = match (current.clone(), first_bare_blocking(&pins, &read_only, &absent)) {
-                (None, _) => Err(None),
-                (Some(_), Some(bare)) => Err(Some(bare)),
-                (Some(root), None) => Ok(work(root)),
-            };
-            (current, done)
-        }
-    }
-
-    /// Waits for checked work. Keeps the workspace that it has found, and returns its result.
-    async fn answered<T>(
-        &self,
-        tool: &str,
-        bounds: &CallLimits,
-        checked: impl Future<Output = Result<Checked<T>, StopCause>>,
-    ) -> Result<T, Output> {
-        let (current, done) =
-            checked.await.map_err(|cutoff| Output::cut_off(tool, bounds, cutoff))?;
+        let (current, done) = bounds
+            .run_blocking(move || {
+                let current = match cached {
+                    Some(root) if !root.is_stale() => Some(root),
+                    Some(_) | None => {
+                        let root = Root::open(&workspace).ok().map(Arc::new);
+                        root.inspect(|root| watched.begin_blocking(root))
+                    }
+                };
+                let done = match (current.clone(), first_bare_blocking(&pins, &read_only, &absent))
+                {
+                    (None, _) => Err(None),
+                    (Some(_), Some(bare)) => Err(Some(bare)),
+                    (Some(root), None) => Ok(work(root)),
+                };
+                (current, done)
+            })
+            .await
+            .map_err(|cutoff| Output::cut_off(tool, bounds, cutoff))?;
         self.root.replace(current);
         done.map_err(|bare| match bare {
             Some(bare) => self.bare_name(&bare),

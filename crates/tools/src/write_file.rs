@@ -39,7 +39,7 @@ pub(crate) async fn write_file(
     let write = move |root: Arc<Root>| {
         write_blocking(&root, &seen, &confinement, &path, &content, &give_up)
     };
-    match toolbox.in_root_at(("write_file", &named), bounds, write).await {
+    match toolbox.in_root("write_file", bounds, write).await {
         Ok(Ok(text)) => {
             let advice = tilde_advice(&named);
             Output::success(text).with_advice(advice).wrote([named])

@@ -1,13 +1,13 @@
 //! MCP servers of a session: those of the configuration, and those that a client has given. The session's worker starts
 //! them.
 
+use crate::children::ProcessKind;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
 use quackd_protocol::mcp::{McpCall, McpList, McpServer};
 use quackd_protocol::pi::AgentToolDone;
 use quackd_protocol::tools;
 use serde::Deserialize;
-use std::rc::Rc;
 use tokio::sync::oneshot;
 
 /// Most problems of MCP servers that are kept for a session.
@@ -24,16 +24,21 @@ impl SessionActor {
         ctx: &mut Context<Self>,
     ) {
         self.pi.mcp_servers = servers;
-        self.pi.mcp_problems = Rc::from([]);
+        self.show_mcp_problems(Vec::new());
         self.end_if_replaced(ctx);
     }
 
     /// Keeps the problems of a list of tools, for `get_state` and `doctor`.
     pub(super) fn note_mcp_problems(&mut self, done: &AgentToolDone) {
         if !done.aborted {
-            self.pi.mcp_problems = problems(done).into();
-            self.show_pi();
+            self.show_mcp_problems(problems(done));
         }
+    }
+
+    fn show_mcp_problems(&self, problems: Vec<String>) {
+        self.services.table.publish(&self.entry, ProcessKind::Pi, |session| {
+            session.pi.mcp_problems = problems.into();
+        });
     }
 
     /// Returns the servers of a client, then those of the configuration with other names.

@@ -85,8 +85,6 @@ pub(crate) struct PiPart {
     pub(super) chosen: AgentChoice,
     /// MCP servers that a client has given.
     pub(super) mcp_servers: Vec<McpServer>,
-    /// MCP servers that could not be used when the agent listed their tools, one line each.
-    pub(super) mcp_problems: Rc<[String]>,
     /// Options that a client has set.
     pub(super) options: AgentOptions,
     /// Facts that the process got at its start.
@@ -129,7 +127,6 @@ impl PiPart {
             is_safe: false,
             chosen: AgentChoice::default(),
             mcp_servers: Vec::new(),
-            mcp_problems: Rc::from([]),
             options: AgentOptions::default(),
             started: StartFacts::default(),
             active: Instant::now(),
@@ -207,17 +204,9 @@ impl SessionActor {
             let has_run = session.pi.has_run || has_process;
             let (state, dialogs) = (self.pi.state.clone(), self.pi.dialogs.announced());
             let (is_native, pids) = (self.pi.is_native, self.pi.pids);
-            let mcp_problems = Rc::clone(&self.pi.mcp_problems);
-            session.pi = PiSnapshot {
-                is_native,
-                process,
-                pids,
-                is_busy,
-                has_run,
-                state,
-                mcp_problems,
-                dialogs,
-            };
+            let old = std::mem::take(&mut session.pi);
+            session.pi =
+                PiSnapshot { is_native, process, pids, is_busy, has_run, state, dialogs, ..old };
         });
     }
 
