@@ -304,9 +304,12 @@ fn detach_leaves_the_command_running_as_a_job() {
         assert!(shown.contains(part), "{shown}");
     }
     wait_for("the command to block", || is_blocked(&daemon).then_some(()));
-    let (code, stdout, _) = ran(&daemon, repo.path(), &["tool", "job_output", "job-1"]);
-    assert!(String::from_utf8_lossy(&stdout).starts_with("begun\n"), "{stdout:?}");
-    assert_eq!(code, Some(0));
+    // The worker may read the output after the command blocks.
+    wait_for("the output", || {
+        let (code, stdout, _) = ran(&daemon, repo.path(), &["tool", "job_output", "job-1"]);
+        assert_eq!(code, Some(0));
+        stdout.starts_with(b"begun\n").then_some(())
+    });
     assert!(is_blocked(&daemon));
     assert_eq!(ran(&daemon, repo.path(), &["tool", "job_kill", "job-1"]).0, Some(0));
     wait_until_gone(&daemon);
