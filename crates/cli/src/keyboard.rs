@@ -72,7 +72,7 @@ pub(crate) struct Keys {
     reader: Reader,
 }
 
-/// What a poll leaves for the next one.
+/// State that a poll leaves for the next one.
 #[derive(Debug, Default)]
 struct Reader {
     parser: InputParser,

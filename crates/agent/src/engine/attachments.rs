@@ -1,4 +1,4 @@
-//! What a prompt has besides its text: images, which a provider may refuse, and a schema of the answer.
+//! Parts of a prompt besides its text: images, which a provider may refuse, and a schema of the answer.
 
 use super::Agent;
 use crate::message::{Block, Message, StopReason};

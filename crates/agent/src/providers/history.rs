@@ -196,7 +196,7 @@ fn limit_images(turns: &mut [Turn<'_>]) {
     }
 }
 
-/// What becomes of the images of a message.
+/// Treatment of the images of a message.
 #[derive(Debug, Clone, Copy)]
 enum ImageUse {
     Sent,

@@ -152,7 +152,7 @@ fn item(bytes: &[u8]) -> Item {
             Item::Skipped(used) => Item::Skipped(used + 1),
             other => other,
         },
-        // The same in 8 bits, encoded as UTF-8.
+        // Introducers of 8 bits, encoded as UTF-8.
         [0xc2, 0x9b, ..] => control_sequence(bytes),
         [0xc2, 0x9d | 0x90 | 0x9f, ..] => Item::AnswerBegin(2),
         _ => character(bytes),

@@ -30,7 +30,7 @@ const BEFORE_LIMIT: Duration = Duration::from_secs(10);
 /// The kernel's time of a change may be this much older than the clock of programs.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 
-/// What the file system reports of a file.
+/// State of a file as the file system reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileState {
     device: u64,
@@ -90,7 +90,7 @@ pub(crate) struct FilesBefore {
     files: Result<Files, String>,
 }
 
-/// What a turn has done to files.
+/// Changes of files by a turn.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FileChanges {
     /// Written or created ones, also those with a new name.
@@ -226,7 +226,7 @@ fn compared_blocking(before: &Files, after: &Files, since: SystemTime) -> FileCh
         }
     }
     for (name, (_, state)) in after.iter().filter(|(name, _)| !before.contains_key(*name)) {
-        // One that was ignored before is not new.
+        // A file that was ignored before is not new.
         found.extend(state.as_ref().map(|now| (name, now.clone(), now.is_new_since(since))));
     }
     let mut changes = FileChanges::default();
