@@ -5,6 +5,7 @@
 //! parsed as a shell does. Words that most likely are no paths do not count: those that `echo` prints, messages of commits,
 //! and names without a dot and a slash unless a well-known program reads them.
 
+use crate::Confinement;
 use crate::sandbox_tools::normalise;
 use quackd_protocol::denial::{KEY_NAMES, of_session, one_line, quoted};
 use std::path::{Path, PathBuf};
@@ -89,6 +90,20 @@ pub(super) fn line_blocking(hidden: &Path, workspace: &Path, session: &str) -> O
     };
     let name = one_line(&name);
     Some(format!("[Sandbox: {name} is hidden in this session ({looks}). {way}]"))
+}
+
+/// Returns the line about a path of a file tool that the policy hides.
+pub(crate) fn hidden_line_blocking(
+    confinement: &Confinement,
+    workspace: &Path,
+    path: &str,
+) -> Option<String> {
+    if !confinement.is_enforced() {
+        return None;
+    }
+    let path = normalise(&workspace.join(path));
+    let hidden = beneath(&path, &confinement.policy.hidden)?;
+    line_blocking(hidden, workspace, &confinement.session)
 }
 
 /// Whether a text may propose to show a path: one in the workspace that most likely contains no private key.

@@ -21,6 +21,7 @@ use crate::unsigned_commits::{self, UnsignedCommits};
 use crate::upstreams::{self, Upstreams};
 use crate::watched_names::{ReportedChanges, RunningCommand, WatchedFiles};
 use hidden::CommandDirs;
+pub(crate) use hidden::hidden_line_blocking;
 use memchr::memmem;
 use phrases::{DenialCause, Hit};
 use quackd_process::{Captured, Exit, Finished};
@@ -461,20 +462,6 @@ impl DenialDetector {
         let is_ours = path.starts_with(&self.workspace) && may_write && !self.is_protected(path);
         is_no_program || is_ours || is_ordinary_blocking(&self.workspace.join(path), wanted)
     }
-}
-
-/// Returns the line about a path of a file tool that the policy hides.
-pub(crate) fn hidden_line_blocking(
-    confinement: &Confinement,
-    workspace: &Path,
-    path: &str,
-) -> Option<String> {
-    if !confinement.is_enforced() {
-        return None;
-    }
-    let path = normalise(&workspace.join(path));
-    let hidden = hidden::beneath(&path, &confinement.policy.hidden)?;
-    hidden::line_blocking(hidden, workspace, &confinement.session)
 }
 
 fn denial(kind: DenialKind, target: Option<&str>) -> Denial {
