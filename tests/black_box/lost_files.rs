@@ -272,7 +272,7 @@ fn a_command_that_names_a_hidden_file_is_told_once_with_the_command_that_shows_i
     let unhide = ["--unhide", env.to_str().unwrap(), "--session", "shop"];
     assert!(sandbox(std::path::Path::new("/"), &unhide).status.success());
     assert_eq!(session.bash("cat .env"), "SECRET=1\n\n[Exit code: 0]");
-    // What another list hides stays hidden, and the reason is said.
+    // A path that another list hides stays hidden, and the error names the list.
     assert!(sandbox(repo.path(), &["--workspace", "--hide", ".env"]).status.success());
     let refused = sandbox(repo.path(), &["--unhide", ".env"]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
