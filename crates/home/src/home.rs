@@ -8,7 +8,8 @@ use crate::ids::workspace_id;
 use crate::keep;
 use crate::locate::{Platform, locate_blocking};
 use crate::ownership::{
-    OwnershipCheck, RETIRED, RUN_FLAGS, check_run, is_marked, is_retired_run, mark_caches, mark_run,
+    OwnershipCheck, RETIRED, RUN_FLAGS, check_current_run, check_run, is_marked, is_retired_run,
+    mark_caches, mark_run,
 };
 use crate::private_dir::{FinalLink, own_dir_blocking, private_dir_blocking, restrict_blocking};
 use crate::socket::{Around, SocketPath, temp_dir};
@@ -16,6 +17,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -25,6 +27,9 @@ const MAX_ID_BYTES: usize = 200;
 
 /// Maximum number of names to try for a retired run directory.
 const MAX_RETIRED: u32 = 100;
+
+/// Maximum number of attempts to create `run`.
+const MAX_PREPARE_TRIES: u32 = 10;
 
 /// Paths of the state directory and its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,24 +111,49 @@ impl Home {
         })
     }
 
-    /// Creates the directory and `run/` in it if they are missing, and removes access for other users (0700).
-    /// Before any change, refuses existing entries that are not quackd's.
+    /// Creates the directory if it is missing, and removes access for other users (0700). Before any change, refuses
+    /// existing entries that are not quackd's. Returns the open directory.
     ///
     /// # Errors
     /// [`HomeError::Reserved`], [`HomeError::Foreign`], [`HomeError::ForeignRun`],
     /// [`HomeError::NotADirectory`], [`HomeError::NotOurs`], or [`HomeError::Io`].
-    pub fn prepare_blocking(&self) -> Result<(), HomeError> {
-        // The user may link the state directory to another place. Only a faulty worker would replace `run`
-        // with a link.
+    pub fn prepare_dir_blocking(&self) -> Result<File, HomeError> {
+        // The user may link the state directory to another place.
         let dir = own_dir_blocking(&self.dir, FinalLink::Follow)?;
         self.ownership().check_blocking(&dir)?;
         restrict_blocking(&dir, &self.dir)?;
-        let path = self.run_dir();
-        let run = own_dir_blocking(&path, FinalLink::Refuse)?;
-        check_run(&dir, &run, &path)?;
-        restrict_blocking(&run, &path)?;
-        mark_run(&run, &path)?;
+        Ok(dir)
+    }
+
+    /// Prepares the directory as [`Home::prepare_dir_blocking`] does, and creates a private `run/` in it.
+    ///
+    /// # Errors
+    /// As [`Home::prepare_dir_blocking`].
+    pub fn prepare_blocking(&self) -> Result<(), HomeError> {
+        let dir = self.prepare_dir_blocking()?;
+        let mut n_tries = 1;
+        while let Err(error) = self.prepare_run_blocking(&dir) {
+            // A starting daemon moves `run` aside and deletes it.
+            let is_gone = matches!(
+                &error,
+                HomeError::Io { source, .. }
+                    if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists)
+            );
+            if !is_gone || MAX_PREPARE_TRIES <= n_tries {
+                return Err(error);
+            }
+            n_tries += 1;
+        }
         self.prepare_socket_blocking()
+    }
+
+    fn prepare_run_blocking(&self, dir: &File) -> Result<(), HomeError> {
+        let path = self.run_dir();
+        // Only a faulty worker would replace `run` with a link.
+        let run = own_dir_blocking(&path, FinalLink::Refuse)?;
+        check_current_run(dir, &run, &path)?;
+        restrict_blocking(&run, &path)?;
+        mark_run(&run, &path)
     }
 
     /// Creates the private directory of a socket outside the state directory. Refuses a directory of another user.
@@ -137,10 +167,10 @@ impl Home {
         }
     }
 
-    /// Returns an error if [`Home::prepare_blocking`] would refuse the directory. Changes nothing.
+    /// Returns an error if [`Home::prepare_dir_blocking`] would refuse the directory. Changes nothing.
     ///
     /// # Errors
-    /// As [`Home::prepare_blocking`]. A missing directory is fine.
+    /// As [`Home::prepare_dir_blocking`]. A missing directory is fine.
     pub fn check_blocking(&self) -> Result<(), HomeError> {
         match self.open_dir_blocking()? {
             Some(dir) => self.ownership().check_blocking(&dir),
@@ -434,7 +464,7 @@ impl Home {
         self.open_dir_blocking().is_ok_and(|dir| dir.is_some_and(|dir| is_retired_run(&dir, name)))
     }
 
-    /// Moves the run directories of all sessions aside. Call [`Home::prepare_blocking`] first.
+    /// Moves the run directories of all sessions aside. The caller holds the instance lock.
     ///
     /// # Errors
     /// [`HomeError::ForeignRun`] or [`HomeError::Io`]: `run` was not moved.
@@ -556,6 +586,28 @@ mod tests {
             let run = home.prepare_session_run_dir_blocking("s1").unwrap();
             assert_eq!([mode(home.dir()), mode(&home.run_dir()), mode(&run)], [0o700; 3]);
         }
+    }
+
+    #[test]
+    fn the_directory_can_be_prepared_while_a_daemon_replaces_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = home_at(dir.path());
+        home.prepare_blocking().unwrap();
+        std::thread::scope(|scope| {
+            let replacing = scope.spawn(|| {
+                for _ in 0..100 {
+                    home.prepare_session_run_dir_blocking("s1").unwrap();
+                    fs::write(home.run_dir().join("unknown"), "").unwrap();
+                    home.retire_run_dir_blocking().unwrap();
+                    home.prepare_blocking().unwrap();
+                    home.remove_retired_blocking().unwrap();
+                }
+            });
+            while !replacing.is_finished() {
+                home.prepare_dir_blocking().unwrap();
+                home.prepare_blocking().unwrap();
+            }
+        });
     }
 
     #[test]

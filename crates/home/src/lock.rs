@@ -15,7 +15,7 @@ pub struct InstanceLock {
     _file: File,
 }
 
-/// Takes the lock without waiting. `Ok(None)`: another daemon has it. Call [`Home::prepare_blocking`] first.
+/// Takes the lock without waiting. `Ok(None)`: another daemon has it. Call [`Home::prepare_dir_blocking`] first.
 ///
 /// # Errors
 /// [`HomeError::Io`] if the file cannot be opened or the file system has no locks.

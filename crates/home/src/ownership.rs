@@ -140,7 +140,7 @@ impl OwnershipCheck<'_> {
             }
         }
         match openat(dir, c"run", RUN_FLAGS, Mode::empty()) {
-            Ok(run) => check_run(dir, &run, &self.path.join("run")),
+            Ok(run) => check_current_run(dir, &run, &self.path.join("run")),
             // Missing, or not a directory: making it private reports that.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => Ok(()),
             Err(errno) => Err(io(errno)),
@@ -198,6 +198,23 @@ pub(crate) fn check_run(above: impl AsFd, run: impl AsFd, path: &Path) -> Result
         Ok(Some(found)) => Err(HomeError::ForeignRun { path: path.to_owned(), found }),
         Err(errno) => Err(HomeError::io("inspect", path, errno)),
     }
+}
+
+/// Like [`check_run`], but accepts a directory that is no longer `run`: a starting daemon has moved it aside and deletes
+/// it.
+pub(crate) fn check_current_run(
+    above: &File,
+    run: impl AsFd,
+    path: &Path,
+) -> Result<(), HomeError> {
+    check_run(above, &run, path).or_else(|error| {
+        let named = statat(above, c"run", AtFlags::SYMLINK_NOFOLLOW);
+        let open = rustix::fs::fstat(run);
+        match (named, open) {
+            (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino) => Err(error),
+            _ => Ok(()),
+        }
+    })
 }
 
 /// Returns true if a directory has quackd's marker file.

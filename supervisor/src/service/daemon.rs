@@ -98,7 +98,7 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     };
     // The socket is only known by its descriptor number, so take it before any other file is opened.
     let activated = activated_blocking(&home.socket().path, &|name| std::env::var_os(name))?;
-    home.prepare_blocking()?;
+    home.prepare_dir_blocking()?;
     let Some(lock) = cleanup::take_lock_blocking(&home)? else {
         return Ok(Ended::AlreadyRunning);
     };
