@@ -4,7 +4,7 @@
 use crate::SessionId;
 use crate::denial::Denial;
 use crate::limits::MAX_JOURNAL_TEXT_BYTES;
-use crate::mask::{cut_at_word, end_at_word};
+use crate::mask::{after_cut_key, cut_at_word, end_at_word, masked};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -180,9 +180,30 @@ pub fn cut_text(text: &str) -> String {
     if text.len() <= MAX_JOURNAL_TEXT_BYTES {
         return text.to_owned();
     }
+    both_ends(text, text, text.len())
+}
+
+/// Longest key that [`cut_masked`] recognizes if a cut divides it, in bytes.
+const MAX_DIVIDED_KEY: usize = 4096;
+
+/// Like [`cut_text`], but masks the keys. The time does not grow with the text: only what stays is searched, and
+/// [`MAX_DIVIDED_KEY`] bytes around it.
+#[must_use]
+pub fn cut_masked(text: &str) -> String {
+    let n_searched = MAX_JOURNAL_TEXT_BYTES / 2 + MAX_DIVIDED_KEY;
+    if text.len() <= 2 * n_searched {
+        return cut_text(&masked(text));
+    }
+    let start = masked(cut_at_word(text, n_searched));
+    let end = masked(after_cut_key(end_at_word(text, n_searched)));
+    both_ends(&start, &end, text.len())
+}
+
+/// Joins the beginning of one text and the end of another, which are parts of a text of `n_bytes`.
+fn both_ends(start: &str, end: &str, n_bytes: usize) -> String {
     let half = MAX_JOURNAL_TEXT_BYTES / 2;
-    let (start, end) = (cut_at_word(text, half), end_at_word(text, half));
-    let n_left_out = text.len() - start.len() - end.len();
+    let (start, end) = (cut_at_word(start, half), end_at_word(end, half));
+    let n_left_out = n_bytes.saturating_sub(start.len() + end.len());
     format!("{start}\n[... {n_left_out} bytes are not in the journal]\n{end}")
 }
 
@@ -213,6 +234,28 @@ mod tests {
         assert!(cut.starts_with("begin") && cut.ends_with("end"), "{cut:.40}");
         assert!(cut.len() < MAX_JOURNAL_TEXT_BYTES + 100, "{}", cut.len());
         assert!(cut.contains(" bytes are not in the journal]"));
+    }
+
+    #[test]
+    fn keys_at_both_ends_of_a_long_text_are_masked_wherever_it_is_cut() {
+        let key = format!("sk-{}", "a1B2c3D4".repeat(5));
+        let block = format!(
+            "-----BEGIN RSA PRIVATE KEY-----\n{}-----END RSA PRIVATE KEY-----",
+            "MIIEpAIBAAKCAQEA7bq0\n".repeat(150)
+        );
+        for secret in [key.as_str(), &block] {
+            for n_bytes in [0, 9_000, 100_000] {
+                for around in (0..MAX_JOURNAL_TEXT_BYTES).step_by(97) {
+                    let around = "word ".repeat(around / 5);
+                    let middle = "word ".repeat(n_bytes / 5);
+                    let text = format!("{around}{secret} {middle} {secret} {around}");
+                    let cut = cut_masked(&text);
+                    assert!(cut.len() < MAX_JOURNAL_TEXT_BYTES + 100, "{}", cut.len());
+                    assert!(!cut.contains("a1B2") && !cut.contains("c3D4"), "{cut}");
+                    assert!(!cut.contains("MIIEpAIB") && !cut.contains("7bq0"), "{cut}");
+                }
+            }
+        }
     }
 
     #[test]

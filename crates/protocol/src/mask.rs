@@ -155,6 +155,15 @@ pub fn end_at_word(text: &str, max: usize) -> &str {
     }
 }
 
+/// Returns the rest of a text after the private key that begins before it, if one ends in it.
+#[must_use]
+pub(crate) fn after_cut_key(text: &str) -> &str {
+    let Some(at) = text.find("-----END") else { return text };
+    let (before, rest) = text.split_at(at);
+    let is_key = start_of(rest).lines().next().is_some_and(|line| line.contains("PRIVATE KEY"));
+    if is_key && !before.contains("-----BEGIN") { rest } else { text }
+}
+
 fn is_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }
@@ -173,13 +182,13 @@ fn key_at(before: &str, rest: &str, n_word: usize) -> Option<(usize, usize)> {
     if let Some(found) = TOKENS.iter().find_map(token) {
         return Some(found);
     }
-    let scheme = word.to_ascii_lowercase();
+    let is_scheme = |scheme: &str| word.eq_ignore_ascii_case(scheme);
     let is_of_header = || {
         let header = b"authorization:";
         let before = before.trim_end_matches(' ').as_bytes();
         before.last_chunk().is_some_and(|end: &[u8; 14]| end.eq_ignore_ascii_case(header))
     };
-    if scheme == "bearer" || ["basic", "token"].contains(&scheme.as_str()) && is_of_header() {
+    if is_scheme("bearer") || ["basic", "token"].into_iter().any(is_scheme) && is_of_header() {
         let value = rest.get(n_word..)?;
         let blanks = value.len() - value.trim_start_matches(' ').len();
         let n = value_length(value.get(blanks..)?, 8)?;
@@ -225,9 +234,13 @@ fn private_key(rest: &str) -> Option<(usize, usize)> {
 
 /// Whether the value of this name is a key.
 fn is_secret(name: &str) -> bool {
-    let name = name.trim_start_matches('-').to_ascii_lowercase().replace('-', "_");
+    let name = name.trim_start_matches('-').as_bytes();
+    let is_same = |(a, b): (&u8, &u8)| a.eq_ignore_ascii_case(b) || (*a, *b) == (b'-', b'_');
     NAMES.iter().any(|end| {
-        name.strip_suffix(end).is_some_and(|start| start.is_empty() || start.ends_with('_'))
+        let Some(n_start) = name.len().checked_sub(end.len()) else { return false };
+        let (start, rest) = name.split_at(n_start);
+        rest.iter().zip(end.as_bytes()).all(is_same)
+            && start.last().is_none_or(|last| matches!(last, b'-' | b'_'))
     })
 }
 

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 
-/// Maximum number of records that wait for the disk. Further ones are dropped.
+/// Maximum number of records that wait for the disk. Further ones are dropped; those of calls are counted.
 const QUEUED_RECORDS: usize = 4096;
 
 /// Number of older files.
@@ -49,6 +49,13 @@ impl Missed {
         }
         if self.n_calls.fetch_add(1, Ordering::Relaxed) == 0 {
             self.since_ms.store(milliseconds(now), Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a record that is lost.
+    fn unwritten(&self, line: &[u8]) {
+        if memmem::find(line, RUNNING).is_none() {
+            self.add(SystemTime::now(), true);
         }
     }
 
@@ -127,8 +134,18 @@ impl Journal {
             };
             NonBlockingBuilder::default().buffered_lines_limit(QUEUED_RECORDS).finish(records)
         });
-        // A full queue drops the record.
-        drop(writer.clone().write_all(&line));
+        queue(&line, writer.clone(), &self.missed);
+    }
+}
+
+/// Passes a line to the thread that writes. Counts it as missing if the queue is full.
+fn queue(line: &[u8], mut writer: NonBlocking, missed: &Missed) {
+    let dropped = writer.error_counter();
+    let n_dropped = dropped.dropped_lines();
+    // Never fails: a full queue drops the line.
+    drop(writer.write_all(line));
+    if dropped.dropped_lines() != n_dropped {
+        missed.unwritten(line);
     }
 }
 
@@ -160,9 +177,7 @@ impl Write for Records {
                     if missed.n_calls.load(Ordering::Relaxed) == 0 {
                         tracing::warn!(%error, "cannot write the journal of calls");
                     }
-                    if memmem::find(line, RUNNING).is_none() {
-                        missed.add(SystemTime::now(), true);
-                    }
+                    missed.unwritten(line);
                 }
             }
         }
@@ -179,6 +194,34 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
     use std::time::Duration;
+
+    #[test]
+    fn calls_that_a_full_queue_drops_are_counted() {
+        /// Writes one line for each permit.
+        struct SlowDisk(std::sync::mpsc::Receiver<()>);
+        impl Write for SlowDisk {
+            fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+                self.0.recv().map_err(io::Error::other)?;
+                Ok(line.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (permits, disk) = std::sync::mpsc::channel();
+        let builder = NonBlockingBuilder::default().buffered_lines_limit(4);
+        let (writer, _guard) = builder.finish(SlowDisk(disk));
+        let missed = Missed::default();
+        // The thread may have taken one line already.
+        for _ in 0..20 {
+            queue(br#"{"outcome":"ok"}"#, writer.clone(), &missed);
+            queue(br#"{"outcome":"running"}"#, writer.clone(), &missed);
+        }
+        let gap = missed.gap(SystemTime::now()).unwrap();
+        assert!((16..=18).contains(&gap.n_calls), "{gap:?}");
+        assert!(gap.has_failed);
+        drop(permits);
+    }
 
     #[test]
     fn calls_that_could_not_be_written_are_reported_before_the_next_record() {

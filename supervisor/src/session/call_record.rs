@@ -8,9 +8,8 @@ use jiff::Timestamp;
 use quackd_protocol::SessionId;
 use quackd_protocol::denial::one_line;
 use quackd_protocol::journal::{
-    CallEnd, CallRecord, JOB_END, cut_text, id_of, is_beginning_of_job,
+    CallEnd, CallRecord, JOB_END, cut_masked, cut_text, id_of, is_beginning_of_job,
 };
-use quackd_protocol::mask::masked;
 use quackd_protocol::tools::is_internal;
 use quackd_protocol::worker::EndedJob;
 use serde_json::json;
@@ -248,8 +247,7 @@ fn answer(tool: &str, result: &CallResult) -> Option<String> {
     };
     // The text for followers is shorter.
     let text = done.shown.as_deref().unwrap_or(&done.text);
-    // Before the cut, which would leave a part of a key.
-    serde_json::from_str::<String>(text.get()).ok().map(|text| cut_text(&masked(&text)))
+    serde_json::from_str::<String>(text.get()).ok().map(|text| cut_masked(&text))
 }
 
 fn end_of(outcome: CallOutcome) -> CallEnd {
