@@ -173,6 +173,9 @@ pub struct AgentToolDone {
     /// Exit code of a command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
+    /// Signal that killed a command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
     /// Whether the call was cancelled.
     #[serde(default)]
     pub aborted: bool,
@@ -201,6 +204,7 @@ impl AgentToolDone {
             data: None,
             is_error: true,
             exit_code: None,
+            signal: None,
             aborted: false,
             truncated: false,
             full_output_path: None,

@@ -148,6 +148,7 @@ fn done(number: u64, ToolData { text, info, data, .. }: ToolData) -> AgentToolDo
         data,
         is_error: info.is_error,
         exit_code: info.exit_code,
+        signal: info.signal,
         aborted: info.aborted,
         truncated: info.truncated,
         full_output_path: info.full_output_path,

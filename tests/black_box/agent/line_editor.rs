@@ -58,17 +58,23 @@ fn a_paste_is_one_prompt_and_keys_edit_it() {
     person.press(RETURN);
     assert_eq!(sent(&world, 2), "user: please fix the bug\nthen");
 
+    // Keys of a terminal that tells them apart, here with a Cyrillic layout for Ctrl-A.
+    person.press("now\x1b[13;2uthen\x1b[1092::97;5uand ");
+    person.stands("  and then");
+    person.press(RETURN);
+    assert_eq!(sent(&world, 3), "user: now\nand then");
+
     // A long line, which a terminal in its usual mode would cut at 4,095 bytes.
     let long = format!("{}END", "y".repeat(9000));
     person.press(&long);
     person.stands("END");
     person.press(RETURN);
-    assert_eq!(sent(&world, 3), format!("user: {long}"));
+    assert_eq!(sent(&world, 4), format!("user: {long}"));
     // A paste that the terminal does not mark arrives at once, with several returns.
     person.press("one\rtwo\rthree");
     person.stands("  three");
     person.press(RETURN);
-    assert_eq!(sent(&world, 4), "user: one\ntwo\nthree");
+    assert_eq!(sent(&world, 5), "user: one\ntwo\nthree");
     person.press(CTRL_D);
     assert_eq!(person.end().1, Some(0));
 }

@@ -58,6 +58,17 @@ fn a_command_runs_and_its_result_goes_to_the_model() {
 }
 
 #[test]
+fn the_model_reads_which_signal_ended_a_command() {
+    let killed = call("bash", json!({"command": "echo one; kill -9 $$"}));
+    let world = World::new(&json!({"replies": [killed, {"text": "It was killed."}]}));
+    let events = turn(&world.follower(), "try");
+    let result = results(&events).remove(0);
+    assert!(result.starts_with("one\n") && result.ends_with("[Killed by signal 9]"), "{result}");
+    let told = world.model.state()["requests"][1]["last_tool"].take();
+    assert!(told.as_str().unwrap().ends_with("[Killed by signal 9]"), "{told}");
+}
+
+#[test]
 fn output_of_a_command_comes_while_it_runs() {
     let world = World::absent(&json!({}));
     let command = world.daemon.gated("go", "echo end");

@@ -5,6 +5,7 @@ use super::run::Phase;
 use super::{Agent, Effect, results};
 use crate::message::{AssistantMessage, Block, Message, ToolCall, ToolResultMessage};
 use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION, MAX_TOOL_NAME_BYTES};
+use quackd_protocol::output::with_signal;
 use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use quackd_protocol::tools;
 use serde_json::{Map, Value, json};
@@ -449,8 +450,9 @@ fn result_of(
         mime_type: String,
         data: String,
     }
-    let mut text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
-    text = results::bounded(text, route, window);
+    let text: String = serde_json::from_str(done.text.get()).unwrap_or_default();
+    let text = with_signal(&text, done.signal).into_owned();
+    let mut text = results::bounded(text, route, window);
     for hint in done.hint.clone().into_iter().chain(hint) {
         text.push_str(&format!("\n{hint}"));
     }

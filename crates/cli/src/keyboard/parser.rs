@@ -195,11 +195,12 @@ fn key_of_sequence(parts: &[u8], last: u8) -> Option<KeyEvent> {
     }
     let mut numbers = text.split(';').map(|part| {
         let mut numbers = part.split(':').map(|digits| digits.parse::<u32>().ok());
-        (numbers.next().flatten(), numbers.next().flatten())
+        [(); 3].map(|()| numbers.next().flatten())
     });
-    let (first, _) = numbers.next()?;
-    let (mask, kind) = numbers.next().unwrap_or_default();
-    let third = numbers.next().and_then(|(code, _)| code);
+    // A key's code, that with Shift, and that of the key's place on a Latin keyboard.
+    let [first, _, latin] = numbers.next()?;
+    let [mask, kind, _] = numbers.next().unwrap_or_default();
+    let [third, ..] = numbers.next().unwrap_or_default();
     let mut modifiers = modifiers(mask);
     let code = match last {
         b'A' => KeyCode::Up,
@@ -219,7 +220,10 @@ fn key_of_sequence(parts: &[u8], last: u8) -> Option<KeyEvent> {
         }
         b'~' if first == Some(27) => code_of(third?, modifiers)?,
         b'~' => numbered_key(first?)?,
-        b'u' => code_of(first?, modifiers)?,
+        b'u' => {
+            let is_command = modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT);
+            code_of(latin.filter(|_| is_command).or(first)?, modifiers)?
+        }
         _ => return None,
     };
     let kind = match kind {
@@ -493,6 +497,11 @@ mod tests {
             ("\x1b[Z", KeyCode::BackTab, KeyModifiers::SHIFT),
             ("\x1b[27;5;13~", KeyCode::Enter, KeyModifiers::CONTROL),
             ("\x1b[13;2u", KeyCode::Enter, KeyModifiers::SHIFT),
+            ("\x1b[27u", KeyCode::Esc, none),
+            ("\x1b[99;5u", KeyCode::Char('c'), KeyModifiers::CONTROL),
+            ("\x1b[99:67;69u", KeyCode::Char('c'), KeyModifiers::CONTROL), // Caps lock is on.
+            ("\x1b[1089::99;5u", KeyCode::Char('c'), KeyModifiers::CONTROL), // A Cyrillic layout.
+            ("\x1b[1089::99;1u", KeyCode::Char('с'), none),
             ("\x1b\r", KeyCode::Enter, KeyModifiers::ALT),
             ("\x1b\x7f", KeyCode::Backspace, KeyModifiers::ALT),
             ("\x1bb", KeyCode::Char('b'), KeyModifiers::ALT),

@@ -35,6 +35,7 @@ fn commands_of_the_user_are_recorded_outside_of_turns() {
         data: None,
         is_error: true,
         exit_code: Some(4),
+        signal: None,
         aborted: false,
         truncated: false,
         full_output_path: None,

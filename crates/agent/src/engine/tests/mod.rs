@@ -115,6 +115,7 @@ impl Bench {
             data: None,
             is_error,
             exit_code: None,
+            signal: None,
             aborted: false,
             truncated: false,
             full_output_path: None,

@@ -35,7 +35,7 @@ pub(super) const COMMANDS: [Command; 12] = [
 /// Keys of the prompt, for `/help`.
 const KEYS: [(&str, &str); 8] = [
     ("Enter", "send; during a turn, the agent reads it before its next step"),
-    ("Alt-Enter, \\ Enter", "a new line"),
+    ("Shift/Alt-Enter, \\ Enter", "a new line"),
     ("Esc, Ctrl-C", "abort the turn; the text stays"),
     ("Ctrl-D, Ctrl-C twice", "leave"),
     ("Up, Down, Ctrl-R", "earlier prompts of this directory, and search in them"),

@@ -17,7 +17,10 @@ use super::question_queue::{InputResult, Question, QuestionQueue, SETTLE};
 use super::stdin_lines::StdinLine;
 use crate::keyboard::{CbreakGuard, Keys, TimedEvent};
 use crate::output::{BOLD, DIM};
-use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode};
+use crossterm::event::{
+    DisableBracketedPaste, EnableBracketedPaste, Event, KeyCode, KeyboardEnhancementFlags,
+    PopKeyboardEnhancementFlags, PushKeyboardEnhancementFlags,
+};
 use crossterm::execute;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -32,7 +35,7 @@ const NEXT: &str = "  ";
 /// Most completions that are shown.
 const MAX_SHOWN: usize = 12;
 
-/// The terminal delivers single keys and marks pastes. Undone on drop.
+/// The terminal delivers single keys, marks pastes, and tells Shift-Enter from Enter if it can. Undone on drop.
 #[derive(Debug)]
 struct Mode {
     _cbreak: CbreakGuard,
@@ -41,7 +44,11 @@ struct Mode {
 impl Mode {
     fn begin() -> io::Result<Self> {
         let cbreak = CbreakGuard::begin()?;
-        execute!(io::stdout(), EnableBracketedPaste)?;
+        // Terminals without these modes ignore them. The second flag names the key of the Latin layout too, without which
+        // Ctrl-C would be another key on a Cyrillic keyboard.
+        let keys = KeyboardEnhancementFlags::DISAMBIGUATE_ESCAPE_CODES
+            | KeyboardEnhancementFlags::REPORT_ALTERNATE_KEYS;
+        execute!(io::stdout(), EnableBracketedPaste, PushKeyboardEnhancementFlags(keys))?;
         Ok(Self { _cbreak: cbreak })
     }
 }
@@ -49,7 +56,7 @@ impl Mode {
 impl Drop for Mode {
     fn drop(&mut self) {
         // A closed terminal needs no reset.
-        drop(execute!(io::stdout(), DisableBracketedPaste));
+        drop(execute!(io::stdout(), PopKeyboardEnhancementFlags, DisableBracketedPaste));
     }
 }
 
