@@ -81,7 +81,9 @@ impl FakeModel {
     #[track_caller]
     pub(crate) fn requests(&self) -> Vec<Value> {
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
-        let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+        // The server may be writing the last line.
+        let (complete, _) = log.rsplit_once('\n').unwrap_or_default();
+        let lines = complete.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
         lines.filter(|line| line.get("body").is_some()).collect()
     }
 }
