@@ -1,7 +1,7 @@
 //! The login environment: a service manager starts the daemon with a minimal environment, and
 //! commands still find the programs of the user's login shell.
 
-use crate::harness::{Daemon, is_alive, wait_for};
+use crate::harness::{Daemon, is_alive, wait_for, write_program};
 use nix::sys::signal::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -15,8 +15,7 @@ fn world(start_file: &str) -> Daemon {
     let tools = world.home().join("tools");
     std::fs::create_dir(&tools).unwrap();
     let tool = tools.join("hello-duck");
-    std::fs::write(&tool, "#!/bin/sh\necho quack\n").unwrap();
-    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&tool, "#!/bin/sh\necho quack\n");
     write_start_files(&world, start_file);
     world
 }
