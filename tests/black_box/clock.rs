@@ -272,5 +272,5 @@ fn a_machine_that_slept_harms_nobody_and_doctor_names_it() {
         assert_eq!(session.bash("echo fine"), "fine\n\n[Exit code: 0]");
     }
     assert_eq!(c.worker()["statusWhy"], "1 background job");
-    assert!(daemon.log().contains("resumed from suspend"));
+    daemon.wait_for_log("resumed from suspend");
 }

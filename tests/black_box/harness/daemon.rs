@@ -168,7 +168,14 @@ impl Daemon {
         descendants_of(self.pid())
     }
 
-    /// Content of the log.
+    /// Waits until the log contains `part`. A thread of the daemon writes the log, so a reply may come before the line
+    /// about it.
+    #[track_caller]
+    pub(crate) fn wait_for_log(&self, part: &str) {
+        wait_for(&format!("{part:?} in the log"), || self.log().contains(part).then_some(()));
+    }
+
+    /// Content of the log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.app().join("duck-daemon.log")).unwrap_or_default()
     }
