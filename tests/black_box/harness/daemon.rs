@@ -129,8 +129,11 @@ impl Daemon {
 
     pub(crate) fn signal(&self, signal: Signal) {
         if signal == Signal::SIGSTOP {
-            // Written after the first client can connect, and read by those who name a stopped daemon.
-            wait_for("the pid file", || self.app().join("duck-daemon.pid").exists().then_some(()));
+            // Made, and then written, after the first client can connect. Those who name a stopped daemon read it.
+            wait_for("the pid file", || {
+                let pid = std::fs::read_to_string(self.app().join("duck-daemon.pid")).ok()?;
+                (pid.trim() == self.pid().to_string()).then_some(())
+            });
         }
         kill(Pid::from_raw(self.pid()), signal).expect("signal the daemon");
         // A running thread stops a moment later.
