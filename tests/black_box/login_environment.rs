@@ -53,14 +53,36 @@ fn kept(world: &Daemon) -> PathBuf {
     world.app().join("login-environment.json")
 }
 
+/// Starts the daemon after `prepare` until its first command answers [`FOUND`]. That command waits for the login shell
+/// for a few seconds, in which the shell of a busy machine may not have answered.
+#[track_caller]
+fn boot_until_the_first_finds(world: &mut Daemon, command: &str, prepare: impl Fn(&Daemon)) {
+    let mut others = Vec::new();
+    while others.len() < 8 {
+        prepare(world);
+        boot(world);
+        let answer = bash(world, command);
+        if answer == FOUND {
+            return;
+        }
+        others.push(answer);
+        stop(world);
+    }
+    panic!("no first command has found it: {others:?}");
+}
+
+/// Removes the answer of an earlier login shell.
+fn forget(world: &Daemon) {
+    std::fs::remove_file(kept(world)).ok();
+}
+
 #[test]
 fn the_first_command_finds_the_tools_of_the_login_shell_and_the_next_daemon_needs_no_shell() {
     let mut world = world(
         "echo noise; export OPENAI_API_KEY=secret-of-the-profile\n\
          PATH=\"$HOME/tools:$PATH\"; export PATH\n",
     );
-    boot(&mut world);
-    assert_eq!(bash(&world, "hello-duck"), FOUND);
+    boot_until_the_first_finds(&mut world, "hello-duck", forget);
     assert!(!bash(&world, "env").contains("secret"));
     let text = wait_for("the answer to be kept", || {
         let text = std::fs::read_to_string(kept(&world)).ok()?;
@@ -74,14 +96,14 @@ fn the_first_command_finds_the_tools_of_the_login_shell_and_the_next_daemon_need
     write_start_files(&world, "sleep 1000\n");
     boot(&mut world);
     assert_eq!(bash(&world, "hello-duck"), FOUND);
-    assert!(world.log().contains("using the cached login environment"));
+    world.wait_for_log("using the cached login environment");
     stop(&mut world);
 
     // An incomplete file is ignored.
-    std::fs::write(kept(&world), &text[..text.len() / 2]).unwrap();
     write_start_files(&world, "PATH=\"$HOME/tools:$PATH\"; export PATH\n");
-    boot(&mut world);
-    assert_eq!(bash(&world, "hello-duck"), FOUND);
+    boot_until_the_first_finds(&mut world, "hello-duck", |world| {
+        std::fs::write(kept(world), &text[..text.len() / 2]).unwrap();
+    });
 }
 
 #[test]
@@ -117,8 +139,8 @@ fn a_profile_that_is_slow_counts_as_soon_as_it_has_ended() {
 fn names_of_the_configuration_pass_but_for_the_daemons_own_keys() {
     let mut world = world("export DUCK_SOUND=quack OTHER_SOUND=moo EXA_API_KEY=secret\n");
     configure(&world, "[tools]\nenv = [\"DUCK_SOUND\", \"EXA_API_KEY\"]\n");
-    boot(&mut world);
-    assert_eq!(bash(&world, "echo $DUCK_SOUND$OTHER_SOUND$EXA_API_KEY"), FOUND);
+    let command = "echo $DUCK_SOUND$OTHER_SOUND$EXA_API_KEY";
+    boot_until_the_first_finds(&mut world, command, forget);
 }
 
 #[test]
