@@ -334,7 +334,8 @@ mod tests {
             assert!(matches!(ended, Err(ClientError::Refused { .. })), "{ended:?}");
         }
         drop(link);
-        let seen = daemon.join().unwrap();
+        // The connection is closed by a task of this thread.
+        let seen = tokio::task::spawn_blocking(|| daemon.join()).await.unwrap().unwrap();
         assert_eq!(seen.len(), 128);
         for pair in seen.chunks(2) {
             let methods = [pair[0].0.as_str(), &pair[1].0];
