@@ -1,7 +1,7 @@
 //! The login environment: a service manager starts the daemon with a minimal environment, and
 //! commands still find the programs of the user's login shell.
 
-use crate::harness::{Daemon, is_alive, wait_for, write_program};
+use crate::harness::{Daemon, Session, is_alive, wait_for, write_program};
 use nix::sys::signal::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -46,7 +46,16 @@ fn stop(world: &mut Daemon) {
 
 fn bash(world: &Daemon, command: &str) -> String {
     let wire = world.wire();
-    wire.attach(world.repo("a").path()).bash(command)
+    first_answer(&wire.attach(world.repo("a").path()), command)
+}
+
+/// The answer to a command that has run. A worker may need more time than a call waits for it, and it waits for the
+/// login shell too.
+fn first_answer(session: &Session<'_>, command: &str) -> String {
+    wait_for("a worker", || {
+        let text = session.bash(command);
+        (!text.starts_with("Error: Session worker is restarting")).then_some(text)
+    })
 }
 
 fn kept(world: &Daemon) -> PathBuf {
@@ -130,7 +139,8 @@ fn a_profile_that_is_slow_counts_as_soon_as_it_has_ended() {
     boot(&mut world);
     let (wire, repo) = (world.wire(), world.repo("a"));
     let session = wire.attach(repo.path());
-    assert!(session.bash("hello-duck").contains("[Exit code: 127]"));
+    let text = first_answer(&session, "hello-duck");
+    assert!(text.contains("[Exit code: 127]"), "{text}");
     world.open_gate("go");
     wait_for("the tools to be found", || (session.bash("hello-duck") == FOUND).then_some(()));
 }

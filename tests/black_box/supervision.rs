@@ -266,14 +266,16 @@ fn a_daemon_that_was_stopped_beyond_a_deadline_takes_the_answer_that_came_meanwh
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
-    let late = session.begin("bash", json!({"command": "sleep 60", "timeout_ms": 2000}));
+    // The start of a worker counts toward the deadline.
+    session.bash("true");
+    let late = session.begin("bash", json!({"command": "sleep 60", "timeout_ms": 5000}));
     wait_for("the call to run", || (session.worker()["state"] == "busy").then_some(()));
     let pid = session.pid("pid");
     daemon.signal(Signal::SIGSTOP);
     let stopped = Instant::now();
     // Two times pass: the deadline, and the time after which a worker with an unfinished call is
     // killed.
-    wait_for("both to pass", || (Duration::from_secs(9) < stopped.elapsed()).then_some(()));
+    wait_for("both to pass", || (Duration::from_secs(12) < stopped.elapsed()).then_some(()));
     daemon.signal(Signal::SIGCONT);
     let late = late.text();
     assert!(late.contains("[Process timed out after "), "{late}");
