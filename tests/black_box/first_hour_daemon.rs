@@ -212,7 +212,7 @@ fn doctor_runs_pi_and_reports_the_last_failure_of_a_sessions_pi() {
         ("yes | head -c 9000000; exit 1\n", "fail", "exit code 1"),
         ("echo 1.5.2\n", "ok", " 1.5.2"),
     ] {
-        write_program(&pi, &format!("#!/bin/sh\n{program}"));
+        write_program(&pi, format!("#!/bin/sh\n{program}"));
         let check = check(&daemon, "pi");
         let message = check["message"].as_str().unwrap();
         assert_eq!(check["status"], status, "{program}: {check}");
