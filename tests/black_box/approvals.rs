@@ -121,8 +121,12 @@ fn a_host_is_asked_about_in_the_default_policy_and_the_first_answer_counts() {
 /// The first record of the questions names the answer and the client.
 #[track_caller]
 fn check_record(daemon: &Daemon) {
-    let record = std::fs::read_to_string(daemon.app().join("approvals.jsonl")).unwrap();
-    let record: Value = serde_json::from_str(record.lines().next().unwrap()).unwrap();
+    // A thread of the daemon writes it.
+    let record = wait_for("the record", || {
+        let text = std::fs::read_to_string(daemon.app().join("approvals.jsonl")).ok()?;
+        text.split_once('\n').map(|(first, _)| first.to_owned())
+    });
+    let record: Value = serde_json::from_str(&record).unwrap();
     assert_eq!((&record["target"], &record["scope"]), (&json!("a.example:443"), &json!("session")));
     assert!(record["by"].as_str().unwrap().starts_with("quack (process "), "{record}");
 }

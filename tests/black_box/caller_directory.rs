@@ -1,7 +1,7 @@
 //! `quack tool` and `quack mcp` in a subdirectory: commands run there, tools read relative paths and globs from there, and
 //! answer with such paths.
 
-use crate::harness::{Daemon, Repo};
+use crate::harness::{Daemon, Repo, wait_for};
 use crate::mcp::{Agent, command, text};
 use serde_json::json;
 use std::path::Path;
@@ -130,8 +130,10 @@ fn searches_and_replacements_begin_in_the_directory_of_the_caller() {
     assert_eq!(repo.read("src/deep/here.txt"), "by the subdirectory\n");
     assert_eq!(repo.read("docs/guide.txt"), "by the guide\n");
     assert_eq!(repo.read("here.txt"), "of the root\n");
-    let (_, log) = ran(&daemon, &deep, &["log", "--json"]);
-    assert!(log.contains(r#"["docs/guide.txt","src/deep/here.txt"]"#), "{log}");
+    wait_for("the record of the replacement", || {
+        let (_, log) = ran(&daemon, &deep, &["log", "--json"]);
+        log.contains(r#"["docs/guide.txt","src/deep/here.txt"]"#).then_some(())
+    });
     ran(&daemon, &deep, &["tool", "undo", "{}"]);
     assert_eq!(repo.read("src/deep/here.txt"), "of the subdirectory\n");
 }

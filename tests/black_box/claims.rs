@@ -92,14 +92,11 @@ fn a_client_that_comes_back_gets_the_first_free_session_of_its_name() {
     let second = claim(&two, &repo);
     assert_eq!(second.1, "codex-2");
     drop((one, two));
-    let back = || {
-        wait_for("the claim to end", || {
-            let wire = client(&daemon, "codex");
-            let claimed = claim(&wire, &repo);
-            (claimed == first).then_some(wire)
-        })
-    };
-    let one = back();
+    wait_for("both claims to end", || {
+        (daemon.wire().request("ping", json!({}))["clients"] == 1).then_some(())
+    });
+    let one = client(&daemon, "codex");
+    assert_eq!(claim(&one, &repo), first);
     let two = client(&daemon, "codex");
     assert_eq!(claim(&two, &repo), second);
     // A deleted session is no claim any longer, and its number is used again.

@@ -237,11 +237,15 @@ fn a_machine_that_slept_harms_nobody_and_doctor_names_it() {
     let repos = ["a", "b", "c"].map(|name| daemon.repo(name));
     let [a, b, c] = [0, 1, 2].map(|n: usize| wire.attach(repos[n].path()));
     c.call("bash", json!({"command": "sleep 600", "background": true}));
-    let slow =
-        a.begin("bash", json!({"command": "touch runs; sleep 3; echo done", "timeout_ms": 60_000}));
+    // The start of a worker counts toward the deadline.
+    for session in [&a, &b] {
+        session.bash("true");
+    }
+    let slow = format!("touch runs; {}", daemon.gated("go", "echo done"));
+    let slow = a.begin("bash", json!({"command": slow, "timeout_ms": 120_000}));
     // While all processes are stopped, two times pass: the deadline, and the time after which a
     // worker with an unfinished call is killed.
-    let late = b.begin("bash", json!({"command": "touch runs; sleep 600", "timeout_ms": 5000}));
+    let late = b.begin("bash", json!({"command": "touch runs; sleep 600", "timeout_ms": 8000}));
     wait_for("all to run", || {
         let is_busy = [&a, &b].iter().all(|session| session.worker()["state"] == "busy");
         let is_there = |repo: &Repo| repo.path().join("runs").exists();
@@ -264,6 +268,7 @@ fn a_machine_that_slept_harms_nobody_and_doctor_names_it() {
     pause(&wire, "suspended", HOUR);
     let said = supervision(&wire);
     assert!(said.contains("the machine slept for 3"), "{said}");
+    daemon.open_gate("go");
     assert_eq!(slow.text(), "done\n\n[Exit code: 0]");
     let late = late.text();
     assert!(late.contains("[Process timed out after "), "{late}");
@@ -272,5 +277,5 @@ fn a_machine_that_slept_harms_nobody_and_doctor_names_it() {
         assert_eq!(session.bash("echo fine"), "fine\n\n[Exit code: 0]");
     }
     assert_eq!(c.worker()["statusWhy"], "1 background job");
-    assert!(daemon.log().contains("resumed from suspend"));
+    daemon.wait_for_log("resumed from suspend");
 }

@@ -331,7 +331,7 @@ fn damaged_metadata_is_set_aside_and_the_generation_before_serves() {
     assert_eq!(sessions["sessions"][0]["id"], first.id.as_str());
     let aside = std::fs::read_to_string(daemon.app().join("metadata.json.corrupt-1")).unwrap();
     assert_eq!(aside, good[..good.len() / 2]);
-    assert!(daemon.log().contains("metadata.json was recovered"));
+    daemon.wait_for_log("metadata.json was recovered");
 }
 
 #[test]

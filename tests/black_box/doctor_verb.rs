@@ -1,6 +1,6 @@
 //! `quack doctor`: with and without a daemon, for users and for scripts.
 
-use crate::harness::{Daemon, skipped, wait_for};
+use crate::harness::{Daemon, skipped, wait_for, write_program};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use std::fs::{self, Permissions};
@@ -221,8 +221,7 @@ fn a_service_has_a_line_where_it_is_installed_and_never_fails_the_doctor() {
     fs::create_dir(&programs).unwrap();
     let program = |name: &str, script: &str| {
         let path = programs.join(name);
-        fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, format!("#!/bin/sh\n{script}\n"));
     };
     let doctor = || {
         let path = format!("{}:/usr/bin:/bin", programs.display());

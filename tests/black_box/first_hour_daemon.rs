@@ -2,11 +2,11 @@
 //! Pis that cannot start, missing directories, and work interrupted by a shutdown.
 
 use crate::harness::init::{Init, Unit};
-use crate::harness::{Daemon, is_alive, one_takes_less_than, wait_for};
+use crate::harness::{
+    Daemon, copy_program, is_alive, one_takes_less_than, wait_for, write_program,
+};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 fn configure(world: &Daemon, text: &str) {
@@ -16,11 +16,6 @@ fn configure(world: &Daemon, text: &str) {
 
 fn pid_of_daemon(world: &Daemon) -> u64 {
     world.wire().request("ping", Value::Null)["pid"].as_u64().unwrap()
-}
-
-fn write_program(path: &Path, text: &str) {
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
 }
 
 #[test]
@@ -64,10 +59,9 @@ fn the_program_that_will_start_decides_whether_the_configuration_is_valid() {
     let bin = init.world.home().join("bin");
     std::fs::create_dir(&bin).unwrap();
     let original = std::mem::replace(&mut init.program, bin.join("quack"));
-    std::fs::copy(&original, &init.program).unwrap();
+    copy_program(&original, &init.program, b"");
     init.start();
     init.until("it to be ready", |init| (init.unit == Unit::Ready).then_some(()));
-    // A start fails while another test's new process still holds the copy open for writing; the manager repeats it.
     let (before, starts) = (init.pid(), init.starts);
 
     // The service manager starts the next daemon, so its environment counts, not the client's.
@@ -218,7 +212,7 @@ fn doctor_runs_pi_and_reports_the_last_failure_of_a_sessions_pi() {
         ("yes | head -c 9000000; exit 1\n", "fail", "exit code 1"),
         ("echo 1.5.2\n", "ok", " 1.5.2"),
     ] {
-        write_program(&pi, &format!("#!/bin/sh\n{program}"));
+        write_program(&pi, format!("#!/bin/sh\n{program}"));
         let check = check(&daemon, "pi");
         let message = check["message"].as_str().unwrap();
         assert_eq!(check["status"], status, "{program}: {check}");

@@ -1,6 +1,6 @@
 //! The README in the first hour of a new user: every command of its shell blocks runs, in order, in a fresh home.
 
-use crate::harness::{Daemon, Running, Terminal, wait_for};
+use crate::harness::{Daemon, Running, Terminal, wait_for, write_program};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
@@ -140,8 +140,7 @@ impl World {
 
     fn program(&self, name: &str, script: &str) {
         let file = self.daemon.home().join("bin").join(name);
-        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&file, format!("#!/bin/sh\n{script}\n"));
     }
 
     /// The command in a shell in the repository, with the default state directory of the home.

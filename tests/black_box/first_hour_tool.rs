@@ -171,7 +171,8 @@ fn output_is_printed_once_with_its_closing_lines_and_other_tools_print_as_before
         ("echo oh >&2", 0, "oh\n\n[Exit code: 0]\n"),
         ("printf '\\033[31mred\\033[0m\\n'", 0, "red\n\n[Exit code: 0]\n"),
         (
-            "sleep 60 >/dev/null 2>&1 & echo x",
+            // The shell waits for the inner one, which has closed the output.
+            "(sleep 60 &) >/dev/null 2>&1; echo x",
             0,
             "x\n\n[1 background process was ended]\n[Exit code: 0]\n",
         ),

@@ -1,10 +1,9 @@
 //! The first hour with workers: replacement of a session's worker, policy changes while jobs run,
 //! and the commands' view of the system.
 
-use crate::harness::{Daemon, Repo, Session, wait_for};
+use crate::harness::{Daemon, Repo, Session, wait_for, write_program};
 use serde_json::{Value, json};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// Returns true if workers have namespaces here.
@@ -272,8 +271,7 @@ fn toolchains_outside_the_home_are_seen_like_those_in_it() {
     let program = |path: &str| {
         let path = tools.join(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        fs::write(&path, "#!/bin/sh\necho works\n").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&path, "#!/bin/sh\necho works\n");
     };
     for path in
         ["cargo/bin/tool", "rustup/toolchains/x/bin/rustc", "go/bin/tool", "jdk-21/bin/java"]
@@ -414,8 +412,7 @@ fn links_on_the_way_to_the_home_and_the_state_directory_are_followed() {
     std::os::unix::fs::symlink(disk.join("homes/me"), &home).unwrap();
     std::os::unix::fs::symlink("disk/state", daemon.app()).unwrap();
     let tool = disk.join("homes/me/bin/of-mine");
-    fs::write(&tool, "#!/bin/sh\necho mine\n").unwrap();
-    fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&tool, "#!/bin/sh\necho mine\n");
     daemon.boot();
     let repo = daemon.repo("linked");
     let wire = daemon.wire();

@@ -1,9 +1,8 @@
 //! Workers that are wrong, silent or hostile. `worker.launcher` starts another program instead of
 //! the worker. The program sends valid frames first, then violates the protocol.
 
-use crate::harness::{Daemon, one_takes_less_than, wait_within};
+use crate::harness::{Daemon, one_takes_less_than, wait_within, write_program};
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
 /// Reads and writes frames. The appended lines define its behavior.
@@ -26,8 +25,7 @@ sub finish { my ($id, $rest) = @_; say_frame("{\"tool_finished\":{\"call_id\":\"
 fn daemon_with(lines: &str) -> Daemon {
     let mut daemon = Daemon::absent();
     let worker = daemon.home().join("worker.pl");
-    std::fs::write(&worker, format!("{WORKER}{lines}\n")).unwrap();
-    std::fs::set_permissions(&worker, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&worker, format!("{WORKER}{lines}\n"));
     launch_through(&daemon, &json!([worker]));
     daemon.boot();
     daemon

@@ -1,7 +1,7 @@
 //! The login environment: a service manager starts the daemon with a minimal environment, and
 //! commands still find the programs of the user's login shell.
 
-use crate::harness::{Daemon, is_alive, wait_for};
+use crate::harness::{Daemon, Session, is_alive, wait_for, write_program};
 use nix::sys::signal::Signal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -15,8 +15,7 @@ fn world(start_file: &str) -> Daemon {
     let tools = world.home().join("tools");
     std::fs::create_dir(&tools).unwrap();
     let tool = tools.join("hello-duck");
-    std::fs::write(&tool, "#!/bin/sh\necho quack\n").unwrap();
-    std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&tool, "#!/bin/sh\necho quack\n");
     write_start_files(&world, start_file);
     world
 }
@@ -47,11 +46,43 @@ fn stop(world: &mut Daemon) {
 
 fn bash(world: &Daemon, command: &str) -> String {
     let wire = world.wire();
-    wire.attach(world.repo("a").path()).bash(command)
+    first_answer(&wire.attach(world.repo("a").path()), command)
+}
+
+/// The answer to a command that has run. A worker may need more time than a call waits for it, and it waits for the
+/// login shell too.
+fn first_answer(session: &Session<'_>, command: &str) -> String {
+    wait_for("a worker", || {
+        let text = session.bash(command);
+        (!text.starts_with("Error: Session worker is restarting")).then_some(text)
+    })
 }
 
 fn kept(world: &Daemon) -> PathBuf {
     world.app().join("login-environment.json")
+}
+
+/// Starts the daemon after `prepare` until its first command answers [`FOUND`]. That command waits for the login shell
+/// for a few seconds, in which the shell of a busy machine may not have answered.
+#[track_caller]
+fn boot_until_the_first_finds(world: &mut Daemon, command: &str, prepare: impl Fn(&Daemon)) {
+    let mut others = Vec::new();
+    while others.len() < 8 {
+        prepare(world);
+        boot(world);
+        let answer = bash(world, command);
+        if answer == FOUND {
+            return;
+        }
+        others.push(answer);
+        stop(world);
+    }
+    panic!("no first command has found it: {others:?}");
+}
+
+/// Removes the answer of an earlier login shell.
+fn forget(world: &Daemon) {
+    std::fs::remove_file(kept(world)).ok();
 }
 
 #[test]
@@ -60,8 +91,7 @@ fn the_first_command_finds_the_tools_of_the_login_shell_and_the_next_daemon_need
         "echo noise; export OPENAI_API_KEY=secret-of-the-profile\n\
          PATH=\"$HOME/tools:$PATH\"; export PATH\n",
     );
-    boot(&mut world);
-    assert_eq!(bash(&world, "hello-duck"), FOUND);
+    boot_until_the_first_finds(&mut world, "hello-duck", forget);
     assert!(!bash(&world, "env").contains("secret"));
     let text = wait_for("the answer to be kept", || {
         let text = std::fs::read_to_string(kept(&world)).ok()?;
@@ -75,14 +105,14 @@ fn the_first_command_finds_the_tools_of_the_login_shell_and_the_next_daemon_need
     write_start_files(&world, "sleep 1000\n");
     boot(&mut world);
     assert_eq!(bash(&world, "hello-duck"), FOUND);
-    assert!(world.log().contains("using the cached login environment"));
+    world.wait_for_log("using the cached login environment");
     stop(&mut world);
 
     // An incomplete file is ignored.
-    std::fs::write(kept(&world), &text[..text.len() / 2]).unwrap();
     write_start_files(&world, "PATH=\"$HOME/tools:$PATH\"; export PATH\n");
-    boot(&mut world);
-    assert_eq!(bash(&world, "hello-duck"), FOUND);
+    boot_until_the_first_finds(&mut world, "hello-duck", |world| {
+        std::fs::write(kept(world), &text[..text.len() / 2]).unwrap();
+    });
 }
 
 #[test]
@@ -109,7 +139,8 @@ fn a_profile_that_is_slow_counts_as_soon_as_it_has_ended() {
     boot(&mut world);
     let (wire, repo) = (world.wire(), world.repo("a"));
     let session = wire.attach(repo.path());
-    assert!(session.bash("hello-duck").contains("[Exit code: 127]"));
+    let text = first_answer(&session, "hello-duck");
+    assert!(text.contains("[Exit code: 127]"), "{text}");
     world.open_gate("go");
     wait_for("the tools to be found", || (session.bash("hello-duck") == FOUND).then_some(()));
 }
@@ -118,8 +149,8 @@ fn a_profile_that_is_slow_counts_as_soon_as_it_has_ended() {
 fn names_of_the_configuration_pass_but_for_the_daemons_own_keys() {
     let mut world = world("export DUCK_SOUND=quack OTHER_SOUND=moo EXA_API_KEY=secret\n");
     configure(&world, "[tools]\nenv = [\"DUCK_SOUND\", \"EXA_API_KEY\"]\n");
-    boot(&mut world);
-    assert_eq!(bash(&world, "echo $DUCK_SOUND$OTHER_SOUND$EXA_API_KEY"), FOUND);
+    let command = "echo $DUCK_SOUND$OTHER_SOUND$EXA_API_KEY";
+    boot_until_the_first_finds(&mut world, command, forget);
 }
 
 #[test]

@@ -33,13 +33,18 @@ fn rotate(log: &PathBuf) {
 #[test]
 fn a_daemons_log_is_readable_and_for_a_script_it_is_json() {
     let daemon = Daemon::start();
+    // The daemon answers before a thread has written the lines about its start.
+    daemon.wait_for_log("\n");
     let text = daemon.quack(&["logs"]).ok();
     let line = text.lines().last().unwrap();
     let (time, rest) = line.split_at(8);
     assert!(time.chars().all(|c| c.is_ascii_digit() || c == ':'), "{line}");
     assert!(rest.starts_with(" INFO  "), "{line}");
-    let lines = daemon.quack(&["logs", "--json"]).ok();
-    assert_eq!(lines, daemon.log(), "as it is");
+    // Another line may come between the two looks.
+    let lines = wait_for("the log as it is", || {
+        let lines = daemon.quack(&["logs", "--json"]).ok();
+        (lines == daemon.log()).then_some(lines)
+    });
     for line in lines.lines() {
         serde_json::from_str::<Value>(line).unwrap();
     }

@@ -238,6 +238,7 @@ fn a_port_that_is_taken_keeps_no_daemon_from_its_work_and_is_had_when_it_is_free
     assert_eq!(daemon.quack(&["doctor"]).code(), Some(0), "a warning is no failure");
     let repo = daemon.repo("a");
     assert_eq!(daemon.wire().attach(repo.path()).bash("echo x"), "x\n\n[Exit code: 0]");
+    daemon.wait_for_log("metrics: cannot listen");
     let lines = daemon.log();
     assert_eq!(lines.matches("metrics: cannot listen").count(), 1, "{lines}");
     drop(taken);

@@ -60,7 +60,7 @@ fn a_session_that_has_more_memory_than_it_may_is_ended_and_no_other() {
     assert!(daemon.quack(&["ps"]).ok().contains("last worker: out of memory: its session had "));
     let doctor = daemon.quack(&["doctor"]);
     assert!(doctor.stdout().contains("1 death (out of memory: its session had "), "{doctor:?}");
-    assert!(daemon.log().contains("session over its memory limit"));
+    daemon.wait_for_log("session over its memory limit");
 }
 
 #[test]

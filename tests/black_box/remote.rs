@@ -225,8 +225,8 @@ fn turned_on_it_has_a_token_that_survives_the_daemon() {
         wire.request("remote_status", json!({"includeToken": true}))["authToken"],
         token.as_str()
     );
+    daemon.wait_for_log("Remote control listening on http://127.0.0.1:");
     assert!(!daemon.log().contains(&token), "the log has the token");
-    assert!(daemon.log().contains("Remote control listening on http://127.0.0.1:"));
 }
 
 #[test]

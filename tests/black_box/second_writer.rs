@@ -193,11 +193,10 @@ fn a_session_that_the_app_deletes_is_gone_unless_something_runs_in_it() {
     daemon.open_gate("go");
     assert!(running.text().contains("done"));
     assert_eq!(listed(&daemon), BTreeSet::from([busy, other]));
-    assert!(
-        daemon.log().contains(log) || daemon.log().contains("changed here; kept"),
-        "{}",
-        daemon.log()
-    );
+    wait_for("the reason in the log", || {
+        let text = daemon.log();
+        (text.contains(log) || text.contains("changed here; kept")).then_some(())
+    });
 }
 
 #[test]

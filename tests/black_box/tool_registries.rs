@@ -1,10 +1,9 @@
 //! Presets whose hosts come from the user's own tools: the tools are asked outside of every workspace, and their answers
 //! become rules. The tools are scripts in the home of the test.
 
-use crate::harness::{Cli, Daemon, Process, Repo, is_alive, wait_for};
+use crate::harness::{Cli, Daemon, Process, Repo, is_alive, wait_for, write_program};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
@@ -41,8 +40,7 @@ fn restart(world: &mut Daemon) {
 fn tool(dir: &Path, name: &str, script: &str) {
     std::fs::create_dir_all(dir).unwrap();
     let path = dir.join(name);
-    std::fs::write(&path, format!("#!/bin/sh\n{script}")).unwrap();
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&path, format!("#!/bin/sh\n{script}"));
 }
 
 fn write(world: &Daemon, name: &str, text: &str) {

@@ -449,7 +449,7 @@ fn a_voice_client_that_does_not_read_is_disconnected_and_delays_nobody() {
         }
     }
     assert_eq!(status(&follower), "voice:idle");
-    assert!(daemon.log().contains("slow_client"));
+    daemon.wait_for_log("slow_client");
     assert_eq!(
         wire.request("voice_start", json!({})),
         json!({"started": false, "reason": "voice_not_connected"})

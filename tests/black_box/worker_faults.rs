@@ -55,7 +55,7 @@ fn kill_9_on_a_worker_fails_only_its_own_calls_and_the_next_call_works() {
     assert_eq!(other.text(), "undisturbed\n\n[Exit code: 0]");
     assert_eq!(b.pid("pid"), undisturbed, "the other session kept its worker");
     assert_eq!(repo_a.read("marker"), "run\n", "the call ran once and did not go on");
-    assert!(daemon.log().contains("worker died"));
+    daemon.wait_for_log("worker died");
 }
 
 #[test]

@@ -76,7 +76,7 @@ fn a_stopped_template_delays_one_start_and_is_replaced() {
     let session = wire.attach(daemon.repo("b").path());
     wait_for("an answer", || (session.bash("echo b") == "b\n\n[Exit code: 0]").then_some(()));
     next_template(&daemon, Some(&old));
-    assert!(!is_alive(&old));
+    wait_for("the stopped one to end", || (!is_alive(&old)).then_some(()));
 }
 
 #[test]

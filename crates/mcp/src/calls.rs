@@ -232,15 +232,15 @@ async fn request(
     let calling = link.client.request::<_, Reply>("quack.tool", params, PATIENCE);
     tokio::pin!(calling);
     tokio::select! {
+        // The call is sent before its cancellation: the daemon would not find a later call, and run it.
+        biased;
         reply = &mut calling => return reply,
         () = cancelled.cancelled() => {}
     }
     let params = CancelParams { call_id: running.id.clone() };
     let cancelling = link.client.request::<_, CancelData>("quack.cancel", params, REPLY_TIMEOUT);
-    let ending = async {
-        cancelling.await.ok();
-        calling.await
-    };
+    // A call that waits to be sent keeps its place before the cancellation.
+    let ending = async { tokio::join!(biased; calling, cancelling).0 };
     let late = || ClientError::Timeout { method: "quack.cancel".to_owned(), after: CANCEL_TIMEOUT };
     timeout(CANCEL_TIMEOUT, ending).await.unwrap_or_else(|_elapsed| Err(late()))
 }
@@ -275,5 +275,71 @@ fn failure_text(tool: &str, error: &LinkError) -> String {
             format!("Error: The daemon ended during {tool}. It may have run; it was not retried.")
         }
         other => format!("Error: {other}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quackd_client::Client;
+    use serde_json::json;
+    use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::net::UnixListener;
+    use std::thread::JoinHandle;
+
+    /// A daemon that runs no call, and answers one when it was cancelled. Returns the methods with their call ids.
+    fn daemon(listener: UnixListener) -> JoinHandle<Vec<(String, String)>> {
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut seen, mut running) = (Vec::new(), Value::Null);
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            for line in lines.map_while(Result::ok) {
+                let request: Value = serde_json::from_str(&line).unwrap();
+                let method = request["method"].as_str().unwrap().to_owned();
+                let call = request["params"]["callId"].as_str().unwrap_or_default().to_owned();
+                let mut replies = Vec::new();
+                if method == "quack.tool" {
+                    running = request["id"].clone();
+                } else {
+                    replies.push(json!({"id": request["id"], "ok": true, "data": {"found": true}}));
+                }
+                if seen.iter().any(|(_, known)| *known == call) {
+                    replies.push(json!({"id": running, "ok": false, "error": "cancelled"}));
+                }
+                if !call.is_empty() {
+                    seen.push((method, call));
+                }
+                for reply in replies {
+                    writeln!(stream, "{reply}").unwrap();
+                }
+            }
+            seen
+        })
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_cancelled_at_once_is_sent_before_its_cancellation() {
+        let socket = std::env::temp_dir().join(format!("quack-mcp-{}.sock", std::process::id()));
+        let daemon = daemon(UnixListener::bind(&socket).unwrap());
+        let client = Client::connect(&socket, REPLY_TIMEOUT).await.unwrap();
+        std::fs::remove_file(&socket).unwrap();
+        let link = DaemonLink::open(client, None, false, None).await.unwrap();
+        // The order of a random choice would be right by chance.
+        for _ in 0..64 {
+            let running = link.start_call(&Arc::default());
+            let params = ToolParams { call_id: Some(running.id.clone()), ..ToolParams::default() };
+            let cancelled = CancellationToken::new();
+            cancelled.cancel();
+            let ended = request(&link, params, &running, &cancelled).await;
+            assert!(matches!(ended, Err(ClientError::Refused { .. })), "{ended:?}");
+        }
+        drop(link);
+        // The connection is closed by a task of this thread.
+        let seen = tokio::task::spawn_blocking(|| daemon.join()).await.unwrap().unwrap();
+        assert_eq!(seen.len(), 128);
+        for pair in seen.chunks(2) {
+            let methods = [pair[0].0.as_str(), &pair[1].0];
+            assert_eq!(methods, ["quack.tool", "quack.cancel"], "{pair:?}");
+        }
     }
 }

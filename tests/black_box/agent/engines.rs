@@ -338,6 +338,8 @@ fn a_default_that_its_provider_no_longer_offers_is_told_by_say_and_the_prompt() 
         super::prompt::at_repo(&world, &[&["follow"][..], &at].concat()),
         Some((120, 24)),
     );
+    // The header comes when the session is followed.
+    person.stands("repo/typed  ");
     let wire = world.daemon.wire();
     wire.attach(&world.repo);
     assert_eq!(run(&world, &["say", "hi", "--session", "typed"]).0, Some(0));

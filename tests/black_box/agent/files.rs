@@ -131,7 +131,7 @@ fn a_session_file_that_cannot_grow_costs_neither_the_agent_nor_the_turn() {
     limit(None);
     assert_eq!(text(answer(&turn(&wire, "third"))), "echo: third");
     assert!(Process::find(agent.pid).is_some_and(|now| now.started == agent.started));
-    assert!(world.daemon.log().contains("cannot write the session file"));
+    world.daemon.wait_for_log("cannot write the session file");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The key of a provider stays in the daemon.
 
 use super::{World, answer, command, only, say, state, text, turn};
-use crate::harness::{untested, wait_for};
+use crate::harness::{untested, wait_for, write_program};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -162,7 +162,6 @@ fn without_network_a_command_cannot_reach_the_model_server() {
 
 #[test]
 fn a_key_in_the_keychain_is_read_once_and_a_missing_one_is_explained() {
-    use std::os::unix::fs::PermissionsExt;
     let mut world = World::absent(&json!({"on_exhausted": "echo"}));
     std::fs::remove_file(world.agent.join("models.json")).unwrap();
     let base = world.model.v1();
@@ -175,8 +174,7 @@ fn a_key_in_the_keychain_is_read_once_and_a_missing_one_is_explained() {
     let calls = bin.join("calls");
     let program = |name: &str, end: &str| {
         let script = format!("#!/bin/sh\necho \"$@\" >> {}\n{end}\n", calls.display());
-        std::fs::write(bin.join(name), script).unwrap();
-        std::fs::set_permissions(bin.join(name), PermissionsExt::from_mode(0o755)).unwrap();
+        write_program(&bin.join(name), script);
     };
     let name = if cfg!(target_os = "macos") { "security" } else { "secret-tool" };
     program(name, "exit 1");

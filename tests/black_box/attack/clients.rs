@@ -1,6 +1,6 @@
 //! Hostile values from clients, the network and workers: tokens, policies, output text, workspaces, sockets.
 
-use crate::harness::{Answer, Daemon, FakeExa, Wire, answer, untested, wait_for};
+use crate::harness::{Answer, Daemon, FakeExa, Wire, answer, untested, wait_for, write_program};
 use reqwest::StatusCode;
 use reqwest::blocking::Client;
 use serde_json::{Value, json};
@@ -183,8 +183,7 @@ fn a_worker_that_asks_by_itself_is_held_by_the_same_policy() {
     let exa = FakeExa::start(&[Answer::Says(answer("200 OK", r#"{"results":[]}"#))]);
     let mut daemon = Daemon::absent();
     let worker = daemon.home().join("worker.pl");
-    std::fs::write(&worker, ASKS).unwrap();
-    std::fs::set_permissions(&worker, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&worker, ASKS);
     std::fs::create_dir(daemon.app()).unwrap();
     let toml = format!("worker.launcher = {}\n[sandbox]\nweb_search = \"off\"\n", json!([worker]));
     std::fs::write(daemon.app().join("quackd.toml"), toml).unwrap();
@@ -302,8 +301,7 @@ fn what_is_no_text_in_a_workers_frames_reaches_no_client() {
             1,
         );
         assert_ne!(script, ASKS);
-        std::fs::write(&worker, script).unwrap();
-        std::fs::set_permissions(&worker, std::fs::Permissions::from_mode(0o755)).unwrap();
+        write_program(&worker, script);
         std::fs::create_dir(daemon.app()).unwrap();
         let toml = format!("worker.launcher = {}\n", json!([worker]));
         std::fs::write(daemon.app().join("quackd.toml"), toml).unwrap();

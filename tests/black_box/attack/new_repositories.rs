@@ -1,7 +1,7 @@
 //! Attacks through repositories that no mount protects: those that appear while a worker runs, and those beyond the
 //! number that a worker protects in detail. The user's own git runs in them, as a shell prompt does.
 
-use crate::harness::{Daemon, Session};
+use crate::harness::{Daemon, Session, wait_for};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -96,8 +96,11 @@ fn what_a_command_plants_in_a_repository_that_it_makes_is_set_aside_and_told() {
     let kept = world.read("sub/.git/config");
     assert!(kept.contains("name = \"Me\"") && !kept.contains("fsmonitor"), "{kept}");
     assert!(world.read("sub/.git/hooks/post-checkout.set-aside").contains("echo"));
-    let log = world.daemon.quack(&["log", "--json", "-C", world.repo.to_str().unwrap()]).stdout();
-    assert!(log.contains("config.set-aside"), "{log}");
+    wait_for("the record of the call", || {
+        let at = world.repo.to_str().unwrap();
+        let log = world.daemon.quack(&["log", "--json", "-C", at]).stdout();
+        log.contains("config.set-aside").then_some(())
+    });
     // The same after a later command, also through a file whose directory does not change.
     let later = bash(
         &session,

@@ -1,7 +1,7 @@
 //! Files that the daemon runs or obeys outside of the confinement, in a place that a session can write: start files of the
 //! login shell, the configuration, the state directory, the launcher, certificates.
 
-use crate::harness::{Daemon, untested};
+use crate::harness::{Daemon, untested, write_program};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use std::fs;
@@ -287,8 +287,7 @@ fn a_directory_on_the_way_to_the_state_directory_is_refused_as_a_workspace() {
 fn a_launcher_that_a_session_can_write_starts_no_worker() {
     let mut world = world();
     let launcher = world.dot.join("launch");
-    fs::write(&launcher, "#!/bin/sh\nexec \"$@\"\n").unwrap();
-    fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&launcher, "#!/bin/sh\nexec \"$@\"\n");
     symlink(&launcher, world.daemon.home().join("launch")).unwrap();
     let at = world.daemon.home().join("launch").display().to_string();
     let config = world.daemon.app().join("quackd.toml");

@@ -1,8 +1,7 @@
 //! Files of a workspace that make the daemon or the user's programs run code.
 
-use crate::harness::{Daemon, Wire, wait_for};
+use crate::harness::{Daemon, Wire, wait_for, write_program};
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 const FAKE_PI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/fake_pi.py");
@@ -57,8 +56,7 @@ fn say(wire: &Wire) -> Value {
 
 fn script(path: &Path, text: &str) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-    std::fs::write(path, text).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(path, text);
 }
 
 #[test]

@@ -65,8 +65,12 @@ fn on_a_disk_that_is_almost_full_outputs_are_not_kept_and_changes_are() {
             .expect("a change");
     }
     assert_eq!(OnDisk::read(&small.app()).sessions.len(), 21);
-    let log = std::fs::read_to_string(small.app().join("duck-daemon.log")).unwrap();
-    assert_eq!(log.matches("disk almost full").count(), 1);
+    let n_told = || {
+        let log = std::fs::read_to_string(small.app().join("duck-daemon.log")).unwrap();
+        log.matches("disk almost full").count()
+    };
+    wait_for("the log to say so", || (n_told() != 0).then_some(()));
+    assert_eq!(n_told(), 1);
 
     // The shortage ends when 1.5 times the required space is free, and not before.
     let outputs = small.app().join("run").join(&session.id);

@@ -129,8 +129,11 @@ impl Daemon {
 
     pub(crate) fn signal(&self, signal: Signal) {
         if signal == Signal::SIGSTOP {
-            // Written after the first client can connect, and read by those who name a stopped daemon.
-            wait_for("the pid file", || self.app().join("duck-daemon.pid").exists().then_some(()));
+            // Made, and then written, after the first client can connect. Those who name a stopped daemon read it.
+            wait_for("the pid file", || {
+                let pid = std::fs::read_to_string(self.app().join("duck-daemon.pid")).ok()?;
+                (pid.trim() == self.pid().to_string()).then_some(())
+            });
         }
         kill(Pid::from_raw(self.pid()), signal).expect("signal the daemon");
         // A running thread stops a moment later.
@@ -168,7 +171,14 @@ impl Daemon {
         descendants_of(self.pid())
     }
 
-    /// Content of the log.
+    /// Waits until the log contains `part`. A thread of the daemon writes the log, so a reply may come before the line
+    /// about it.
+    #[track_caller]
+    pub(crate) fn wait_for_log(&self, part: &str) {
+        wait_for(&format!("{part:?} in the log"), || self.log().contains(part).then_some(()));
+    }
+
+    /// Content of the log so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.app().join("duck-daemon.log")).unwrap_or_default()
     }

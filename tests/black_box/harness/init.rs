@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Watchdog timeout. The real one is 30 s.
-const WATCHDOG: Duration = Duration::from_secs(2);
+/// Watchdog timeout. The real one is 30 s. The daemon speaks twice in it, also on a busy machine.
+const WATCHDOG: Duration = Duration::from_secs(10);
 
 /// Pause before a restart. The real one is 1 s.
 const RESTART_PAUSE: Duration = Duration::from_millis(200);
@@ -188,7 +188,7 @@ impl Init {
             if let Some(status) = child.try_wait().expect("wait") {
                 self.child = None;
                 self.ended(status);
-            } else if WATCHDOG < self.heard.elapsed() {
+            } else if self.unit == Unit::Ready && WATCHDOG < self.heard.elapsed() {
                 self.hung += 1;
                 self.heard = Instant::now();
                 self.signal(Signal::SIGKILL);

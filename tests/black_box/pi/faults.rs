@@ -2,7 +2,7 @@
 //! after the timeout.
 
 use super::{World, find, names, refused, say, text};
-use crate::harness::{Process, Wire, is_alive, wait_for};
+use crate::harness::{Process, Wire, is_alive, wait_for, write_program};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -223,9 +223,7 @@ fn a_pi_that_cannot_work_is_not_started_for_ever() {
 fn a_program_that_is_no_pi_is_refused() {
     let mut world = World::absent("");
     let program = world.fake("not-a-program");
-    std::fs::write(&program, "\0\0\0\0").unwrap();
-    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .unwrap();
+    write_program(&program, "\0\0\0\0");
     let binary = format!("RUBBER_DUCK_PI_BINARY={}", program.display());
     world.daemon.boot_with("/usr/bin/env", &[&binary, env!("CARGO_BIN_EXE_quack"), "daemon"]);
     let wire = world.follower();

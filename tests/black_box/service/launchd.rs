@@ -1,11 +1,10 @@
 //! `quack service` with the manager of macOS, against a stand-in that reads the property list with Python's plistlib and
 //! answers as launchctl does (`tests/fixtures/launchd.py`). They do not show what only a Mac can show.
 
-use crate::harness::{Cli, Daemon, Process, is_alive, wait_for};
+use crate::harness::{Cli, Daemon, Process, is_alive, wait_for, write_program};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
@@ -35,9 +34,7 @@ impl Mac {
         }
         let (socket, log) = (place.join("socket"), place.join("log"));
         let shim = format!("#!/bin/sh\nexec {LAUNCHD} ctl '{}' \"$@\"\n", socket.display());
-        std::fs::write(bin.join("launchctl"), shim).unwrap();
-        let mode = std::fs::Permissions::from_mode(0o755);
-        std::fs::set_permissions(bin.join("launchctl"), mode).unwrap();
+        write_program(&bin.join("launchctl"), shim);
         let mut command = world.program_for_tests(LAUNCHD);
         command.arg("serve").arg(&socket).arg(&log);
         let launchd = command.stdin(Stdio::piped()).spawn().expect("start python3");

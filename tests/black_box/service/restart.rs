@@ -1,7 +1,7 @@
 //! `quack restart`, and replaced programs of a running daemon: with a service manager and without.
 
 use crate::harness::init::{Init, Unit};
-use crate::harness::{Daemon, wait_for};
+use crate::harness::{Daemon, copy_program, wait_for};
 use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -23,7 +23,7 @@ fn an_upgrade_is_noticed_and_a_restart_of_the_service_starts_the_new_program() {
     let bin = init.world.home().join("bin");
     std::fs::create_dir(&bin).unwrap();
     let original = std::mem::replace(&mut init.program, bin.join("quack"));
-    std::fs::copy(&original, &init.program).unwrap();
+    copy_program(&original, &init.program, b"");
     init.start();
     init.until("it to be ready", |init| (init.unit == Unit::Ready).then_some(()));
     assert_eq!(executable(&init.world)["status"], "ok");
@@ -32,11 +32,8 @@ fn an_upgrade_is_noticed_and_a_restart_of_the_service_starts_the_new_program() {
 
     // An identical program is not an upgrade.
     let replace = |more: &[u8]| {
-        let mut bytes = std::fs::read(&original).unwrap();
-        bytes.extend(more);
         let new = bin.join("new");
-        std::fs::copy(&original, &new).unwrap();
-        std::fs::write(&new, bytes).unwrap();
+        copy_program(&original, &new, more);
         #[expect(clippy::disallowed_methods, reason = "an installer would")]
         std::fs::rename(new, bin.join("quack")).unwrap();
     };

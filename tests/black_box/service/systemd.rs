@@ -1,7 +1,7 @@
 //! The daemon under a real `systemd --user`, in separate namespaces. Needs root, systemd and cgroup
 //! v2. On other machines the fake service manager covers the same behavior.
 
-use crate::harness::{Daemon, skipped};
+use crate::harness::{Daemon, copy_program, skipped};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -19,7 +19,7 @@ fn the_installed_units_are_started_killed_hung_upgraded_and_removed_below_system
     let bin = world.home().join("bin");
     std::fs::create_dir(&bin).unwrap();
     let program = world.command(&[]).get_program().to_owned();
-    std::fs::copy(program, bin.join("quack")).unwrap();
+    copy_program(Path::new(&program), &bin.join("quack"), b"");
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/systemd_user.sh");
     let mut command = world.program_for_tests("/usr/bin/unshare");
     command.args(["--mount", "--cgroup", "--pid", "--fork", "--kill-child", "/bin/bash"]);

@@ -103,7 +103,7 @@ fn bash_is_the_shell_that_callers_expect() {
         ("\"read x; echo $?\"", "1\n\n[Exit code: 0]"),
         // The call ends when the shell ends, not when the last holder of its pipes does.
         (
-            "\"sleep 61 >/dev/null 2>&1 & echo hi\"",
+            "\"(sleep 61 &) >/dev/null 2>&1; echo hi\"",
             "hi\n\n[1 background process was ended]\n[Exit code: 0]",
         ),
         (

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 /// Maximum size of a list of threads in bytes, about 150,000 threads.
@@ -25,6 +26,8 @@ pub(super) struct Directory {
     kind: CgroupKind,
     cgroup: String,
     descriptor: OwnedFd,
+    /// True from [`Directory::hold`] to [`Directory::release`].
+    is_held: AtomicBool,
 }
 
 /// Result of killing the processes in a directory.
@@ -38,14 +41,14 @@ pub(super) struct KillReport {
 impl Directory {
     pub(super) fn open(kind: CgroupKind, path: &Path, cgroup: String) -> io::Result<Self> {
         let descriptor = openat(rustix::fs::CWD, path, directory_flags(), Mode::empty())?;
-        Ok(Self { kind, cgroup, descriptor })
+        Ok(Self { kind, cgroup, descriptor, is_held: AtomicBool::new(false) })
     }
 
     /// Opens a directory in this one.
     pub(super) fn child(&self, name: &str) -> io::Result<Self> {
         let descriptor = openat(&self.descriptor, name, directory_flags(), Mode::empty())?;
         let cgroup = format!("{}/{name}", self.cgroup.trim_end_matches('/'));
-        Ok(Self { kind: self.kind, cgroup, descriptor })
+        Ok(Self { kind: self.kind, cgroup, descriptor, is_held: AtomicBool::new(false) })
     }
 
     /// Creates a directory in this one.
@@ -150,6 +153,7 @@ impl Directory {
 
     /// Prevents the processes here from starting new ones, or from running at all, until [`Directory::release`].
     pub(super) fn hold(&self) -> io::Result<()> {
+        self.is_held.store(true, Ordering::SeqCst);
         match self.kind {
             CgroupKind::Unified => self.write("cgroup.freeze", "1"),
             CgroupKind::Pids => self.write("pids.max", "0"),
@@ -162,7 +166,15 @@ impl Directory {
             CgroupKind::Unified => self.write("cgroup.freeze", "0"),
             CgroupKind::Pids => self.write("pids.max", "max"),
             CgroupKind::Freezer => self.write("freezer.state", "THAWED"),
-        }
+        }?;
+        self.is_held.store(false, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Returns true if this handle may have held the directory and has not released it. That can be so although
+    /// [`Directory::kill`] found nothing to kill: the last process may exit between its two lists.
+    pub(super) fn is_held(&self) -> bool {
+        self.is_held.load(Ordering::SeqCst)
     }
 
     /// Kills the processes in this directory and inside it once, and adds them to `killed`. Returns the number of

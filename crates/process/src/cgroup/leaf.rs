@@ -14,15 +14,13 @@ pub(crate) struct CommandCgroup {
     group: Arc<Group>,
     number: usize,
     directory: Directory,
-    /// True if the directory was held.
-    is_held: AtomicBool,
     /// True if the last check after the command's end found no process. An empty directory stays empty.
     is_empty: AtomicBool,
 }
 
 impl CommandCgroup {
     pub(super) fn new(group: Arc<Group>, number: usize, directory: Directory) -> Self {
-        Self { group, number, directory, is_held: false.into(), is_empty: false.into() }
+        Self { group, number, directory, is_empty: false.into() }
     }
 
     /// Moves the calling thread here. The processes that it starts start here.
@@ -47,12 +45,8 @@ impl CommandCgroup {
     /// Kills the processes here once, and adds them to `killed`. Returns the number of threads found. Call it only
     /// after the command was started.
     pub(crate) fn kill(&self, killed: &mut BTreeSet<u32>) -> io::Result<usize> {
-        let before = killed.len();
         let n_threads = self.directory.kill(killed)?;
         self.is_empty.store(n_threads == 0, Ordering::SeqCst);
-        if n_threads != 0 || before != killed.len() {
-            self.is_held.store(true, Ordering::SeqCst);
-        }
         Ok(n_threads)
     }
 
@@ -66,8 +60,38 @@ impl Drop for CommandCgroup {
     fn drop(&mut self) {
         let is_empty =
             self.is_empty.load(Ordering::SeqCst) || self.directory.is_empty().unwrap_or(false);
-        let is_free =
-            is_empty && (!self.is_held.load(Ordering::SeqCst) || self.directory.release().is_ok());
+        // The next command could not fork in a held leaf, or would not run at all.
+        let is_free = is_empty && (!self.directory.is_held() || self.directory.release().is_ok());
         self.group.give_back(self.number, is_free.then_some(AGAIN));
+    }
+}
+
+// Version 2 moves the whole process, which other tests of this process would notice.
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use super::*;
+    use crate::Limits;
+    use crate::cgroup::{CgroupBase, CgroupKind};
+
+    /// The last process of a command may exit after its leaf was held and before the processes in it are listed.
+    #[test]
+    fn a_leaf_in_which_nothing_was_killed_is_not_given_back_held() {
+        for (kind, file, released) in [
+            (CgroupKind::Pids, "pids.max", "max\n"),
+            (CgroupKind::Freezer, "freezer.state", "THAWED\n"),
+        ] {
+            let Ok(base) = CgroupBase::open_as_blocking(kind, 4096) else { continue };
+            let paths = base.session_blocking("first", &Limits::default()).unwrap();
+            let group = Arc::new(Group::open(&paths).unwrap());
+            let leaf = group.leaf().unwrap();
+            leaf.directory.hold().unwrap();
+            assert_eq!(leaf.kill(&mut BTreeSet::new()).unwrap(), 0);
+            let number = leaf.number;
+            drop(leaf);
+            let leaf = group.leaf().unwrap();
+            assert_eq!(leaf.number, number, "the same leaf");
+            assert_eq!(leaf.directory.read(file).unwrap(), released, "{kind:?}");
+        }
     }
 }

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 /// Timeout for the end of an unloaded agent. launchd kills it after 20 s.
 const UNLOAD_LIMIT: Duration = Duration::from_secs(40);
 
-/// Timeout for `bootstrap` to succeed. launchd refuses a label for about 5 s after its agent is gone.
-const LOAD_LIMIT: Duration = Duration::from_secs(10);
+/// Timeout for `bootstrap` to succeed. launchd refuses a label for about 5 s after its agent is gone, and on a busy machine
+/// each attempt takes seconds.
+const LOAD_LIMIT: Duration = Duration::from_secs(20);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 

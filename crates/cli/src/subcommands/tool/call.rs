@@ -64,7 +64,6 @@ pub(super) async fn make(
                 output.note("canceling the call; press Ctrl-C again to exit at once");
                 cancel.cancel();
             }
-            never = &mut cancelling => match never {},
             printed = &mut printing, if reader.is_none() => {
                 reader = Some(printed?);
                 if reader == Some(StdoutState::Gone) {
@@ -76,7 +75,9 @@ pub(super) async fn make(
                 // All output precedes the reply.
                 answered.cancel();
             }
-            // After the call, whose request the daemon reads first.
+            // After the call, whose request the daemon reads first: it would run a call that comes after its
+            // cancellation.
+            never = &mut cancelling => match never {},
             never = &mut feeding => match never {},
         }
     }
