@@ -86,6 +86,7 @@ fn places(start: &Start, temporary: &Path) -> MacPaths {
         temporary: real(temporary),
         toolchains: toolchains.unwrap_or_default(),
         repositories,
+        proxy: None,
         workspace,
     }
 }
