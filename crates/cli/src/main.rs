@@ -56,7 +56,6 @@ fn main() -> std::process::ExitCode {
         Some("limited") => {
             return read_only::main(GivesUp::Processes, std::env::args_os().skip(2));
         }
-        #[cfg(target_os = "linux")]
         Some("proxy") => return quackd_network_worker::main(),
         Some("pi-worker") => return quackd_pi_worker::main(),
         Some("agent-worker") => return quackd_agent_worker::main(),

@@ -68,6 +68,8 @@ mod spawn;
 mod sys;
 #[cfg(target_os = "linux")]
 mod toolchains;
+#[cfg(not(target_os = "linux"))]
+mod unsupported;
 
 pub use limits::ConfinementLimits;
 pub use private_network::PrivateNetwork;
@@ -104,3 +106,5 @@ pub use proxy::{enter_agent, enter_proxy};
 pub use read_only::become_read_only;
 #[cfg(target_os = "linux")]
 pub use spawn::{Init, Monitor, Side, split};
+#[cfg(not(target_os = "linux"))]
+pub use unsupported::{enter_agent, enter_proxy};
