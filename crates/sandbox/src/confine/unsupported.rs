@@ -1,7 +1,29 @@
-//! The confinement of the supervisor's helpers on systems other than Linux: there is none. They do not start other
-//! programs, so `sandbox-exec` cannot confine them as it confines commands.
+//! Systems other than Linux. The supervisor's helpers are not confined there: `sandbox-exec` confines the programs that it
+//! starts, as it does commands.
 
 use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// Returns `None`: no name is pinned here.
+#[must_use]
+pub fn first_unpinned_blocking(_pins: &[PathBuf]) -> Option<&Path> {
+    None
+}
+
+/// Returns false: the login shell is not confined here.
+#[must_use]
+pub fn can_confine_login_shell() -> bool {
+    false
+}
+
+/// Returns `Some(false)`: a session makes no mounts here.
+///
+/// # Errors
+/// Never, unlike on Linux.
+pub fn is_mount_point(_directory: impl AsFd, _name: &Path) -> io::Result<Option<bool>> {
+    Ok(Some(false))
+}
 
 /// Returns the missing layer.
 ///
