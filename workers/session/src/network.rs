@@ -9,11 +9,6 @@ use crate::start_error::WorkerStartError;
 use quackd_ipc::descriptors::send_with_descriptors;
 use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, SocketKind, ToWorkerPacket};
 use quackd_protocol::policy::{NetworkMode, Policy};
-#[cfg(target_os = "linux")]
-use quackd_protocol::{
-    network::{MAX_TRANSPARENT_PORTS, USUAL_PORTS},
-    worker::Start,
-};
 use quackd_tools::{Attempts, RefusedRequest};
 use rustix::net::{RecvFlags, recv};
 use std::io;
@@ -44,14 +39,6 @@ const NO_RETRIES: [(&str, &str); 4] = [
     ("UV_HTTP_RETRIES", "0"),
     ("npm_config_update_notifier", "false"),
 ];
-
-/// Ports with a listener for programs that use no proxy; empty if these are not served.
-#[cfg(target_os = "linux")]
-pub(crate) fn host_ports(start: &Start) -> Vec<u16> {
-    let Some(ports) = &start.sandbox.ports else { return Vec::new() };
-    let more = ports.iter().copied().filter(|port| !USUAL_PORTS.contains(port));
-    USUAL_PORTS.into_iter().chain(more).take(MAX_TRANSPARENT_PORTS).collect()
-}
 
 /// Variables of commands without the machine's network: no retries, and the proxy if it is served, by its port. Names that
 /// `given` has in any case are left out: the user has listed them.
