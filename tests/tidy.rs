@@ -5,6 +5,7 @@
 //! - [`manifests`]: allowed dependencies between crates, and the place of versions.
 //! - [`modules`]: import cycles and the size of actors.
 //! - [`sources`]: headers, sizes and words of source files.
+//! - [`platforms`]: files that differ between operating systems.
 //! - [`documents`]: promises, decisions and paths.
 //! - [`recipes`]: the files that a new tool, method, key or subcommand changes.
 //! - [`texts`]: printed texts that documents quote, and subcommands that they name.
@@ -19,6 +20,9 @@ mod modules;
 
 #[path = "tidy/sources.rs"]
 mod sources;
+
+#[path = "tidy/platforms.rs"]
+mod platforms;
 
 #[path = "tidy/documents.rs"]
 mod documents;

@@ -38,7 +38,7 @@ fn asserts_speed(code: &str) -> bool {
 
 /// A line without its quoted strings, and its comment. Does not handle strings over several lines,
 /// which is sufficient for these words.
-fn code_and_comment(line: &str) -> (String, &str) {
+pub(crate) fn code_and_comment(line: &str) -> (String, &str) {
     let (mut code, mut in_string) = (String::new(), false);
     let mut chars = line.char_indices().peekable();
     while let Some((at, c)) = chars.next() {

@@ -26,6 +26,8 @@ mod session_ref;
 mod shell_keys;
 mod subcommands;
 mod suggest;
+#[cfg_attr(not(target_os = "linux"), path = "system_roles_macos.rs")]
+mod system_roles;
 mod terminal;
 mod time_format;
 mod tool_output;
@@ -36,37 +38,23 @@ use crate::args::{Cli, OutputArgs, Verb};
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use crate::subcommands::daemon::UpstreamInvocation;
-#[cfg(target_os = "linux")]
-use quackd_session_worker::read_only::{self, GivesUp};
 
 fn main() -> std::process::ExitCode {
     // A worker confines itself before anything else happens in its process. The supervisor starts hundreds of workers,
     // so they skip the setup of the other subcommands.
     match std::env::args_os().nth(1).as_deref().and_then(std::ffi::OsStr::to_str) {
         Some("worker") => return quackd_session_worker::main(),
-        #[cfg(target_os = "linux")]
-        Some("clean-repositories") => return quackd_session_worker::clean_repositories(),
-        #[cfg(target_os = "linux")]
-        Some("probe") => return quackd_session_worker::probe(),
-        #[cfg(target_os = "linux")]
-        Some("read-only") => {
-            return read_only::main(GivesUp::Writing, std::env::args_os().skip(2));
-        }
-        #[cfg(target_os = "linux")]
-        Some("limited") => {
-            return read_only::main(GivesUp::Processes, std::env::args_os().skip(2));
-        }
-        #[cfg(target_os = "linux")]
         Some("proxy") => return quackd_network_worker::main(),
         Some("pi-worker") => return quackd_pi_worker::main(),
         Some("agent-worker") => return quackd_agent_worker::main(),
-        #[cfg(target_os = "linux")]
-        Some("login-shell") => {
-            return quackd_environment_worker::become_shell(std::env::args_os().skip(2));
-        }
         Some("login-environment") => return quackd_environment_worker::main("quack-login-env"),
         Some("tool-registries") => return quackd_environment_worker::main("quack-tools"),
-        _ => {}
+        Some(other) => {
+            if let Some(exit) = system_roles::run(other) {
+                return exit;
+            }
+        }
+        None => {}
     }
     if complete::is_wanted() {
         complete::run();

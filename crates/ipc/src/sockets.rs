@@ -26,11 +26,19 @@ pub fn packet_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     system::nonblocking_pair(system::PACKETS)
 }
 
-/// Returns true for a listening TCP socket of IPv4. Returns false on macOS, which cannot report that a socket listens:
-/// workers pass such sockets on Linux only.
+/// Returns true for a listening TCP socket of IPv4.
 #[must_use]
 pub fn is_tcp_listener(socket: impl AsFd) -> bool {
     is_internet_socket(&socket, SocketType::STREAM) && system::is_listening(&socket)
+}
+
+/// Returns true for a connection of TCP.
+#[must_use]
+pub fn is_tcp_connection(socket: impl AsFd) -> bool {
+    let family = system::family(&socket);
+    (family == Ok(AddressFamily::INET) || family == Ok(AddressFamily::INET6))
+        && sockopt::socket_type(&socket) == Ok(SocketType::STREAM)
+        && system::is_connection(&socket)
 }
 
 /// Returns true for a UDP socket of IPv4.
@@ -78,16 +86,24 @@ mod system {
     pub(super) fn is_listening(socket: &impl AsFd) -> bool {
         sockopt::socket_acceptconn(socket) == Ok(true)
     }
+
+    pub(super) fn is_connection(socket: &impl AsFd) -> bool {
+        sockopt::socket_acceptconn(socket) == Ok(false)
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
 mod system {
     use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};
     use rustix::net::{
-        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, getsockname, socketpair,
+        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, getpeername, getsockname,
+        listen, socketpair,
     };
     use std::io;
     use std::os::fd::{AsFd, OwnedFd};
+
+    /// Connections that may wait, as in the standard library.
+    const BACKLOG: i32 = 128;
 
     /// There is no flag against the signal of a closed socket. Rust programs ignore that signal.
     pub(crate) const SEND: SendFlags = SendFlags::empty();
@@ -116,7 +132,13 @@ mod system {
         getsockname(socket).map(|address| address.address_family())
     }
 
-    pub(super) fn is_listening(_socket: &impl AsFd) -> bool {
-        false
+    /// macOS cannot report that a socket listens. Listening again changes nothing but the backlog, and fails for a
+    /// connection.
+    pub(super) fn is_listening(socket: &impl AsFd) -> bool {
+        listen(socket, BACKLOG).is_ok()
+    }
+
+    pub(super) fn is_connection(socket: &impl AsFd) -> bool {
+        getpeername(socket).is_ok()
     }
 }

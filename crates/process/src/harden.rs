@@ -1,20 +1,19 @@
 //! Process setup of the supervisor and of every worker: descriptor limits, signals, core dumps, adoption of orphans.
 //! Each calls it once, before it starts threads.
 
+#[cfg_attr(target_os = "linux", path = "harden/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "harden/macos.rs")]
+mod system;
+
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
 use rustix::io::FdFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
+use system::{OPEN_FILES, SUPERVISOR_FILES, hide_from_others};
 
-/// Maximum number of descriptors of the supervisor. A higher limit only slows down programs that close every possible
-/// descriptor one by one.
-#[cfg(target_os = "linux")]
-const SUPERVISOR_FILES: u64 = 1_048_576;
-
-/// Maximum number of descriptors on macOS (`OPEN_MAX`). The system refuses a higher limit.
-#[cfg(not(target_os = "linux"))]
-const SUPERVISOR_FILES: u64 = 10_240;
+pub(crate) use system::adopt_orphans;
+pub use system::set_process_name;
 
 /// Maximum number of descriptors of a worker and of each command. A worker needs about ten per running call, and many
 /// programs misbehave with a high limit (`select`, loops over all possible descriptors).
@@ -90,30 +89,6 @@ pub fn restore_after_fork() -> io::Result<()> {
     adopt_orphans()
 }
 
-/// Makes `/proc/PID/environ`, `mem` and the like of this process readable for root only.
-#[cfg(target_os = "linux")]
-fn hide_from_others() -> io::Result<()> {
-    use rustix::process::{DumpableBehavior, set_dumpable_behavior};
-    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn hide_from_others() -> io::Result<()> {
-    Ok(())
-}
-
-/// Makes this process the sub-reaper of its descendants.
-#[cfg(target_os = "linux")]
-pub(crate) fn adopt_orphans() -> io::Result<()> {
-    // Any nonzero value enables it (PR_SET_CHILD_SUBREAPER(2const)).
-    Ok(rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn adopt_orphans() -> io::Result<()> {
-    Ok(())
-}
-
 /// Sets close-on-exec on every descriptor except the standard three. quackd's descriptors already have it. Inherited
 /// ones may not: children could then reach files of the parent, or keep open a pipe whose reader waits for its end.
 ///
@@ -121,8 +96,7 @@ fn adopt_orphans() -> io::Result<()> {
 /// The open descriptors cannot be listed.
 #[expect(unsafe_code, reason = "descriptors without an owner have no safe form")]
 pub(crate) fn keep_descriptors_to_ourselves() -> io::Result<()> {
-    let list = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
-    let open: Vec<RawFd> = std::fs::read_dir(list)?
+    let open: Vec<RawFd> = std::fs::read_dir(OPEN_FILES)?
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
         .filter(|fd| (3..).contains(fd))
         .collect();
@@ -177,18 +151,4 @@ fn set_action(signal: Signal, action: &SigAction) -> io::Result<SigAction> {
     // SAFETY: this file installs the default action, the previous action, or a handler that does nothing. That
     // handler is async-signal-safe.
     Ok(unsafe { sigaction(signal, action) }?)
-}
-
-/// Sets the name that `ps` and `top` show for this process, cut to 15 bytes. Call it from the main thread. For
-/// display only: failure is ignored, and other systems than Linux are not supported.
-pub fn set_process_name(name: &str) {
-    #[cfg(target_os = "linux")]
-    {
-        let short: Vec<u8> = name.bytes().filter(|byte| *byte != 0).take(15).collect();
-        if let Ok(short) = std::ffi::CString::new(short) {
-            let _named = rustix::thread::set_name(&short);
-        }
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _: &str = name;
 }

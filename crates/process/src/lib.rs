@@ -41,6 +41,7 @@ mod process_tree;
 #[cfg(target_os = "linux")]
 mod program_pages;
 mod run;
+#[cfg_attr(not(target_os = "linux"), path = "self_exe_macos.rs")]
 mod self_exe;
 mod shell;
 mod shell_registry;
@@ -73,11 +74,7 @@ pub use harden::{Role, harden, restore_after_fork, set_process_name};
 pub use input::{CommandInput, Wanted};
 pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};
 pub use live_output::{LIVE_BYTES, Live, Piece};
-#[cfg(target_os = "linux")]
-pub use monitor::{ForkSide, split_off_monitor_by};
-pub use monitor::{
-    die_with_parent, split_off_monitor, split_off_monitor_of, split_off_patient_monitor,
-};
+pub use monitor::*;
 pub use oom::{OomScore, rank_above_parent};
 pub use outside::{Held, Writable};
 pub use piped::{Piped, Pipes, launch_piped};

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 /// Open handle of the running executable, so that an upgrade on disk never mixes versions: a child runs the same file
 /// as this process, even if the file's name was replaced or removed.
-#[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub struct SelfExe {
     path: PathBuf,
@@ -15,7 +14,6 @@ pub struct SelfExe {
     file: std::fs::File,
 }
 
-#[cfg(target_os = "linux")]
 impl SelfExe {
     /// Opens the running executable.
     ///
@@ -45,45 +43,4 @@ impl SelfExe {
     pub(crate) fn is_unchanged(&self) -> bool {
         true
     }
-}
-
-/// Path of the running executable, with its identity at the start. This system cannot execute a file through a
-/// descriptor, so a replaced file is detected and refused instead. Compiled for macOS, not run there.
-#[cfg(not(target_os = "linux"))]
-#[derive(Debug)]
-pub struct SelfExe {
-    path: PathBuf,
-    device_and_inode: (u64, u64),
-}
-
-#[cfg(not(target_os = "linux"))]
-impl SelfExe {
-    /// Records the running executable. Call it early: a replacement is detected from then on.
-    ///
-    /// # Errors
-    /// The path of the executable is unknown, or the file is gone.
-    pub fn open() -> io::Result<Self> {
-        let path = std::env::current_exe()?;
-        let device_and_inode = identity(&path)?;
-        Ok(Self { path, device_and_inode })
-    }
-
-    /// Returns the path by which a child of this process opens the file.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// Returns false if the path leads to another file.
-    pub(crate) fn is_unchanged(&self) -> bool {
-        identity(&self.path).is_ok_and(|now| now == self.device_and_inode)
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn identity(path: &Path) -> io::Result<(u64, u64)> {
-    use std::os::unix::fs::MetadataExt;
-
-    let metadata = std::fs::metadata(path)?;
-    Ok((metadata.dev(), metadata.ino()))
 }

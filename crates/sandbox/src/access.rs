@@ -4,23 +4,21 @@
 //! (before 5.6) or forbidden (some container profiles), and on macOS, cap-std walks the path component by component
 //! with handles. The walk is as safe and about half as fast. On macOS it has been compiled only, not run.
 
+#[cfg_attr(target_os = "linux", path = "access/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "access/macos.rs")]
+mod system;
+
 use crate::Kind;
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
 use rustix::fs::{Mode, OFlags};
-#[cfg(target_os = "linux")]
-use rustix::fs::{ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
-#[cfg(target_os = "linux")]
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use system::Kernel;
 
-/// Maximum number of attempts to open a path. The kernel returns `EAGAIN` if any rename or mount on the system races with
-/// a `..` in a symlink. A worker that starts elsewhere copies a mount namespace, during which every attempt fails.
-#[cfg(target_os = "linux")]
-const MAX_ATTEMPTS: usize = 1000;
+pub(crate) use system::DIRECTORY;
 
 /// Flags for opening files for reading: a FIFO or a device must not block, and a terminal must not become the
 /// controlling terminal. `O_NONBLOCK` has no effect on a regular file.
@@ -41,8 +39,7 @@ pub(crate) enum Links {
 #[derive(Debug)]
 pub(crate) enum Access {
     /// One system call per path.
-    #[cfg(target_os = "linux")]
-    Kernel(File),
+    Kernel(Kernel),
     /// One system call per component.
     Walk(Dir),
 }
@@ -57,27 +54,15 @@ pub(crate) struct NameInfo {
 impl Access {
     /// Opens a directory handle for resolving names.
     pub(crate) fn open_directory(path: &Path) -> io::Result<File> {
-        // O_PATH needs no read permission and cannot be used to list or change anything.
-        #[cfg(target_os = "linux")]
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        #[cfg(not(target_os = "linux"))]
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
+        Ok(File::from(rustix::fs::open(path, DIRECTORY, Mode::empty())?))
     }
 
     /// Chooses the fastest method that works on this system.
-    #[cfg(target_os = "linux")]
     pub(crate) fn new(handle: File) -> Self {
-        match openat2_beneath(&handle, Path::new("."), OFlags::PATH, Links::Never) {
-            Err(Errno::NOSYS | Errno::PERM) => Self::walk(handle),
-            Ok(_) | Err(_) => Self::Kernel(handle),
+        match Kernel::new(handle) {
+            Ok(kernel) => Self::Kernel(kernel),
+            Err(handle) => Self::walk(handle),
         }
-    }
-
-    /// Chooses the fastest method that works on this system.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn new(handle: File) -> Self {
-        Self::walk(handle)
     }
 
     /// Uses the component walk, even if the kernel supports openat2.
@@ -88,8 +73,7 @@ impl Access {
     /// Returns the directory handle.
     pub(crate) fn handle(&self) -> BorrowedFd<'_> {
         match self {
-            #[cfg(target_os = "linux")]
-            Self::Kernel(handle) => handle.as_fd(),
+            Self::Kernel(kernel) => kernel.handle(),
             Self::Walk(dir) => dir.as_fd(),
         }
     }
@@ -100,8 +84,7 @@ impl Access {
     /// `EXDEV` if it is not under the root by relative steps, otherwise the errors of open(2).
     pub(crate) fn open(&self, relative: &Path, links: Links) -> io::Result<File> {
         match self {
-            #[cfg(target_os = "linux")]
-            Self::Kernel(handle) => Ok(openat2_beneath(handle, relative, READ, links)?),
+            Self::Kernel(kernel) => kernel.open(relative, links),
             Self::Walk(dir) => {
                 if links == Links::Never && self.stat(relative, links)?.kind == Kind::Symlink {
                     return Err(Errno::LOOP.into());
@@ -114,30 +97,13 @@ impl Access {
         }
     }
 
-    /// Opens `relative` for reading, if the kernel need not read any name, and without symlinks and mounts on the way.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn open_cached(&self, relative: &Path) -> Option<File> {
-        let Self::Kernel(handle) = self else { return None };
-        let resolve = ResolveFlags::BENEATH
-            | ResolveFlags::NO_MAGICLINKS
-            | ResolveFlags::NO_SYMLINKS
-            | ResolveFlags::NO_XDEV
-            | ResolveFlags::CACHED;
-        openat2(handle, or_dot(relative), READ, Mode::empty(), resolve).ok().map(File::from)
-    }
-
     /// Returns the kind and size of `relative` without opening it.
     ///
     /// # Errors
     /// Same as [`Access::open`].
     pub(crate) fn stat(&self, relative: &Path, links: Links) -> io::Result<NameInfo> {
         match self {
-            #[cfg(target_os = "linux")]
-            Self::Kernel(handle) => {
-                let metadata =
-                    openat2_beneath(handle, relative, OFlags::PATH, links)?.metadata()?;
-                Ok(NameInfo { kind: Kind::from_mode(metadata.mode()), len: metadata.len() })
-            }
+            Self::Kernel(kernel) => kernel.stat(relative, links),
             Self::Walk(dir) => {
                 let metadata = match links {
                     Links::Beneath => dir.metadata(or_dot(relative)),
@@ -148,32 +114,6 @@ impl Access {
             }
         }
     }
-}
-
-#[cfg(target_os = "linux")]
-fn openat2_beneath(
-    handle: &File,
-    relative: &Path,
-    flags: OFlags,
-    links: Links,
-) -> rustix::io::Result<File> {
-    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    let resolve = match links {
-        Links::Beneath => beneath,
-        Links::Never => beneath | ResolveFlags::NO_SYMLINKS,
-    };
-    let (path, flags) = (or_dot(relative), flags | OFlags::CLOEXEC);
-    let mut result = openat2(handle, path, flags, Mode::empty(), resolve);
-    for _ in 1..MAX_ATTEMPTS {
-        match result {
-            Err(Errno::AGAIN | Errno::INTR) => {
-                std::thread::yield_now();
-                result = openat2(handle, path, flags, Mode::empty(), resolve);
-            }
-            Ok(_) | Err(_) => break,
-        }
-    }
-    result.map(File::from)
 }
 
 fn or_dot(relative: &Path) -> &Path {

@@ -21,10 +21,10 @@ mod seatbelt;
 mod target;
 
 mod access;
-#[cfg(target_os = "linux")]
+#[cfg_attr(not(target_os = "linux"), path = "cached_macos.rs")]
 mod cached;
 mod error;
-#[cfg(target_os = "linux")]
+#[cfg_attr(not(target_os = "linux"), path = "flush_macos.rs")]
 mod flush;
 mod lock;
 mod names;

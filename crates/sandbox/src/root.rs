@@ -3,7 +3,6 @@
 //! Owns the directory handle. Called by `crates/tools` from threads that may block.
 
 use crate::access::{Access, Links};
-#[cfg(target_os = "linux")]
 use crate::cached::{self, CachedReads};
 use crate::names::{canonicalise_existing, follow_links, normalise};
 use crate::version::FileVersion;
@@ -29,7 +28,6 @@ pub struct Root {
     // INVARIANT: device and inode of the directory behind `access`. The open handle keeps the inode
     // alive, so that its number cannot be given to another directory.
     identity: (u64, u64),
-    #[cfg(target_os = "linux")]
     cached_reads: CachedReads,
 }
 
@@ -85,7 +83,6 @@ impl Root {
             if identity_at(&canonical)? == identity {
                 let given = path.to_path_buf();
                 return Ok(Self {
-                    #[cfg(target_os = "linux")]
                     cached_reads: CachedReads::of(&handle),
                     access: access(handle),
                     canonical,
@@ -113,7 +110,6 @@ impl Root {
     /// Like [`Root::open_file`], and reads the file, which has at most `max` bytes. Waits for no disk: returns `None` if
     /// the root may be stale, or if a name or the content has to be read or a symlink followed.
     #[must_use]
-    #[cfg(target_os = "linux")]
     pub fn read_cached(&self, argument: &str, max: usize) -> Option<CachedFile> {
         let there = cached::open_directory(&self.given)?.metadata().ok()?;
         let name = self.locate_by_text(argument).ok()??;
@@ -121,13 +117,6 @@ impl Root {
         let read = || cached::read(&self.access, self.cached_reads, &name, max);
         let (content, version) = is_current.then(read)??;
         Some(CachedFile { content, name, version })
-    }
-
-    /// Not available on this system.
-    #[must_use]
-    #[cfg(not(target_os = "linux"))]
-    pub fn read_cached(&self, _argument: &str, _max: usize) -> Option<CachedFile> {
-        None
     }
 
     /// Converts an argument to a normalized path relative to the root. Empty for the root itself.

@@ -1,10 +1,14 @@
 //! The macOS profile: the policy as text for `/usr/bin/sandbox-exec`. Pure. Compiled and tested as text, but not
 //! run on a Mac.
 //!
-//! The text contains no paths: each path is a parameter, so no directory name can be parsed as a rule. The last
-//! matching rule wins, so the exceptions that forbid access come last.
+//! Each path is a parameter, so no directory name can be parsed as a rule. Where access is forbidden, the rule also has a
+//! pattern of the other spellings of the path ([`spelling`]). The last matching rule wins, so the exceptions that forbid
+//! access come last.
 
-use quackd_protocol::policy::{Policy, Profile};
+mod spelling;
+
+use quackd_protocol::policy::{NetworkMode, Policy, Profile};
+use spelling::Extent;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -30,6 +34,8 @@ pub struct MacPaths {
     pub toolchains: Vec<PathBuf>,
     /// `.git` nodes in the workspace, as found by a walk.
     pub repositories: Vec<PathBuf>,
+    /// Port of the session's network proxy on 127.0.0.1, which [`NetworkMode::Hosts`] needs. `None` without a proxy.
+    pub proxy: Option<u16>,
 }
 
 /// A profile with its parameters.
@@ -64,6 +70,22 @@ const BASE: &str = "\
   (global-name \"com.apple.cfprefsd.daemon\") (global-name \"com.apple.cfprefsd.agent\"))
 (allow user-preference-read)
 ";
+
+/// Rules for the network without restriction, with name resolution and the checks of certificates. Sockets of other
+/// programs on this machine stay out of reach.
+const NETWORK: &str = "\
+(allow network*)
+(allow system-socket)
+(deny network-outbound (remote unix-socket))
+(allow network-outbound (literal \"/private/var/run/mDNSResponder\"))
+(allow file-read* (literal \"/private/var/run/resolv.conf\"))
+(allow mach-lookup (global-name \"com.apple.trustd\") (global-name \"com.apple.trustd.agent\")
+  (global-name \"com.apple.SystemConfiguration.configd\")
+  (global-name \"com.apple.SystemConfiguration.DNSConfiguration\"))
+";
+
+/// Forbids creating, renaming and removing a directory.
+const PIN: &str = "deny file-write-create file-write-unlink";
 
 /// Names in a repository that must not change.
 const GIT_NAMES: [&str; 8] = [
@@ -105,11 +127,7 @@ impl Seatbelt {
             }
         }
         profile.hide(policy, places);
-        if policy.network {
-            profile.text.push_str("(allow network*)\n(allow system-socket)\n");
-            profile.text.push_str("(allow mach-lookup (global-name \"com.apple.trustd\"))\n");
-            profile.text.push_str("(deny network-outbound (remote unix-socket))\n");
-        }
+        profile.connect(policy.network_mode(), places.proxy);
         Some(profile)
     }
 
@@ -129,10 +147,47 @@ impl Seatbelt {
 
     /// Adds a rule about a path, which becomes a parameter.
     fn rule(&mut self, action: &str, matcher: &str, name: &str, path: &Path) {
-        let name = format!("{name}_{}", self.parameters.len());
+        let parameter = self.parameter(name, path);
         // Writing to a string cannot fail.
-        let _written = writeln!(self.text, "({action} ({matcher} (param \"{name}\")))");
-        self.parameters.push((name, path.to_path_buf()));
+        let _written = writeln!(self.text, "({action} ({matcher} (param \"{parameter}\")))");
+    }
+
+    /// Adds a rule that forbids something about every spelling of a path.
+    fn forbid(&mut self, action: &str, extent: Extent, name: &str, path: &Path) {
+        let matcher = match extent {
+            Extent::Name => "literal",
+            Extent::Tree => "subpath",
+        };
+        let Some(pattern) = spelling::pattern(path, extent) else {
+            return self.rule(action, matcher, name, path);
+        };
+        let parameter = self.parameter(name, path);
+        let _written = writeln!(
+            self.text,
+            "({action} ({matcher} (param \"{parameter}\")) (regex #\"{pattern}\"))"
+        );
+    }
+
+    /// Adds a parameter. Returns its name.
+    fn parameter(&mut self, name: &str, path: &Path) -> String {
+        let name = format!("{name}_{}", self.parameters.len());
+        self.parameters.push((name.clone(), path.to_path_buf()));
+        name
+    }
+
+    /// Allows the network. With hosts, only connections to the session's own proxy: not even name resolution, since a
+    /// query carries data out, nor the services that check certificates, since they load what a certificate names.
+    fn connect(&mut self, mode: NetworkMode, proxy: Option<u16>) {
+        match (mode, proxy) {
+            (NetworkMode::On, _) => self.text.push_str(NETWORK),
+            (NetworkMode::Hosts, Some(port)) => {
+                let _written = writeln!(
+                    self.text,
+                    "(allow network-outbound (remote tcp4 \"localhost:{port}\"))"
+                );
+            }
+            (NetworkMode::Hosts, None) | (NetworkMode::Off, _) => {}
+        }
     }
 
     /// Forbids creating and unlinking the names and their parent directories. Otherwise a rename would bypass the
@@ -140,16 +195,15 @@ impl Seatbelt {
     fn protect(&mut self, places: &MacPaths) {
         for git in &places.repositories {
             for name in GIT_NAMES {
-                self.rule("deny file-write*", "subpath", "GIT", &git.join(name));
+                self.forbid("deny file-write*", Extent::Tree, "GIT", &git.join(name));
             }
             // The directories on the way to the last of these names.
             for name in ["objects", "objects/info"] {
-                let directory = git.join(name);
-                self.rule("deny file-write-create file-write-unlink", "literal", "PIN", &directory);
+                self.forbid(PIN, Extent::Name, "PIN", &git.join(name));
             }
             let above = git.ancestors().take_while(|above| *above != places.workspace);
             for directory in above {
-                self.rule("deny file-write-create file-write-unlink", "literal", "PIN", directory);
+                self.forbid(PIN, Extent::Name, "PIN", directory);
             }
         }
         self.rule("deny file-write-unlink", "literal", "PIN", &places.workspace);
@@ -157,16 +211,16 @@ impl Seatbelt {
 
     fn hide(&mut self, policy: &Policy, places: &MacPaths) {
         let state = &places.state_dir;
-        self.rule("deny file-read* file-write*", "subpath", "STATE", state);
+        self.forbid("deny file-read* file-write*", Extent::Tree, "STATE", state);
         // The run directory may be in the state directory.
         self.rule("allow file-read* file-write*", "subpath", "RUN", &places.run_dir);
         for hidden in &policy.hidden {
-            self.rule("deny file-read* file-write*", "subpath", "HIDDEN", hidden);
+            self.forbid("deny file-read* file-write*", Extent::Tree, "HIDDEN", hidden);
         }
         for secret in
             [".ssh", ".aws", ".gnupg", ".netrc", "Library/Keychains", ".config/gh", ".docker"]
         {
-            self.rule("deny file-read*", "subpath", "SECRET", &places.home.join(secret));
+            self.forbid("deny file-read*", Extent::Tree, "SECRET", &places.home.join(secret));
         }
     }
 }
@@ -184,6 +238,7 @@ mod tests {
             temporary: "/private/var/folders/x/T/s1".into(),
             toolchains: vec!["/Users/u/.cargo/bin".into()],
             repositories: vec!["/Users/u/w/.git".into(), "/Users/u/w/a/b/.git".into()],
+            proxy: Some(61_234),
         }
     }
 
@@ -215,9 +270,10 @@ mod tests {
     }
 
     #[test]
-    fn no_path_is_text_so_that_none_can_be_a_rule() {
+    fn no_path_can_be_a_rule() {
         let mut places = places();
         places.workspace = "/w\")(allow default)(deny file-read* (subpath \"/x".into();
+        places.repositories = vec![places.workspace.join(".git")];
         let profile = Seatbelt::new(&Policy::default(), &places).unwrap();
         assert!(!profile.text.contains("allow default") && is_balanced(&profile.text));
         let policy = Policy { hidden: vec!["/h\"".into()], ..Policy::default() };
@@ -255,9 +311,16 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_network_rule_unless_the_network_is_on() {
-        let off = Seatbelt::new(&Policy::default(), &places()).unwrap();
-        assert!(!off.text.contains("network") && !off.text.contains("system-socket"));
+    fn rules_of_the_network_depend_on_its_mode() {
+        let without_proxy = MacPaths { proxy: None, ..places() };
+        let hosts = Policy { hosts: Some(vec!["example.com".into()]), ..Policy::default() };
+        for (policy, places) in [(Policy::default(), &places()), (hosts.clone(), &without_proxy)] {
+            let text = Seatbelt::new(&policy, places).unwrap().text;
+            assert!(!text.contains("network") && !text.contains("system-socket"), "{text}");
+        }
+        let text = Seatbelt::new(&hosts, &places()).unwrap().text;
+        let lines: Vec<_> = text.lines().filter(|line| line.contains("network")).collect();
+        assert_eq!(lines, ["(allow network-outbound (remote tcp4 \"localhost:61234\"))"]);
         let on = Policy { network: true, ..Policy::default() };
         assert!(Seatbelt::new(&on, &places()).unwrap().text.contains("(allow network*)"));
     }

@@ -14,10 +14,8 @@ use std::sync::Arc;
 
 /// Extended attributes that a replaced file keeps: user attributes and the access list. The system creates the
 /// others, or only root may set them.
-#[cfg(target_os = "linux")]
-const KEPT_ATTRIBUTES: &[&[u8]] = &[b"user.", ACCESS_LIST];
-#[cfg(not(target_os = "linux"))]
-const KEPT_ATTRIBUTES: &[&[u8]] = &[b""];
+const KEPT_ATTRIBUTES: &[&[u8]] =
+    if cfg!(target_os = "linux") { &[b"user.", ACCESS_LIST] } else { &[b""] };
 
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 

@@ -5,7 +5,7 @@
 
 mod replace;
 
-use crate::access::Access;
+use crate::access::{self, Access};
 use crate::lock::{PATIENCE, lock};
 use crate::staged::{Staged, StagedTag};
 use crate::turns::{NameAt, Turn};
@@ -23,12 +23,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// Flags for opening one directory of a path. A single name without links cannot lead elsewhere, as with openat2(2).
-#[cfg(target_os = "linux")]
-const DIRECTORY: OFlags =
-    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
-#[cfg(not(target_os = "linux"))]
-const DIRECTORY: OFlags =
-    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const DIRECTORY: OFlags = access::DIRECTORY.union(OFlags::NOFOLLOW);
 
 /// Flags for opening an existing file of any kind.
 const EXISTING: OFlags =

@@ -1,12 +1,13 @@
 //! The meaning of the macOS profile, decided here operation by operation: an interpreter of the part of the profile
 //! language that quackd uses. A rule that this file does not know fails the test. It shows what the text means by Apple's
-//! documented rules (the last matching rule wins), not that macOS accepts it.
+//! documented rules (the last matching rule wins), not that macOS accepts it. Paths are decided as they are spelled: macOS
+//! may report a missing name in this way, although the volume takes it for another spelling.
 
 #[cfg(test)]
 mod tests {
-    use quackd_protocol::policy::{Policy, Profile};
+    use quackd_protocol::policy::{NetworkMode, Policy, Profile};
     use quackd_sandbox::{MacPaths, Seatbelt};
-    use regex::Regex;
+    use regex::bytes::{Regex, RegexBuilder};
     use std::collections::BTreeMap;
     use std::path::Path;
 
@@ -15,8 +16,24 @@ mod tests {
     enum Form {
         Word(String),
         Text(String),
-        Pattern(String),
+        Pattern(Pattern),
         List(Vec<Self>),
+    }
+
+    /// A regular expression, which macOS applies to bytes.
+    #[derive(Debug, Clone)]
+    struct Pattern(Regex);
+
+    impl Pattern {
+        fn new(text: &str) -> Self {
+            Self(RegexBuilder::new(text).unicode(false).build().unwrap())
+        }
+    }
+
+    impl PartialEq for Pattern {
+        fn eq(&self, other: &Self) -> bool {
+            self.0.as_str() == other.0.as_str()
+        }
     }
 
     /// Splits the profile into its top-level forms.
@@ -41,7 +58,7 @@ mod tests {
                 }
                 '#' => {
                     let end = rest[2..].find('"').unwrap();
-                    (Form::Pattern(rest[2..end + 2].to_owned()), end + 3)
+                    (Form::Pattern(Pattern::new(&rest[2..end + 2])), end + 3)
                 }
                 _ => {
                     let end = rest.find(|c: char| c.is_whitespace() || "()".contains(c)).unwrap();
@@ -66,8 +83,10 @@ mod tests {
         /// A process outside of the sandbox.
         OtherProcess,
         UnixSocket(&'a str),
-        /// An address of the network.
-        Address,
+        /// Address and port of the network.
+        Tcp(&'a str, u16),
+        /// No rule names one.
+        Udp,
     }
 
     /// Returns the rules of a profile with their parameters replaced.
@@ -88,6 +107,24 @@ mod tests {
         Form::List(words.into_iter().map(|word| with_parameters(word, parameters)).collect())
     }
 
+    /// Whether one of the operations of a rule contains this one.
+    fn is_meant(operations: &[Form], operation: &str) -> bool {
+        operations.iter().any(|name| match name {
+            Form::Word(name) if name == "default" => true,
+            Form::Word(name) => match name.strip_suffix('*') {
+                Some(start) => operation.starts_with(start),
+                None => operation == name,
+            },
+            other => panic!("{other:?}"),
+        })
+    }
+
+    /// The operations of a rule, and its filters.
+    fn parts(words: &[Form]) -> (&[Form], &[Form]) {
+        let is_word = |form: &&Form| matches!(form, Form::Word(_));
+        words.split_at(words.iter().take_while(is_word).count())
+    }
+
     struct Interpreter<'a> {
         rules: &'a [Form],
     }
@@ -104,28 +141,29 @@ mod tests {
                     "deny" => false,
                     other => panic!("unknown: {other}"),
                 };
-                let is_word = |form: &&Form| matches!(form, Form::Word(_));
-                let n_operations = words.iter().take_while(is_word).count();
-                let (operations, filters) = words.split_at(n_operations);
-                let is_meant = operations.iter().any(|name| match name {
-                    Form::Word(name) if name == "default" => true,
-                    Form::Word(name) => match name.strip_suffix('*') {
-                        Some(start) => operation.starts_with(start),
-                        None => operation == name,
-                    },
-                    other => panic!("{other:?}"),
-                });
-                let matches = |filter| self.matches(filter, object);
-                if is_meant && (filters.is_empty() || filters.iter().any(matches)) {
+                let (operations, filters) = parts(words);
+                let matches = |filter| Self::matches(filter, object);
+                if is_meant(operations, operation)
+                    && (filters.is_empty() || filters.iter().any(matches))
+                {
                     is_allowed = Some(is_allow);
                 }
             }
             is_allowed.expect("a default")
         }
 
-        fn matches(&self, filter: &Form, object: Object<'_>) -> bool {
+        fn matches(filter: &Form, object: Object<'_>) -> bool {
             let Form::List(words) = filter else { panic!("{filter:?}") };
-            let [Form::Word(name), value] = words.as_slice() else { panic!("{filter:?}") };
+            let [Form::Word(name), value, rest @ ..] = words.as_slice() else {
+                panic!("{filter:?}")
+            };
+            if let (Form::Word(kind), [Form::Text(address)]) = (value, rest) {
+                assert_eq!((name.as_str(), kind.as_str()), ("remote", "tcp4"), "unknown");
+                let port = address.strip_prefix("localhost:").and_then(|port| port.parse().ok());
+                let port: u16 = port.expect("a port of this machine");
+                return matches!(object, Object::Tcp("127.0.0.1", given) if given == port);
+            }
+            assert!(rest.is_empty(), "unknown: {filter:?}");
             let path = match object {
                 Object::Path(path) | Object::UnixSocket(path) => Some(Path::new(path)),
                 _ => None,
@@ -133,9 +171,9 @@ mod tests {
             match (name.as_str(), value) {
                 ("literal", Form::Text(text)) => path == Some(Path::new(text)),
                 ("subpath", Form::Text(text)) => path.is_some_and(|path| path.starts_with(text)),
-                ("regex", Form::Pattern(pattern)) => {
-                    let regex = Regex::new(pattern).unwrap();
-                    path.and_then(Path::to_str).is_some_and(|path| regex.is_match(path))
+                ("regex", Form::Pattern(Pattern(regex))) => {
+                    let path = path.and_then(Path::to_str);
+                    path.is_some_and(|path| regex.is_match(path.as_bytes()))
                 }
                 ("global-name", Form::Text(name)) => {
                     matches!(object, Object::Service(service) if service == name)
@@ -165,11 +203,15 @@ mod tests {
                 "bin".into(),
             ],
             repositories: vec!["/Users/u/w/.git".into(), "/Users/u/w/a/b/.git".into()],
+            proxy: Some(PROXY),
         }
     }
 
     /// A decision of a policy: the operation, its object and whether it is allowed.
     type Decision = (&'static str, Object<'static>, bool);
+
+    /// Port of the session's proxy.
+    const PROXY: u16 = 61_234;
 
     const READ: &str = "file-read-data";
     const WRITE: &str = "file-write-data";
@@ -178,6 +220,12 @@ mod tests {
 
     fn path(path: &'static str) -> Object<'static> {
         Object::Path(path)
+    }
+
+    /// Another spelling of a path in an existing directory, the same on a volume that ignores case.
+    fn in_capitals(directory: &str, path: &str) -> Object<'static> {
+        let rest = path.strip_prefix(directory).unwrap();
+        Object::Path(format!("{directory}{}", rest.to_uppercase()).leak())
     }
 
     /// Decisions with any policy but full access.
@@ -262,9 +310,18 @@ mod tests {
             (READ, path("/Users/u/state/keys.json"), false),
             (CREATE, path("/Users/u/other/x"), false),
             (READ, path("/Users/u/w2/x"), false),
-            // The hidden file of the test's policy.
+            // The hidden names of the test's policy, in every spelling.
             (READ, path("/Users/u/w/.env"), false),
             (WRITE, path("/Users/u/w/.env"), false),
+            (READ, path("/Users/u/w/.ENV"), false),
+            (WRITE, path("/Users/u/w/.Env"), false),
+            (READ, path("/Users/u/w/.environment"), true),
+            (READ, path("/Users/u/w/cl\u{e9}s/a"), false),
+            (READ, path("/Users/u/w/cle\u{301}s/a"), false),
+            (READ, path("/Users/u/w/CLE\u{301}S"), false),
+            (READ, path("/Users/u/w/cles"), true),
+            (READ, path("/Users/u/w/\u{79d8}\u{5bc6}/a"), false),
+            (READ, path("/Users/u/w/\u{8cc7}\u{6599}/a"), true),
         ]
     }
 
@@ -277,6 +334,10 @@ mod tests {
             (WRITE, path("/Users/u/w/.git/HEAD"), true),
             (CREATE, path("/Users/u/w/.git/objects/ab"), true),
             (CREATE, path("/Users/u/w/.git/refs/heads/x"), true),
+            (CREATE, path("/Users/u/w/.git/refs/heads/hooks"), true),
+            (CREATE, path("/Users/u/w/.git/refs/heads/Config"), true),
+            (CREATE, path("/Users/u/w/.gitignore"), true),
+            (CREATE, path("/Users/u/w/.git/con\u{fb01}g"), false),
             (CREATE, path("/Users/u/data/x"), true),
             (READ, path("/Users/u/data/x"), true),
             (UNLINK, path("/Users/u/w"), false),
@@ -309,16 +370,55 @@ mod tests {
             "/Users/u/w/a/b",
             "/Users/u/w/a",
         ] {
-            all.push((CREATE, path(denied), false));
-            all.push((UNLINK, path(denied), false));
+            for spelling in [path(denied), in_capitals("/Users/u/w/", denied)] {
+                all.push((CREATE, spelling, false));
+                all.push((UNLINK, spelling, false));
+            }
         }
         all
     }
 
-    fn policy(profile: Profile, network: bool) -> Policy {
-        let writable_roots = vec!["/Users/u/data".into()];
-        let hidden = vec!["/Users/u/w/.env".into()];
-        Policy { profile, network, writable_roots, hidden, ..Policy::default() }
+    fn policy(profile: Profile, mode: NetworkMode) -> Policy {
+        Policy {
+            profile,
+            network: mode == NetworkMode::On,
+            hosts: (mode == NetworkMode::Hosts).then(|| vec!["example.com".to_owned()]),
+            writable_roots: vec!["/Users/u/data".into()],
+            hidden: vec![
+                "/Users/u/w/.env".into(),
+                "/Users/u/w/cl\u{e9}s".into(),
+                // Without another spelling.
+                "/Users/u/w/\u{79d8}\u{5bc6}".into(),
+            ],
+            ..Policy::default()
+        }
+    }
+
+    /// Decisions about the network in a mode.
+    fn of_network(mode: NetworkMode) -> Vec<Decision> {
+        let is_on = mode == NetworkMode::On;
+        let mut all = vec![
+            ("network-outbound", Object::Tcp("127.0.0.1", PROXY), mode != NetworkMode::Off),
+            ("network-outbound", Object::Tcp("127.0.0.1", PROXY + 1), is_on),
+            ("network-outbound", Object::Tcp("::1", PROXY), is_on),
+            ("network-outbound", Object::Tcp("192.0.2.1", 443), is_on),
+            ("network-outbound", Object::Tcp("192.0.2.1", PROXY), is_on),
+            ("network-outbound", Object::Udp, is_on),
+            ("network-outbound", Object::UnixSocket("/private/var/run/mDNSResponder"), is_on),
+            ("network-bind", Object::Tcp("127.0.0.1", PROXY), is_on),
+            ("network-inbound", Object::Tcp("127.0.0.1", PROXY), is_on),
+            ("system-socket", Object::None, is_on),
+            (READ, path("/private/var/run/resolv.conf"), is_on),
+        ];
+        for service in [
+            "com.apple.trustd",
+            "com.apple.trustd.agent",
+            "com.apple.SystemConfiguration.configd",
+            "com.apple.SystemConfiguration.DNSConfiguration",
+        ] {
+            all.push(("mach-lookup", Object::Service(service), is_on));
+        }
+        all
     }
 
     /// A home whose secrets are in a directory that the session may read: the exceptions must still hold.
@@ -333,46 +433,32 @@ mod tests {
             "/Users/u/.docker/config.json",
             "/Users/u/state/keys.json",
         ];
-        let mut decisions = secrets.map(|secret| (READ, path(secret), false)).to_vec();
+        let spellings = |secret| [path(secret), in_capitals("/Users/u/", secret)];
+        let spellings = secrets.into_iter().flat_map(spellings);
+        let mut decisions: Vec<Decision> = spellings.map(|secret| (READ, secret, false)).collect();
         decisions.push((WRITE, path("/Users/u/state/keys.json"), false));
+        decisions.push((WRITE, path("/Users/u/State/new.json"), false));
         let places = MacPaths { workspace: "/Users/u".into(), ..places() };
         (places, decisions)
     }
 
     /// The policies with what they decide.
     fn cases() -> Vec<(Policy, MacPaths, Vec<Decision>)> {
-        let network = |is_on: bool| -> Vec<Decision> {
-            vec![
-                ("network-outbound", Object::Address, is_on),
-                ("network-bind", Object::Address, is_on),
-                ("system-socket", Object::None, is_on),
-                ("mach-lookup", Object::Service("com.apple.trustd"), is_on),
-            ]
-        };
         let reading: Vec<Decision> = vec![
             (CREATE, path("/Users/u/w/new"), false),
             (READ, path("/Users/u/data/x"), true),
             (WRITE, path("/Users/u/data/x"), false),
         ];
         let (home, secrets) = in_the_home();
-        vec![
-            (
-                policy(Profile::WorkspaceWrite, false),
-                places(),
-                [of_every_policy(), of_writing(), network(false)].concat(),
-            ),
-            (
-                policy(Profile::WorkspaceWrite, true),
-                places(),
-                [of_every_policy(), of_writing(), network(true)].concat(),
-            ),
-            (
-                policy(Profile::ReadOnly, false),
-                places(),
-                [of_every_policy(), reading, network(false)].concat(),
-            ),
-            (policy(Profile::WorkspaceWrite, false), home, secrets),
-        ]
+        let writing = [NetworkMode::Off, NetworkMode::Hosts, NetworkMode::On].map(|mode| {
+            let decisions = [of_every_policy(), of_writing(), of_network(mode)].concat();
+            (policy(Profile::WorkspaceWrite, mode), places(), decisions)
+        });
+        let mut all = writing.to_vec();
+        let decisions = [of_every_policy(), reading, of_network(NetworkMode::Off)].concat();
+        all.push((policy(Profile::ReadOnly, NetworkMode::Off), places(), decisions));
+        all.push((policy(Profile::WorkspaceWrite, NetworkMode::Off), home, secrets));
+        all
     }
 
     /// Returns the decisions that these rules make otherwise.
@@ -399,24 +485,29 @@ mod tests {
             })
             .collect();
         let differs = |rule: &Form, without: &dyn Fn(&Form) -> Option<Form>| {
+            let Form::List(words) = rule else { panic!("{rule:?}") };
+            let (operations, _) = parts(&words[1..]);
             cases.iter().any(|(rules, decisions)| {
                 let rules = rules.iter();
                 let rules: Vec<Form> = rules
                     .filter_map(|one| if one == rule { without(one) } else { Some(one.clone()) })
                     .collect();
-                !wrong(&rules, decisions).is_empty()
+                let meaning = Interpreter { rules: &rules };
+                let mut decisions =
+                    decisions.iter().filter(|(name, ..)| is_meant(operations, name));
+                decisions.any(|(name, object, is)| meaning.allows(name, *object) != *is)
             })
         };
-        // The first policy that writes has all rules about paths, the second the network.
-        for (rules, _) in cases.iter().take(3) {
+        // Those that write have all rules about paths, and each mode of the network its own.
+        for (rules, _) in cases.iter().take(4) {
             for rule in rules.iter().skip(2) {
                 assert!(differs(rule, &|_| None), "nothing depends on {rule:?}");
                 let Form::List(words) = rule else { unreachable!() };
-                let filters = words.iter().filter(|word| matches!(word, Form::List(_)));
-                if filters.clone().count() < 2 {
+                let (_, filters) = parts(&words[1..]);
+                if filters.len() < 2 {
                     continue;
                 }
-                for filter in filters {
+                for filter in filters.iter().filter(|filter| !is_doubled(filter, filters)) {
                     let without = |rule: &Form| match rule {
                         Form::List(words) => Some(Form::List(
                             words.iter().filter(|word| *word != filter).cloned().collect(),
@@ -427,5 +518,21 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Whether the pattern of the same rule also matches the path of this filter. Both are there on purpose: a pattern
+    /// that macOS understands otherwise takes away nothing from the path itself.
+    fn is_doubled(filter: &Form, filters: &[Form]) -> bool {
+        let Form::List(words) = filter else { return false };
+        let [Form::Word(_), Form::Text(text)] = words.as_slice() else { return false };
+        let pattern = |form: &Form| {
+            match form {
+            Form::List(words) => words.iter().any(
+                |word| matches!(word, Form::Pattern(Pattern(regex)) if regex.is_match(text.as_bytes())),
+            ),
+            _ => false,
+        }
+        };
+        filters.iter().any(pattern)
     }
 }

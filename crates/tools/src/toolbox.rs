@@ -432,12 +432,6 @@ fn first_bare_blocking(
     first_unpinned_blocking(pins).or_else(unpinned).or_else(appeared)
 }
 
-#[cfg(target_os = "linux")]
 fn first_unpinned_blocking(pins: &[PathBuf]) -> Option<PathBuf> {
     quackd_sandbox::confine::first_unpinned_blocking(pins).map(std::path::Path::to_owned)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn first_unpinned_blocking(_: &[PathBuf]) -> Option<PathBuf> {
-    None
 }

@@ -7,7 +7,7 @@
 //! each reaping, the main thread kills every child that is not a known monitor.
 
 use crate::children::probing::ProbeError;
-use crate::children::worker_source::{WorkerSource, may_be_an_attack};
+use crate::children::worker_source::WorkerSource;
 use crate::errors::chain;
 use crate::metrics::Metrics;
 use crate::obeyed::HeldFile;
@@ -260,4 +260,11 @@ impl SpawnSettings {
             None => workers_from.spawn(&self.exe, stdin)?,
         })
     }
+}
+
+/// Whether a worker that ended in this way may have been attacked through its memory. All forks of a template have the
+/// same address layout, so the next worker gets another one.
+fn may_be_an_attack(exit: Exit) -> bool {
+    use nix::libc::{SIGABRT, SIGBUS, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
+    matches!(exit, Exit::Signal(SIGABRT | SIGBUS | SIGILL | SIGSEGV | SIGSYS | SIGTRAP))
 }

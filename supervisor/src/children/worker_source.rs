@@ -2,21 +2,17 @@
 //! template.
 
 use super::spawner::{SpawnSettings, WORKER};
-#[cfg(target_os = "linux")]
-use quackd_process::Template;
-use quackd_process::{Exit, SelfExe, SpawnError, SpawnedWorker, spawn_worker_blocking};
+use quackd_process::{SelfExe, SpawnError, SpawnedWorker, Template, spawn_worker_blocking};
 use std::os::fd::OwnedFd;
 
-/// The template, if one runs. Other systems than Linux have none.
+/// The template, if one runs.
 #[derive(Debug, Default)]
 pub(super) struct WorkerSource {
-    #[cfg(target_os = "linux")]
     template: Option<Template>,
 }
 
 impl WorkerSource {
     /// Process id of the template, which is a child of the supervisor but no worker.
-    #[cfg(target_os = "linux")]
     pub(super) fn pid(&self) -> Option<u32> {
         self.template.as_ref().map(Template::pid)
     }
@@ -25,7 +21,6 @@ impl WorkerSource {
     ///
     /// # Errors
     /// See [`SpawnError`]. After `Template` the caller must kill unknown children, and start again with another `stdin`.
-    #[cfg(target_os = "linux")]
     pub(super) fn spawn(
         &mut self,
         exe: &SelfExe,
@@ -48,7 +43,6 @@ impl WorkerSource {
     }
 
     /// Makes sure that the next worker has a template with forks left. Does not wait for it.
-    #[cfg(target_os = "linux")]
     pub(super) fn prepare(&mut self, settings: &SpawnSettings) {
         use quackd_ipc::first::write_first_blocking;
         use quackd_protocol::worker::ToWorker;
@@ -73,36 +67,9 @@ impl WorkerSource {
     }
 
     /// Ends the template.
-    #[cfg(target_os = "linux")]
     pub(super) fn discard(&mut self) {
         if let Some(template) = self.template.take() {
             template.end_blocking();
         }
     }
-}
-
-#[cfg(not(target_os = "linux"))]
-impl WorkerSource {
-    pub(super) fn pid(&self) -> Option<u32> {
-        None
-    }
-
-    pub(super) fn spawn(
-        &mut self,
-        exe: &SelfExe,
-        stdin: OwnedFd,
-    ) -> Result<SpawnedWorker, SpawnError> {
-        spawn_worker_blocking(exe, &[WORKER], stdin)
-    }
-
-    pub(super) fn prepare(&mut self, _settings: &SpawnSettings) {}
-
-    pub(super) fn discard(&mut self) {}
-}
-
-/// Whether a worker that ended in this way may have been attacked through its memory. All forks of a template have the
-/// same address layout, so the next worker gets another one.
-pub(super) fn may_be_an_attack(exit: Exit) -> bool {
-    use nix::libc::{SIGABRT, SIGBUS, SIGILL, SIGSEGV, SIGSYS, SIGTRAP};
-    matches!(exit, Exit::Signal(SIGABRT | SIGBUS | SIGILL | SIGSEGV | SIGSYS | SIGTRAP))
 }

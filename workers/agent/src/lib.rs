@@ -90,9 +90,6 @@ fn enter() -> io::Result<Started> {
     let file = descriptors.into_iter().next();
     let file = file.ok_or_else(|| io::Error::other("no session file came with the start"))?;
     let control = link::take_control_channel()?;
-    #[cfg(target_os = "linux")]
     let notes = quackd_sandbox::confine::enter_agent().map_err(io::Error::other)?;
-    #[cfg(not(target_os = "linux"))]
-    let notes = vec!["this system has no confinement for the agent".to_owned()];
     Ok(Started { control, start: *start, file: SessionFile::new(file.into()), notes })
 }

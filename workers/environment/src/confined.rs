@@ -23,10 +23,7 @@ pub(crate) struct Wrapper {
 impl Wrapper {
     /// `None` if this system cannot confine a shell.
     pub(crate) fn find() -> Option<Self> {
-        #[cfg(target_os = "linux")]
         let can_confine = quackd_sandbox::confine::can_confine_login_shell();
-        #[cfg(not(target_os = "linux"))]
-        let can_confine = false;
         let exe = can_confine.then(SelfExe::open)?.ok()?;
         Some(Self { exe })
     }

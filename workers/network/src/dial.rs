@@ -218,9 +218,9 @@ mod tests {
     use super::*;
     use crate::lookups::Lookups;
     use crate::pair::Pair;
+    use quackd_ipc::sockets::packet_pair;
     use quackd_protocol::approval::AnswerScope;
     use quackd_protocol::network::{DenyReason, FromProxy, RequestPath, RuleText, Rules};
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use std::sync::Arc;
 
     const MIXED: &[&str] = &["::ffff:10.0.0.1", "fd00:ec2::254", "169.254.169.254", "127.0.0.1"];
@@ -232,8 +232,7 @@ mod tests {
     ) -> Result<SocketAddr, DialError> {
         let rule = |rule: &&str| RuleText { rule: format!("{rule}:{port}"), origin: String::new() };
         let rules = Rules { rules: texts.iter().map(rule).collect(), ..Rules::default() };
-        let flags = SocketFlags::CLOEXEC;
-        let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        let pair = packet_pair().unwrap();
         let mut proxy = Proxy::new(&rules, Pair::new(pair.0).unwrap());
         proxy.lookups = Lookups::by(Arc::new(|_| {
             addresses.iter().map(|address| address.parse().unwrap()).collect()
@@ -247,7 +246,6 @@ mod tests {
     async fn the_user_is_asked_about_the_local_address_of_an_allowed_name() {
         let text = RuleText { rule: "a.example".to_owned(), origin: String::new() };
         let rules = Rules { rules: vec![text], asks: true, is_off: false };
-        let flags = SocketFlags::CLOEXEC;
         for (address, answers) in [
             ("203.0.113.7", &[Err(DenyReason::DeniedByUser), Ok(AnswerScope::Once)][..]),
             ("169.254.169.254", &[]),
@@ -255,8 +253,7 @@ mod tests {
         ] {
             let ip: IpAddr = address.parse().unwrap();
             let test = async {
-                let pair =
-                    socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+                let pair = packet_pair().unwrap();
                 let mut proxy = Proxy::new(&rules, Pair::new(pair.0).unwrap());
                 proxy.lookups = Lookups::by(Arc::new(move |_| vec![ip]));
                 let mut unsent = proxy.asks.take_unsent().unwrap();

@@ -2,6 +2,7 @@
 //!
 //! The supervisor starts it with sockets of the worker's network namespace. It accepts on them, outside of the namespace,
 //! and sees every connection of the session's commands. It has no key and no file: an error in it concerns one session.
+//! On macOS, it has one socket on the loopback of the machine, the only address that commands reach.
 //!
 //! In reading order:
 //! - [`proxy`]: the rules, and the decision about each request;
@@ -15,8 +16,6 @@
 //!
 //! Before it reads the first byte of a command, the process gives up files, programs and new processes
 //! (`quackd_sandbox::confine::enter_proxy`).
-
-#![cfg(target_os = "linux")]
 
 mod accept;
 mod asks;

@@ -1,8 +1,8 @@
 //! The pair to the worker: notes about refused requests, and connections to servers of the session.
 
 use quackd_ipc::descriptors::{receive_with_descriptors, send_with_descriptors};
+use quackd_ipc::sockets::is_tcp_connection;
 use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, ToWorkerPacket};
-use rustix::net::{AddressFamily, SocketType, sockopt};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io;
@@ -102,7 +102,8 @@ fn take(packet: &[u8], descriptors: Vec<OwnedFd>, connecting: &Connecting) {
     match serde_json::from_slice(packet) {
         Ok(FromWorkerPacket::Connected { id }) => {
             let reply = connecting.borrow_mut().remove(&id);
-            let socket = descriptors.into_iter().next().filter(is_connection);
+            // A worker could pass any descriptor that it has.
+            let socket = descriptors.into_iter().next().filter(|socket| is_tcp_connection(socket));
             if let (Some(reply), Some(socket)) = (reply, socket) {
                 // The caller may have given up.
                 reply.send(socket).ok();
@@ -113,27 +114,17 @@ fn take(packet: &[u8], descriptors: Vec<OwnedFd>, connecting: &Connecting) {
     }
 }
 
-/// Whether a descriptor is a connection of TCP. A worker could pass any descriptor that it has.
-fn is_connection(socket: &OwnedFd) -> bool {
-    let family = sockopt::socket_domain(socket);
-    (family == Ok(AddressFamily::INET) || family == Ok(AddressFamily::INET6))
-        && sockopt::socket_type(socket) == Ok(SocketType::STREAM)
-        && sockopt::socket_acceptconn(socket) == Ok(false)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use rustix::net::{SocketFlags, socketpair};
+    use quackd_ipc::sockets::packet_pair;
     use std::os::fd::{AsFd, BorrowedFd};
     use tokio::task::LocalSet;
 
     #[tokio::test]
     async fn forged_packets_connect_nothing_and_a_true_one_still_does() {
         let test = async {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            let (ours, worker) =
-                socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            let (ours, worker) = packet_pair().unwrap();
             let pair = Pair::new(ours).unwrap();
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
             let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -111,15 +111,15 @@ fn answer(query: &[u8], own: &str, proxy: &Proxy) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
     use crate::pair::Pair;
+    use quackd_ipc::sockets::packet_pair;
     use quackd_protocol::network::Rules;
-    use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, shutdown, socketpair};
+    use rustix::net::{Shutdown, shutdown};
     use tokio::task::LocalSet;
 
     #[tokio::test]
     async fn a_socket_that_was_shut_down_ends_its_service() {
         let test = async {
-            let flags = SocketFlags::CLOEXEC;
-            let pair = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+            let pair = packet_pair().unwrap();
             let proxy = Rc::new(Proxy::new(&Rules::default(), Pair::new(pair.0).unwrap()));
             let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
             // Linux shuts it down, although it is not connected.

@@ -5,27 +5,25 @@
 //! 1 of new namespaces. In tier D the worker confines itself. If no tier works, the worker starts unconfined and its
 //! tools refuse every operation that could do harm, unless the user has allowed `full-access`.
 
-use crate::caches;
-use crate::command_variables::variables;
+mod caches;
+mod command_variables;
+mod host_ports;
+mod trees;
+mod user_git;
+
 use crate::confinement_result::ConfinementResult;
-use crate::network::host_ports;
 use crate::read_only::{private_directory, private_of_safe_mode};
 use crate::real_paths::HomeLink;
 use crate::start_error::WorkerStartError;
-use crate::trees::{
-    LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, protect_all, repositories,
-    too_many_repositories, trees_of,
-};
-use crate::user_git::{of_user, user_settings, write_settings_blocking};
 use crate::wrapper::ReadOnlyWrapper;
+use command_variables::variables;
 use quackd_process::{
     ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
     split_off_monitor_of,
 };
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
-use quackd_protocol::tiers::GitProtection;
-use quackd_protocol::tiers::Tier;
+use quackd_protocol::tiers::{GitProtection, Tier};
 use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
@@ -37,6 +35,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
+use trees::{
+    LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, protect_all, repositories,
+    too_many_repositories, trees_of,
+};
+use user_git::{of_user, user_settings, write_settings_blocking};
 
 /// Notes for systems where process 1 cannot create the links of commands, or cannot carry out their changes of git
 /// directories.
@@ -206,7 +209,7 @@ impl ConfinementInputs {
         let Self { workspace, roots, facts, mut plan, found, settings, policy, mut notes, until } =
             self;
         plan.limits = limits(start, group);
-        plan.host_ports = host_ports(start);
+        plan.host_ports = host_ports::host_ports(start);
         let kept = caches::keep(start, &facts, &mut plan, &mut notes);
         let registry = facts.places.state_dir.join(PLACEHOLDERS);
         let mut known = Known::from(&found);
@@ -450,7 +453,7 @@ fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
 }
 
 /// Returns the limits. Limits processes if no control group counts them: in a new user namespace the kernel counts
-/// the processes in it; without one it counts all processes of the user ([`crate::limited`]).
+/// the processes in it; without one it counts all processes of the user ([`crate::read_only`]).
 fn limits(start: &Start, group: Option<&Group>) -> ConfinementLimits {
     let is_counted = group.is_some_and(|group| group.processes().is_some());
     let has_own_count = !is_counted && !rustix::process::getuid().is_root();

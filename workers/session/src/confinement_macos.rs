@@ -7,9 +7,10 @@ use crate::real_paths::HomeLink;
 use crate::start_error::WorkerStartError;
 use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::{Group, SessionPaths, split_off_monitor_of};
-use quackd_protocol::policy::{Policy, Profile};
+use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{SandboxReport, Start};
+use quackd_sandbox::confine::PrivateNetwork;
 use quackd_sandbox::{MacPaths, SANDBOX_EXEC, Seatbelt};
 use quackd_tools::UserGit;
 use std::ffi::OsString;
@@ -31,8 +32,19 @@ pub(crate) fn enter(
     if let Err(source) = std::fs::create_dir_all(&temporary) {
         return Err(WorkerStartError::System { step: "cannot make a directory", source });
     }
-    let places = places(start, &temporary);
+    let mut places = places(start, &temporary);
     let has_seatbelt = cfg!(target_os = "macos") && Path::new(SANDBOX_EXEC).exists();
+    let private_network = match policy.network_mode() {
+        NetworkMode::Hosts if has_seatbelt && policy.profile != Profile::FullAccess => {
+            let made = PrivateNetwork::on_the_machine();
+            Some(made.map_err(|source| WorkerStartError::System {
+                step: "cannot listen for the network proxy",
+                source,
+            })?)
+        }
+        _ => None,
+    };
+    places.proxy = private_network.as_ref().map(|network| network.port);
     let words = |policy: &Policy| -> Vec<OsString> {
         let profile = Seatbelt::new(policy, &places).filter(|_| has_seatbelt);
         let words =
@@ -67,7 +79,7 @@ pub(crate) fn enter(
         read_only: (!read_only.is_empty()).then_some(ReadOnlyWrapper(read_only)),
         known: None,
         user_git: UserGit::default(),
-        private_network: None,
+        private_network,
     })
 }
 
@@ -86,6 +98,7 @@ fn places(start: &Start, temporary: &Path) -> MacPaths {
         temporary: real(temporary),
         toolchains: toolchains.unwrap_or_default(),
         repositories,
+        proxy: None,
         workspace,
     }
 }

@@ -43,3 +43,10 @@ pub(crate) struct ConfinementResult {
     /// Sockets and counters of a separate network namespace.
     pub(crate) private_network: Option<PrivateNetwork>,
 }
+
+impl ConfinementResult {
+    /// Port of the network proxy on 127.0.0.1. `None` if no proxy is served.
+    pub(crate) fn proxy_port(&self) -> Option<u16> {
+        self.private_network.as_ref().filter(|_| self.report.hosts).map(|network| network.port)
+    }
+}

@@ -9,7 +9,7 @@
 use crate::input;
 use crate::jobs::JobReporter;
 use crate::link::{self, FrameSender};
-use crate::network;
+use crate::network::{self, Servers};
 use crate::stage0::Stage0Output;
 use crate::streaming::{self, Streaming};
 use crate::updates::{self, CallWatch, Credits};
@@ -29,6 +29,7 @@ use quackd_sandbox::confine::PrivateNetwork;
 use quackd_tools::{Attempts, Call, Confinement, Data, Output, Toolbox, Watch};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
+use std::net::TcpListener;
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::rc::Rc;
@@ -66,16 +67,18 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     let (reading, writing) = halves::split(adopt(control)?)?;
     let outbox = link::start_writer(writing);
     if confined.is_confined && !start.sandbox.policy.network {
-        confined.env.extend(network::variables(&start.env, confined.report.hosts));
+        confined.env.extend(network::variables(&start.env, confined.proxy_port()));
     }
     let mut given = start.env;
     if confined.is_confined {
         given.retain(|(name, _)| !GIT_SETTINGS_VARIABLES.contains(&name.as_str()));
     }
     let env = environment(given, confined.env);
+    let held = confined.private_network.as_mut().and_then(|network| network.held.take());
     let attempts = attempts(confined.private_network, &mut confined.report);
     if let Some(pair) = pair {
-        network::serve(pair, &attempts)?;
+        let servers = if held.is_some() { Servers::None } else { Servers::Here };
+        network::serve(pair, &attempts, servers)?;
     }
     let toolbox = Toolbox::new(start.workspace.into(), start.run_dir.into(), env, start.safe_mode);
     let searches = Searches::default();
@@ -115,6 +118,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         credits: Credits::default(),
         searches,
         _read_only: confined.read_only,
+        _port: held,
     };
     let hello = Hello {
         proto: FRAME_PROTOCOL,
@@ -169,6 +173,8 @@ struct ToolExecutor {
     jobs: JobReporter,
     /// Keeps the executable of the wrapper open.
     _read_only: Option<ReadOnlyWrapper>,
+    /// Keeps other programs from the port of the proxy.
+    _port: Option<TcpListener>,
 }
 
 impl ToolExecutor {

@@ -3,7 +3,6 @@
 //! In reading order:
 //! - [`stage0`]: single-threaded start: the first frame, the monitor process, limits.
 //! - [`confinement`]: which tier, and entering it.
-//! - [`caches`]: the directory that keeps package caches.
 //! - [`link`]: frames in, frames out.
 //! - [`executor`]: admits calls, keeps their cancel handles and answers each exactly once.
 //! - [`updates`]: the output of running calls, for the clients that follow the session.
@@ -14,32 +13,25 @@
 //! The worker reads no configuration, no environment and no file of the supervisor. It has no secrets. It never links
 //! `quackd-store`: it cannot write metadata.
 
-#[cfg(target_os = "linux")]
-mod caches;
-#[cfg(target_os = "linux")]
-mod command_variables;
 #[cfg_attr(not(target_os = "linux"), path = "confinement_macos.rs")]
 mod confinement;
 mod confinement_result;
 mod executor;
 mod input;
 mod jobs;
-#[cfg(target_os = "linux")]
-mod limited;
 mod link;
 mod network;
+#[cfg(target_os = "linux")]
+pub mod one_shot;
 #[cfg(target_os = "linux")]
 pub mod read_only;
 mod real_paths;
 mod stage0;
 mod start_error;
 mod streaming;
-#[cfg(target_os = "linux")]
-mod trees;
 mod updates;
-#[cfg(target_os = "linux")]
-mod user_git;
 mod web;
+#[cfg_attr(not(target_os = "linux"), path = "wrapper_macos.rs")]
 mod wrapper;
 
 use quackd_process::abort_on_panic;
@@ -61,53 +53,6 @@ pub fn main() -> ExitCode {
             stage0::refuse(&error);
             complain(&format!("worker cannot start: {error}"));
             ExitCode::from(EXIT_TERMINAL)
-        }
-    }
-}
-
-/// Removes the placeholders of killed monitors from repositories, and exits. Called by `quack clean-repositories`.
-/// The only input is the path of the registry, on stdin.
-#[cfg(target_os = "linux")]
-#[must_use]
-pub fn clean_repositories() -> ExitCode {
-    use std::io::Read;
-    use std::os::unix::ffi::OsStringExt;
-
-    const MAX_PATH: u64 = 4096;
-    abort_on_panic();
-    let mut path = Vec::new();
-    let read = std::io::stdin().take(MAX_PATH).read_to_end(&mut path);
-    let path = std::path::PathBuf::from(std::ffi::OsString::from_vec(path));
-    let cleaned = read.and_then(|_| quackd_sandbox::confine::git::clean_blocking(&path));
-    match cleaned {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&format!("cannot clean repositories: {error}"));
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Writes the layers of confinement that work on this system to stdin, the channel to the supervisor, and exits.
-/// Called by `quack probe`.
-#[cfg(target_os = "linux")]
-#[must_use]
-pub fn probe() -> ExitCode {
-    abort_on_panic();
-    let found = quackd_process::die_with_parent()
-        .map_err(|error| error.to_string())
-        .and_then(|()| quackd_sandbox::confine::probe_blocking().map_err(|error| error.to_string()))
-        .and_then(|probe| serde_json::to_vec(&probe).map_err(|error| error.to_string()))
-        // The result is short and the first in the channel, so one call writes all of it.
-        .and_then(|body| {
-            let written = rustix::io::write(rustix::stdio::stdin(), &body);
-            written.map_err(|error| error.to_string())
-        });
-    match found {
-        Ok(_) => ExitCode::SUCCESS,
-        Err(error) => {
-            complain(&format!("cannot probe: {error}"));
-            ExitCode::FAILURE
         }
     }
 }

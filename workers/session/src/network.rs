@@ -7,15 +7,8 @@
 use crate::confinement_result::ConfinementResult;
 use crate::start_error::WorkerStartError;
 use quackd_ipc::descriptors::send_with_descriptors;
-use quackd_protocol::network::{
-    FromWorkerPacket, MAX_PACKET_BYTES, PROXY_PORT, SocketKind, ToWorkerPacket,
-};
+use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, SocketKind, ToWorkerPacket};
 use quackd_protocol::policy::{NetworkMode, Policy};
-#[cfg(target_os = "linux")]
-use quackd_protocol::{
-    network::{MAX_TRANSPARENT_PORTS, USUAL_PORTS},
-    worker::Start,
-};
 use quackd_tools::{Attempts, RefusedRequest};
 use rustix::net::{RecvFlags, recv};
 use std::io;
@@ -47,23 +40,15 @@ const NO_RETRIES: [(&str, &str); 4] = [
     ("npm_config_update_notifier", "false"),
 ];
 
-/// Ports with a listener for programs that use no proxy; empty if these are not served.
-#[cfg(target_os = "linux")]
-pub(crate) fn host_ports(start: &Start) -> Vec<u16> {
-    let Some(ports) = &start.sandbox.ports else { return Vec::new() };
-    let more = ports.iter().copied().filter(|port| !USUAL_PORTS.contains(port));
-    USUAL_PORTS.into_iter().chain(more).take(MAX_TRANSPARENT_PORTS).collect()
-}
-
-/// Variables of commands without the machine's network: no retries, and the proxy if it is served. Names that `given` has
-/// in any case are left out: the user has listed them.
+/// Variables of commands without the machine's network: no retries, and the proxy if it is served, by its port. Names that
+/// `given` has in any case are left out: the user has listed them.
 pub(crate) fn variables(
     given: &[(String, String)],
-    has_proxy: bool,
+    proxy: Option<u16>,
 ) -> Vec<(&'static str, String)> {
     let mut all: Vec<_> = NO_RETRIES.map(|(name, value)| (name, value.to_owned())).into();
-    if has_proxy {
-        let proxy = format!("http://127.0.0.1:{PROXY_PORT}");
+    if let Some(port) = proxy {
+        let proxy = format!("http://127.0.0.1:{port}");
         let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy"];
         all.extend(names.map(|name| (name, proxy.clone())));
         let near = ["NO_PROXY", "no_proxy"];
@@ -112,7 +97,8 @@ fn send(
 #[derive(Debug)]
 pub(crate) struct ProxyLink {
     pair: Arc<OwnedFd>,
-    connecting: mpsc::Sender<(u64, u16)>,
+    /// `None` if no server of the session can exist: the loopback is the machine's, whose servers are not for commands.
+    connecting: Option<mpsc::Sender<(u64, u16)>>,
 }
 
 /// The pair as the runtime watches it.
@@ -124,13 +110,23 @@ impl AsRawFd for Watched {
     }
 }
 
+/// Servers that the proxy may connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Servers {
+    /// Those of this loopback.
+    Here,
+    /// None: commands cannot listen.
+    None,
+}
+
 /// Starts to serve the pair, and makes the end of each call read it first.
 ///
 /// # Errors
 /// The runtime cannot watch the pair.
-pub(crate) fn serve(pair: OwnedFd, attempts: &Arc<Attempts>) -> io::Result<()> {
+pub(crate) fn serve(pair: OwnedFd, attempts: &Arc<Attempts>, servers: Servers) -> io::Result<()> {
     let pair = Arc::new(pair);
     let (connecting, requests) = mpsc::channel(MAX_CONNECTING);
+    let connecting = (servers == Servers::Here).then_some(connecting);
     let link = Arc::new(ProxyLink { pair: Arc::clone(&pair), connecting });
     attempts.read_first(Box::new({
         let link = Arc::clone(&link);
@@ -188,7 +184,8 @@ impl ProxyLink {
                 attempts.refused(&host, request);
             }
             Ok(ToWorkerPacket::Connect { id, port }) => {
-                if self.connecting.try_send((id, port)).is_err() {
+                let connecting = self.connecting.as_ref();
+                if connecting.is_none_or(|connecting| connecting.try_send((id, port)).is_err()) {
                     // The proxy gives up by itself.
                     drop(send(&self.pair, &FromWorkerPacket::NotConnected { id }, &[]));
                 }
@@ -236,11 +233,11 @@ mod tests {
             ("https_proxy".to_owned(), "x".to_owned()),
             ("PIP_RETRIES".to_owned(), "3".to_owned()),
         ];
-        let names = |given: &[_], has_proxy| -> Vec<_> {
-            variables(given, has_proxy).into_iter().map(|(name, _)| name).collect()
+        let names = |given: &[_], proxy| -> Vec<_> {
+            variables(given, proxy).into_iter().map(|(name, _)| name).collect()
         };
         assert_eq!(
-            names(&[], false),
+            names(&[], None),
             ["CARGO_NET_RETRY", "PIP_RETRIES", "UV_HTTP_RETRIES", "npm_config_update_notifier"]
         );
         let expected = [
@@ -253,6 +250,6 @@ mod tests {
             "no_proxy",
             "NODE_USE_ENV_PROXY",
         ];
-        assert_eq!(names(&given, true), expected);
+        assert_eq!(names(&given, Some(1)), expected);
     }
 }

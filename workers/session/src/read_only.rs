@@ -3,9 +3,11 @@
 //! - `quack read-only [--processes N] [--private DIR]... -- PROGRAM [ARGUMENT]...` drops the right to write, for safe
 //!   mode of a single call. A session in safe mode has a worker that cannot write at all.
 //! - `quack limited --processes N -- PROGRAM [ARGUMENT]...` only limits the number of processes
-//!   ([`crate::limited`]).
+//!   ([`limited`]).
 
-use crate::limited::limit_processes;
+mod limited;
+
+use limited::limit_processes;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,15 +1,12 @@
 //! Words in front of a command that make it start through another program. Built by `crate::confinement`,
 //! used by the executor.
 
-#[cfg(target_os = "linux")]
 use quackd_process::SelfExe;
 use std::ffi::OsString;
-#[cfg(target_os = "linux")]
 use std::path::PathBuf;
 
 /// Wrapper program that drops the right to write before it executes a command ([`crate::read_only`]), with the
 /// private directories that stay writable.
-#[cfg(target_os = "linux")]
 #[derive(Debug)]
 pub(crate) struct ReadOnlyWrapper {
     pub(crate) exe: SelfExe,
@@ -18,7 +15,6 @@ pub(crate) struct ReadOnlyWrapper {
     pub(crate) processes: Option<u64>,
 }
 
-#[cfg(target_os = "linux")]
 impl ReadOnlyWrapper {
     /// Returns the words in front of a command that must not write.
     pub(crate) fn words(&self) -> Vec<OsString> {
@@ -43,17 +39,5 @@ impl ReadOnlyWrapper {
             words.extend(["--processes".into(), processes.to_string().into()]);
         }
         words
-    }
-}
-
-/// Words in front of a command that must not write.
-#[cfg(not(target_os = "linux"))]
-#[derive(Debug)]
-pub(crate) struct ReadOnlyWrapper(pub(crate) Vec<OsString>);
-
-#[cfg(not(target_os = "linux"))]
-impl ReadOnlyWrapper {
-    pub(crate) fn words(&self) -> Vec<OsString> {
-        self.0.clone()
     }
 }

@@ -2,6 +2,10 @@
 
 pub(crate) mod lock_holder;
 
+#[cfg_attr(target_os = "linux", path = "stop/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "stop/macos.rs")]
+mod system;
+
 use crate::args::daemon::StopArgs;
 use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT, connect};
 use crate::exit::{CliError, ExitCode};
@@ -11,16 +15,11 @@ use crate::time_format::span;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
 use quackd_protocol::client::DaemonData;
-#[cfg(target_os = "linux")]
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::Pid;
-#[cfg(target_os = "linux")]
-use rustix::process::PidfdFlags;
 use serde_json::{Value, json};
-#[cfg(target_os = "linux")]
-use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+pub(crate) use system::DaemonProcess;
 
 /// Timeout for the daemon's exit: grace of running calls, exit of their workers, last write to disk.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);
@@ -156,38 +155,6 @@ async fn keeper_of_socket(client: &Client) -> Option<String> {
     let data: DaemonData = asked.ok()?;
     let manager = data.managed_by.unwrap_or_else(|| "the service manager".to_owned());
     data.socket_activated.then_some(manager)
-}
-
-/// The daemon's process, held by a pidfd, because its process id may be reused.
-#[cfg(target_os = "linux")]
-pub(crate) struct DaemonProcess(OwnedFd);
-
-#[cfg(target_os = "linux")]
-impl DaemonProcess {
-    pub(crate) fn find(pid: u64) -> Option<Self> {
-        let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-        rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        let mut watched = [PollFd::new(&self.0, PollFlags::IN)];
-        poll(&mut watched, Some(&Timespec::default())).is_ok_and(|ready| ready != 0)
-    }
-}
-
-/// The daemon's process by its id: this system has no process handles. Not tested on macOS.
-#[cfg(not(target_os = "linux"))]
-pub(crate) struct DaemonProcess(Pid);
-
-#[cfg(not(target_os = "linux"))]
-impl DaemonProcess {
-    pub(crate) fn find(pid: u64) -> Option<Self> {
-        Pid::from_raw(i32::try_from(pid).ok()?).map(Self)
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        rustix::process::test_kill_process(self.0).is_err()
-    }
 }
 
 /// Whether the daemon no longer listens. Another subcommand may already have started the next daemon.

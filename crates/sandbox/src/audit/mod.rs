@@ -13,45 +13,16 @@
 mod sanitize;
 
 #[cfg(target_os = "linux")]
-mod git_names;
-#[cfg(target_os = "linux")]
-mod hidden;
-#[cfg(target_os = "linux")]
-mod manifest;
-#[cfg(target_os = "linux")]
-mod names;
-#[cfg(target_os = "linux")]
-mod planted;
-#[cfg(target_os = "linux")]
-mod report;
-#[cfg(target_os = "linux")]
-mod repository;
-#[cfg(target_os = "linux")]
-mod set_aside;
-#[cfg(target_os = "linux")]
-mod snapshot;
-#[cfg(target_os = "linux")]
-mod sweep;
-#[cfg(target_os = "linux")]
-mod wanted;
-
+mod linux;
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
 
 pub use sanitize::plain;
 
 #[cfg(target_os = "linux")]
-pub use names::WatchedNames;
-#[cfg(target_os = "linux")]
-pub use report::audit_blocking;
-#[cfg(target_os = "linux")]
-pub use set_aside::SetAside;
-#[cfg(target_os = "linux")]
-pub use snapshot::{Known, Snapshot};
-#[cfg(target_os = "linux")]
-pub use sweep::{Check, Checked};
+pub use linux::*;
 #[cfg(not(target_os = "linux"))]
-pub use unsupported::{Check, Checked, Known, SetAside, Snapshot, WatchedNames, audit_blocking};
+pub use unsupported::*;
 
 /// Change of one watched name.
 pub use quackd_protocol::client::AuditFile as Change;

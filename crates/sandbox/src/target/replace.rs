@@ -1,22 +1,18 @@
 //! The replacement of a file's content in one step, and when the new content is flushed to the disk.
 
-#[cfg(target_os = "linux")]
-use super::{EXISTING, ReplaceMethod};
-use super::{OtherNames, StagedContent, Target, open_failed, write_failed};
+use super::{
+    EXISTING, OtherNames, ReplaceMethod, StagedContent, Target, open_failed, write_failed,
+};
 use crate::WriteError;
 use crate::staged::StagedTag;
 use crate::version::FileVersion;
-#[cfg(target_os = "linux")]
 use rustix::fs::{self as sys, Mode, OFlags};
-#[cfg(target_os = "linux")]
 use std::fs::File;
-#[cfg(target_os = "linux")]
 use std::path::Path;
 
 impl StagedContent {
     /// Begins to write the staged content, if the file system keeps the order of this content and the rename. Returns
     /// false if the content must be synced before the rename.
-    #[cfg(target_os = "linux")]
     fn begin_ordered(&self) -> Result<bool, WriteError> {
         let may_follow =
             self.way != ReplaceMethod::Into && crate::flush::may_follow(&self.staged.file);
@@ -24,12 +20,6 @@ impl StagedContent {
             crate::flush::begin(&self.staged.file).map_err(write_failed)?;
         }
         Ok(may_follow)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
-    fn begin_ordered(&self) -> Result<bool, WriteError> {
-        Ok(false)
     }
 }
 
@@ -69,19 +59,12 @@ impl Target {
     }
 
     /// Whether the user has mounted something on the name. The kernel replaces no mount point (rename(2)).
-    #[cfg(target_os = "linux")]
     pub(super) fn is_mount_point(&self) -> bool {
         let found = crate::confine::is_mount_point(&self.parent, Path::new(&self.name));
         found.is_ok_and(|found| found == Some(true))
     }
 
-    #[cfg(not(target_os = "linux"))]
-    pub(super) fn is_mount_point(&self) -> bool {
-        false
-    }
-
     /// Has the new file flushed behind the answer. Returns false if the caller must do it.
-    #[cfg(target_os = "linux")]
     fn sync_later(&self, version: FileVersion) -> bool {
         // Not a clone of the own handle: it would keep the file locked.
         let flags = OFlags::RDONLY | EXISTING;
@@ -92,11 +75,6 @@ impl Target {
         // Another program may have replaced the file already. Then its content no longer matters.
         file.metadata().is_ok_and(|now| FileVersion::of(&now).file() != version.file())
             || crate::flush::later(file, &self.parent, &self.at)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn sync_later(&self, _version: FileVersion) -> bool {
-        false
     }
 
     /// Flushes the file and its name.

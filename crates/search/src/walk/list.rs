@@ -1,5 +1,9 @@
 //! Lists one directory. Called by `walker`.
 
+#[cfg_attr(target_os = "linux", path = "list/linux.rs")]
+#[cfg_attr(not(target_os = "linux"), path = "list/macos.rs")]
+mod system;
+
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
@@ -38,8 +42,7 @@ impl ListedName {
 pub(crate) struct Listing {
     pub(crate) names: Vec<u8>,
     pub(crate) items: Vec<ListedName>,
-    #[cfg(target_os = "linux")]
-    buffer: Vec<u8>,
+    buffer: system::Buffer,
 }
 
 impl Listing {
@@ -57,7 +60,7 @@ impl Listing {
         self.names.clear();
         self.items.clear();
         let (names, items) = (&mut self.names, &mut self.items);
-        let mut add = |name: &CStr, kind: FileType| {
+        let add = |name: &CStr, kind: FileType| {
             let name = name.to_bytes();
             if matches!(name, b"." | b"..") {
                 return true;
@@ -71,31 +74,9 @@ impl Listing {
             });
             !is_enough(items.len())
         };
-        #[cfg(target_os = "linux")]
-        {
-            self.buffer.reserve(BUFFER_BYTES);
-            let mut reader = rustix::fs::RawDir::new(directory, self.buffer.spare_capacity_mut());
-            while let Some(entry) = reader.next() {
-                let entry = entry?;
-                if !add(entry.file_name(), entry.file_type()) {
-                    break;
-                }
-            }
-        }
-        #[cfg(not(target_os = "linux"))]
-        for entry in rustix::fs::Dir::read_from(directory)? {
-            let entry = entry?;
-            if !add(entry.file_name(), entry.file_type()) {
-                break;
-            }
-        }
-        Ok(())
+        self.buffer.read(directory, add)
     }
 }
-
-/// Buffer size in bytes: space for about 500 entries per system call.
-#[cfg(target_os = "linux")]
-const BUFFER_BYTES: usize = 32 * 1024;
 
 fn kind_of(directory: BorrowedFd<'_>, name: &[u8], listed: FileType) -> EntryType {
     let kind = match listed {
@@ -131,7 +112,7 @@ pub(crate) fn open_directory(tree: &dyn crate::tree::Tree, relative: &[u8]) -> i
     let mut directory = tree.open_directory(path(head))?;
     while !rest.is_empty() {
         let (piece, next) = split(rest);
-        directory = open_beneath(&directory, path(piece))?;
+        directory = system::open_beneath(&directory, path(piece))?;
         rest = next;
     }
     Ok(directory)
@@ -145,22 +126,6 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let head = path.get(..MAX_OPEN_BYTES).unwrap_or(path);
     let at = head.iter().rposition(|byte| *byte == b'/').unwrap_or(head.len());
     (path.get(..at).unwrap_or(path), path.get(at + 1..).unwrap_or_default())
-}
-
-#[cfg(target_os = "linux")]
-fn open_beneath(directory: &File, path: &Path) -> io::Result<File> {
-    use rustix::fs::ResolveFlags;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    match rustix::fs::openat2(directory, path, flags, Mode::empty(), resolve) {
-        Err(rustix::io::Errno::NOSYS | rustix::io::Errno::PERM) => step_beneath(directory, path),
-        opened => Ok(File::from(opened?)),
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open_beneath(directory: &File, path: &Path) -> io::Result<File> {
-    step_beneath(directory, path)
 }
 
 fn step_beneath(directory: &File, path: &Path) -> io::Result<File> {

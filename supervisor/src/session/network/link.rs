@@ -93,26 +93,10 @@ impl NetworkLink {
     ///
     /// # Errors
     /// The kernel cannot watch the sockets.
-    #[cfg(target_os = "linux")]
     pub(crate) fn first_connection(
         &self,
     ) -> io::Result<impl Future<Output = io::Result<()>> + use<>> {
-        use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
-
-        let watch = create(CreateFlags::CLOEXEC)?;
-        for socket in &self.sockets {
-            add(&watch, socket, EventData::new_u64(0), EventFlags::IN)?;
-        }
-        let watch = watch::readable(watch)?;
-        Ok(async move { watch.readable().await.map(drop) })
-    }
-
-    /// Without network namespaces, no worker has sockets.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn first_connection(
-        &self,
-    ) -> io::Result<impl Future<Output = io::Result<()>> + use<>> {
-        Ok(std::future::pending())
+        watch::first_connection(&self.sockets)
     }
 
     /// Kinds of the sockets.
@@ -130,17 +114,49 @@ impl NetworkLink {
 /// Waits for events of an epoll instance.
 #[cfg(target_os = "linux")]
 mod watch {
+    use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
     use std::io;
     use std::os::fd::OwnedFd;
     use tokio::io::Interest;
     use tokio::io::unix::AsyncFd;
 
+    pub(super) fn first_connection(
+        sockets: &[OwnedFd],
+    ) -> io::Result<impl Future<Output = io::Result<()>> + use<>> {
+        let watch = create(CreateFlags::CLOEXEC)?;
+        for socket in sockets {
+            add(&watch, socket, EventData::new_u64(0), EventFlags::IN)?;
+        }
+        let watch = readable(watch)?;
+        Ok(async move { watch.readable().await.map(drop) })
+    }
+
     #[expect(
         deprecated,
         reason = "the other function is unsafe, for types that change their descriptor"
     )]
-    pub(super) fn readable(epoll: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    fn readable(epoll: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
         AsyncFd::with_interest(epoll, Interest::READABLE)
+    }
+}
+
+/// Does not wait: watching a socket without owning it needs unsafe code here. So a session with hosts always has a proxy.
+#[cfg(not(target_os = "linux"))]
+mod watch {
+    use std::io;
+    use std::os::fd::OwnedFd;
+
+    #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
+    pub(super) fn first_connection(
+        sockets: &[OwnedFd],
+    ) -> io::Result<impl Future<Output = io::Result<()>> + use<>> {
+        let has_sockets = !sockets.is_empty();
+        Ok(async move {
+            match has_sockets {
+                true => Ok(()),
+                false => std::future::pending().await,
+            }
+        })
     }
 }
 
@@ -154,9 +170,7 @@ fn is_socket_of(kind: SocketKind, socket: &OwnedFd) -> bool {
     }
 }
 
-// Workers pass sockets on Linux only: other systems have no network namespaces.
 #[cfg(test)]
-#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
     use quackd_ipc::descriptors::send_with_descriptors;

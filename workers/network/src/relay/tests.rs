@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::pair::Pair;
+use quackd_ipc::sockets::packet_pair;
 use quackd_protocol::network::{RequestPath, RuleText, Rules};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::net::TcpListener;
@@ -16,8 +16,7 @@ fn rules(texts: &[&str]) -> Rules {
 
 /// A proxy, and the worker's end of its pair.
 fn proxy(texts: &[&str]) -> (Rc<Proxy>, OwnedFd) {
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    let (ours, theirs) = packet_pair().unwrap();
     (Rc::new(Proxy::new(&rules(texts), Pair::new(ours).unwrap())), theirs)
 }
 

@@ -56,27 +56,30 @@ pub(super) struct McpClient {
 const NO_SETTING: Option<&str> =
     Some("this client has no setting that turns off its own tools, so --exclusive changes nothing");
 
-#[cfg(target_os = "macos")]
-const CLAUDE_DESKTOP: Places =
-    &[("HOME", &["Library/Application Support/Claude/claude_desktop_config.json"])];
-#[cfg(not(target_os = "macos"))]
-const CLAUDE_DESKTOP: Places = &[
-    ("XDG_CONFIG_HOME", &["Claude/claude_desktop_config.json"]),
-    ("HOME", &[".config/Claude/claude_desktop_config.json"]),
-];
-#[cfg(target_os = "macos")]
-const VSCODE: Places = &[("HOME", &["Library/Application Support/Code/User/mcp.json"])];
-#[cfg(not(target_os = "macos"))]
-const VSCODE: Places =
-    &[("XDG_CONFIG_HOME", &["Code/User/mcp.json"]), ("HOME", &[".config/Code/User/mcp.json"])];
-#[cfg(target_os = "macos")]
-const ZED: Places = &[("HOME", &[".config/zed/settings.json"])];
-#[cfg(not(target_os = "macos"))]
-const ZED: Places = &[
-    ("FLATPAK_XDG_CONFIG_HOME", &["zed/settings.json"]),
-    ("XDG_CONFIG_HOME", &["zed/settings.json"]),
-    ("HOME", &[".config/zed/settings.json"]),
-];
+const IS_MACOS: bool = cfg!(target_os = "macos");
+
+const CLAUDE_DESKTOP: Places = if IS_MACOS {
+    &[("HOME", &["Library/Application Support/Claude/claude_desktop_config.json"])]
+} else {
+    &[
+        ("XDG_CONFIG_HOME", &["Claude/claude_desktop_config.json"]),
+        ("HOME", &[".config/Claude/claude_desktop_config.json"]),
+    ]
+};
+const VSCODE: Places = if IS_MACOS {
+    &[("HOME", &["Library/Application Support/Code/User/mcp.json"])]
+} else {
+    &[("XDG_CONFIG_HOME", &["Code/User/mcp.json"]), ("HOME", &[".config/Code/User/mcp.json"])]
+};
+const ZED: Places = if IS_MACOS {
+    &[("HOME", &[".config/zed/settings.json"])]
+} else {
+    &[
+        ("FLATPAK_XDG_CONFIG_HOME", &["zed/settings.json"]),
+        ("XDG_CONFIG_HOME", &["zed/settings.json"]),
+        ("HOME", &[".config/zed/settings.json"]),
+    ]
+};
 
 const MCP_SERVERS: &[&str] = &["mcpServers"];
 

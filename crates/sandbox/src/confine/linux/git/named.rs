@@ -13,7 +13,7 @@ use super::protection::ProtectionGap;
 use super::user_settings::UserSettings;
 use super::walk::{FoundRepositories, NodeKind};
 use super::words::{Word, words};
-use crate::confine::plan::Pin;
+use crate::confine::Pin;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,8 +1,8 @@
 //! Settings and result of the protection of repositories. Called by `protect`, and by stage 0.
 
 use super::gitdir::Main;
-use crate::confine::held::GitLayout;
-use crate::confine::plan::Pin;
+use crate::confine::GitLayout;
+use crate::confine::Pin;
 use quackd_protocol::tiers::GitProtection;
 use std::path::{Path, PathBuf};
 use std::time::Instant;

@@ -17,7 +17,7 @@ use super::openat::{self, Node};
 use super::placeholder::{PlaceholderKind, Placeholders};
 use super::protection::{Protection, ProtectionGap, ProtectionSettings};
 use super::walk::{FoundRepositories, NodeKind};
-use crate::confine::plan::Pin;
+use crate::confine::Pin;
 use quackd_protocol::tiers::GitProtection;
 use rustix::fs::{Dir, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;

@@ -1,0 +1,21 @@
+//! The audit on Linux. The parent module has what it is for.
+
+mod git_names;
+mod hidden;
+mod manifest;
+mod names;
+mod planted;
+mod report;
+mod repository;
+mod set_aside;
+mod snapshot;
+mod sweep;
+mod wanted;
+
+use super::{Budget, Change, Report, sanitize};
+
+pub use names::WatchedNames;
+pub use report::audit_blocking;
+pub use set_aside::SetAside;
+pub use snapshot::{Known, Snapshot};
+pub use sweep::{Check, Checked};

@@ -1,0 +1,42 @@
+//! Systems other than Linux. The supervisor's helpers are not confined there: `sandbox-exec` confines the programs that it
+//! starts, as it does commands.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+/// Returns `None`: no name is pinned here.
+#[must_use]
+pub fn first_unpinned_blocking(_pins: &[PathBuf]) -> Option<&Path> {
+    None
+}
+
+/// Returns false: the login shell is not confined here.
+#[must_use]
+pub fn can_confine_login_shell() -> bool {
+    false
+}
+
+/// Returns `Some(false)`: a session makes no mounts here.
+///
+/// # Errors
+/// Never, unlike on Linux.
+pub fn is_mount_point(_directory: impl AsFd, _name: &Path) -> io::Result<Option<bool>> {
+    Ok(Some(false))
+}
+
+/// Returns the missing layer.
+///
+/// # Errors
+/// Never, unlike on Linux.
+pub fn enter_proxy() -> io::Result<Vec<String>> {
+    Ok(vec!["this system has no confinement for the network proxy".to_owned()])
+}
+
+/// Returns the missing layer.
+///
+/// # Errors
+/// Never, unlike on Linux.
+pub fn enter_agent() -> io::Result<Vec<String>> {
+    Ok(vec!["this system has no confinement for the agent".to_owned()])
+}
