@@ -87,6 +87,7 @@ mod soak;
 mod streamed_searches;
 mod supervision;
 mod switching;
+mod system_files;
 mod tool_registries;
 mod tool_stdin;
 mod tool_tables;

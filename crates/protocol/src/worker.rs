@@ -382,6 +382,10 @@ pub struct ToolReport {
     /// worker.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub not_run: bool,
+    /// Files of the host that the worker shows were replaced. With `not_run` the supervisor sends the call to the next
+    /// worker, or again to this one if other calls or jobs keep it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub files_replaced: bool,
     /// The user may allow this kind of call: `command` or `safe_mode`. The call was refused before its tool started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub may_ask: Option<ApprovalKind>,

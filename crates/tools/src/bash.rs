@@ -33,11 +33,15 @@ pub(crate) async fn bash(
     bounds: &CallLimits,
 ) -> Output {
     let upstreams = stored_upstreams(toolbox, call);
+    let replaceable = toolbox.replaceable();
     let look = move |root| {
-        (root, upstreams.map(|upstreams| upstreams.variables_blocking()).unwrap_or_default())
+        let is_outdated = replaceable.is_some_and(|files| files.are_noticed_blocking());
+        let upstreams = upstreams.map(|upstreams| upstreams.variables_blocking());
+        (root, upstreams.unwrap_or_default(), is_outdated)
     };
     let (root, upstreams): (Arc<Root>, _) = match toolbox.in_root("bash", bounds, look).await {
-        Ok(found) => found,
+        Ok((_, _, true)) => return Toolbox::outdated(),
+        Ok((root, upstreams, false)) => (root, upstreams),
         Err(answer) => return answer,
     };
     if let Some(refused) = toolbox.confinement.refuse_unconfined("bash") {

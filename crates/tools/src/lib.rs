@@ -36,6 +36,7 @@ mod parameters;
 mod read_file;
 mod read_tracker;
 mod replace;
+mod replaced_files;
 mod safe_mode;
 mod sandbox_tools;
 mod search_common;

@@ -8,6 +8,7 @@ use crate::lost_files::LostFiles;
 use crate::mcp::McpServers;
 use crate::read_tracker::ReadTracker;
 use crate::replace::journal::{Journal, Plans};
+use crate::replaced_files::ReplacedFiles;
 use crate::temporary_files::TemporaryFiles;
 use crate::upstreams::Upstreams;
 use crate::watched_names::WatchedFiles;
@@ -65,6 +66,7 @@ pub struct Toolbox {
     pub(crate) sandbox: SandboxReport,
     pub(crate) watched: WatchedFiles,
     pub(crate) lost: LostFiles,
+    replaced: Option<Arc<ReplacedFiles>>,
     pub(crate) temporary: TemporaryFiles,
     /// Whether the user's commits are signed, and those of the session are not.
     pub(crate) signs_commits: bool,
@@ -125,6 +127,7 @@ impl Toolbox {
             sandbox,
             watched,
             lost: LostFiles::default(),
+            replaced: None,
             temporary: TemporaryFiles::default(),
             signs_commits: false,
             upstreams,
@@ -199,6 +202,28 @@ impl Toolbox {
         self.read_only_pins = read_only.into();
         self.absent = absent.into();
         self
+    }
+
+    /// Sets the mounts whose files of the host may be replaced while this worker runs. The next worker shows the new files.
+    #[must_use]
+    pub fn with_sources(mut self, sources: Option<quackd_sandbox::confine::MountSources>) -> Self {
+        self.replaced = sources.map(|sources| Arc::new(ReplacedFiles::new(sources)));
+        self
+    }
+
+    /// The files of the host that the worker shows, unless background jobs keep the worker anyway.
+    pub(crate) fn replaceable(&self) -> Option<Arc<ReplacedFiles>> {
+        let has_jobs = || self.jobs.all().iter().any(|job| job.is_running());
+        self.replaced.clone().filter(|_| !has_jobs())
+    }
+
+    /// Returns the answer of a call that was not run because files of the host were replaced.
+    pub(crate) fn outdated() -> Output {
+        let answer = Output::error(
+            "files of the system were replaced since this worker started. The call was not run, try again",
+        );
+        let report = ToolReport { files_replaced: true, not_run: true, ..answer.report };
+        Output { report, ..answer }
     }
 
     /// Creates the answer of a call that was not run because a protected name was replaced. The next worker

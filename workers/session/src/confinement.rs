@@ -10,6 +10,7 @@ mod command_variables;
 mod host_ports;
 mod trees;
 mod user_git;
+mod watched_mounts;
 
 use crate::confinement_result::ConfinementResult;
 use crate::read_only::{private_directory, private_of_safe_mode};
@@ -28,7 +29,8 @@ use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
     self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
-    LANDLOCK_WITH_NAMESPACES, MountPlan, Pin, SessionDirs, Side, SystemDirectory, git,
+    LANDLOCK_WITH_NAMESPACES, MountPlan, MountSources, Pin, SessionDirs, Side, SystemDirectory,
+    git,
 };
 use quackd_tools::UserGit;
 use std::io;
@@ -40,6 +42,7 @@ use trees::{
     too_many_repositories, trees_of,
 };
 use user_git::{of_user, user_settings, write_settings_blocking};
+use watched_mounts::{mounted, paths_to_watch};
 
 /// Notes for systems where process 1 cannot create the links of commands, or cannot carry out their changes of git
 /// directories.
@@ -130,6 +133,7 @@ fn unconfined(
         pins: Vec::new(),
         read_only_pins: Vec::new(),
         absent: Vec::new(),
+        sources: None,
         private_home: None,
         has_private_tmp: false,
         command_words: Vec::new(),
@@ -269,6 +273,7 @@ impl ConfinementInputs {
             pins: mounted(pins),
             read_only_pins: mounted(read_only_pins),
             absent,
+            sources: MountSources::look_blocking(&plan),
             private_home: plan.private_home().map(Path::to_owned),
             has_private_tmp: true,
             command_words: Vec::new(),
@@ -329,6 +334,7 @@ impl ConfinementInputs {
             pins: Vec::new(),
             read_only_pins: Vec::new(),
             absent: Vec::new(),
+            sources: None,
             private_home: None,
             has_private_tmp: false,
             command_words: read_only.limiting_words(),
@@ -346,24 +352,6 @@ fn git_notes(plan: &MountPlan, mode: GitProtection) -> Vec<String> {
     let links = (has_git && !confine::CommandFilter::can_hold_calls()).then_some(LINKS_NOTE);
     let names = (has_git && mode == GitProtection::Names).then_some(NAMES_NOTE);
     links.into_iter().chain(names).map(str::to_owned).collect()
-}
-
-/// Returns the pins that keep directories in their place with the hidden paths that have a mount, and the pins of files
-/// that must not be changed.
-fn paths_to_watch(plan: &MountPlan, policy: &Policy) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let hidden = policy.hidden.iter().filter(|hidden| plan.mounts.contains_key(*hidden));
-    let (read_only, others): (Vec<_>, Vec<_>) = plan.pins.iter().partition(|pin| pin.read_only);
-    let path = |pin: &Pin| pin.at.clone();
-    let others = others.into_iter().map(path).chain(hidden.cloned());
-    (others.collect(), read_only.into_iter().map(path).collect())
-}
-
-/// Removes the pins that could not be mounted from the start, so that they are not reported as lost later.
-fn mounted(mut pins: Vec<PathBuf>) -> Vec<PathBuf> {
-    while let Some(bare) = confine::first_unpinned_blocking(&pins).map(Path::to_owned) {
-        pins.retain(|pin| *pin != bare);
-    }
-    pins
 }
 
 /// Returns the thread that launches commands, and a note if their OOM score cannot be set.

@@ -73,6 +73,7 @@ pub(crate) fn enter(
         pins: Vec::new(),
         read_only_pins: Vec::new(),
         absent: Vec::new(),
+        sources: None,
         private_home: None,
         has_private_tmp: false,
         command_words,

@@ -4,7 +4,7 @@ use crate::wrapper::ReadOnlyWrapper;
 use quackd_process::SpawnThread;
 use quackd_protocol::worker::SandboxReport;
 use quackd_sandbox::audit::Known;
-use quackd_sandbox::confine::PrivateNetwork;
+use quackd_sandbox::confine::{MountSources, PrivateNetwork};
 use quackd_tools::UserGit;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -26,6 +26,8 @@ pub(crate) struct ConfinementResult {
     pub(crate) read_only_pins: Vec<PathBuf>,
     /// Hidden paths that did not exist at the start. The next worker hides them if they appear.
     pub(crate) absent: Vec<PathBuf>,
+    /// Mounts whose files of the host may be replaced while the worker runs.
+    pub(crate) sources: Option<MountSources>,
     /// The home inside, if it exists only as long as the worker.
     pub(crate) private_home: Option<PathBuf>,
     /// Whether `/tmp`, `/var/tmp` and `/dev/shm` exist only as long as the worker.

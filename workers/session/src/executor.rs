@@ -100,7 +100,8 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         .with_sandbox(confined.report.clone(), confined.known)
         .with_limits(limits)
         .with_group(group)
-        .with_web(searches.web(outbox.clone()));
+        .with_web(searches.web(outbox.clone()))
+        .with_sources(confined.sources);
     let toolbox = match confined.spawn_thread {
         Some(thread) => toolbox.with_spawn_thread(thread),
         None => toolbox,

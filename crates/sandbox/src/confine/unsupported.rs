@@ -5,6 +5,18 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
+/// Mounts of the host's files. A session makes none here.
+#[derive(Debug)]
+pub struct MountSources;
+
+impl MountSources {
+    /// Returns false.
+    #[must_use]
+    pub fn have_changed_blocking(&self) -> bool {
+        false
+    }
+}
+
 /// Returns `None`: no name is pinned here.
 #[must_use]
 pub fn first_unpinned_blocking(_pins: &[PathBuf]) -> Option<&Path> {

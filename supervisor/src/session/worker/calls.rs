@@ -304,7 +304,7 @@ impl SessionActor {
     }
 
     /// Gives an unsent call a limited time to wait for a worker.
-    fn await_worker(&mut self, number: u64, ctx: &mut Context<Self>) {
+    pub(super) fn await_worker(&mut self, number: u64, ctx: &mut Context<Self>) {
         let left = self.worker.calls.time_left(number, Instant::now());
         self.set_wait(number, CallWait::Worker, WORKER_READY_WAIT.min(left), ctx);
     }
@@ -415,7 +415,7 @@ impl SessionActor {
     }
 
     /// Starts the idle time if no call is in flight.
-    fn note_idle(&mut self, ctx: &mut Context<Self>) {
+    pub(super) fn note_idle(&mut self, ctx: &mut Context<Self>) {
         if !self.worker.calls.any_sent() {
             self.end_questions_of_calls();
             // A call reports its job before it ends.

@@ -164,6 +164,9 @@ impl SessionActor {
         if report.not_run && report.workspace_gone && self.send_to_next_worker(number, ctx) {
             return;
         }
+        if report.not_run && report.files_replaced && self.send_after_replacement(number, ctx) {
+            return;
+        }
         let has_denials = !report.denials.is_empty();
         let about_policy = has_denials.then(|| self.line_about_older_policy()).flatten();
         self.answer(number, ctx, |_| {

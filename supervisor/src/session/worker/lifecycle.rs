@@ -115,6 +115,7 @@ impl SessionActor {
         let is_transparent = services.daemon.config.sandbox.transparent.value;
         self.worker.ports = TransparentPorts::of(&self.worker.rules, is_transparent);
         self.worker.workspace_replaced = false;
+        self.worker.files_replaced = false;
         self.worker.network_failed = false;
         self.worker.ends_jobs = false;
         self.worker.client_left = false;

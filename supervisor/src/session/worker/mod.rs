@@ -65,6 +65,8 @@ pub(crate) struct WorkerPart {
     place: Place,
     /// Whether the path of the worker's workspace leads to another directory now.
     workspace_replaced: bool,
+    /// Whether files of the host that the worker shows were replaced. It keeps its calls and jobs.
+    files_replaced: bool,
     /// Whether no proxy will serve the worker's sockets any more.
     network_failed: bool,
     /// Whether the user requested a replacement even if background jobs run.
@@ -100,6 +102,7 @@ impl WorkerPart {
             running_policy: None,
             place: Place::of(None),
             workspace_replaced: false,
+            files_replaced: false,
             network_failed: false,
             ends_jobs: false,
             client_left: false,

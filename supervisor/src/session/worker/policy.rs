@@ -84,8 +84,12 @@ impl SessionActor {
 
     /// True if commands need a new worker.
     pub(super) fn needs_replacement(&self) -> bool {
-        let WorkerPart { workspace_replaced, network_failed, .. } = self.worker;
-        workspace_replaced || network_failed || self.has_other_policy() || self.has_left_jobs()
+        let WorkerPart { workspace_replaced, files_replaced, network_failed, .. } = self.worker;
+        workspace_replaced
+            || files_replaced
+            || network_failed
+            || self.has_other_policy()
+            || self.has_left_jobs()
     }
 
     /// True if background jobs keep a worker whose policy allows no more than the requested one. A running server would
@@ -147,9 +151,31 @@ impl SessionActor {
                 "a file system was mounted or unmounted in its workspace, and it sees the old content"
             }
             true => "its workspace, or a protected name in it, was replaced outside of the session",
-            false if !self.has_other_policy() => "its network proxy failed",
-            false => "its sandbox policy was changed",
+            false if self.has_other_policy() => "its sandbox policy was changed",
+            false if self.worker.network_failed => "its network proxy failed",
+            false if self.worker.files_replaced => {
+                "files of the system were replaced, and it sees the old ones"
+            }
+            false => "its network proxy failed",
         }
+    }
+
+    /// Handles the worker's report that a call was not run because it shows files of the host that were replaced. The next
+    /// worker gets the call, unless other calls or jobs keep this one: then this one gets it once more, because old files
+    /// are no reason to wait. Returns false if the call gets the worker's reply.
+    pub(super) fn send_after_replacement(&mut self, number: u64, ctx: &mut Context<Self>) -> bool {
+        if !self.worker.calls.take_back(number) {
+            return false;
+        }
+        self.worker.files_replaced = true;
+        if self.worker.child.ending.is_none() && self.is_unused() {
+            self.await_worker(number, ctx);
+            self.note_idle(ctx);
+        } else {
+            self.send(number, ctx);
+            self.publish_status(OfWorker);
+        }
+        true
     }
 
     /// The reason why the worker was not replaced yet, and the way to end what keeps it, for display.
@@ -207,6 +233,8 @@ impl SessionActor {
             "its policy was changed"
         } else if self.worker.network_failed {
             "its network proxy failed"
+        } else if self.worker.files_replaced {
+            "files of the system were replaced"
         } else if self.worker.login_version != self.services.children.login.version() {
             "the login environment changed"
         } else {
