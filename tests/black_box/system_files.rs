@@ -1,6 +1,8 @@
 //! Files of the system that the user or a package manager replaces while a worker runs. For user 0 each file of `/etc` is a
 //! separate mount, which keeps the old file.
 
+#![expect(clippy::disallowed_methods, reason = "the tests replace files as other programs do")]
+
 use crate::harness::{Daemon, Session, untested, wait_for};
 use serde_json::json;
 use std::path::{Path, PathBuf};

@@ -68,7 +68,6 @@ impl Drop for CommandCgroup {
 
 // Version 2 moves the whole process, which other tests of this process would notice.
 #[cfg(test)]
-#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
     use crate::Limits;
