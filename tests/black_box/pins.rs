@@ -43,6 +43,39 @@ fn a_protected_name_that_is_replaced_outside_is_protected_again_before_anything_
     assert_eq!(session.worker()["restarts"], 0);
 }
 
+/// The mount of a name moves with what is renamed. No event of the kernel tells that the name has none any more.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "as the user does it")]
+fn a_protected_or_hidden_name_that_is_moved_away_and_made_again_outside_is_protected_again() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("a");
+    let git = repo.path().join(".git");
+    fs::create_dir_all(git.join("hooks")).unwrap();
+    fs::write(git.join("config"), "[core]\n").unwrap();
+    repo.write("secret", "in the clear\n");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let hidden = json!([repo.path().join("secret")]);
+    wire.request("quack.sandbox", json!({"action": "set", "hidden": hidden}));
+    if !has_namespaces(&session) {
+        return;
+    }
+    let attempt = "echo x >> .git/config; echo x > .git/hooks/pre-commit; cat secret; echo end";
+    for (n, name) in [".git/config", ".git/hooks", ".git", "secret"].into_iter().enumerate() {
+        session.bash("true");
+        let (path, away) = (repo.path().join(name), repo.path().join(format!("away-{n}")));
+        fs::rename(&path, &away).unwrap();
+        let copied = daemon.program_for_tests("cp").arg("-a").args([&away, &path]).status();
+        assert!(copied.unwrap().success());
+        let text = session.bash(attempt);
+        assert!(text.contains("end") && !text.contains("in the clear"), "{name}: {text}");
+        assert_eq!(text.matches("Read-only file system").count(), 2, "{name}: {text}");
+        assert_eq!(fs::read_to_string(git.join("config")).unwrap(), "[core]\n", "{name}");
+        assert!(!git.join("hooks/pre-commit").exists(), "{name}");
+    }
+    assert_eq!(session.worker()["restarts"], 0);
+}
+
 #[test]
 fn what_is_hidden_stays_hidden_when_its_directory_would_be_moved() {
     let daemon = Daemon::start();

@@ -69,11 +69,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
     if confined.is_confined && !start.sandbox.policy.network {
         confined.env.extend(network::variables(&start.env, confined.proxy_port()));
     }
-    let mut given = start.env;
-    if confined.is_confined {
-        given.retain(|(name, _)| !GIT_SETTINGS_VARIABLES.contains(&name.as_str()));
-    }
-    let env = environment(given, confined.env);
+    let env = environment(start.env, confined.env, confined.is_confined);
     let held = confined.private_network.as_mut().and_then(|network| network.held.take());
     let attempts = attempts(confined.private_network, &mut confined.report);
     if let Some(pair) = pair {
@@ -148,9 +144,13 @@ fn attempts(network: Option<PrivateNetwork>, report: &mut SandboxReport) -> Arc<
 fn environment(
     given: Vec<(String, String)>,
     inside: Vec<(&'static str, String)>,
+    is_confined: bool,
 ) -> Vec<(String, String)> {
-    let is_outside = |(name, _): &(String, String)| !inside.iter().any(|(other, _)| other == name);
-    let kept: Vec<_> = given.into_iter().filter(is_outside).collect();
+    let is_left_out = |name: &str| {
+        is_confined && GIT_SETTINGS_VARIABLES.contains(&name)
+            || inside.iter().any(|(other, _)| *other == name)
+    };
+    let kept: Vec<_> = given.into_iter().filter(|(name, _)| !is_left_out(name)).collect();
     kept.into_iter()
         .chain(inside.into_iter().map(|(name, value)| (name.to_owned(), value)))
         .collect()
