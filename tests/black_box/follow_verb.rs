@@ -221,6 +221,8 @@ fn attaching_goes_on_as_following() {
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let dir = repo.path().to_str().unwrap();
+    // The header shows what its worker is at once: starting, or as here ready.
+    daemon.wire().attach(repo.path()).bash("true");
     let person = Running::start(daemon.command(&[dir]));
     let header = person.line();
     let place = format!("a  {dir}  [");

@@ -61,7 +61,7 @@ fn attack(session: &Session<'_>, program: &str, ports: [u16; 2]) -> String {
     let repo = repo_of(session);
     std::fs::write(repo.join("attack.py"), format!("{TOOLS}{program}")).unwrap();
     let command = format!("{PYTHON} -u attack.py {} {}", ports[0], ports[1]);
-    session.call("bash", json!({"command": command, "timeout_ms": 300_000}))
+    session.long_bash(&command)
 }
 
 /// Runs a test in a session that may reach one of two servers.

@@ -582,7 +582,7 @@ fn attacks_on_the_proxy_reach_nothing_and_leave_it_working() {
         sandbox(daemon, &repo, &["set", "--allow", &format!("machine:{}", server.port)]);
         std::fs::write(repo.join("attack.py"), ATTACKS).unwrap();
         let command = format!("/usr/bin/python3 attack.py {} {}", server.port, secret.port);
-        let text = session.call("bash", json!({"command": command, "timeout_ms": 300_000}));
+        let text = session.long_bash(&command);
         assert!(text.starts_with("done\n"), "{text}");
         let proxy = proxy_of(daemon);
         assert!(session.bash(&by_connect(server.port)).contains("served"));

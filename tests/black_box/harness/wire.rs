@@ -263,6 +263,18 @@ impl<'a> Session<'a> {
         self.begin(tool, arguments).text()
     }
 
+    /// Runs a bash command that may take minutes, which is longer than the usual wait for a line.
+    #[track_caller]
+    pub(crate) fn long_bash(&self, command: &str) -> String {
+        const LIMIT: Duration = Duration::from_secs(300);
+        let wait = |time| self.wire.writer.set_read_timeout(Some(time)).expect("set a time limit");
+        wait(LIMIT + LINE_PATIENCE);
+        let milliseconds = u64::try_from(LIMIT.as_millis()).expect("a number");
+        let text = self.call("bash", json!({"command": command, "timeout_ms": milliseconds}));
+        wait(LINE_PATIENCE);
+        text
+    }
+
     /// Runs a bash command and returns its text.
     #[track_caller]
     pub(crate) fn bash(&self, command: &str) -> String {
