@@ -3,13 +3,14 @@
 //! A [`Home`] holds only strings, no descriptor and no lock. The supervisor and every client compute the same
 //! paths from the environment.
 
+mod prepare;
+
 use crate::HomeError;
 use crate::ids::workspace_id;
 use crate::keep;
 use crate::locate::{Platform, locate_blocking};
 use crate::ownership::{
-    OwnershipCheck, RETIRED, RUN_FLAGS, check_current_run, check_run, is_marked, is_retired_run,
-    mark_caches, mark_run,
+    OwnershipCheck, RETIRED, RUN_FLAGS, check_run, is_marked, is_retired_run, mark_caches,
 };
 use crate::private_dir::{FinalLink, own_dir_blocking, private_dir_blocking, restrict_blocking};
 use crate::socket::{Around, SocketPath, temp_dir};
@@ -17,7 +18,6 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -27,9 +27,6 @@ const MAX_ID_BYTES: usize = 200;
 
 /// Maximum number of names to try for a retired run directory.
 const MAX_RETIRED: u32 = 100;
-
-/// Maximum number of attempts to create `run`.
-const MAX_PREPARE_TRIES: u32 = 10;
 
 /// Paths of the state directory and its files.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,62 +106,6 @@ impl Home {
             user_home,
             is_by_rule,
         })
-    }
-
-    /// Creates the directory if it is missing, and removes access for other users (0700). Before any change, refuses
-    /// existing entries that are not quackd's. Returns the open directory.
-    ///
-    /// # Errors
-    /// [`HomeError::Reserved`], [`HomeError::Foreign`], [`HomeError::ForeignRun`],
-    /// [`HomeError::NotADirectory`], [`HomeError::NotOurs`], or [`HomeError::Io`].
-    pub fn prepare_dir_blocking(&self) -> Result<File, HomeError> {
-        // The user may link the state directory to another place.
-        let dir = own_dir_blocking(&self.dir, FinalLink::Follow)?;
-        self.ownership().check_blocking(&dir)?;
-        restrict_blocking(&dir, &self.dir)?;
-        Ok(dir)
-    }
-
-    /// Prepares the directory as [`Home::prepare_dir_blocking`] does, and creates a private `run/` in it.
-    ///
-    /// # Errors
-    /// As [`Home::prepare_dir_blocking`].
-    pub fn prepare_blocking(&self) -> Result<(), HomeError> {
-        let dir = self.prepare_dir_blocking()?;
-        let mut n_tries = 1;
-        while let Err(error) = self.prepare_run_blocking(&dir) {
-            // A starting daemon moves `run` aside and deletes it.
-            let is_gone = matches!(
-                &error,
-                HomeError::Io { source, .. }
-                    if matches!(source.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists)
-            );
-            if !is_gone || MAX_PREPARE_TRIES <= n_tries {
-                return Err(error);
-            }
-            n_tries += 1;
-        }
-        self.prepare_socket_blocking()
-    }
-
-    fn prepare_run_blocking(&self, dir: &File) -> Result<(), HomeError> {
-        let path = self.run_dir();
-        // Only a faulty worker would replace `run` with a link.
-        let run = own_dir_blocking(&path, FinalLink::Refuse)?;
-        check_current_run(dir, &run, &path)?;
-        restrict_blocking(&run, &path)?;
-        mark_run(&run, &path)
-    }
-
-    /// Creates the private directory of a socket outside the state directory. Refuses a directory of another user.
-    fn prepare_socket_blocking(&self) -> Result<(), HomeError> {
-        let socket = self.socket();
-        match socket.path.parent() {
-            Some(parent) if socket.alias.is_some() => {
-                private_dir_blocking(parent, FinalLink::Refuse)
-            }
-            _ => Ok(()),
-        }
     }
 
     /// Returns an error if [`Home::prepare_dir_blocking`] would refuse the directory. Changes nothing.
