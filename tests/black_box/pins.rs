@@ -43,7 +43,7 @@ fn a_protected_name_that_is_replaced_outside_is_protected_again_before_anything_
     assert_eq!(session.worker()["restarts"], 0);
 }
 
-/// The mount of a name moves with what is renamed. No event of the kernel tells that the name has none any more.
+/// The mount of a name moves with what is renamed. No event of the kernel reports that the name has none then.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as the user does it")]
 fn a_protected_or_hidden_name_that_is_moved_away_and_made_again_outside_is_protected_again() {

@@ -498,7 +498,7 @@ mod tests {
                 decisions.any(|(name, object, is)| meaning.allows(name, *object) != *is)
             })
         };
-        // Those that write have all rules about paths, and each mode of the network its own.
+        // The writing ones have all rules about paths, and each mode of the network its own.
         for (rules, _) in cases.iter().take(4) {
             for rule in rules.iter().skip(2) {
                 assert!(differs(rule, &|_| None), "nothing depends on {rule:?}");
@@ -520,7 +520,7 @@ mod tests {
         }
     }
 
-    /// Whether the pattern of the same rule also matches the path of this filter. Both are there on purpose: a pattern
+    /// Whether the pattern of the same rule also matches the path of this filter. Both exist on purpose: a pattern
     /// that macOS understands otherwise takes away nothing from the path itself.
     fn is_doubled(filter: &Form, filters: &[Form]) -> bool {
         let Form::List(words) = filter else { return false };

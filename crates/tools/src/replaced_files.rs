@@ -22,8 +22,8 @@ impl ReplacedFiles {
         Self { sources, since: Instant::now(), checked_ms: AtomicU64::new(0) }
     }
 
-    /// Whether one of them was replaced. False if the last check is still valid: a call that this worker has to run all the
-    /// same is not refused a second time.
+    /// Whether one of them was replaced. False if the last check is still valid: a call that this worker has to run
+    /// anyway is not refused a second time.
     pub(crate) fn are_noticed_blocking(&self) -> bool {
         let now = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
         let checked = self.checked_ms.load(Ordering::Relaxed);

@@ -129,7 +129,7 @@ impl Daemon {
 
     pub(crate) fn signal(&self, signal: Signal) {
         if signal == Signal::SIGSTOP {
-            // Made, and then written, after the first client can connect. Those who name a stopped daemon read it.
+            // Made, and then written, after the first client can connect. Tests that name a stopped daemon read it.
             wait_for("the pid file", || {
                 let pid = std::fs::read_to_string(self.app().join("duck-daemon.pid")).ok()?;
                 (pid.trim() == self.pid().to_string()).then_some(())

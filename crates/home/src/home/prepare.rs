@@ -1,5 +1,5 @@
 //! Creates the state directory and its `run`, private to the user. Called by the daemon before it takes its lock and after,
-//! and by subcommands that write files of their own.
+//! and by subcommands that write into it.
 
 use super::Home;
 use crate::HomeError;
