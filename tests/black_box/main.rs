@@ -94,6 +94,7 @@ mod tool_tables;
 mod tools;
 mod top_verb;
 mod transcripts;
+mod undo;
 mod upstream_proxy;
 mod voice;
 mod web_search;

@@ -25,6 +25,7 @@ pub(crate) mod sessions;
 pub(crate) mod tool;
 mod tool_help;
 pub(crate) mod top;
+pub(crate) mod undo;
 
 use crate::display;
 use crate::suggest::nearest;
@@ -191,7 +192,8 @@ pub(crate) enum Verb {
     Grep(Box<search::GrepArgs>),
     Find(Box<search::FindArgs>),
     Replace(Box<search::ReplaceArgs>),
-    Undo(search::UndoArgs),
+    Undo(undo::UndoArgs),
+    Changes(undo::ChangesArgs),
     Say(say::SayArgs),
     Rpc(Box<rpc::RpcArgs>),
     Follow(sessions::FollowArgs),

@@ -60,6 +60,10 @@ pub(crate) const FILES: &[(&str, &str)] = &[
     ("run/<session>/bash-<n>.log", "Long outputs of commands."),
     ("run/<session>/job-<n>.log", "Outputs of background jobs."),
     ("run/<session>/journal/<undo id>/", "Originals of replaced files, for `quack undo`."),
+    (
+        "run/<session>/journal/changes-<undo id>/",
+        "Changes of single files with the old content, for `quack undo` and `quack changes`.",
+    ),
     ("caches/<id>/", "Package caches of a workspace: what its sessions downloaded."),
     ("pi-sessions/", "Conversations of the sessions."),
 ];

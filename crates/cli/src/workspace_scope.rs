@@ -61,11 +61,23 @@ impl ScopedClient {
     /// # Errors
     /// A usage error if the directory does not exist; errors of connecting; an unknown session.
     pub(crate) async fn begin(args: &ToolCallArgs, output: CliOutput) -> anyhow::Result<Self> {
+        Self::begin_in(args, Missing::Create, output).await
+    }
+
+    /// As [`ScopedClient::begin`]. `missing` decides what happens if the directory has no session.
+    ///
+    /// # Errors
+    /// As [`ScopedClient::begin`].
+    pub(crate) async fn begin_in(
+        args: &ToolCallArgs,
+        missing: Missing,
+        output: CliOutput,
+    ) -> anyhow::Result<Self> {
         let deadline = Instant::now() + args.timeout.unwrap_or(DEFAULT_TIMEOUT);
         // Check the arguments before a daemon is started.
         let wanted = Wanted::of(&args.which)?;
         let daemon = start_and_connect(output).await?;
-        let found = wanted.one(&daemon.client, Missing::Create).await?;
+        let found = wanted.one(&daemon.client, missing).await?;
         let place = WorkspaceScope::of_session(&found, args.which.dir.as_deref());
         Ok(Self { daemon, place, found, deadline })
     }

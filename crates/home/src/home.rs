@@ -4,6 +4,7 @@
 //! paths from the environment.
 
 mod prepare;
+mod undo_data;
 
 use crate::HomeError;
 use crate::ids::workspace_id;
@@ -468,7 +469,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
-    fn home_at(dir: &Path) -> Home {
+    pub(super) fn home_at(dir: &Path) -> Home {
         let var = |name: &str| (name == "RUBBER_DUCK_APP_SUPPORT").then(|| dir.into());
         Home::resolve_blocking(&var).unwrap()
     }

@@ -137,6 +137,7 @@ mod tests {
             stream_rows: false,
             stdin: false,
             cwd: String::new(),
+            origin: Default::default(),
         });
         let text = r#"{"tool_call":{"call_id":"c1","tool":"bash","arguments":"{}","deadline_ms":30000,"safe_mode":false}}"#;
         assert_eq!(encode(&frame).unwrap(), text.as_bytes());

@@ -210,6 +210,35 @@ pub struct ToolCall {
     /// Directory of the caller, relative to the workspace. Empty: the workspace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cwd: String,
+    /// Who made the call. The record of a changed file names it.
+    #[serde(default, skip_serializing_if = "CallOrigin::is_unknown")]
+    pub origin: CallOrigin,
+}
+
+/// Who made a call, for the records of changed files.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallOrigin {
+    /// Id of the call in the journal of calls, which `quack log` shows.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub call: String,
+    /// The turn of the session's own agent that made the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turn: Option<TurnOrigin>,
+}
+
+impl CallOrigin {
+    fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A turn of an agent. Turns count from 1 in each daemon.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TurnOrigin {
+    /// Number of the turn.
+    pub number: u64,
+    /// Start of the daemon, ISO 8601 UTC.
+    pub daemon: String,
 }
 
 /// Worker to supervisor.

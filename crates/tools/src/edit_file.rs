@@ -10,6 +10,7 @@ use crate::edit_once::{EditedOnce, Leniency, replace_once};
 use crate::output::Data;
 use crate::read_file::PATH;
 use crate::read_tracker::ReadTracker;
+use crate::recorded_write::{ChangeRecorder, RecordedWrite};
 use crate::similar_text::Form;
 use crate::write_error::{MAX_EDITED_BYTES, WriteFailure};
 use crate::write_file::{MAX_ATTEMPTS, open_unprotected};
@@ -49,17 +50,19 @@ pub(crate) async fn edit_file(
     let leniency = Leniency { any_line_ending: !is_literal, similar: arguments.is_true("similar") };
     let has_diff = arguments.is_true("diff");
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
+    let recorder = ChangeRecorder::new(toolbox, call);
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
     let edit = move |root: Arc<Root>| {
-        let edits = (&*replacements, leniency, has_diff);
-        edit_blocking(&root, &seen, &confinement, &path, edits, &give_up)
+        let editor = Editor { root: &root, seen: &seen, confinement: &confinement, recorder };
+        let edits = Edits { replacements: &replacements, leniency, has_diff };
+        editor.edit_blocking(&path, edits, &give_up)
     };
     match toolbox.in_root("edit_file", bounds, edit).await {
-        Ok(Ok((text, change))) => {
+        Ok(Ok(Edited { text, change, advice })) => {
             let data = change.map(|change| Data::of(&change));
-            Output { data, ..Output::success(text).wrote([named]) }
+            Output { data, ..Output::success(text).with_advice(advice).wrote([named]) }
         }
         Ok(Err(failure)) => failure.output("edit_file", bounds, &toolbox.confinement),
         Err(answer) => answer,
@@ -118,32 +121,58 @@ fn one_replacement(arguments: &Arguments) -> Result<Replacement, BadEdit> {
     Ok(Replacement { old: old.to_owned(), new: new.to_owned() })
 }
 
-fn edit_blocking(
-    root: &Root,
-    seen: &ReadTracker,
-    confinement: &Confinement,
-    path: &str,
-    (replacements, leniency, has_diff): (&[Replacement], Leniency, bool),
-    give_up: &dyn Fn() -> bool,
-) -> Result<(String, Option<Map<String, Value>>), WriteFailure> {
-    let named = |error| WriteFailure::of(error, "edit", root, path, confinement);
-    let mut attempt = 1;
-    loop {
-        let mut target = open_unprotected(root, confinement, path, Purpose::Edit, give_up)?;
-        let content = target.read(MAX_EDITED_BYTES).map_err(named)?;
-        let before = has_diff.then(|| content.clone());
-        let (edited, notes) = replace_all(content, replacements, leniency)?;
-        match target.replace(&edited, give_up) {
-            Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
-            Err(error) => return Err(named(error)),
-            Ok(version) => {
-                seen.remember_blocking(target.relative().to_path_buf(), version);
-                let edits = match replacements.len() {
-                    1 => String::new(),
-                    edits => format!(": {edits} edits"),
-                };
-                let change = before.map(|before| edit_diff::describe(path, &before, &edited));
-                return Ok((format!("Successfully edited {path}{edits}{notes}"), change));
+/// What an edit needs of the session.
+struct Editor<'a> {
+    root: &'a Root,
+    seen: &'a ReadTracker,
+    confinement: &'a Confinement,
+    recorder: ChangeRecorder,
+}
+
+/// The edits of a call.
+#[derive(Clone, Copy)]
+struct Edits<'a> {
+    replacements: &'a [Replacement],
+    leniency: Leniency,
+    /// Whether the answer has a diff.
+    has_diff: bool,
+}
+
+/// Parts of the answer.
+struct Edited {
+    text: String,
+    /// Description of the change, if requested.
+    change: Option<Map<String, Value>>,
+    advice: Option<String>,
+}
+
+impl Editor<'_> {
+    fn edit_blocking(
+        &self,
+        path: &str,
+        Edits { replacements, leniency, has_diff }: Edits<'_>,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Edited, WriteFailure> {
+        let Self { root, seen, confinement, recorder } = self;
+        let named = |error| WriteFailure::of(error, "edit", root, path, confinement);
+        let mut attempt = 1;
+        loop {
+            let mut target = open_unprotected(root, confinement, path, Purpose::Edit, give_up)?;
+            let content = target.read(MAX_EDITED_BYTES).map_err(named)?;
+            let (edited, notes) = replace_all(content.clone(), replacements, leniency)?;
+            match recorder.replace_blocking(&mut target, Some(&content), &edited, give_up) {
+                Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
+                Err(error) => return Err(named(error)),
+                Ok(RecordedWrite { version, advice }) => {
+                    seen.remember_blocking(target.relative().to_path_buf(), version);
+                    let edits = match replacements.len() {
+                        1 => String::new(),
+                        edits => format!(": {edits} edits"),
+                    };
+                    let text = format!("Successfully edited {path}{edits}{notes}");
+                    let change = has_diff.then(|| edit_diff::describe(path, &content, &edited));
+                    return Ok(Edited { text, change, advice });
+                }
             }
         }
     }

@@ -35,6 +35,7 @@ mod output;
 mod parameters;
 mod read_file;
 mod read_tracker;
+mod recorded_write;
 mod replace;
 mod replaced_files;
 mod safe_mode;
@@ -70,6 +71,7 @@ use crate::call_limits::CallLimits;
 use crate::caller_dir::CallerDir;
 use quackd_process::{CommandInput, Flow};
 use quackd_protocol::tools;
+use quackd_protocol::worker::CallOrigin;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -102,6 +104,8 @@ pub struct Call {
     pub cwd: PathBuf,
     /// Whether `flow` also takes the rows of a search.
     pub stream_rows: bool,
+    /// Who made the call, for the records of changed files.
+    pub origin: CallOrigin,
 }
 
 /// Runs one tool and returns its answer.

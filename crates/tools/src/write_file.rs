@@ -4,6 +4,7 @@ use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, CancelOnDrop};
 use crate::read_file::PATH;
 use crate::read_tracker::ReadTracker;
+use crate::recorded_write::ChangeRecorder;
 use crate::write_error::WriteFailure;
 use crate::{Call, Confinement, Output, Toolbox};
 use quackd_sandbox::{Purpose, Root, Target, WriteError};
@@ -33,15 +34,17 @@ pub(crate) async fn write_file(
     let content = content.to_owned();
     let named = path.clone();
     let (seen, confinement) = (Arc::clone(&toolbox.seen), Arc::clone(&toolbox.confinement));
+    let recorder = ChangeRecorder::new(toolbox, call);
     // An abandoned write must not happen after the answer.
     let cancel = CancelOnDrop::default();
     let give_up = bounds.give_up(&cancel);
     let write = move |root: Arc<Root>| {
-        write_blocking(&root, &seen, &confinement, &path, &content, &give_up)
+        let writer = Writer { root: &root, seen: &seen, confinement: &confinement, recorder };
+        writer.write_blocking(&path, &content, &give_up)
     };
     match toolbox.in_root("write_file", bounds, write).await {
-        Ok(Ok(text)) => {
-            let advice = tilde_advice(&named);
+        Ok(Ok((text, advice))) => {
+            let advice = tilde_advice(&named).or(advice);
             Output::success(text).with_advice(advice).wrote([named])
         }
         Ok(Err(failure)) => failure.output("write_file", bounds, &toolbox.confinement),
@@ -58,27 +61,54 @@ fn tilde_advice(path: &str) -> Option<String> {
     })
 }
 
-fn write_blocking(
-    root: &Root,
-    seen: &ReadTracker,
-    confinement: &Confinement,
-    path: &str,
-    content: &str,
-    give_up: &dyn Fn() -> bool,
-) -> Result<String, WriteFailure> {
-    let named = |error| WriteFailure::of(error, "write", root, path, confinement);
-    let mut attempt = 1;
-    loop {
-        let mut target = open_unprotected(root, confinement, path, Purpose::Write, give_up)?;
-        match write_once(&mut target, seen, content, give_up) {
-            // The file changed just before the write. This matters only if the session had read it: the next
-            // attempt checks that.
-            Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
-            Err(error) => return Err(named(error)),
-            Ok(()) => {
-                return Ok(format!("Successfully wrote {} bytes to {path}", content.len()));
+/// What a write needs of the session.
+struct Writer<'a> {
+    root: &'a Root,
+    seen: &'a ReadTracker,
+    confinement: &'a Confinement,
+    recorder: ChangeRecorder,
+}
+
+impl Writer<'_> {
+    /// Returns the text of the answer, and advice.
+    fn write_blocking(
+        &self,
+        path: &str,
+        content: &str,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<(String, Option<String>), WriteFailure> {
+        let named = |error| WriteFailure::of(error, "write", self.root, path, self.confinement);
+        let open = || open_unprotected(self.root, self.confinement, path, Purpose::Write, give_up);
+        let mut attempt = 1;
+        loop {
+            match self.write_once(&mut open()?, content, give_up) {
+                // The file changed just before the write. This matters only if the session had read it: the next
+                // attempt checks that.
+                Err(WriteError::Changed) if attempt < MAX_ATTEMPTS => attempt += 1,
+                Err(error) => return Err(named(error)),
+                Ok(advice) => {
+                    let text = format!("Successfully wrote {} bytes to {path}", content.len());
+                    return Ok((text, advice));
+                }
             }
         }
+    }
+
+    fn write_once(
+        &self,
+        target: &mut Target,
+        content: &str,
+        give_up: &dyn Fn() -> bool,
+    ) -> Result<Option<String>, WriteError> {
+        // Both steps hold the target's lock, so that two calls of this session do not refuse each other.
+        let known = self.seen.version_blocking(target.relative());
+        if target.version().is_some() && known.is_some() && known != target.version() {
+            return Err(WriteError::Changed);
+        }
+        let content = content.as_bytes();
+        let written = self.recorder.replace_blocking(target, None, content, give_up)?;
+        self.seen.remember_blocking(target.relative().to_path_buf(), written.version);
+        Ok(written.advice)
     }
 }
 
@@ -101,20 +131,4 @@ pub(crate) fn open_unprotected(
     // Also check the opened path: a link may have been exchanged since.
     WriteFailure::check(target.relative(), confinement)?;
     Ok(target)
-}
-
-fn write_once(
-    target: &mut Target,
-    seen: &ReadTracker,
-    content: &str,
-    give_up: &dyn Fn() -> bool,
-) -> Result<(), WriteError> {
-    // Both steps hold the target's lock, so that two calls of this session do not refuse each other.
-    let known = seen.version_blocking(target.relative());
-    if target.version().is_some() && known.is_some() && known != target.version() {
-        return Err(WriteError::Changed);
-    }
-    let version = target.replace(content.as_bytes(), give_up)?;
-    seen.remember_blocking(target.relative().to_path_buf(), version);
-    Ok(())
 }

@@ -64,6 +64,7 @@ mod tests {
                 flow: None,
                 input: None,
                 stream_rows: false,
+                origin: Default::default(),
                 cwd: Default::default(),
             };
             execute(Rc::clone(&self.toolbox), call).await

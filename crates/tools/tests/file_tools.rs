@@ -74,6 +74,7 @@ mod tests {
                 flow: None,
                 input: None,
                 stream_rows: false,
+                origin: Default::default(),
                 cwd: Default::default(),
             };
             change(&mut call);
@@ -472,6 +473,7 @@ mod tests {
             flow: None,
             input: None,
             stream_rows: false,
+            origin: Default::default(),
             cwd: Default::default(),
         };
         let outputs = tokio::task::LocalSet::new().block_on(&runtime, async {

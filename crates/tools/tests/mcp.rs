@@ -60,6 +60,7 @@ mod tests {
                 flow: None,
                 input: None,
                 stream_rows: false,
+                origin: Default::default(),
                 cwd: Default::default(),
             };
             (call, Rc::clone(&self.toolbox))

@@ -67,6 +67,7 @@ mod tests {
                 flow: None,
                 input: None,
                 stream_rows: false,
+                origin: Default::default(),
                 cwd: Default::default(),
             };
             with(&mut call);

@@ -71,6 +71,7 @@ mod tests {
             flow: None,
             input: None,
             stream_rows: false,
+            origin: Default::default(),
             cwd: Default::default(),
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -11,7 +11,7 @@ use quackd_protocol::client::{
 use quackd_protocol::limits::{MAX_SHOWN_ARGUMENTS_BYTES, MAX_SHOWN_JSON_BYTES};
 use quackd_protocol::mask::cut_at_word;
 use quackd_protocol::tools::main_parameter;
-use quackd_protocol::worker::ToolUpdate;
+use quackd_protocol::worker::{CallOrigin, ToolUpdate};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 use std::sync::Arc;
@@ -35,10 +35,10 @@ pub(crate) struct CallPreview {
     /// For a call of the session's own agent, the name by which its model called the tool. The agent itself publishes the
     /// start and the end. Empty for a call that no event shows.
     pub(crate) agents: Option<String>,
-    /// The turn of the agent that makes the call.
-    pub(crate) turn: Option<u64>,
-    /// Id of the call in the journal, if its beginning is recorded.
-    pub(crate) journal_id: Option<String>,
+    /// Id of the call in the journal, and the turn of the agent that makes it.
+    pub(crate) origin: CallOrigin,
+    /// Whether the journal has the beginning of the call.
+    pub(crate) is_begun: bool,
 }
 
 impl CallPreview {
@@ -79,7 +79,8 @@ impl Events {
         if tool_name.is_empty() {
             return;
         }
-        self.publish_in_turn(session, call.turn, NAME, || ToolExecutionUpdate {
+        let turn = call.origin.turn.as_ref().map(|turn| turn.number);
+        self.publish_in_turn(session, turn, NAME, || ToolExecutionUpdate {
             kind: NAME,
             tool_call_id: &call.id,
             tool_name,

@@ -11,7 +11,7 @@ use quackd_protocol::journal::{
     CallEnd, CallRecord, JOB_END, cut_masked, cut_text, id_of, is_beginning_of_job,
 };
 use quackd_protocol::tools::is_internal;
-use quackd_protocol::worker::EndedJob;
+use quackd_protocol::worker::{CallOrigin, EndedJob, TurnOrigin};
 use serde_json::json;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -61,16 +61,19 @@ impl CallJournal {
         self.journal.is_some()
     }
 
-    /// Appends the beginning of a call that still runs. Returns its id, which its end gets too.
+    /// Appends the beginning of a call that still runs. Returns whether the call is recorded.
     pub(crate) fn record_beginning(
         &self,
         place: CallPlace<'_>,
         call: &CallPreview,
         elapsed: Duration,
-    ) -> Option<String> {
-        let record = self.record_of(place, call, elapsed)?;
-        self.journal.as_ref()?.add(&record);
-        Some(record.id)
+    ) -> bool {
+        let record = self.record_of(place, call, elapsed);
+        match (&self.journal, &record) {
+            (Some(journal), Some(record)) => journal.add(record),
+            _ => return false,
+        }
+        true
     }
 
     /// Appends a call that was answered, or counts it as missing if the disk has no room.
@@ -133,14 +136,14 @@ impl CallJournal {
         let at_ms = at_ms.saturating_sub(i64::try_from(elapsed.as_millis()).unwrap_or(i64::MAX));
         let client = call.client().map(|client| client.name.clone());
         Some(CallRecord {
-            id: call.journal_id.clone().unwrap_or_else(|| self.next_id(at_ms)),
+            id: call.origin.call.clone(),
             at_ms,
             session_id: place.session.clone(),
             session_name: place.name.to_owned(),
             label: place.label.to_owned(),
             workspace_path: place.workspace.to_owned(),
             client: client.or_else(|| call.agents.as_ref().map(|_| AGENT.to_owned())),
-            turn: call.turn,
+            turn: call.origin.turn.as_ref().map(|turn| turn.number),
             tool: tool.chars().take(MAX_TOOL_CHARS).collect(),
             arguments: call.arguments.clone(),
             outcome: CallEnd::Running,
@@ -229,6 +232,15 @@ impl CallJournal {
                 text: (!is_job).then_some(text),
                 ..begun
             });
+        }
+    }
+
+    /// Describes a call that has arrived, with its id, which it has also if calls are not recorded. `turn` is that of the
+    /// session's own agent if the agent makes the call, and `daemon` the start of the daemon.
+    pub(crate) fn origin(&self, turn: Option<u64>, daemon: &str) -> CallOrigin {
+        CallOrigin {
+            call: self.next_id(Timestamp::now().as_millisecond()),
+            turn: turn.map(|number| TurnOrigin { number, daemon: daemon.to_owned() }),
         }
     }
 

@@ -237,6 +237,7 @@ impl PendingCalls {
             stream_rows: call.stream_rows,
             stdin: call.input.is_some(),
             cwd: call.cwd.clone(),
+            origin: call.shown.origin.clone(),
         };
         Some((frame, left))
     }
@@ -259,19 +260,19 @@ impl PendingCalls {
 
     /// The sent calls whose beginning is not recorded, with the time since each arrived.
     pub(crate) fn unrecorded(&self) -> Vec<(u64, Duration)> {
-        let is_unrecorded = |call: &PendingCall| call.is_sent && call.shown.journal_id.is_none();
+        let is_unrecorded = |call: &PendingCall| call.is_sent && !call.shown.is_begun;
         let unrecorded = self.calls.iter().filter(|(_, call)| is_unrecorded(call));
         unrecorded.map(|(number, call)| (*number, call.since.elapsed())).collect()
     }
 
-    /// Records the beginning of a call that still runs, once. `record` returns its id in the journal.
+    /// Records the beginning of a call that still runs, once. `record` returns whether it is in the journal.
     pub(crate) fn begin(
         &mut self,
         number: u64,
-        record: impl FnOnce(&CallPreview, Duration) -> Option<String>,
+        record: impl FnOnce(&CallPreview, Duration) -> bool,
     ) {
-        if let Some(call) = self.calls.get_mut(&number).filter(|it| it.shown.journal_id.is_none()) {
-            call.shown.journal_id = record(&call.shown, call.since.elapsed());
+        if let Some(call) = self.calls.get_mut(&number).filter(|it| !it.shown.is_begun) {
+            call.shown.is_begun = record(&call.shown, call.since.elapsed());
         }
     }
 
@@ -500,6 +501,7 @@ pub(crate) fn ended(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_protocol::worker::CallOrigin;
 
     fn new_call(tool: &str) -> NewCall {
         NewCall {
@@ -509,8 +511,8 @@ mod tests {
                 arguments: None,
                 caller: None,
                 agents: None,
-                turn: None,
-                journal_id: None,
+                origin: CallOrigin::default(),
+                is_begun: false,
             },
             arguments: "{}".into(),
             safe_mode: false,

@@ -24,6 +24,7 @@ mod rpc_dialect;
 mod rpc_options;
 mod secrets;
 mod tools;
+mod undo;
 
 use crate::harness::{Daemon, FakeModel, Process, Wire, wait_for};
 use serde_json::{Value, json};

@@ -230,7 +230,7 @@ fn what_cannot_be_undone_is_said_with_what_can() {
     let end = format!(
         "', was made without a backup and cannot be undone; older ones can be undone by id: {first}"
     );
-    assert!(text.starts_with("Error: The last replacement, '2-") && text.ends_with(&end), "{text}");
+    assert!(text.starts_with("Error: The last change, '2-") && text.ends_with(&end), "{text}");
     assert_eq!(data["isError"], json!(true));
     assert_eq!(place.get("a.txt").as_deref(), Some("1 two\ntwo\r\n3"), "nothing was undone");
     let list = bench.voice(&place, "undo", r#"{"list":true}"#, true);

@@ -249,6 +249,7 @@ impl ToolExecutor {
                     input: input.clone(),
                     cwd: call.cwd.into(),
                     stream_rows: call.stream_rows,
+                    origin: call.origin,
                 },
             );
             let running = input::request_while(running, input.as_ref(), &id, &outbox);

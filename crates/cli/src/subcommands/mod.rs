@@ -7,7 +7,8 @@ pub(crate) mod activate;
 mod approval_prompt;
 pub(crate) mod approvals;
 pub(crate) mod attach;
-pub(crate) mod completions;
+pub(crate) mod changes;
+mod completions;
 pub(crate) mod config;
 mod confirmation;
 pub(crate) mod daemon;
@@ -73,6 +74,7 @@ pub(crate) async fn run(
         Some(Verb::Find(args)) => Box::pin(find::run(&args, output)).await,
         Some(Verb::Replace(args)) => Box::pin(replace::run(&args, output)).await,
         Some(Verb::Undo(args)) => Box::pin(undo::run(&args, output)).await,
+        Some(Verb::Changes(args)) => Box::pin(changes::run(args, output)).await,
         Some(Verb::Say(args)) => Box::pin(say::run(args, output)).await,
         Some(Verb::Rpc(args)) => Box::pin(rpc::run(*args, output)).await,
         Some(Verb::Follow(args)) => Box::pin(follow::run(args, output)).await,

@@ -1,8 +1,8 @@
-//! `quack undo`: restores the files of a replacement.
+//! `quack undo`: takes back changes of files.
 
 use super::replace::again;
 use super::result_stream::set;
-use crate::args::search::UndoArgs;
+use crate::args::undo::{GroupSelection, UndoArgs};
 use crate::display::{count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{CliOutput, DIM, RED, StdoutProperties};
@@ -55,18 +55,33 @@ fn arguments(args: &UndoArgs) -> Map<String, Value> {
     if args.list {
         set(&mut arguments, "list", true);
     }
-    if let Some(id) = &args.id {
+    if let Some(id) = &args.selection.id {
         set(&mut arguments, "undo_id", id.as_str());
     }
+    set_group(&mut arguments, &args.selection.group);
     arguments
+}
+
+/// Adds the arguments of the tool that select the changes of a call or of a turn.
+pub(super) fn set_group(arguments: &mut Map<String, Value>, group: &GroupSelection) {
+    if let Some(call) = &group.call {
+        set(arguments, "call_id", call.as_str());
+    }
+    if let Some(turn) = group.turn {
+        set(arguments, "turn", turn);
+    }
 }
 
 fn text(undone: &Undone, args: &UndoArgs, audience: StdoutProperties) -> String {
     let mut text = String::new();
-    for File { path, restored, reason } in &undone.files {
+    for File { path, restored, reason, deleted, partly } in &undone.files {
         push(&mut text, &fit(path, audience), PATH, audience);
         if *restored {
-            text.push_str(": restored\n");
+            text.push_str(match (deleted, partly) {
+                (true, _) => ": deleted, because the change had created it\n",
+                (_, true) => ": restored to what another program had written between the changes\n",
+                _ => ": restored\n",
+            });
         } else {
             let reason = fit(reason.as_deref().unwrap_or("not restored"), audience);
             text.push_str(": ");
@@ -103,8 +118,18 @@ mod tests {
         assert_eq!(Value::from(arguments(&parse(&[]))), json!({}));
         assert_eq!(Value::from(arguments(&parse(&["u1"]))), json!({"undo_id": "u1"}));
         assert_eq!(Value::from(arguments(&parse(&["--list"]))), json!({"list": true}));
+        assert_eq!(Value::from(arguments(&parse(&["--turn"]))), json!({"turn": 0}));
+        assert_eq!(Value::from(arguments(&parse(&["--turn", "7"]))), json!({"turn": 7}));
+        assert_eq!(Value::from(arguments(&parse(&["--call", "c"]))), json!({"call_id": "c"}));
+        for wrong in [&["u1", "--turn=1"][..], &["--call", "c", "--turn"], &["--call", ""], &[""]] {
+            assert!(Cli::read(["quack", "undo"].iter().chain(wrong)).is_err(), "{wrong:?}");
+        }
         let tool = quackd_protocol::tools::find("undo").unwrap();
-        assert!(["undo_id", "list"].iter().all(|name| tool.parameter(name).is_some()));
+        assert!(
+            ["undo_id", "list", "call_id", "turn", "diff"]
+                .iter()
+                .all(|name| tool.parameter(name).is_some())
+        );
     }
 
     #[test]
@@ -112,12 +137,13 @@ mod tests {
         let data = json!({"undone": "u1", "undoId": "u2", "restored": 1, "files": [
             {"path": "x", "restored": true},
             {"path": "../y", "restored": false, "reason": "changed since"},
+            {"path": "z", "restored": true, "deleted": true},
         ]});
         let undone = Undone::read(&data).unwrap();
         let audience = StdoutProperties { is_terminal: false, is_colored: false };
         assert_eq!(
             text(&undone, &parse(&["--session", "s"]), audience),
-            "x: restored\n../y: not changed: changed since\nUndid u1: 1 file restored.\n\
+            "x: restored\n../y: not changed: changed since\nz: deleted, because the change had created it\nUndid u1: 1 file restored.\n\
              Redo with: quack undo u2 --session s\n"
         );
         assert!(!undone.is_whole());

@@ -338,14 +338,24 @@ const REPLACE: Tool = Tool {
 
 const UNDO: Tool = Tool {
     name: "undo",
-    about: "Take back a replacement that replace made, in each file that has not changed since.",
+    about: "Take back changes that write_file, edit_file or replace made, in each file that has not changed since.",
     main: Some("undo_id"),
     is_strict: true,
     reads_only: false,
     offer: Offer::Work,
     of_pi: &[],
     parameters: &[
-        text("undo_id", "Which one, as replace told it. Default: the last one.").also(&["id"]),
+        text("undo_id", "Which one, as replace or list told it. Default: the last change.")
+            .also(&["id"]),
+        text("call_id", "All changes of the call with this id in the journal of calls.").rare(),
+        whole(
+            "turn",
+            0,
+            u64::MAX,
+            "All changes of this turn of the agent. 0: the newest turn with changes.",
+        )
+        .rare(),
         flag("list", "Change nothing: list what can be undone.").or("false"),
+        flag("diff", "With list: show the changes as diffs.").or("false").rare(),
     ],
 };

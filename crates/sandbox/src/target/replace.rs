@@ -6,7 +6,7 @@ use super::{
 use crate::WriteError;
 use crate::staged::StagedTag;
 use crate::version::FileVersion;
-use rustix::fs::{self as sys, Mode, OFlags};
+use rustix::fs::{self as sys, AtFlags, Mode, OFlags};
 use std::fs::File;
 use std::path::Path;
 
@@ -56,6 +56,22 @@ impl Target {
             self.sync()?;
         }
         Ok(version)
+    }
+
+    /// Deletes the file at the name, which must still have the state of [`Target::version`]. The deletion is durable after
+    /// [`Target::sync_parent`].
+    ///
+    /// # Errors
+    /// [`WriteError::Changed`], also if there is no file; [`WriteError::GivenUp`]; [`WriteError::Io`].
+    pub fn delete(&mut self, give_up: &dyn Fn() -> bool) -> Result<(), WriteError> {
+        if self.existing.is_none() {
+            return Err(WriteError::Changed);
+        }
+        self.check_unchanged(give_up)?;
+        let deleted = sys::unlinkat(&self.parent, &self.name, AtFlags::empty());
+        deleted.map_err(|errno| WriteError::Io { call: "unlink", source: errno.into() })?;
+        self.existing = None;
+        Ok(())
     }
 
     /// Whether the user has mounted something on the name. The kernel replaces no mount point (rename(2)).

@@ -3,7 +3,8 @@
 use super::ReplaceOutput;
 use super::text::detached;
 use crate::replace::journal::{
-    Applied, EarlyStop, FileReport, InterruptedReplace, Listed, Undone, WriteOutcome,
+    Applied, EarlyStop, FileDiff, FileReport, InterruptedReplace, Listed, ListedFile, Undone,
+    WriteOutcome,
 };
 use crate::search_common::data::{named, notes};
 use quackd_search::replace::{FilePlan, SkippedFile};
@@ -59,7 +60,7 @@ pub(crate) fn of_replacement(done: &ReplaceOutput) -> Value {
 
 /// Returns the result of an undo.
 pub(crate) fn of_undo(undone: &Undone) -> Value {
-    let Undone { id, applied, older } = undone;
+    let Undone { what, applied, partly, deleted, older } = undone;
     let files: Vec<Value> = applied
         .files
         .iter()
@@ -67,11 +68,16 @@ pub(crate) fn of_undo(undone: &Undone) -> Value {
         .map(|report| {
             let mut object = named(&report.path);
             describe(&mut object, report, "restored");
+            for (name, paths) in [("partly", partly), ("deleted", deleted)] {
+                if paths.contains(&report.path) {
+                    object.insert(name.to_owned(), true.into());
+                }
+            }
             object.into()
         })
         .collect();
     let mut data = json!({
-        "undone": id.to_string(),
+        "undone": what,
         "undoId": undo_id(Some(applied)),
         "files": files,
         "restored": applied.n_written(),
@@ -89,13 +95,38 @@ pub(crate) fn of_undo(undone: &Undone) -> Value {
     data
 }
 
-/// Returns the list of undoable replacements, newest first.
+/// Returns the list of changes, newest first.
 pub(crate) fn of_list(entries: &[Listed]) -> Value {
-    let entry = |it: &Listed| {
-        json!({"undoId": it.id.to_string(), "files": it.n_files, "undoes": it.undoes,
-               "undoneBy": it.undone_by, "backup": it.has_originals, "interrupted": !it.has_ended})
+    json!({"entries": entries.iter().map(listed).collect::<Vec<_>>()})
+}
+
+fn listed(it: &Listed) -> Value {
+    let turn = it.origin.turn.as_ref();
+    json!({
+        "undoId": it.id.to_string(),
+        "atMs": it.at_ms,
+        "tool": it.tool,
+        "callId": it.origin.call,
+        "turn": turn.map(|turn| turn.number),
+        "daemonStartedAt": turn.map(|turn| turn.daemon.as_str()),
+        "files": it.n_files,
+        "changes": it.files.iter().map(listed_file).collect::<Vec<_>>(),
+        "undoes": it.undoes,
+        "undoneBy": it.undone_by,
+        "backup": it.has_originals,
+        "interrupted": !it.has_ended,
+    })
+}
+
+fn listed_file(file: &ListedFile) -> Value {
+    let mut object = named(&file.path);
+    object.insert("change".to_owned(), file.kind.name().into());
+    match &file.diff {
+        Some(FileDiff::Unified(diff)) => object.insert("diff".to_owned(), diff.as_str().into()),
+        Some(FileDiff::None(why)) => object.insert("noDiff".to_owned(), (*why).into()),
+        None => None,
     };
-    json!({"entries": entries.iter().map(entry).collect::<Vec<_>>()})
+    object.into()
 }
 
 /// Removes the diffs from a result: they are in the text.

@@ -14,7 +14,8 @@ use crate::caller_dir::CallerDir;
 use crate::parameters::{BadParameter, Parameters};
 use crate::read_tracker::ReadTracker;
 use crate::replace::journal::{
-    Applied, ApplyError, Backup, Expect, Journal, JournalSession, Plans, apply_blocking,
+    Applied, ApplyError, Backup, ChangeAuthor, Expect, Journal, JournalSession, Plans,
+    apply_blocking,
 };
 use crate::search_common::{
     BadStart, Budget, RootTree, SearchFailure, capitalised, pattern, scope, starts_blocking,
@@ -59,7 +60,7 @@ pub(crate) async fn replace(
     let max_bytes = wanted.max_bytes;
     let show = wanted.show;
     let budget = wanted.budget;
-    match run(toolbox, root, bounds, wanted).await {
+    match run(toolbox, call, root, bounds, wanted).await {
         Ok(done) => bounded(done.output(show, max_bytes, budget, &toolbox.confinement)),
         Err(refusal) => refusal.output("replace", bounds),
     }
@@ -261,16 +262,18 @@ pub(crate) struct CallContext {
     seen: Arc<ReadTracker>,
     journal: Arc<Journal>,
     plans: Arc<Plans>,
+    author: ChangeAuthor,
 }
 
 impl CallContext {
-    pub(crate) fn of(toolbox: &Toolbox, root: Arc<Root>) -> Self {
+    pub(crate) fn of(toolbox: &Toolbox, call: &Call, root: Arc<Root>) -> Self {
         Self {
             root,
             confinement: Arc::clone(&toolbox.confinement),
             seen: Arc::clone(&toolbox.seen),
             journal: Arc::clone(&toolbox.journal),
             plans: Arc::clone(&toolbox.plans),
+            author: ChangeAuthor { tool: call.tool.clone(), origin: call.origin.clone() },
         }
     }
 
@@ -280,6 +283,7 @@ impl CallContext {
             confinement: &self.confinement,
             seen: &self.seen,
             journal: &self.journal,
+            author: &self.author,
         }
     }
 }
@@ -290,11 +294,12 @@ impl CallContext {
 /// deadline, stops it between two files. The answer then lists the written files, which can be undone.
 pub(crate) async fn run(
     toolbox: &Toolbox,
+    call: &Call,
     root: Arc<Root>,
     bounds: &CallLimits,
     wanted: ReplaceParams,
 ) -> Result<ReplaceOutput, ReplaceToolError> {
-    let hold = CallContext::of(toolbox, root);
+    let hold = CallContext::of(toolbox, call, root);
     let ReplaceParams { job, paths, is_dry_run, expect, backup, budget, directory, .. } = wanted;
     let planning = hold.clone();
     let cancel = CancelOnDrop::default();

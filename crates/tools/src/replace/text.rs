@@ -11,6 +11,7 @@ use crate::{Confinement, Output};
 use quackd_protocol::denial::{Denial, DenialKind};
 use quackd_protocol::worker::MAX_LISTED;
 use quackd_search::replace::{DiffMode, FilePlan, SkipReason, SkippedFile};
+use std::path::PathBuf;
 
 /// Maximum number of skipped or unchanged files that are named.
 const MAX_NAMED: usize = 5;
@@ -149,6 +150,13 @@ pub(crate) fn left(files: &[FileReport], what: &str) -> Vec<String> {
     }
     lines.extend(detached(files).map(|note| format!("[Note: {note}]")));
     lines
+}
+
+/// Names the first files.
+pub(crate) fn names(paths: &[PathBuf]) -> String {
+    let (named, n_more) = named(paths.iter().map(|path| shown(path)));
+    let more = if n_more == 0 { String::new() } else { format!(" and {n_more} more") };
+    format!("{}{more}", named.join(", "))
 }
 
 /// Reports files with several names, of which some were not written. Names the first file.

@@ -1,15 +1,17 @@
-//! undo: reverts a replacement of this session.
+//! undo: takes back replacements and changes of this session, and lists them.
 
-use super::text::{closing, counted, denials, interrupted, left};
+use super::text::{closing, counted, denials, interrupted, left, names};
 use super::{CallContext, ReplaceToolError, bounded, data, write};
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::caller_dir::CallerDir;
 use crate::parameters::{BadParameter, Parameters};
 use crate::replace::journal::{
-    InterruptedReplace, Listed, UndoError, Undone, Which, list_blocking, older_ones, undo_blocking,
+    FileDiff, InterruptedReplace, ListRequest, Listed, UndoError, Undone, Which, list_blocking,
+    older_ones, undo_blocking,
 };
 use crate::search_common::capitalised;
+use crate::search_common::text::shown;
 use crate::{Call, Confinement, Output, Toolbox};
 use quackd_sandbox::Root;
 use std::sync::Arc;
@@ -21,28 +23,28 @@ pub(crate) async fn undo(
     arguments: &Arguments,
     bounds: &CallLimits,
 ) -> Output {
-    let wanted = read(arguments);
+    let params = UndoParams::read(arguments);
     // A list changes nothing. A refusal comes before errors in the other arguments.
-    let is_list = matches!(wanted, Ok((_, true)));
+    let is_list = matches!(params, Ok(UndoParams::List(_)));
     if !is_list && let Some(refused) = toolbox.refuse_change(call, "undo") {
         return refused;
     }
-    let (which, is_list) = match wanted {
-        Ok(wanted) => wanted,
+    let which = match params {
+        Ok(UndoParams::Undo(which)) => which,
+        Ok(UndoParams::List(request)) => {
+            let hold = CallContext::of(toolbox, call, root);
+            let listed = bounds.run_blocking(move || list_blocking(hold.session(), &request)).await;
+            return match listed {
+                Ok((entries, found)) => list(entries, &found, arguments.directory()),
+                Err(cutoff) => Output::cut_off("undo", bounds, cutoff),
+            };
+        }
         Err(error) => return Output::error(error),
     };
-    if is_list {
-        let hold = CallContext::of(toolbox, root);
-        let listed = bounds.run_blocking(move || list_blocking(hold.session())).await;
-        return match listed {
-            Ok((entries, found)) => list(&entries, &found),
-            Err(cutoff) => Output::cut_off("undo", bounds, cutoff),
-        };
-    }
     if let Some(refused) = toolbox.confinement.refuse_read_only(".") {
         return refused;
     }
-    let hold = CallContext::of(toolbox, root);
+    let hold = CallContext::of(toolbox, call, root);
     let undone = write(bounds, move |cancelled| {
         undo_blocking(hold.session(), &which, cancelled).map_err(Failed)
     });
@@ -52,45 +54,93 @@ pub(crate) async fn undo(
     }
 }
 
-/// Parses the entry to undo, and whether to only list entries.
-fn read(arguments: &Arguments) -> Result<(Which, bool), BadParameter> {
-    let parameters = Parameters::named("undo", arguments)?;
-    let id = parameters.any_text("undo_id")?;
-    let which = match id.as_deref().map(str::trim) {
-        None | Some("last") => Which::Last,
-        // An empty id must not undo the last replacement: the caller may have lost the id.
-        Some("") => return Err(BadParameter::Other("Parameter 'undo_id' is empty".to_owned())),
-        Some(id) => Which::Id(id.to_owned()),
-    };
-    Ok((which, parameters.is_set("list")?))
+/// Parsed arguments.
+enum UndoParams {
+    Undo(Which),
+    List(ListRequest),
 }
 
-/// Lists the entries, one per line, newest first.
-fn list(entries: &[Listed], found: &[InterruptedReplace]) -> Output {
-    let line = |entry: &Listed| {
-        let mut line = format!("{}  {}", entry.id, counted(entry.n_files as u64, "file", "files"));
-        for (what, id) in [("undoes", &entry.undoes), ("undone by", &entry.undone_by)] {
-            if let Some(id) = id {
-                line.push_str(&format!(", {what} {id}"));
+impl UndoParams {
+    fn read(arguments: &Arguments) -> Result<Self, BadParameter> {
+        let parameters = Parameters::named("undo", arguments)?;
+        let id = parameters.any_text("undo_id")?;
+        let call = parameters.text("call_id")?;
+        let turn = parameters.whole("turn")?;
+        let id = match id.as_deref().map(str::trim) {
+            None => None,
+            Some("last") => Some(Which::Last),
+            // An empty id must not undo the last change: the caller may have lost the id.
+            Some("") => {
+                return Err(BadParameter::Other("Parameter 'undo_id' is empty".to_owned()));
             }
+            Some(id) => Some(Which::Id(id.to_owned())),
+        };
+        let call = call.map(|call| Which::Call(call.trim().to_owned()));
+        let turn = turn.map(|turn| Which::Turn((turn != 0).then_some(turn)));
+        let mut given = [id, call, turn].into_iter().flatten();
+        let which = given.next();
+        if given.next().is_some() {
+            let why = "Parameters 'undo_id', 'call_id' and 'turn' exclude each other";
+            return Err(BadParameter::Other(why.to_owned()));
         }
-        for (is_so, what) in
-            [(!entry.has_originals, "no backup"), (!entry.has_ended, "interrupted")]
-        {
-            if is_so {
-                line.push_str(&format!(", {what}"));
-            }
+        if parameters.is_set("list")? {
+            let has_diffs = parameters.is_set("diff")?;
+            return Ok(Self::List(ListRequest { which, has_diffs }));
         }
-        line
-    };
-    let mut lines: Vec<String> = entries.iter().map(line).collect();
+        Ok(Self::Undo(which.unwrap_or(Which::Last)))
+    }
+}
+
+/// Maximum number of changes in the text of a list.
+const MAX_SHOWN: usize = 100;
+
+/// Lists the changes, one per line, newest first.
+fn list(mut entries: Vec<Listed>, found: &[InterruptedReplace], directory: &CallerDir) -> Output {
+    let files = entries.iter_mut().flat_map(|entry| &mut entry.files);
+    directory.show_all(files.map(|file| &mut file.path));
+    let mut lines: Vec<String> = entries.iter().take(MAX_SHOWN).map(line).collect();
     if lines.is_empty() {
         lines.push("Nothing to undo".to_owned());
     }
+    if MAX_SHOWN < entries.len() {
+        lines.push(format!("[{} older ones]", entries.len() - MAX_SHOWN));
+    }
     lines.extend(found.iter().map(interrupted));
     let mut output = Output::success(lines.join("\n"));
-    output.data = Some(data::of_list(entries).into());
-    output
+    output.data = Some(data::of_list(&entries).into());
+    bounded(output)
+}
+
+fn line(entry: &Listed) -> String {
+    let mut line = match entry.files.first() {
+        Some(file) if entry.is_single => {
+            format!("{}  {}: {} by {}", entry.id, shown(&file.path), file.kind.name(), entry.tool)
+        }
+        _ => format!("{}  {}", entry.id, counted(entry.n_files as u64, "file", "files")),
+    };
+    if let Some(turn) = &entry.origin.turn {
+        line.push_str(&format!(", turn {}", turn.number));
+    }
+    for (what, id) in [("undoes", &entry.undoes), ("undone by", &entry.undone_by)] {
+        if let Some(id) = id {
+            line.push_str(&format!(", {what} {id}"));
+        }
+    }
+    for (is_so, what) in [(!entry.has_originals, "no backup"), (!entry.has_ended, "interrupted")] {
+        if is_so {
+            line.push_str(&format!(", {what}"));
+        }
+    }
+    for file in &entry.files {
+        match &file.diff {
+            Some(FileDiff::Unified(diff)) => line.push_str(&format!("\n{}", diff.trim_end())),
+            Some(FileDiff::None(why)) => {
+                line.push_str(&format!("\n{}: no diff, {why}", shown(&file.path)));
+            }
+            None => {}
+        }
+    }
+    line
 }
 
 /// Error answer of the tool.
@@ -106,15 +156,25 @@ impl From<Failed> for ReplaceToolError {
 fn output(undone: &Undone, directory: &CallerDir, confinement: &Confinement) -> Output {
     let mut seen = undone.clone();
     directory.show_all(seen.applied.files.iter_mut().map(|report| &mut report.path));
+    directory.show_all(seen.partly.iter_mut().chain(&mut seen.deleted));
     let applied = &seen.applied;
     let n_restored = applied.n_written();
     let is_failed = n_restored == 0 && !applied.files.is_empty();
     let mut lines = vec![if is_failed {
-        format!("Error: None of the files of {} could be restored", undone.id)
+        format!("Error: None of the files of {} could be restored", undone.what)
     } else {
         let files = counted(n_restored as u64, "file", "files");
-        format!("Undid {}: restored {files}", undone.id)
+        format!("Undid {}: restored {files}", undone.what)
     }];
+    if !seen.deleted.is_empty() {
+        lines.push(format!("Deleted, because the change had created it: {}", names(&seen.deleted)));
+    }
+    if !seen.partly.is_empty() {
+        let names = names(&seen.partly);
+        lines.push(format!(
+            "Restored to what another program had written between the changes: {names}"
+        ));
+    }
     lines.extend(left(&applied.files, "Not restored"));
     lines.extend(closing(applied));
     let denied = denials(&undone.applied.files, confinement);

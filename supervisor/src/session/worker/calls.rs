@@ -198,8 +198,11 @@ impl SessionActor {
                 .flatten(),
             tool,
             caller,
-            turn: agents.as_ref().and_then(|_| self.pi.running_turn()),
-            journal_id: None,
+            origin: self.services.call_journal.origin(
+                self.pi.running_turn().filter(|_| agents.is_some()),
+                &self.services.daemon.started_at,
+            ),
+            is_begun: false,
             agents,
         };
         events.tool_started(&self.session, &shown);

@@ -312,6 +312,7 @@ mod tests {
     use super::*;
     use crate::events::CallPreview;
     use crate::session::pending_calls::NewCall;
+    use quackd_protocol::worker::CallOrigin;
 
     #[test]
     fn a_worker_is_idle_without_a_call_and_without_a_job() {
@@ -332,8 +333,8 @@ mod tests {
             arguments: None,
             caller: None,
             agents: None,
-            turn: None,
-            journal_id: None,
+            origin: CallOrigin::default(),
+            is_begun: false,
         };
         let new = NewCall {
             shown,

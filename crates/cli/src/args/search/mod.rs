@@ -9,7 +9,7 @@ mod replace;
 
 pub(crate) use find::{FindArgs, FindKind, FindSort, SizeBound};
 pub(crate) use grep::{GrepArgs, GrepSort};
-pub(crate) use replace::{ReplaceArgs, UndoArgs};
+pub(crate) use replace::ReplaceArgs;
 
 use super::SessionArgs;
 use super::tool::deadline;

@@ -67,27 +67,6 @@ pub(crate) struct ReplaceArgs {
     pub(crate) call: ToolCallArgs,
 }
 
-/// Undo a replacement; skip files that changed since
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack undo\n  quack undo --list\n  quack undo ID --json\n\n\
-    Exit codes: 0 all files are restored, 1 there is nothing to undo, or a file was skipped because it changed since.")]
-pub(crate) struct UndoArgs {
-    /// Id printed by `quack replace` [default: the session's last replacement]
-    #[arg(value_name = "ID", allow_hyphen_values = true, value_parser = undo_id)]
-    pub(crate) id: Option<String>,
-    /// List the replacements that can be undone
-    #[arg(long, conflicts_with = "id")]
-    pub(crate) list: bool,
-    #[command(flatten)]
-    pub(crate) call: ToolCallArgs,
-}
-
-/// Rejects an empty id: `quack undo "$id"` with an empty variable must not undo the last replacement.
-fn undo_id(text: &str) -> Result<String, String> {
-    let is_empty = text.trim().is_empty();
-    if is_empty { Err("the id is empty".to_owned()) } else { Ok(text.to_owned()) }
-}
-
 /// Parses `A:B`, `A:` or `:B`. Lines count from 1, both ends are inclusive.
 fn line_range(text: &str) -> Result<(u64, u64), String> {
     let number = |text: &str, open: u64| match text {

@@ -7,7 +7,7 @@ use serde_json::Value;
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Undone {
-    /// Id of the undone replacement.
+    /// What was undone: the id of a replacement or change, a call or a turn.
     pub(crate) undone: String,
     /// Id that undoes this undo.
     pub(crate) undo_id: Option<String>,
@@ -32,6 +32,10 @@ pub(crate) struct File {
     pub(crate) restored: bool,
     /// Reason why the file was not restored.
     pub(crate) reason: Option<String>,
+    /// Whether the file was deleted, because the undone change had created it.
+    pub(crate) deleted: bool,
+    /// Whether it was restored to what another program wrote between the undone changes.
+    pub(crate) partly: bool,
 }
 
 impl Undone {

@@ -24,7 +24,7 @@ pub(super) const COMMANDS: [Command; 12] = [
     command("thinking", "[LEVEL]", "list the thinking levels, or use this one from now on"),
     command("compact", "", "summarize the conversation to make room"),
     command("fork", "", "copy the conversation to a session of its own"),
-    command("undo", "", "take back the last `replace`"),
+    command("undo", "", "take back what the last turn changed in files"),
     command("diff", "", "show what differs from the last commit"),
     command("sessions", "", "list the sessions"),
     command("allow", "HOST", "let this session connect to a host"),
@@ -122,7 +122,7 @@ impl Line {
             ("compact", _) => Self::Agent(json!({"type": "compact"}), Asked::Compact),
             ("cost", _) => Self::Agent(json!({"type": "get_session_stats"}), Asked::Cost),
             ("fork", _) => verb(&["fork", "--session", session]),
-            ("undo", _) => verb(&["undo", "--session", session]),
+            ("undo", _) => verb(&["undo", "--turn", "--session", session]),
             ("sessions", _) => verb(&["sessions"]),
             ("allow", host) => verb(&["sandbox", "allow", "--session", session, host]),
             // The output of a pager would wait for keys.
@@ -174,7 +174,7 @@ mod tests {
             assert_eq!(read(text), Line::Prompt(text.to_owned()));
         }
         assert_eq!(read("! git status "), Line::Shell("git status".to_owned()));
-        assert_eq!(read("/undo"), verb("undo --session s"));
+        assert_eq!(read("/undo"), verb("undo --turn --session s"));
         assert_eq!(read("/allow npm.example"), verb("sandbox allow --session s npm.example"));
         assert_eq!(read("/model a/b/c"), verb("models use --session s a/b/c"));
         for wrong in ["/nosuch", "/allow", "/allow --workspace", "/quit now", "!", "/model a b"] {

@@ -33,7 +33,7 @@ pub(crate) async fn replace_content(
     if let Some(refused) = toolbox.confinement.refuse_read_only(&asked.files.glob) {
         return refused;
     }
-    match asked.run(toolbox, root, arguments, bounds).await {
+    match asked.run(toolbox, call, root, arguments, bounds).await {
         Ok(done) => bounded(asked.output(&done, toolbox)),
         Err(ReplaceContentError::Because(failure)) => failure.output(),
         Err(ReplaceContentError::CutOff(cutoff)) => {
@@ -87,6 +87,7 @@ impl ReplaceContentParams {
     async fn run(
         &self,
         toolbox: &Toolbox,
+        call: &Call,
         root: Arc<Root>,
         arguments: &Arguments,
         bounds: &CallLimits,
@@ -115,7 +116,7 @@ impl ReplaceContentParams {
             max_bytes: MAX_OUTPUT_BYTES,
             directory: parameters.directory().clone(),
         };
-        let done = run(toolbox, root, bounds, wanted).await?;
+        let done = run(toolbox, call, root, bounds, wanted).await?;
         // A partial list of files would be taken for a complete one.
         if done.plan.timed_out {
             return Err(ReplaceContentError::CutOff(StopCause::TimedOut));

@@ -3,7 +3,7 @@
 use super::manifest::EntryHeader;
 use super::recovery::recover;
 use super::report::{Applied, ApplyError, LeftReason};
-use super::session_journal::{EntryWriter, Journal, JournalError, UndoId};
+use super::session_journal::{EntryWriter, JournalError, UndoId};
 use super::write::{PlannedWrite, WriteContext, write_all};
 use super::{Backup, Expect, JournalSession};
 use quackd_search::replace::{Digest, Editor, FilePlan, MAX_FILE_BYTES, ReplacePlan};
@@ -41,8 +41,9 @@ pub(crate) fn apply_blocking(
         let interrupted = session.journal.untold_blocking();
         return Ok(Applied { interrupted, ..Applied::default() });
     }
-    let changes: Vec<PlannedWrite> = plan.files.iter().map(change).collect();
-    let (mut entry, dropped) = match begin(session.journal, plan, backup) {
+    let planned: Vec<PlannedWrite> = plan.files.iter().map(change).collect();
+    let changes: Vec<&PlannedWrite> = planned.iter().collect();
+    let (mut entry, dropped) = match begin(session, plan, backup) {
         Ok((entry, dropped)) => (Some(entry), dropped),
         // Without originals, the journal only serves to clean up after a crash.
         Err(_) if backup == Backup::None => (None, Vec::new()),
@@ -76,22 +77,22 @@ pub(crate) fn apply_blocking(
 }
 
 fn begin<'a>(
-    journal: &'a Journal,
+    session: JournalSession<'a>,
     plan: &ReplacePlan,
     backup: Backup,
 ) -> Result<(EntryWriter<'a>, Vec<UndoId>), JournalError> {
     let has_originals = backup == Backup::Journal;
     let n_bytes = plan.files.iter().filter(|_| has_originals).map(|file| file.len_before).sum();
     let paths = plan.files.iter().map(|file| file.path.as_os_str().len() as u64).sum();
-    let began = EntryHeader { v: 1, undoes: None, depth: 0, has_originals };
-    journal.begin_blocking(began, n_bytes, paths, plan.files.len(), None)
+    let began = EntryHeader::new(session.author, has_originals);
+    session.journal.begin_blocking(began, n_bytes, paths, plan.files.len(), None)
 }
 
 fn change(file: &FilePlan) -> PlannedWrite {
     PlannedWrite {
         path: file.path.clone(),
-        before: vec![file.before],
-        after: file.after,
+        before: vec![Some(file.before)],
+        after: Some(file.after),
         shared: (1 < file.n_names).then_some(file.file_id),
     }
 }

@@ -1,5 +1,7 @@
 //! Manifest of a journal entry: one line of JSON for each step, written before the step is done.
 
+use super::ChangeAuthor;
+use quackd_protocol::worker::CallOrigin;
 use quackd_sandbox::StagedTag;
 use quackd_search::replace::Digest;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
@@ -47,6 +49,15 @@ pub(super) struct EntryHeader {
     pub(super) depth: u32,
     /// Whether the originals are stored.
     pub(super) has_originals: bool,
+    /// Beginning, in milliseconds since 1970.
+    #[serde(default)]
+    pub(super) at_ms: i64,
+    /// Name of the tool.
+    #[serde(default)]
+    pub(super) tool: String,
+    /// Who made the call.
+    #[serde(default)]
+    pub(super) origin: CallOrigin,
 }
 
 /// A file that gets new content.
@@ -55,10 +66,12 @@ pub(super) struct FileRecord {
     /// Path relative to the workspace.
     #[serde(with = "as_path")]
     pub(super) path: PathBuf,
-    #[serde(with = "as_text")]
-    pub(super) before: Digest,
-    #[serde(with = "as_text")]
-    pub(super) after: Digest,
+    /// Digest of the old content. `None`: the file did not exist.
+    #[serde(with = "as_optional_text")]
+    pub(super) before: Option<Digest>,
+    /// Digest of the new content. `None`: the file is deleted.
+    #[serde(with = "as_optional_text")]
+    pub(super) after: Option<Digest>,
     /// Offset of the original in the file of originals, in bytes.
     pub(super) at: u64,
     /// Size of the original in bytes.
@@ -78,6 +91,21 @@ pub(super) struct Manifest {
     pub(super) has_ended: bool,
     pub(super) is_swept: bool,
     pub(super) undone_by: Option<String>,
+}
+
+impl EntryHeader {
+    /// Returns the header of a replacement that begins now.
+    pub(super) fn new(author: &ChangeAuthor, has_originals: bool) -> Self {
+        Self {
+            v: 1,
+            undoes: None,
+            depth: 0,
+            has_originals,
+            at_ms: jiff::Timestamp::now().as_millisecond(),
+            tool: author.tool.clone(),
+            origin: author.origin.clone(),
+        }
+    }
 }
 
 impl ManifestLine {
@@ -135,7 +163,7 @@ pub(super) fn has_ended(mut file: &File) -> io::Result<bool> {
 }
 
 /// Serializes a path as text if it is UTF-8, otherwise as bytes.
-mod as_path {
+pub(super) mod as_path {
     use super::*;
 
     #[derive(Serialize, Deserialize)]
@@ -145,14 +173,19 @@ mod as_path {
         Bytes(Vec<u8>),
     }
 
-    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::replace::journal) fn serialize<S: Serializer>(
+        path: &Path,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         match path.to_str() {
             Some(text) => to.serialize_str(text),
             None => Written::Bytes(path.as_os_str().as_bytes().to_vec()).serialize(to),
         }
     }
 
-    pub(super) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<PathBuf, D::Error> {
+    pub(in crate::replace::journal) fn deserialize<'a, D: Deserializer<'a>>(
+        from: D,
+    ) -> Result<PathBuf, D::Error> {
         Ok(match Written::deserialize(from)? {
             Written::Text(text) => text.into(),
             Written::Bytes(bytes) => OsString::from_vec(bytes).into(),
@@ -161,11 +194,11 @@ mod as_path {
 }
 
 /// Serializes a value by `Display`.
-mod as_text {
+pub(super) mod as_text {
     use super::*;
     use std::fmt::Display;
 
-    pub(super) trait FromHex: Sized {
+    pub(in crate::replace::journal) trait FromHex: Sized {
         fn from_hex(text: &str) -> Option<Self>;
     }
 
@@ -181,13 +214,40 @@ mod as_text {
         }
     }
 
-    pub(super) fn serialize<S: Serializer>(value: &impl Display, to: S) -> Result<S::Ok, S::Error> {
+    pub(in crate::replace::journal) fn serialize<S: Serializer>(
+        value: &impl Display,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
         to.collect_str(value)
     }
 
-    pub(super) fn deserialize<'a, T: FromHex, D: Deserializer<'a>>(from: D) -> Result<T, D::Error> {
+    pub(in crate::replace::journal) fn deserialize<'a, T: FromHex, D: Deserializer<'a>>(
+        from: D,
+    ) -> Result<T, D::Error> {
         let text = String::deserialize(from)?;
         T::from_hex(&text).ok_or_else(|| D::Error::custom("not hexadecimal"))
+    }
+}
+
+/// Serializes a digest as text, and none as `null`.
+pub(super) mod as_optional_text {
+    use super::*;
+
+    pub(in crate::replace::journal) fn serialize<S: Serializer>(
+        value: &Option<Digest>,
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        match value {
+            Some(digest) => to.collect_str(digest),
+            None => to.serialize_none(),
+        }
+    }
+
+    pub(in crate::replace::journal) fn deserialize<'a, D: Deserializer<'a>>(
+        from: D,
+    ) -> Result<Option<Digest>, D::Error> {
+        let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
+        Digest::from_hex(&text).map(Some).ok_or_else(|| D::Error::custom("not hexadecimal"))
     }
 }
 
@@ -199,8 +259,8 @@ mod tests {
     fn step(path: &[u8]) -> ManifestLine {
         ManifestLine::Step(FileRecord {
             path: OsString::from_vec(path.to_vec()).into(),
-            before: Digest::of(b"1"),
-            after: Digest::of(b"2"),
+            before: Some(Digest::of(b"1")),
+            after: Some(Digest::of(b"2")),
             at: 5,
             len: 7,
             tag: StagedTag::random().unwrap(),
@@ -216,7 +276,13 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_and_a_cut_line_is_none() {
-        let began = EntryHeader { v: 1, undoes: Some("1-0".into()), depth: 1, has_originals: true };
+        let began = EntryHeader {
+            v: 1,
+            undoes: Some("1-0".into()),
+            depth: 1,
+            has_originals: true,
+            ..EntryHeader::default()
+        };
         let lines = [
             ManifestLine::Began(began.clone()),
             step(b"a \"\n"),

@@ -1,6 +1,6 @@
-//! Applies planned replacements to the workspace, and undoes them.
+//! Applies planned replacements to the workspace, and undoes them and the single changes of other tools.
 //!
-//! Owns the order of writes and their records, the journal of the session, and the previewed plans.
+//! Owns the order of writes and their records, the journal of the session with its log of changes, and the previewed plans.
 //! `quackd_search::replace` plans the changes. Called by the tools that replace and undo, from threads that may
 //! block.
 //!
@@ -10,6 +10,7 @@
 //! records it as torn, and an undo restores it.
 
 mod apply;
+mod change_log;
 mod journal_dir;
 mod links;
 mod list;
@@ -18,12 +19,14 @@ mod parallel;
 mod plans;
 mod recovery;
 mod report;
+mod select;
 mod session_journal;
 mod undo;
 mod write;
 
 pub(crate) use apply::apply_blocking;
-pub(crate) use list::{Listed, list_blocking};
+pub(crate) use change_log::{Before, MAX_ORIGINAL_BYTES, NewChange};
+pub(crate) use list::{FileDiff, ListRequest, Listed, ListedFile, list_blocking};
 pub(crate) use plans::Plans;
 pub(crate) use report::{
     Applied, ApplyError, EarlyStop, FileReport, InterruptedReplace, LeftReason, UndoError,
@@ -34,6 +37,7 @@ pub(crate) use undo::{Undone, Which, undo_blocking};
 
 use crate::read_tracker::ReadTracker;
 use crate::{Confinement, Toolbox};
+use quackd_protocol::worker::CallOrigin;
 use quackd_sandbox::Root;
 use std::sync::Arc;
 
@@ -48,6 +52,16 @@ pub(crate) struct JournalSession<'a> {
     pub(crate) seen: &'a ReadTracker,
     /// Storage of the originals.
     pub(crate) journal: &'a Journal,
+    /// Who changes files.
+    pub(crate) author: &'a ChangeAuthor,
+}
+
+/// Who changes files.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ChangeAuthor {
+    /// Name of the tool.
+    pub(crate) tool: String,
+    pub(crate) origin: CallOrigin,
 }
 
 impl Toolbox {
@@ -68,7 +82,8 @@ impl Toolbox {
         Some(move || {
             let Ok(root) = Root::open(&workspace) else { return 0 };
             let (confinement, seen, journal) = (&*confinement, &*seen, &*journal);
-            recovery::recover(JournalSession { root: &root, confinement, seen, journal })
+            let author = &ChangeAuthor::default();
+            recovery::recover(JournalSession { root: &root, confinement, seen, journal, author })
         })
     }
 }

@@ -33,7 +33,7 @@ fn recover_one(
     if manifest.undone_by.is_some() {
         return None;
     }
-    let is_change = |step: &FileRecord| digest(session, &step.path) == Some(step.after);
+    let is_change = |step: &FileRecord| digest(session, &step.path) == step.after;
     if !manifest.began.has_originals && manifest.steps.iter().any(is_change) {
         session.journal.keep_marker_blocking(&id);
         return None;
@@ -48,8 +48,8 @@ fn recover_one(
         let digest = digest(session, &step.path);
         let torn = manifest.torn.get(&number);
         *(match digest {
-            Some(digest) if digest == step.after => &mut found.n_new,
-            Some(digest) if digest == step.before => &mut found.n_old,
+            now if now == step.after => &mut found.n_new,
+            now if now == step.before => &mut found.n_old,
             Some(digest) if torn == Some(&digest) => &mut found.n_torn,
             Some(_) | None => &mut found.n_other,
         }) += 1;
@@ -68,7 +68,7 @@ fn sweep(session: JournalSession<'_>, manifest: &mut Manifest) -> Vec<ManifestLi
         let Some(staged) = digest(session, &staged_path(step)) else { continue };
         let now = digest(session, &step.path);
         let is_torn =
-            staged == step.before && now.is_some_and(|now| now != step.before && now != step.after);
+            Some(staged) == step.before && now.is_some() && now != step.before && now != step.after;
         if let Some(now) = now.filter(|_| is_torn) {
             manifest.torn.insert(number, now);
             lines.push(ManifestLine::Torn(number, now));

@@ -74,6 +74,9 @@ pub(crate) enum LeftReason {
     /// The file cannot be edited.
     #[error("{0}")]
     Skipped(SkipReason),
+    /// The original is not stored, because it was too large or could not be read.
+    #[error("its old content was not kept")]
+    NotKept,
     /// The stored original is damaged.
     #[error("its original in the journal is damaged")]
     Damaged,
@@ -151,13 +154,19 @@ pub(crate) enum ApplyError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UndoError {
     /// The entry does not exist or was dropped.
-    #[error("there is nothing to undo by the id '{0}'; the newest {max} are kept", max = super::session_journal::MAX_ENTRIES)]
+    #[error("there is nothing to undo by the id '{0}'; the newest {max} replacements are kept, and newer changes of single files", max = super::session_journal::MAX_ENTRIES)]
     Unknown(String),
-    /// The session has no replacement to undo.
+    /// The journal has no change of this call or turn.
+    #[error("{0} changed no file, or the old content is no longer kept")]
+    UnknownGroup(String),
+    /// The journal has no change of a turn.
+    #[error("no turn of the agent changed a file that can be undone")]
+    NoTurn,
+    /// The session has nothing to undo.
     #[error("there is nothing to undo")]
     Nothing,
     /// The last replacement was made without a backup. Older replacements are not undone in its place.
-    #[error("the last replacement, '{id}', was made without a backup and cannot be undone{}", older_ones(.older).map(|older| format!("; {older}")).unwrap_or_default())]
+    #[error("the last change, '{id}', was made without a backup and cannot be undone{}", older_ones(.older).map(|older| format!("; {older}")).unwrap_or_default())]
     LastHasNoOriginals {
         /// Id of the last replacement.
         id: UndoId,
@@ -168,14 +177,14 @@ pub(crate) enum UndoError {
     #[error("'{0}' was made without a backup and cannot be undone")]
     NoOriginals(UndoId),
     /// The entry was already undone.
-    #[error("'{id}' is undone already, by '{by}'")]
-    AlreadyUndone { id: UndoId, by: String },
+    #[error("'{what}' is undone already, by '{by}'")]
+    AlreadyUndone { what: String, by: String },
     /// Another call is writing the entry.
     #[error("'{0}' is not finished yet")]
     Running(UndoId),
     /// The originals cannot be read.
-    #[error("the originals of '{id}' cannot be read: {reason}")]
-    Unreadable { id: UndoId, reason: std::io::Error },
+    #[error("the originals of '{what}' cannot be read: {reason}")]
+    Unreadable { what: String, reason: std::io::Error },
 }
 
 /// Lists other undoable entries, newest first, if there are any: `older ones can be undone by id: 2-0123abcd`.

@@ -2,11 +2,13 @@
 //!
 //! Owns the directory `journal` in the session's run directory, and limits the number and size of its entries.
 //! An entry is a directory with two files: the manifest (`crate::replace::journal::manifest`), and the
-//! uncompressed originals one after the other.
+//! uncompressed originals one after the other. Changes of single files are in the log of [`super::change_log`]. Entries
+//! and changes are numbered together, in the order in which they began.
 //!
 //! Commands of the session can write there. A forged entry can only make the worker do what the commands can do
 //! themselves: write unprotected files of the workspace.
 
+use super::change_log::{OpenSegment, newest_number};
 use super::journal_dir::JournalDir;
 use super::manifest::{self, EntryHeader, FileRecord, Manifest, ManifestLine};
 use super::report::InterruptedReplace;
@@ -35,11 +37,17 @@ const ORIGINALS: &str = "originals";
 /// earlier journal.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct UndoId {
-    number: u64,
-    mark: u32,
+    pub(super) number: u64,
+    pub(super) mark: u32,
 }
 
 impl UndoId {
+    pub(super) fn with_random_mark(number: u64) -> io::Result<Self> {
+        let random = StagedTag::random()?.to_string();
+        let mark = random.get(..8).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+        Ok(Self { number, mark: mark.unwrap_or(0) })
+    }
+
     /// Parses the output of `Display`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (number, mark) = text.split_once('-')?;
@@ -85,7 +93,11 @@ pub(crate) struct Journal {
 }
 
 #[derive(Debug, Default)]
-struct JournalState {
+pub(super) struct JournalState {
+    /// Number of the next entry or change. 0 until the journal was read.
+    next: u64,
+    /// The end of the log of single changes.
+    pub(super) segment: Option<OpenSegment>,
     /// Entries that are being written, with their maximum size in bytes.
     active: BTreeMap<UndoId, u64>,
     is_recovered: bool,
@@ -143,6 +155,7 @@ impl Journal {
         }
         let mut state = self.state.blocking_lock();
         let folder = self.folder_made()?;
+        let number = self.take_number(&mut state)?;
         let mut known = known(&folder)?;
         let mut dropped = Vec::new();
         loop {
@@ -168,14 +181,27 @@ impl Journal {
             known.retain(|known| known.id != id);
             dropped.push(id);
         }
-        let ids = known.iter().map(|known| &known.id).chain(&dropped);
-        let newest = ids.map(|id| id.number).max().unwrap_or(0);
-        let random = StagedTag::random()?.to_string();
-        let mark = random.get(..8).and_then(|hex| u32::from_str_radix(hex, 16).ok());
-        let id = UndoId { number: newest.saturating_add(1), mark: mark.unwrap_or(0) };
+        let id = UndoId::with_random_mark(number)?;
         let entry = EntryWriter::create(self, &folder, id.clone(), began)?;
         state.active.insert(id, needed);
         Ok((entry, dropped))
+    }
+
+    pub(super) fn lock_blocking(&self) -> MutexGuard<'_, JournalState> {
+        self.state.blocking_lock()
+    }
+
+    /// Returns the next number of an entry or a change.
+    pub(super) fn take_number(&self, state: &mut JournalState) -> io::Result<u64> {
+        if state.next == 0 {
+            let folder = self.folder_made()?;
+            let ids = folder.names()?.into_iter().filter_map(|name| UndoId::parse(&name));
+            let newest = ids.map(|id| id.number).fold(newest_number(&folder), u64::max);
+            state.next = newest.saturating_add(1);
+        }
+        let number = state.next;
+        state.next = number.saturating_add(1);
+        Ok(number)
     }
 
     /// Returns the entries that no call is writing, oldest first, with their manifests. Skips unreadable
@@ -270,11 +296,11 @@ impl Journal {
         self.folder()?.remove(&id.to_string())
     }
 
-    fn folder(&self) -> io::Result<JournalDir> {
+    pub(super) fn folder(&self) -> io::Result<JournalDir> {
         JournalDir::at(&self.run_dir)?.folder(JOURNAL)
     }
 
-    fn folder_made(&self) -> io::Result<JournalDir> {
+    pub(super) fn folder_made(&self) -> io::Result<JournalDir> {
         let above = JournalDir::at(&self.run_dir)?;
         match above.make_folder(JOURNAL) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => above.folder(JOURNAL),

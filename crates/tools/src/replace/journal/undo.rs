@@ -1,42 +1,51 @@
-//! Undoes and redoes applied plans.
+//! Undoes and redoes replacements and single changes.
 
 use super::JournalSession;
-use super::manifest::{EntryHeader, FileRecord, Manifest, ManifestLine};
+use super::journal_dir::JournalDir;
+use super::manifest::{EntryHeader, ManifestLine};
 use super::recovery::recover;
-use super::report::{Applied, LeftReason, UndoError, WriteOutcome};
+use super::report::{Applied, FileReport, LeftReason, UndoError, WriteOutcome};
+use super::select::{Selected, Source, Undoable, select};
 use super::session_journal::{EntryWriter, JournalError, UndoId};
 use super::write::{PlannedWrite, WriteContext, write_all};
 use quackd_search::replace::{Digest, MAX_FILE_BYTES};
 use rustix::fs::{AtFlags, statat};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
 
-/// Entry to undo.
+/// What to undo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// The newest replacement that is not undone, or was redone.
+    /// The newest replacement or change that is not undone, or was redone.
     Last,
-    /// The entry with this id. Undoing an undo redoes the replacement.
+    /// The replacement, change or undo with this id. Undoing an undo redoes its changes.
     Id(String),
+    /// Everything that one call changed; its id is that of the journal of calls.
+    Call(String),
+    /// Everything that one turn of the agent changed: the newest turn with this number, or the newest with changes that
+    /// are not undone.
+    Turn(Option<u64>),
 }
 
 /// Result of an undo.
 #[derive(Debug, Clone)]
 pub(crate) struct Undone {
-    /// Id of the undone entry.
-    pub(crate) id: UndoId,
+    /// What was undone: the id of a replacement or change, a call or a turn.
+    pub(crate) what: String,
     /// Result for each file. Its `undo_id` is the id of this undo.
     pub(crate) applied: Applied,
-    /// Other entries that can be undone by id, newest first, at most [`MAX_OLDER`]. Filled only if the last
-    /// replacement was requested and some of its files did not change. It then stays the last one, so a
-    /// repeated request selects it again.
+    /// Files that were restored to the content that another program wrote between the undone changes.
+    pub(crate) partly: Vec<PathBuf>,
+    /// Files that were deleted, because the undone change had created them.
+    pub(crate) deleted: Vec<PathBuf>,
+    /// Other replacements and changes that can be undone by id, newest first. Filled only if the last one was requested
+    /// and some of its files did not change. It then stays the last one, so a repeated request selects it again.
     pub(crate) older: Vec<UndoId>,
 }
 
-/// Maximum number of older entries that are named if the last one cannot be undone.
-const MAX_OLDER: usize = 5;
-
-/// Restores the original content of each file of an entry, if the file still has the written content. Other
-/// files are skipped and reported.
+/// Restores the original content of each selected file, if the file still has the written content. Other files are skipped
+/// and reported.
 ///
 /// # Errors
 /// [`UndoError`]. In this case nothing was written.
@@ -46,151 +55,197 @@ pub(crate) fn undo_blocking(
     cancelled: &dyn Fn() -> bool,
 ) -> Result<Undone, UndoError> {
     recover(session);
-    let (id, manifest, mut older) = find(session, which)?;
-    let unreadable = |reason| UndoError::Unreadable { id: id.clone(), reason };
-    let mut originals = session.journal.originals_blocking(&id).map_err(unreadable)?;
-    let (changes, steps) = changes(session, &manifest);
+    let mut previous = None;
+    loop {
+        let (undone, is_change) = undo_once(session, which, cancelled)?;
+        let is_already =
+            |file: &FileReport| file.outcome == WriteOutcome::Left(LeftReason::Already);
+        // A worker that dies between the record of a change and the change leaves such a record. It is marked as undone
+        // now, so the next round selects the change before it.
+        let is_void = is_change && undone.applied.files.iter().all(is_already);
+        if *which != Which::Last || !is_void || previous.as_ref() == Some(&undone.what) {
+            return Ok(undone);
+        }
+        previous = Some(undone.what);
+    }
+}
+
+/// Undoes, and returns whether it was a single change.
+fn undo_once(
+    session: JournalSession<'_>,
+    which: &Which,
+    cancelled: &dyn Fn() -> bool,
+) -> Result<(Undone, bool), UndoError> {
+    let Selected { what, steps, members, depth, older } = select(session.journal, which)?;
+    let unreadable = |reason| UndoError::Unreadable { what: what.clone(), reason };
+    let folder = session.journal.folder().map_err(unreadable)?;
+    let restores = restores(session, &steps);
+    let changes: Vec<&PlannedWrite> = restores.iter().map(|restore| &restore.write).collect();
     let began = EntryHeader {
-        v: 1,
-        undoes: Some(id.to_string()),
-        depth: manifest.began.depth.saturating_add(1),
-        has_originals: true,
+        undoes: Some(what.clone()),
+        depth: depth.saturating_add(1),
+        ..EntryHeader::new(session.author, true)
     };
     // An undo is more important than its own redo: without space for originals, continue without them.
-    let begun = begin(session, &began, &id, &changes, &steps, &manifest).or_else(|_| {
+    let kept = members.entries.first();
+    let begun = begin(session, &began, kept, &restores).or_else(|_| {
         let began = EntryHeader { has_originals: false, ..began.clone() };
-        begin(session, &began, &id, &changes, &steps, &manifest)
+        begin(session, &began, kept, &restores)
     });
     let is_kept = begun.as_ref().is_ok_and(|(entry, _)| entry.has_originals());
     let (mut entry, dropped) = match begun {
         Ok((entry, dropped)) => (Some(entry), dropped),
         Err(_) => (None, Vec::new()),
     };
+
     let mut content = |number: usize, _: &[u8]| {
-        let step = steps
-            .get(number)
-            .and_then(|step| manifest.steps.get(*step))
-            .ok_or(LeftReason::Damaged)?;
-        let original = originals.read(step, MAX_FILE_BYTES).map_err(|_| LeftReason::Damaged)?;
-        if Digest::of(&original) == step.before { Ok(original) } else { Err(LeftReason::Damaged) }
+        let restore = restores.get(number).ok_or(LeftReason::Damaged)?;
+        let original = original(session, &folder, restore).map_err(|_| LeftReason::Damaged)?;
+        match Some(Digest::of(&original)) == restore.write.after {
+            true => Ok(original),
+            false => Err(LeftReason::Damaged),
+        }
     };
     let place =
         WriteContext { root: session.root, confinement: session.confinement, seen: session.seen };
-    let (files, stopped) = write_all(place, &changes, entry.as_mut(), &mut content, cancelled);
+    let (mut files, stopped) = write_all(place, &changes, entry.as_mut(), &mut content, cancelled);
+    for (file, restore) in files.iter_mut().zip(&restores) {
+        if restore.is_not_kept && file.outcome == WriteOutcome::Left(LeftReason::Already) {
+            file.outcome = WriteOutcome::Left(LeftReason::NotKept);
+        }
+    }
     let interrupted = session.journal.untold_blocking();
     let mut applied = Applied { files, stopped, dropped, interrupted, undo_id: None };
     if let Some(entry) = entry {
-        let own = entry.id.clone();
-        let _ended = entry.end();
-        let has_written = applied.n_written() != 0;
-        if is_kept && has_written {
-            applied.undo_id = Some(own);
-        } else if has_written && began.depth.is_multiple_of(2) {
-            // A redo without originals must stay the last entry. Otherwise an older entry would count as the
-            // last.
-            session.journal.keep_marker_blocking(&own);
-        } else {
-            // The entry contains nothing to undo. If its removal fails, it is dropped when it is the oldest.
-            let _removed = session.journal.remove_blocking(&own);
-        }
+        applied.undo_id = end(session, entry, &began, is_kept, applied.n_written() != 0);
     }
+
     let is_restored = |outcome: &WriteOutcome| {
         matches!(outcome, WriteOutcome::Written { .. } | WriteOutcome::Left(LeftReason::Already))
     };
+    let mut older = older;
     if applied.files.iter().all(|file| is_restored(&file.outcome)) {
         let by = applied.undo_id.as_ref().map_or_else(|| "-".to_owned(), UndoId::to_string);
-        // If this cannot be recorded, another undo finds nothing to do.
-        let _noted = session.journal.add_blocking(&id, &[ManifestLine::Undone(by)]);
+        for id in &members.entries {
+            // If this cannot be recorded, another undo finds nothing to do.
+            let _noted = session.journal.add_blocking(id, &[ManifestLine::Undone(by.clone())]);
+        }
+        session.journal.changes_undone_blocking(&members.changes, &by);
         older.clear();
     }
-    Ok(Undone { id, applied, older })
+    let of_written = |is_meant: fn(&Restore<'_>) -> bool| -> Vec<PathBuf> {
+        let written = restores.iter().zip(&applied.files).filter(|(restore, file)| {
+            is_meant(restore) && matches!(file.outcome, WriteOutcome::Written { .. })
+        });
+        written.map(|(restore, _)| restore.write.path.clone()).collect()
+    };
+    let partly = of_written(|restore| restore.is_partial);
+    let deleted = of_written(|restore| restore.write.after.is_none());
+    let is_change = members.entries.is_empty();
+    Ok((Undone { what, applied, partly, deleted, older }, is_change))
 }
 
-/// Returns the entry to undo, and alternatives.
-fn find(
+/// Ends the entry of an undo. Returns its id if it can be undone.
+fn end(
     session: JournalSession<'_>,
-    which: &Which,
-) -> Result<(UndoId, Manifest, Vec<UndoId>), UndoError> {
-    let mut entries = session.journal.entries_blocking();
-    match which {
-        Which::Last => {
-            entries.retain(|(_, manifest)| {
-                manifest.began.depth.is_multiple_of(2) && manifest.undone_by.is_none()
-            });
-            let (id, manifest) = entries.pop().ok_or(UndoError::Nothing)?;
-            let older = entries.into_iter().rev().filter(|(_, older)| older.began.has_originals);
-            let older = older.map(|(id, _)| id).take(MAX_OLDER).collect();
-            if !manifest.began.has_originals {
-                return Err(UndoError::LastHasNoOriginals { id, older });
-            }
-            Ok((id, manifest, older))
-        }
-        Which::Id(text) => {
-            let id = UndoId::parse(text).ok_or_else(|| UndoError::Unknown(text.clone()))?;
-            if session.journal.is_active_blocking(&id) {
-                return Err(UndoError::Running(id));
-            }
-            let found = entries.into_iter().find(|(known, _)| *known == id);
-            let (id, manifest) = found.ok_or_else(|| UndoError::Unknown(text.clone()))?;
-            if let Some(by) = manifest.undone_by {
-                return Err(UndoError::AlreadyUndone { id, by });
-            }
-            if !manifest.began.has_originals {
-                return Err(UndoError::NoOriginals(id));
-            }
-            Ok((id, manifest, Vec::new()))
-        }
+    entry: EntryWriter<'_>,
+    began: &EntryHeader,
+    is_kept: bool,
+    has_written: bool,
+) -> Option<UndoId> {
+    let own = entry.id.clone();
+    let _ended = entry.end();
+    if is_kept && has_written {
+        return Some(own);
     }
+    if has_written && began.depth.is_multiple_of(2) {
+        // A redo without originals must stay the last entry. Otherwise an older entry would count as the last.
+        session.journal.keep_marker_blocking(&own);
+    } else {
+        // The entry contains nothing to undo. If its removal fails, it is dropped when it is the oldest.
+        let _removed = session.journal.remove_blocking(&own);
+    }
+    None
 }
 
-/// Returns the reversed steps of an entry, sorted by path, with the step numbers.
-fn changes(session: JournalSession<'_>, manifest: &Manifest) -> (Vec<PlannedWrite>, Vec<usize>) {
-    let mut seen = BTreeSet::new();
-    let mut changes: Vec<(PlannedWrite, usize)> = Vec::new();
-    for (number, step) in manifest.steps.iter().enumerate() {
-        // A forged entry may name a file twice.
-        if !seen.insert(&step.path) {
-            continue;
+/// The restoration of one file.
+struct Restore<'a> {
+    write: PlannedWrite,
+    /// The change whose original is restored.
+    source: &'a Undoable,
+    /// Whether another program changed the file between the undone changes.
+    is_partial: bool,
+    /// Whether the original is not in the journal.
+    is_not_kept: bool,
+}
+
+/// Returns what to restore, sorted by path. A file that was changed several times is restored to the content before the
+/// first change, or before the first one after another program changed it.
+fn restores<'a>(session: JournalSession<'_>, steps: &'a [Undoable]) -> Vec<Restore<'a>> {
+    let mut by_path: BTreeMap<&Path, Vec<&Undoable>> = BTreeMap::new();
+    for step in steps {
+        by_path.entry(&step.path).or_default().push(step);
+    }
+    let restore = |(path, steps): (&Path, Vec<&'a Undoable>)| {
+        let mut newest_first = steps.into_iter().rev();
+        let newest = newest_first.next()?;
+        let (mut source, mut is_partial) = (newest, false);
+        for step in newest_first {
+            let is_next = matches!(source.before, Some(before) if before == step.after);
+            if !is_next || step.before.is_none() {
+                is_partial = true;
+                break;
+            }
+            source = step;
         }
-        let torn = manifest.torn.get(&number).copied();
-        let change = PlannedWrite {
-            path: step.path.clone(),
-            before: [step.after].into_iter().chain(torn).collect(),
-            after: step.before,
-            shared: shared(session, step),
+        let is_not_kept = source.before.is_none();
+        let write = PlannedWrite {
+            path: path.to_path_buf(),
+            before: [newest.after].into_iter().chain(newest.torn.map(Some)).collect(),
+            // Without an original nothing is written.
+            after: source.before.unwrap_or(newest.after),
+            shared: shared(session, path),
         };
-        changes.push((change, number));
-    }
-    changes.sort_by(|(a, _), (b, _)| a.path.cmp(&b.path));
-    changes.into_iter().unzip()
+        Some(Restore { write, source, is_partial, is_not_kept })
+    };
+    by_path.into_iter().filter_map(restore).collect()
 }
 
-fn shared(session: JournalSession<'_>, step: &FileRecord) -> Option<(u64, u64)> {
-    let above = step.path.parent()?;
-    let directory = session.root.open_directory(above).ok()?;
-    let stat = statat(&directory, step.path.file_name()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+fn original(
+    session: JournalSession<'_>,
+    folder: &JournalDir,
+    restore: &Restore<'_>,
+) -> io::Result<Vec<u8>> {
+    match &restore.source.source {
+        Source::Entry(id, step) => {
+            session.journal.originals_blocking(id)?.read(step, MAX_FILE_BYTES)
+        }
+        Source::Log(change) => change.original(folder),
+    }
+}
+
+fn shared(session: JournalSession<'_>, path: &Path) -> Option<(u64, u64)> {
+    let directory = session.root.open_directory(path.parent()?).ok()?;
+    let stat = statat(&directory, path.file_name()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
     let device = super::links::device(&stat);
     (1 < stat.st_nlink).then_some((device, stat.st_ino))
 }
 
 type Begun<'a> = (EntryWriter<'a>, Vec<UndoId>);
 
-/// Creates an entry for the content that the undo replaces, which is about as large as the restored content.
+/// Creates an entry for the content that the undo replaces.
 fn begin<'a>(
     session: JournalSession<'a>,
     began: &EntryHeader,
-    kept: &UndoId,
-    changes: &[PlannedWrite],
-    steps: &[usize],
-    manifest: &Manifest,
+    kept: Option<&UndoId>,
+    restores: &[Restore<'_>],
 ) -> Result<Begun<'a>, JournalError> {
-    let lens = changes.iter().zip(steps).map(|(change, step)| {
-        let opened = session.root.open_relative(&change.path);
+    let lens = restores.iter().map(|restore| {
+        let opened = session.root.open_relative(&restore.write.path);
         let now = opened.and_then(|file| file.metadata()).map_or(0, |metadata| metadata.len());
-        let original = manifest.steps.get(*step).map_or(0, |step| step.len);
-        now.max(original).min(MAX_FILE_BYTES)
+        now.max(restore.source.len).min(MAX_FILE_BYTES)
     });
     let n_bytes = if began.has_originals { lens.sum() } else { 0 };
-    let paths = changes.iter().map(|change| change.path.as_os_str().len() as u64).sum();
-    session.journal.begin_blocking(began.clone(), n_bytes, paths, changes.len(), Some(kept))
+    let paths = restores.iter().map(|restore| restore.write.path.as_os_str().len() as u64).sum();
+    session.journal.begin_blocking(began.clone(), n_bytes, paths, restores.len(), kept)
 }

@@ -38,9 +38,10 @@ pub(super) type NewContent<'a> = &'a mut dyn FnMut(usize, &[u8]) -> Result<Vec<u
 pub(super) struct PlannedWrite {
     /// Path relative to the workspace.
     pub(super) path: PathBuf,
-    /// Accepted digests of the current content.
-    pub(super) before: Vec<Digest>,
-    pub(super) after: Digest,
+    /// Accepted digests of the current content. `None`: the file may be missing.
+    pub(super) before: Vec<Option<Digest>>,
+    /// Digest of the new content. `None`: the file is deleted.
+    pub(super) after: Option<Digest>,
     /// Device and inode, if the file has several names.
     pub(super) shared: Option<(u64, u64)>,
 }
@@ -56,7 +57,7 @@ pub(super) struct WriteContext<'a> {
 /// Writes `changes` in order. Never stops within a file.
 pub(super) fn write_all(
     place: WriteContext<'_>,
-    changes: &[PlannedWrite],
+    changes: &[&PlannedWrite],
     mut entry: Option<&mut EntryWriter<'_>>,
     content: NewContent<'_>,
     cancelled: Cancelled<'_>,
@@ -112,9 +113,10 @@ struct LockedFile {
     number: usize,
     target: Target,
     tag: StagedTag,
-    before: Digest,
+    before: Option<Digest>,
     old: Vec<u8>,
-    new: Vec<u8>,
+    /// `None`: the file is deleted.
+    new: Option<Vec<u8>>,
     other_names: OtherNames,
 }
 
@@ -126,7 +128,7 @@ impl Writing<'_> {
     }
 
     fn is_group_full(&self) -> bool {
-        let bytes: usize = self.group.iter().map(|one| one.old.len() + one.new.len()).sum();
+        let bytes: usize = self.group.iter().map(LockedFile::n_bytes).sum();
         GROUP_FILES <= self.group.len() || GROUP_BYTES <= bytes
     }
 
@@ -140,8 +142,18 @@ impl Writing<'_> {
         let WriteContext { root, confinement, .. } = self.place;
         let left = |left| Err(WriteOutcome::Left(left));
         let failed = |error| WriteOutcome::Left(named(error, (root, confinement), &change.path));
-        let mut target =
-            root.open_target_at(&change.path, Purpose::Edit, cancelled).map_err(failed)?;
+        let may_be_missing = change.before.contains(&None);
+        let open = |purpose| root.open_target_at(&change.path, purpose, cancelled);
+        let mut target = match open(Purpose::Edit) {
+            Err(error) if is_missing(&error) && change.after.is_none() => {
+                return left(LeftReason::Already);
+            }
+            Err(error) if is_missing(&error) && may_be_missing => {
+                self.check_name(&change.path)?;
+                open(Purpose::Write).map_err(failed)?
+            }
+            opened => opened.map_err(failed)?,
+        };
         // Check the opened path: a link may have been inserted since.
         if let Some(rule) = confinement.protects(target.relative()) {
             return left(LeftReason::Protected(rule));
@@ -150,7 +162,7 @@ impl Writing<'_> {
             return left(LeftReason::Conflict);
         }
         let old = target.read(MAX_FILE_BYTES).map_err(failed)?;
-        let before = Digest::of(&old);
+        let before = target.version().map(|_| Digest::of(&old));
         let file_id = target.version().map(|version| version.device_inode());
         if before == change.after {
             let is_ours = file_id.is_some_and(|id| self.written_in_place.contains(&id));
@@ -162,10 +174,16 @@ impl Writing<'_> {
         if !change.before.contains(&before) {
             return left(LeftReason::Conflict);
         }
-        let new = content(number, &old).map_err(WriteOutcome::Left)?;
-        if Digest::of(&new) != change.after {
-            return left(LeftReason::Conflict);
-        }
+        let new = match change.after {
+            Some(after) => {
+                let new = content(number, &old).map_err(WriteOutcome::Left)?;
+                if Digest::of(&new) != after {
+                    return left(LeftReason::Conflict);
+                }
+                Some(new)
+            }
+            None => None,
+        };
         let n_names = target.n_names();
         let is_all_inside = file_id
             .and_then(|id| self.n_inside.get(&id))
@@ -178,7 +196,7 @@ impl Writing<'_> {
     /// Records the group in the journal and then writes it.
     fn flush(
         &mut self,
-        changes: &[PlannedWrite],
+        changes: &[&PlannedWrite],
         mut entry: Option<&mut EntryWriter<'_>>,
         cancelled: Cancelled<'_>,
     ) {
@@ -216,12 +234,16 @@ impl Writing<'_> {
         let root = self.place.root;
         let mut staged = Vec::new();
         for (step, one) in (first..).zip(group) {
-            match one.target.stage(&one.new, one.tag, one.other_names) {
+            let content =
+                one.new.as_deref().map(|new| one.target.stage(new, one.tag, one.other_names));
+            match content.transpose() {
                 Ok(content) => staged.push((step, one, content)),
                 Err(error) => self.refused(one.number, error, root, one.target.relative()),
             }
         }
-        let synced = in_parallel(&staged, |(_, _, content)| content.sync());
+        let synced = in_parallel(&staged, |(_, _, content)| {
+            content.as_ref().map_or(Ok(()), StagedContent::sync)
+        });
         let mut written: BTreeMap<PathBuf, Target> = BTreeMap::new();
         for ((step, mut one, content), synced) in staged.into_iter().zip(synced) {
             if self.stopped.is_none() && cancelled() {
@@ -250,16 +272,21 @@ impl Writing<'_> {
         }
     }
 
+    /// Writes the staged content, or deletes the file if there is none.
     fn put(
         &mut self,
         one: &mut LockedFile,
-        content: StagedContent,
+        content: Option<StagedContent>,
     ) -> Result<WriteOutcome, WriteError> {
         let seen = self.place.seen;
         let is_shared = 1 < one.target.n_names();
         let known = one.target.version();
         // Finish this file even if the call was canceled.
-        let version = one.target.put(content, &one.new, &|| false)?;
+        let (Some(content), Some(new)) = (content, &one.new) else {
+            one.target.delete(&|| false)?;
+            return Ok(WriteOutcome::Written { is_detached: false });
+        };
+        let version = one.target.put(content, new, &|| false)?;
         let name = one.target.relative();
         // If the session had read the previous version, it knows the new one. Otherwise it does not.
         if known.is_some() && seen.version_blocking(name) == known {
@@ -272,6 +299,15 @@ impl Writing<'_> {
         Ok(WriteOutcome::Written { is_detached: is_shared && !is_joined })
     }
 
+    /// Fails for a protected name. Call it before a missing file is opened: that creates missing directories.
+    fn check_name(&self, path: &Path) -> Result<(), WriteOutcome> {
+        let name = self.place.root.real_name_at(path).unwrap_or_else(|_| path.to_owned());
+        match self.place.confinement.protects(&name) {
+            Some(rule) => Err(WriteOutcome::Left(LeftReason::Protected(rule))),
+            None => Ok(()),
+        }
+    }
+
     fn refused(&mut self, number: usize, error: WriteError, root: &Root, path: &Path) {
         if is_disk_full(&error) {
             self.stopped = Some(EarlyStop::Failed("the disk is full".into()));
@@ -281,6 +317,10 @@ impl Writing<'_> {
 }
 
 impl LockedFile {
+    fn n_bytes(&self) -> usize {
+        self.old.len() + self.new.as_ref().map_or(0, Vec::len)
+    }
+
     fn step(&self, change: &PlannedWrite) -> FileRecord {
         FileRecord {
             path: change.path.clone(),
@@ -291,6 +331,10 @@ impl LockedFile {
             tag: self.tag,
         }
     }
+}
+
+fn is_missing(error: &WriteError) -> bool {
+    matches!(error, WriteError::Path(PathError::NotFound))
 }
 
 fn is_disk_full(error: &WriteError) -> bool {

@@ -17,7 +17,7 @@ fn undoing_restores_byte_for_byte_and_can_be_undone() {
     assert_eq!(before.len(), after.iter().filter(|(name, new)| before[*name] != **new).count());
 
     let undone = world.undo_last().unwrap();
-    assert_eq!((&undone.id, undone.applied.n_written()), (&first, 3));
+    assert_eq!((&undone.what, undone.applied.n_written()), (&first.to_string(), 3));
     assert_eq!(world.contents(), before);
     let by = undone.applied.undo_id.unwrap();
     let again = world.undo(&first).unwrap_err();
@@ -28,7 +28,7 @@ fn undoing_restores_byte_for_byte_and_can_be_undone() {
     let redone = world.undo(&by).unwrap().applied.undo_id.unwrap();
     assert_eq!(world.contents(), after);
     let world = world.next_worker();
-    assert_eq!(world.undo_last().unwrap().id, redone);
+    assert_eq!(world.undo_last().unwrap().what, redone.to_string());
     assert_eq!(world.contents(), before);
     assert_eq!(fs::metadata(world.ws("a")).unwrap().permissions().mode() & 0o777, 0o700);
     assert!(world.left_over().is_empty());
@@ -99,7 +99,7 @@ fn the_oldest_make_room_for_large_originals() {
     // An undo without space for its own originals continues without them.
     world.journal = Journal::kept_in(world.base.join("run")).with_max_bytes(6000);
     let undone = world.undo_last().unwrap();
-    assert_eq!((undone.id, undone.applied.undo_id), (third.undo_id.unwrap(), None));
+    assert_eq!((undone.what, undone.applied.undo_id), (third.undo_id.unwrap().to_string(), None));
     assert_eq!(world.read("a"), large);
 }
 
@@ -113,7 +113,7 @@ fn what_has_no_originals_or_no_id_is_not_undone() {
     let (plan, none) = (world.plan("a", "b"), Expect::default());
     apply_blocking(world.session(), &plan, &none, Backup::None, &|| false).unwrap();
     let refused = world.undo_last().unwrap_err().to_string();
-    let rest = refused.strip_prefix("the last replacement, '1-").unwrap();
+    let rest = refused.strip_prefix("the last change, '1-").unwrap();
     assert!(rest.ends_with("', was made without a backup and cannot be undone"), "{refused}");
     assert!(world.next_worker().recover().is_empty());
 }
@@ -148,7 +148,7 @@ fn an_older_replacement_is_not_taken_for_the_last_one_that_has_no_backup() {
     assert_eq!((world.read("a").as_str(), world.read("b").as_str()), ("2", "y"));
     // A newer replacement with a backup becomes the last one.
     let third = world.replace("2", "3").undo_id.unwrap();
-    assert_eq!(world.undo_last().unwrap().id, third);
+    assert_eq!(world.undo_last().unwrap().what, third.to_string());
     assert!(matches!(world.undo_last(), Err(UndoError::LastHasNoOriginals { .. })));
 }
 
@@ -183,7 +183,7 @@ fn one_that_died_without_backup_is_the_last_one_if_it_has_changed_a_file() {
         if is_last {
             assert!(matches!(undone, Err(UndoError::LastHasNoOriginals { .. })), "{undone:?}");
         } else {
-            assert_eq!(undone.unwrap().id, first);
+            assert_eq!(undone.unwrap().what, first.to_string());
         }
     }
 }
@@ -195,11 +195,11 @@ fn where_the_last_one_cannot_be_undone_older_ones_are_named() {
     let second = world.replace("1", "2").undo_id.unwrap();
     world.write("a", "mine");
     let undone = world.undo_last().unwrap();
-    assert_eq!((&undone.id, undone.applied.n_written()), (&second, 1));
+    assert_eq!((&undone.what, undone.applied.n_written()), (&second.to_string(), 1));
     assert_eq!(undone.older, std::slice::from_ref(&first));
     fs::remove_file(world.ws("b")).unwrap();
     let undone = world.undo_last().unwrap();
-    assert_eq!((&undone.id, undone.applied.n_written()), (&second, 0));
+    assert_eq!((&undone.what, undone.applied.n_written()), (&second.to_string(), 0));
     assert_eq!(undone.older, std::slice::from_ref(&first));
     // An undo by id lists no older entries.
     assert!(world.undo(&second).unwrap().older.is_empty());
@@ -239,7 +239,7 @@ fn an_interrupted_replacement_is_told_by_the_next_answer_and_can_be_undone() {
     assert_eq!(told, [(&id, 1, 1, 1, 1)]);
     assert!(world.replace("nothing of this", "").interrupted.is_empty());
     let undone = world.undo_last().unwrap();
-    assert_eq!((&undone.id, undone.applied.n_written()), (&id, 2));
+    assert_eq!((&undone.what, undone.applied.n_written()), (&id.to_string(), 2));
     world.write("d", "a");
     assert_eq!(world.contents(), before);
     // It stays reported in the same way until it is completely undone.

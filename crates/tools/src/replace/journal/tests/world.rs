@@ -3,8 +3,8 @@
 use crate::Confinement;
 use crate::read_tracker::ReadTracker;
 use crate::replace::journal::{
-    Applied, ApplyError, Backup, Expect, InterruptedReplace, Journal, JournalSession, LeftReason,
-    UndoError, Undone, Which, WriteOutcome, apply_blocking, recovery, undo_blocking,
+    Applied, ApplyError, Backup, ChangeAuthor, Expect, InterruptedReplace, Journal, JournalSession,
+    LeftReason, UndoError, Undone, Which, WriteOutcome, apply_blocking, recovery, undo_blocking,
 };
 use quackd_protocol::policy::{Policy, Profile};
 use quackd_sandbox::Root;
@@ -24,6 +24,7 @@ pub(in crate::replace::journal) struct World {
     pub(in crate::replace::journal) confinement: Confinement,
     pub(in crate::replace::journal) seen: ReadTracker,
     pub(in crate::replace::journal) journal: Journal,
+    pub(in crate::replace::journal) author: ChangeAuthor,
     _dir: Option<TempDir>,
 }
 
@@ -67,6 +68,7 @@ impl World {
             confinement: Confinement::new(policy, true, String::new()),
             seen: ReadTracker::kept_at(base.join("run/seen.jsonl")),
             journal: Journal::kept_in(base.join("run")),
+            author: ChangeAuthor::default(),
             _dir: None,
         }
     }
@@ -90,8 +92,8 @@ impl World {
     }
 
     pub(in crate::replace::journal) fn session(&self) -> JournalSession<'_> {
-        let Self { root, confinement, seen, journal, .. } = self;
-        JournalSession { root, confinement, seen, journal }
+        let Self { root, confinement, seen, journal, author, .. } = self;
+        JournalSession { root, confinement, seen, journal, author }
     }
 
     pub(in crate::replace::journal) fn request(&self, pattern: &str, replacement: &str) -> Replace {

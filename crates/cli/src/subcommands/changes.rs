@@ -1,0 +1,181 @@
+//! `quack changes`: lists what tools changed in files.
+
+use super::result_stream::set;
+use super::undo::set_group;
+use crate::args::search::ToolCallArgs;
+use crate::args::undo::ChangesArgs;
+use crate::display::{count, name_cell, plain};
+use crate::exit::{CliError, ExitCode};
+use crate::output::{CliOutput, DIM, RED, StdoutProperties};
+use crate::render::search::diff::diff;
+use crate::render::search::{PATH, fit, push};
+use crate::session_ref::{self, Missing};
+use crate::workspace_scope::{self, ScopedClient};
+use anyhow::Context as _;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Deserialize;
+use serde_json::Map;
+
+/// Changes in the data of `undo` with `list`. The data comes from a worker and may be faulty: missing fields get defaults.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ChangeList {
+    entries: Vec<Entry>,
+}
+
+/// A replacement, an undo or a change of one file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Entry {
+    undo_id: String,
+    at_ms: i64,
+    tool: String,
+    turn: Option<u64>,
+    /// Number of files.
+    files: usize,
+    /// The first files.
+    changes: Vec<ChangedFile>,
+    undoes: Option<String>,
+    undone_by: Option<String>,
+    interrupted: bool,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct ChangedFile {
+    path: String,
+    /// `created`, `changed` or `deleted`.
+    change: String,
+    diff: Option<String>,
+    /// Why there is no diff.
+    no_diff: Option<String>,
+}
+
+/// Runs the subcommand.
+pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let mut arguments = Map::new();
+    set(&mut arguments, "list", true);
+    if args.diff {
+        set(&mut arguments, "diff", true);
+    }
+    if let Some(id) = &args.id {
+        set(&mut arguments, "undo_id", id.as_str());
+    }
+    set_group(&mut arguments, &args.group);
+    let call = ToolCallArgs { which: args.which.into_which(), timeout: None, force: false };
+    let scope = ScopedClient::begin_in(&call, Missing::Refuse, output).await?;
+    session_ref::tell(&scope.found, output);
+    let result = scope.call("undo", arguments, false).await?;
+    let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
+        return Err(workspace_scope::failure(&result, CliError::failed).into());
+    };
+    if output.is_json() {
+        output.document(data)?;
+        return Ok(ExitCode::Ok);
+    }
+    let list = ChangeList::deserialize(data).context("unexpected reply of the worker")?;
+    if list.entries.is_empty() {
+        output.answer("no tool has changed a file; what commands change is not recorded\n")?;
+        return Ok(ExitCode::Ok);
+    }
+    let format = Format { zone: TimeZone::system(), now: Timestamp::now() };
+    let text: String =
+        list.entries.iter().map(|entry| format.entry(entry, output.audience())).collect();
+    let _reader = output.raw(text).await?;
+    Ok(ExitCode::Ok)
+}
+
+/// Formats changes.
+struct Format {
+    zone: TimeZone,
+    now: Timestamp,
+}
+
+impl Format {
+    fn entry(&self, entry: &Entry, audience: StdoutProperties) -> String {
+        let mut text = String::new();
+        push(&mut text, &self.time(entry.at_ms), DIM, audience);
+        if let Some(turn) = entry.turn {
+            text.push_str(&format!("  turn {turn}"));
+        }
+        text.push_str(&format!("  {}  ", name_cell(&entry.tool)));
+        match entry.changes.as_slice() {
+            [file] => self.file(file, &mut text, audience),
+            _ => text.push_str(&count(entry.files, "file")),
+        }
+        if let Some(undoes) = &entry.undoes {
+            text.push_str(&format!("  takes back {}", plain(undoes)));
+        }
+        text.push_str("  ");
+        push(&mut text, &plain(&entry.undo_id), DIM, audience);
+        if let Some(by) = &entry.undone_by {
+            push(&mut text, &format!("  undone by {}", plain(by)), DIM, audience);
+        }
+        if entry.interrupted {
+            push(&mut text, "  interrupted", RED, audience);
+        }
+        text.push('\n');
+
+        for file in &entry.changes {
+            if 1 < entry.changes.len() {
+                text.push_str("    ");
+                self.file(file, &mut text, audience);
+                text.push('\n');
+            }
+            if let Some(patch) = &file.diff {
+                text.push_str(&diff(patch, audience));
+            }
+            if let Some(why) = &file.no_diff {
+                push(&mut text, &format!("    no diff: {}\n", plain(why)), DIM, audience);
+            }
+        }
+        if entry.changes.len() < entry.files {
+            text.push_str(&format!("    and {} more\n", entry.files - entry.changes.len()));
+        }
+        text
+    }
+
+    fn file(&self, file: &ChangedFile, text: &mut String, audience: StdoutProperties) {
+        text.push_str(&plain(&file.change));
+        text.push(' ');
+        push(text, &fit(&file.path, audience), PATH, audience);
+    }
+
+    fn time(&self, at_ms: i64) -> String {
+        let at = Timestamp::from_millisecond(at_ms).ok().filter(|_| at_ms != 0);
+        let Some(at) = at else { return "unknown".to_owned() };
+        let (at, now) = (at.to_zoned(self.zone.clone()), self.now.to_zoned(self.zone.clone()));
+        let format = if at.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+        at.strftime(format).to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn changes_are_shown_with_their_call_and_hostile_texts_on_one_line() {
+        let data = json!({"entries": [
+            {"undoId": "3-0a", "atMs": 1_000, "tool": "edit_file", "turn": 2, "files": 1,
+             "changes": [{"path": "src/a.rs", "change": "changed", "diff": "--- a/x\n"}]},
+            {"undoId": "2-0b\u{1b}[2J\n", "atMs": 0, "tool": "replace", "files": 3, "undoneBy": "4-0c",
+             "changes": [{"path": "a\nb", "change": "changed"}, {"path": "b", "change": "changed"}]},
+        ]});
+        let list = ChangeList::deserialize(&data).unwrap();
+        let now = Timestamp::from_second(0).unwrap();
+        let format = Format { zone: TimeZone::UTC, now };
+        let audience = StdoutProperties { is_terminal: true, is_colored: false };
+        let text: String = list.entries.iter().map(|it| format.entry(it, audience)).collect();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0], "00:00:01  turn 2  edit_file  changed src/a.rs  3-0a");
+        assert_eq!(lines[1], "--- a/x");
+        assert!(lines[2].starts_with("unknown  replace  3 files  2-0b"), "{text}");
+        assert!(lines[2].ends_with("  undone by 4-0c"), "{text}");
+        assert_eq!(lines[5], "    and 1 more");
+        assert_eq!(lines.len(), 6, "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+}
