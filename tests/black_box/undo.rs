@@ -35,7 +35,7 @@ fn changes_outlive_the_daemon_and_end_with_their_session() {
     assert!(!repo.path().join("made.txt").exists());
     daemon.quack(&["undo", "-C", at]).ok();
     assert_eq!(repo.read("kept.txt"), "new\n");
-    // What a person writes is not touched.
+    // Undo leaves the user's own text.
     repo.write("kept.txt", "mine\n");
     let refused = daemon.quack(&["undo", "-C", at]);
     assert_eq!((refused.code(), repo.read("kept.txt").as_str()), (Some(1), "mine\n"));

@@ -210,12 +210,12 @@ pub struct ToolCall {
     /// Directory of the caller, relative to the workspace. Empty: the workspace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cwd: String,
-    /// Who made the call. The record of a changed file names it.
+    /// Origin of the call. The record of a changed file has it.
     #[serde(default, skip_serializing_if = "CallOrigin::is_unknown")]
     pub origin: CallOrigin,
 }
 
-/// Who made a call, for the records of changed files.
+/// Origin of a call. The records of changed files have it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallOrigin {
     /// Id of the call in the journal of calls, which `quack log` shows.

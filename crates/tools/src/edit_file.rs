@@ -121,7 +121,7 @@ fn one_replacement(arguments: &Arguments) -> Result<Replacement, BadEdit> {
     Ok(Replacement { old: old.to_owned(), new: new.to_owned() })
 }
 
-/// What an edit needs of the session.
+/// Session state for an edit.
 struct Editor<'a> {
     root: &'a Root,
     seen: &'a ReadTracker,

@@ -104,7 +104,7 @@ pub struct Call {
     pub cwd: PathBuf,
     /// Whether `flow` also takes the rows of a search.
     pub stream_rows: bool,
-    /// Who made the call, for the records of changed files.
+    /// Origin of the call. The records of changed files have it.
     pub origin: CallOrigin,
 }
 

@@ -61,7 +61,7 @@ fn tilde_advice(path: &str) -> Option<String> {
     })
 }
 
-/// What a write needs of the session.
+/// Session state for a write.
 struct Writer<'a> {
     root: &'a Root,
     seen: &'a ReadTracker,

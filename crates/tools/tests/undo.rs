@@ -1,4 +1,4 @@
-//! Tests of undo after write_file, edit_file and replace: what is restored, what is left, and what is listed.
+//! Tests of undo after write_file, edit_file and replace: restored files, skipped files, and the list.
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! What a turn of the agent changed in files is listed with its turn, and taken back as a whole.
+//! The changes of a turn of the agent are listed with the turn, and taken back together.
 
 use super::{World, turn};
 use serde_json::{Value, json};

@@ -1,4 +1,4 @@
-//! `quack changes`: lists what tools changed in files.
+//! `quack changes`: lists the changes that tools made in files.
 
 use super::result_stream::set;
 use super::undo::set_group;
@@ -48,7 +48,7 @@ struct ChangedFile {
     /// `created`, `changed` or `deleted`.
     change: String,
     diff: Option<String>,
-    /// Why there is no diff.
+    /// Reason for a missing diff.
     no_diff: Option<String>,
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Undone {
-    /// What was undone: the id of a replacement or change, a call or a turn.
+    /// Id of the undone replacement or change, or the undone call or turn.
     pub(crate) undone: String,
     /// Id that undoes this undo.
     pub(crate) undo_id: Option<String>,

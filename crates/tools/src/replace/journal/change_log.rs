@@ -60,7 +60,7 @@ pub(crate) struct ChangeRecord {
     pub(crate) at_ms: i64,
     /// Name of the tool.
     pub(crate) tool: String,
-    /// Who changed the file.
+    /// Call that changed the file.
     #[serde(default)]
     pub(crate) origin: CallOrigin,
     /// Path relative to the workspace.
@@ -238,7 +238,7 @@ fn segments(folder: &JournalDir) -> io::Result<Vec<(UndoId, String)>> {
     Ok(segments)
 }
 
-/// What a segment holds.
+/// Content of a segment.
 struct SegmentContent {
     mark: u32,
     file: File,

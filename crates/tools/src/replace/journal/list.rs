@@ -1,4 +1,4 @@
-//! Lists what can be undone, with diffs on request.
+//! Lists the changes that can be undone, with diffs on request.
 
 use super::JournalSession;
 use super::change_log::Before;
@@ -40,7 +40,7 @@ pub(crate) struct Listed {
     pub(crate) files: Vec<ListedFile>,
     /// Number of files.
     pub(crate) n_files: usize,
-    /// What was undone, if this is an undo.
+    /// The undone change, call or turn, if this is an undo.
     pub(crate) undoes: Option<String>,
     /// Id of the undo that undid this one.
     pub(crate) undone_by: Option<String>,
@@ -92,11 +92,11 @@ impl ChangeKind {
 pub(crate) enum FileDiff {
     /// A unified diff.
     Unified(String),
-    /// Why there is none.
+    /// No diff, with the reason.
     None(&'static str),
 }
 
-/// What to list.
+/// Filter and detail of a list.
 #[derive(Debug, Clone)]
 pub(crate) struct ListRequest {
     /// Only this.
@@ -105,7 +105,7 @@ pub(crate) struct ListRequest {
     pub(crate) has_diffs: bool,
 }
 
-/// Returns what no call is writing, newest first, and the interrupted replacements found on the way.
+/// Returns the finished entries and changes, newest first, and the interrupted replacements found on the way.
 pub(crate) fn list_blocking(
     session: JournalSession<'_>,
     request: &ListRequest,

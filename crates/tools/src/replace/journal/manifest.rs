@@ -55,7 +55,7 @@ pub(super) struct EntryHeader {
     /// Name of the tool.
     #[serde(default)]
     pub(super) tool: String,
-    /// Who made the call.
+    /// Call that began the entry.
     #[serde(default)]
     pub(super) origin: CallOrigin,
 }

@@ -52,11 +52,11 @@ pub(crate) struct JournalSession<'a> {
     pub(crate) seen: &'a ReadTracker,
     /// Storage of the originals.
     pub(crate) journal: &'a Journal,
-    /// Who changes files.
+    /// Tool and caller for the records of changes.
     pub(crate) author: &'a ChangeAuthor,
 }
 
-/// Who changes files.
+/// Tool and caller of a change.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChangeAuthor {
     /// Name of the tool.

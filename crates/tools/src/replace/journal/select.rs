@@ -1,4 +1,4 @@
-//! Selects what an undo takes back, among the replacements in the journal and the single changes in its log.
+//! Selects the changes that an undo takes back, among the replacements in the journal and the single changes in its log.
 
 use super::Journal;
 use super::change_log::{Before, LoggedChange};
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// Maximum number of older entries that are named if the last one cannot be undone.
 const MAX_OLDER: usize = 5;
 
-/// What an undo takes back.
+/// Changes that an undo takes back.
 pub(super) struct Selected {
     /// Its id, or its call or turn, for answers.
     pub(super) what: String,
@@ -48,7 +48,7 @@ pub(super) struct Undoable {
     pub(super) source: Source,
 }
 
-/// Where the original is.
+/// Place of an original.
 pub(super) enum Source {
     Entry(UndoId, FileRecord),
     Log(LoggedChange),
@@ -160,7 +160,7 @@ pub(super) fn units_blocking(journal: &Journal) -> Vec<Unit> {
     units
 }
 
-/// Returns what to undo.
+/// Returns the changes to undo.
 pub(super) fn select(journal: &Journal, which: &Which) -> Result<Selected, UndoError> {
     let units = units_blocking(journal);
     match which {
@@ -183,7 +183,7 @@ pub(super) fn select(journal: &Journal, which: &Which) -> Result<Selected, UndoE
     }
 }
 
-/// Returns a function that says whether a unit belongs to what was requested, in force or not.
+/// Returns a function that says whether a unit is part of the selection, also if it is undone.
 pub(super) fn selects(units: &[Unit], which: &Which) -> Box<dyn Fn(&Unit) -> bool> {
     match which {
         Which::Last => {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What to undo.
+/// Selection of changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Which {
     /// The newest replacement or change that is not undone, or was redone.
@@ -31,7 +31,7 @@ pub(crate) enum Which {
 /// Result of an undo.
 #[derive(Debug, Clone)]
 pub(crate) struct Undone {
-    /// What was undone: the id of a replacement or change, a call or a turn.
+    /// Id of the undone replacement or change, or the undone call or turn.
     pub(crate) what: String,
     /// Result for each file. Its `undo_id` is the id of this undo.
     pub(crate) applied: Applied,
@@ -179,7 +179,7 @@ struct Restore<'a> {
     is_not_kept: bool,
 }
 
-/// Returns what to restore, sorted by path. A file that was changed several times is restored to the content before the
+/// Returns the files to restore, sorted by path. A file that was changed several times is restored to the content before the
 /// first change, or before the first one after another program changed it.
 fn restores<'a>(session: JournalSession<'_>, steps: &'a [Undoable]) -> Vec<Restore<'a>> {
     let mut by_path: BTreeMap<&Path, Vec<&Undoable>> = BTreeMap::new();
