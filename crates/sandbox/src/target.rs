@@ -242,8 +242,11 @@ impl Target {
         }
         let failed = |source| WriteError::Io { call: "read", source };
         existing.file.rewind().map_err(failed)?;
-        // Bytes appended since the file was opened are not read. The file counts as changed later.
-        (&existing.file).take(existing.version.len()).read_to_end(&mut content).map_err(failed)?;
+        // With this capacity, one read suffices for most files. Bytes appended since the file was opened are not read. The
+        // file counts as changed later.
+        let len = existing.version.len();
+        content.reserve_exact(usize::try_from(len).unwrap_or(0));
+        (&existing.file).take(len).read_to_end(&mut content).map_err(failed)?;
         Ok(content)
     }
 
