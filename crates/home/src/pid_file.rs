@@ -6,6 +6,7 @@ use crate::{Home, HomeError};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 /// Writes the process id in decimal, without a newline. Call this only with the instance lock held, so that
 /// an existing file must be stale.
@@ -14,20 +15,26 @@ use std::os::unix::fs::OpenOptionsExt;
 /// [`HomeError::Io`]. The daemon works without this file.
 pub fn write_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
     let path = home.pid_file();
-    // Always create a new file: the old one may be a link.
-    match fs::remove_file(&path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(HomeError::io("replace", &path, e));
-        }
-        _ => {}
+    // Another file and a rename: a reader sees the old id or the new one, and the old file may be a link.
+    let new = path.with_extension("pid.tmp");
+    let write = || {
+        remove_if_there(&new)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+        file.write_all(std::process::id().to_string().as_bytes())?;
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "nothing durable: the next daemon writes it again"
+        )]
+        fs::rename(&new, &path)
+    };
+    write().map_err(|e| HomeError::io("write", &path, e))
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
     }
-    OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)
-        .and_then(|mut file| file.write_all(std::process::id().to_string().as_bytes()))
-        .map_err(|e| HomeError::io("write", &path, e))
 }
 
 /// Removes the file if it still contains our process id.
@@ -40,10 +47,7 @@ pub fn remove_pid_file_blocking(home: &Home) -> Result<(), HomeError> {
     if text.and_then(|text| text.trim().parse().ok()) != Some(std::process::id()) {
         return Ok(());
     }
-    match fs::remove_file(&path) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(HomeError::io("remove", &path, e)),
-        _ => Ok(()),
-    }
+    remove_if_there(&path).map_err(|e| HomeError::io("remove", &path, e))
 }
 
 #[cfg(test)]

@@ -47,6 +47,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_home::Home;
 use quackd_protocol::client::{FollowData, ProcessState};
+use quackd_protocol::journal::CallRecord;
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
 use serde_json::{Value, json};
@@ -81,8 +82,11 @@ async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionVie
         Some(FollowSince::Time(since)) => (None, Some(since)),
         None => (None, None),
     };
-    let earlier = earlier_calls(&session, &found.label, since, seq.is_some(), output)?;
-    let mut watch = FollowConnection::begin(client, session, (seq, is_person(output))).await?;
+    let mut watch =
+        FollowConnection::begin(client, session.clone(), (seq, is_person(output))).await?;
+    // After the follow has begun, so that no call is between the journal and the events.
+    let begun = Timestamp::now();
+    let earlier = earlier_calls(&session, &found.label, since, begun, seq.is_some(), output)?;
     if !output.is_json() {
         watch.settle().await;
         let home_dir = std::env::var("HOME").ok();
@@ -92,11 +96,13 @@ async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionVie
     Ok(SessionView::new(watch, look(args.look), InputMode::Answers, output))
 }
 
-/// Returns the calls of the session in the journal: those since a time, or without one the last few, for display only.
+/// Returns the calls of the session in the journal that ended by a time: those since another time, or without one the last
+/// few, for display only. Later ones are events.
 fn earlier_calls(
     session: &str,
     label: &str,
     since: Option<Timestamp>,
+    begun: Timestamp,
     has_seq: bool,
     output: CliOutput,
 ) -> anyhow::Result<String> {
@@ -109,7 +115,8 @@ fn earlier_calls(
     let filter = CallFilter { session: of_session, since, ..CallFilter::default() };
     let max = if since.is_some() { usize::MAX } else { EARLIER_CALLS };
     let reader = CallReader::new(home.journal_dir(), filter);
-    let (calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
+    let (mut calls, _) = reader.last_blocking(max).context("cannot read the journal")?;
+    calls.retain(|call| has_ended_by(call, begun));
     if output.is_json() {
         let event = |call| json!({"event": "quack_call", "sessionId": session, "data": call});
         return Ok(calls.iter().map(|call| format!("{}\n", event(call))).collect());
@@ -117,6 +124,11 @@ fn earlier_calls(
     let labels = HashMap::from([(session.to_owned(), label.to_owned())]);
     let format = CallFormat::new(TimeZone::system(), Timestamp::now(), Some(labels));
     Ok(calls.iter().map(|call| format.row(call)).collect())
+}
+
+fn has_ended_by(call: &CallRecord, time: Timestamp) -> bool {
+    let duration_ms = i64::try_from(call.duration_ms).unwrap_or(i64::MAX);
+    call.at_ms.saturating_add(duration_ms) <= time.as_millisecond()
 }
 
 /// Converts the arguments to display options.
