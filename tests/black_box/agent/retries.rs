@@ -3,10 +3,11 @@
 use super::answers::{ANSWER, BEGIN, END};
 use super::{World, all, answer, assert_order, command, fast, only, say, state, text, turn};
 use crate::harness::{FakeModel, wait_for};
+use rustix::net::{AddressFamily, SocketType, bind, getsockname, socket};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use serde_json::json;
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -124,8 +125,10 @@ fn auto_retry_can_be_turned_off() {
 #[test]
 fn a_server_that_is_not_there_is_tried_again_and_then_told() {
     let mut world = World::absent(&json!({}));
-    // A port without a listener.
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    // A socket that does not listen keeps its port: connections are refused, and no other program gets it.
+    let silent = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    bind(&silent, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let port = SocketAddrV4::try_from(getsockname(&silent).unwrap()).unwrap().port();
     world.write_models(&format!("http://127.0.0.1:{port}/v1"), "openai-completions");
     std::fs::write(world.agent.join("settings.json"), fast().to_string()).unwrap();
     world.boot(&[]);
