@@ -199,6 +199,15 @@ mod tests {
         assert_eq!((bench.get("made"), bench.get("gone")), (None, None));
         assert_eq!(bench.get("other").unwrap(), "by a client");
 
+        // Only the file that was left is still in force.
+        let again = bench.undo(&json!({"turn": 0}));
+        assert!(
+            again.starts_with(
+                "Error: None of the files of turn 2 could be restored\n[Not restored: gone"
+            ),
+            "{again}"
+        );
+        assert!(!again.contains("made"), "{again}");
         assert!(bench.undo(&json!({"turn": 7})).starts_with("Error: Turn 7 changed no file"));
         bench.undo(&json!({"turn": 1}));
         assert_eq!(bench.get("a").unwrap(), "1");

@@ -157,10 +157,14 @@ pub(crate) enum UndoError {
     #[error("there is nothing to undo by the id '{0}'; the newest {max} replacements are kept, and newer changes of single files", max = super::session_journal::MAX_ENTRIES)]
     Unknown(String),
     /// The journal has no change of this call or turn.
-    #[error("{0} changed no file, or the old content is no longer kept; changes of commands are not recorded")]
+    #[error(
+        "{0} changed no file, or the old content is no longer kept; changes of commands are not recorded"
+    )]
     UnknownGroup(String),
     /// The journal has no change of a turn.
-    #[error("no turn of the agent changed a file that can be undone; changes of commands are not recorded")]
+    #[error(
+        "no turn of the agent changed a file that can be undone; changes of commands are not recorded"
+    )]
     NoTurn,
     /// The session has nothing to undo.
     #[error("there is nothing to undo")]

@@ -27,11 +27,11 @@ pub(super) struct Selected {
     pub(super) older: Vec<UndoId>,
 }
 
-/// The selected entries, and the numbers of the selected changes.
+/// The selected entries, and the numbers and files of the selected changes.
 #[derive(Default)]
 pub(super) struct Members {
     pub(super) entries: Vec<UndoId>,
-    pub(super) changes: Vec<u64>,
+    pub(super) changes: Vec<(u64, PathBuf)>,
 }
 
 /// A change of one file that can be undone.
@@ -109,7 +109,7 @@ impl Unit {
                 steps.extend(undoables(&id, manifest));
             }
             Self::Change(change) => {
-                members.changes.push(change.record.number);
+                members.changes.push((change.record.number, change.record.path.clone()));
                 steps.push(Undoable::of(change));
             }
         }

@@ -5,12 +5,12 @@ use super::journal_dir::JournalDir;
 use super::manifest::{EntryHeader, ManifestLine};
 use super::recovery::recover;
 use super::report::{Applied, FileReport, LeftReason, UndoError, WriteOutcome};
-use super::select::{Selected, Source, Undoable, select};
+use super::select::{Members, Selected, Source, Undoable, select};
 use super::session_journal::{EntryWriter, JournalError, UndoId};
 use super::write::{PlannedWrite, WriteContext, write_all};
 use quackd_search::replace::{Digest, MAX_FILE_BYTES};
 use rustix::fs::{AtFlags, statat};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -120,19 +120,10 @@ fn undo_once(
         applied.undo_id = end(session, entry, &began, is_kept, applied.n_written() != 0);
     }
 
-    let is_restored = |outcome: &WriteOutcome| {
-        matches!(outcome, WriteOutcome::Written { .. } | WriteOutcome::Left(LeftReason::Already))
+    let older = match mark_undone(session, &members, &applied) {
+        true => Vec::new(),
+        false => older,
     };
-    let mut older = older;
-    if applied.files.iter().all(|file| is_restored(&file.outcome)) {
-        let by = applied.undo_id.as_ref().map_or_else(|| "-".to_owned(), UndoId::to_string);
-        for id in &members.entries {
-            // If this cannot be recorded, another undo finds nothing to do.
-            let _noted = session.journal.add_blocking(id, &[ManifestLine::Undone(by.clone())]);
-        }
-        session.journal.changes_undone_blocking(&members.changes, &by);
-        older.clear();
-    }
     let of_written = |is_meant: fn(&Restore<'_>) -> bool| -> Vec<PathBuf> {
         let written = restores.iter().zip(&applied.files).filter(|(restore, file)| {
             is_meant(restore) && matches!(file.outcome, WriteOutcome::Written { .. })
@@ -143,6 +134,26 @@ fn undo_once(
     let deleted = of_written(|restore| restore.write.after.is_none());
     let is_change = members.entries.is_empty();
     Ok((Undone { what, applied, partly, deleted, older }, is_change))
+}
+
+/// Records which changes are undone. Returns whether all are. An entry is undone if all files have their old content.
+fn mark_undone(session: JournalSession<'_>, members: &Members, applied: &Applied) -> bool {
+    let is_restored = |outcome: &WriteOutcome| {
+        matches!(outcome, WriteOutcome::Written { .. } | WriteOutcome::Left(LeftReason::Already))
+    };
+    let left = applied.files.iter().filter(|file| !is_restored(&file.outcome));
+    let left: BTreeSet<&Path> = left.map(|file| file.path.as_path()).collect();
+    let by = applied.undo_id.as_ref().map_or_else(|| "-".to_owned(), UndoId::to_string);
+    if left.is_empty() {
+        for id in &members.entries {
+            // If this cannot be recorded, another undo finds nothing to do.
+            let _noted = session.journal.add_blocking(id, &[ManifestLine::Undone(by.clone())]);
+        }
+    }
+    let undone = members.changes.iter().filter(|(_, path)| !left.contains(path.as_path()));
+    let undone: Vec<u64> = undone.map(|(number, _)| *number).collect();
+    session.journal.changes_undone_blocking(&undone, &by);
+    left.is_empty()
 }
 
 /// Ends the entry of an undo. Returns its id if it can be undone.
