@@ -77,8 +77,8 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// One request to run one tool.
-#[derive(Debug, Clone)]
+/// One request to run one tool. The default has no name and no time.
+#[derive(Debug, Clone, Default)]
 pub struct Call {
     /// Unique among the calls of this process. Names the spill file of a long output.
     pub call_id: String,

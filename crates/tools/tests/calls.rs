@@ -16,7 +16,6 @@ mod tests {
     use std::time::{Duration, Instant};
     use tempfile::TempDir;
     use tokio::sync::{Mutex, MutexGuard};
-    use tokio_util::sync::CancellationToken;
 
     /// Far longer than any answer takes. A wait for the wrong thing takes longer.
     const PATIENCE: Duration = Duration::from_secs(60);
@@ -52,15 +51,7 @@ mod tests {
                 tool: tool.into(),
                 arguments: arguments.to_string(),
                 deadline: Duration::from_secs(600),
-                safe_mode: false,
-                approved: false,
-                cancel: CancellationToken::new(),
-                watch: None,
-                flow: None,
-                input: None,
-                stream_rows: false,
-                origin: Default::default(),
-                cwd: Default::default(),
+                ..Call::default()
             }
         }
 

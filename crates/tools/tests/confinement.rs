@@ -18,7 +18,6 @@ mod tests {
     use std::time::Duration;
     use tempfile::TempDir;
     use tokio::sync::{Mutex, MutexGuard};
-    use tokio_util::sync::CancellationToken;
 
     /// A session with exclusive execution. A command that runs alone also kills orphans of unknown origin,
     /// which would be other tests' children.
@@ -58,14 +57,7 @@ mod tests {
                 arguments: arguments.to_string(),
                 deadline: Duration::from_secs(30),
                 safe_mode,
-                approved: false,
-                cancel: CancellationToken::new(),
-                watch: None,
-                flow: None,
-                input: None,
-                stream_rows: false,
-                origin: Default::default(),
-                cwd: Default::default(),
+                ..Call::default()
             };
             execute(Rc::clone(&self.toolbox), call).await
         }

@@ -13,7 +13,6 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
     use tempfile::TempDir;
-    use tokio_util::sync::CancellationToken;
 
     /// A session in a workspace next to a directory that no tool may change.
     struct Bench {
@@ -67,15 +66,7 @@ mod tests {
                 tool: tool.into(),
                 arguments: arguments.replace("BASE", self.base.to_str().unwrap()),
                 deadline: Duration::from_secs(30),
-                safe_mode: false,
-                approved: false,
-                cancel: CancellationToken::new(),
-                watch: None,
-                flow: None,
-                input: None,
-                stream_rows: false,
-                origin: Default::default(),
-                cwd: Default::default(),
+                ..Call::default()
             };
             change(&mut call);
             let runtime =
@@ -466,15 +457,7 @@ mod tests {
             tool: "write_file".into(),
             arguments: json!({"path": "shared", "content": format!("{n:04}")}).to_string(),
             deadline: Duration::from_secs(30),
-            safe_mode: false,
-            approved: false,
-            cancel: CancellationToken::new(),
-            watch: None,
-            flow: None,
-            input: None,
-            stream_rows: false,
-            origin: Default::default(),
-            cwd: Default::default(),
+            ..Call::default()
         };
         let outputs = tokio::task::LocalSet::new().block_on(&runtime, async {
             let begun = (0..8)

@@ -16,7 +16,6 @@ mod tests {
     use std::time::{Duration, Instant};
     use tempfile::TempDir;
     use tokio::sync::{Mutex, MutexGuard};
-    use tokio_util::sync::CancellationToken;
 
     /// Closing lines of a killed job.
     /// Far longer than any answer takes. A wait for the wrong thing takes longer.
@@ -53,15 +52,7 @@ mod tests {
                 tool: tool.into(),
                 arguments: arguments.to_string(),
                 deadline: Duration::from_secs(30),
-                safe_mode: false,
-                approved: false,
-                cancel: CancellationToken::new(),
-                watch: None,
-                flow: None,
-                input: None,
-                stream_rows: false,
-                origin: Default::default(),
-                cwd: Default::default(),
+                ..Call::default()
             }
         }
 

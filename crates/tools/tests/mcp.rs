@@ -15,7 +15,6 @@ mod tests {
     use std::time::{Duration, Instant};
     use tempfile::TempDir;
     use tokio::sync::{Mutex, MutexGuard};
-    use tokio_util::sync::CancellationToken;
 
     const SERVER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/mcp_server.py");
 
@@ -53,15 +52,7 @@ mod tests {
                 tool: tool.into(),
                 arguments: arguments.to_string(),
                 deadline: Duration::from_secs(30),
-                safe_mode: false,
-                approved: false,
-                cancel: CancellationToken::new(),
-                watch: None,
-                flow: None,
-                input: None,
-                stream_rows: false,
-                origin: Default::default(),
-                cwd: Default::default(),
+                ..Call::default()
             };
             (call, Rc::clone(&self.toolbox))
         }

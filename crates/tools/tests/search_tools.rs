@@ -13,7 +13,6 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
     use tempfile::TempDir;
-    use tokio_util::sync::CancellationToken;
 
     /// Every read-only tool, with a call that finds something.
     const SEARCHING: [(&str, &str); 6] = [
@@ -60,15 +59,7 @@ mod tests {
                 tool: tool.into(),
                 arguments: arguments.into(),
                 deadline: Duration::from_secs(30),
-                safe_mode: false,
-                approved: false,
-                cancel: CancellationToken::new(),
-                watch: None,
-                flow: None,
-                input: None,
-                stream_rows: false,
-                origin: Default::default(),
-                cwd: Default::default(),
+                ..Call::default()
             };
             with(&mut call);
             execute(Rc::clone(&self.toolbox), call).await

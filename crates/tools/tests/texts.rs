@@ -14,7 +14,6 @@ mod tests {
     use std::time::Duration;
     use tempfile::TempDir;
     use tokio::sync::Mutex;
-    use tokio_util::sync::CancellationToken;
 
     /// Creates a workspace with every file that the tables name.
     fn workspace() -> TempDir {
@@ -65,14 +64,7 @@ mod tests {
             arguments: arguments.into(),
             deadline: Duration::from_secs(30),
             safe_mode,
-            approved: false,
-            cancel: CancellationToken::new(),
-            watch: None,
-            flow: None,
-            input: None,
-            stream_rows: false,
-            origin: Default::default(),
-            cwd: Default::default(),
+            ..Call::default()
         };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(execute(Rc::new(toolbox), call))

@@ -11,7 +11,6 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
     use tempfile::TempDir;
-    use tokio_util::sync::CancellationToken;
 
     /// A session, whose calls are numbered.
     struct Bench {
@@ -61,15 +60,8 @@ mod tests {
                 tool: tool.into(),
                 arguments: arguments.to_string(),
                 deadline: Duration::from_secs(60),
-                safe_mode: false,
-                approved: false,
-                cancel: CancellationToken::new(),
-                watch: None,
-                flow: None,
-                input: None,
-                stream_rows: false,
                 origin: CallOrigin { call: format!("call{}", self.n_calls), turn },
-                cwd: PathBuf::new(),
+                ..Call::default()
             };
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -17,7 +17,6 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::rc::Rc;
     use std::time::Duration;
-    use tokio_util::sync::CancellationToken;
 
     const DIRECTORY: &str = "QUACKD_TEST_CHANGING_IN";
     const N_FILES: u64 = 5;
@@ -57,18 +56,11 @@ mod tests {
                 tool: tool.into(),
                 arguments: arguments.to_string(),
                 deadline: Duration::from_secs(600),
-                safe_mode: false,
-                approved: false,
-                cancel: CancellationToken::new(),
-                watch: None,
-                flow: None,
-                input: None,
-                stream_rows: false,
                 origin: CallOrigin {
                     call: format!("call{turn}"),
                     turn: Some(TurnOrigin { number: turn, daemon: "d".into() }),
                 },
-                cwd: PathBuf::new(),
+                ..Call::default()
             };
             self.runtime.block_on(execute(Rc::clone(&self.toolbox), call))
         }

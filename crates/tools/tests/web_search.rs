@@ -10,7 +10,6 @@ mod tests {
     use std::rc::Rc;
     use std::time::Duration;
     use tempfile::TempDir;
-    use tokio_util::sync::CancellationToken;
 
     const NO_KEY: &str = "Error: EXA_API_KEY not configured. Set EXA_API_KEY (or RUBBER_DUCK_EXA_API_KEY) \
                           to enable web_search.";
@@ -21,15 +20,8 @@ mod tests {
             tool: "web_search".into(),
             arguments: arguments.into(),
             deadline: Duration::from_secs(30),
-            approved: false,
             safe_mode: true,
-            cancel: CancellationToken::new(),
-            watch: None,
-            flow: None,
-            input: None,
-            stream_rows: false,
-            origin: Default::default(),
-            cwd: Default::default(),
+            ..Call::default()
         }
     }
 
