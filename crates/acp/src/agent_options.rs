@@ -138,7 +138,9 @@ impl AgentOptions {
     pub(crate) fn commands(&self) -> Value {
         let compact = json!({"name": "compact", "description": "Summarize the conversation to free context",
             "input": {"hint": "what the summary must keep"}});
-        let commands = if self.has_commands { vec![compact] } else { Vec::new() };
+        let undo =
+            json!({"name": "undo", "description": "Take back what the last turn changed in files"});
+        let commands = if self.has_commands { vec![compact, undo] } else { Vec::new() };
         json!({"sessionUpdate": "available_commands_update", "availableCommands": commands})
     }
 }

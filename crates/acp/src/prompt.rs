@@ -50,10 +50,24 @@ pub(crate) fn message(prompt: &[Content]) -> Result<PromptMessage, RpcError> {
     Ok(PromptMessage { text, images })
 }
 
-/// Returns the arguments of `/compact`, if that is what the text begins with.
-pub(crate) fn compact(text: &str) -> Option<&str> {
-    let rest = text.trim().strip_prefix("/compact")?;
-    (rest.is_empty() || rest.starts_with(char::is_whitespace)).then(|| rest.trim())
+/// Prompt that is a command, and no text for the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PromptCommand<'a> {
+    /// `/compact`, with the text that the summary must keep.
+    Compact(&'a str),
+    /// `/undo`: take back the changes of the last turn.
+    Undo,
+}
+
+/// Returns the command that a text is.
+pub(crate) fn command(text: &str) -> Option<PromptCommand<'_>> {
+    let text = text.trim();
+    let (name, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    match (name, rest.trim()) {
+        ("/compact", kept) => Some(PromptCommand::Compact(kept)),
+        ("/undo", "") => Some(PromptCommand::Undo),
+        _ => None,
+    }
 }
 
 /// Returns the first line of a text as a title.
@@ -137,10 +151,15 @@ mod tests {
 
     #[test]
     fn a_command_is_a_whole_word() {
-        assert_eq!(compact(" /compact\n"), Some(""));
-        assert_eq!(compact("/compact keep the plan"), Some("keep the plan"));
-        assert_eq!(compact("/compacted"), None);
-        assert_eq!(compact("please /compact"), None);
+        assert_eq!(command(" /compact\n"), Some(PromptCommand::Compact("")));
+        assert_eq!(
+            command("/compact keep the plan"),
+            Some(PromptCommand::Compact("keep the plan"))
+        );
+        assert_eq!(command("/undo "), Some(PromptCommand::Undo));
+        for text in ["/compacted", "please /compact", "/undo the last commit", "/undone", ""] {
+            assert_eq!(command(text), None, "{text}");
+        }
     }
 
     #[test]

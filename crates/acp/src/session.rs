@@ -6,7 +6,7 @@ mod questions;
 
 use crate::agent_options::{self, AgentOptions};
 use crate::modes::Modes;
-use crate::prompt::PromptMessage;
+use crate::prompt::{PromptCommand, PromptMessage};
 use crate::replay;
 use crate::rpc::{Peer, RpcError};
 use crate::turns::{Outcome, StopReason, Turns};
@@ -14,7 +14,7 @@ use crate::updates::{Displays, Translator, session_info};
 use crate::{ReadTranscript, lock};
 use quackd_agent::message::Message;
 use quackd_client::{Client, ClientError, Event, Events, Question};
-use quackd_protocol::client::{FollowData, SandboxData, SayData};
+use quackd_protocol::client::{FollowData, SandboxData, SayData, ToolResult};
 use quackd_protocol::mcp::McpServer;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -210,10 +210,11 @@ impl Session {
         let _prompting = Prompting(self);
         lock(&self.shared.translator).is_prompting = true;
         let link = self.link().await?;
-        if let Some(kept) =
-            crate::prompt::compact(text).filter(|_| lock(&self.options).has_commands)
-        {
-            return self.compact(&link, kept, cancel).await;
+        let command = crate::prompt::command(text).filter(|_| lock(&self.options).has_commands);
+        match command {
+            Some(PromptCommand::Compact(kept)) => return self.compact(&link, kept, cancel).await,
+            Some(PromptCommand::Undo) => return self.undo(&link).await,
+            None => {}
         }
         if !self.has_title.swap(true, Ordering::Relaxed) {
             let title = session_info(&crate::prompt::title(text));
@@ -282,13 +283,31 @@ impl Session {
                 return Ok(StopReason::Cancelled);
             }
         };
+        self.answer(&text).await;
+        Ok(StopReason::EndTurn)
+    }
+
+    /// Takes back the changes of the agent's last turn.
+    async fn undo(&self, link: &Link) -> Outcome {
+        let params = json!({"sessionId": self.id(), "tool": "undo", "arguments": {"turn": 0}});
+        let undone = link.client.request::<_, ToolResult>("quack.tool", params, REPLY_TIMEOUT);
+        let text = match undone.await {
+            Ok(undone) => undone.text,
+            Err(ClientError::Refused { text, .. }) => text,
+            Err(error) => return Err(error.into()),
+        };
+        self.answer(&text).await;
+        Ok(StopReason::EndTurn)
+    }
+
+    /// Sends a text as a message of the agent.
+    async fn answer(&self, text: &str) {
         let chunk = {
             let mut translator = lock(&self.shared.translator);
             translator.next_message();
             translator.chunk("agent_message_chunk", json!({"type": "text", "text": text}))
         };
         self.shared.peer.update(self.id(), chunk).await;
-        Ok(StopReason::EndTurn)
     }
 
     /// Ends the turn and the calls of the session. A refusal means that nothing runs.

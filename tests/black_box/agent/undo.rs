@@ -1,6 +1,7 @@
 //! The changes of a turn of the agent are listed with the turn, and taken back together.
 
 use super::{World, turn};
+use crate::mcp::Agent;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -59,4 +60,35 @@ fn everything_that_a_turn_changed_is_taken_back_and_what_a_person_wrote_stays() 
     let undone = world.daemon.quack(&["undo", "--turn", "1", "-C", world.repo.to_str().unwrap()]);
     assert!(undone.ok().starts_with("a.txt: restored\n"));
     assert_eq!(read("a.txt").unwrap(), "a person's\n");
+}
+
+#[test]
+fn an_editor_takes_back_a_turn_with_a_command() {
+    let world = World::new(&json!({"replies": [
+        call("write", json!({"path": "a.txt", "content": "agent\n"})), {"text": "done"}]}));
+    fs::write(world.repo.join("a.txt"), "a person's\n").unwrap();
+    let mut editor = Agent::spawn(world.daemon.command(&["acp"]));
+    let hello = json!({"protocolVersion": 1, "clientCapabilities": {}});
+    editor.request("initialize", hello);
+    let new = editor.request("session/new", json!({"cwd": world.repo, "mcpServers": []}));
+    let session = new["result"]["sessionId"].as_str().unwrap().to_owned();
+    let offered = editor.message(|message| {
+        message["params"]["update"]["sessionUpdate"] == "available_commands_update"
+            && message["params"]["update"]["availableCommands"] != json!([])
+    });
+    let commands = &offered["params"]["update"]["availableCommands"];
+    assert!(commands.as_array().unwrap().iter().any(|it| it["name"] == "undo"), "{offered}");
+
+    let prompt = |editor: &mut Agent, text: &str| {
+        let prompt = json!([{"type": "text", "text": text}]);
+        let answer =
+            editor.request("session/prompt", json!({"sessionId": session, "prompt": prompt}));
+        assert_eq!(answer["result"]["stopReason"], "end_turn", "{answer}");
+    };
+    let read = || fs::read_to_string(world.repo.join("a.txt")).unwrap();
+    prompt(&mut editor, "change it");
+    assert_eq!(read(), "agent\n");
+    prompt(&mut editor, "/undo");
+    assert_eq!(read(), "a person's\n");
+    assert_eq!(world.model.count("requests"), 2, "the model does not get the command");
 }

@@ -303,7 +303,9 @@ fn about(kind: &str, n: usize) -> String {
         "runs" => ("run directory of no session", "run directories of no session"),
         "temporary" => ("temporary file of commands", "temporary files of commands"),
         "outputs" => ("long output", "long outputs"),
-        "undo" => ("replacement that could be undone", "replacements that could be undone"),
+        "undo" => {
+            ("record of changes that could be undone", "records of changes that could be undone")
+        }
         "unfinished" => ("file of a save that was cut short", "files of saves that were cut short"),
         "quarantined" => ("damaged file that was set aside", "damaged files that were set aside"),
         SESSIONS => {
