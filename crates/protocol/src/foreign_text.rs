@@ -7,8 +7,8 @@
 //! spaces between words. Tags are always unsafe, because they can hide a text. This includes the flags of England,
 //! Scotland and Wales.
 //!
-//! This crate has the set because it is the lowest crate that all others may use, except search and home, which display
-//! nothing.
+//! This crate has the set because it is the lowest crate that all others may use, except search, home and
+//! supervision, which display no foreign text.
 
 /// Replacement of unsafe characters.
 const MARK: char = char::REPLACEMENT_CHARACTER;
@@ -25,8 +25,7 @@ pub fn is_unsafe(c: char) -> bool {
 
 /// Returns true for a character that is invisible on its own, changes the direction of text or separates lines. Does not
 /// include control characters.
-#[must_use]
-pub fn is_invisible(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     matches!(c,
         // Soft hyphen; grapheme joiner; Arabic letter mark; Mongolian vowel separator.
         '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{180e}'
@@ -196,34 +195,29 @@ fn is_mongolian_selector(c: char) -> bool {
 /// Returns true if a selector is valid after `base`.
 fn selects(selector: char, base: char) -> bool {
     let is_ideograph = matches!(base, '\u{3400}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}');
+    // Emoji that are neither joined nor ideographs.
+    let is_lone_emoji = matches!(
+        base,
+        '0'..='9' | '#' | '*' | '©' | '®' | '‼' | '⁉' | '™' | 'ℹ' | '〰' | '〽' | '㊗' | '㊙'
+    );
     match selector {
         c if is_mongolian_selector(c) => matches!(base, '\u{1820}'..='\u{18aa}'),
-        '\u{fe00}'..='\u{fe0f}' => {
-            is_joined(base) || is_ideograph || matches!(base, '0'..='9' | '#' | '*')
-        }
+        '\u{fe00}'..='\u{fe0f}' => is_joined(base) || is_ideograph || is_lone_emoji,
         _ => is_ideograph,
     }
 }
 
-/// Returns true if a joiner is valid next to `c`: letters of scripts that use joiners, and emoji.
+/// Returns true if a joiner is valid next to `c`: emoji, and letters and marks of scripts that use joiners. Between other
+/// letters a joiner could only make two different names look the same.
 fn is_joined(c: char) -> bool {
-    !c.is_ascii() && !c.is_whitespace() && !is_unsafe(c) && !is_never_joined(c) && c != MARK
-}
-
-/// Returns true for letters of scripts that use no joiners. Between them a joiner could only make two different names
-/// look the same.
-fn is_never_joined(c: char) -> bool {
-    // © and ® are emoji.
-    let is_european = matches!(c,
-        '\u{80}'..='\u{58f}' | '\u{1c80}'..='\u{1c8f}' | '\u{1d00}'..='\u{1fff}' | '\u{2c60}'..='\u{2c7f}'
-        | '\u{2de0}'..='\u{2dff}' | '\u{a640}'..='\u{a69f}' | '\u{a720}'..='\u{a7ff}' | '\u{ab30}'..='\u{ab6f}'
-        | '\u{fb00}'..='\u{fb17}' | '\u{ff21}'..='\u{ff5a}')
-        && !matches!(c, '©' | '®');
-    let is_east_asian = matches!(c,
-        '\u{1100}'..='\u{11ff}' | '\u{3041}'..='\u{318f}' | '\u{31a0}'..='\u{31bf}' | '\u{3400}'..='\u{9fff}'
-        | '\u{a960}'..='\u{a97f}' | '\u{ac00}'..='\u{d7ff}' | '\u{f900}'..='\u{faff}' | '\u{ff66}'..='\u{ffdc}'
-        | '\u{20000}'..='\u{3ffff}');
-    is_european || is_east_asian
+    let is_emoji = matches!(c, '\u{2190}'..='\u{2bff}' | '\u{1f000}'..='\u{1faff}');
+    let is_of_script = matches!(c,
+        // Arabic, Syriac, N'Ko, Mandaic, the scripts of India, Tibetan, Myanmar; Khmer, Mongolian, and scripts of Indonesia
+        // and the Philippines.
+        '\u{600}'..='\u{109f}' | '\u{1700}'..='\u{1c4f}' | '\u{1cd0}'..='\u{1cff}' | '\u{a800}'..='\u{aaff}'
+        | '\u{abc0}'..='\u{abff}' | '\u{fb50}'..='\u{fdff}' | '\u{fe70}'..='\u{fefc}' | '\u{10a00}'..='\u{11fff}'
+        | '\u{1e900}'..='\u{1e95f}');
+    (is_emoji || is_of_script) && !is_unsafe(c)
 }
 
 /// Returns true for letters of Thai, Lao, Myanmar and Khmer, which have no space between words.
@@ -270,7 +264,9 @@ mod tests {
             for c in chars.chars() {
                 assert!(is_unsafe(c), "{class}: {c:?}");
                 // Neither Latin nor Han letters make it valid. Han letters have selectors.
-                for (before, after) in [("du", "ck"), ("é", "é"), ("я", "я"), ("か", "か")] {
+                for (before, after) in
+                    [("du", "ck"), ("é", "é"), ("я", "я"), ("か", "か"), ("—", "—")]
+                {
                     let text = format!("{before}{c}{after}");
                     assert_eq!(
                         one_line(&text),
