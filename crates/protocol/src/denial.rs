@@ -372,7 +372,8 @@ pub fn quoted(word: &str) -> String {
 /// user must see every character of the path.
 #[must_use]
 pub fn writable_change(target: &str, session: &str) -> Option<String> {
-    let is_shown = foreign_text::first_unsafe(target).is_none();
+    // The replacement character may stand for an unsafe one.
+    let is_shown = foreign_text::first_unsafe(target).is_none() && !target.contains('\u{fffd}');
     let dir = quoted(writable_directory(target).filter(|_| is_shown)?);
     Some(format!("quack sandbox set --writable {dir}{}", of_session(session)))
 }
@@ -439,6 +440,8 @@ mod tests {
             "/srv//x",
             "/data/users/me/.ssh",
             "/data/users/me/.aws",
+            "/data/users/me\u{202e}/x",
+            "/data/users/me\u{3164}/x",
         ] {
             for kind in [DenialKind::Write, DenialKind::Read] {
                 let line = text(kind, place, "app");
