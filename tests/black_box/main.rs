@@ -66,6 +66,7 @@ mod methods;
 mod metrics_endpoint;
 mod metrics_verb;
 mod models;
+mod names;
 mod nemesis;
 mod network_attacks;
 mod network_hosts;

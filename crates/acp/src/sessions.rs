@@ -4,6 +4,7 @@ use crate::rpc::RpcError;
 use crate::session::{Facts, REPLY_TIMEOUT};
 use quackd_client::{Client, ClientError, Connector, printable_name};
 use quackd_protocol::client::{FindData, SessionsData};
+use quackd_protocol::foreign_text::one_line;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -90,7 +91,7 @@ pub(crate) async fn list(
     });
     sessions.sort_by(|one, other| other.last_active_at.cmp(&one.last_active_at));
     let page = sessions.iter().skip(skipped).take(PAGE).map(|session| {
-        json!({"sessionId": session.id, "cwd": session.workspace_path, "title": session.name,
+        json!({"sessionId": session.id, "cwd": session.workspace_path, "title": one_line(&session.name),
             "updatedAt": session.last_active_at})
     });
     let mut result = json!({"sessions": page.collect::<Vec<_>>()});

@@ -1,6 +1,7 @@
 //! The system prompt.
 
 use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::foreign_text::one_line;
 use quackd_protocol::instructions::InstructionFile;
 
 /// Most bytes of all instructions together.
@@ -17,7 +18,7 @@ pub fn system(
     (facts, options): (&[String], &AgentOptions),
     instructions: &str,
 ) -> String {
-    let place = match directory.replace(char::is_control, "\u{fffd}") {
+    let place = match one_line(directory) {
         below if below.is_empty() => String::new(),
         below => format!(
             " The user is in its subdirectory {below}: commands run there, and relative paths of the tools start \

@@ -1,8 +1,9 @@
 //! Formats names, paths, sizes and tables for the terminal. Used by the subcommands.
 //!
-//! Other programs write the files that contain names and paths, so control characters are replaced.
+//! Other programs write the files that contain names and paths, so unsafe characters are replaced.
 
-use crate::invisible_chars::InvisibleCharFilter;
+pub(crate) use quackd_protocol::foreign_text::one_line as plain;
+
 use quackd_agent::message::cost_text;
 use quackd_protocol::client::PendingChange;
 use serde_json::Value;
@@ -23,17 +24,6 @@ const WIDENS: char = '\u{fe0f}';
 
 /// Maximum number of characters per column. It bounds characters without width.
 const CHARS_PER_COLUMN: usize = 8;
-
-/// Returns `text` on one line, without control characters, invisible characters and direction marks.
-pub(crate) fn plain(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut sieve = InvisibleCharFilter::default();
-    for c in text.chars() {
-        sieve.feed(if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }, &mut out);
-    }
-    sieve.finish(&mut out);
-    out
-}
 
 /// Returns the first line of `text`, plain, at most `max_width` columns wide.
 pub(crate) fn first_line(text: &str, max_width: usize) -> String {

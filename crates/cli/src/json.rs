@@ -1,7 +1,7 @@
 //! Escapes JSON before it is printed: control characters, invisible characters and direction marks become `\uXXXX`. The
 //! values stay the same. Used by [`crate::output`] for all `--json` output.
 
-use crate::invisible_chars::is_unseen;
+use quackd_protocol::foreign_text::is_unsafe;
 use std::borrow::Cow;
 use std::fmt::Write;
 
@@ -27,10 +27,11 @@ pub(crate) fn visible(json: &str) -> Cow<'_, str> {
 /// Whether a character is escaped: DEL, C1 controls, invisible characters and format characters. serde_json escapes C0
 /// controls in strings; outside of strings they are line ends.
 fn is_escaped(c: char) -> bool {
-    '\u{7f}' <= c && (c.is_control() || is_unseen(c) || is_format(c))
+    '\u{7f}' <= c && (is_unsafe(c) || is_format(c))
 }
 
-/// Format characters that are rendered together with their neighbors. [`is_unseen`] does not cover them.
+/// Visible format characters that are rendered together with their neighbors. Only JSON escapes them, because the
+/// escape keeps the value.
 fn is_format(c: char) -> bool {
     matches!(c,
         '\u{600}'..='\u{605}' | '\u{6dd}' | '\u{70f}' | '\u{890}' | '\u{891}' | '\u{8e2}'

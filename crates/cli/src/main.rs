@@ -11,7 +11,6 @@ mod directory;
 mod display;
 mod exit;
 mod interrupts;
-mod invisible_chars;
 mod json;
 mod keyboard;
 mod output;

@@ -1,17 +1,17 @@
 //! Sanitizes text of commands and models for a terminal, so that it cannot control the terminal. Used by the renderer
 //! for all text of events.
 
-use crate::invisible_chars::InvisibleCharFilter;
+use quackd_protocol::foreign_text::UnsafeCharFilter;
 
 /// Maximum length of an escape sequence, in characters. A longer one is shown as text.
 const MAX_SEQUENCE: usize = 64;
 
 /// Sanitizes a stream of text. Removes colors and cursor movements and turns a carriage return into a line end. All
-/// other control characters and invisible characters ([`crate::invisible_chars`]) become `�`.
+/// other unsafe characters ([`quackd_protocol::foreign_text`]) become `�`.
 #[derive(Debug, Default)]
 pub(crate) struct Sanitizer {
     state: EscapeState,
-    sieve: InvisibleCharFilter,
+    filter: UnsafeCharFilter,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -55,16 +55,16 @@ impl Sanitizer {
         match c {
             '\x1b' => return EscapeState::Escape,
             '\r' => return EscapeState::Return,
-            '\n' | '\t' => self.sieve.feed(c, out),
-            c if c.is_control() => self.sieve.feed(char::REPLACEMENT_CHARACTER, out),
-            c => self.sieve.feed(c, out),
+            '\n' | '\t' => self.filter.feed(c, out),
+            c if c.is_control() => self.filter.feed(char::REPLACEMENT_CHARACTER, out),
+            c => self.filter.feed(c, out),
         }
         EscapeState::Text
     }
 
     /// Ends the text. An incomplete sequence becomes `�`.
     pub(crate) fn finish(&mut self, out: &mut String) {
-        self.sieve.finish(out);
+        self.filter.finish(out);
         if matches!(self.state, EscapeState::Escape | EscapeState::Sequence(_)) {
             out.push(char::REPLACEMENT_CHARACTER);
         }

@@ -1,6 +1,7 @@
 //! Source of connections to the daemon for a long-running client, such as the server for editors.
 
 use crate::Client;
+use quackd_protocol::foreign_text::stripped_line;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -18,17 +19,10 @@ pub type Connecting = Pin<Box<dyn Future<Output = Result<Client, ConnectError>> 
 /// Connects to the daemon, and starts it if necessary.
 pub type Connector = Arc<dyn Fn() -> Connecting + Send + Sync>;
 
-/// Removes what the daemon would refuse in a name, such as characters that are not visible.
+/// Removes what the daemon would refuse in a name, which are unsafe characters.
 #[must_use]
 pub fn printable_name(text: &str) -> String {
-    let is_visible = |c: &char| c.is_alphanumeric() || c.is_ascii_punctuation() || *c == ' ';
-    text.trim()
-        .chars()
-        .filter(is_visible)
-        .take(MAX_NAME_CHARS)
-        .collect::<String>()
-        .trim()
-        .to_owned()
+    stripped_line(text.trim(), MAX_NAME_CHARS).trim().to_owned()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Parses the text of the file: from TOML to keys, each with its line. Used by [`crate::load_blocking`].
 
-use crate::error::{one_line, quoted};
+use crate::error::quoted;
 use crate::suggest::nearest;
 use crate::{Config, ConfigError, Origin, keys, mcp_servers};
+use quackd_protocol::foreign_text::one_line;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -1,5 +1,6 @@
 //! Errors of reading the configuration. The command line, the daemon and `doctor` show each as one line.
 
+use quackd_protocol::foreign_text::one_line;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -80,11 +81,6 @@ fn way_out(nearest: Option<&str>) -> String {
         || "docs/configuration.md has the list".to_owned(),
         |key| format!("did you mean `{key}`?"),
     )
-}
-
-/// Returns `text` without line ends and other control characters.
-pub(crate) fn one_line(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
 /// Returns a piece of the file for an error: one line of limited length.

@@ -1,6 +1,6 @@
 //! One value and its origin. [`crate::Config`] consists of these.
 
-use crate::error::one_line;
+use quackd_protocol::foreign_text::one_line;
 use std::fmt;
 use std::path::PathBuf;
 

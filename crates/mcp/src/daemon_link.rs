@@ -7,6 +7,7 @@ use quackd_client::{
     Client, ClientError, ConnectError, Events, Question, directory_in, printable_name,
 };
 use quackd_protocol::client::{AttachData, FindData};
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::{
     DEADLINE_GRACE, DEADLINE_SLACK, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
 };
@@ -244,7 +245,7 @@ impl CallOutput {
     pub(crate) fn last_line(&self) -> Option<String> {
         let line = String::from_utf8_lossy(&lock(&self.last_line)).into_owned();
         let plain = anstream::adapter::strip_str(&line).to_string();
-        let plain: String = plain.chars().filter(|c| !c.is_control()).collect();
+        let plain = stripped_line(&plain, plain.len());
         Some(plain.trim().to_owned()).filter(|line| !line.is_empty())
     }
 

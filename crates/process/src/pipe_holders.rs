@@ -2,6 +2,7 @@
 //! before these processes are killed, so that the result can name them.
 
 use crate::command::{HOLDER_BYTES, Holder, MAX_HOLDERS};
+use quackd_protocol::foreign_text::one_line;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -47,14 +48,7 @@ fn first_bytes(path: &str) -> Vec<u8> {
 
 /// Converts to one line of text. Zero bytes separate the words in `/proc/PID/cmdline`.
 fn shown(bytes: &[u8]) -> String {
-    let text: String = String::from_utf8_lossy(bytes)
-        .chars()
-        .map(|character| match character {
-            '\0' | '\n' => ' ',
-            control if control.is_control() => char::REPLACEMENT_CHARACTER,
-            other => other,
-        })
-        .collect();
+    let text = one_line(&String::from_utf8_lossy(bytes).replace(['\0', '\n'], " "));
     let text = text.trim();
     let mut end = HOLDER_BYTES.min(text.len());
     while !text.is_char_boundary(end) {

@@ -1,6 +1,7 @@
 //! Settings of an agent's turns, and options of a session's agent that a client sets, as Pi has them on its command line: the tools of the model, prompts
 //! and models. Used by the supervisor, which passes them on, and by the agent, which obeys them.
 
+use crate::foreign_text::first_unsafe;
 use crate::state::is_false;
 use crate::tools::{self, Offer, Tool};
 use schemars::JsonSchema;
@@ -96,9 +97,12 @@ pub enum AgentOptionsError {
     /// A list is too long.
     #[error("a list of tools or models has at most {MAX_ENTRIES} entries")]
     TooMany,
-    /// A name is empty, too long or contains a control character.
+    /// A name is empty or too long.
     #[error("a name of a tool or model has 1 to {MAX_NAME} bytes and no control characters")]
     Name,
+    /// A name has an unsafe character.
+    #[error("a name of a tool or model has 1 to {MAX_NAME} bytes, without U+{code:04X}", code = u32::from(*.0))]
+    UnsafeName(char),
     /// The prompts are too long.
     #[error("the prompts together have at most {MAX_PROMPT_BYTES} bytes")]
     Prompts,
@@ -119,11 +123,11 @@ impl AgentOptions {
             if MAX_ENTRIES < list.len() {
                 return Err(AgentOptionsError::TooMany);
             }
-            let is_name = |name: &String| {
-                (1..=MAX_NAME).contains(&name.len()) && !name.contains(char::is_control)
-            };
-            if !list.iter().all(is_name) {
+            if !list.iter().all(|name| (1..=MAX_NAME).contains(&name.len())) {
                 return Err(AgentOptionsError::Name);
+            }
+            if let Some(c) = list.iter().find_map(|name| first_unsafe(name)) {
+                return Err(AgentOptionsError::UnsafeName(c));
             }
         }
         let changes = tools.iter().filter(|entry| change(entry).is_some()).count();

@@ -4,6 +4,7 @@
 //! them. They come from an untrusted worker and are for display only.
 
 use crate::approval::AnswerScope;
+use crate::foreign_text;
 use crate::network::DenyReason;
 use crate::policy::{Policy, Profile};
 use crate::suggestion::may_be_suggested;
@@ -324,18 +325,14 @@ fn remedy(hosts: &[RefusedHost], reason: Option<DenyReason>, session: &str) -> S
     }
 }
 
-/// Returns `text` without control characters, cut to [`MAX_TARGET_BYTES`] at a character.
+/// Like [`foreign_text::one_line`], cut to [`MAX_TARGET_BYTES`] at a character.
 #[must_use]
 pub fn one_line(text: &str) -> String {
-    let mut plain = String::new();
-    for c in text.chars() {
-        let c = if c.is_control() { '\u{fffd}' } else { c };
-        if MAX_TARGET_BYTES < plain.len() + c.len_utf8() {
-            break;
-        }
-        plain.push(c);
-    }
-    plain
+    // A replacement may be longer than the character, so cut twice.
+    let begin = text.get(..text.floor_char_boundary(MAX_TARGET_BYTES)).unwrap_or_default();
+    let mut line = foreign_text::one_line(begin);
+    line.truncate(line.floor_char_boundary(MAX_TARGET_BYTES));
+    line
 }
 
 impl fmt::Display for Denial {
@@ -371,10 +368,13 @@ pub fn quoted(word: &str) -> String {
     }
 }
 
-/// Returns the command that makes the directory of an absolute path writable for a session, if a text may propose it.
+/// Returns the command that makes the directory of an absolute path writable for a session, if a text may propose it: the
+/// user must see every character of the path.
 #[must_use]
 pub fn writable_change(target: &str, session: &str) -> Option<String> {
-    let dir = quoted(writable_directory(target)?);
+    // The replacement character may stand for an unsafe one.
+    let is_shown = foreign_text::first_unsafe(target).is_none() && !target.contains('\u{fffd}');
+    let dir = quoted(writable_directory(target).filter(|_| is_shown)?);
     Some(format!("quack sandbox set --writable {dir}{}", of_session(session)))
 }
 
@@ -440,6 +440,8 @@ mod tests {
             "/srv//x",
             "/data/users/me/.ssh",
             "/data/users/me/.aws",
+            "/data/users/me\u{202e}/x",
+            "/data/users/me\u{3164}/x",
         ] {
             for kind in [DenialKind::Write, DenialKind::Read] {
                 let line = text(kind, place, "app");

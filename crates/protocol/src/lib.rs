@@ -13,6 +13,7 @@ pub mod approval;
 pub mod client;
 pub mod denial;
 pub mod environment;
+pub mod foreign_text;
 pub mod ids;
 pub mod instructions;
 mod job;

@@ -3,6 +3,7 @@
 //! Sends datagrams and never blocks. A message is lost if the manager's queue is full or the manager is gone.
 
 use crate::Variable;
+use quackd_protocol::foreign_text::message_line;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -51,7 +52,7 @@ impl Notifier {
 
     /// Sets the status text, which `systemctl status` shows.
     pub fn status(&self, text: &str) {
-        let text = text.replace(char::is_control, " ");
+        let text = message_line(text, MAX_STATUS);
         let text = text.get(..text.floor_char_boundary(MAX_STATUS)).unwrap_or_default();
         self.send(&format!("STATUS={text}"));
     }

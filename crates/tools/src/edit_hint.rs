@@ -1,6 +1,7 @@
 //! Hints after an edit whose old text was not found once: where similar text is.
 
 use crate::similar_text::{Form, MAX_SEARCHED, differences, find_first};
+use quackd_protocol::foreign_text::stripped_lines;
 use std::borrow::Cow;
 
 /// Most line numbers of one hint.
@@ -99,7 +100,7 @@ fn words(line: &[u8]) -> String {
 
 fn shown(line: &[u8]) -> String {
     let text: Cow<'_, str> = String::from_utf8_lossy(line);
-    text.trim_end().chars().filter(|c| !c.is_control() || *c == '\t').take(MAX_SHOWN).collect()
+    stripped_lines(text.trim_end()).chars().take(MAX_SHOWN).collect()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use crate::command_line::CommandLine;
 use crate::{Toolbox, unsigned_commits};
 use quackd_process::{Captured, EndedBy, Exit};
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
+use quackd_protocol::foreign_text::one_line;
 use quackd_sandbox::Root;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
@@ -76,9 +77,8 @@ fn head_blocking(workspace: &Path) -> Option<String> {
 /// Returns the branch for display. `None` if the text is no HEAD of git.
 fn branch(head: &str) -> Option<String> {
     if let Some(name) = head.strip_prefix("ref: refs/heads/") {
-        let plain = |c: char| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c };
-        let name: String = name.chars().take(MAX_BRANCH).map(plain).collect();
-        return Some(format!("branch {name:?}"));
+        let name: String = name.chars().take(MAX_BRANCH).collect();
+        return Some(format!("branch {:?}", one_line(&name)));
     }
     let is_commit = head.len() >= 40 && head.bytes().all(|byte| byte.is_ascii_hexdigit());
     is_commit.then(|| format!("no branch, at commit {}", head.get(..12).unwrap_or_default()))

@@ -1,6 +1,8 @@
 //! Words of questions. The first line of a message has the facts, as the daemon knows them. Each word that a model, a
 //! command or a client chose is on a separate line after it, in quotes that it cannot leave.
 
+use quackd_protocol::foreign_text::is_unsafe;
+
 /// Longest line of a question, in bytes.
 const MAX_LINE_BYTES: usize = 256;
 
@@ -44,15 +46,17 @@ pub(crate) fn exact(words: &str) -> Option<String> {
     (is_whole && !words.contains(EXACT_QUOTES)).then(|| format!("{open}{words}{close}"))
 }
 
-/// Returns one line without control characters, invisible characters and those that change the direction of a text. Runs
-/// of blanks become one space. Cut to [`MAX_LINE_BYTES`] with `…`.
+/// Returns one line without unsafe characters, cut to [`MAX_LINE_BYTES`] with `…`. Runs of blanks become one space.
+///
+/// Replaces joiners and selectors in every position: the user decides about this text, so a hidden difference between
+/// two texts costs more than an emoji.
 pub(crate) fn for_display(text: &str) -> String {
     const MARK: char = '…';
     let mut line = String::new();
     for c in text.chars() {
         let c = match c {
             c if c.is_whitespace() && !c.is_control() => ' ',
-            c if c.is_control() || is_invisible(c) => '\u{fffd}',
+            c if is_unsafe(c) => char::REPLACEMENT_CHARACTER,
             c => c,
         };
         if c == ' ' && line.ends_with(' ') {
@@ -85,17 +89,6 @@ fn looks_like_quote(c: char) -> bool {
 /// Whether a character is drawn over the one before it.
 fn is_combining(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}')
-}
-
-/// Whether a character is invisible or changes the direction of the text.
-fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}'
-            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}'
-    )
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use quackd_protocol::environment::{
     FromEnvironmentWorker, MAX_PROBLEM_CHARS, MAX_TOOL_HOSTS, MAX_TOOL_PROBLEMS,
     ToEnvironmentWorker, ToolAnswer, ToolKind, ToolsRequest,
 };
+use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::state::FoundHost;
 use secrecy::SecretString;
 use std::path::PathBuf;
@@ -96,7 +97,7 @@ impl ToolRegistries {
         match self.exchange(ToEnvironmentWorker::ReadKey { request, account }).await? {
             FromEnvironmentWorker::Key(key) => Ok(key.0.into()),
             FromEnvironmentWorker::Failed { text } => {
-                Err(CaptureError::Failed(one_line(&text)).into())
+                Err(CaptureError::Failed(message_line(&text, MAX_PROBLEM_CHARS)).into())
             }
             _ => Err(CaptureError::Malformed("another frame".to_owned()).into()),
         }
@@ -130,7 +131,7 @@ fn checked(tools: &[ToolKind], answers: Vec<ToolAnswer>) -> Vec<ToolAnswer> {
         let mut answer = ToolAnswer { tool: *tool, hosts: Vec::new(), problems: Vec::new() };
         let hosts = given.map(|given| given.hosts.as_slice()).unwrap_or_default();
         for FoundHost { rule, source } in hosts.iter().take(MAX_TOOL_HOSTS) {
-            let source = one_line(source);
+            let source = message_line(source, MAX_PROBLEM_CHARS);
             match is_usable(rule) {
                 true => answer.hosts.push(FoundHost { rule: rule.clone(), source }),
                 false => answer.problems.push(format!(
@@ -139,16 +140,12 @@ fn checked(tools: &[ToolKind], answers: Vec<ToolAnswer>) -> Vec<ToolAnswer> {
             }
         }
         let problems = given.map(|given| given.problems.as_slice()).unwrap_or_default();
-        answer.problems.extend(problems.iter().map(|problem| one_line(problem)));
+        let line = |problem: &String| message_line(problem, MAX_PROBLEM_CHARS);
+        answer.problems.extend(problems.iter().map(line));
         answer.problems.truncate(MAX_TOOL_PROBLEMS);
         answer
     };
     tools.iter().map(answer).collect()
-}
-
-fn one_line(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    text.chars().take(MAX_PROBLEM_CHARS).map(plain).collect()
 }
 
 #[cfg(test)]

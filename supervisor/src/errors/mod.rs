@@ -18,7 +18,8 @@ use quackd_policy::PolicyError;
 use quackd_protocol::agent_options::AgentOptionsError;
 use quackd_protocol::approval::RecentApproval;
 use quackd_protocol::client::{ErrorCode, VoiceState};
-use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MAX_NAME_CHARS, MIN_REMOTE_TOKEN_BYTES};
+use quackd_protocol::foreign_text::NameError;
+use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MIN_REMOTE_TOKEN_BYTES};
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServerError};
 use quackd_remote::gate::MAX_TOKEN_BYTES;
 use quackd_store::StoreError;
@@ -72,8 +73,8 @@ pub(crate) enum MethodError {
     WorkspaceNotFound(String),
     #[error("Session is busy: {}; end with force", running(*.0))]
     SessionBusy(RunningWork),
-    #[error("Session name must be 1 to {MAX_NAME_CHARS} printable characters")]
-    BadName,
+    #[error("Session name must be {0}")]
+    BadName(#[from] NameError),
     #[error("A session of this name exists already in the workspace: {0}")]
     NameTaken(String),
     #[error("No active session to abort")]
@@ -110,8 +111,8 @@ pub(crate) enum MethodError {
     Cwd,
     #[error("Invalid parameters for quack.stdin: bytes must be at most {0} bytes in base64")]
     InputPiece(usize),
-    #[error("Invalid parameters for quack.hello: {0} must have 1 to {1} printable characters")]
-    HelloText(&'static str, usize),
+    #[error("Invalid parameters for quack.hello: {0} must have {1}")]
+    HelloText(&'static str, NameError),
     #[error("quack.hello is required before quack.claim")]
     NoHello,
     #[error("Too many claimed sessions: a client may have {MAX_CLIENT_CLAIMS}")]
@@ -189,6 +190,8 @@ pub(crate) enum MethodError {
     UnknownEngine,
     #[error("model must have at most 256 printable characters")]
     BadModel,
+    #[error("model must have at most 256 printable characters, without U+{code:04X}", code = u32::from(*.0))]
+    UnsafeModel(char),
     #[error("mcpServers must have at most {MAX_MCP_SERVERS} servers")]
     TooManyMcpServers,
     #[error("Server {position} of mcpServers {problem}")]

@@ -12,6 +12,7 @@ use quackd_config::Config;
 use quackd_home::Home;
 use quackd_process::{Exit, spawn_other_blocking};
 use quackd_protocol::client::ExecutableState;
+use quackd_protocol::foreign_text::message_line;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -132,7 +133,7 @@ fn check_policy(home: &Home, config: &Config) -> Result<(), StartError> {
 fn one_line(stderr: &str) -> String {
     let text = stderr.trim().trim_start_matches("error: ");
     let text = if text.is_empty() { "the configuration is not accepted" } else { text };
-    text.chars().take(MAX_SHOWN).map(|c| if c.is_control() { ' ' } else { c }).collect()
+    message_line(text, MAX_SHOWN)
 }
 
 #[cfg(test)]

@@ -14,6 +14,8 @@ use crate::wire::reference;
 use actix::Addr;
 use futures_util::future::LocalBoxFuture;
 use quackd_protocol::client::{AgentData, AgentParams, SayData, ToolData};
+use quackd_protocol::foreign_text::{NameError, first_unsafe};
+use quackd_protocol::limits::MAX_NAME_CHARS;
 use quackd_protocol::pi::{AgentToolDone, OtherCommand, PiCommand};
 use serde::Serialize;
 use serde_json::value::to_raw_value;
@@ -32,6 +34,9 @@ const DECIDED_BY_DAEMON: [(&str, &str); 4] = [
     ("clone", "quack fork"),
 ];
 
+/// Command that names the conversation.
+const SET_NAME: &str = "set_session_name";
+
 /// Data of an accepted prompt.
 #[derive(Serialize)]
 struct Prompted {
@@ -45,6 +50,7 @@ pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentDa
     let (name, fields) = parse(command)?;
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Use };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    check_name_in(&name, &fields)?;
     let command = command_of(name, fields, &found.workspace_path)?;
     caller.services.interrupted.resumed(&found.session_id);
     let handle = found.handle.clone();
@@ -83,6 +89,15 @@ fn parse(command: Value) -> Result<(String, Map<String, Value>), MethodError> {
         return Err(MethodError::Agent { text, code: None });
     }
     Ok((name, fields))
+}
+
+/// Checks the name that a command gives to the conversation. The session may take this name.
+fn check_name_in(command: &str, fields: &Map<String, Value>) -> Result<(), MethodError> {
+    let name = fields.get("name").and_then(Value::as_str).filter(|_| command == SET_NAME);
+    match name.and_then(first_unsafe) {
+        None => Ok(()),
+        Some(c) => Err(NameError::Unsafe(MAX_NAME_CHARS, c).into()),
+    }
 }
 
 /// Creates the command, with the user's directory relative to the workspace.

@@ -5,9 +5,9 @@ use super::find::{enclosing, label};
 use super::{Caller, NoData};
 use crate::errors::MethodError;
 use crate::registry::AgentChange;
-use crate::registry::catalog::is_invisible;
 use crate::registry::{Claim, Open, OpenSession, Restrictions};
 use quackd_protocol::client::{AttachData, ClaimParams, HelloParams};
+use quackd_protocol::foreign_text::check_name;
 use quackd_protocol::limits::{MAX_CLIENT_DOOR_CHARS, MAX_CLIENT_NAME_CHARS};
 
 pub(super) async fn hello(mut hello: HelloParams, caller: &Caller) -> Result<NoData, MethodError> {
@@ -19,18 +19,11 @@ pub(super) async fn hello(mut hello: HelloParams, caller: &Caller) -> Result<NoD
         ("version", client.version.as_ref(), MAX_CLIENT_NAME_CHARS),
         ("door", door.as_ref(), MAX_CLIENT_DOOR_CHARS),
     ] {
-        if text.is_some_and(|text| !is_printable(text, max)) {
-            return Err(MethodError::HelloText(what, max));
-        }
+        let checked = text.map_or(Ok(()), |text| check_name(text, max));
+        checked.map_err(|error| MethodError::HelloText(what, error))?;
     }
     caller.client.set_hello(hello);
     Ok(NoData)
-}
-
-fn is_printable(text: &str, max: usize) -> bool {
-    !text.trim().is_empty()
-        && text.chars().count() <= max
-        && !text.chars().any(|c| c.is_control() || is_invisible(c))
 }
 
 pub(super) async fn claim(

@@ -6,6 +6,7 @@ use crate::session::models::Models;
 use futures_util::future::join_all;
 use quackd_egress::models::{ModelCatalog, ProbeAnswer, probe_body};
 use quackd_protocol::client::{ChosenModel, ModelTest, ModelsData, ModelsParams};
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::model::{MAX_MODELS, ModelHead, ModelInfo, ModelPart, ModelRequest};
 use std::time::{Duration, Instant};
 use tokio::time::timeout;
@@ -59,7 +60,7 @@ async fn found(
     name: &str,
 ) -> Result<ModelInfo, MethodError> {
     let unknown = |text: String| MethodError::Agent { text, code: None };
-    let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect();
+    let shown = stripped_line(name, MAX_SHOWN);
     let model = catalog.find(None, name).ok_or_else(|| {
         unknown(format!(
             "The model {shown} is not known, or its provider has no key: `quack models` lists the models"

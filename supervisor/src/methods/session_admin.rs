@@ -21,6 +21,7 @@ use quackd_protocol::client::{
     ActivateData, AttachData, ForkData, ForkParams, SessionDeleteData, SessionDeleteParams,
     SessionNewParams, SessionSetData, SessionSetParams, WorkspacesData,
 };
+use quackd_protocol::foreign_text::first_unsafe;
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServer};
 use std::collections::BTreeSet;
 use std::io;
@@ -167,11 +168,16 @@ fn known_engine(engine: String) -> Result<Option<String>, MethodError> {
 
 /// Checks the name of a model. `None` for the default.
 fn known_model(model: String) -> Result<Option<String>, MethodError> {
-    let is_name = model.len() <= MAX_MODEL && model.chars().all(|c| !c.is_control());
-    match model.trim() {
-        "" => Ok(None),
-        model if is_name => Ok(Some(model.to_owned())),
-        _ => Err(MethodError::BadModel),
+    let model = model.trim();
+    if model.is_empty() {
+        return Ok(None);
+    }
+    if MAX_MODEL < model.len() {
+        return Err(MethodError::BadModel);
+    }
+    match first_unsafe(model) {
+        None => Ok(Some(model.to_owned())),
+        Some(c) => Err(MethodError::UnsafeModel(c)),
     }
 }
 

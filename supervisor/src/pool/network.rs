@@ -5,6 +5,7 @@ use crate::clock::now_text;
 use quackd_policy::hosts::HostRules;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ForwardInfo, HostTotals, NetworkRequest};
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::MAX_NETWORK_LOG;
 use quackd_protocol::network::{LogEntry, MAX_TRANSPARENT_PORTS, Rules, USUAL_PORTS, Verdict};
 use std::cell::RefCell;
@@ -185,9 +186,7 @@ impl NetworkLog {
 }
 
 fn cut(entry: LogEntry) -> LogEntry {
-    let plain = |text: &str| -> String {
-        text.chars().filter(|c| !c.is_control()).take(MAX_HOST_BYTES).collect()
-    };
+    let plain = |text: &str| stripped_line(text, MAX_HOST_BYTES);
     LogEntry { host: plain(&entry.host), rule: entry.rule.as_deref().map(plain), ..entry }
 }
 

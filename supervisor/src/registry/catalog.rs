@@ -6,6 +6,7 @@ use crate::errors::MethodError;
 use quackd_protocol::client::{
     ActivateData, ActivatedSession, AttachData, AttachedSession, AttachedWorkspace,
 };
+use quackd_protocol::foreign_text::{NameError, check_name};
 use quackd_protocol::limits::{MAX_NAME_CHARS, MAX_SESSIONS};
 use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
 use quackd_protocol::{SessionId, WorkspaceId};
@@ -183,25 +184,14 @@ pub(crate) fn add_session(
 
 /// Checks a name that the user chose: printable, limited in length, and unused in the workspace.
 fn checked_name(name: String, taken: &HashSet<String>) -> Result<String, MethodError> {
-    let is_plain = !name.trim().is_empty()
-        && name.trim().len() == name.len()
-        && name.chars().count() <= MAX_NAME_CHARS
-        && !name.chars().any(|c| c.is_control() || is_invisible(c));
-    if !is_plain {
-        return Err(MethodError::BadName);
+    if name.trim().len() != name.len() {
+        return Err(NameError::Length(MAX_NAME_CHARS).into());
     }
+    check_name(&name, MAX_NAME_CHARS)?;
     if taken.contains(&name.to_lowercase()) {
         return Err(MethodError::NameTaken(name));
     }
     Ok(name)
-}
-
-/// Whether a character is invisible or changes the direction of text. Such names could look like other names.
-pub(crate) fn is_invisible(c: char) -> bool {
-    matches!(
-        c,
-        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-    )
 }
 
 /// Returns `duck-<n>` for a new session. Does not reuse the number of a deleted session while a later number is in use.
@@ -439,9 +429,13 @@ mod tests {
         assert_eq!(add(Some("Fix it"), "s4").unwrap(), "Fix it");
         assert_eq!(add(None, "s5").unwrap(), "duck-4");
         let long = "x".repeat(MAX_NAME_CHARS + 1);
-        for bad in ["", " ", " x", "a\nb", &long] {
-            assert_eq!(add(Some(bad), "x").unwrap_err(), MethodError::BadName.to_string());
+        for bad in ["", " ", " x", &long] {
+            assert_eq!(
+                add(Some(bad), "x").unwrap_err(),
+                "Session name must be 1 to 100 printable characters"
+            );
         }
+        assert!(add(Some("a\nb"), "x").unwrap_err().ends_with(" characters, without U+000A"));
         assert!(add(Some("fix IT"), "x").unwrap_err().contains("exists already"));
         assert_eq!(delete(metadata, &"s3".into()).unwrap().name, "duck-2");
         let next = add_session(metadata, "/a", None, false, fresh("s6")).unwrap();

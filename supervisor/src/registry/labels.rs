@@ -10,6 +10,7 @@
 //! an id or a name. Called by [`crate::registry`].
 
 use super::{Registry, catalog};
+use quackd_protocol::foreign_text::first_unsafe;
 use quackd_protocol::metadata::{Metadata, Session, Shared, Workspace};
 use quackd_protocol::state::DaemonState;
 use quackd_protocol::{SessionId, WorkspaceId};
@@ -354,7 +355,7 @@ fn from<'s, T: AsRef<str>>(
 fn is_typable(text: &str) -> bool {
     text.trim().len() == text.len()
         && text.chars().count() <= MAX_CHARS
-        && !text.chars().any(|c| c.is_control() || catalog::is_invisible(c))
+        && first_unsafe(text).is_none()
 }
 
 #[cfg(test)]

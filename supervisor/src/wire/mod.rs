@@ -8,6 +8,7 @@ pub(crate) mod raw_json;
 
 use bytes::Bytes;
 use quackd_protocol::client::{ErrorCode, EventLine, Reply, ToldLine};
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::{MAX_ID_BYTES, MAX_LINE_BYTES};
 use quackd_protocol::plain::without_numbers;
 use quackd_protocol::surrogates::without_lone_surrogates;
@@ -100,7 +101,7 @@ impl ParsedRequest {
     pub(crate) fn unknown_parameter(&self, known: &[String]) -> Option<String> {
         let given: BTreeMap<Cow<'_, str>, IgnoredAny> = serde_json::from_str(&self.params).ok()?;
         let unknown = given.keys().find(|name| !known.iter().any(|known| *known == **name))?;
-        Some(unknown.chars().filter(|c| !c.is_control()).take(64).collect())
+        Some(stripped_line(unknown, 64))
     }
 
     /// Parses the parameters. Call it only once: it drops their text, which is not needed while the request waits.

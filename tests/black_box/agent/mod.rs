@@ -15,6 +15,7 @@ mod headless;
 mod keys;
 mod line_editor;
 mod mcp_servers;
+mod names;
 mod prompt;
 mod providers;
 mod queues;

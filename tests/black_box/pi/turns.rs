@@ -2,6 +2,7 @@
 
 use super::{World, find, names, refused, say, text};
 use crate::harness::{Daemon, is_alive, wait_for};
+use crate::names::CLASSES;
 use serde_json::{Value, json};
 
 #[test]
@@ -76,6 +77,21 @@ fn pi_gets_the_users_keys_and_not_the_daemons() {
     let session = wire.attach(&world.repo);
     assert_eq!(session.bash("echo [$OPENAI_API_KEY]"), "[]\n\n[Exit code: 0]");
     assert!(!world.daemon.log().contains("sk-test"));
+}
+
+#[test]
+fn a_name_of_pi_is_taken_over_without_its_unsafe_characters() {
+    let chars: String = CLASSES.iter().flat_map(|(_, chars)| chars.chars()).collect();
+    // The name is an argument of the fake Pi, which splits its arguments at spaces.
+    let chars: String = chars.chars().filter(|c| *c != '\0' && !c.is_whitespace()).collect();
+    let world = World::new(&format!("name=re{chars}factoring"));
+    let wire = world.follower();
+    say(&wire, "hello");
+    wire.events_until("agent_end");
+    wait_for("the name", || {
+        let sessions = wire.request("sessions", json!({}))["sessions"].take();
+        (sessions[0]["name"] == "refactoring").then_some(())
+    });
 }
 
 #[test]

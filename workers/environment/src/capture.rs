@@ -12,6 +12,7 @@ use quackd_process::{
 use quackd_protocol::environment::{
     CAPTURE_DEADLINE, CaptureRequest, LoginEnvironment, MAX_CAPTURE_BYTES,
 };
+use quackd_protocol::foreign_text::stripped_line;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -164,7 +165,7 @@ fn value<'a>(env: &'a [(String, String)], name: &str) -> Option<&'a str> {
 fn first_line(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let line = text.lines().next().unwrap_or_default();
-    line.chars().filter(|c| !c.is_control()).take(MAX_REASON).collect()
+    stripped_line(line, MAX_REASON)
 }
 
 /// Returns the initial environment of the shell, as login(1) sets it.

@@ -3,6 +3,7 @@
 //! Pi a package that names another directory, if it finds Pi's own one.
 
 use quackd_process::{Command, EndedBy, Exit, Finished, LaunchError, run};
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::pi::PiStart;
 use std::time::Duration;
 
@@ -84,9 +85,7 @@ pub(crate) async fn report(start: &PiStart, pi: &Command) -> Result<String, Unfi
     let first = |stream: &[u8]| {
         let text = String::from_utf8_lossy(stream);
         let line = text.lines().map(str::trim).find(|line| !line.is_empty());
-        line.map(|line| {
-            line.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect::<String>()
-        })
+        line.map(|line| stripped_line(line, MAX_SHOWN))
     };
     let (out, err) = (first(&finished.stdout.head), first(&finished.stderr.head));
     if finished.ended_by != EndedBy::Itself {

@@ -7,6 +7,7 @@ use crate::compaction;
 use crate::message::{Message, UserMessage};
 use crate::providers::{StreamEnd, clamp, levels};
 use crate::transcript::EntryKind;
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::{MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES};
 use quackd_protocol::model::ThinkingLevel;
 use quackd_protocol::pi::{OtherCommand, PiCommand};
@@ -369,7 +370,7 @@ impl Agent {
         if name.is_empty() {
             return self.refuse(number, "Session name cannot be empty");
         }
-        let name: String = name.chars().filter(|c| !c.is_control()).take(200).collect();
+        let name = stripped_line(name, 200);
         self.append(EntryKind::SessionInfo { name: name.clone() });
         let kind = "session_info_changed";
         self.event(kind, &json!({ "type": kind, "name": name }));

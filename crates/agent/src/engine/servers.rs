@@ -5,6 +5,7 @@ use super::Agent;
 use super::run::Phase;
 use crate::providers::ToolSpec;
 use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::mcp::{McpCall, McpTool, McpTools};
 use quackd_protocol::pi::AgentToolDone;
 use serde_json::{Map, Value};
@@ -102,7 +103,7 @@ impl Agent {
         }
         problems.truncate(MAX_PROBLEMS);
         for problem in problems {
-            let line = problem.replace(char::is_control, " ");
+            let line = message_line(&problem, MAX_PROBLEM);
             let cut = line.floor_char_boundary(MAX_PROBLEM.min(line.len()));
             let line = line.get(..cut).unwrap_or_default();
             self.setup.facts.push(format!("MCP servers: {line}"));

@@ -1,12 +1,15 @@
 //! Removes from texts all characters that control a terminal or hide other characters.
 
+use quackd_protocol::foreign_text::UnsafeCharFilter;
+
 /// Most bytes of an escape sequence. A longer one stays as text.
 const MAX_SEQUENCE: usize = 1024;
 
-/// Returns the text without escape sequences. Line ends become line feeds. Other control characters, and characters that
-/// are invisible or change the direction of text, become `�`.
+/// Returns the text without escape sequences. Line ends become line feeds. Other unsafe characters
+/// ([`quackd_protocol::foreign_text`]) become `�`, except tabs.
 pub(super) fn clean(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
+    let mut filter = UnsafeCharFilter::default();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
         let len = match c {
@@ -16,13 +19,14 @@ pub(super) fn clean(text: &str) -> String {
         };
         match c {
             '\x1b' if len > 1 => {}
-            '\r' => out.push('\n'),
-            '\n' | '\t' => out.push(c),
-            c if c.is_control() || is_hidden(c) => out.push(char::REPLACEMENT_CHARACTER),
-            c => out.push(c),
+            '\r' => filter.feed('\n', &mut out),
+            '\n' | '\t' => filter.feed(c, &mut out),
+            c if c.is_control() => filter.feed(char::REPLACEMENT_CHARACTER, &mut out),
+            c => filter.feed(c, &mut out),
         }
         rest = rest.get(len..).unwrap_or_default();
     }
+    filter.finish(&mut out);
     out
 }
 
@@ -52,11 +56,4 @@ fn sequence(text: &str) -> Option<usize> {
         }
         _ => None,
     }
-}
-
-/// Whether a character is invisible, or changes the direction of text. Not the joiners and selectors of emoji.
-fn is_hidden(c: char) -> bool {
-    matches!(c,
-        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e00ff}')
 }

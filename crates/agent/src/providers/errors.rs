@@ -2,6 +2,7 @@
 
 use super::json;
 use crate::message::{StopReason, Usage};
+use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::model::{EndReason, ModelInfo};
 use serde_json::Value;
 
@@ -372,7 +373,7 @@ fn line(text: &str) -> String {
     let bounded: String = text.chars().take(8 * MAX_CHARS).collect();
     let words = bounded.split(|c: char| c.is_whitespace() || c.is_control());
     let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    words.join(" ").chars().take(MAX_CHARS).collect()
+    message_line(&words.join(" "), MAX_CHARS)
 }
 
 /// Classifies a failure. `is_stated`: the provider states when to try again, outside of the text.

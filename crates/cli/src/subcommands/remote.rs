@@ -13,6 +13,7 @@ use qrcode::render::unicode::Dense1x2;
 use quackd_protocol::client::{
     RemoteConfigureParams, RemoteData, RemoteStatus, RemoteStatusParams,
 };
+use quackd_protocol::foreign_text::is_unsafe;
 use quackd_protocol::limits::MIN_REMOTE_TOKEN_BYTES;
 use serde::Serialize;
 use std::fmt::Write;
@@ -260,7 +261,7 @@ fn public_url(said: &str) -> anyhow::Result<String> {
     let said = said.trim();
     let (scheme, host) = said.split_once("://").unwrap_or(("", said));
     let host = host.trim_end_matches('/');
-    let is_bad = |c: char| c.is_whitespace() || c.is_control();
+    let is_bad = |c: char| c.is_whitespace() || is_unsafe(c);
     if host.is_empty() || host.contains(is_bad) || !["", "http", "https"].contains(&scheme) {
         return Err(CliError::usage(format!("not a URL or host: {}", plain(said))).into());
     }

@@ -4,6 +4,7 @@ use super::builtin::{self, BUILTINS, canonical};
 use super::known::{knows_reasoning, maker};
 use super::provider::{Provider, variable};
 use super::{Chosen, Given, ModelSettings};
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};
 use secrecy::ExposeSecret;
 
@@ -230,5 +231,5 @@ fn thinking(settings: &ModelSettings, problems: &mut Vec<String>) -> ThinkingLev
 
 /// Returns a name for display.
 fn shown(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).take(100).collect()
+    stripped_line(name, 100)
 }

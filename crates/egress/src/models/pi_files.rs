@@ -2,6 +2,7 @@
 
 use super::json;
 use indexmap::IndexMap;
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::model::{InputKind, ModelCompat, ModelCost, ModelInfo, Price};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -159,7 +160,7 @@ const MAX_NAME: usize = 256;
 /// Applies the facts that are given.
 pub(super) fn apply(info: &mut ModelInfo, facts: &PiFacts) {
     if let Some(name) = &facts.name {
-        info.name = name.chars().filter(|c| !c.is_control()).take(MAX_NAME).collect();
+        info.name = stripped_line(name, MAX_NAME);
     }
     info.reasoning = facts.reasoning.unwrap_or(info.reasoning);
     if let Some(input) = &facts.input {

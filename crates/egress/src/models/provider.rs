@@ -5,6 +5,7 @@ use super::known::{describe, is_openai_reasoning};
 use super::pi_files::{PiFacts, PiModel, PiProvider, apply, merged, resolve};
 use super::{Given, ModelLists, ModelSettings};
 use crate::{Key, ListedModel, Route, RouteError, RouteSettings};
+use quackd_protocol::foreign_text::{first_unsafe, stripped_line};
 use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelCompat, ModelInfo, Price};
 use secrecy::ExposeSecret;
 use std::collections::BTreeMap;
@@ -198,7 +199,7 @@ impl Provider {
         for PiModel { id, api, base_url, headers, facts } in
             given.models.into_iter().take(MAX_MODELS)
         {
-            if id.is_empty() || MAX_ID_BYTES < id.len() || id.contains(char::is_control) {
+            if id.is_empty() || MAX_ID_BYTES < id.len() || first_unsafe(&id).is_some() {
                 problems.push(format!("{SOURCE}: a model of {} has no usable id", self.name));
                 continue;
             }
@@ -385,7 +386,7 @@ impl Provider {
         if !self.is_usable()
             || id.is_empty()
             || MAX_ID_BYTES < id.len()
-            || id.contains(char::is_control)
+            || first_unsafe(id).is_some()
         {
             return None;
         }
@@ -424,7 +425,7 @@ impl Provider {
         let name = name?;
         let api = ModelApi::named(name);
         if api.is_none() {
-            let shown: String = name.chars().filter(|c| !c.is_control()).take(40).collect();
+            let shown = stripped_line(name, 40);
             let known = ModelApi::ALL.map(ModelApi::name).join(", ");
             problems.push(format!(
                 "models.json of Pi: {} has the API {shown}, quackd has {known}",

@@ -1,6 +1,7 @@
 //! Keys of Pi's `models.json` and `settings.json` that quackd does not use, so that no named setting is ignored in silence.
 
 use super::json;
+use quackd_protocol::foreign_text::stripped_line;
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -152,7 +153,7 @@ fn joined(at: &str, key: &str) -> String {
 
 /// Returns a name of the file for display.
 fn short(name: &str) -> String {
-    name.chars().filter(|c| !c.is_control()).take(MAX_PART).collect()
+    stripped_line(name, MAX_PART)
 }
 
 #[cfg(test)]

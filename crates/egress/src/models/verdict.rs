@@ -1,5 +1,6 @@
 //! Judges the answer to the tiny request of [`super::probe`]. An answer passes if quackd's own agent would accept it.
 
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::model::ModelApi;
 use serde_json::Value;
 
@@ -292,7 +293,7 @@ fn title(page: &str) -> Option<String> {
 /// Makes one line of a text: no control characters, single spaces, at most [`MAX_TEXT`].
 pub(super) fn one_line(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().take(MAX_TEXT).collect();
-    words.join(" ").chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect()
+    stripped_line(&words.join(" "), MAX_TEXT)
 }
 
 #[cfg(test)]

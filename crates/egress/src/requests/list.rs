@@ -2,6 +2,7 @@
 
 use super::{Route, failure};
 use crate::error_text::reason;
+use quackd_protocol::foreign_text::first_unsafe;
 use quackd_protocol::model::{MAX_MODELS, ModelFailure, ModelFailureKind};
 use quackd_protocol::surrogates;
 use reqwest::Client;
@@ -127,7 +128,7 @@ impl ListedModel {
         };
         let (window, max_tokens) = (first(&WINDOWS), first(&LIMITS));
         let id = entry.id.or(entry.name)?;
-        let is_sound = !id.is_empty() && id.len() <= MAX_ID_BYTES && !id.contains(char::is_control);
+        let is_sound = !id.is_empty() && id.len() <= MAX_ID_BYTES && first_unsafe(&id).is_none();
         is_sound.then_some(Self { id, window, max_tokens })
     }
 }

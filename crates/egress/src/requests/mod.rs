@@ -7,6 +7,7 @@ mod head;
 mod list;
 mod route;
 
+use quackd_protocol::foreign_text::stripped_line;
 pub use route::{Route, RouteError, RouteSettings};
 
 pub(crate) use exchange::ModelTask;
@@ -72,7 +73,7 @@ impl ModelEndpoints {
         model: Option<&str>,
     ) -> Result<Arc<Route>, ModelFailure> {
         let Some(routes) = self.providers.get(provider) else {
-            let shown: String = provider.chars().filter(|c| !c.is_control()).take(60).collect();
+            let shown = stripped_line(provider, 60);
             let text = format!("the provider {shown} is not configured or has no key");
             return Err(failure(ModelFailureKind::NotConfigured, text));
         };

@@ -4,6 +4,7 @@
 
 use crate::Key;
 use crate::http::Connection;
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::model::ModelApi;
 use reqwest::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
@@ -89,7 +90,7 @@ impl Route {
         let mut has_secret_header = false;
         let mut header_secrets = Vec::new();
         for (name, value) in settings.headers {
-            let shown: String = name.chars().filter(|c| !c.is_control()).take(60).collect();
+            let shown = stripped_line(&name, 60);
             let error = || RouteError::Header(shown.clone());
             let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| error())?;
             let mut value = HeaderValue::from_str(value.trim()).map_err(|_| error())?;

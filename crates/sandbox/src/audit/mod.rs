@@ -10,14 +10,10 @@
 //!
 //! On other systems than Linux nothing is found, and the report is marked as incomplete.
 
-mod sanitize;
-
 #[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
-
-pub use sanitize::plain;
 
 #[cfg(target_os = "linux")]
 pub use linux::*;

@@ -123,6 +123,7 @@ pub(crate) fn is_same(name: &OsStr, known: &str, folds_case: bool) -> bool {
     }
 }
 
+/// Characters that HFS+ ignores in names. This is the set of the file system, not the one for display.
 fn is_ignorable(one: char) -> bool {
     matches!(one, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
 }

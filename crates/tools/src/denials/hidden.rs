@@ -83,7 +83,7 @@ pub(super) fn line_blocking(hidden: &Path, workspace: &Path, session: &str) -> O
     };
     let name = hidden.strip_prefix(workspace).unwrap_or(hidden).to_string_lossy();
     let of = of_session(session);
-    let at = quoted(&hidden.to_string_lossy());
+    let at = quoted(&one_line(&hidden.to_string_lossy()));
     let way = match may_be_shown(hidden, workspace) {
         true => format!("To show it: quack sandbox set --unhide {at}{of}"),
         false => format!("`quack sandbox explain {at}{of}` shows the reason"),

@@ -78,7 +78,7 @@ fn directory_blocking(text: &str, workspace: &Path, session: &str) -> Option<Str
             "[Sandbox: {} is not in the session, if it exists: the session sees its workspace and the system. `quack sandbox \
              explain {}{}` shows the reason. To show its directory and allow writing there: {change}]",
             one_line(&name),
-            quoted(&name),
+            quoted(&one_line(&name)),
             of_session(session)
         ))
     })

@@ -4,6 +4,7 @@
 use crate::strip_ansi;
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_process::{Piped, Pipes};
+use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::surrogates::without_lone_surrogates;
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -353,7 +354,7 @@ impl Reader {
 
 /// Returns a text of the server for an error: one line of limited length.
 fn shown(text: &str) -> String {
-    let line = text.replace(char::is_control, " ");
+    let line = message_line(text, MAX_SHOWN_BYTES);
     let cut = line.floor_char_boundary(MAX_SHOWN_BYTES.min(line.len()));
     line.get(..cut).unwrap_or_default().to_owned()
 }

@@ -5,6 +5,7 @@ use crate::truncate::{TRUNCATED, head};
 use crate::{Data, Output};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -126,7 +127,7 @@ pub(super) fn output(reply: &Reply) -> Output {
 
 /// Returns a short text of the server on one line.
 fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(200).collect()
+    stripped_line(text, 200)
 }
 
 #[cfg(test)]

@@ -6,9 +6,9 @@ use super::mounts::{self, Mount, MountContent};
 use crate::Confinement;
 use quackd_protocol::client::{ExplainPath, ExplainReport, PathAccess};
 use quackd_protocol::denial::writable_change;
+use quackd_protocol::foreign_text::one_line_cut;
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
-use quackd_sandbox::audit::plain;
 use quackd_sandbox::{Root, protected_name};
 use rustix::fs::{Access, AtFlags, CWD, OFlags, accessat};
 use std::fs::OpenOptions;
@@ -59,7 +59,7 @@ impl PathQuery {
             Some(Remedy::Words(words)) => Some(words.to_owned()),
             None => None,
         };
-        let shown = |path: &Path| plain(&path.to_string_lossy(), MAX_SHOWN);
+        let shown = |path: &Path| one_line_cut(&path.to_string_lossy(), MAX_SHOWN);
         let leads_to = (real != path).then(|| shown(&real));
         ExplainPath { path: shown(&path), leads_to, access, why, change }
     }
@@ -258,7 +258,7 @@ fn told(access: PathAccess, why: String, remedy: Option<Remedy>) -> AccessVerdic
 }
 
 fn shown(path: &Path) -> String {
-    plain(&path.to_string_lossy(), MAX_SHOWN)
+    one_line_cut(&path.to_string_lossy(), MAX_SHOWN)
 }
 
 fn is_in_git(name: &Path) -> bool {

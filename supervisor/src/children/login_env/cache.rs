@@ -3,6 +3,7 @@
 use crate::children::command_env::EnvAllowList;
 use quackd_home::own_file::read_blocking;
 use quackd_protocol::environment::LoginEnvironment;
+use quackd_protocol::foreign_text::first_unsafe;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -36,7 +37,8 @@ impl CapturedEnv {
         captured_at: String,
         allowed: &EnvAllowList,
     ) -> Option<Self> {
-        let is_plain = !(environment.shell.clone() + &captured_at).contains(char::is_control);
+        let texts = [&environment.shell, &captured_at];
+        let is_plain = texts.into_iter().all(|text| first_unsafe(text).is_none());
         if !is_plain
             || MAX_SHELL_BYTES < environment.shell.len()
             || MAX_TIME_BYTES < captured_at.len()

@@ -9,6 +9,7 @@ use quackd_ipc::frames::{self, Decoded};
 use quackd_protocol::environment::{
     FROM_ENVIRONMENT_WORKER_TAGS, FromEnvironmentWorker, LoginEnvironment, ToEnvironmentWorker,
 };
+use quackd_protocol::foreign_text::message_line;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -142,8 +143,7 @@ async fn exchange(
 }
 
 fn one_line(text: &str) -> String {
-    let plain = |c: char| if c.is_control() { ' ' } else { c };
-    text.trim().chars().take(MAX_TEXT).map(plain).collect()
+    message_line(text.trim(), MAX_TEXT)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::NetworkActor;
 use super::child_impl::OfProxy;
 use crate::children::{HeartbeatDriver, KillReason, LifecycleDriver};
 use actix::prelude::*;
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::network::{
     FromProxy, LOG_CREDITS, LogEntry, MAX_LOG_ENTRIES, PROXY_PROTOCOL, ToProxy, Verdict,
 };
@@ -22,7 +23,7 @@ impl NetworkActor {
         match frame {
             FromProxy::Hello { proto, notes } => self.proxy_hello(proto, &notes, ctx),
             FromProxy::CannotStart { reason } if !self.child.is_ready() => {
-                let reason = reason.chars().filter(|c| !c.is_control()).take(MAX_TEXT).collect();
+                let reason = stripped_line(&reason, MAX_TEXT);
                 self.kill_for(OfProxy, Cause::Refused(reason), KillReason::Failed, ctx);
             }
             _ if !self.child.is_ready() => self.proxy_broke("the first frame was no hello", ctx),

@@ -13,6 +13,7 @@ use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
 use quackd_protocol::approval::REQUEST_PREFIX;
 use quackd_protocol::client::{ErrorCode, EventLine};
+use quackd_protocol::foreign_text::{check_name, stripped_line};
 use quackd_protocol::limits::{
     MAX_NAME_CHARS, MAX_PATH_BYTES, MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES,
     PI_STDERR_BYTES,
@@ -89,7 +90,7 @@ impl SessionActor {
         match frame {
             FromPiWorker::Hello { proto, pid, pi_pid } => self.pi_hello(proto, (pid, pi_pid), ctx),
             FromPiWorker::CannotStart { reason } if self.pi.pids.is_none() => {
-                let reason: String = reason.chars().filter(|c| !c.is_control()).take(300).collect();
+                let reason = stripped_line(&reason, 300);
                 let is_native = self.pi.is_native;
                 self.services.pi_failure.note(&self.session, &self.name, is_native, &reason);
                 self.kill_for(OfPi, Cause::Refused(reason), KillReason::CannotStart, ctx);
@@ -276,15 +277,14 @@ impl SessionActor {
                 && path.len() <= MAX_PATH_BYTES
                 && !path.contains(|c: char| c.is_control())
         };
-        let is_name = |name: &String| {
-            !name.trim().is_empty()
-                && name.chars().count() <= MAX_NAME_CHARS
-                && !name.contains(|c: char| c.is_control())
-        };
         // The daemon chooses the file of quackd's agent, and the agent cannot change it.
         let is_chosen = |file: &String| !self.pi.is_native || *file == self.pi.session_file;
         let session_file = said.session_file.filter(is_path).filter(is_chosen);
-        let session_name = said.session_name.filter(is_name);
+        // The user named the conversation in Pi, which accepts any text.
+        let session_name = said
+            .session_name
+            .map(|name| stripped_line(&name, name.len()).trim().to_owned())
+            .filter(|name| check_name(name, MAX_NAME_CHARS).is_ok());
         if let Some(file) = &session_file {
             self.pi.session_file.clone_from(file);
         }

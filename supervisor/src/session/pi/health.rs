@@ -14,6 +14,7 @@ use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_process::{ProcessHandle, Writable};
 use quackd_protocol::client::{Check, CheckStatus};
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::pi::{
     FROM_PI_WORKER_TAGS, FromPiWorker, PI_FRAME_PROTOCOL, PiStart, ToPiWorker,
 };
@@ -209,5 +210,5 @@ impl Drop for Reaped {
 }
 
 fn plain(text: &str) -> String {
-    text.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect()
+    stripped_line(text, MAX_SHOWN)
 }

@@ -5,6 +5,7 @@ use crate::errors::PiError;
 use quackd_config::{Origin, PiSettings, Setting};
 use quackd_process::Writable;
 use quackd_protocol::agent_options::AgentOptions;
+use quackd_protocol::foreign_text::stripped_line;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -220,7 +221,7 @@ pub(super) fn package_blocking(program: &str) -> Option<(PathBuf, String)> {
             path.metadata().is_ok_and(|found| found.is_file() && found.len() <= MAX_MANIFEST_BYTES);
         let text = is_small.then(|| std::fs::read_to_string(path).ok()).flatten()?;
         let Manifest { name, version } = serde_json::from_str(&text).ok()?;
-        let version: String = version.chars().filter(|c| !c.is_control()).take(40).collect();
+        let version = stripped_line(&version, 40);
         name.contains("pi-coding-agent").then(|| (directory.to_owned(), version))
     })
 }

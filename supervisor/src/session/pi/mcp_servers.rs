@@ -4,6 +4,7 @@
 use crate::children::ProcessKind;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
+use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::mcp::{McpCall, McpList, McpServer};
 use quackd_protocol::pi::AgentToolDone;
 use quackd_protocol::tools;
@@ -65,7 +66,7 @@ fn problems(done: &AgentToolDone) -> Vec<String> {
     });
     problems.truncate(MAX_PROBLEMS);
     let line = |problem: &String| {
-        let line = problem.replace(char::is_control, " ");
+        let line = message_line(problem, MAX_PROBLEM_BYTES);
         let cut = line.floor_char_boundary(MAX_PROBLEM_BYTES.min(line.len()));
         line.get(..cut).unwrap_or_default().to_owned()
     };

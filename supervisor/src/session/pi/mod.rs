@@ -36,6 +36,7 @@ pub(crate) use prompts::{CommandReply, PiPart, SendCommand};
 pub(crate) use requests::AnswerDialog;
 
 use quackd_protocol::SessionId;
+use quackd_protocol::foreign_text::{one_line, stripped_line};
 use std::cell::RefCell;
 
 /// Selects the Pi of a session's actor.
@@ -70,12 +71,11 @@ impl std::fmt::Display for Failure {
 impl LastFailure {
     /// Records that a session's agent failed to start, or crashed.
     fn note(&self, session: &SessionId, name: &str, is_native: bool, why: &str) {
-        let plain = why.chars().filter(|c| !c.is_control()).take(MAX_FAILURE).collect();
         self.0.replace(Some(Failure {
             session: session.clone(),
-            session_name: name.to_owned(),
+            session_name: one_line(name),
             at: crate::clock::now_text(),
-            why: plain,
+            why: stripped_line(why, MAX_FAILURE),
             is_native,
         }));
     }

@@ -9,6 +9,7 @@ use crate::session::worker::CallDone;
 use crate::wire::raw_json::is_sound;
 use actix::prelude::*;
 use quackd_protocol::CallId;
+use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::{
     CREDIT_INTERVAL, MAX_PATH_BYTES, MAX_SHOWN_JSON_BYTES, MAX_WEB_SEARCHES_PER_SESSION,
     UPDATE_CREDITS,
@@ -47,8 +48,8 @@ impl SessionActor {
         match frame {
             FromWorker::Hello(hello) => self.worker_hello(hello, ctx),
             FromWorker::CannotStart { reason } if self.worker.hello.is_none() => {
-                let reason = reason.chars().filter(|c| !c.is_control()).take(MAX_NOTE_CHARS);
-                self.kill_worker(Cause::Refused(reason.collect()), ctx);
+                let reason = stripped_line(&reason, MAX_NOTE_CHARS);
+                self.kill_worker(Cause::Refused(reason), ctx);
             }
             _ if self.worker.hello.is_none() => {
                 self.worker_broke("the first frame was no hello", ctx);

@@ -27,6 +27,7 @@ pub(crate) use keychain::read_key;
 use quackd_protocol::environment::{
     MAX_PROBLEM_CHARS, MAX_TOOL_HOSTS, MAX_TOOL_PROBLEMS, ToolAnswer, ToolKind, ToolsRequest,
 };
+use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::state::FoundHost;
 use tokio_util::sync::CancellationToken;
 use url_host::rule_of;
@@ -51,9 +52,7 @@ impl Findings {
     /// Adds a source without a usable answer. The text never contains the output of a tool.
     fn problem(&mut self, text: impl ToString) {
         if self.problems.len() < MAX_TOOL_PROBLEMS {
-            let plain = |c: char| if c.is_control() { ' ' } else { c };
-            let text = text.to_string();
-            self.problems.push(text.chars().take(MAX_PROBLEM_CHARS).map(plain).collect());
+            self.problems.push(message_line(&text.to_string(), MAX_PROBLEM_CHARS));
         }
     }
 

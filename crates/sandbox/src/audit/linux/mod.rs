@@ -12,7 +12,7 @@ mod snapshot;
 mod sweep;
 mod wanted;
 
-use super::{Budget, Change, Report, sanitize};
+use super::{Budget, Change, Report};
 
 pub use names::WatchedNames;
 pub use report::audit_blocking;

@@ -7,13 +7,13 @@
 
 use super::Change;
 use super::manifest;
-use super::sanitize::plain;
 use super::wanted::Wanted;
 use crate::confine::git::open_directory;
 use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::Visited;
 use crate::obeyed::Obeyed;
 use quackd_protocol::client::AuditChange;
+use quackd_protocol::foreign_text::one_line_cut;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 use std::borrow::Cow;
@@ -300,7 +300,7 @@ impl WatchedName {
 
     fn change(&self, path: &Path, entry: Option<&OsString>, change: AuditChange) -> Change {
         let path = entry.map_or_else(|| path.to_owned(), |entry| path.join(entry));
-        let path = plain(&path.to_string_lossy(), MAX_SHOWN);
+        let path = one_line_cut(&path.to_string_lossy(), MAX_SHOWN);
         Change { path, change, why: self.why.clone().into_owned() }
     }
 }

@@ -4,7 +4,6 @@
 use super::hidden::GitTree;
 use super::planted::{self, Reach};
 use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
-use super::sanitize::plain;
 use super::snapshot::{Known, Snapshot};
 use super::{Budget, Report};
 use crate::confine::git::Walk;
@@ -12,6 +11,7 @@ use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::Visited;
 use crate::obeyed::Obeyed;
 use quackd_protocol::client::{AuditNamed, AuditPlanted, AuditRepository, RepositoryState};
+use quackd_protocol::foreign_text::one_line_cut;
 use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
@@ -121,7 +121,7 @@ fn planted_in(
                 all.not_listed += 1;
                 continue;
             }
-            let path = plain(&planted::shown(&git, &one.at).to_string_lossy(), MAX_PATH);
+            let path = one_line_cut(&planted::shown(&git, &one.at).to_string_lossy(), MAX_PATH);
             all.found.push(AuditPlanted { path, kind: one.kind, removed: false });
         }
         if place.shape != RepositoryLayout::Bare {
@@ -213,7 +213,7 @@ impl Audit<'_> {
             command.named = self.named(&command.key);
             if base.path != self.base.path {
                 let file = base.path.join(&command.file);
-                command.file = plain(&shown(self.relative(&file)), MAX_PATH);
+                command.file = one_line_cut(&shown(self.relative(&file)), MAX_PATH);
             }
         }
         let is_news = state != RepositoryState::Same;
@@ -226,7 +226,7 @@ impl Audit<'_> {
         }
         let path = base.path.join(&place.at);
         all.listed.push(AuditRepository {
-            path: plain(&shown(self.relative(&path)), MAX_PATH),
+            path: one_line_cut(&shown(self.relative(&path)), MAX_PATH),
             kind: place.shape.told(),
             state,
             commands,
@@ -242,7 +242,7 @@ impl Audit<'_> {
         let Some(before) = self.before else { return Vec::new() };
         let files = before.wanted().of_setting(setting).take(MAX_NAMED);
         let named = files.map(|at| {
-            let path = plain(&at.to_string_lossy(), MAX_PATH);
+            let path = one_line_cut(&at.to_string_lossy(), MAX_PATH);
             AuditNamed { path, change: before.change_of(self.base.handle, at) }
         });
         named.collect()

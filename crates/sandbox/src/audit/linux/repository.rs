@@ -3,7 +3,6 @@
 //!
 //! Unreadable files are reported like a setting: a link, a large size or missing rights may hide a dangerous setting.
 
-use super::sanitize::plain;
 use crate::confine::git::config;
 use crate::confine::git::gitdir::{self, LinkedRepository};
 use crate::confine::git::openat::{self, Node};
@@ -11,6 +10,7 @@ use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::{NodeKind, open_directory};
 use crate::git_settings as settings;
 use quackd_protocol::client::{AuditCommand, RepositoryKind};
+use quackd_protocol::foreign_text::one_line_cut;
 use rustix::fs::{Access, AtFlags, Dir, accessat};
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -237,9 +237,9 @@ impl Finding {
             return;
         }
         self.found.push(AuditCommand {
-            file: plain(&file.to_string_lossy(), MAX_PATH),
-            key: plain(key, MAX_VALUE),
-            value: plain(value, MAX_VALUE),
+            file: one_line_cut(&file.to_string_lossy(), MAX_PATH),
+            key: one_line_cut(key, MAX_VALUE),
+            value: one_line_cut(value, MAX_VALUE),
             named: Vec::new(),
         });
     }

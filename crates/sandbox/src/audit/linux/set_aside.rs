@@ -6,7 +6,6 @@
 //! which no program can set: another one is the user's.
 
 use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
-use super::sanitize::plain;
 use crate::confine::git::config::{self, Entry};
 use crate::confine::git::config_text;
 use crate::confine::git::gitdir::{self, LinkedRepository};
@@ -14,6 +13,7 @@ use crate::confine::git::openat::{self, Node};
 use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::Visited;
 use crate::git_settings;
+use quackd_protocol::foreign_text::one_line_cut;
 use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags, openat2, renameat_with};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -259,10 +259,10 @@ impl Work<'_> {
     }
 
     fn tell(&mut self, file: &Path, why: &str, kept_as: Option<PathBuf>) {
-        let shown = |path: &Path| plain(&path.to_string_lossy(), MAX_PATH);
+        let shown = |path: &Path| one_line_cut(&path.to_string_lossy(), MAX_PATH);
         self.done.files.push(SetAside {
             path: shown(file),
-            why: plain(why, MAX_WHY),
+            why: one_line_cut(why, MAX_WHY),
             kept_as: kept_as.as_deref().map(shown),
         });
     }

@@ -5,13 +5,13 @@ use super::Change;
 use super::names::WatchedNames;
 use super::planted::{self, GitDirectory, Reach};
 use super::repository::{Base, RepositoryLayout, RepositoryLocation};
-use super::sanitize::plain;
 use super::set_aside::{self, SetAside};
 use super::snapshot::{Known, Snapshot};
 use crate::confine::git::Walk;
 use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::{GRANULARITY, Visited};
 use quackd_protocol::client::{AuditPlanted, PlantedKind};
+use quackd_protocol::foreign_text::one_line_cut;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd;
@@ -171,7 +171,7 @@ impl Snapshot {
             let is_older = || one.stamp.changed_before(self.began());
             if is_special && !is_known() && !is_older() {
                 let removed = removes && planted::remove(git, &one.at);
-                let path = plain(&planted::shown(git, &one.at).to_string_lossy(), MAX_PATH);
+                let path = one_line_cut(&planted::shown(git, &one.at).to_string_lossy(), MAX_PATH);
                 told.push(AuditPlanted { path, kind: one.kind, removed });
             }
         });

@@ -4,10 +4,10 @@
 use super::git_names;
 use super::manifest;
 use super::names::WatchedNames;
-use super::sanitize::plain;
 use crate::confine::git::openat::{self, Node};
 use crate::confine::git::visited::Visited;
 use crate::confine::git::{NamedFile, open_directory};
+use quackd_protocol::foreign_text::one_line_cut;
 use rustix::fs::Dir;
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -111,7 +111,7 @@ impl Wanted {
                     }
                     let is_known = self.files.iter().any(|(known, _)| *known == path);
                     if !is_known && !names.contains(&path) {
-                        let by = plain(&file.to_string_lossy(), MAX_SHOWN);
+                        let by = one_line_cut(&file.to_string_lossy(), MAX_SHOWN);
                         self.files.push((path, format!("is named by {by}")));
                     }
                     break;
@@ -178,7 +178,7 @@ fn children(root: impl AsFd, at: &Path, visited: &mut Visited) -> Vec<PathBuf> {
 }
 
 fn of_git(setting: &str) -> String {
-    format!("is named by {} of git's configuration", plain(setting, MAX_SHOWN))
+    format!("is named by {} of git's configuration", one_line_cut(setting, MAX_SHOWN))
 }
 
 /// Returns the paths that a word in a settings file of the directory `from` may mean.

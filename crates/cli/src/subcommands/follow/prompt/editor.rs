@@ -4,8 +4,8 @@
 //! it owns the terminal, which other output needs too: history, search and pastes.
 
 use super::past_prompts::PastPrompts;
-use crate::invisible_chars::{is_unseen, seen};
 use crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers};
+use quackd_protocol::foreign_text::{is_unsafe, stripped_lines};
 use reedline::{EditCommand, EditMode, Emacs, Reedline, ReedlineEvent, ReedlineRawEvent};
 use std::fmt;
 
@@ -214,8 +214,9 @@ impl Editor {
             self.run(&[EditCommand::Backspace, EditCommand::InsertNewline]);
             return Edited::Nothing;
         }
-        if let Some(seen) = seen(text) {
-            self.show(&seen);
+        let kept = stripped_lines(text);
+        if kept != *text {
+            self.show(&kept);
             return Edited::Refused(LEFT_OUT.to_owned());
         }
         let text = self.whole().trim().to_owned();
@@ -237,9 +238,8 @@ impl Editor {
 
     fn paste(&mut self, text: &str) -> Edited {
         let text = text.replace("\r\n", "\n").replace('\r', "\n");
-        let seen = seen(&text);
-        let is_whole = seen.is_none();
-        let kept = seen.unwrap_or(text);
+        let kept = stripped_lines(&text);
+        let is_whole = kept == text;
         let kept = kept.trim_end_matches('\n');
         if MAX_PROMPT < self.whole().len() + kept.len() {
             return Edited::Refused(format!("a prompt has at most {MAX_PROMPT} bytes"));
@@ -337,7 +337,7 @@ impl Editor {
             Event::Key(key) if key.kind != KeyEventKind::Release => key,
             Event::Paste(text) => {
                 let line = text.lines().next().unwrap_or_default();
-                search.term.push_str(&seen(line).unwrap_or_else(|| line.to_owned()));
+                search.term.push_str(&stripped_lines(line));
                 search.found = self.past.find(&search.term, None);
                 return Edited::Nothing;
             }
@@ -401,7 +401,7 @@ fn letter(event: &Event) -> Option<char> {
 /// letters and emoji.
 fn is_foreign(c: char) -> bool {
     let is_part = matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}');
-    c.is_control() || is_unseen(c) && !is_part
+    is_unsafe(c) && !is_part
 }
 
 /// Formats a number with commas.

@@ -1,6 +1,6 @@
 //! The earlier prompts of a workspace, oldest first. Used by [`super::editor`].
 
-use crate::invisible_chars::seen;
+use quackd_protocol::foreign_text::stripped_lines;
 use reedline::{FileBackedHistory, History, HistoryItem, SearchDirection, SearchQuery};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -30,8 +30,7 @@ impl PastPrompts {
             OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
             let file = FileBackedHistory::with_file(MAX_PROMPTS, path)?;
             let all = file.search(SearchQuery::everything(SearchDirection::Forward, None))?;
-            let shown = |text: String| seen(&text).unwrap_or(text);
-            let texts = all.into_iter().map(|item| shown(item.command_line)).collect();
+            let texts = all.into_iter().map(|item| stripped_lines(&item.command_line)).collect();
             Ok((file, texts))
         };
         match read() {
