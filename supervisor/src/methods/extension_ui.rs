@@ -4,7 +4,7 @@ use super::Caller;
 use super::approvals::by_option;
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
-use crate::session::pi::AnswerDialog;
+use crate::session::agent::AnswerDialog;
 use crate::wire::{js_string, reference, truthy};
 use quackd_protocol::approval::REQUEST_PREFIX;
 use quackd_protocol::client::{UiResponseData, UiResponseParams};

@@ -5,7 +5,7 @@ use super::{Caller, Reply};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
-use crate::session::pi::{CommandReply, SendCommand};
+use crate::session::agent::{CommandReply, SendCommand};
 use crate::wire::{self, reference, truthy};
 use bytes::Bytes;
 use quackd_protocol::client::{SayData, SayParams};

@@ -5,7 +5,7 @@ use crate::errors::MethodError;
 use crate::pool::snapshot::{PiSnapshot, SessionSnapshot, WorkerSnapshot};
 use crate::registry::{FindSession, Purpose};
 use crate::session::actor::TellSession;
-use crate::session::pi::engine::Engine;
+use crate::session::agent::engine::Engine;
 use crate::wire::reference;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{StateDataOf, WorkerState};

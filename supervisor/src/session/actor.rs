@@ -1,7 +1,7 @@
 //! The actor that owns one session: its worker, its Pi, the calls in flight and the policy.
 //!
-//! Receives: [`CallTool`](super::worker::CallTool), [`SendCommand`](super::pi::SendCommand),
-//! [`AnswerDialog`](super::pi::AnswerDialog), [`TellSession`] and [`Drain`] (from clients, through the registry);
+//! Receives: [`CallTool`](super::worker::CallTool), [`SendCommand`](super::agent::SendCommand),
+//! [`AnswerDialog`](super::agent::AnswerDialog), [`TellSession`] and [`Drain`] (from clients, through the registry);
 //! `ChannelEvent` of the worker and of Pi (from the links); [`Manage`] (from [`crate::pool::sessions`], and from the
 //! user).
 //! Publishes: one snapshot after each change, in the session's entry of the table.
@@ -9,10 +9,10 @@
 //! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
 //! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining calls.
 
+use super::agent::engine::AgentChoice;
+use super::agent::native::work::ModelAnswer;
+use super::agent::{OfPi, PiPart};
 use super::network::NetworkActor;
-use super::pi::agent_work::ModelAnswer;
-use super::pi::engine::AgentChoice;
-use super::pi::{OfPi, PiPart};
 use super::worker::{OfWorker, WorkerPart};
 use super::{FoundSession, SessionEntry};
 use crate::children::{

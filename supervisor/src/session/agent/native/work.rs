@@ -1,10 +1,10 @@
 //! Requests to models and tool calls of quackd's own agent. The agent has neither a key nor tools: egress sends its
 //! requests, and the session's worker runs its calls.
 
-use super::frames::MAX_EVENT_NAME;
 use super::instructions;
 use crate::children::{STALL_THRESHOLD, SendError};
 use crate::session::actor::{SessionActor, TellSession};
+use crate::session::agent::frames::MAX_EVENT_NAME;
 use actix::prelude::*;
 use futures_util::future::LocalBoxFuture;
 use quackd_protocol::SessionId;
@@ -49,7 +49,7 @@ pub(crate) struct AgentCall {
 
 /// Requests and calls whose answers the agent's process waits for.
 #[derive(Debug, Default)]
-pub(super) struct AgentWork {
+pub(in crate::session::agent) struct AgentWork {
     requests: HashMap<u64, OpenRequest>,
     calls: HashMap<u64, CancellationToken>,
     /// Requests since the last message of a client.
@@ -66,26 +66,26 @@ struct OpenRequest {
 
 impl AgentWork {
     /// Gives up a request. A request that has ended is ignored: both may cross.
-    pub(super) fn cancel_request(&mut self, number: u64) {
+    pub(in crate::session::agent) fn cancel_request(&mut self, number: u64) {
         if let Some(request) = self.requests.remove(&number) {
             request.cancel.cancel();
         }
     }
 
     /// Stops a call. A call that has ended is ignored.
-    pub(super) fn cancel_call(&mut self, number: u64) {
+    pub(in crate::session::agent) fn cancel_call(&mut self, number: u64) {
         if let Some(cancel) = self.calls.get(&number) {
             cancel.cancel();
         }
     }
 
     /// Allows the requests for one more message of a client.
-    pub(super) fn refill(&mut self) {
+    pub(in crate::session::agent) fn refill(&mut self) {
         self.n_requests = 0;
     }
 
     /// Gives up everything, because the process has exited.
-    pub(super) fn end(&mut self) {
+    pub(in crate::session::agent) fn end(&mut self) {
         self.refill();
         self.requests.drain().for_each(|(_, request)| request.cancel.cancel());
         self.calls.drain().for_each(|(_, cancel)| cancel.cancel());
@@ -93,7 +93,11 @@ impl AgentWork {
 }
 
 impl SessionActor {
-    pub(super) fn model_request(&mut self, request: ModelRequest, ctx: &mut Context<Self>) {
+    pub(in crate::session::agent) fn model_request(
+        &mut self,
+        request: ModelRequest,
+        ctx: &mut Context<Self>,
+    ) {
         let number = request.number;
         let work = &mut self.pi.work;
         let is_sound = request.body.get().len() <= MAX_MODEL_REQUEST_BYTES
@@ -159,7 +163,7 @@ impl SessionActor {
         });
     }
 
-    pub(super) fn model_taken(&mut self, number: u64) {
+    pub(in crate::session::agent) fn model_taken(&mut self, number: u64) {
         if let Some(request) = self.pi.work.requests.get(&number)
             && request.credits.available_permits() < MODEL_PIECES
         {
@@ -167,7 +171,11 @@ impl SessionActor {
         }
     }
 
-    pub(super) fn agent_call(&mut self, call: AgentToolCall, ctx: &mut Context<Self>) {
+    pub(in crate::session::agent) fn agent_call(
+        &mut self,
+        call: AgentToolCall,
+        ctx: &mut Context<Self>,
+    ) {
         let number = call.number;
         let is_sound = call.tool_call_id.len() <= MAX_CALL_ID
             && call.shown_tool.len() <= MAX_EVENT_NAME * 4

@@ -4,11 +4,11 @@
 //! never written again.
 
 use super::OfPi;
-use super::agent_work::AgentWork;
 use super::commands::PendingCommands;
 use super::dialogs::Dialogs;
 use super::engine::{AgentChoice, StartFacts};
 use super::history;
+use super::native::work::AgentWork;
 use super::turns::Turns;
 use crate::children::{
     Child, DrainReason, KillReason, LifecycleDriver, ProcessKind, STALL_THRESHOLD, SendError,

@@ -1,12 +1,11 @@
 //! Prepares the start of quackd's own agent: its models, its session file and its settings.
 
-use super::OfPi;
-use super::engine::{AgentChoice, StartFacts};
-use super::history;
 use crate::children::LifecycleDriver;
 use crate::clock::now_text;
 use crate::errors::PiError;
 use crate::session::actor::SessionActor;
+use crate::session::agent::engine::{AgentChoice, StartFacts};
+use crate::session::agent::{OfPi, history};
 use crate::session::owner::Owner;
 use crate::session::services::{NoLook, SessionServices};
 use actix::prelude::*;
@@ -38,14 +37,14 @@ const MAX_SETTINGS: u64 = 256 * 1024;
 
 /// A prepared start.
 #[derive(Debug)]
-pub(super) struct AgentLaunch {
+pub(in crate::session::agent) struct AgentLaunch {
     start: AgentStart,
     /// The session file, locked.
     file: OwnedFd,
 }
 
 /// Chooses the model, and opens the session file.
-pub(super) async fn prepare(
+pub(in crate::session::agent) async fn prepare(
     services: Rc<SessionServices>,
     owner: Owner,
     (session, workspace, session_file): (SessionId, String, String),
@@ -214,7 +213,11 @@ fn with_settings_of_pi_blocking(
 }
 
 impl SessionActor {
-    pub(super) fn spawn_agent(&mut self, prepared: AgentLaunch, ctx: &mut Context<Self>) {
+    pub(in crate::session::agent) fn spawn_agent(
+        &mut self,
+        prepared: AgentLaunch,
+        ctx: &mut Context<Self>,
+    ) {
         let AgentLaunch { mut start, file } = prepared;
         self.pi.session_file.clone_from(&start.session_file);
         self.pi.is_native = true;

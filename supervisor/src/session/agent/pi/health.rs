@@ -1,14 +1,15 @@
 //! The checks of Pi for `doctor`: executable, version and model.
 
-use super::engine::{self, AgentChoice, Engine};
 use super::locate::{choose, find_blocking};
 use super::old_pi;
 use super::outside::clean_blocking;
-use super::{Failure, OfPi};
 use crate::children::pi_env as environment;
 use crate::children::spawner::Spawner;
 use crate::children::{ChildKind, reap_or_kill};
 use crate::errors::PiError;
+use crate::session::agent::OfPi;
+use crate::session::agent::engine::{self, AgentChoice, Engine};
+use crate::session::agent::failure::Failure;
 use crate::session::services::SessionServices;
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};

@@ -1,46 +1,7 @@
-//! The agent of a session, one process: the user's Pi, or quackd's own agent.
-//!
-//! - [`engine`] chooses between them. [`agent`] prepares the start of quackd's own agent, and [`agent_work`] its requests
-//!   to models and its tool calls, and [`mcp_servers`] the servers that its tool calls may reach.
-//! - [`prompts`] is the part of the session's actor for Pi, and its prompts. Other requests are in [`requests`].
-//!   [`lifecycle`] starts and stops the process, [`frames`] handles its frames, and [`child_impl`] implements the child
-//!   interface.
-//! - [`commands`] and [`dialogs`] are its two tables. [`turns`] assigns the ids of turns.
-//! - [`locate`] finds the program and builds its arguments. [`crate::children::pi_env`] builds its environment: only there do keys
-//!   leave the daemon. [`outside`] protects both from commands, and [`old_pi`] an
-//!   old Pi. [`history`] makes Pi work in the workspace without
-//!   starting there.
-
-mod agent;
-pub(crate) mod agent_work;
-mod child_impl;
-mod commands;
-mod dialogs;
-pub(crate) mod engine;
-mod frames;
-mod health;
-mod history;
-mod instructions;
-mod lifecycle;
-mod locate;
-pub(crate) mod mcp_servers;
-mod old_pi;
-pub(crate) mod outside;
-mod prompts;
-mod requests;
-mod turns;
-
-pub(crate) use health::checks;
-pub(crate) use history::{create_blocking, fork_blocking, is_conversation_id};
-pub(crate) use prompts::{CommandReply, PiPart, SendCommand};
-pub(crate) use requests::AnswerDialog;
+//! The last failure of an agent, for `doctor`.
 
 use quackd_protocol::SessionId;
 use std::cell::RefCell;
-
-/// Selects the Pi of a session's actor.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct OfPi;
 
 /// Maximum length of a recorded failure, in characters.
 const MAX_FAILURE: usize = 400;
@@ -69,7 +30,7 @@ impl std::fmt::Display for Failure {
 
 impl LastFailure {
     /// Records that a session's agent failed to start, or crashed.
-    fn note(&self, session: &SessionId, name: &str, is_native: bool, why: &str) {
+    pub(super) fn note(&self, session: &SessionId, name: &str, is_native: bool, why: &str) {
         let plain = why.chars().filter(|c| !c.is_control()).take(MAX_FAILURE).collect();
         self.0.replace(Some(Failure {
             session: session.clone(),
