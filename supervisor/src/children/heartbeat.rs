@@ -10,7 +10,7 @@ pub(crate) trait HeartbeatDriver<K: ChildKind>: ChildActor<K> {
     /// Starts the heartbeat after the child's hello frame.
     fn begin_heartbeat(&mut self, k: K, ctx: &mut Context<Self>) {
         let child = self.child_mut(k);
-        child.heartbeat = Heartbeat::new(beats_of(child.worker.spec()), Instant::now());
+        child.heartbeat = Heartbeat::new(beats_of(child.lifecycle.spec()), Instant::now());
         child.pinged = None;
         let due = child.heartbeat.next_wakeup();
         self.arm_heartbeat(k, due, ctx);

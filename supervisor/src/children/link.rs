@@ -192,13 +192,13 @@ pub(crate) async fn stderr_tail(stderr: OwnedFd) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_protocol::limits::{PI_EVENTS_BURST, PI_EVENTS_PER_SECOND};
+    use quackd_protocol::limits::{AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND};
 
     #[test]
     fn a_burst_passes_and_a_flood_is_held_to_its_rate() {
         let start = Instant::now();
-        let mut pace = FrameRateLimiter::new((PI_EVENTS_BURST, PI_EVENTS_PER_SECOND), start);
-        for _ in 0..PI_EVENTS_BURST {
+        let mut pace = FrameRateLimiter::new((AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND), start);
+        for _ in 0..AGENT_EVENTS_BURST {
             assert_eq!(pace.take(start), Duration::ZERO);
         }
         let (mut now, mut taken) = (start, 0_u32);
@@ -211,7 +211,7 @@ mod tests {
                 }
             }
         }
-        let expected = 2 * PI_EVENTS_PER_SECOND;
+        let expected = 2 * AGENT_EVENTS_PER_SECOND;
         assert!((expected..expected + 400).contains(&taken), "{taken}");
     }
 }

@@ -1,4 +1,4 @@
-//! Supervised child processes: the parts that workers and Pis share.
+//! Supervised child processes: the parts that workers and agents share.
 //!
 //! A session's actor contains a [`Child`] for each of its processes and implements [`ChildActor`] for each
 //! [`ChildKind`]. `quackd-supervision` makes the decisions, from the child's row in its table, and [`LifecycleDriver`]
@@ -42,7 +42,7 @@ use login_env::LoginEnv;
 use probing::Probing;
 use quackd_process::{CgroupBase, Exit as ProcessExit, SessionPaths};
 use quackd_supervision::{
-    Cause, ChildSpec, Heartbeat, HeartbeatSpec, State, WORKER_HEARTBEAT, Worker,
+    Cause, ChildSpec, Heartbeat, HeartbeatSpec, Lifecycle, State, WORKER_HEARTBEAT,
 };
 use repo_cleanup::RepoCleanup;
 use serde::Serialize;
@@ -79,7 +79,7 @@ pub(crate) struct ChildServices {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessKind {
     Worker,
-    Pi,
+    Agent,
 }
 
 /// Frames and settings of one kind of supervised process. Its values select the process of an actor that has several.
@@ -209,7 +209,7 @@ impl DrainReason {
 pub(crate) struct Child {
     /// Session id, for the log.
     label: String,
-    pub(crate) worker: Worker,
+    pub(crate) lifecycle: Lifecycle,
     pub(crate) process: Option<ChildProcess>,
     /// Control group of the child's own processes.
     pub(crate) cgroup: Option<SessionPaths>,
@@ -238,7 +238,7 @@ impl Child {
         let now = Instant::now();
         Self {
             label,
-            worker: Worker::new(spec),
+            lifecycle: Lifecycle::new(spec),
             process: None,
             cgroup: None,
             generation: 0,
@@ -255,7 +255,7 @@ impl Child {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        matches!(self.worker.state(), State::Ready { .. })
+        matches!(self.lifecycle.state(), State::Ready { .. })
     }
 
     /// Whether the process has stopped answering heartbeats.

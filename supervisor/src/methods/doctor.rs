@@ -71,7 +71,7 @@ pub(super) async fn doctor(
     checks.push(providers(&services.health));
     checks.push(model(
         &*services.sessions.models.catalog().await,
-        services.sessions.pi_failure.get(true),
+        services.sessions.agent_failure.get(true),
     ));
     checks.extend(doctor_mcp::check(services, &workers));
     checks.push(web_search(&services.health));

@@ -58,7 +58,7 @@ async fn found(
     catalog: &ModelCatalog,
     name: &str,
 ) -> Result<ModelInfo, MethodError> {
-    let unknown = |text: String| MethodError::Agent { text, code: None };
+    let unknown = |text: String| MethodError::Refused { text, code: None };
     let shown: String = name.chars().filter(|c| !c.is_control()).take(MAX_SHOWN).collect();
     let model = catalog.find(None, name).ok_or_else(|| {
         unknown(format!(

@@ -127,7 +127,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         network_journal: Journal::of_network(daemon.home.network_file()),
         call_journal: call_journal(&daemon.config.keep, &daemon.home),
         table: SessionTable::new(live.0, live.1),
-        pi_failure: LastFailure::default(),
+        agent_failure: LastFailure::default(),
         tool_runner: OnceCell::new(),
         egress: models.egress(),
         models,

@@ -34,7 +34,7 @@ pub(crate) struct FoundSession {
     /// Number of worker crashes, over all runs of the daemon.
     pub(crate) restarts: u64,
     pub(crate) handle: Addr<SessionActor>,
-    /// Path of Pi's session file. Empty if Pi has never reported one.
+    /// Path of the agent's session file. Empty if the agent has never reported one.
     pub(crate) pi_session_file: String,
     /// The user's choice of the session's agent.
     pub(crate) agent: AgentChoice,

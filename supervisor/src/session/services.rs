@@ -1,4 +1,4 @@
-//! Services that the workers and Pis of all sessions share.
+//! Services that the workers and agents of all sessions share.
 
 use crate::approvals::Approvals;
 use crate::children::ChildServices;
@@ -34,7 +34,7 @@ pub(crate) struct SessionServices {
     /// Calls that were answered.
     pub(crate) call_journal: CallJournal,
     pub(crate) table: SessionTable,
-    pub(crate) pi_failure: LastFailure,
+    pub(crate) agent_failure: LastFailure,
     /// Runs tool calls of quackd's own agents. Set once at the start.
     pub(crate) tool_runner: OnceCell<Box<dyn ToolRunner>>,
     /// Web searches and model requests, with their keys.
@@ -59,7 +59,7 @@ pub(crate) enum NoLook {
 impl SessionServices {
     /// Reads changed models, so that a running agent of quackd that does not know them is replaced.
     pub(crate) async fn refresh_models(&self, session: &SessionId) {
-        let pi = &self.table.snapshot(session).pi;
+        let pi = &self.table.snapshot(session).agent;
         if pi.is_native && pi.process.is_alive() {
             self.models.catalog().await;
         }

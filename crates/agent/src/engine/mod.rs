@@ -34,12 +34,12 @@ pub use tools::{ToolRoute, route};
 use crate::message::{Message, UserMessage};
 use crate::providers::ToolSpec;
 use crate::transcript::{EntryKind, Transcript, iso_time};
+use quackd_protocol::agent::{
+    AgentCommand, AgentModels, AgentSettings, AgentToolCall, AgentToolDone, OtherCommand,
+};
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::instructions::InstructionFile;
 use quackd_protocol::model::{ModelFailure, ModelHead, ModelInfo, ModelRequest, ThinkingLevel};
-use quackd_protocol::pi::{
-    AgentModels, AgentSettings, AgentToolCall, AgentToolDone, OtherCommand, PiCommand,
-};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ pub enum Input {
         /// Number of the command.
         number: u64,
         /// The command.
-        command: PiCommand,
+        command: AgentCommand,
     },
     /// A part of a model's answer.
     Model {

@@ -9,9 +9,9 @@ use crate::message::{
 };
 use crate::prompt;
 use crate::providers::{self, RequestOptions};
+use quackd_protocol::agent::{AgentToolCall, AgentToolDone};
 use quackd_protocol::instructions::InstructionFile;
 use quackd_protocol::model::{EndReason, ModelInfo, Price};
-use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 

@@ -4,9 +4,9 @@
 use super::Agent;
 use super::run::Phase;
 use crate::providers::ToolSpec;
+use quackd_protocol::agent::AgentToolDone;
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::mcp::{McpCall, McpTool, McpTools};
-use quackd_protocol::pi::AgentToolDone;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 

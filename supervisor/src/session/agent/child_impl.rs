@@ -1,103 +1,103 @@
-//! Implements [`ChildActor`] for Pi.
+//! Implements [`ChildActor`] for the agent.
 
-use super::OfPi;
+use super::OfAgent;
 use crate::children::{ChannelLimits, Child, ChildActor, ChildKind, ChildServices, KillReason};
-use crate::errors::PiError;
+use crate::errors::AgentError;
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
-use quackd_protocol::limits::{PI_EVENTS_BURST, PI_EVENTS_PER_SECOND};
-use quackd_protocol::pi::{FROM_PI_WORKER_TAGS, FromPiWorker, ToPiWorker};
+use quackd_protocol::agent::{FROM_AGENT_TAGS, FromAgent, ToAgent};
+use quackd_protocol::limits::{AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND};
 use quackd_supervision::Cause;
 use std::time::Instant;
 
 /// Number of unknown frames that are skipped.
 const MAX_UNKNOWN: u32 = 1_000;
 
-impl ChildKind for OfPi {
-    type FromChild = FromPiWorker;
-    type ToChild = ToPiWorker;
+impl ChildKind for OfAgent {
+    type FromChild = FromAgent;
+    type ToChild = ToAgent;
     const WIRE: ChannelLimits = ChannelLimits {
-        tags: FROM_PI_WORKER_TAGS,
+        tags: FROM_AGENT_TAGS,
         max_unknown: MAX_UNKNOWN,
-        pace: Some((PI_EVENTS_BURST, PI_EVENTS_PER_SECOND)),
+        pace: Some((AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND)),
     };
     const VERB: &'static str = "pi-worker";
 
-    fn ping(seq: u64) -> ToPiWorker {
-        ToPiWorker::Ping { seq }
+    fn ping(seq: u64) -> ToAgent {
+        ToAgent::Ping { seq }
     }
 
-    fn shutdown() -> ToPiWorker {
-        ToPiWorker::Shutdown {}
+    fn shutdown() -> ToAgent {
+        ToAgent::Shutdown {}
     }
 
-    fn verb(start: &ToPiWorker) -> &'static str {
+    fn verb(start: &ToAgent) -> &'static str {
         match start {
-            ToPiWorker::StartAgent(_) => "agent-worker",
+            ToAgent::StartAgent(_) => "agent-worker",
             _ => Self::VERB,
         }
     }
 }
 
-impl ChildActor<OfPi> for SessionActor {
-    fn child(&self, _: OfPi) -> &Child {
-        &self.pi.child
+impl ChildActor<OfAgent> for SessionActor {
+    fn child(&self, _: OfAgent) -> &Child {
+        &self.agent.child
     }
 
-    fn child_mut(&mut self, _: OfPi) -> &mut Child {
-        &mut self.pi.child
+    fn child_mut(&mut self, _: OfAgent) -> &mut Child {
+        &mut self.agent.child
     }
 
-    fn services(&self, _: OfPi) -> &ChildServices {
+    fn services(&self, _: OfAgent) -> &ChildServices {
         &self.services.children
     }
 
-    fn start(&mut self, _: OfPi, ctx: &mut Context<Self>) {
-        self.start_pi(ctx);
+    fn start(&mut self, _: OfAgent, ctx: &mut Context<Self>) {
+        self.start_agent(ctx);
     }
 
-    fn on_frame(&mut self, _: OfPi, frame: FromPiWorker, ctx: &mut Context<Self>) {
-        self.pi_frame(frame, ctx);
+    fn on_frame(&mut self, _: OfAgent, frame: FromAgent, ctx: &mut Context<Self>) {
+        self.on_agent_frame(frame, ctx);
     }
 
-    fn has_waiters(&self, _: OfPi) -> bool {
-        !self.pi.unsent.is_empty()
+    fn has_waiters(&self, _: OfAgent) -> bool {
+        !self.agent.unsent.is_empty()
     }
 
-    fn on_already_running(&mut self, _: OfPi, ctx: &mut Context<Self>) {
+    fn on_already_running(&mut self, _: OfAgent, ctx: &mut Context<Self>) {
         self.send_prompts(ctx);
     }
 
-    fn fail_waiters(&mut self, _: OfPi, cause: &Cause, _: &mut Context<Self>) {
-        let error = match self.pi.is_native {
-            true => PiError::AgentFailed(cause.clone()),
-            false => PiError::Failed(cause.clone()),
+    fn fail_waiters(&mut self, _: OfAgent, cause: &Cause, _: &mut Context<Self>) {
+        let error = match self.agent.is_native {
+            true => AgentError::AgentFailed(cause.clone()),
+            false => AgentError::Failed(cause.clone()),
         };
         self.refuse_unsent(&error);
     }
 
-    fn on_kill(&mut self, _: OfPi, why: KillReason) {
-        self.pi.kill_reason.get_or_insert(why);
+    fn on_kill(&mut self, _: OfAgent, why: KillReason) {
+        self.agent.kill_reason.get_or_insert(why);
     }
 
-    fn on_exit(&mut self, _: OfPi, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
-        self.on_pi_reaped(exit, ctx);
+    fn on_exit(&mut self, _: OfAgent, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        self.on_agent_reaped(exit, ctx);
     }
 
-    fn on_channel_closed(&mut self, _: OfPi, ctx: &mut Context<Self>) {
-        self.finish_pi_exit(ctx);
+    fn on_channel_closed(&mut self, _: OfAgent, ctx: &mut Context<Self>) {
+        self.finish_agent_exit(ctx);
     }
 
-    fn publish_status(&mut self, _: OfPi) {
-        self.show_pi();
+    fn publish_status(&mut self, _: OfAgent) {
+        self.publish_agent();
     }
 
-    fn idle_deadline(&self, _: OfPi) -> Option<Instant> {
-        let is_busy = self.pi.is_busy() || self.pi.end.is_some();
+    fn idle_deadline(&self, _: OfAgent) -> Option<Instant> {
+        let is_busy = self.agent.is_busy() || self.agent.end.is_some();
         if is_busy || self.services.table.is_pinned(&self.session) {
             return None;
         }
-        Some(self.pi.active + self.services.daemon.config.worker.idle.value)
+        Some(self.agent.active + self.services.daemon.config.worker.idle.value)
     }
 }

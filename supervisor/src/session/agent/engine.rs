@@ -2,7 +2,7 @@
 //!
 //! The first that says something decides: the session, `agent.engine`, a named Pi (`pi.binary`), a configured model.
 
-use crate::errors::PiError;
+use crate::errors::AgentError;
 use crate::session::services::SessionServices;
 use quackd_config::EngineChoice;
 use quackd_protocol::agent_options::AgentOptions;
@@ -64,7 +64,7 @@ pub(crate) struct Chosen {
 pub(crate) async fn choose(
     services: &SessionServices,
     session: &AgentChoice,
-) -> Result<Chosen, PiError> {
+) -> Result<Chosen, AgentError> {
     let found = |engine, why| Ok(Chosen { engine, why, missing: None });
     let of_session = session.engine.as_deref().and_then(EngineChoice::named);
     match of_session {

@@ -41,7 +41,7 @@ impl LastFailure {
         }));
     }
 
-    /// Removes the failure, because the session's Pi works or the session was deleted.
+    /// Removes the failure, because the session's agent works or the session was deleted.
     pub(crate) fn forget(&self, session: &SessionId) {
         self.0.borrow_mut().take_if(|failure| failure.session == *session);
     }

@@ -1,23 +1,23 @@
 //! Handles frames from a session's Pi worker. The worker is treated as hostile: frames are bounded, checked, and passed
 //! only to followers of the same session.
 
-use super::OfPi;
+use super::OfAgent;
 use super::commands::CommandResponse;
 use super::prompts::{CommandReply, Waiter};
 use crate::approvals::CloseReason;
 use crate::children::{ChannelEvent, HeartbeatDriver, KillReason, LifecycleDriver};
 use crate::session::actor::SessionActor;
-use crate::session::owner::PiReport;
+use crate::session::owner::AgentReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
+use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, AgentAnswer, AgentState, FromAgent};
 use quackd_protocol::approval::REQUEST_PREFIX;
 use quackd_protocol::client::{ErrorCode, EventLine};
 use quackd_protocol::limits::{
-    MAX_NAME_CHARS, MAX_PATH_BYTES, MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES,
-    PI_STDERR_BYTES,
+    MAX_AGENT_ANSWER_BYTES, MAX_AGENT_EVENT_BYTES, MAX_AGENT_STATE_BYTES, MAX_NAME_CHARS,
+    MAX_PATH_BYTES,
 };
-use quackd_protocol::pi::{FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiState};
 use quackd_supervision::{Cause, Hello as HelloMeans};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -36,7 +36,7 @@ const MAX_WARNINGS: u32 = 100;
 /// the text is compared here, and nowhere else.
 const BUSY: &str = "already processing";
 
-/// Time after which an accepted prompt without a turn makes the daemon ask Pi whether it is idle.
+/// Time after which an accepted prompt without a turn makes the daemon ask the agent whether it is idle.
 const TURN_DELAY: Duration = Duration::from_millis(300);
 
 /// Events of quackd's own agent. It asks no questions: an event that looks like one would deceive the user.
@@ -73,85 +73,77 @@ const OWN_EVENTS: &[&str] = &[
     "voice_stop",
 ];
 
-impl Handler<ChannelEvent<FromPiWorker>> for SessionActor {
+impl Handler<ChannelEvent<FromAgent>> for SessionActor {
     type Result = ();
 
-    fn handle(&mut self, msg: ChannelEvent<FromPiWorker>, ctx: &mut Self::Context) {
-        self.on_channel_event(OfPi, msg, ctx);
+    fn handle(&mut self, msg: ChannelEvent<FromAgent>, ctx: &mut Self::Context) {
+        self.on_channel_event(OfAgent, msg, ctx);
     }
 }
 
 impl SessionActor {
-    pub(super) fn pi_frame(&mut self, frame: FromPiWorker, ctx: &mut Context<Self>) {
-        if self.pi.end.is_some() {
+    pub(super) fn on_agent_frame(&mut self, frame: FromAgent, ctx: &mut Context<Self>) {
+        if self.agent.end.is_some() {
             return;
         }
         match frame {
-            FromPiWorker::Hello { proto, pid, pi_pid } => self.pi_hello(proto, (pid, pi_pid), ctx),
-            FromPiWorker::CannotStart { reason } if self.pi.pids.is_none() => {
-                let reason: String = reason.chars().filter(|c| !c.is_control()).take(300).collect();
-                let is_native = self.pi.is_native;
-                self.services.pi_failure.note(&self.session, &self.name, is_native, &reason);
-                self.kill_for(OfPi, Cause::Refused(reason), KillReason::CannotStart, ctx);
+            FromAgent::Hello { proto, pid, pi_pid } => {
+                self.on_agent_hello(proto, [pid, pi_pid], ctx);
             }
-            _ if self.pi.pids.is_none() => self.pi_broke("the first frame was no hello", ctx),
-            FromPiWorker::Dialog { .. }
-            | FromPiWorker::Version { .. }
-            | FromPiWorker::StdinFailed { .. }
-                if self.pi.is_native =>
+            FromAgent::CannotStart { reason } => self.on_agent_refused(&reason, ctx),
+            _ if self.agent.pids.is_none() => self.agent_broke("the first frame was no hello", ctx),
+            FromAgent::Dialog { .. }
+            | FromAgent::Version { .. }
+            | FromAgent::StdinFailed { .. }
+                if self.agent.is_native =>
             {
-                self.pi_broke("a frame that only Pi's worker sends", ctx);
+                self.agent_broke("a frame that only Pi's worker sends", ctx);
             }
-            FromPiWorker::Event { name, .. }
-                if self.pi.is_native && !AGENT_EVENTS.contains(&name.as_str()) =>
+            FromAgent::Event { name, .. }
+                if self.agent.is_native && !AGENT_EVENTS.contains(&name.as_str()) =>
             {
-                self.pi_broke("an event that the agent does not have", ctx);
+                self.agent_broke("an event that the agent does not have", ctx);
             }
-            FromPiWorker::ModelRequest(_)
-            | FromPiWorker::ModelTaken { .. }
-            | FromPiWorker::ModelCancel { .. }
-            | FromPiWorker::CallTool(_)
-            | FromPiWorker::CancelTool { .. }
-                if !self.pi.is_native =>
+            FromAgent::ModelRequest(_)
+            | FromAgent::ModelTaken { .. }
+            | FromAgent::ModelCancel { .. }
+            | FromAgent::CallTool(_)
+            | FromAgent::CancelTool { .. }
+                if !self.agent.is_native =>
             {
-                self.pi_broke("a frame that only quackd's agent sends", ctx);
+                self.agent_broke("a frame that only quackd's agent sends", ctx);
             }
-            FromPiWorker::Answer(answer) => self.command_answered(answer, ctx),
-            FromPiWorker::Event { name, data } => {
-                self.on_pi_event(&name, &with_whole_characters(data), ctx);
+            FromAgent::Answer(answer) => self.command_answered(answer, ctx),
+            FromAgent::Event { name, data } => {
+                self.on_agent_event(&name, &with_whole_characters(data), ctx);
             }
-            FromPiWorker::Dialog { id, timeout_ms, data } => {
+            FromAgent::Dialog { id, timeout_ms, data } => {
                 self.on_question(id, timeout_ms, &with_whole_characters(data), ctx);
             }
-            FromPiWorker::StdinFailed { reason } => {
+            FromAgent::StdinFailed { reason } => {
                 let reason: String = reason.chars().take(200).collect();
                 tracing::warn!(session = %self.session, reason, "Pi does not read commands");
                 let cause = Cause::Protocol("Pi closed its stdin".to_owned());
-                self.kill_for(OfPi, cause, KillReason::ClosedStdin, ctx);
+                self.kill_for(OfAgent, cause, KillReason::ClosedStdin, ctx);
             }
-            FromPiWorker::Ended(mut end) => {
-                let excess = end.stderr_tail.len().saturating_sub(PI_STDERR_BYTES);
-                end.stderr_tail.drain(..end.stderr_tail.ceil_char_boundary(excess));
-                self.on_pi_exit(end, ctx);
-            }
-            FromPiWorker::Pong { seq } => {
-                if !self.on_pong(OfPi, seq, ctx) {
-                    self.pi_broke("a pong without a ping", ctx);
+            FromAgent::Ended(exit) => self.on_agent_exit(exit, ctx),
+            FromAgent::Pong { seq } => {
+                if !self.on_pong(OfAgent, seq, ctx) {
+                    self.agent_broke("a pong without a ping", ctx);
                 }
             }
-            FromPiWorker::Warning { text } if self.pi.child.warned(MAX_WARNINGS).is_some() => {
+            FromAgent::Warning { text } if self.agent.child.warned(MAX_WARNINGS).is_some() => {
                 let text: String = text.chars().take(500).collect();
                 tracing::warn!(session = %self.session, text, "warning from a Pi worker");
             }
-            FromPiWorker::ModelRequest(request) => self.model_request(*request, ctx),
-            FromPiWorker::ModelTaken { number } => self.model_taken(number),
-            FromPiWorker::ModelCancel { number } => self.pi.work.cancel_request(number),
-            FromPiWorker::CallTool(call) => self.agent_call(*call, ctx),
-            FromPiWorker::CancelTool { number } => self.pi.work.cancel_call(number),
-            FromPiWorker::Spent(usd) => self.services.spending.add(usd),
-            FromPiWorker::CannotStart { .. } => self.pi_broke("it has started already", ctx),
-            FromPiWorker::Version { .. } => self.pi_broke("a version that was not asked for", ctx),
-            FromPiWorker::Warning { .. } => self.pi_broke("too many warnings", ctx),
+            FromAgent::ModelRequest(request) => self.model_request(*request, ctx),
+            FromAgent::ModelTaken { number } => self.model_taken(number),
+            FromAgent::ModelCancel { number } => self.agent.work.cancel_request(number),
+            FromAgent::CallTool(call) => self.agent_call(*call, ctx),
+            FromAgent::CancelTool { number } => self.agent.work.cancel_call(number),
+            FromAgent::Spent(usd) => self.services.spending.add(usd),
+            FromAgent::Version { .. } => self.agent_broke("a version that was not asked for", ctx),
+            FromAgent::Warning { .. } => self.agent_broke("too many warnings", ctx),
         }
     }
 }
@@ -167,37 +159,48 @@ fn is_shown(data: &RawValue, limit: usize) -> bool {
 }
 
 impl SessionActor {
-    pub(super) fn pi_broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
-        self.kill_for(OfPi, Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
+    pub(super) fn agent_broke(&mut self, why: &'static str, ctx: &mut Context<Self>) {
+        self.kill_for(OfAgent, Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
     }
 
-    fn pi_hello(&mut self, proto: u32, pids: (u32, u32), ctx: &mut Context<Self>) {
-        if proto != PI_FRAME_PROTOCOL {
-            let cause = Cause::VersionMismatch { ours: PI_FRAME_PROTOCOL, theirs: proto };
-            return self.kill_for(OfPi, cause, KillReason::OtherVersion, ctx);
+    fn on_agent_hello(&mut self, proto: u32, [pid, agent_pid]: [u32; 2], ctx: &mut Context<Self>) {
+        if proto != AGENT_FRAME_PROTOCOL {
+            let cause = Cause::VersionMismatch { ours: AGENT_FRAME_PROTOCOL, theirs: proto };
+            return self.kill_for(OfAgent, cause, KillReason::OtherVersion, ctx);
         }
         let now = Instant::now();
-        match self.pi.child.worker.on_hello(now) {
+        match self.agent.child.lifecycle.on_hello(now) {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
-            HelloMeans::Unexpected => return self.pi_broke("a second hello", ctx),
+            HelloMeans::Unexpected => return self.agent_broke("a second hello", ctx),
         }
-        tracing::info!(session = %self.session, pid = pids.1, "{} started", self.pi.kind());
-        self.pi.pids = Some(pids);
-        self.touch_pi();
-        self.begin_heartbeat(OfPi, ctx);
-        self.arm_life(OfPi, ctx);
+        tracing::info!(session = %self.session, pid = agent_pid, "{} started", self.agent.kind());
+        self.agent.pids = Some((pid, agent_pid));
+        self.touch_agent();
+        self.begin_heartbeat(OfAgent, ctx);
+        self.arm_life(OfAgent, ctx);
         if self.is_replaced() {
             // The prompts wait for the next process.
-            return self.drain(OfPi, ctx);
+            return self.drain(OfAgent, ctx);
         }
         self.ask_state(None, ctx);
         self.send_prompts(ctx);
     }
 
-    fn command_answered(&mut self, answer: PiAnswer, ctx: &mut Context<Self>) {
-        self.touch_pi();
-        let PiAnswer { number, success, error, data } = answer;
+    /// Handles an agent that says that it cannot start.
+    fn on_agent_refused(&mut self, reason: &str, ctx: &mut Context<Self>) {
+        if self.agent.pids.is_some() {
+            return self.agent_broke("it has started already", ctx);
+        }
+        let reason: String = reason.chars().filter(|c| !c.is_control()).take(300).collect();
+        let is_native = self.agent.is_native;
+        self.services.agent_failure.note(&self.session, &self.name, is_native, &reason);
+        self.kill_for(OfAgent, Cause::Refused(reason), KillReason::CannotStart, ctx);
+    }
+
+    fn command_answered(&mut self, answer: AgentAnswer, ctx: &mut Context<Self>) {
+        self.touch_agent();
+        let AgentAnswer { number, success, error, data } = answer;
         let error = error.map(|mut error| {
             cut(&mut error, MAX_REASON_CHARS);
             error
@@ -205,17 +208,17 @@ impl SessionActor {
         let is_busy = error.as_ref().is_some_and(|error| error.contains(BUSY));
         let code = is_busy.then_some(ErrorCode::PiBusy);
         if success {
-            self.services.pi_failure.forget(&self.session);
+            self.services.agent_failure.forget(&self.session);
         }
-        match self.pi.commands.answered(number, success) {
+        match self.agent.commands.answered(number, success) {
             CommandResponse::Waiting(sent) => match sent.waiter {
                 Waiter::Client(reply) if sent.name == "prompt" => {
                     let said = disposition(data.as_deref().filter(|_| success));
                     let is_queued = said == Some("queued");
                     // A message for the running turn begins none.
-                    let joined = self.pi.turns.running().filter(|_| is_queued);
+                    let joined = self.agent.turns.running().filter(|_| is_queued);
                     let begins = success && joined.is_none() && said != Some("handled");
-                    let turn = joined.or_else(|| begins.then(|| self.pi.turns.accept(number)));
+                    let turn = joined.or_else(|| begins.then(|| self.agent.turns.accept(number)));
                     if begins {
                         self.look_for_turn(ctx);
                     }
@@ -226,7 +229,7 @@ impl SessionActor {
                     reply.send(Ok(done)).ok();
                 }
                 Waiter::Client(reply) => {
-                    let data = data.filter(|data| data.get().len() <= MAX_PI_ANSWER_BYTES);
+                    let data = data.filter(|data| data.get().len() <= MAX_AGENT_ANSWER_BYTES);
                     let data = data.map(with_whole_characters);
                     let done = CommandReply { success, data, error, ..CommandReply::default() };
                     reply.send(Ok(done)).ok();
@@ -234,43 +237,43 @@ impl SessionActor {
                 Waiter::Abort(reply) => drop(reply.send(())),
                 Waiter::State => {
                     if let Some(data) = data.filter(|_| success) {
-                        self.on_pi_state(data, ctx);
+                        self.on_agent_state(data, ctx);
                     }
-                    for waiter in self.pi.state_waiters.drain(..) {
+                    for waiter in self.agent.state_waiters.drain(..) {
                         // The caller may have continued without the state.
                         waiter.send(()).ok();
                     }
                 }
             },
             CommandResponse::Accepted => {
-                let turn = self.pi.turns.fail(number, is_busy);
+                let turn = self.agent.turns.fail(number, is_busy);
                 self.prompt_failed(turn, &error.unwrap_or_default(), code);
             }
             CommandResponse::Nobody => {}
         }
-        self.show_pi();
+        self.publish_agent();
     }
 
-    /// Requests Pi's state if no turn begins soon. A command of an extension begins none, which older versions do not
-    /// report in their response.
+    /// Requests the agent's state if no turn begins soon. A command of an extension begins none, which older versions
+    /// do not report in their response.
     fn look_for_turn(&self, ctx: &mut Context<Self>) {
-        let turn = self.pi.turns.last();
+        let turn = self.agent.turns.last();
         ctx.run_later(TURN_DELAY, move |handle, ctx| {
-            if !handle.pi.in_turn()
-                && handle.pi.turns.is_awaited()
-                && handle.pi.turns.last() == turn
+            if !handle.agent.in_turn()
+                && handle.agent.turns.is_awaited()
+                && handle.agent.turns.last() == turn
             {
                 handle.ask_state(None, ctx);
             }
         });
     }
 
-    fn on_pi_state(&mut self, data: Box<RawValue>, ctx: &mut Context<Self>) {
-        if !is_shown(&data, MAX_PI_STATE_BYTES) {
-            return self.pi_broke("a state that cannot be shown", ctx);
+    fn on_agent_state(&mut self, data: Box<RawValue>, ctx: &mut Context<Self>) {
+        if !is_shown(&data, MAX_AGENT_STATE_BYTES) {
+            return self.agent_broke("a state that cannot be shown", ctx);
         }
-        let said: PiState = serde_json::from_str(data.get()).unwrap_or_default();
-        self.pi.state = Some(Rc::from(with_whole_characters(data)));
+        let said: AgentState = serde_json::from_str(data.get()).unwrap_or_default();
+        self.agent.state = Some(Rc::from(with_whole_characters(data)));
         let is_path = |path: &String| {
             path.starts_with('/')
                 && path.len() <= MAX_PATH_BYTES
@@ -282,21 +285,21 @@ impl SessionActor {
                 && !name.contains(|c: char| c.is_control())
         };
         // The daemon chooses the file of quackd's agent, and the agent cannot change it.
-        let is_chosen = |file: &String| !self.pi.is_native || *file == self.pi.session_file;
+        let is_chosen = |file: &String| !self.agent.is_native || *file == self.agent.session_file;
         let session_file = said.session_file.filter(is_path).filter(is_chosen);
         let session_name = said.session_name.filter(is_name);
         if let Some(file) = &session_file {
-            self.pi.session_file.clone_from(file);
+            self.agent.session_file.clone_from(file);
         }
         if session_file.is_none() && session_name.is_none() {
             return;
         }
         if said.is_streaming == Some(false) && !said.is_compacting {
-            self.pi.turns.was_idle(self.pi.turn_at_request);
+            self.agent.turns.was_idle(self.agent.turn_at_request);
         }
-        let report = PiReport { session: self.session.clone(), session_file, session_name };
+        let report = AgentReport { session: self.session.clone(), session_file, session_name };
         let owner = self.owner.clone();
-        let telling = async move { owner.pi_report(report).await };
+        let telling = async move { owner.agent_report(report).await };
         ctx.spawn(telling.into_actor(self).map(|name, handle, _| {
             if let Some(name) = name {
                 handle.name = name;
@@ -304,41 +307,41 @@ impl SessionActor {
         }));
     }
 
-    fn on_pi_event(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {
+    fn on_agent_event(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || MAX_EVENT_NAME < name.len() || !name.chars().all(is_name) {
-            return self.pi_broke("an event without a name", ctx);
+            return self.agent_broke("an event without a name", ctx);
         }
-        if !is_shown(data, MAX_PI_EVENT_BYTES) {
-            return self.pi_broke("an event that cannot be shown", ctx);
+        if !is_shown(data, MAX_AGENT_EVENT_BYTES) {
+            return self.agent_broke("an event that cannot be shown", ctx);
         }
-        self.touch_pi();
+        self.touch_agent();
         if OWN_EVENTS.contains(&name) {
             tracing::warn!(session = %self.session, name, "dropped an event with a name of the daemon's");
             return;
         }
         if name == "agent_start" {
-            self.pi.turns.begin();
+            self.agent.turns.begin();
         }
-        let turn = self.pi.turns.running();
+        let turn = self.agent.turns.running();
         self.services.events.publish_in_turn(&self.session, turn, name, || data);
         match name {
-            "agent_start" => self.on_busy(OfPi, ctx),
-            "auto_compaction_start" => self.pi.is_compacting = true,
+            "agent_start" => self.on_busy(OfAgent, ctx),
+            "auto_compaction_start" => self.agent.is_compacting = true,
             "auto_compaction_end" => {
-                self.pi.is_compacting = false;
+                self.agent.is_compacting = false;
                 self.end_if_replaced(ctx);
             }
             "agent_end" => {
                 self.end_dialogs();
-                self.pi.turns.end();
-                self.on_idle(OfPi, ctx);
+                self.agent.turns.end();
+                self.on_idle(OfAgent, ctx);
                 self.ask_state(None, ctx);
                 self.end_if_replaced(ctx);
             }
             _ => return,
         }
-        self.show_pi();
+        self.publish_agent();
     }
 
     fn on_question(
@@ -349,45 +352,45 @@ impl SessionActor {
         ctx: &mut Context<Self>,
     ) {
         const NAME: &str = "extension_ui_request";
-        if id.is_empty() || MAX_DIALOG_ID < id.len() || !is_shown(data, MAX_PI_EVENT_BYTES) {
-            return self.pi_broke("a question that cannot be shown", ctx);
+        if id.is_empty() || MAX_DIALOG_ID < id.len() || !is_shown(data, MAX_AGENT_EVENT_BYTES) {
+            return self.agent_broke("a question that cannot be shown", ctx);
         }
-        self.touch_pi();
+        self.touch_agent();
         if id.starts_with(REQUEST_PREFIX) {
             tracing::warn!(session = %self.session, "canceled a question with an id of the daemon");
             return self.cancel_dialog(&id);
         }
-        if !self.pi.dialogs.has_room() {
+        if !self.agent.dialogs.has_room() {
             tracing::warn!(session = %self.session, "canceled a question, too many are open");
             return self.cancel_dialog(&id);
         }
         let now = Instant::now();
         let until = timeout_ms.and_then(|ms| now.checked_add(Duration::from_millis(ms)));
-        let (session, turn) = (&self.session, self.pi.turns.running());
+        let (session, turn) = (&self.session, self.agent.turns.running());
         let seq = self.services.events.publish_in_turn(session, turn, NAME, || data);
         let line = EventLine { event: NAME, session_id: session, data, seq, turn };
         let line = wire::event(&line);
-        self.pi.dialogs.open(id, seq, line, until);
+        self.agent.dialogs.open(id, seq, line, until);
         self.arm_dialogs(ctx);
-        self.show_pi();
+        self.publish_agent();
     }
 
     /// Schedules the timeout of the next dialog.
     pub(super) fn arm_dialogs(&mut self, ctx: &mut Context<Self>) {
-        let due = self.pi.dialogs.due_in(Instant::now());
+        let due = self.agent.dialogs.due_in(Instant::now());
         let timer = due.map(|wait| {
             ctx.run_later(wait, |handle, ctx| {
-                handle.pi.dialog_timer = None;
-                let expired = handle.pi.dialogs.expire(Instant::now());
+                handle.agent.dialog_timer = None;
+                let expired = handle.agent.dialogs.expire(Instant::now());
                 for id in expired {
                     handle.cancel_dialog(&id);
                     handle.publish_closed(&id, CloseReason::TimedOut);
                 }
                 handle.arm_dialogs(ctx);
-                handle.show_pi();
+                handle.publish_agent();
             })
         });
-        if let Some(old) = std::mem::replace(&mut self.pi.dialog_timer, timer) {
+        if let Some(old) = std::mem::replace(&mut self.agent.dialog_timer, timer) {
             ctx.cancel_future(old);
         }
     }
@@ -403,7 +406,7 @@ impl SessionActor {
         }
         let kind = "extension_ui_closed";
         let data = || Data { kind, id, reason: why.name() };
-        let turn = self.pi.turns.running();
+        let turn = self.agent.turns.running();
         self.services.events.publish_in_turn(&self.session, turn, kind, data);
     }
 }

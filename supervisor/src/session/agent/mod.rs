@@ -24,9 +24,9 @@ mod turns;
 
 pub(crate) use failure::{Failure, LastFailure};
 pub(crate) use history::{create_blocking, fork_blocking, is_conversation_id};
-pub(crate) use prompts::{CommandReply, PiPart, SendCommand};
+pub(crate) use prompts::{AgentPart, CommandReply, SendCommand};
 pub(crate) use requests::AnswerDialog;
 
-/// Selects the Pi of a session's actor.
+/// Selects the agent of a session's actor.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct OfPi;
+pub(crate) struct OfAgent;

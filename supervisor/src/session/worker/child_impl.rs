@@ -76,7 +76,7 @@ impl ChildActor<OfWorker> for SessionActor {
         let (calls, jobs) = (self.worker.calls.snapshot(), self.worker.jobs.snapshot());
         let (n_calls, n_jobs, since) = (calls.len(), jobs.len(), self.worker.idle_since);
         let until = self.unpinned_deadline();
-        let activity = match self.worker.child.worker.state() {
+        let activity = match self.worker.child.lifecycle.state() {
             State::Failed { cause, .. } => Activity::Failed(cause.clone()),
             _ if n_calls != 0 || n_jobs != 0 => {
                 Activity::Working { calls: n_calls, jobs: n_jobs, turn: false }
@@ -91,7 +91,7 @@ impl ChildActor<OfWorker> for SessionActor {
         let worker = WorkerSnapshot {
             process: ProcessSnapshot {
                 child: self.worker.child.snapshot(),
-                stage: Stage::of(self.worker.child.worker.state()),
+                stage: Stage::of(self.worker.child.lifecycle.state()),
                 activity,
                 free_since: is_free.then_some(since),
             },

@@ -86,7 +86,7 @@ impl Bench {
         self.command += 1;
         let name = body["type"].as_str().unwrap().to_owned();
         let body = to_raw_value(&body).unwrap();
-        let command = PiCommand::Other(OtherCommand { name, body });
+        let command = AgentCommand::Other(OtherCommand { name, body });
         self.take(Input::Command { number: self.command, command });
         self.command
     }

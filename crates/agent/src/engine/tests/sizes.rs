@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::{Bench, chunk};
-use quackd_protocol::limits::MAX_PI_ANSWER_BYTES;
+use quackd_protocol::limits::MAX_AGENT_ANSWER_BYTES;
 use quackd_protocol::model::{InputKind, MAX_MODEL_REQUEST_BYTES};
 use serde_json::json;
 
@@ -86,7 +86,7 @@ fn lists_stop_at_the_size_of_an_answer() {
     let ask = |bench: &mut Bench, body: Value| {
         let number = bench.send(body);
         let data = bench.answered(number).unwrap();
-        assert!(data.to_string().len() <= MAX_PI_ANSWER_BYTES);
+        assert!(data.to_string().len() <= MAX_AGENT_ANSWER_BYTES);
         data
     };
     let data = ask(&mut bench, json!({ "type": "get_messages" }));

@@ -7,16 +7,16 @@ use crate::children::command_env::of;
 use crate::children::pi_env as environment;
 use crate::children::{LifecycleDriver, create_cgroup, group_name};
 use crate::clock::now_text;
-use crate::errors::PiError;
+use crate::errors::AgentError;
 use crate::session::actor::SessionActor;
-use crate::session::agent::{OfPi, history};
+use crate::session::agent::{OfAgent, history};
 use crate::session::owner::Owner;
 use crate::session::services::{NoLook, SessionServices};
 use actix::prelude::*;
 use quackd_process::{SessionPaths, Writable};
 use quackd_protocol::SessionId;
+use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, PiStart, ToAgent};
 use quackd_protocol::agent_options::AgentOptions;
-use quackd_protocol::pi::{PI_FRAME_PROTOCOL, PiStart, ToPiWorker};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -40,11 +40,11 @@ impl SessionActor {
         prepared: PiLaunch,
         ctx: &mut Context<Self>,
     ) {
-        self.pi.is_native = false;
+        self.agent.is_native = false;
         let PiLaunch { mut start, cgroup, .. } = prepared;
         // Paths and numbers always have a JSON form.
         start.cgroup = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
-        self.launch(OfPi, (&ToPiWorker::Start(Box::new(start)), &[]), cgroup, ctx);
+        self.launch(OfAgent, (&ToAgent::Start(Box::new(start)), &[]), cgroup, ctx);
     }
 }
 
@@ -54,7 +54,7 @@ pub(in crate::session::agent) async fn prepare(
     owner: Owner,
     (session, workspace, session_file): (SessionId, String, String),
     options: AgentOptions,
-) -> Result<PiLaunch, PiError> {
+) -> Result<PiLaunch, AgentError> {
     let commands = services.children.login.env_for_worker(LOGIN_LIMIT).await;
     // If the daemon was started with a key, do not wait for the login shell.
     let has_key = std::env::vars_os()
@@ -70,7 +70,7 @@ pub(in crate::session::agent) async fn prepare(
     let (binary, path) = (settings.binary.clone(), of(&env, "PATH").to_owned());
     let exists = move || find_blocking(&binary, &path, &config, &Writable::default());
     look(&services, exists).await?;
-    let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
+    let writable = owner.writable().await.ok_or(AgentError::ShuttingDown)?;
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
     let places = services.daemon.places();
@@ -87,13 +87,13 @@ pub(in crate::session::agent) async fn prepare(
         check_settings_blocking(&writable, &env)?;
         let program = find_blocking(&settings.binary, of(&env, "PATH"), &config, &writable)?;
         if PathBuf::from(&workspace).read_dir().is_err() {
-            return Err(PiError::NoWorkspace(workspace));
+            return Err(AgentError::NoWorkspace(workspace));
         }
         places.check_blocking(Path::new(&workspace))?;
         let sessions = home.prepare_pi_sessions_blocking();
-        let sessions = sessions.map_err(|error| PiError::NotStarted(error.to_string()))?;
+        let sessions = sessions.map_err(|error| AgentError::NotStarted(error.to_string()))?;
         let file = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
-        let file = file.map_err(|error| PiError::NotStarted(format!("no history: {error}")))?;
+        let file = file.map_err(|error| AgentError::NotStarted(format!("no history: {error}")))?;
         let (sessions, file) = (sessions.display().to_string(), file.display().to_string());
         let args = arguments(&settings, &env, &sessions, &file, &options);
         let old = old_pi::find_blocking(&program);
@@ -101,12 +101,13 @@ pub(in crate::session::agent) async fn prepare(
         if let Some(old) = old {
             let places = (Path::new(&workspace), &*user_home);
             let masked = old_pi::mask_blocking(&home, old, places, &mut env);
-            masked.map_err(|error| PiError::NotStarted(format!("no package for it: {error}")))?;
+            masked
+                .map_err(|error| AgentError::NotStarted(format!("no package for it: {error}")))?;
         }
         let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);
         let cgroup = create_cgroup(cgroups, &group_name("pi-", &session), processes);
         let start = PiStart {
-            proto: PI_FRAME_PROTOCOL,
+            proto: AGENT_FRAME_PROTOCOL,
             session: session.0,
             workspace,
             version: version_blocking(&program),
@@ -128,11 +129,11 @@ pub(in crate::session::agent) async fn prepare(
 /// Runs file system access that may hang.
 async fn look<T: Send + 'static>(
     services: &SessionServices,
-    access: impl FnOnce() -> Result<T, PiError> + Send + 'static,
-) -> Result<T, PiError> {
+    access: impl FnOnce() -> Result<T, AgentError> + Send + 'static,
+) -> Result<T, AgentError> {
     match services.look(PREPARE_LIMIT, access).await {
         Ok(found) => found,
-        Err(NoLook::Ended) => Err(PiError::ShuttingDown),
-        Err(NoLook::TimedOut) => Err(PiError::NotStarted("a disk does not respond".to_owned())),
+        Err(NoLook::Ended) => Err(AgentError::ShuttingDown),
+        Err(NoLook::TimedOut) => Err(AgentError::NotStarted("a disk does not respond".to_owned())),
     }
 }

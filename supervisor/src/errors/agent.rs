@@ -1,14 +1,14 @@
 //! Errors of Pi with their texts for clients. Upstream's texts are used where they exist.
 
 use crate::workspaces::NoPlace;
-use quackd_protocol::limits::MAX_PI_PROMPTS;
+use quackd_protocol::limits::MAX_AGENT_PROMPTS;
 use quackd_supervision::Cause;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// The reason why a request to Pi failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PiError {
+pub(crate) enum AgentError {
     /// No Pi is installed.
     #[error(
         "Pi not found. Install it with `npm install -g @earendil-works/pi-coding-agent` and say it again; \
@@ -83,12 +83,12 @@ pub(crate) enum PiError {
     OnDemand,
     /// Too many prompts are waiting.
     #[error(
-        "The agent has {MAX_PI_PROMPTS} messages waiting in this session and takes no more; try again later"
+        "The agent has {MAX_AGENT_PROMPTS} messages waiting in this session and takes no more; try again later"
     )]
     TooMany,
     /// The limit on live agents is reached, and all are busy.
     #[error("{max} agents are busy (pi.max_live); try again later, or end one with `quack abort`")]
-    TooManyPis { max: usize },
+    TooManyAgents { max: usize },
     /// It does not fit into a frame.
     #[error("Message is too long")]
     TooLong,
@@ -109,7 +109,7 @@ pub(crate) enum PiError {
     DialogClosed { id: String, how: &'static str },
 }
 
-impl PiError {
+impl AgentError {
     /// Error of a command that was not answered in time.
     pub(crate) fn timed_out(is_native: bool, command: String, limit: Duration) -> Self {
         match is_native {

@@ -1,12 +1,12 @@
 //! Frames between the supervisor and the agent of one session, with lengths as in [`crate::worker`].
 //!
 //! An agent is one of two processes. The Pi worker runs the user's Pi and speaks its line protocol, in any of its
-//! dialects. The agent worker is an agent itself: it has neither keys nor a network, so it sends requests to models, and
-//! tool calls, to the supervisor. Both have the same commands and events: those that clients know, without repeated
+//! dialects. The agent worker is an agent itself: it has neither keys nor a network, so it sends requests to models,
+//! and tool calls, to the supervisor. Both have the same commands and events: those that clients know, without repeated
 //! whole messages.
 //!
-//! Order: the supervisor writes [`ToPiWorker::Start`] or [`ToPiWorker::StartAgent`] first. The worker answers
-//! [`FromPiWorker::Hello`] before anything else.
+//! Order: the supervisor writes [`ToAgent::Start`] or [`ToAgent::StartAgent`] first. The worker answers
+//! [`FromAgent::Hello`] before anything else.
 
 use crate::agent_options::AgentOptions;
 pub use crate::agent_options::AgentSettings;
@@ -17,10 +17,10 @@ use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 /// Version of these frames. The supervisor refuses a worker with another number.
-pub const PI_FRAME_PROTOCOL: u32 = 1;
+pub const AGENT_FRAME_PROTOCOL: u32 = 1;
 
-/// Tags of [`ToPiWorker`].
-pub const TO_PI_WORKER_TAGS: &[&str] = &[
+/// Tags of [`ToAgent`].
+pub const TO_AGENT_TAGS: &[&str] = &[
     "start",
     "start_agent",
     "command",
@@ -32,8 +32,8 @@ pub const TO_PI_WORKER_TAGS: &[&str] = &[
     "tool_done",
 ];
 
-/// Tags of [`FromPiWorker`].
-pub const FROM_PI_WORKER_TAGS: &[&str] = &[
+/// Tags of [`FromAgent`].
+pub const FROM_AGENT_TAGS: &[&str] = &[
     "hello",
     "version",
     "cannot_start",
@@ -55,30 +55,30 @@ pub const FROM_PI_WORKER_TAGS: &[&str] = &[
 /// Supervisor to Pi worker or agent worker.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum ToPiWorker {
-    /// Settings for the worker. First frame; answered by [`FromPiWorker::Hello`] or [`FromPiWorker::CannotStart`].
+pub enum ToAgent {
+    /// Settings for the worker. First frame; answered by [`FromAgent::Hello`] or [`FromAgent::CannotStart`].
     Start(Box<PiStart>),
-    /// Instead of [`ToPiWorker::Start`]: settings for the agent worker. Its session file comes with the frame.
-    StartAgent(Box<AgentStart>),
-    /// A command for Pi. When Pi answers, the worker sends [`FromPiWorker::Answer`] with the same number. A second
-    /// answer may follow. There is none if Pi does not answer.
+    /// Instead of [`ToAgent::Start`]: settings for the agent worker. Its session file comes with the frame.
+    StartAgent(Box<NativeStart>),
+    /// A command for the agent. When it answers, the worker sends [`FromAgent::Answer`] with the same number. A second
+    /// answer may follow. There is none if the agent does not answer.
     Command {
         /// Counts up from 1 for each worker.
         number: u64,
-        /// The command for Pi.
-        command: PiCommand,
+        /// The command.
+        command: AgentCommand,
     },
-    /// The user's answer to a [`FromPiWorker::Dialog`]. Pi does not answer it.
+    /// The user's answer to a [`FromAgent::Dialog`]. Pi does not answer it.
     UiAnswer(UiAnswer),
-    /// Liveness probe of the worker, not of Pi. Answered by [`FromPiWorker::Pong`].
+    /// Liveness probe of the worker, not of a Pi below it. Answered by [`FromAgent::Pong`].
     Ping {
         /// Counts up from 1 for each worker.
         seq: u64,
     },
-    /// Close the stdin of Pi, so that Pi exits, then exit. A Pi that keeps running is terminated, then killed. The agent
-    /// worker aborts its turn and exits.
+    /// Close the stdin of Pi, so that Pi exits, then exit. A Pi that keeps running is terminated, then killed. The
+    /// agent worker aborts its turn and exits.
     Shutdown {},
-    /// A part of the answer to a [`FromPiWorker::ModelRequest`].
+    /// A part of the answer to a [`FromAgent::ModelRequest`].
     Model {
         /// Number of the request.
         number: u64,
@@ -87,7 +87,7 @@ pub enum ToPiWorker {
     },
     /// The models have changed.
     Models(AgentModels),
-    /// Result of a [`FromPiWorker::CallTool`].
+    /// Result of a [`FromAgent::CallTool`].
     ToolDone(Box<AgentToolDone>),
 }
 
@@ -104,8 +104,8 @@ pub struct AgentModels {
 
 /// First frame of the agent worker. Contains no key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct AgentStart {
-    /// [`PI_FRAME_PROTOCOL`] of the supervisor.
+pub struct NativeStart {
+    /// [`AGENT_FRAME_PROTOCOL`] of the supervisor.
     pub proto: u32,
     /// The session.
     pub session: String,
@@ -217,7 +217,7 @@ impl AgentToolDone {
 /// The first frame. The only frame that contains the user's keys: Pi itself sends requests to model providers.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PiStart {
-    /// [`PI_FRAME_PROTOCOL`] of the supervisor.
+    /// [`AGENT_FRAME_PROTOCOL`] of the supervisor.
     pub proto: u32,
     /// The session. Its processes are marked with it.
     pub session: String,
@@ -237,7 +237,7 @@ pub struct PiStart {
     #[serde(default)]
     pub is_masked: bool,
     /// Start nothing. Ask the program for its version, and check whether it could be started. Answered by
-    /// [`FromPiWorker::Version`] or [`FromPiWorker::CannotStart`].
+    /// [`FromAgent::Version`] or [`FromAgent::CannotStart`].
     #[serde(default)]
     pub only_version: bool,
     /// The `.pi` directory that such a Pi would load, if there is one.
@@ -266,10 +266,10 @@ impl std::fmt::Debug for PiStart {
     }
 }
 
-/// Commands that are sent to Pi.
+/// Commands that are sent to the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PiCommand {
+pub enum AgentCommand {
     /// Report the state.
     GetState,
     /// Start a turn with a prompt.
@@ -305,7 +305,7 @@ impl PartialEq for OtherCommand {
 
 impl Eq for OtherCommand {}
 
-impl PiCommand {
+impl AgentCommand {
     /// Returns the name in Pi's protocol.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -338,14 +338,14 @@ pub struct UiAnswer {
 /// Pi worker or agent worker to supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum FromPiWorker {
-    /// Pi runs.
+pub enum FromAgent {
+    /// The agent runs.
     Hello {
-        /// [`PI_FRAME_PROTOCOL`] of the worker.
+        /// [`AGENT_FRAME_PROTOCOL`] of the worker.
         proto: u32,
         /// Process id of the worker. For display only.
         pid: u32,
-        /// Process id of Pi. For display only.
+        /// Process id of the agent. For display only.
         pi_pid: u32,
     },
     /// Answer to a [`PiStart`] with `only_version`. Last frame.
@@ -353,18 +353,18 @@ pub enum FromPiWorker {
         /// The version that the program reports.
         version: String,
     },
-    /// Pi cannot be started, and another attempt cannot help.
+    /// The agent cannot be started, and another attempt cannot help.
     CannotStart {
         /// Reason, one line.
         reason: String,
     },
-    /// Pi answered a command.
-    Answer(PiAnswer),
+    /// The agent answered a command.
+    Answer(AgentAnswer),
     /// An event of Pi.
     Event {
         /// The event's `type`, as clients know it.
         name: String,
-        /// The whole object, on one line, at most [`crate::limits::MAX_PI_EVENT_BYTES`].
+        /// The whole object, on one line, at most [`crate::limits::MAX_AGENT_EVENT_BYTES`].
         data: Box<RawValue>,
     },
     /// Pi waits for the user's answer to a question.
@@ -374,7 +374,7 @@ pub enum FromPiWorker {
         /// Timeout of the question, in milliseconds from now.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         timeout_ms: Option<u64>,
-        /// The whole `extension_ui_request`, as in [`FromPiWorker::Event`].
+        /// The whole `extension_ui_request`, as in [`FromAgent::Event`].
         data: Box<RawValue>,
     },
     /// Pi accepts no more commands, but still runs.
@@ -382,9 +382,9 @@ pub enum FromPiWorker {
         /// Reason, one line.
         reason: String,
     },
-    /// Pi has exited, and the worker exits too. Last frame.
-    Ended(PiEnd),
-    /// Answer to [`ToPiWorker::Ping`].
+    /// The agent has exited, and the worker exits too. Last frame.
+    Ended(AgentExit),
+    /// Answer to [`ToAgent::Ping`].
     Pong {
         /// Number of the probe.
         seq: u64,
@@ -394,7 +394,7 @@ pub enum FromPiWorker {
         /// Text of the warning.
         text: String,
     },
-    /// Send a request to a model. Answered by [`ToPiWorker::Model`] with the same number.
+    /// Send a request to a model. Answered by [`ToAgent::Model`] with the same number.
     ModelRequest(Box<ModelRequest>),
     /// The worker has read one piece of the answer. The supervisor may send one more.
     ModelTaken {
@@ -406,7 +406,7 @@ pub enum FromPiWorker {
         /// Number of the request.
         number: u64,
     },
-    /// Call a tool of the session. Answered by exactly one [`ToPiWorker::ToolDone`].
+    /// Call a tool of the session. Answered by exactly one [`ToAgent::ToolDone`].
     CallTool(Box<AgentToolCall>),
     /// Stop a call. It is still answered.
     CancelTool {
@@ -417,44 +417,44 @@ pub enum FromPiWorker {
     Spent(f64),
 }
 
-/// Pi's reply to a command.
+/// The agent's reply to a command.
 #[derive(Debug, Serialize, Deserialize)]
-pub struct PiAnswer {
+pub struct AgentAnswer {
     /// Number of the command.
     pub number: u64,
-    /// Whether Pi reports success.
+    /// Whether the agent reports success.
     pub success: bool,
     /// Error text of a failed command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The result, on one line: of [`PiCommand::GetState`] at most [`crate::limits::MAX_PI_STATE_BYTES`], otherwise
-    /// [`crate::limits::MAX_PI_ANSWER_BYTES`].
+    /// The result, on one line: of [`AgentCommand::GetState`] at most [`crate::limits::MAX_AGENT_STATE_BYTES`],
+    /// otherwise [`crate::limits::MAX_AGENT_ANSWER_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,
 }
 
-/// Exit of Pi.
+/// Exit of the agent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PiEnd {
-    /// Exit code, if Pi exited.
+pub struct AgentExit {
+    /// Exit code, if the agent exited.
     pub code: Option<i32>,
-    /// Signal, if one killed Pi.
+    /// Signal, if one killed the agent.
     pub signal: Option<i32>,
-    /// End of Pi's stderr.
+    /// End of the agent's stderr.
     pub stderr_tail: String,
 }
 
-/// The part of Pi's state that the daemon uses.
+/// The part of the agent's state that the daemon uses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct PiState {
-    /// File in which Pi stores the conversation.
+pub struct AgentState {
+    /// File in which the agent stores the conversation.
     pub session_file: Option<String>,
-    /// Name of the conversation that the user set in Pi.
+    /// Name of the conversation that the user set in the agent.
     pub session_name: Option<String>,
     /// Whether a turn runs.
     pub is_streaming: Option<bool>,
-    /// Whether Pi is summarizing the conversation.
+    /// Whether the agent is summarizing the conversation.
     pub is_compacting: bool,
 }
 
@@ -464,22 +464,22 @@ mod tests {
 
     #[test]
     fn frames_have_these_shapes_and_all_tags_are_known() {
-        let frame = ToPiWorker::Command { number: 1, command: PiCommand::GetState };
+        let frame = ToAgent::Command { number: 1, command: AgentCommand::GetState };
         let text = serde_json::to_string(&frame).unwrap();
         assert_eq!(text, r#"{"command":{"number":1,"command":"get_state"}}"#);
-        let frame = ToPiWorker::Command {
+        let frame = ToAgent::Command {
             number: 2,
-            command: PiCommand::Prompt { message: "a".into(), cwd: String::new() },
+            command: AgentCommand::Prompt { message: "a".into(), cwd: String::new() },
         };
         let text = serde_json::to_string(&frame).unwrap();
         assert_eq!(text, r#"{"command":{"number":2,"command":{"prompt":{"message":"a"}}}}"#);
-        for tag in FROM_PI_WORKER_TAGS {
-            let error = serde_json::from_str::<FromPiWorker>(&format!("{{\"{tag}\":[{{}}]}}"));
+        for tag in FROM_AGENT_TAGS {
+            let error = serde_json::from_str::<FromAgent>(&format!("{{\"{tag}\":[{{}}]}}"));
             let error = error.unwrap_err().to_string();
             assert!(!error.contains("unknown variant"), "{error}");
         }
-        for tag in TO_PI_WORKER_TAGS {
-            let error = serde_json::from_str::<ToPiWorker>(&format!("{{\"{tag}\":7}}"));
+        for tag in TO_AGENT_TAGS {
+            let error = serde_json::from_str::<ToAgent>(&format!("{{\"{tag}\":7}}"));
             let error = error.unwrap_err().to_string();
             assert!(!error.contains("unknown variant"), "{error}");
         }
@@ -502,7 +502,7 @@ mod tests {
             cgroup: None,
             processes: 1,
         };
-        let shown = format!("{:?}", ToPiWorker::Start(Box::new(start)));
+        let shown = format!("{:?}", ToAgent::Start(Box::new(start)));
         assert!(!shown.contains("sk-secret"), "{shown}");
     }
 }
