@@ -174,7 +174,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
             Ok((process, far_end)) => {
                 self.child_mut(k).process = Some(process);
                 let spawner = self.services(k).spawner.clone();
-                let verb = K::verb(start);
+                let verb = K::program(start).verb;
                 let spawning = async move { spawner.spawn(verb, far_end).await };
                 ctx.spawn(spawning.into_actor(self).map(move |result, handle, ctx| match result {
                     Ok(spawned) => handle.spawned(k, spawned, ctx),

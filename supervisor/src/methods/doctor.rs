@@ -12,6 +12,7 @@ use crate::retention::{Lost, gone};
 use crate::services::Services;
 use crate::session::agent::Failure;
 use quackd_egress::models::{Chosen, ModelCatalog};
+use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{
     Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, ProcessState,
     RemoteStatus, SessionInfo, WorkerInfo,
@@ -71,7 +72,7 @@ pub(super) async fn doctor(
     checks.push(providers(&services.health));
     checks.push(model(
         &*services.sessions.models.catalog().await,
-        services.sessions.agent_failure.get(true),
+        services.sessions.agent_failure.get(Engine::Native),
     ));
     checks.extend(doctor_mcp::check(services, &workers));
     checks.push(web_search(&services.health));

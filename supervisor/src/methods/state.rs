@@ -5,9 +5,9 @@ use crate::errors::MethodError;
 use crate::pool::snapshot::{AgentSnapshot, SessionSnapshot, WorkerSnapshot};
 use crate::registry::{FindSession, Purpose};
 use crate::session::actor::TellSession;
-use crate::session::agent::engine::Engine;
 use crate::wire::reference;
 use quackd_protocol::SessionId;
+use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{StateDataOf, WorkerState};
 use quackd_protocol::limits::AGENT_STATE_WAIT;
 use serde::Deserialize;
@@ -25,11 +25,8 @@ pub(super) async fn get_state(
     let session = table.snapshot(&found.session_id);
     let interrupted = caller.services.interrupted.of(&found.session_id);
     let pi_state = shown(&session.agent);
-    let engine = session.agent.process.is_alive().then_some(match session.agent.is_native {
-        true => Engine::Native,
-        false => Engine::Pi,
-    });
-    let of_native = pi_state.as_ref().filter(|_| session.agent.is_native);
+    let engine = session.agent.process.is_alive().then_some(session.agent.engine);
+    let of_native = pi_state.as_ref().filter(|_| session.agent.engine == Engine::Native);
     let known = of_native.and_then(|state| serde_json::from_str(state.get()).ok());
     let ShownState { stats } = known.unwrap_or_default();
     Ok(StateDataOf {

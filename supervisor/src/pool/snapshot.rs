@@ -7,6 +7,7 @@ use crate::children::{ChildSnapshot, StopReason};
 use crate::errors::RunningWork;
 use crate::pool::network::TransparentPorts;
 use bytes::Bytes;
+use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{
     PendingChange, ProcessState, SessionStatus, StatusInfo, TimedDenial,
 };
@@ -52,8 +53,8 @@ pub(crate) struct WorkerSnapshot {
 /// A session's agent.
 #[derive(Debug, Clone)]
 pub(crate) struct AgentSnapshot {
-    /// Whether the process is quackd's own agent.
-    pub(crate) is_native: bool,
+    /// The agent of the process, or of the last one.
+    pub(crate) engine: Engine,
     pub(crate) process: ProcessSnapshot,
     /// Process ids of the worker and of the agent, as the worker reported them. For display only.
     pub(crate) pids: Option<(u32, u32)>,
@@ -162,7 +163,7 @@ impl Default for WorkerSnapshot {
 impl Default for AgentSnapshot {
     fn default() -> Self {
         Self {
-            is_native: false,
+            engine: Engine::Pi,
             process: ProcessSnapshot::new(PI_WORKER),
             pids: None,
             is_busy: false,

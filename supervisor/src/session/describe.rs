@@ -3,6 +3,7 @@
 use crate::children::ms;
 use crate::pool::snapshot::{AgentSnapshot, CallSnapshot, JobSnapshot, SessionSnapshot};
 use crate::session::pending_calls::call_id;
+use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{CallInfo, PiInfo, RunningJob, WorkerInfo};
 use quackd_protocol::metadata::Session;
 use std::time::Instant;
@@ -51,7 +52,7 @@ fn pi_info(pi: &AgentSnapshot, pinned: bool, now: Instant) -> PiInfo {
     let child = &pi.process.child;
     let life = child.life(now);
     PiInfo {
-        native: pi.is_native,
+        native: pi.engine == Engine::Native,
         state: child.state(),
         busy: pi.is_busy,
         pid: pi.pids.map(|(_, pi)| pi),

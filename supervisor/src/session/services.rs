@@ -15,6 +15,7 @@ use crate::session::models::Models;
 use crate::session::spending::Spending;
 use quackd_egress::Egress;
 use quackd_protocol::SessionId;
+use quackd_protocol::agent::Engine;
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -59,8 +60,8 @@ pub(crate) enum NoLook {
 impl SessionServices {
     /// Reads changed models, so that a running agent of quackd that does not know them is replaced.
     pub(crate) async fn refresh_models(&self, session: &SessionId) {
-        let pi = &self.table.snapshot(session).agent;
-        if pi.is_native && pi.process.is_alive() {
+        let agent = &self.table.snapshot(session).agent;
+        if agent.engine == Engine::Native && agent.process.is_alive() {
             self.models.catalog().await;
         }
     }

@@ -21,7 +21,7 @@ use quackd_process::{
     Role, abort_on_panic, complain, die_with_parent, harden, rank_above_parent, set_process_name,
 };
 use quackd_protocol::agent::{
-    AGENT_FRAME_PROTOCOL, FromAgent, NativeStart, TO_AGENT_TAGS, ToAgent,
+    AGENT_FRAME_PROTOCOL, FromNative, NativeStart, TO_AGENT_TAGS, ToAgent,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::io;
@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
     let started = match enter() {
         Ok(started) => started,
         Err(error) => {
-            let refusal = FromAgent::CannotStart { reason: error.to_string() };
+            let refusal = FromNative::CannotStart { reason: error.to_string() };
             // A failed report cannot be handled.
             drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
             complain(&format!("agent cannot start: {error}"));

@@ -11,7 +11,8 @@ use quackd_agent::transcript::Transcript;
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::link::adopt;
 use quackd_protocol::agent::{
-    AGENT_FRAME_PROTOCOL, AgentAnswer, AgentExit, FromAgent, NativeStart, TO_AGENT_TAGS, ToAgent,
+    AGENT_FRAME_PROTOCOL, AgentAnswer, AgentExit, EventName, FromNative, NativeStart,
+    TO_AGENT_TAGS, ToAgent,
 };
 use quackd_protocol::limits::{MAX_AGENT_ANSWER_BYTES, MAX_AGENT_EVENT_BYTES};
 use quackd_protocol::model::ModelPart;
@@ -41,17 +42,18 @@ async fn serve(started: Started) -> io::Result<()> {
         Ok(transcript) => transcript,
         Err(error) => {
             let reason = format!("cannot read {}: {error}", start.session_file);
-            return send(&mut channel, &FromAgent::CannotStart { reason }).await;
+            return send(&mut channel, &FromNative::CannotStart { reason }).await;
         }
     };
     if transcript.needs_rewrite() {
         let reason = format!("{} has an old format; open it once with Pi", start.session_file);
-        return send(&mut channel, &FromAgent::CannotStart { reason }).await;
+        return send(&mut channel, &FromNative::CannotStart { reason }).await;
     }
     let pid = std::process::id();
-    send(&mut channel, &FromAgent::Hello { proto: AGENT_FRAME_PROTOCOL, pid, pi_pid: pid }).await?;
+    send(&mut channel, &FromNative::Hello { proto: AGENT_FRAME_PROTOCOL, pid, pi_pid: pid })
+        .await?;
     for text in notes {
-        send(&mut channel, &FromAgent::Warning { text }).await?;
+        send(&mut channel, &FromNative::Warning { text }).await?;
     }
     let saving = Saving { path: start.session_file.clone(), is_failing: false };
     let agent = Agent::new(setup(start), transcript);
@@ -84,7 +86,7 @@ async fn expire(due: Option<Instant>) {
     }
 }
 
-async fn send(channel: &mut Channel, frame: &FromAgent) -> io::Result<()> {
+async fn send(channel: &mut Channel, frame: &FromNative) -> io::Result<()> {
     channel.send(frames::encode(frame).map_err(io::Error::other)?).await
 }
 
@@ -175,7 +177,7 @@ impl Driver {
                     ModelPart::Piece(piece) => {
                         let text = piece.bytes.get().trim_matches('"');
                         let bytes = STANDARD.decode(text).map_err(io::Error::other)?;
-                        send(channel, &FromAgent::ModelTaken { number }).await?;
+                        send(channel, &FromNative::ModelTaken { number }).await?;
                         Part::Bytes(bytes)
                     }
                     ModelPart::Done {} => Part::Done,
@@ -189,7 +191,7 @@ impl Driver {
             ToAgent::ToolDone(done) => self.take(Input::ToolDone(done), channel).await?,
             // The agent asks through the supervisor's questions, so it has no dialogs of its own.
             ToAgent::UiAnswer(_) => {}
-            ToAgent::Ping { seq } => send(channel, &FromAgent::Pong { seq }).await?,
+            ToAgent::Ping { seq } => send(channel, &FromNative::Pong { seq }).await?,
             ToAgent::Shutdown {} => {
                 let command = quackd_protocol::agent::AgentCommand::Abort;
                 self.take(Input::Command { number: 0, command }, channel).await?;
@@ -197,7 +199,7 @@ impl Driver {
                     send(channel, &warning).await?;
                 }
                 let end = AgentExit { code: Some(0), ..AgentExit::default() };
-                send(channel, &FromAgent::Ended(end)).await?;
+                send(channel, &FromNative::Ended(end)).await?;
                 return Ok(false);
             }
             ToAgent::Start(_) | ToAgent::StartAgent(_) => {
@@ -226,15 +228,15 @@ impl Driver {
                 }
                 // The supervisor has sent this command itself.
                 Effect::Answer { number: 0, .. } => continue,
-                Effect::Answer { number, result } => FromAgent::Answer(answer(number, result)),
+                Effect::Answer { number, result } => FromNative::Answer(answer(number, result)),
                 Effect::Event { name, data } => {
-                    FromAgent::Event { name: name.to_owned(), data: fitting(name, data) }
+                    FromNative::Event { name, data: fitting(name.as_str(), data) }
                 }
-                Effect::Request(request) => FromAgent::ModelRequest(request),
-                Effect::CancelRequest { number } => FromAgent::ModelCancel { number },
-                Effect::Call(call) => FromAgent::CallTool(call),
-                Effect::Spent(usd) => FromAgent::Spent(usd),
-                Effect::CancelCall { number } => FromAgent::CancelTool { number },
+                Effect::Request(request) => FromNative::ModelRequest(request),
+                Effect::CancelRequest { number } => FromNative::ModelCancel { number },
+                Effect::Call(call) => FromNative::CallTool(call),
+                Effect::Spent(usd) => FromNative::Spent(usd),
+                Effect::CancelCall { number } => FromNative::CancelTool { number },
             };
             channel.feed(frames::encode(&frame).map_err(io::Error::other)?).await?;
         }
@@ -249,7 +251,7 @@ impl Driver {
     }
 
     /// Waits until the disk has the session file. Returns a warning if that fails.
-    fn sync(&mut self) -> Option<FromAgent> {
+    fn sync(&mut self) -> Option<FromNative> {
         if !std::mem::take(&mut self.is_unsynced) {
             return None;
         }
@@ -259,7 +261,7 @@ impl Driver {
         let text = format!(
             "cannot write the session file {path} to the disk: {error}; a power failure may lose the last messages"
         );
-        Some(FromAgent::Warning { text })
+        Some(FromNative::Warning { text })
     }
 }
 
@@ -273,25 +275,25 @@ struct Saving {
 
 impl Saving {
     /// Returns the frames about a write: for the first failure, and for the first success after it.
-    fn report(&mut self, written: io::Result<()>) -> Vec<FromAgent> {
+    fn report(&mut self, written: io::Result<()>) -> Vec<FromNative> {
         let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
         match written {
             Ok(()) if was_failing => {
                 let text = "the session file is written again".to_owned();
-                vec![FromAgent::Warning { text }]
+                vec![FromNative::Warning { text }]
             }
             Err(error) if !was_failing => {
                 let path = &self.path;
                 let text = format!(
                     "cannot write the session file {path}: {error}; the conversation is not saved"
                 );
-                let name = "extension_error";
+                let name = EventName::ExtensionError;
                 let data = serde_json::json!({
                     "type": name, "extensionPath": "quackd", "event": "session_file", "error": text,
                 });
                 let event = to_raw_value(&data).ok();
-                let event = event.map(|data| FromAgent::Event { name: name.to_owned(), data });
-                [FromAgent::Warning { text }].into_iter().chain(event).collect()
+                let event = event.map(|data| FromNative::Event { name, data });
+                [FromNative::Warning { text }].into_iter().chain(event).collect()
             }
             Ok(()) | Err(_) => Vec::new(),
         }
@@ -466,11 +468,11 @@ mod tests {
         let full = || Err(io::ErrorKind::StorageFull.into());
         assert!(told.report(Ok(())).is_empty());
         let first = told.report(full());
-        let [FromAgent::Warning { .. }, FromAgent::Event { name, data }] = &*first else {
+        let [FromNative::Warning { .. }, FromNative::Event { name, data }] = &*first else {
             panic!("{first:?}")
         };
         let data: Value = serde_json::from_str(data.get()).unwrap();
-        assert_eq!((name.as_str(), &data["type"]), ("extension_error", &json!("extension_error")));
+        assert_eq!((*name, &data["type"]), (EventName::ExtensionError, &json!("extension_error")));
         assert_eq!(
             (&data["extensionPath"], &data["event"]),
             (&json!("quackd"), &json!("session_file"))
@@ -479,7 +481,7 @@ mod tests {
         assert!(error.starts_with("cannot write the session file /s.jsonl: "), "{error}");
         assert!(error.ends_with("; the conversation is not saved"), "{error}");
         assert!(told.report(full()).is_empty());
-        assert!(matches!(&*told.report(Ok(())), [FromAgent::Warning { .. }]));
+        assert!(matches!(&*told.report(Ok(())), [FromNative::Warning { .. }]));
         assert!(told.report(Ok(())).is_empty());
     }
 }

@@ -16,7 +16,7 @@ use quackd_process::{
     Command, Exit, Group, Limits, OomScore, Piped, Pipes, SpawnThread, launch_piped,
 };
 use quackd_protocol::agent::{
-    AGENT_FRAME_PROTOCOL, AgentAnswer, AgentCommand, AgentExit, FromAgent, OtherCommand, PiStart,
+    AGENT_FRAME_PROTOCOL, AgentAnswer, AgentCommand, AgentExit, FromPi, OtherCommand, PiStart,
     TO_AGENT_TAGS, ToAgent, UiAnswer,
 };
 use quackd_protocol::limits::{MAX_LINE_BYTES, PI_STDERR_BYTES};
@@ -74,7 +74,7 @@ struct FrameSender(mpsc::Sender<Bytes>);
 
 impl FrameSender {
     /// Queues `frame`. Waits while the supervisor does not read.
-    async fn send(&self, frame: &FromAgent) {
+    async fn send(&self, frame: &FromPi) {
         match frames::encode(frame) {
             // If the supervisor has exited, this process exits too.
             Ok(body) => drop(self.0.send(body).await),
@@ -84,7 +84,7 @@ impl FrameSender {
 
     /// Queues `frame` in a separate task, so that the caller need not wait for room. Only for answers to the
     /// supervisor, whose number is limited by its requests.
-    fn send_soon(&self, frame: FromAgent) {
+    fn send_soon(&self, frame: FromPi) {
         let outbox = self.clone();
         spawn_local(async move { outbox.send(&frame).await });
     }
@@ -98,8 +98,8 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
     let mut command = command(&start, group);
     if start.only_version {
         let answer = match version::report(&start, &command).await {
-            Ok(version) => FromAgent::Version { version },
-            Err(error) => FromAgent::CannotStart { reason: chain(&error) },
+            Ok(version) => FromPi::Version { version },
+            Err(error) => FromPi::CannotStart { reason: chain(&error) },
         };
         outbox.send(&answer).await;
         drop(outbox);
@@ -115,14 +115,14 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
     let (pi, pipes) = match launched {
         Ok(launched) => launched,
         Err(reason) => {
-            outbox.send(&FromAgent::CannotStart { reason }).await;
+            outbox.send(&FromPi::CannotStart { reason }).await;
             drop(outbox);
             drop(timeout(LAST_FRAMES, written).await);
             return Ok(ExitCode::from(EXIT_TERMINAL));
         }
     };
     let (proto, pid, pi_pid) = (AGENT_FRAME_PROTOCOL, std::process::id(), pi.pid());
-    outbox.send(&FromAgent::Hello { proto, pid, pi_pid }).await;
+    outbox.send(&FromPi::Hello { proto, pid, pi_pid }).await;
     let session = PiPipes::start(pipes, outbox.clone())?;
     if session.watch(&pi, reading).await == ServeEnd::Alone {
         // The supervisor has exited, so no report is sent. Dropping Pi kills it.
@@ -134,7 +134,7 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
     };
-    let end = FromAgent::Ended(AgentExit { code, signal, stderr_tail });
+    let end = FromPi::Ended(AgentExit { code, signal, stderr_tail });
     drop(timeout(LAST_FRAMES, outbox.send(&end)).await);
     drop(outbox);
     drop(timeout(LAST_FRAMES, written).await);
@@ -261,7 +261,7 @@ impl PiPipes {
                     let answer =
                         AgentAnswer { number, success: false, error: Some(error), data: None };
                     self.pending.borrow_mut().answered(Some(number), command.name());
-                    self.outbox.send_soon(FromAgent::Answer(answer));
+                    self.outbox.send_soon(FromPi::Answer(answer));
                 }
             }
             ToAgent::UiAnswer(answer) => {
@@ -269,7 +269,7 @@ impl PiPipes {
                     crate::complain(&error);
                 }
             }
-            ToAgent::Ping { seq } => self.outbox.send_soon(FromAgent::Pong { seq }),
+            ToAgent::Ping { seq } => self.outbox.send_soon(FromPi::Pong { seq }),
             ToAgent::Start(_) | ToAgent::Shutdown {} => {}
             // Only quackd's own agent sends requests and calls tools of the session.
             ToAgent::StartAgent(_)
@@ -370,7 +370,7 @@ async fn write_lines(
             // A Pi that has just exited also fails here. Then its exit is reported, and this failure is not.
             sleep(END_NEWS).await;
             let reason = error.to_string();
-            outbox.send(&FromAgent::StdinFailed { reason }).await;
+            outbox.send(&FromPi::StdinFailed { reason }).await;
             return;
         }
     }
@@ -434,7 +434,7 @@ impl Reader {
             }
             PiLine::Dialog { id, timeout_ms, data } => {
                 if let Some(data) = raw(data) {
-                    self.outbox.send(&FromAgent::Dialog { id, timeout_ms, data }).await;
+                    self.outbox.send(&FromPi::Dialog { id, timeout_ms, data }).await;
                 }
             }
             PiLine::Response { number, command, success, error, data } => {
@@ -442,7 +442,7 @@ impl Reader {
                 let Some(number) = number else { return };
                 let data = data.and_then(raw);
                 let answer = AgentAnswer { number, success, error, data };
-                self.outbox.send(&FromAgent::Answer(answer)).await;
+                self.outbox.send(&FromPi::Answer(answer)).await;
             }
         }
     }
@@ -450,7 +450,7 @@ impl Reader {
     async fn tell(&self, events: impl IntoIterator<Item = PiEvent>) {
         for PiEvent { name, data, .. } in events {
             if let Some(data) = raw(data) {
-                self.outbox.send(&FromAgent::Event { name, data }).await;
+                self.outbox.send(&FromPi::Event { name, data }).await;
             }
         }
     }
@@ -459,7 +459,7 @@ impl Reader {
         let n_told = self.warnings.get();
         if n_told < MAX_WARNINGS {
             self.warnings.set(n_told + 1);
-            self.outbox.send(&FromAgent::Warning { text: text.to_owned() }).await;
+            self.outbox.send(&FromPi::Warning { text: text.to_owned() }).await;
         }
     }
 }

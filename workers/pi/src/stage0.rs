@@ -11,7 +11,7 @@ use quackd_process::{
     Group, Role, SessionPaths, harden, rank_above_parent, restore_after_fork, set_process_name,
     split_off_monitor_of,
 };
-use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, FromAgent, PiStart, TO_AGENT_TAGS, ToAgent};
+use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, FromPi, PiStart, TO_AGENT_TAGS, ToAgent};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(crate) enum PiWorkerStartError {
 
 /// Reports the error to the supervisor. A failed report cannot be handled.
 pub(crate) fn refuse(error: &PiWorkerStartError) {
-    let refusal = FromAgent::CannotStart { reason: error.to_string() };
+    let refusal = FromPi::CannotStart { reason: error.to_string() };
     drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
 }
 

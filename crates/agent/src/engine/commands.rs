@@ -7,7 +7,7 @@ use crate::compaction;
 use crate::message::{Message, UserMessage};
 use crate::providers::{StreamEnd, clamp, levels};
 use crate::transcript::EntryKind;
-use quackd_protocol::agent::{AgentCommand, OtherCommand};
+use quackd_protocol::agent::{AgentCommand, EventName, OtherCommand};
 use quackd_protocol::limits::{MAX_AGENT_ANSWER_BYTES, MAX_AGENT_EVENT_BYTES};
 use quackd_protocol::model::ThinkingLevel;
 use quackd_protocol::shorten::shorten;
@@ -350,7 +350,7 @@ impl Agent {
             let thinking_level = level.name().to_owned();
             self.append(EntryKind::ThinkingLevelChange { thinking_level });
         }
-        let kind = "thinking_level_changed";
+        let kind = EventName::ThinkingLevelChanged;
         self.event(kind, &json!({ "type": kind, "level": level.name() }));
     }
 
@@ -371,7 +371,7 @@ impl Agent {
         }
         let name: String = name.chars().filter(|c| !c.is_control()).take(200).collect();
         self.append(EntryKind::SessionInfo { name: name.clone() });
-        let kind = "session_info_changed";
+        let kind = EventName::SessionInfoChanged;
         self.event(kind, &json!({ "type": kind, "name": name }));
         self.done(number);
     }

@@ -1,28 +1,30 @@
 //! Implements [`ChildActor`] for the agent.
 
-use super::OfAgent;
-use crate::children::{ChannelLimits, Child, ChildActor, ChildKind, ChildServices, KillReason};
+use super::frames::AgentFrame;
+use super::{OfAgent, native, pi};
+use crate::children::{
+    ChannelLimits, Child, ChildActor, ChildKind, ChildServices, KillReason, Program,
+};
 use crate::errors::AgentError;
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
-use quackd_protocol::agent::{FROM_AGENT_TAGS, FromAgent, ToAgent};
+use quackd_protocol::agent::ToAgent;
 use quackd_protocol::limits::{AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND};
-use quackd_supervision::Cause;
+use quackd_supervision::{Cause, PI_WORKER};
 use std::time::Instant;
 
 /// Number of unknown frames that are skipped.
 const MAX_UNKNOWN: u32 = 1_000;
 
 impl ChildKind for OfAgent {
-    type FromChild = FromAgent;
+    type FromChild = AgentFrame;
     type ToChild = ToAgent;
     const WIRE: ChannelLimits = ChannelLimits {
-        tags: FROM_AGENT_TAGS,
         max_unknown: MAX_UNKNOWN,
         pace: Some((AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND)),
     };
-    const VERB: &'static str = "pi-worker";
+    const VERB: &'static str = PI_WORKER.name;
 
     fn ping(seq: u64) -> ToAgent {
         ToAgent::Ping { seq }
@@ -32,10 +34,10 @@ impl ChildKind for OfAgent {
         ToAgent::Shutdown {}
     }
 
-    fn verb(start: &ToAgent) -> &'static str {
+    fn program(start: &ToAgent) -> Program<AgentFrame> {
         match start {
-            ToAgent::StartAgent(_) => "agent-worker",
-            _ => Self::VERB,
+            ToAgent::StartAgent(_) => native::PROGRAM,
+            _ => pi::PROGRAM,
         }
     }
 }
@@ -57,7 +59,7 @@ impl ChildActor<OfAgent> for SessionActor {
         self.start_agent(ctx);
     }
 
-    fn on_frame(&mut self, _: OfAgent, frame: FromAgent, ctx: &mut Context<Self>) {
+    fn on_frame(&mut self, _: OfAgent, frame: AgentFrame, ctx: &mut Context<Self>) {
         self.on_agent_frame(frame, ctx);
     }
 
@@ -70,11 +72,8 @@ impl ChildActor<OfAgent> for SessionActor {
     }
 
     fn fail_waiters(&mut self, _: OfAgent, cause: &Cause, _: &mut Context<Self>) {
-        let error = match self.agent.is_native {
-            true => AgentError::AgentFailed(cause.clone()),
-            false => AgentError::Failed(cause.clone()),
-        };
-        self.refuse_unsent(&error);
+        let (engine, cause) = (self.agent.engine, cause.clone());
+        self.refuse_unsent(&AgentError::Failed { engine, cause });
     }
 
     fn on_kill(&mut self, _: OfAgent, why: KillReason) {

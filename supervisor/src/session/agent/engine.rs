@@ -5,6 +5,7 @@
 use crate::errors::AgentError;
 use crate::session::services::SessionServices;
 use quackd_config::EngineChoice;
+pub(crate) use quackd_protocol::agent::Engine;
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::policy::NetworkMode;
@@ -30,25 +31,6 @@ pub(super) struct StartFacts {
     pub(super) network: NetworkMode,
     /// The models that it knows, by [`crate::session::models::Models::version`].
     pub(super) models: u64,
-}
-
-/// An agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Engine {
-    /// quackd's own.
-    Native,
-    /// The user's Pi.
-    Pi,
-}
-
-impl Engine {
-    /// Returns the name on the wire.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Pi => "pi",
-        }
-    }
 }
 
 /// A choice and its reason, for `doctor` and `quack models`.

@@ -1,6 +1,7 @@
 //! The last failure of an agent, for `doctor`.
 
 use quackd_protocol::SessionId;
+use quackd_protocol::agent::Engine;
 use std::cell::RefCell;
 
 /// Maximum length of a recorded failure, in characters.
@@ -18,8 +19,7 @@ pub(crate) struct Failure {
     /// ISO 8601 UTC.
     pub(crate) at: String,
     pub(crate) why: String,
-    /// Whether it was quackd's own agent, and not a Pi.
-    is_native: bool,
+    engine: Engine,
 }
 
 impl std::fmt::Display for Failure {
@@ -30,14 +30,14 @@ impl std::fmt::Display for Failure {
 
 impl LastFailure {
     /// Records that a session's agent failed to start, or crashed.
-    pub(super) fn note(&self, session: &SessionId, name: &str, is_native: bool, why: &str) {
+    pub(super) fn note(&self, session: &SessionId, name: &str, engine: Engine, why: &str) {
         let plain = why.chars().filter(|c| !c.is_control()).take(MAX_FAILURE).collect();
         self.0.replace(Some(Failure {
             session: session.clone(),
             session_name: name.to_owned(),
             at: crate::clock::now_text(),
             why: plain,
-            is_native,
+            engine,
         }));
     }
 
@@ -46,8 +46,8 @@ impl LastFailure {
         self.0.borrow_mut().take_if(|failure| failure.session == *session);
     }
 
-    /// Returns the failure if it was one of quackd's own agent, or of a Pi.
-    pub(crate) fn get(&self, of_native: bool) -> Option<Failure> {
-        self.0.borrow().clone().filter(|failure| failure.is_native == of_native)
+    /// Returns the failure if it was one of this agent.
+    pub(crate) fn get(&self, engine: Engine) -> Option<Failure> {
+        self.0.borrow().clone().filter(|failure| failure.engine == engine)
     }
 }

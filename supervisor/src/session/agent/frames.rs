@@ -1,4 +1,4 @@
-//! Handles frames from a session's Pi worker. The worker is treated as hostile: frames are bounded, checked, and passed
+//! Handles what both agents report. The process is treated as hostile: frames are bounded, checked, and passed
 //! only to followers of the same session.
 
 use super::OfAgent;
@@ -11,7 +11,9 @@ use crate::session::owner::AgentReport;
 use crate::wire;
 use crate::wire::raw_json::with_whole_characters;
 use actix::prelude::*;
-use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, AgentAnswer, AgentState, FromAgent};
+use quackd_protocol::agent::{
+    AGENT_FRAME_PROTOCOL, AgentAnswer, AgentState, Engine, FromNative, FromPi,
+};
 use quackd_protocol::approval::REQUEST_PREFIX;
 use quackd_protocol::client::{ErrorCode, EventLine};
 use quackd_protocol::limits::{
@@ -39,28 +41,6 @@ const BUSY: &str = "already processing";
 /// Time after which an accepted prompt without a turn makes the daemon ask the agent whether it is idle.
 const TURN_DELAY: Duration = Duration::from_millis(300);
 
-/// Events of quackd's own agent. It asks no questions: an event that looks like one would deceive the user.
-const AGENT_EVENTS: &[&str] = &[
-    "agent_end",
-    "agent_settled",
-    "agent_start",
-    "auto_compaction_end",
-    "auto_compaction_start",
-    "auto_retry_end",
-    "auto_retry_start",
-    "extension_error",
-    "message_end",
-    "message_start",
-    "message_update",
-    "queue_update",
-    "session_info_changed",
-    "thinking_level_changed",
-    "tool_execution_end",
-    "tool_execution_start",
-    "turn_end",
-    "turn_start",
-];
-
 /// Names of the daemon's own events. An event of Pi with such a name could be mistaken for the daemon's.
 const OWN_EVENTS: &[&str] = &[
     "extension_ui_closed",
@@ -73,78 +53,43 @@ const OWN_EVENTS: &[&str] = &[
     "voice_stop",
 ];
 
-impl Handler<ChannelEvent<FromAgent>> for SessionActor {
+/// A frame of the session's agent.
+#[derive(Debug)]
+pub(crate) enum AgentFrame {
+    Native(FromNative),
+    Pi(FromPi),
+}
+
+impl Handler<ChannelEvent<AgentFrame>> for SessionActor {
     type Result = ();
 
-    fn handle(&mut self, msg: ChannelEvent<FromAgent>, ctx: &mut Self::Context) {
+    fn handle(&mut self, msg: ChannelEvent<AgentFrame>, ctx: &mut Self::Context) {
         self.on_channel_event(OfAgent, msg, ctx);
     }
 }
 
 impl SessionActor {
-    pub(super) fn on_agent_frame(&mut self, frame: FromAgent, ctx: &mut Context<Self>) {
-        if self.agent.end.is_some() {
-            return;
-        }
+    pub(super) fn on_agent_frame(&mut self, frame: AgentFrame, ctx: &mut Context<Self>) {
         match frame {
-            FromAgent::Hello { proto, pid, pi_pid } => {
-                self.on_agent_hello(proto, [pid, pi_pid], ctx);
-            }
-            FromAgent::CannotStart { reason } => self.on_agent_refused(&reason, ctx),
-            _ if self.agent.pids.is_none() => self.agent_broke("the first frame was no hello", ctx),
-            FromAgent::Dialog { .. }
-            | FromAgent::Version { .. }
-            | FromAgent::StdinFailed { .. }
-                if self.agent.is_native =>
-            {
-                self.agent_broke("a frame that only Pi's worker sends", ctx);
-            }
-            FromAgent::Event { name, .. }
-                if self.agent.is_native && !AGENT_EVENTS.contains(&name.as_str()) =>
-            {
-                self.agent_broke("an event that the agent does not have", ctx);
-            }
-            FromAgent::ModelRequest(_)
-            | FromAgent::ModelTaken { .. }
-            | FromAgent::ModelCancel { .. }
-            | FromAgent::CallTool(_)
-            | FromAgent::CancelTool { .. }
-                if !self.agent.is_native =>
-            {
-                self.agent_broke("a frame that only quackd's agent sends", ctx);
-            }
-            FromAgent::Answer(answer) => self.command_answered(answer, ctx),
-            FromAgent::Event { name, data } => {
-                self.on_agent_event(&name, &with_whole_characters(data), ctx);
-            }
-            FromAgent::Dialog { id, timeout_ms, data } => {
-                self.on_question(id, timeout_ms, &with_whole_characters(data), ctx);
-            }
-            FromAgent::StdinFailed { reason } => {
-                let reason: String = reason.chars().take(200).collect();
-                tracing::warn!(session = %self.session, reason, "Pi does not read commands");
-                let cause = Cause::Protocol("Pi closed its stdin".to_owned());
-                self.kill_for(OfAgent, cause, KillReason::ClosedStdin, ctx);
-            }
-            FromAgent::Ended(exit) => self.on_agent_exit(exit, ctx),
-            FromAgent::Pong { seq } => {
-                if !self.on_pong(OfAgent, seq, ctx) {
-                    self.agent_broke("a pong without a ping", ctx);
-                }
-            }
-            FromAgent::Warning { text } if self.agent.child.warned(MAX_WARNINGS).is_some() => {
-                let text: String = text.chars().take(500).collect();
-                tracing::warn!(session = %self.session, text, "warning from a Pi worker");
-            }
-            FromAgent::ModelRequest(request) => self.model_request(*request, ctx),
-            FromAgent::ModelTaken { number } => self.model_taken(number),
-            FromAgent::ModelCancel { number } => self.agent.work.cancel_request(number),
-            FromAgent::CallTool(call) => self.agent_call(*call, ctx),
-            FromAgent::CancelTool { number } => self.agent.work.cancel_call(number),
-            FromAgent::Spent(usd) => self.services.spending.add(usd),
-            FromAgent::Version { .. } => self.agent_broke("a version that was not asked for", ctx),
-            FromAgent::Warning { .. } => self.agent_broke("too many warnings", ctx),
+            _ if self.agent.end.is_some() => {}
+            AgentFrame::Native(frame) => self.on_native_frame(frame, ctx),
+            AgentFrame::Pi(frame) => self.on_pi_frame(frame, ctx),
         }
+    }
+
+    pub(super) fn on_agent_pong(&mut self, seq: u64, ctx: &mut Context<Self>) {
+        if !self.on_pong(OfAgent, seq, ctx) {
+            self.agent_broke("a pong without a ping", ctx);
+        }
+    }
+
+    pub(super) fn on_agent_warning(&mut self, text: &str, ctx: &mut Context<Self>) {
+        if self.agent.child.warned(MAX_WARNINGS).is_none() {
+            return self.agent_broke("too many warnings", ctx);
+        }
+        let text: String = text.chars().take(500).collect();
+        let engine = self.agent.engine.name();
+        tracing::warn!(session = %self.session, engine, text, "warning from an agent");
     }
 }
 
@@ -163,7 +108,12 @@ impl SessionActor {
         self.kill_for(OfAgent, Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
     }
 
-    fn on_agent_hello(&mut self, proto: u32, [pid, agent_pid]: [u32; 2], ctx: &mut Context<Self>) {
+    pub(super) fn on_agent_hello(
+        &mut self,
+        proto: u32,
+        [pid, agent_pid]: [u32; 2],
+        ctx: &mut Context<Self>,
+    ) {
         if proto != AGENT_FRAME_PROTOCOL {
             let cause = Cause::VersionMismatch { ours: AGENT_FRAME_PROTOCOL, theirs: proto };
             return self.kill_for(OfAgent, cause, KillReason::OtherVersion, ctx);
@@ -188,17 +138,16 @@ impl SessionActor {
     }
 
     /// Handles an agent that says that it cannot start.
-    fn on_agent_refused(&mut self, reason: &str, ctx: &mut Context<Self>) {
+    pub(super) fn on_agent_refused(&mut self, reason: &str, ctx: &mut Context<Self>) {
         if self.agent.pids.is_some() {
             return self.agent_broke("it has started already", ctx);
         }
         let reason: String = reason.chars().filter(|c| !c.is_control()).take(300).collect();
-        let is_native = self.agent.is_native;
-        self.services.agent_failure.note(&self.session, &self.name, is_native, &reason);
+        self.note_agent_failure(self.agent.engine, &reason);
         self.kill_for(OfAgent, Cause::Refused(reason), KillReason::CannotStart, ctx);
     }
 
-    fn command_answered(&mut self, answer: AgentAnswer, ctx: &mut Context<Self>) {
+    pub(super) fn command_answered(&mut self, answer: AgentAnswer, ctx: &mut Context<Self>) {
         self.touch_agent();
         let AgentAnswer { number, success, error, data } = answer;
         let error = error.map(|mut error| {
@@ -285,7 +234,8 @@ impl SessionActor {
                 && !name.contains(|c: char| c.is_control())
         };
         // The daemon chooses the file of quackd's agent, and the agent cannot change it.
-        let is_chosen = |file: &String| !self.agent.is_native || *file == self.agent.session_file;
+        let is_fixed = self.agent.engine == Engine::Native;
+        let is_chosen = |file: &String| !is_fixed || *file == self.agent.session_file;
         let session_file = said.session_file.filter(is_path).filter(is_chosen);
         let session_name = said.session_name.filter(is_name);
         if let Some(file) = &session_file {
@@ -307,7 +257,7 @@ impl SessionActor {
         }));
     }
 
-    fn on_agent_event(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {
+    pub(super) fn on_agent_event(&mut self, name: &str, data: &RawValue, ctx: &mut Context<Self>) {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
         if name.is_empty() || MAX_EVENT_NAME < name.len() || !name.chars().all(is_name) {
             return self.agent_broke("an event without a name", ctx);
@@ -344,7 +294,7 @@ impl SessionActor {
         self.publish_agent();
     }
 
-    fn on_question(
+    pub(super) fn on_question(
         &mut self,
         id: String,
         timeout_ms: Option<u64>,
@@ -419,4 +369,34 @@ fn disposition(data: Option<&RawValue>) -> Option<&str> {
         disposition: Option<&'a str>,
     }
     serde_json::from_str::<Data<'_>>(data?.get()).ok()?.disposition
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::agent::{native, pi};
+    use bytes::BytesMut;
+    use quackd_ipc::frames::Decoded;
+
+    #[test]
+    fn each_agent_has_only_its_own_frames_and_events() {
+        let native = |text: &str| (native::PROGRAM.decode)(&BytesMut::from(text));
+        let pi = |text: &str| (pi::PROGRAM.decode)(&BytesMut::from(text));
+        let event = |name: &str| format!(r#"{{"event":{{"name":"{name}","data":{{}}}}}}"#);
+
+        let turn = event("agent_start");
+        assert!(matches!(native(&turn), Ok(Decoded::Known(AgentFrame::Native(_)))));
+        assert!(matches!(pi(&turn), Ok(Decoded::Known(AgentFrame::Pi(_)))));
+
+        assert!(pi(&event("of_an_extension")).is_ok());
+        for name in ["extension_ui_request", "voice_say", "of_an_extension"] {
+            assert!(native(&event(name)).is_err(), "{name}");
+        }
+
+        let question = r#"{"dialog":{"id":"1","data":{}}}"#;
+        assert!(matches!(native(question), Ok(Decoded::Unknown(_))));
+        for frame in [r#"{"spent":1.0}"#, r#"{"call_tool":{}}"#, r#"{"model_taken":{}}"#] {
+            assert!(matches!(pi(frame), Ok(Decoded::Unknown(_))), "{frame}");
+        }
+    }
 }

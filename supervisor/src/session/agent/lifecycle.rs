@@ -26,6 +26,14 @@ use std::time::{Duration, Instant};
 /// Timeout for handling the last frames of a dead process.
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
+/// The reason why the process of an agent ends.
+pub(super) enum ExitReason {
+    /// The session was over its memory limit.
+    OverMemory(Cause),
+    Killed(KillReason),
+    Exited(Exit),
+}
+
 /// A prepared start.
 enum Launch {
     Pi(Box<PiLaunch>),
@@ -104,9 +112,10 @@ impl SessionActor {
     /// Handles a start that is not possible. The waiting callers get an error. The next call tries again.
     fn on_agent_start_failed(&mut self, error: &AgentError, ctx: &mut Context<Self>) {
         let session = &self.session;
-        let is_native = matches!(error, AgentError::AgentNotStarted(_));
-        if is_native || matches!(error, AgentError::NotStarted(_) | AgentError::Held { .. }) {
-            self.services.agent_failure.note(session, &self.name, is_native, &error.to_string());
+        match error {
+            AgentError::NotStarted { engine, .. } => self.note_agent_failure(*engine, error),
+            AgentError::Held { .. } => self.note_agent_failure(Engine::Pi, error),
+            _ => {}
         }
         match error {
             AgentError::OnDemand | AgentError::NoModel(_) => {}
@@ -154,19 +163,11 @@ impl SessionActor {
             }
             _ => None,
         };
-        let error = match (&exceeded, self.agent.kill_reason) {
-            (Some(cause), _) if self.agent.is_native => AgentError::AgentEnded(cause.to_string()),
-            (None, Some(why)) if self.agent.is_native => {
-                AgentError::AgentEnded(why.text().to_owned())
-            }
-            (None, None) if self.agent.is_native => {
-                AgentError::AgentEnded(Cause::from(exit).to_string())
-            }
-            (Some(cause), _) => AgentError::Ended(cause.clone()),
-            (None, Some(KillReason::ClosedStdin)) => AgentError::Stdin,
-            (None, Some(_)) => AgentError::Ended(Cause::NotResponding),
-            (None, None) => AgentError::Exited { code: end.code },
-        };
+        let error = self.agent.exit_error(match (&exceeded, self.agent.kill_reason) {
+            (Some(cause), _) => ExitReason::OverMemory(cause.clone()),
+            (None, Some(why)) => ExitReason::Killed(why),
+            (None, None) => ExitReason::Exited(exit),
+        });
         self.agent.work.end();
         for sent in self.agent.commands.take() {
             fail(sent.waiter, &error);
@@ -179,13 +180,7 @@ impl SessionActor {
             tracing::warn!(%session, ?exit, stderr = end.stderr_tail, "{agent} crashed");
             let last = error_line(&end.stderr_tail);
             let last = last.map_or_else(String::new, |line| format!(": {line}"));
-            let is_native = self.agent.is_native;
-            self.services.agent_failure.note(
-                session,
-                &self.name,
-                is_native,
-                &format!("{error}{last}"),
-            );
+            self.note_agent_failure(self.agent.engine, format_args!("{error}{last}"));
             const NAME: &str = "extension_error";
             self.services.events.publish_in_turn(session, self.agent.turns.running(), NAME, || {
                 ProcessDeath {
@@ -208,8 +203,18 @@ impl SessionActor {
         self.end_dialogs();
     }
 
+    /// Records for `doctor` why an agent failed.
+    pub(super) fn note_agent_failure(&self, engine: Engine, why: impl std::fmt::Display) {
+        let failure = &self.services.agent_failure;
+        failure.note(&self.session, &self.name, engine, &why.to_string());
+    }
+
     fn death_text(&self, exceeded: Option<&str>, end: &AgentExit) -> String {
-        let (name, session) = (if self.agent.is_native { "Agent" } else { "Pi" }, &self.name);
+        let session = &self.name;
+        let name = match self.agent.engine {
+            Engine::Native => "Agent",
+            Engine::Pi => "Pi",
+        };
         match exceeded.or_else(|| self.agent.kill_reason.map(KillReason::text)) {
             Some(why) => format!("{name} process for session \"{session}\" was ended: {why}"),
             None => format!(

@@ -3,12 +3,13 @@
 //! Invariants: every waiting caller gets exactly one reply, even if the agent crashes. A prompt that was sent is never
 //! sent again.
 
-use super::OfAgent;
 use super::commands::PendingCommands;
 use super::dialogs::Dialogs;
-use super::engine::{AgentChoice, StartFacts};
-use super::native::work::NativeWork;
+use super::engine::{AgentChoice, Engine, StartFacts};
+use super::lifecycle::ExitReason;
+use super::native::{self, work::NativeWork};
 use super::turns::Turns;
+use super::{OfAgent, pi};
 use crate::children::{
     Child, DrainReason, KillReason, LifecycleDriver, ProcessKind, STALL_THRESHOLD, SendError,
     StopReason,
@@ -75,8 +76,8 @@ pub(crate) struct AgentPart {
     pub(in crate::session) child: Child,
     /// Path of the agent's session file. Empty if the agent has never reported one.
     pub(super) session_file: String,
-    /// Whether the process is quackd's own agent.
-    pub(super) is_native: bool,
+    /// The agent of the process, or of the last one.
+    pub(super) engine: Engine,
     /// Whether a summary runs, also after the turn.
     pub(super) is_compacting: bool,
     /// Whether the session is in safe mode.
@@ -122,7 +123,7 @@ impl AgentPart {
         Self {
             child: Child::new(PI_WORKER, session.0.clone()),
             session_file,
-            is_native: false,
+            engine: Engine::Pi,
             is_compacting: false,
             is_safe: false,
             chosen: AgentChoice::default(),
@@ -156,9 +157,20 @@ impl AgentPart {
         self.is_safe = found.safe_mode;
     }
 
+    /// Error of the callers that wait for a process that exits or cannot be reached.
+    pub(super) fn exit_error(&self, reason: ExitReason) -> AgentError {
+        match self.engine {
+            Engine::Native => native::exit_error(reason),
+            Engine::Pi => pi::exit_error(reason),
+        }
+    }
+
     /// Name of the kind of the agent, for the log.
     pub(super) fn kind(&self) -> &'static str {
-        if self.is_native { "agent" } else { "Pi" }
+        match self.engine {
+            Engine::Native => "agent",
+            Engine::Pi => "Pi",
+        }
     }
 
     /// Id of the running turn.
@@ -176,7 +188,7 @@ impl AgentPart {
         let works = ["prompt", "bash"].into_iter().any(|name| self.commands.count(name) != 0);
         let waits = works || !self.unsent.is_empty();
         // An extension of Pi may accept a prompt without a turn.
-        let is_awaited = self.is_native && self.turns.is_awaited();
+        let is_awaited = self.engine == Engine::Native && self.turns.is_awaited();
         self.in_turn() || waits || is_awaited || self.is_compacting || self.dialogs.any()
     }
 }
@@ -203,10 +215,10 @@ impl SessionActor {
         self.services.table.publish(&self.entry, ProcessKind::Agent, |session| {
             let has_run = session.agent.has_run || has_process;
             let (state, dialogs) = (self.agent.state.clone(), self.agent.dialogs.announced());
-            let (is_native, pids) = (self.agent.is_native, self.agent.pids);
+            let (engine, pids) = (self.agent.engine, self.agent.pids);
             let old = std::mem::take(&mut session.agent);
             session.agent =
-                AgentSnapshot { is_native, process, pids, is_busy, has_run, state, dialogs, ..old };
+                AgentSnapshot { engine, process, pids, is_busy, has_run, state, dialogs, ..old };
         });
     }
 
@@ -264,11 +276,10 @@ impl SessionActor {
         match self.agent.child.try_send(&frame) {
             Ok(()) => {}
             Err(SendError::TooLong) => return fail(waiter, &AgentError::TooLong),
-            Err(SendError::Full | SendError::Closed) if self.agent.is_native => {
-                let why = KillReason::ClosedStdin.text().to_owned();
-                return fail(waiter, &AgentError::AgentEnded(why));
+            Err(SendError::Full | SendError::Closed) => {
+                let reason = ExitReason::Killed(KillReason::ClosedStdin);
+                return fail(waiter, &self.agent.exit_error(reason));
             }
-            Err(SendError::Full | SendError::Closed) => return fail(waiter, &AgentError::Stdin),
         }
         if matches!(waiter, Waiter::Client(_)) && MESSAGES.contains(&name.as_str()) {
             self.agent.work.refill();
@@ -297,7 +308,7 @@ impl SessionActor {
         // works or waits for the user may answer slowly.
         let is_mute = self.agent.heard <= sent.at;
         let (command, limit) = (sent.name.clone().into_owned(), limit_of(&sent.name));
-        fail(sent.waiter, &AgentError::timed_out(self.agent.is_native, command, limit));
+        fail(sent.waiter, &AgentError::TimedOut { engine: self.agent.engine, command, limit });
         self.publish_agent();
         if is_mute && sent.name == "prompt" {
             self.kill_for(OfAgent, Cause::NotResponding, KillReason::NoAnswer, ctx);
@@ -457,10 +468,8 @@ impl SessionActor {
         };
         if let Some(unsent) = self.agent.unsent.remove(at) {
             let command = unsent.command.name().to_owned();
-            fail(
-                unsent.waiter,
-                &AgentError::timed_out(self.agent.is_native, command, AGENT_COMMAND_LIMIT),
-            );
+            let (engine, limit) = (self.agent.engine, AGENT_COMMAND_LIMIT);
+            fail(unsent.waiter, &AgentError::TimedOut { engine, command, limit });
         }
         self.publish_agent();
     }

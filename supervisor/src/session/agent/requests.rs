@@ -2,7 +2,7 @@
 
 use super::OfAgent;
 use super::dialogs::{AnswerOutcome, explanation};
-use super::engine::{AgentChoice, StartFacts};
+use super::engine::{AgentChoice, Engine, StartFacts};
 use super::prompts::Waiter;
 use crate::approvals::CloseReason;
 use crate::children::{KillReason, LifecycleDriver, STALL_THRESHOLD};
@@ -91,12 +91,10 @@ impl SessionActor {
 
     /// Whether another process would be started differently. The user's Pi knows nothing of the session's settings.
     pub(super) fn is_replaced(&self) -> bool {
-        match self.agent.is_native {
-            true => self.agent.started != self.start_facts(),
-            false => {
-                let StartFacts { choice, options, .. } = &self.agent.started;
-                (choice, options) != (&self.agent.chosen, &self.agent.options)
-            }
+        let (started, now) = (&self.agent.started, self.start_facts());
+        match self.agent.engine {
+            Engine::Native => *started != now,
+            Engine::Pi => started.choice != now.choice || started.options != now.options,
         }
     }
 

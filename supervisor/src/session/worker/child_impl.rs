@@ -5,12 +5,13 @@ use super::frames::idle_deadline;
 use crate::children::spawner::WORKER;
 use crate::children::{
     ChannelLimits, Child, ChildActor, ChildKind, ChildServices, KillReason, LifecycleDriver,
-    ProcessKind, StopReason,
+    ProcessKind, Program, StopReason,
 };
 use crate::errors::CallError;
 use crate::pool::snapshot::{Activity, ProcessSnapshot, Stage, WorkerSnapshot};
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
+use quackd_ipc::frames;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::worker::{FROM_WORKER_TAGS, FromWorker, ToWorker};
 use quackd_supervision::{Cause, State};
@@ -23,8 +24,7 @@ const MAX_UNKNOWN: u32 = 10_000;
 impl ChildKind for OfWorker {
     type FromChild = FromWorker;
     type ToChild = ToWorker;
-    const WIRE: ChannelLimits =
-        ChannelLimits { tags: FROM_WORKER_TAGS, max_unknown: MAX_UNKNOWN, pace: None };
+    const WIRE: ChannelLimits = ChannelLimits { max_unknown: MAX_UNKNOWN, pace: None };
     const VERB: &'static str = WORKER;
 
     fn ping(seq: u64) -> ToWorker {
@@ -33,6 +33,10 @@ impl ChildKind for OfWorker {
 
     fn shutdown() -> ToWorker {
         ToWorker::Shutdown {}
+    }
+
+    fn program(_: &ToWorker) -> Program<Self::FromChild> {
+        Program { verb: Self::VERB, decode: |body| frames::decode(body, FROM_WORKER_TAGS) }
     }
 }
 

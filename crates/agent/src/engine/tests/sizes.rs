@@ -35,7 +35,7 @@ fn older_images_are_left_out_of_a_request() {
 /// Texts of the deltas since the last call.
 fn deltas(bench: &mut Bench) -> Vec<String> {
     let texts = std::mem::take(&mut bench.effects).into_iter().filter_map(|effect| match effect {
-        Effect::Event { name: "message_update", data } => {
+        Effect::Event { name: EventName::MessageUpdate, data } => {
             let data: Value = serde_json::from_str(data.get()).unwrap();
             data["assistantMessageEvent"]["delta"].as_str().map(str::to_owned)
         }

@@ -1,10 +1,11 @@
 //! Prepares the start of quackd's own agent: its models, its session file and its settings.
 
+use super::not_started;
 use crate::children::LifecycleDriver;
 use crate::clock::now_text;
 use crate::errors::AgentError;
 use crate::session::actor::SessionActor;
-use crate::session::agent::engine::{AgentChoice, StartFacts};
+use crate::session::agent::engine::{AgentChoice, Engine, StartFacts};
 use crate::session::agent::{OfAgent, history};
 use crate::session::owner::Owner;
 use crate::session::services::{NoLook, SessionServices};
@@ -77,9 +78,8 @@ pub(in crate::session::agent) async fn prepare(
         }
         places.check_blocking(Path::new(&workspace))?;
         let writable = Writable::of_blocking(writable, &user_home);
-        let not_started = |error: io::Error| AgentError::AgentNotStarted(error.to_string());
         let sessions = home.prepare_pi_sessions_blocking();
-        let sessions = sessions.map_err(|error| AgentError::AgentNotStarted(error.to_string()))?;
+        let sessions = sessions.map_err(not_started)?;
         let path = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
         let path = path.map_err(not_started)?;
         let file = own_file::lock_blocking(&path).map_err(|error| match error.kind() {
@@ -87,10 +87,7 @@ pub(in crate::session::agent) async fn prepare(
             _ => not_started(error),
         })?;
         if path.parent() != Some(&*sessions) && !is_conversation_blocking(&file) {
-            return Err(AgentError::AgentNotStarted(format!(
-                "{} is not a session file",
-                path.display()
-            )));
+            return Err(not_started(format!("{} is not a session file", path.display())));
         }
         let (settings, default_tools) = with_settings_of_pi_blocking(own, &pi_directory, &writable);
         let start = NativeStart {
@@ -112,9 +109,7 @@ pub(in crate::session::agent) async fn prepare(
     match services.look(PREPARE_LIMIT, make).await {
         Ok(prepared) => prepared,
         Err(NoLook::Ended) => Err(AgentError::ShuttingDown),
-        Err(NoLook::TimedOut) => {
-            Err(AgentError::AgentNotStarted("a disk does not respond".to_owned()))
-        }
+        Err(NoLook::TimedOut) => Err(not_started("a disk does not respond")),
     }
 }
 
@@ -222,7 +217,7 @@ impl SessionActor {
     ) {
         let NativeLaunch { mut start, file } = prepared;
         self.agent.session_file.clone_from(&start.session_file);
-        self.agent.is_native = true;
+        self.agent.engine = Engine::Native;
         // The provider may have answered while the agent started.
         self.agent.started.models = self.services.models.version();
         let StartFacts { is_safe, network, .. } = self.agent.started;

@@ -1,20 +1,19 @@
 //! The checks of Pi for `doctor`: executable, version and model.
 
 use super::locate::{choose, find_blocking};
-use super::old_pi;
 use super::outside::clean_blocking;
+use super::{PROGRAM, old_pi};
 use crate::children::pi_env as environment;
+use crate::children::reap_or_kill;
 use crate::children::spawner::Spawner;
-use crate::children::{ChildKind, reap_or_kill};
 use crate::errors::AgentError;
-use crate::session::agent::OfAgent;
 use crate::session::agent::engine::{self, AgentChoice, Engine};
 use crate::session::agent::failure::Failure;
 use crate::session::services::SessionServices;
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_process::{ProcessHandle, Writable};
-use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, FROM_AGENT_TAGS, FromAgent, PiStart, ToAgent};
+use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, FROM_PI_TAGS, FromPi, PiStart, ToAgent};
 use quackd_protocol::client::{Check, CheckStatus};
 use quackd_supervision::PI_WORKER;
 use std::path::PathBuf;
@@ -61,7 +60,7 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
         hint: None,
     };
     let engine = engine::choose(services, &AgentChoice::default()).await;
-    let is_native = engine.is_ok_and(|chosen| chosen.engine == Engine::Native);
+    let uses_own = engine.is_ok_and(|chosen| chosen.engine == Engine::Native);
     let binary = services.daemon.config.pi.binary.clone();
     let config = services.daemon.config_file.path.clone();
     let user_home = services.daemon.user_home.clone();
@@ -81,10 +80,10 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
             found(
                 &program,
                 asked.unwrap_or_else(|_late| Err(late())),
-                services.agent_failure.get(false),
+                services.agent_failure.get(Engine::Pi),
             )
         }
-        Ok(Ok(Err(AgentError::NotFound { .. }))) if is_native => pi(
+        Ok(Ok(Err(AgentError::NotFound { .. }))) if uses_own => pi(
             CheckStatus::Ok,
             "Pi not found, and not needed: quackd's own agent runs turns".to_owned(),
             None,
@@ -173,7 +172,7 @@ async fn version(
     }));
     let start = frames::encode(&start).map_err(|error| not_asked(&error))?;
     let spawner = &services.children.spawner;
-    let spawned = spawner.spawn(OfAgent::VERB, far_end).await.map_err(|error| not_asked(&error))?;
+    let spawned = spawner.spawn(PROGRAM.verb, far_end).await.map_err(|error| not_asked(&error))?;
     let asked = async {
         let mut channel = Framed::new(channel, frames::codec());
         channel.send(start).await.ok()?;
@@ -184,11 +183,9 @@ async fn version(
     let answer = asked.await;
     drop(guard);
     let answer = answer.ok_or_else(|| not_asked(&"its process exited without a reply"))?;
-    match frames::decode(&answer, FROM_AGENT_TAGS) {
-        Ok(Decoded::Known(FromAgent::Version { version })) => Ok(plain(&version)),
-        Ok(Decoded::Known(FromAgent::CannotStart { reason })) => {
-            Err(NoVersion::Unfit(plain(&reason)))
-        }
+    match frames::decode(&answer, FROM_PI_TAGS) {
+        Ok(Decoded::Known(FromPi::Version { version })) => Ok(plain(&version)),
+        Ok(Decoded::Known(FromPi::CannotStart { reason })) => Err(NoVersion::Unfit(plain(&reason))),
         _ => Err(not_asked(&"its process gave another answer")),
     }
 }

@@ -1,14 +1,15 @@
 //! Prepares the start of the user's Pi: finds the program, its arguments and its environment, and the session file.
 
 use super::locate::{arguments, find_blocking, version_blocking};
-use super::old_pi;
 use super::outside::{check_settings_blocking, clean_blocking, project_settings_blocking};
+use super::{not_started, old_pi};
 use crate::children::command_env::of;
 use crate::children::pi_env as environment;
 use crate::children::{LifecycleDriver, create_cgroup, group_name};
 use crate::clock::now_text;
 use crate::errors::AgentError;
 use crate::session::actor::SessionActor;
+use crate::session::agent::engine::Engine;
 use crate::session::agent::{OfAgent, history};
 use crate::session::owner::Owner;
 use crate::session::services::{NoLook, SessionServices};
@@ -40,7 +41,7 @@ impl SessionActor {
         prepared: PiLaunch,
         ctx: &mut Context<Self>,
     ) {
-        self.agent.is_native = false;
+        self.agent.engine = Engine::Pi;
         let PiLaunch { mut start, cgroup, .. } = prepared;
         // Paths and numbers always have a JSON form.
         start.cgroup = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
@@ -91,9 +92,9 @@ pub(in crate::session::agent) async fn prepare(
         }
         places.check_blocking(Path::new(&workspace))?;
         let sessions = home.prepare_pi_sessions_blocking();
-        let sessions = sessions.map_err(|error| AgentError::NotStarted(error.to_string()))?;
+        let sessions = sessions.map_err(not_started)?;
         let file = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
-        let file = file.map_err(|error| AgentError::NotStarted(format!("no history: {error}")))?;
+        let file = file.map_err(|error| not_started(format!("no history: {error}")))?;
         let (sessions, file) = (sessions.display().to_string(), file.display().to_string());
         let args = arguments(&settings, &env, &sessions, &file, &options);
         let old = old_pi::find_blocking(&program);
@@ -101,8 +102,7 @@ pub(in crate::session::agent) async fn prepare(
         if let Some(old) = old {
             let places = (Path::new(&workspace), &*user_home);
             let masked = old_pi::mask_blocking(&home, old, places, &mut env);
-            masked
-                .map_err(|error| AgentError::NotStarted(format!("no package for it: {error}")))?;
+            masked.map_err(|error| not_started(format!("no package for it: {error}")))?;
         }
         let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);
         let cgroup = create_cgroup(cgroups, &group_name("pi-", &session), processes);
@@ -134,6 +134,6 @@ async fn look<T: Send + 'static>(
     match services.look(PREPARE_LIMIT, access).await {
         Ok(found) => found,
         Err(NoLook::Ended) => Err(AgentError::ShuttingDown),
-        Err(NoLook::TimedOut) => Err(AgentError::NotStarted("a disk does not respond".to_owned())),
+        Err(NoLook::TimedOut) => Err(not_started("a disk does not respond")),
     }
 }
