@@ -79,12 +79,12 @@ pub(crate) trait HeartbeatDriver<K: ChildKind>: ChildActor<K> {
             Action::Ping(seq) => {
                 if self.child(k).try_send(&K::ping(seq)).is_err() {
                     // The child's queue is full. The missing reply counts like any other.
-                    tracing::warn!(session = label, child = K::VERB, "cannot send a ping");
+                    tracing::warn!(session = label, child = K::NAME, "cannot send a ping");
                 }
                 self.child_mut(k).pinged = Some(seq);
             }
             Action::Unresponsive => {
-                tracing::warn!(session = label, child = K::VERB, "no answer to heartbeats");
+                tracing::warn!(session = label, child = K::NAME, "no answer to heartbeats");
             }
             Action::Kill => {
                 return self.kill_for(k, Cause::NotResponding, KillReason::NoHeartbeat, ctx);

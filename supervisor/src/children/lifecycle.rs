@@ -87,7 +87,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
     /// Kills a process that failed. `why` is shown to the user.
     fn kill_for(&mut self, k: K, cause: Cause, why: KillReason, ctx: &mut Context<Self>) {
         let (child, text) = (self.child(k), why.text());
-        tracing::warn!(session = child.label, child = K::VERB, %cause, why = text, "killing a worker");
+        tracing::warn!(session = child.label, child = K::NAME, %cause, why = text, "killing a worker");
         self.on_kill(k, why);
         let order = self.child_mut(k).lifecycle.condemn(Instant::now(), cause);
         self.apply_order(k, order, ctx);
@@ -149,7 +149,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
         let label = &self.child(k).label;
         tracing::info!(
             session = label,
-            child = K::VERB,
+            child = K::NAME,
             why = why.why(),
             "evicting an idle worker"
         );
@@ -202,7 +202,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
 
     fn spawn_failed(&mut self, k: K, failure: &SpawnRequestError, ctx: &mut Context<Self>) {
         let label = &self.child(k).label;
-        tracing::error!(session = label, child = K::VERB, error = %failure, "cannot start a worker");
+        tracing::error!(session = label, child = K::NAME, error = %failure, "cannot start a worker");
         self.child_mut(k).process = None;
         self.end_cgroup(k);
         let waiting = self.has_waiters(k);
@@ -257,7 +257,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
             AfterExit::GaveUp => {
                 if let State::Failed { cause, .. } = self.child(k).lifecycle.state().clone() {
                     let label = &self.child(k).label;
-                    tracing::error!(session = label, child = K::VERB, %cause, "worker failed");
+                    tracing::error!(session = label, child = K::NAME, %cause, "worker failed");
                     self.fail_waiters(k, &cause, ctx);
                 }
             }

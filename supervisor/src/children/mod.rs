@@ -91,8 +91,8 @@ pub(crate) trait ChildKind: Debug + Copy + Unpin + 'static {
     type ToChild: Serialize;
     /// Settings for reading the channel.
     const WIRE: ChannelLimits;
-    /// The subcommand of quackd's executable that runs as this process.
-    const VERB: &'static str;
+    /// Name of the process in the log.
+    const NAME: &'static str;
 
     fn ping(seq: u64) -> Self::ToChild;
     fn shutdown() -> Self::ToChild;

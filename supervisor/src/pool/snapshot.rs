@@ -14,7 +14,7 @@ use quackd_protocol::client::{
 use quackd_protocol::network::Rules;
 use quackd_protocol::policy::{NetworkMode, Policy};
 use quackd_protocol::worker::{Hello, JobInfo};
-use quackd_supervision::{Cause, ChildSpec, PI_WORKER, SESSION_WORKER, State};
+use quackd_supervision::{AGENT, Cause, ChildSpec, SESSION_WORKER, State};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -164,7 +164,7 @@ impl Default for AgentSnapshot {
     fn default() -> Self {
         Self {
             engine: Engine::Pi,
-            process: ProcessSnapshot::new(PI_WORKER),
+            process: ProcessSnapshot::new(AGENT),
             pids: None,
             is_busy: false,
             has_run: false,

@@ -11,7 +11,7 @@ use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::agent::ToAgent;
 use quackd_protocol::limits::{AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND};
-use quackd_supervision::{Cause, PI_WORKER};
+use quackd_supervision::Cause;
 use std::time::Instant;
 
 /// Number of unknown frames that are skipped.
@@ -24,7 +24,7 @@ impl ChildKind for OfAgent {
         max_unknown: MAX_UNKNOWN,
         pace: Some((AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND)),
     };
-    const VERB: &'static str = PI_WORKER.name;
+    const NAME: &'static str = "agent";
 
     fn ping(seq: u64) -> ToAgent {
         ToAgent::Ping { seq }

@@ -17,7 +17,7 @@ use quackd_protocol::agent::AgentExit;
 use quackd_protocol::client::{DeadProcess, ErrorCode, ProcessDeath, PromptError};
 use quackd_protocol::limits::PI_STDERR_BYTES;
 use quackd_protocol::plain::error_line;
-use quackd_supervision::{Cause, Exit, Load, Order, PI_WORKER, State};
+use quackd_supervision::{AGENT, Cause, Exit, Load, Order, State};
 use serde_json::json;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -123,7 +123,7 @@ impl SessionActor {
             AgentError::Unasked(path) => {
                 tracing::info!(%session, path, "Pi is not started by attach, project settings exist");
             }
-            error => tracing::warn!(%session, %error, "Pi not started"),
+            error => tracing::warn!(%session, %error, "agent not started"),
         }
         self.refuse_unsent(error);
         self.agent.state_waiters.clear();
@@ -320,11 +320,11 @@ impl SessionActor {
         ctx.spawn(actix::fut::wrap_future(async move {
             let words = process.stderr_tail().await;
             if !words.is_empty() {
-                tracing::warn!(%session, words, "stderr tail of a Pi worker");
+                tracing::warn!(%session, words, "stderr tail of an agent");
             }
             let Some((kind, cause)) = crash else { return };
             deaths.note(&Death {
-                spec: &PI_WORKER,
+                spec: &AGENT,
                 session: Some((&session, &name, &label)),
                 pid,
                 exit: Some(exit),

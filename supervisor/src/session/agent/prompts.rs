@@ -28,7 +28,7 @@ use quackd_protocol::limits::{
     AGENT_ABORT_LIMIT, AGENT_COMMAND_LIMIT, AGENT_STATE_WAIT, MAX_AGENT_PROMPTS,
 };
 use quackd_protocol::mcp::McpServer;
-use quackd_supervision::{Cause, Demander, PI_WORKER, State};
+use quackd_supervision::{AGENT, Cause, Demander, State};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -121,7 +121,7 @@ impl AgentPart {
     /// Creates the part without a process.
     pub(in crate::session) fn new(session: &SessionId, session_file: String) -> Self {
         Self {
-            child: Child::new(PI_WORKER, session.0.clone()),
+            child: Child::new(AGENT, session.0.clone()),
             session_file,
             engine: Engine::Pi,
             is_compacting: false,

@@ -30,7 +30,7 @@ impl ChildKind for OfProxy {
     type FromChild = FromProxy;
     type ToChild = ToProxy;
     const WIRE: ChannelLimits = ChannelLimits { max_unknown: MAX_UNKNOWN, pace: Some(PACE) };
-    const VERB: &'static str = NETWORK_PROXY.name;
+    const NAME: &'static str = NETWORK_PROXY.name;
 
     fn ping(seq: u64) -> ToProxy {
         ToProxy::Ping { seq }
@@ -41,7 +41,7 @@ impl ChildKind for OfProxy {
     }
 
     fn program(_: &ToProxy) -> Program<Self::FromChild> {
-        Program { verb: Self::VERB, decode: |body| frames::decode(body, FROM_PROXY_TAGS) }
+        Program { verb: Self::NAME, decode: |body| frames::decode(body, FROM_PROXY_TAGS) }
     }
 }
 

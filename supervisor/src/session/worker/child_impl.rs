@@ -25,7 +25,7 @@ impl ChildKind for OfWorker {
     type FromChild = FromWorker;
     type ToChild = ToWorker;
     const WIRE: ChannelLimits = ChannelLimits { max_unknown: MAX_UNKNOWN, pace: None };
-    const VERB: &'static str = WORKER;
+    const NAME: &'static str = WORKER;
 
     fn ping(seq: u64) -> ToWorker {
         ToWorker::Ping { seq }
@@ -36,7 +36,7 @@ impl ChildKind for OfWorker {
     }
 
     fn program(_: &ToWorker) -> Program<Self::FromChild> {
-        Program { verb: Self::VERB, decode: |body| frames::decode(body, FROM_WORKER_TAGS) }
+        Program { verb: WORKER, decode: |body| frames::decode(body, FROM_WORKER_TAGS) }
     }
 }
 

@@ -15,7 +15,7 @@ use quackd_ipc::frames::{self, Decoded};
 use quackd_process::{ProcessHandle, Writable};
 use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, FROM_PI_TAGS, FromPi, PiStart, ToAgent};
 use quackd_protocol::client::{Check, CheckStatus};
-use quackd_supervision::PI_WORKER;
+use quackd_supervision::AGENT;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -198,7 +198,7 @@ impl Drop for Reaped {
         let (spawner, process) = (self.0.clone(), self.1.take());
         actix::spawn(async move {
             if let Some(process) = process {
-                reap_or_kill(&spawner, process, PI_WORKER.shutdown).await;
+                reap_or_kill(&spawner, process, AGENT.shutdown).await;
             }
         });
     }

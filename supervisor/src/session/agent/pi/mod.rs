@@ -20,10 +20,10 @@ use crate::children::{KillReason, Program};
 use crate::errors::AgentError;
 use quackd_ipc::frames::decode;
 use quackd_protocol::agent::{Engine, FROM_PI_TAGS};
-use quackd_supervision::{Cause, Exit, PI_WORKER};
+use quackd_supervision::{Cause, Exit};
 
 pub(super) const PROGRAM: Program<AgentFrame> = Program {
-    verb: PI_WORKER.name,
+    verb: "pi-worker",
     decode: |body| Ok(decode(body, FROM_PI_TAGS)?.map(AgentFrame::Pi)),
 };
 
