@@ -56,7 +56,7 @@ pub(super) enum Waiter {
     Client(oneshot::Sender<Result<CommandReply, AgentError>>),
     /// An `abort`, which only waits for the acknowledgment.
     Abort(oneshot::Sender<()>),
-    /// The callers in [`SessionActor::state_waiters`].
+    /// The callers in [`AgentPart::state_waiters`].
     State,
 }
 
