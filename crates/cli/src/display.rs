@@ -92,6 +92,11 @@ pub(crate) fn label<'a>(label: &'a str, name: &'a str) -> &'a str {
     if label.is_empty() { name } else { label }
 }
 
+/// Returns the name of a kind of process. On the wire, the agent has the name of the process that runs Pi.
+pub(crate) fn process_kind(name: &str) -> String {
+    name_cell(if name == "pi-worker" { "agent" } else { name })
+}
+
 /// Returns a name for a table or tree.
 pub(crate) fn name_cell(name: &str) -> String {
     cut(name, MAX_NAME_CELL)

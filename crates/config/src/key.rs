@@ -198,7 +198,7 @@ pub(crate) static KEYS: &[Key] = &[
     },
     Key {
         name: "limits.session_memory_mb",
-        description: "MiB of memory for the commands, the worker and the Pi of one session together; 0 for no limit. Above the limit, the worker or the Pi is killed.",
+        description: "MiB of memory for the commands, the worker and the agent of one session together; 0 for no limit. Above the limit, the worker or the agent is killed.",
         kind: ValueKind::Count { field: field!(limits.session_memory_mb), min: 0, max: 1_048_576 },
     },
     Key {
@@ -409,7 +409,7 @@ pub(crate) static KEYS: &[Key] = &[
     },
     Key {
         name: "pi.max_live",
-        description: "Maximum number of live Pis. Starting one more evicts the Pi that was idle longest.",
+        description: "Maximum number of live agents, your Pi or quackd's own. Starting one more evicts the agent that was idle longest.",
         kind: ValueKind::Count { field: field!(pi.max_live), min: 1, max: 256 },
     },
     Key {

@@ -156,7 +156,7 @@ fn wait_readable(from: BorrowedFd<'_>, until: Instant) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_protocol::pi::{FROM_PI_WORKER_TAGS, FromPiWorker};
+    use quackd_protocol::agent::{FROM_PI_TAGS, FromPi};
     use quackd_protocol::worker::{TO_WORKER_TAGS, ToWorker};
     use std::io::Write;
     use std::os::fd::AsFd;
@@ -221,7 +221,7 @@ mod tests {
         let read: ToWorker = read_first_blocking(theirs.as_fd(), 64, TO_WORKER_TAGS).unwrap();
         assert!(matches!(read, ToWorker::Ping { seq: 7 }));
         write_first_blocking(ours.as_fd(), &ping).unwrap();
-        let error = read_first_blocking::<FromPiWorker>(theirs.as_fd(), 64, FROM_PI_WORKER_TAGS);
+        let error = read_first_blocking::<FromPi>(theirs.as_fd(), 64, FROM_PI_TAGS);
         assert!(error.unwrap_err().to_string().starts_with("unknown first frame"));
     }
 }

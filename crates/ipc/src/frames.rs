@@ -87,6 +87,16 @@ pub enum Decoded<T> {
     Unknown(String),
 }
 
+impl<T> Decoded<T> {
+    /// Converts a known message.
+    pub fn map<U>(self, convert: impl FnOnce(T) -> U) -> Decoded<U> {
+        match self {
+            Self::Known(message) => Decoded::Known(convert(message)),
+            Self::Unknown(tag) => Decoded::Unknown(tag),
+        }
+    }
+}
+
 /// Returns the body of a frame with `message`.
 pub fn encode<T: Serialize>(message: &T) -> Result<Bytes, FrameError> {
     let body = serde_json::to_vec(message).map_err(FrameError::Encode)?;

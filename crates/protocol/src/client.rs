@@ -4,6 +4,7 @@
 //! `{"id","ok":true,"data"?}` or `{"id","ok":false,"error","code"?}`. Parameter types are lenient where upstream's daemon is: a
 //! missing `params` is an empty object, and unknown keys are ignored.
 
+mod agent;
 mod audit;
 mod clients;
 mod daemon;
@@ -15,7 +16,6 @@ mod keys;
 mod lifecycle;
 mod models;
 mod network;
-mod pi;
 mod ps;
 mod remote;
 mod session_admin;
@@ -24,6 +24,9 @@ mod voice;
 
 pub use crate::approval::{
     AnswerData, AnswerParams, ApprovalsData, ApprovalsParams, PendingApproval, RecentApproval,
+};
+pub use agent::{
+    AgentData, AgentParams, PiInfo, SayData, SayParams, UiResponseData, UiResponseParams,
 };
 pub use audit::{
     AuditChange, AuditCommand, AuditFile, AuditNamed, AuditPlanted, AuditReport, AuditRepository,
@@ -53,9 +56,6 @@ pub use models::{ChosenModel, ModelTest, ModelsData, ModelsParams};
 pub use network::{
     ForwardData, ForwardInfo, ForwardParams, HostExplained, HostTotals, HostVerdict, NetworkData,
     NetworkRequest, PresetInfo, PresetsData, SessionForward,
-};
-pub use pi::{
-    AgentData, AgentParams, PiInfo, SayData, SayParams, UiResponseData, UiResponseParams,
 };
 pub use ps::{
     CallInfo, MetricsData, PendingChange, PlacesInfo, PsData, RunningJob, SupervisorInfo,

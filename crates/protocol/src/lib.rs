@@ -4,10 +4,11 @@
 //! - [`client`]: newline-delimited JSON between a client and the supervisor. The Rubber Duck daemon protocol plus our
 //!   additive `quack.*` methods.
 //! - [`worker`]: length-delimited JSON frames between the supervisor and one session worker. [`environment`] has the
-//!   frames of the process that captures the login environment, [`pi`] those of the process that runs a session's Pi.
+//!   frames of the process that captures the login environment, [`agent`] those of the process of a session's agent.
 //!
 //! Every bound of both sides is in [`limits`], with its reason.
 
+pub mod agent;
 pub mod agent_options;
 pub mod approval;
 pub mod client;
@@ -25,7 +26,6 @@ pub mod metadata;
 pub mod model;
 pub mod network;
 pub mod output;
-pub mod pi;
 pub mod places;
 pub mod plain;
 pub mod policy;

@@ -254,7 +254,7 @@ fn add_events(defs: &mut Map<String, Value>, events: Vec<EventSchema>) {
 /// The property of an event that names its turn.
 fn turn() -> Value {
     json!({"type": "integer", "minimum": 1,
-        "description": "The turn of the session's Pi that it belongs to, as in the reply of say."})
+        "description": "The turn of the session's agent that it belongs to, as in the reply of say."})
 }
 
 fn event_line(event: EventSchema) -> Value {

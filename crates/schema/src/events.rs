@@ -117,7 +117,7 @@ fn made_here(generator: &mut SchemaGenerator) -> Vec<EventSchema> {
         ),
         followed(
             "extension_error",
-            "A worker or Pi has crashed (`event` is `process_death`), or an extension of Pi has failed.",
+            "A worker or an agent has crashed (`event` is `process_death`), or an extension of Pi has failed.",
             error,
         ),
         followed(

@@ -140,13 +140,13 @@ fn conversation() -> Vec<(&'static str, &'static str, Value)> {
     let messages = || json!({"type": "array", "items": {"$ref": "#/$defs/Message"}});
     let flag = || json!({"type": "boolean"});
     vec![
-        ("agent_start", "Pi has started a turn.", open(json!({}), &[])),
+        ("agent_start", "The agent has started a turn.", open(json!({}), &[])),
         (
             "agent_end",
             "The turn has finished. This is the last event of a `say`.",
             open(json!({"messages": messages(), "willRetry": flag()}), &["messages"]),
         ),
-        ("agent_settled", "Pi is idle until the next prompt.", open(json!({}), &[])),
+        ("agent_settled", "The agent is idle until the next prompt.", open(json!({}), &[])),
         ("turn_start", "A request to the model has started.", open(json!({}), &[])),
         (
             "turn_end",
@@ -201,7 +201,7 @@ fn upkeep() -> Vec<(&'static str, &'static str, Value)> {
         ),
         (
             "auto_retry_start",
-            "The model's provider has failed, and Pi will retry.",
+            "The model's provider has failed, and the agent will retry.",
             open(
                 json!({"attempt": number(), "maxAttempts": number(), "delayMs": number(),
                     "errorMessage": text("The failure.")}),
@@ -210,7 +210,7 @@ fn upkeep() -> Vec<(&'static str, &'static str, Value)> {
         ),
         (
             "auto_retry_end",
-            "The retry has succeeded, or Pi has given up.",
+            "The retry has succeeded, or the agent has given up.",
             open(
                 json!({"success": flag(), "attempt": number(), "finalError": text("The last failure.")}),
                 &["success"],

@@ -1,9 +1,9 @@
-//! Supervision as pure data: child specifications, restart window, backoff, heartbeat and the worker state
-//! machine.
+//! Supervision as pure data: child specifications, restart window, backoff, heartbeat and the life
+//! cycle of a child.
 //!
 //! [`Budget`] bounds the memory of all clients together.
 //!
-//! Called by the supervisor's worker handles, which pass in events and execute the returned decisions. Time
+//! Called by the supervisor, which passes in events and executes the returned decisions. Time
 //! is always an argument and always an `Instant`. So steps of the wall clock have no effect, and a test of
 //! one minute needs no real time.
 
@@ -11,20 +11,20 @@ mod backoff;
 mod budget;
 mod cause;
 mod heartbeat;
+mod lifecycle;
 mod spec;
 mod vocabulary;
 mod window;
-mod worker;
 
 pub use backoff::Backoff;
 pub use budget::{Budget, FREE_BYTES, Share};
 pub use cause::{Cause, CauseKind, EXIT_TERMINAL, Exit};
 pub use heartbeat::{Action, Heartbeat, HeartbeatSpec};
+pub use lifecycle::Lifecycle;
 pub use spec::{
-    ACTORS_THREAD, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD,
-    NETWORK_PROXY, PI_WORKER, REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER,
-    STORE_THREAD, SYSTEM_PROBE, TOOL_REGISTRIES, TREE, WORKER_HEARTBEAT,
+    ACTORS_THREAD, AGENT, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD,
+    NETWORK_PROXY, REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, STORE_THREAD,
+    SYSTEM_PROBE, TOOL_REGISTRIES, TREE, WORKER_HEARTBEAT,
 };
 pub use vocabulary::{AfterExit, Demand, Demander, Hello, Load, Order, State};
 pub use window::RestartWindow;
-pub use worker::Worker;

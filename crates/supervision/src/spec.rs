@@ -124,9 +124,9 @@ pub const SESSION_WORKER: ChildSpec = ChildSpec {
     ],
 };
 
-/// The process that runs one session's Pi, with the same limits.
-pub const PI_WORKER: ChildSpec =
-    ChildSpec { name: "pi-worker", about: "runs Pi for one session", ..SESSION_WORKER };
+/// The process of one session's agent, with the same limits. It has this name for quackd's own agent too.
+pub const AGENT: ChildSpec =
+    ChildSpec { name: "pi-worker", about: "runs the agent of one session", ..SESSION_WORKER };
 
 /// The process that forwards what one session's commands send to allowed hosts.
 pub const NETWORK_PROXY: ChildSpec = ChildSpec {
@@ -237,7 +237,7 @@ pub const TREE: [&ChildSpec; 12] = [
     &REPOSITORY_CLEANER,
     &SESSION_WORKER,
     &NETWORK_PROXY,
-    &PI_WORKER,
+    &AGENT,
 ];
 
 #[cfg(test)]

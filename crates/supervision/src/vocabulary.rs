@@ -75,8 +75,8 @@ pub enum Demand {
     Use,
     /// Wait for the hello, or for the exit of a draining worker.
     WaitForReady,
-    /// Start a process now, then call [`on_spawned`](crate::Worker::on_spawned) or
-    /// [`on_spawn_failed`](crate::Worker::on_spawn_failed).
+    /// Start a process now, then call [`on_spawned`](crate::Lifecycle::on_spawned) or
+    /// [`on_spawn_failed`](crate::Lifecycle::on_spawn_failed).
     Start,
     /// Wait until then, and demand again.
     WaitUntil(Instant),

@@ -3,8 +3,8 @@
 #[cfg(test)]
 mod tests {
     use quackd_supervision::{
-        AfterExit, Cause, Demand, Demander, ENVIRONMENT_WORKER, EXIT_TERMINAL, Exit, Hello, Load,
-        Order, Restart, SESSION_WORKER, State, Worker,
+        AfterExit, Cause, Demand, Demander, ENVIRONMENT_WORKER, EXIT_TERMINAL, Exit, Hello,
+        Lifecycle, Load, Order, Restart, SESSION_WORKER, State,
     };
     use std::time::{Duration, Instant};
 
@@ -20,43 +20,43 @@ mod tests {
         Duration::from_millis(milliseconds)
     }
 
-    fn absent() -> Worker {
-        Worker::new(SESSION_WORKER)
+    fn absent() -> Lifecycle {
+        Lifecycle::new(SESSION_WORKER)
     }
 
-    fn starting(now: Instant) -> Worker {
+    fn starting(now: Instant) -> Lifecycle {
         let mut worker = absent();
         assert_eq!(worker.on_demand(now, Demander::Call), Demand::Start);
         assert_eq!(worker.on_spawned(now), Order::Nothing);
         worker
     }
 
-    fn ready(now: Instant) -> Worker {
+    fn ready(now: Instant) -> Lifecycle {
         let mut worker = starting(now);
         assert_eq!(worker.on_hello(now), Hello::Ready);
         worker
     }
 
-    fn draining(now: Instant) -> Worker {
+    fn draining(now: Instant) -> Lifecycle {
         let mut worker = ready(now);
         assert_eq!(worker.drain(now), Order::Shutdown);
         worker
     }
 
-    fn condemned(now: Instant) -> Worker {
+    fn condemned(now: Instant) -> Lifecycle {
         let mut worker = ready(now);
         assert_eq!(worker.condemn(now, Cause::NotResponding), Order::Kill);
         worker
     }
 
-    fn backoff(now: Instant) -> Worker {
+    fn backoff(now: Instant) -> Lifecycle {
         let mut worker = ready(now);
         let after = worker.on_exit(now, Exit::Signal(11), QUIET, NO_JITTER);
         assert_eq!(after, AfterExit::Stay);
         worker
     }
 
-    fn failed(now: Instant) -> Worker {
+    fn failed(now: Instant) -> Lifecycle {
         let mut worker = ready(now);
         let after = worker.on_exit(now, Exit::Code(EXIT_TERMINAL), QUIET, NO_JITTER);
         assert_eq!(after, AfterExit::GaveUp);
@@ -73,7 +73,7 @@ mod tests {
         Terminal(Cause),
     }
 
-    fn outcome(before: &Worker, now: Instant, exit: Exit, load: Load) -> Outcome {
+    fn outcome(before: &Lifecycle, now: Instant, exit: Exit, load: Load) -> Outcome {
         let mut worker = before.clone();
         let after = worker.on_exit(now, exit, load, NO_JITTER);
         if worker.state() == before.state() {
@@ -120,7 +120,7 @@ mod tests {
                 } else {
                     Outcome::Crash(exit.into())
                 };
-                let check = |worker: &Worker, wanted: &Outcome| {
+                let check = |worker: &Lifecycle, wanted: &Outcome| {
                     let got = outcome(worker, now, exit, load);
                     assert_eq!(&got, wanted, "{exit:?} with {load:?} in {:?}", worker.state());
                 };
@@ -140,7 +140,7 @@ mod tests {
     fn a_permanent_child_may_not_leave_unasked() {
         let now = Instant::now();
         let spec = quackd_supervision::ChildSpec { restart: Restart::Permanent, ..SESSION_WORKER };
-        let mut worker = Worker::new(spec);
+        let mut worker = Lifecycle::new(spec);
         assert_eq!(worker.on_demand(now, Demander::Call), Demand::Start);
         assert_eq!(worker.on_hello(now), Hello::Ready);
         assert_eq!(outcome(&worker, now, Exit::Code(0), QUIET), Outcome::Crash(Cause::ExitCode(0)));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     /// Crashes the worker until it fails. Returns the delays and the time of the failure.
-    fn crash_until_failed(worker: &mut Worker, mut now: Instant) -> (Vec<u128>, Instant) {
+    fn crash_until_failed(worker: &mut Lifecycle, mut now: Instant) -> (Vec<u128>, Instant) {
         let mut delays = Vec::new();
         loop {
             assert_eq!(worker.on_spawned(now), Order::Nothing);
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn a_temporary_child_is_not_started_again_for_those_who_waited() {
         let now = Instant::now();
-        let mut worker = Worker::new(ENVIRONMENT_WORKER);
+        let mut worker = Lifecycle::new(ENVIRONMENT_WORKER);
         for _ in 0..10 {
             assert_eq!(worker.on_demand(now, Demander::Call), Demand::Start);
             assert_eq!(worker.on_spawned(now), Order::Nothing);

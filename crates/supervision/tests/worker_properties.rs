@@ -4,7 +4,7 @@
 mod tests {
     use proptest::prelude::*;
     use quackd_supervision::{
-        AfterExit, Cause, Demand, Demander, Exit, Load, Order, SESSION_WORKER, State, Worker,
+        AfterExit, Cause, Demand, Demander, Exit, Lifecycle, Load, Order, SESSION_WORKER, State,
     };
     use std::time::{Duration, Instant};
 
@@ -47,7 +47,7 @@ mod tests {
 
     /// State outside of the machine: whether a process exists, and the times of restarts.
     struct World {
-        worker: Worker,
+        worker: Lifecycle,
         now: Instant,
         start_ordered: bool,
         alive: bool,
@@ -150,7 +150,7 @@ mod tests {
         ) {
             let now = Instant::now();
             let mut world = World {
-                worker: Worker::new(SESSION_WORKER),
+                worker: Lifecycle::new(SESSION_WORKER),
                 now,
                 start_ordered: false,
                 alive: false,

@@ -10,7 +10,7 @@ pub(crate) trait HeartbeatDriver<K: ChildKind>: ChildActor<K> {
     /// Starts the heartbeat after the child's hello frame.
     fn begin_heartbeat(&mut self, k: K, ctx: &mut Context<Self>) {
         let child = self.child_mut(k);
-        child.heartbeat = Heartbeat::new(beats_of(child.worker.spec()), Instant::now());
+        child.heartbeat = Heartbeat::new(beats_of(child.lifecycle.spec()), Instant::now());
         child.pinged = None;
         let due = child.heartbeat.next_wakeup();
         self.arm_heartbeat(k, due, ctx);
@@ -79,12 +79,12 @@ pub(crate) trait HeartbeatDriver<K: ChildKind>: ChildActor<K> {
             Action::Ping(seq) => {
                 if self.child(k).try_send(&K::ping(seq)).is_err() {
                     // The child's queue is full. The missing reply counts like any other.
-                    tracing::warn!(session = label, child = K::VERB, "cannot send a ping");
+                    tracing::warn!(session = label, child = K::NAME, "cannot send a ping");
                 }
                 self.child_mut(k).pinged = Some(seq);
             }
             Action::Unresponsive => {
-                tracing::warn!(session = label, child = K::VERB, "no answer to heartbeats");
+                tracing::warn!(session = label, child = K::NAME, "no answer to heartbeats");
             }
             Action::Kill => {
                 return self.kill_for(k, Cause::NotResponding, KillReason::NoHeartbeat, ctx);

@@ -1,6 +1,6 @@
 //! The reason why the supervisor kills a child, besides the cause that the state machine records.
 
-/// Shown in the log and to the followers of a Pi.
+/// Shown in the log and to the followers of an agent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KillReason {
     NoHeartbeat,
@@ -10,11 +10,11 @@ pub(crate) enum KillReason {
     ClosedChannel,
     /// A worker failed or broke the protocol.
     Failed,
-    /// A Pi did not answer a command.
+    /// An agent did not answer a command.
     NoAnswer,
-    /// A Pi did not abort its turn.
+    /// An agent did not abort its turn.
     NoAbort,
-    /// A Pi does not read commands.
+    /// An agent does not read commands.
     ClosedStdin,
     CannotStart,
     OtherVersion,

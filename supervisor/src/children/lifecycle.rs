@@ -23,7 +23,7 @@ const CLOSED_GRACE: Duration = Duration::from_millis(500);
 pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
     /// Reports a demand for the process to the state machine, and applies the result.
     fn demand(&mut self, k: K, demander: Demander, ctx: &mut Context<Self>) {
-        let demand = self.child_mut(k).worker.on_demand(Instant::now(), demander);
+        let demand = self.child_mut(k).lifecycle.on_demand(Instant::now(), demander);
         self.apply_demand(k, demand, ctx);
     }
 
@@ -63,10 +63,10 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
 
     /// Schedules the next deadline of the state machine.
     fn arm_life(&mut self, k: K, ctx: &mut Context<Self>) {
-        let timer = self.child(k).worker.next_wakeup().map(|due| {
+        let timer = self.child(k).lifecycle.next_wakeup().map(|due| {
             ctx.run_later(due.saturating_duration_since(Instant::now()), move |handle, ctx| {
                 handle.child_mut(k).life_timer = None;
-                let order = handle.child_mut(k).worker.on_timer(Instant::now());
+                let order = handle.child_mut(k).lifecycle.on_timer(Instant::now());
                 handle.apply_order(k, order, ctx);
             })
         });
@@ -87,17 +87,19 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
     /// Kills a process that failed. `why` is shown to the user.
     fn kill_for(&mut self, k: K, cause: Cause, why: KillReason, ctx: &mut Context<Self>) {
         let (child, text) = (self.child(k), why.text());
-        tracing::warn!(session = child.label, child = K::VERB, %cause, why = text, "killing a worker");
+        tracing::warn!(session = child.label, child = K::NAME, %cause, why = text, "killing a worker");
         self.on_kill(k, why);
-        let order = self.child_mut(k).worker.condemn(Instant::now(), cause);
+        let order = self.child_mut(k).lifecycle.condemn(Instant::now(), cause);
         self.apply_order(k, order, ctx);
     }
 
     /// Kills the process because its session is over the memory limit and this process tree uses most of it.
     fn on_memory_exceeded(&mut self, k: K, exceeded: MemoryLimitExceeded, ctx: &mut Context<Self>) {
         let MemoryLimitExceeded { monitor, mb, limit_mb } = exceeded;
-        let is_ending =
-            !matches!(self.child(k).worker.state(), State::Starting { .. } | State::Ready { .. });
+        let is_ending = !matches!(
+            self.child(k).lifecycle.state(),
+            State::Starting { .. } | State::Ready { .. }
+        );
         // The message may refer to an earlier process.
         if self.child(k).monitor_pid() == Some(monitor) && !is_ending {
             let cause = Cause::MemoryLimit { mb, limit_mb };
@@ -107,7 +109,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
 
     /// Asks the process to exit once it has no work.
     fn drain(&mut self, k: K, ctx: &mut Context<Self>) {
-        let order = self.child_mut(k).worker.drain(Instant::now());
+        let order = self.child_mut(k).lifecycle.drain(Instant::now());
         self.apply_order(k, order, ctx);
     }
 
@@ -129,7 +131,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
 
     /// Kills the process because the user asked for it. Returns false if there is none, or if it is already stopping.
     fn kill(&mut self, k: K, ctx: &mut Context<Self>) -> bool {
-        let state = self.child(k).worker.state();
+        let state = self.child(k).lifecycle.state();
         let is_alive = matches!(state, State::Starting { .. } | State::Ready { .. });
         if is_alive && self.child(k).ending.is_none() {
             self.kill_for(k, Cause::KilledByPerson, KillReason::UserRequest, ctx);
@@ -139,7 +141,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
 
     /// Evicts an idle process. Returns `false` if it is busy or exempt from eviction.
     fn evict(&mut self, k: K, why: EvictionReason, ctx: &mut Context<Self>) -> bool {
-        let state = self.child(k).worker.state();
+        let state = self.child(k).lifecycle.state();
         let is_alive = matches!(state, State::Ready { .. } | State::Starting { .. });
         if !is_alive || self.idle_deadline(k).is_none() {
             return false;
@@ -147,7 +149,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
         let label = &self.child(k).label;
         tracing::info!(
             session = label,
-            child = K::VERB,
+            child = K::NAME,
             why = why.why(),
             "evicting an idle worker"
         );
@@ -172,7 +174,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
             Ok((process, far_end)) => {
                 self.child_mut(k).process = Some(process);
                 let spawner = self.services(k).spawner.clone();
-                let verb = K::verb(start);
+                let verb = K::program(start).verb;
                 let spawning = async move { spawner.spawn(verb, far_end).await };
                 ctx.spawn(spawning.into_actor(self).map(move |result, handle, ctx| match result {
                     Ok(spawned) => handle.spawned(k, spawned, ctx),
@@ -184,7 +186,7 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
     }
 
     fn spawned(&mut self, k: K, spawned: SpawnedWorker, ctx: &mut Context<Self>) {
-        let order = self.child_mut(k).worker.on_spawned(Instant::now());
+        let order = self.child_mut(k).lifecycle.on_spawned(Instant::now());
         let spawner = self.services(k).spawner.clone();
         let watched = spawned.process.clone();
         let ended = async move { spawner.ended(watched).await };
@@ -200,18 +202,18 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
 
     fn spawn_failed(&mut self, k: K, failure: &SpawnRequestError, ctx: &mut Context<Self>) {
         let label = &self.child(k).label;
-        tracing::error!(session = label, child = K::VERB, error = %failure, "cannot start a worker");
+        tracing::error!(session = label, child = K::NAME, error = %failure, "cannot start a worker");
         self.child_mut(k).process = None;
         self.end_cgroup(k);
         let waiting = self.has_waiters(k);
-        let worker = &mut self.child_mut(k).worker;
+        let worker = &mut self.child_mut(k).lifecycle;
         let after = worker.on_spawn_failed(Instant::now(), failure.cause(), waiting, random());
         self.after_exit(k, after, ctx);
     }
 
     /// Handles a start that was not possible. The waiting callers already got an error.
     fn not_started(&mut self, k: K, ctx: &mut Context<Self>) {
-        let after = self.child_mut(k).worker.on_not_started(Instant::now());
+        let after = self.child_mut(k).lifecycle.on_not_started(Instant::now());
         self.after_exit(k, after, ctx);
     }
 
@@ -225,10 +227,10 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
         ctx: &mut Context<Self>,
     ) -> (AfterExit, Option<ChildProcess>, Option<Cause>) {
         let child = self.child_mut(k);
-        let crashes = child.worker.crashes();
-        let after = child.worker.on_exit(Instant::now(), exit, load, random());
-        let crashed = crashes != child.worker.crashes();
-        let cause = child.worker.last_crash().filter(|_| crashed).cloned();
+        let crashes = child.lifecycle.crashes();
+        let after = child.lifecycle.on_exit(Instant::now(), exit, load, random());
+        let crashed = crashes != child.lifecycle.crashes();
+        let cause = child.lifecycle.last_crash().filter(|_| crashed).cloned();
         let process = child.process.take();
         child.stopped = match (&cause, child.evicted.take()) {
             (Some(cause), _) => StopReason::Died(cause.clone()),
@@ -253,9 +255,9 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
             AfterExit::RestartAt(at) if self.child(k).ending.is_none() => self.retry_at(k, at, ctx),
             AfterExit::RestartAt(_) => {}
             AfterExit::GaveUp => {
-                if let State::Failed { cause, .. } = self.child(k).worker.state().clone() {
+                if let State::Failed { cause, .. } = self.child(k).lifecycle.state().clone() {
                     let label = &self.child(k).label;
-                    tracing::error!(session = label, child = K::VERB, %cause, "worker failed");
+                    tracing::error!(session = label, child = K::NAME, %cause, "worker failed");
                     self.fail_waiters(k, &cause, ctx);
                 }
             }
@@ -349,8 +351,8 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
     /// Resets all deadlines after a suspend.
     fn reset_timers(&mut self, k: K, ctx: &mut Context<Self>) {
         let now = Instant::now();
-        self.child_mut(k).worker.renew(now);
-        if self.child(k).worker.next_wakeup().is_some() {
+        self.child_mut(k).lifecycle.renew(now);
+        if self.child(k).lifecycle.next_wakeup().is_some() {
             self.arm_life(k, ctx);
         }
         if self.child(k).is_ready() {

@@ -8,8 +8,8 @@
 use super::process::SendError;
 use super::{ChildActor, ChildKind};
 use actix::{Addr, Message};
-use bytes::Bytes;
-use quackd_ipc::frames::{self, Decoded};
+use bytes::{Bytes, BytesMut};
+use quackd_ipc::frames::{self, Decoded, FrameError};
 use quackd_ipc::halves::{self, ReadingHalf};
 use quackd_protocol::limits::{WORKER_OUTBOX_FRAMES, WORKER_STDERR_BYTES};
 use std::os::fd::OwnedFd;
@@ -24,6 +24,9 @@ const UNKNOWN_LOGGED: u32 = 10;
 /// Bytes of stderr that are read without delay. After each further read, the reader pauses for `STDERR_PAUSE`.
 const STDERR_FREE_BYTES: usize = 64 * 1024;
 const STDERR_PAUSE: Duration = Duration::from_millis(10);
+
+/// Reads a frame of a child; see [`super::Program`].
+type Decode<K> = fn(&BytesMut) -> Result<Decoded<<K as ChildKind>::FromChild>, FrameError>;
 
 /// Event on the control channel of one child process.
 #[derive(Debug)]
@@ -70,6 +73,7 @@ impl ChannelTasks {
         channel: UnixStream,
         generation: u64,
         first: Bytes,
+        decode: Decode<K>,
         handle: Addr<H>,
     ) -> std::io::Result<Self> {
         let (reading, mut writing) = halves::split(channel)?;
@@ -80,7 +84,7 @@ impl ChannelTasks {
                 frames::write_queued(queue, writing).await;
             }
         });
-        let reading = actix::spawn(read::<K, H>(reading, generation, handle));
+        let reading = actix::spawn(read::<K, H>(reading, generation, decode, handle));
         Ok(Self { frames: sender, tasks: [writing, reading] })
     }
 
@@ -93,7 +97,12 @@ impl ChannelTasks {
     }
 }
 
-async fn read<K: ChildKind, H: ChildActor<K>>(half: ReadingHalf, generation: u64, handle: Addr<H>) {
+async fn read<K: ChildKind, H: ChildActor<K>>(
+    half: ReadingHalf,
+    generation: u64,
+    decode: Decode<K>,
+    handle: Addr<H>,
+) {
     let mut reader = frames::reader(half);
     let mut pace = K::WIRE.pace.map(|pace| FrameRateLimiter::new(pace, Instant::now()));
     let event = |input| ChannelEvent { generation, input };
@@ -107,7 +116,7 @@ async fn read<K: ChildKind, H: ChildActor<K>>(half: ReadingHalf, generation: u64
             Some(Err(_broken)) => break None,
             Some(Ok(body)) => body,
         };
-        match frames::decode::<K::FromChild>(&body, K::WIRE.tags) {
+        match decode(&body) {
             Ok(Decoded::Known(frame)) => {
                 // Wait until the handle took the frame, so that further frames stay in the socket.
                 if handle.send(event(ChannelInput::Frame(frame))).await.is_err() {
@@ -192,13 +201,13 @@ pub(crate) async fn stderr_tail(stderr: OwnedFd) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_protocol::limits::{PI_EVENTS_BURST, PI_EVENTS_PER_SECOND};
+    use quackd_protocol::limits::{AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND};
 
     #[test]
     fn a_burst_passes_and_a_flood_is_held_to_its_rate() {
         let start = Instant::now();
-        let mut pace = FrameRateLimiter::new((PI_EVENTS_BURST, PI_EVENTS_PER_SECOND), start);
-        for _ in 0..PI_EVENTS_BURST {
+        let mut pace = FrameRateLimiter::new((AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND), start);
+        for _ in 0..AGENT_EVENTS_BURST {
             assert_eq!(pace.take(start), Duration::ZERO);
         }
         let (mut now, mut taken) = (start, 0_u32);
@@ -211,7 +220,7 @@ mod tests {
                 }
             }
         }
-        let expected = 2 * PI_EVENTS_PER_SECOND;
+        let expected = 2 * AGENT_EVENTS_PER_SECOND;
         assert!((expected..expected + 400).contains(&taken), "{taken}");
     }
 }

@@ -1,4 +1,4 @@
-//! Supervised child processes: the parts that workers and Pis share.
+//! Supervised child processes: the parts that workers and agents share.
 //!
 //! A session's actor contains a [`Child`] for each of its processes and implements [`ChildActor`] for each
 //! [`ChildKind`]. `quackd-supervision` makes the decisions, from the child's row in its table, and [`LifecycleDriver`]
@@ -38,15 +38,16 @@ pub(crate) use snapshot::ChildSnapshot;
 use crate::errors::CallError;
 use crate::metrics::Metrics;
 use actix::prelude::*;
+use bytes::BytesMut;
 use login_env::LoginEnv;
 use probing::Probing;
+use quackd_ipc::frames::{Decoded, FrameError};
 use quackd_process::{CgroupBase, Exit as ProcessExit, SessionPaths};
 use quackd_supervision::{
-    Cause, ChildSpec, Heartbeat, HeartbeatSpec, State, WORKER_HEARTBEAT, Worker,
+    Cause, ChildSpec, Heartbeat, HeartbeatSpec, Lifecycle, State, WORKER_HEARTBEAT,
 };
 use repo_cleanup::RepoCleanup;
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use spawner::Spawner;
 use std::fmt::Debug;
 use std::rc::Rc;
@@ -79,26 +80,24 @@ pub(crate) struct ChildServices {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ProcessKind {
     Worker,
-    Pi,
+    Agent,
 }
 
 /// Frames and settings of one kind of supervised process. Its values select the process of an actor that has several.
 pub(crate) trait ChildKind: Debug + Copy + Unpin + 'static {
     /// Frames from the process.
-    type FromChild: DeserializeOwned + Debug + Send + 'static;
+    type FromChild: Debug + Send + 'static;
     /// Frames to the process.
     type ToChild: Serialize;
     /// Settings for reading the channel.
     const WIRE: ChannelLimits;
-    /// The subcommand of quackd's executable that runs as this process.
-    const VERB: &'static str;
+    /// Name of the process in the log.
+    const NAME: &'static str;
 
     fn ping(seq: u64) -> Self::ToChild;
     fn shutdown() -> Self::ToChild;
-    /// The subcommand for a process with this first frame.
-    fn verb(_start: &Self::ToChild) -> &'static str {
-        Self::VERB
-    }
+    /// The program of a process with this first frame.
+    fn program(start: &Self::ToChild) -> Program<Self::FromChild>;
 }
 
 /// An actor that owns a process of the kind `K`. Methods with a body are optional hooks.
@@ -131,11 +130,18 @@ pub(crate) trait ChildActor<K: ChildKind>:
     fn idle_deadline(&self, k: K) -> Option<Instant>;
 }
 
+/// A program that runs as a child, with its own frames.
+#[derive(Debug)]
+pub(crate) struct Program<F> {
+    /// The subcommand of quackd's executable.
+    pub(crate) verb: &'static str,
+    /// Reads a frame of this program.
+    pub(crate) decode: fn(&BytesMut) -> Result<Decoded<F>, FrameError>,
+}
+
 /// Settings for reading a child's channel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChannelLimits {
-    /// Frame names of this version.
-    pub(crate) tags: &'static [&'static str],
     /// Number of unknown frames that are skipped. One more kills the child.
     pub(crate) max_unknown: u32,
     /// Burst size and frames per second. `None` if the frames are limited otherwise.
@@ -209,7 +215,7 @@ impl DrainReason {
 pub(crate) struct Child {
     /// Session id, for the log.
     label: String,
-    pub(crate) worker: Worker,
+    pub(crate) lifecycle: Lifecycle,
     pub(crate) process: Option<ChildProcess>,
     /// Control group of the child's own processes.
     pub(crate) cgroup: Option<SessionPaths>,
@@ -238,7 +244,7 @@ impl Child {
         let now = Instant::now();
         Self {
             label,
-            worker: Worker::new(spec),
+            lifecycle: Lifecycle::new(spec),
             process: None,
             cgroup: None,
             generation: 0,
@@ -255,7 +261,7 @@ impl Child {
     }
 
     pub(crate) fn is_ready(&self) -> bool {
-        matches!(self.worker.state(), State::Ready { .. })
+        matches!(self.lifecycle.state(), State::Ready { .. })
     }
 
     /// Whether the process has stopped answering heartbeats.

@@ -64,7 +64,8 @@ impl ChildProcess {
         let first = frames::encode(start).map_err(std::io::Error::other)?;
         let borrowed: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();
         write_length_with_descriptors(channel.as_fd(), first.len(), &borrowed)?;
-        let link = ChannelTasks::start::<K, H>(channel, generation, first, handle)?;
+        let decode = K::program(start).decode;
+        let link = ChannelTasks::start::<K, H>(channel, generation, first, decode, handle)?;
         let process = Self {
             started_at: now_text().into(),
             started: Instant::now(),

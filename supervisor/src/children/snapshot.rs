@@ -2,14 +2,14 @@
 
 use super::{Child, ChildProcess, ms};
 use quackd_protocol::client::{LifeInfo, ProcessState};
-use quackd_supervision::{Cause, ChildSpec, Heartbeat, State, Worker};
+use quackd_supervision::{Cause, ChildSpec, Heartbeat, Lifecycle, State};
 use std::rc::Rc;
 use std::time::Instant;
 
 /// State of a child at one moment. Times are given for a later moment when it is read.
 #[derive(Debug, Clone)]
 pub(crate) struct ChildSnapshot {
-    worker: Worker,
+    lifecycle: Lifecycle,
     heartbeat: Heartbeat,
     /// Whether a process runs, or its channel exists and it is being started.
     pub(crate) has_process: bool,
@@ -27,7 +27,7 @@ impl ChildSnapshot {
 
     /// State for clients.
     pub(crate) fn state(&self) -> ProcessState {
-        match self.worker.state() {
+        match self.lifecycle.state() {
             State::Ready { .. } if self.heartbeat.is_unresponsive() => ProcessState::Unresponsive,
             State::Absent => ProcessState::Absent,
             State::Starting { .. } => ProcessState::Starting,
@@ -41,22 +41,22 @@ impl ChildSnapshot {
     /// The lifecycle, for clients.
     pub(crate) fn life(&self, now: Instant) -> LifeInfo {
         let until = |at: Instant| ms(at.saturating_duration_since(now));
-        let worker = &self.worker;
-        let is_ready = matches!(worker.state(), State::Ready { .. });
+        let lifecycle = &self.lifecycle;
+        let is_ready = matches!(lifecycle.state(), State::Ready { .. });
         LifeInfo {
             state: self.state(),
-            state_ms: worker.in_state_for(now).map(ms),
-            crashes: worker.crashes(),
-            restarts_in_window: worker.recent_restarts(now),
-            backoff_ms: match worker.state() {
+            state_ms: lifecycle.in_state_for(now).map(ms),
+            crashes: lifecycle.crashes(),
+            restarts_in_window: lifecycle.recent_restarts(now),
+            backoff_ms: match lifecycle.state() {
                 State::Backoff { until: at, .. } => Some(until(*at)),
                 _ => None,
             },
-            forgiven_ms: match worker.state() {
-                State::Failed { at, .. } => Some(until(*at + worker.spec().forgiveness)),
+            forgiven_ms: match lifecycle.state() {
+                State::Failed { at, .. } => Some(until(*at + lifecycle.spec().forgiveness)),
                 _ => None,
             },
-            last_cause: worker.last_crash().map(Cause::to_string),
+            last_cause: lifecycle.last_crash().map(Cause::to_string),
             heartbeat_age_ms: is_ready.then(|| ms(self.heartbeat.age(now))),
         }
     }
@@ -66,7 +66,7 @@ impl Child {
     /// The state that is published.
     pub(crate) fn snapshot(&self) -> ChildSnapshot {
         ChildSnapshot {
-            worker: self.worker.clone(),
+            lifecycle: self.lifecycle.clone(),
             heartbeat: self.heartbeat.clone(),
             has_process: self.process.is_some(),
             monitor_pid: self.process.as_ref().and_then(ChildProcess::monitor_pid),

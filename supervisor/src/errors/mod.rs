@@ -2,15 +2,15 @@
 //!
 //! The protocol specification fixes the texts that clients depend on. The other texts may change.
 
+mod agent;
 mod approval;
 mod call;
 mod forward;
-mod pi;
 pub(crate) mod start;
 
+pub(crate) use agent::AgentError;
 pub(crate) use call::{CallError, SlotUsage};
 pub(crate) use forward::ForwardRefusal;
-pub(crate) use pi::PiError;
 
 use crate::workspaces::NoPlace;
 use quackd_home::WorkspaceError;
@@ -62,7 +62,7 @@ pub(crate) enum MethodError {
     #[error("Message must be a string")]
     MessageNotText,
     #[error("{0}")]
-    Pi(#[from] PiError),
+    Agent(#[from] AgentError),
     #[error("Session reference is required")]
     NoReference,
     #[error("The path is empty")]
@@ -211,7 +211,7 @@ pub(crate) enum MethodError {
     #[error("command must be an object with the text type")]
     NoCommand,
     #[error("{text}")]
-    Agent { text: String, code: Option<ErrorCode> },
+    Refused { text: String, code: Option<ErrorCode> },
     #[error("Only local clients may stop the daemon")]
     LocalStop,
     #[error("Only local clients may delete files")]
@@ -234,14 +234,13 @@ impl MethodError {
     /// Code of the reply, if a client can act on the error.
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
-            Self::Agent { code, .. } => *code,
+            Self::Refused { code, .. } => *code,
             Self::SessionNotFound(_) => Some(ErrorCode::SessionNotFound),
-            Self::Pi(PiError::TooMany | PiError::TooManyPis { .. }) | Self::Overloaded => {
-                Some(ErrorCode::Busy)
-            }
+            Self::Agent(AgentError::TooMany | AgentError::TooManyAgents { .. })
+            | Self::Overloaded => Some(ErrorCode::Busy),
             Self::NoPlace(_) => Some(ErrorCode::NotAWorkspace),
             Self::ShuttingDown
-            | Self::Pi(PiError::ShuttingDown)
+            | Self::Agent(AgentError::ShuttingDown)
             | Self::Remote(ConfigureError::ShuttingDown) => Some(ErrorCode::ShuttingDown),
             _ => None,
         }

@@ -8,15 +8,15 @@ use crate::errors::MethodError;
 use crate::events::client_registry::{Client, Transport};
 use crate::registry::{FindSession, Purpose, Registry};
 use crate::services::Services;
-use crate::session::pi::SendCommand;
-use crate::session::pi::agent_work::{AgentCall, ToolRunner};
+use crate::session::agent::SendCommand;
+use crate::session::agent::native::work::{AgentCall, ToolRunner};
 use crate::wire::reference;
 use actix::Addr;
 use futures_util::future::LocalBoxFuture;
+use quackd_protocol::agent::{AgentCommand, AgentToolDone, OtherCommand};
 use quackd_protocol::client::{AgentData, AgentParams, SayData, ToolData};
 use quackd_protocol::foreign_text::{NameError, first_unsafe};
 use quackd_protocol::limits::MAX_NAME_CHARS;
-use quackd_protocol::pi::{AgentToolDone, OtherCommand, PiCommand};
 use serde::Serialize;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
@@ -60,7 +60,7 @@ pub(super) async fn agent(asked: AgentParams, caller: &Caller) -> Result<AgentDa
     let done = handle.send(SendCommand { command, found }).await??;
     if !done.success {
         let text = done.error.unwrap_or_else(|| "The agent refused the command".to_owned());
-        return Err(MethodError::Agent { text, code: done.code });
+        return Err(MethodError::Refused { text, code: done.code });
     }
     let data = match is_prompt {
         true => {
@@ -86,7 +86,7 @@ fn parse(command: Value) -> Result<(String, Map<String, Value>), MethodError> {
         let text = format!(
             "{name} is not passed on, because the daemon chooses the session file: use `{verb}`"
         );
-        return Err(MethodError::Agent { text, code: None });
+        return Err(MethodError::Refused { text, code: None });
     }
     Ok((name, fields))
 }
@@ -105,7 +105,7 @@ fn command_of(
     name: String,
     mut fields: Map<String, Value>,
     workspace: &str,
-) -> Result<PiCommand, MethodError> {
+) -> Result<AgentCommand, MethodError> {
     match fields.remove("cwd") {
         None | Some(Value::Null) => {}
         Some(Value::String(cwd)) => {
@@ -114,7 +114,7 @@ fn command_of(
         Some(_) => return Err(MethodError::Cwd),
     }
     let body = to_raw_value(&fields).map_err(|_no_json| MethodError::NoCommand)?;
-    Ok(PiCommand::Other(OtherCommand { name, body }))
+    Ok(AgentCommand::Other(OtherCommand { name, body }))
 }
 
 /// Runs the tool calls of agents. Has a separate client, which follows nothing.

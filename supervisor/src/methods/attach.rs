@@ -50,7 +50,7 @@ pub(super) async fn attach(
         let handle = found.handle.clone();
         handle.send(TellSession::StartWorker).await.ok();
         if activate && caller.services.daemon.config.pi.start.value == PiStart::Attach {
-            handle.send(TellSession::StartPi(found)).await.ok();
+            handle.send(TellSession::StartAgent(found)).await.ok();
         }
     }
     Ok(data)

@@ -10,8 +10,9 @@ use crate::health::Health;
 use crate::registry::TakeSnapshot;
 use crate::retention::{Lost, gone};
 use crate::services::Services;
-use crate::session::pi::Failure;
+use crate::session::agent::Failure;
 use quackd_egress::models::{Chosen, ModelCatalog};
+use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{
     Check, CheckStatus, DoctorData, DoctorParams, ExecutableInfo, ExecutableState, ProcessState,
     RemoteStatus, SessionInfo, WorkerInfo,
@@ -48,7 +49,7 @@ pub(super) async fn doctor(
     let settings = &services.daemon.config.sandbox;
     let writable = snapshot.as_ref().map(|it| it.writable(settings)).unwrap_or_default();
     let held = held(caller, writable.clone()).await;
-    checks.extend(crate::session::pi::checks(&services.sessions, writable).await);
+    checks.extend(crate::session::agent::pi::checks(&services.sessions, writable).await);
     checks.extend(match &on_disk {
         None => vec![fail(
             "disk",
@@ -71,7 +72,7 @@ pub(super) async fn doctor(
     checks.push(providers(&services.health));
     checks.push(model(
         &*services.sessions.models.catalog().await,
-        services.sessions.pi_failure.get(true),
+        services.sessions.agent_failure.get(Engine::Native),
     ));
     checks.extend(doctor_mcp::check(services, &workers));
     checks.push(web_search(&services.health));

@@ -10,7 +10,7 @@ const MAX_LISTED: usize = 4;
 pub(super) fn check(services: &Services, workers: &[WorkerInfo]) -> Option<Check> {
     let table = &services.sessions.table;
     let of_session = |worker: &WorkerInfo| {
-        let problems = table.snapshot(&worker.session_id).pi.mcp_problems.clone();
+        let problems = table.snapshot(&worker.session_id).agent.mcp_problems.clone();
         let lines: Vec<_> =
             problems.iter().map(|it| format!("{} in {}", it, worker.label)).collect();
         lines

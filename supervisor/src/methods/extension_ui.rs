@@ -4,11 +4,11 @@ use super::Caller;
 use super::approvals::by_option;
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
-use crate::session::pi::AnswerDialog;
+use crate::session::agent::AnswerDialog;
 use crate::wire::{js_string, reference, truthy};
+use quackd_protocol::agent::UiAnswer;
 use quackd_protocol::approval::REQUEST_PREFIX;
 use quackd_protocol::client::{UiResponseData, UiResponseParams};
-use quackd_protocol::pi::UiAnswer;
 
 pub(super) async fn extension_ui_response(
     asked: UiResponseParams,

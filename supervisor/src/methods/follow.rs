@@ -1,6 +1,6 @@
 //! `follow` and `unfollow`: the events of a session, from now on or from a given number on.
 
-use super::state::{ask_pi, is_running, shown, worker_state};
+use super::state::{ask_agent, is_running, shown, worker_state};
 use super::{Caller, NoData, NoParams, approvals as methods};
 use crate::errors::MethodError;
 use crate::events::FollowStarted;
@@ -24,7 +24,7 @@ pub(super) async fn follow(
     let home = &caller.services.daemon.home;
     let history = home.app_history(found.session_id.as_str());
     let history = history.map(|path| path.display().to_string()).unwrap_or_default();
-    let (size, ()) = tokio::join!(size_of(history.clone()), ask_pi(caller, &found.session_id));
+    let (size, ()) = tokio::join!(size_of(history.clone()), ask_agent(caller, &found.session_id));
 
     // The session may have been deleted in the meantime.
     let reference = Some(found.session_id.0.clone());
@@ -38,7 +38,7 @@ pub(super) async fn follow(
         events.follow(&found.session_id, since_seq, epoch.as_deref());
     let session = caller.services.sessions.table.snapshot(&found.session_id);
     let approvals = &caller.services.sessions.approvals;
-    let mut open = session.pi.dialogs_before(following.next());
+    let mut open = session.agent.dialogs_before(following.next());
     open.extend(approvals.announced_before(&found.session_id, following.next()));
     following.send_first(open);
     if answers == Some(true) && methods::may_answer(caller) {
@@ -49,7 +49,7 @@ pub(super) async fn follow(
         session_name: found.session_name,
         workspace_path: found.workspace_path,
         is_running: is_running(&session),
-        session_state: shown(&session.pi),
+        session_state: shown(&session.agent),
         app_history_file: history,
         app_history_exists: size.is_some(),
         app_history_size_bytes: size.unwrap_or(0),

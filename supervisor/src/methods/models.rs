@@ -59,7 +59,7 @@ async fn found(
     catalog: &ModelCatalog,
     name: &str,
 ) -> Result<ModelInfo, MethodError> {
-    let unknown = |text: String| MethodError::Agent { text, code: None };
+    let unknown = |text: String| MethodError::Refused { text, code: None };
     let shown = stripped_line(name, MAX_SHOWN);
     let model = catalog.find(None, name).ok_or_else(|| {
         unknown(format!(

@@ -5,11 +5,11 @@ use super::{Caller, Reply};
 use crate::errors::MethodError;
 use crate::registry::{FindSession, Purpose};
 use crate::session::FoundSession;
-use crate::session::pi::{CommandReply, SendCommand};
+use crate::session::agent::{CommandReply, SendCommand};
 use crate::wire::{self, reference, truthy};
 use bytes::Bytes;
+use quackd_protocol::agent::AgentCommand;
 use quackd_protocol::client::{SayData, SayParams};
-use quackd_protocol::pi::PiCommand;
 use quackd_schema::{Shape, shape_of};
 use serde_json::Value;
 
@@ -58,7 +58,7 @@ pub(super) async fn say(
     }
     let Value::String(message) = message else { return Err(MethodError::MessageNotText) };
     let cwd = cwd.map(|cwd| beneath(&found.workspace_path, &cwd)).transpose()?.unwrap_or_default();
-    let command = PiCommand::Prompt { message, cwd };
+    let command = AgentCommand::Prompt { message, cwd };
     services.sessions.refresh_models(&found.session_id).await;
     let handle = found.handle.clone();
     let said = handle.send(SendCommand { command, found }).await??;

@@ -10,7 +10,7 @@ use crate::registry::{
     Restrictions, SessionChange, TakeSnapshot,
 };
 use crate::session::actor::{SessionActor, TellSession};
-use crate::session::pi::{create_blocking, fork_blocking, is_conversation_id};
+use crate::session::agent::{create_blocking, fork_blocking, is_conversation_id};
 use crate::session::services::NoLook;
 use crate::voice::VoiceSession;
 use crate::wire::reference;

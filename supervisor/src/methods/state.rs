@@ -2,14 +2,14 @@
 
 use super::{AnySession, Caller};
 use crate::errors::MethodError;
-use crate::pool::snapshot::{PiSnapshot, SessionSnapshot, WorkerSnapshot};
+use crate::pool::snapshot::{AgentSnapshot, SessionSnapshot, WorkerSnapshot};
 use crate::registry::{FindSession, Purpose};
 use crate::session::actor::TellSession;
-use crate::session::pi::engine::Engine;
 use crate::wire::reference;
 use quackd_protocol::SessionId;
+use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{StateDataOf, WorkerState};
-use quackd_protocol::limits::PI_STATE_WAIT;
+use quackd_protocol::limits::AGENT_STATE_WAIT;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use std::time::Instant;
@@ -20,23 +20,20 @@ pub(super) async fn get_state(
 ) -> Result<StateDataOf<Box<RawValue>>, MethodError> {
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
-    ask_pi(caller, &found.session_id).await;
+    ask_agent(caller, &found.session_id).await;
     let table = &caller.services.sessions.table;
     let session = table.snapshot(&found.session_id);
     let interrupted = caller.services.interrupted.of(&found.session_id);
-    let pi_state = shown(&session.pi);
-    let engine = session.pi.process.is_alive().then_some(match session.pi.is_native {
-        true => Engine::Native,
-        false => Engine::Pi,
-    });
-    let of_native = pi_state.as_ref().filter(|_| session.pi.is_native);
+    let pi_state = shown(&session.agent);
+    let engine = session.agent.process.is_alive().then_some(session.agent.engine);
+    let of_native = pi_state.as_ref().filter(|_| session.agent.engine == Engine::Native);
     let known = of_native.and_then(|state| serde_json::from_str(state.get()).ok());
-    let AgentState { stats } = known.unwrap_or_default();
+    let ShownState { stats } = known.unwrap_or_default();
     Ok(StateDataOf {
         pi_state,
         stats,
         engine: engine.map(|engine| engine.name().to_owned()),
-        mcp_problems: session.pi.mcp_problems.to_vec(),
+        mcp_problems: session.agent.mcp_problems.to_vec(),
         pi_session_file: Some(found.pi_session_file).filter(|file| !file.is_empty()),
         status: session.status(table.is_pinned(&found.session_id), Instant::now()),
         session_id: found.session_id,
@@ -51,26 +48,26 @@ pub(super) async fn get_state(
 /// Part of an agent's state that `get_state` shows by itself.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
-struct AgentState {
+struct ShownState {
     stats: Option<Box<RawValue>>,
 }
 
 /// Whether the session has a process or its worker is starting.
 pub(super) fn is_running(session: &SessionSnapshot) -> bool {
-    session.worker.is_up() || session.pi.process.is_alive()
+    session.worker.is_up() || session.agent.process.is_alive()
 }
 
 /// Requests the state of a session's Pi, if one runs. After a short timeout, the last reported state is used.
-pub(super) async fn ask_pi(caller: &Caller, session: &SessionId) {
+pub(super) async fn ask_agent(caller: &Caller, session: &SessionId) {
     let entry = caller.services.sessions.table.get(session);
-    let entry = entry.filter(|entry| entry.snapshot().pi.process.is_alive());
+    let entry = entry.filter(|entry| entry.snapshot().agent.process.is_alive());
     if let Some(entry) = entry {
-        entry.handle.send(TellSession::RefreshPi).timeout(PI_STATE_WAIT).await.ok();
+        entry.handle.send(TellSession::RefreshAgent).timeout(AGENT_STATE_WAIT).await.ok();
     }
 }
 
 /// Returns Pi's state in the form for clients.
-pub(super) fn shown(pi: &PiSnapshot) -> Option<Box<RawValue>> {
+pub(super) fn shown(pi: &AgentSnapshot) -> Option<Box<RawValue>> {
     // Its size and content were checked when it arrived.
     Some((**pi.state.as_ref()?).to_owned())
 }

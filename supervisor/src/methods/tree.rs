@@ -9,7 +9,7 @@ use quackd_protocol::client::{
     HeartbeatInfo, PsData, SpecInfo, TreeChild, TreeData, TreeWorker, WorkerInfo,
 };
 use quackd_supervision::{
-    CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD, PI_WORKER,
+    AGENT, CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD,
     REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, SYSTEM_PROBE, TOOL_REGISTRIES,
     TREE,
 };
@@ -61,7 +61,7 @@ fn of(spec: &ChildSpec, workers: &[WorkerInfo]) -> Vec<TreeWorker> {
     if spec.name == SESSION_WORKER.name {
         return workers.iter().map(session_worker).collect();
     }
-    if spec.name == PI_WORKER.name {
+    if spec.name == AGENT.name {
         return workers.iter().filter_map(pi_worker).collect();
     }
     Vec::new()

@@ -18,9 +18,9 @@ use tokio::sync::Notify;
 const ACQUIRE_TIMEOUT: Duration = Duration::from_millis(1500);
 
 impl ProcessKind {
-    const ALL: [Self; 2] = [Self::Worker, Self::Pi];
+    const ALL: [Self; 2] = [Self::Worker, Self::Agent];
 
-    /// Whether a process keeps its slot until it has exited. The slot of a Pi is free when it was asked to exit.
+    /// Whether a process keeps its slot until it has exited. The slot of an agent is free when it was asked to exit.
     fn keeps_slot(self) -> bool {
         self == Self::Worker
     }
@@ -28,7 +28,7 @@ impl ProcessKind {
     fn of(self, snapshot: &SessionSnapshot) -> &ProcessSnapshot {
         match self {
             Self::Worker => &snapshot.worker.process,
-            Self::Pi => &snapshot.pi.process,
+            Self::Agent => &snapshot.agent.process,
         }
     }
 }
@@ -67,8 +67,8 @@ impl<H> SessionEntry<H> {
     }
 
     fn seat(&self, kind: ProcessKind) -> &Seat {
-        let [worker, pi] = &self.seats;
-        if kind == ProcessKind::Worker { worker } else { pi }
+        let [worker, agent] = &self.seats;
+        if kind == ProcessKind::Worker { worker } else { agent }
     }
 
     /// Sends a request about one process to the actor. Returns false if its mailbox is full.
@@ -84,8 +84,8 @@ pub(crate) struct SessionTable<H> {
     /// Sessions whose processes are exempt from eviction. The registry makes them durable.
     pinned: RefCell<HashSet<SessionId>>,
     max_workers: usize,
-    max_pis: usize,
-    /// A worker has exited. No start waits for the exit of a Pi.
+    max_agents: usize,
+    /// A worker has exited. No start waits for the exit of an agent.
     left: Notify,
 }
 
@@ -93,13 +93,13 @@ pub(crate) struct SessionTable<H> {
 type Evictable<H> = (Instant, Rc<SessionEntry<H>>, ProcessKind);
 
 impl<H> SessionTable<H> {
-    /// Creates an empty table for at most this number of live workers and Pis.
-    pub(crate) fn new(max_workers: usize, max_pis: usize) -> Self {
+    /// Creates an empty table for at most this number of live workers and agents.
+    pub(crate) fn new(max_workers: usize, max_agents: usize) -> Self {
         Self {
             entries: RefCell::default(),
             pinned: RefCell::default(),
             max_workers,
-            max_pis,
+            max_agents,
             left: Notify::new(),
         }
     }
@@ -169,7 +169,7 @@ impl<H> SessionTable<H> {
     /// # Errors
     /// All slots are held by busy or pinned processes.
     pub(crate) async fn acquire(&self, session: &SessionId, kind: ProcessKind) -> Result<(), Full> {
-        let max = if kind == ProcessKind::Worker { self.max_workers } else { self.max_pis };
+        let max = if kind == ProcessKind::Worker { self.max_workers } else { self.max_agents };
         let waiting = async {
             loop {
                 // Created before the check, so that a slot freed in between is not missed.
@@ -323,7 +323,7 @@ mod tests {
         table.publish(entry, kind, |session| {
             let process = match kind {
                 ProcessKind::Worker => &mut session.worker.process,
-                ProcessKind::Pi => &mut session.pi.process,
+                ProcessKind::Agent => &mut session.agent.process,
             };
             process.child.has_process = stage != Stage::Gone;
             (process.stage, process.free_since) = (stage, free_since);
@@ -375,12 +375,12 @@ mod tests {
 
     #[actix::test]
     async fn a_pi_that_leaves_needs_no_slot() {
-        const PI: ProcessKind = ProcessKind::Pi;
+        const PI: ProcessKind = ProcessKind::Agent;
         let table = Rc::new(SessionTable::new(1, 1));
         let [a, b, c] = sessions(&table);
         assert!(start(&table, &a, PI, Some(Instant::now())).await);
         assert!(start(&table, &b, PI, None).await);
-        assert_eq!(a.snapshot().pi.process.stage, Stage::Leaving);
+        assert_eq!(a.snapshot().agent.process.stage, Stage::Leaving);
         assert!(!start(&table, &c, PI, None).await);
     }
 
@@ -391,14 +391,14 @@ mod tests {
         let now = Instant::now();
         let later = now + Duration::from_secs(9);
         assert!(start(&table, &a, ProcessKind::Worker, Some(now)).await);
-        assert!(start(&table, &b, ProcessKind::Pi, Some(now)).await);
+        assert!(start(&table, &b, ProcessKind::Agent, Some(now)).await);
         assert!(start(&table, &c, ProcessKind::Worker, Some(later)).await);
         assert_eq!(table.n_evictable(), 3);
         table.evict(9, now);
         assert_eq!(table.n_evictable(), 1, "the others were asked");
         let gone = async {
             while a.snapshot().worker.process.stage != Stage::Gone
-                || b.snapshot().pi.process.stage != Stage::Gone
+                || b.snapshot().agent.process.stage != Stage::Gone
             {
                 tokio::task::yield_now().await;
             }

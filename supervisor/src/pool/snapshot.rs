@@ -1,4 +1,4 @@
-//! The published state of one session: its worker, its Pi, its status and the reasons.
+//! The published state of one session: its worker, its agent, its status and the reasons.
 //!
 //! The session's actors publish it after every change, so that readers do not ask them. Used only on the actors'
 //! thread, so no update happens during a read. Times are kept as [`Instant`]s; readers convert them.
@@ -7,13 +7,14 @@ use crate::children::{ChildSnapshot, StopReason};
 use crate::errors::RunningWork;
 use crate::pool::network::TransparentPorts;
 use bytes::Bytes;
+use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{
     PendingChange, ProcessState, SessionStatus, StatusInfo, TimedDenial,
 };
 use quackd_protocol::network::Rules;
 use quackd_protocol::policy::{NetworkMode, Policy};
 use quackd_protocol::worker::{Hello, JobInfo};
-use quackd_supervision::{Cause, ChildSpec, PI_WORKER, SESSION_WORKER, State};
+use quackd_supervision::{AGENT, Cause, ChildSpec, SESSION_WORKER, State};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -23,7 +24,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SessionSnapshot {
     pub(crate) worker: WorkerSnapshot,
-    pub(crate) pi: PiSnapshot,
+    pub(crate) agent: AgentSnapshot,
     /// When the status last changed. `None` if nothing has run yet.
     pub(super) since: Option<Instant>,
     /// Open questions to the user about denied operations.
@@ -49,19 +50,19 @@ pub(crate) struct WorkerSnapshot {
     pub(crate) pending: Option<Rc<PendingChange>>,
 }
 
-/// A session's Pi.
+/// A session's agent.
 #[derive(Debug, Clone)]
-pub(crate) struct PiSnapshot {
-    /// Whether the process is quackd's own agent.
-    pub(crate) is_native: bool,
+pub(crate) struct AgentSnapshot {
+    /// The agent of the process, or of the last one.
+    pub(crate) engine: Engine,
     pub(crate) process: ProcessSnapshot,
-    /// Process ids of the worker and of Pi, as the worker reported them. For display only.
+    /// Process ids of the worker and of the agent, as the worker reported them. For display only.
     pub(crate) pids: Option<(u32, u32)>,
     /// Whether a turn runs, or a caller or a dialog waits.
     pub(crate) is_busy: bool,
     /// Whether a process was ever started.
     pub(crate) has_run: bool,
-    /// Pi's last reported state. `None` without a process.
+    /// The agent's last reported state. `None` without a process.
     pub(crate) state: Option<Rc<RawValue>>,
     /// MCP servers that the agent could not use when it listed their tools, one line each.
     pub(crate) mcp_problems: Rc<[String]>,
@@ -69,7 +70,7 @@ pub(crate) struct PiSnapshot {
     pub(crate) dialogs: Vec<(u64, Bytes)>,
 }
 
-/// State that a worker and a Pi both have.
+/// State that a worker and an agent both have.
 #[derive(Debug, Clone)]
 pub(crate) struct ProcessSnapshot {
     pub(crate) child: ChildSnapshot,
@@ -159,11 +160,11 @@ impl Default for WorkerSnapshot {
     }
 }
 
-impl Default for PiSnapshot {
+impl Default for AgentSnapshot {
     fn default() -> Self {
         Self {
-            is_native: false,
-            process: ProcessSnapshot::new(PI_WORKER),
+            engine: Engine::Pi,
+            process: ProcessSnapshot::new(AGENT),
             pids: None,
             is_busy: false,
             has_run: false,
@@ -215,7 +216,7 @@ impl WorkerSnapshot {
     }
 }
 
-impl PiSnapshot {
+impl AgentSnapshot {
     /// The announcements of open dialogs that a follower does not get if it starts with event `next`.
     pub(crate) fn dialogs_before(&self, next: u64) -> Vec<Bytes> {
         let earlier = self.dialogs.iter().filter(|(seq, _)| *seq < next);
@@ -226,7 +227,7 @@ impl PiSnapshot {
 impl SessionSnapshot {
     /// Whether the session has a process.
     pub(crate) fn is_running(&self) -> bool {
-        self.worker.process.child.monitor_pid.is_some() || self.pi.process.is_alive()
+        self.worker.process.child.monitor_pid.is_some() || self.agent.process.is_alive()
     }
 
     /// Status of the session.
@@ -249,7 +250,7 @@ impl SessionSnapshot {
 
     /// The more important activity of the two processes. It decides the status.
     fn dominant(&self) -> &Activity {
-        let (worker, pi) = (&self.worker.process.activity, &self.pi.process.activity);
+        let (worker, pi) = (&self.worker.process.activity, &self.agent.process.activity);
         if worker.priority() < pi.priority() { pi } else { worker }
     }
 
@@ -383,7 +384,7 @@ mod tests {
             worker = new_worker.unwrap_or_else(|| worker.clone());
             pi = new_pi.unwrap_or_else(|| pi.clone());
             session.worker.process.activity = worker.clone();
-            session.pi.process.activity = pi.clone();
+            session.agent.process.activity = pi.clone();
             is(&session, now)
         };
         let shown = |status, why: &str| (status, why.to_owned());
@@ -412,7 +413,8 @@ mod tests {
     #[test]
     fn who_comes_later_is_told_what_waits_but_not_twice() {
         let [first, second] = ["A", "B"].map(|line| Bytes::from_static(line.as_bytes()));
-        let pi = PiSnapshot { dialogs: vec![(5, first), (7, second)], ..PiSnapshot::default() };
+        let pi =
+            AgentSnapshot { dialogs: vec![(5, first), (7, second)], ..AgentSnapshot::default() };
         assert_eq!(pi.dialogs_before(8), ["A", "B"]);
         assert_eq!(pi.dialogs_before(7), ["A"], "the replay contains the second one");
         assert_eq!(pi.dialogs_before(5), [""; 0]);

@@ -143,7 +143,7 @@ pub(super) async fn clear_away(
         if entry.handle.send(drain).timeout(END_LIMIT).await.is_err() {
             tracing::error!(session = %session.id, "processes of a deleted session have not ended yet");
         }
-        services.pi_failure.forget(&session.id);
+        services.agent_failure.forget(&session.id);
     }
     voice.session_deleted(&session.id);
     services.approvals.end_session(&session.id);

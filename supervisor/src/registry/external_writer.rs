@@ -98,7 +98,7 @@ impl Registry {
         let labels = self.shown_labels();
         for id in gone.sessions {
             let snapshot = self.services.table.snapshot(&id);
-            if !snapshot.worker.running().is_none() || snapshot.pi.is_busy {
+            if !snapshot.worker.running().is_none() || snapshot.agent.is_busy {
                 tracing::warn!(session = %id, "deleted by another program; kept, because something runs in it");
             } else if let Ok(session) = self.remove(&id) {
                 tracing::info!(session = %id, "deleted by another program");

@@ -10,6 +10,7 @@
 //! Invariant: a change succeeds only after it is on disk ([`persistence`]). If a save fails, memory returns to the last
 //! durable state and all waiting requests fail.
 
+mod agent_updates;
 pub(crate) mod catalog;
 mod claims;
 mod deleting;
@@ -21,7 +22,6 @@ pub(crate) mod labels;
 mod lookups;
 mod mutations;
 mod persistence;
-mod pi_updates;
 mod pins;
 mod policies;
 mod presets;
@@ -46,8 +46,8 @@ use crate::errors::MethodError;
 use crate::events::client_registry::Clients;
 use crate::health::Health;
 use crate::session::actor::{Drain as DrainSession, SessionActor};
+use crate::session::agent::engine::AgentChoice;
 use crate::session::owner::Owner;
-use crate::session::pi::engine::AgentChoice;
 use crate::session::services::SessionServices;
 use crate::session::{FoundSession, SessionEntry};
 use crate::voice::Voice;

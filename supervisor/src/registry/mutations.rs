@@ -184,7 +184,7 @@ impl Registry {
         changed
     }
 
-    /// Counts a crash of a session's worker or Pi. The count survives restarts of the daemon.
+    /// Counts a crash of a session's worker or agent. The count survives restarts of the daemon.
     pub(super) fn crashed(&mut self, session: &SessionId, ctx: &mut Context<Self>) {
         let is_known = self.metadata.sessions.iter().any(|known| known.id == *session);
         let count = |state: &mut quackd_protocol::state::SessionState| {

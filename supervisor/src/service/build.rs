@@ -33,9 +33,9 @@ use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
 use crate::retention::{Retention, journal_limits};
 use crate::services::{ClientMemory, Services, StopRequest};
+use crate::session::agent::LastFailure;
 use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
-use crate::session::pi::LastFailure;
 use crate::session::services::SessionServices;
 use crate::session::spending::{Spending, Spent};
 use crate::voice::Voice;
@@ -127,7 +127,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         network_journal: Journal::of_network(daemon.home.network_file()),
         call_journal: call_journal(&daemon.config.keep, &daemon.home),
         table: SessionTable::new(live.0, live.1),
-        pi_failure: LastFailure::default(),
+        agent_failure: LastFailure::default(),
         tool_runner: OnceCell::new(),
         egress: models.egress(),
         models,

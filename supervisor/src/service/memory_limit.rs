@@ -88,7 +88,7 @@ pub(crate) async fn watch(services: Rc<Services>) {
 fn monitors(services: &Services) -> Vec<SessionMonitors> {
     let row = |entry: Rc<SessionEntry>| {
         let snapshot = entry.snapshot();
-        let (worker, pi) = (&snapshot.worker.process, &snapshot.pi.process);
+        let (worker, pi) = (&snapshot.worker.process, &snapshot.agent.process);
         let pi = pi.child.monitor_pid.filter(|_| pi.is_alive());
         let worker = worker.child.monitor_pid;
         let has_any = worker.is_some() || pi.is_some();
@@ -102,7 +102,7 @@ fn end(services: &Services, over: &LimitExceeded, limit_mb: u64) {
     tracing::warn!(%session, mb, limit_mb, "session over its memory limit");
     let exceeded = MemoryLimitExceeded { monitor: over.larger, mb, limit_mb };
     let is_pi = over.monitors.pi == Some(over.larger);
-    let kind = if is_pi { ProcessKind::Pi } else { ProcessKind::Worker };
+    let kind = if is_pi { ProcessKind::Agent } else { ProcessKind::Worker };
     // If the mailbox is full, the next sample reports it again.
     services.sessions.table.manage(session, kind, Request::OverMemory(exceeded));
 }

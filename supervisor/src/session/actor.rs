@@ -1,18 +1,18 @@
-//! The actor that owns one session: its worker, its Pi, the calls in flight and the policy.
+//! The actor that owns one session: its worker, its agent, the calls in flight and the policy.
 //!
-//! Receives: [`CallTool`](super::worker::CallTool), [`SendCommand`](super::pi::SendCommand),
-//! [`AnswerDialog`](super::pi::AnswerDialog), [`TellSession`] and [`Drain`] (from clients, through the registry);
-//! `ChannelEvent` of the worker and of Pi (from the links); [`Manage`] (from [`crate::pool::sessions`], and from the
-//! user).
+//! Receives: [`CallTool`](super::worker::CallTool), [`SendCommand`](super::agent::SendCommand),
+//! [`AnswerDialog`](super::agent::AnswerDialog), [`TellSession`] and [`Drain`] (from clients, through the registry);
+//! `ChannelEvent` of the worker and of the agent (from the links); [`Manage`] (from [`crate::pool::sessions`], and
+//! from the user).
 //! Publishes: one snapshot after each change, in the session's entry of the table.
 //! Blocks on: nothing. The main thread starts and reaps processes.
 //! Mailbox: [`MAILBOX`] messages; a sender waits until there is space.
 //! Ends: with the daemon, or with its session. Dropping their senders then answers the remaining calls.
 
+use super::agent::engine::AgentChoice;
+use super::agent::native::work::ModelAnswer;
+use super::agent::{AgentPart, OfAgent};
 use super::network::NetworkActor;
-use super::pi::agent_work::ModelAnswer;
-use super::pi::engine::AgentChoice;
-use super::pi::{OfPi, PiPart};
 use super::worker::{OfWorker, WorkerPart};
 use super::{FoundSession, SessionEntry};
 use crate::children::{
@@ -49,7 +49,7 @@ pub(crate) struct SessionActor {
     /// Entry in the table, which has the published state.
     pub(super) entry: Weak<SessionEntry>,
     pub(super) worker: WorkerPart,
-    pub(super) pi: PiPart,
+    pub(super) agent: AgentPart,
 }
 
 impl SessionActor {
@@ -67,7 +67,7 @@ impl SessionActor {
         let entry = Rc::new(entry);
         ctx.run(Self {
             worker: WorkerPart::new(&id, policy, rules),
-            pi: PiPart::new(&id, session.pi_session_file.clone()),
+            agent: AgentPart::new(&id, session.pi_session_file.clone()),
             session: id,
             name: session.name.clone(),
             label,
@@ -82,11 +82,11 @@ impl SessionActor {
     /// Updates the session's name and the file of its conversation from the registry.
     pub(super) fn learn(&mut self, found: &FoundSession) {
         self.name.clone_from(&found.session_name);
-        self.pi.learn(found);
+        self.agent.learn(found);
     }
 
     fn children(&mut self) -> [&mut Child; 2] {
-        [&mut self.worker.child, &mut self.pi.child]
+        [&mut self.worker.child, &mut self.agent.child]
     }
 }
 
@@ -104,8 +104,8 @@ impl Actor for SessionActor {
 pub(crate) enum TellSession {
     /// Start a worker soon, because a client attached. Retries after a failure.
     StartWorker,
-    /// Like `StartWorker`, for Pi.
-    StartPi(FoundSession),
+    /// Like `StartWorker`, for the agent.
+    StartAgent(FoundSession),
     /// The policy of the next worker, and the rules of hosts, which apply at once. A worker with another policy is
     /// replaced when nothing runs in it, and so is an agent that was started with another network or safe mode.
     SetPolicy { policy: Policy, rules: Arc<Rules>, safe_mode: bool },
@@ -137,11 +137,11 @@ pub(crate) enum TellSession {
     ClientLeft,
     /// Return a credit: output of a streamed call was passed on, so the worker may send more.
     OutputTaken(CallId),
-    /// End every call, each of which gets its own result, and Pi's turn. The result is whether there was a call, or a
-    /// process of the agent.
+    /// End every call, each of which gets its own result, and the agent's turn. The result is whether there was a call,
+    /// or a process of the agent.
     Abort(oneshot::Sender<AbortedWork>),
-    /// Request Pi's state. The reply arrives with the state, or at once if no state can be expected.
-    RefreshPi,
+    /// Request the agent's state. The reply arrives with the state, or at once if no state can be expected.
+    RefreshAgent,
 }
 
 /// Work that an abort ended.
@@ -162,10 +162,10 @@ impl Handler<TellSession> for SessionActor {
             TellSession::StartWorker if self.worker.child.ending.is_none() => {
                 self.demand(OfWorker, Demander::Attach, ctx);
             }
-            TellSession::StartPi(found) => {
+            TellSession::StartAgent(found) => {
                 self.learn(&found);
-                if self.pi.child.ending.is_none() {
-                    self.demand(OfPi, Demander::Attach, ctx);
+                if self.agent.child.ending.is_none() {
+                    self.demand(OfAgent, Demander::Attach, ctx);
                 }
             }
             TellSession::StartWorker => {}
@@ -173,7 +173,7 @@ impl Handler<TellSession> for SessionActor {
                 self.worker.set_rules(rules);
                 self.set_policy(policy, ctx);
                 self.tell_rules();
-                self.pi.is_safe = safe_mode;
+                self.agent.is_safe = safe_mode;
                 self.end_if_replaced(ctx);
             }
             TellSession::OpenNetwork(reply) => {
@@ -202,7 +202,7 @@ impl Handler<TellSession> for SessionActor {
             TellSession::ClientLeft => self.client_left(ctx),
             TellSession::OutputTaken(call) => self.output_taken(call, ctx),
             TellSession::Abort(reply) => {
-                let turn = self.pi.is_busy();
+                let turn = self.agent.is_busy();
                 let (calls, jobs) = self.abort_calls(ctx);
                 let had_calls = !calls.is_empty();
                 // The client may be gone.
@@ -210,8 +210,8 @@ impl Handler<TellSession> for SessionActor {
                 let aborted = self.abort_turn(ctx);
                 return Box::pin(aborted.map(move |had_turn, _, _| had_calls || had_turn));
             }
-            TellSession::RefreshPi => {
-                let refreshed = self.refresh_pi(ctx);
+            TellSession::RefreshAgent => {
+                let refreshed = self.refresh_agent(ctx);
                 return Box::pin(async { refreshed.await.is_ok() }.into_actor(self));
             }
         }
@@ -230,7 +230,7 @@ impl Handler<Manage> for SessionActor {
                 false
             }
             (ProcessKind::Worker, request) => self.manage(OfWorker, request, ctx),
-            (ProcessKind::Pi, request) => self.manage(OfPi, request, ctx),
+            (ProcessKind::Agent, request) => self.manage(OfAgent, request, ctx),
         }
     }
 }
@@ -252,7 +252,7 @@ impl Handler<Drain> for SessionActor {
             child.ending = Some(ending);
         }
         let worker = self.drain_worker(ending, until, ctx);
-        let pi = self.drain_pi(ending, until, ctx);
+        let pi = self.drain_agent(ending, until, ctx);
         Box::pin(async {
             futures_util::future::join(worker, pi).await;
         })

@@ -1,8 +1,9 @@
 //! Converts the published state of a session to the types of the protocol.
 
 use crate::children::ms;
-use crate::pool::snapshot::{CallSnapshot, JobSnapshot, PiSnapshot, SessionSnapshot};
+use crate::pool::snapshot::{AgentSnapshot, CallSnapshot, JobSnapshot, SessionSnapshot};
 use crate::session::pending_calls::call_id;
+use quackd_protocol::agent::Engine;
 use quackd_protocol::client::{CallInfo, PiInfo, RunningJob, WorkerInfo};
 use quackd_protocol::metadata::Session;
 use std::time::Instant;
@@ -36,7 +37,7 @@ pub(crate) fn worker_info(
         last_death: life.last_cause.clone(),
         calls: worker.calls.iter().map(|call| call_info(call, now)).collect(),
         jobs: jobs(&worker.jobs, now),
-        pi: snapshot.pi.has_run.then(|| pi_info(&snapshot.pi, pinned, now)),
+        pi: snapshot.agent.has_run.then(|| pi_info(&snapshot.agent, pinned, now)),
         status: snapshot.status(pinned, now),
         why: process.activity.why(pinned, now),
         rss_kb: None,
@@ -47,11 +48,11 @@ pub(crate) fn worker_info(
     }
 }
 
-fn pi_info(pi: &PiSnapshot, pinned: bool, now: Instant) -> PiInfo {
+fn pi_info(pi: &AgentSnapshot, pinned: bool, now: Instant) -> PiInfo {
     let child = &pi.process.child;
     let life = child.life(now);
     PiInfo {
-        native: pi.is_native,
+        native: pi.engine == Engine::Native,
         state: child.state(),
         busy: pi.is_busy,
         pid: pi.pids.map(|(_, pi)| pi),

@@ -1,6 +1,7 @@
-//! One session: its actor, with its worker, the pending calls, and its Pi.
+//! One session: its actor, with its worker, the pending calls, and its agent.
 
 pub(crate) mod actor;
+pub(crate) mod agent;
 pub(crate) mod call_record;
 pub(crate) mod describe;
 pub(crate) mod models;
@@ -8,14 +9,13 @@ pub(crate) mod network;
 pub(crate) mod owner;
 pub(crate) mod pending_calls;
 mod pending_input;
-pub(crate) mod pi;
 pub(crate) mod services;
 pub(crate) mod spending;
 pub(crate) mod worker;
 
 use actix::Addr;
 use actor::SessionActor;
-use pi::engine::AgentChoice;
+use agent::engine::AgentChoice;
 use quackd_protocol::SessionId;
 
 pub(crate) type SessionEntry = crate::pool::sessions::SessionEntry<Addr<SessionActor>>;
@@ -34,7 +34,7 @@ pub(crate) struct FoundSession {
     /// Number of worker crashes, over all runs of the daemon.
     pub(crate) restarts: u64,
     pub(crate) handle: Addr<SessionActor>,
-    /// Path of Pi's session file. Empty if Pi has never reported one.
+    /// Path of the agent's session file. Empty if the agent has never reported one.
     pub(crate) pi_session_file: String,
     /// The user's choice of the session's agent.
     pub(crate) agent: AgentChoice,

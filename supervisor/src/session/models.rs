@@ -11,8 +11,8 @@ use crate::children::tool_registries::ToolRegistries;
 use crate::clock::now_text;
 use crate::daemon_info::DaemonInfo;
 use crate::obeyed::Obeyed;
+use crate::session::agent::pi::outside::clean_blocking;
 use crate::session::owner::Owner;
-use crate::session::pi::outside::clean_blocking;
 use quackd_config::{Config, Origin, Setting};
 use quackd_egress::models::{
     Given, ModelCatalog, ModelList, ModelLists, ModelSettings, ModelSources, provider_variables,

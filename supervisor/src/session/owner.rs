@@ -12,10 +12,10 @@ use std::path::PathBuf;
 #[derive(Debug, Message)]
 #[rtype(result = "OwnerReply")]
 pub(crate) enum TellOwner {
-    /// The session's worker or Pi crashed.
+    /// The session's worker or agent crashed.
     Crashed(SessionId),
-    /// Pi reported its state.
-    PiReport(PiReport),
+    /// The agent reported its state.
+    AgentReport(AgentReport),
     /// The user's tools reported hosts of derived presets, by preset. Sent by the request that asked the tools.
     KeepHosts(BTreeMap<String, FoundPreset>),
     /// Commands of sessions could change the configuration file. Sent by the start, and by requests that let a session
@@ -25,13 +25,13 @@ pub(crate) enum TellOwner {
     ListWritable,
 }
 
-/// Fields of Pi's state that the metadata keeps. `None` if Pi reported none.
+/// Fields of the agent's state that the metadata keeps. `None` if the agent reported none.
 #[derive(Debug)]
-pub(crate) struct PiReport {
+pub(crate) struct AgentReport {
     pub(crate) session: SessionId,
     /// Path of the file with the conversation.
     pub(crate) session_file: Option<String>,
-    /// Name that the user gave the session in Pi.
+    /// Name that the user gave the session in the agent.
     pub(crate) session_name: Option<String>,
 }
 
@@ -78,9 +78,9 @@ impl Owner {
         }
     }
 
-    /// Stores Pi's state. Returns the session's name; `None` if the session or the owner is gone.
-    pub(crate) async fn pi_report(&self, report: PiReport) -> Option<String> {
-        match self.0.upgrade()?.send(TellOwner::PiReport(report)).await.ok()? {
+    /// Stores the agent's state. Returns the session's name; `None` if the session or the owner is gone.
+    pub(crate) async fn agent_report(&self, report: AgentReport) -> Option<String> {
+        match self.0.upgrade()?.send(TellOwner::AgentReport(report)).await.ok()? {
             OwnerReply::Name(name) => name,
             OwnerReply::Done | OwnerReply::Writable(_) => None,
         }

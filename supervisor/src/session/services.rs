@@ -1,4 +1,4 @@
-//! Services that the workers and Pis of all sessions share.
+//! Services that the workers and agents of all sessions share.
 
 use crate::approvals::Approvals;
 use crate::children::ChildServices;
@@ -8,13 +8,14 @@ use crate::log::journal::Journal;
 use crate::metrics::Metrics;
 use crate::pool::Pool;
 use crate::session::SessionTable;
+use crate::session::agent::LastFailure;
+use crate::session::agent::native::work::ToolRunner;
 use crate::session::call_record::CallJournal;
 use crate::session::models::Models;
-use crate::session::pi::LastFailure;
-use crate::session::pi::agent_work::ToolRunner;
 use crate::session::spending::Spending;
 use quackd_egress::Egress;
 use quackd_protocol::SessionId;
+use quackd_protocol::agent::Engine;
 use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ pub(crate) struct SessionServices {
     /// Calls that were answered.
     pub(crate) call_journal: CallJournal,
     pub(crate) table: SessionTable,
-    pub(crate) pi_failure: LastFailure,
+    pub(crate) agent_failure: LastFailure,
     /// Runs tool calls of quackd's own agents. Set once at the start.
     pub(crate) tool_runner: OnceCell<Box<dyn ToolRunner>>,
     /// Web searches and model requests, with their keys.
@@ -59,8 +60,8 @@ pub(crate) enum NoLook {
 impl SessionServices {
     /// Reads changed models, so that a running agent of quackd that does not know them is replaced.
     pub(crate) async fn refresh_models(&self, session: &SessionId) {
-        let pi = &self.table.snapshot(session).pi;
-        if pi.is_native && pi.process.is_alive() {
+        let agent = &self.table.snapshot(session).agent;
+        if agent.engine == Engine::Native && agent.process.is_alive() {
             self.models.catalog().await;
         }
     }

@@ -40,6 +40,25 @@ fn continues(wire: &Wire) -> Vec<String> {
     stored(&state(wire)["sessionFile"])
 }
 
+/// Asserts that texts about a dead agent of quackd do not call it Pi.
+#[track_caller]
+fn calls_it_an_agent(world: &World) {
+    let agent_died = [
+        (&["ps"][..], "last agent: signal 9"),
+        (&["doctor", "--tree"], "agent repo  signal 9"),
+        (&["doctor"], "The agent's process ended: signal 9"),
+    ];
+    for (verb, expected) in agent_died {
+        let text = wait_for(expected, || {
+            let text = world.daemon.quack(verb).stdout();
+            text.contains(expected).then_some(text)
+        });
+        for name in ["pi-worker", "Pi process", "last Pi"] {
+            assert!(!text.contains(name), "{name}: {text}");
+        }
+    }
+}
+
 #[test]
 fn an_agent_killed_in_mid_stream_costs_its_turn_only() {
     let world = hanging();
@@ -54,6 +73,7 @@ fn an_agent_killed_in_mid_stream_costs_its_turn_only() {
     only(&events, "prompt_error");
     let gone = || (world.model.count("client_gone") == 1).then_some(());
     wait_for("the request to be given up", gone);
+    calls_it_an_agent(&world);
     assert_eq!(continues(&wire), ["user", "assistant aborted", "user", "assistant stop"]);
     assert!(!is_alive(&agent));
     assert_eq!(world.agents().len(), 1);

@@ -20,8 +20,8 @@ use quackd_ipc::link;
 use quackd_process::{
     Role, abort_on_panic, complain, die_with_parent, harden, rank_above_parent, set_process_name,
 };
-use quackd_protocol::pi::{
-    AgentStart, FromPiWorker, PI_FRAME_PROTOCOL, TO_PI_WORKER_TAGS, ToPiWorker,
+use quackd_protocol::agent::{
+    AGENT_FRAME_PROTOCOL, FromNative, NativeStart, TO_AGENT_TAGS, ToAgent,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::io;
@@ -34,7 +34,7 @@ const MAX_FIRST_FRAME: usize = 4 * 1024 * 1024;
 /// Input of the runtime.
 struct Started {
     control: OwnedFd,
-    start: AgentStart,
+    start: NativeStart,
     file: SessionFile,
     /// Parts of the confinement that this system does not have.
     notes: Vec<String>,
@@ -48,7 +48,7 @@ pub fn main() -> ExitCode {
     let started = match enter() {
         Ok(started) => started,
         Err(error) => {
-            let refusal = FromPiWorker::CannotStart { reason: error.to_string() };
+            let refusal = FromNative::CannotStart { reason: error.to_string() };
             // A failed report cannot be handled.
             drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
             complain(&format!("agent cannot start: {error}"));
@@ -74,15 +74,15 @@ fn enter() -> io::Result<Started> {
     let (first, descriptors) = read_first_with_descriptors_blocking(
         rustix::stdio::stdin(),
         MAX_FIRST_FRAME,
-        TO_PI_WORKER_TAGS,
+        TO_AGENT_TAGS,
         1,
     )?;
-    let ToPiWorker::StartAgent(start) = first else {
+    let ToAgent::StartAgent(start) = first else {
         return Err(io::Error::other("another message came first"));
     };
-    if start.proto != PI_FRAME_PROTOCOL {
+    if start.proto != AGENT_FRAME_PROTOCOL {
         let text = format!(
-            "the supervisor speaks version {}, this program {PI_FRAME_PROTOCOL}",
+            "the supervisor speaks version {}, this program {AGENT_FRAME_PROTOCOL}",
             start.proto
         );
         return Err(io::Error::other(text));

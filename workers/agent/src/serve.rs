@@ -10,11 +10,12 @@ use quackd_agent::providers::ToolSpec;
 use quackd_agent::transcript::Transcript;
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::link::adopt;
-use quackd_protocol::limits::{MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES};
-use quackd_protocol::model::ModelPart;
-use quackd_protocol::pi::{
-    AgentStart, FromPiWorker, PI_FRAME_PROTOCOL, PiAnswer, PiEnd, TO_PI_WORKER_TAGS, ToPiWorker,
+use quackd_protocol::agent::{
+    AGENT_FRAME_PROTOCOL, AgentAnswer, AgentExit, EventName, FromNative, NativeStart,
+    TO_AGENT_TAGS, ToAgent,
 };
+use quackd_protocol::limits::{MAX_AGENT_ANSWER_BYTES, MAX_AGENT_EVENT_BYTES};
+use quackd_protocol::model::ModelPart;
 use quackd_protocol::shorten::shorten;
 use quackd_protocol::tools;
 use serde_json::value::{RawValue, to_raw_value};
@@ -41,17 +42,18 @@ async fn serve(started: Started) -> io::Result<()> {
         Ok(transcript) => transcript,
         Err(error) => {
             let reason = format!("cannot read {}: {error}", start.session_file);
-            return send(&mut channel, &FromPiWorker::CannotStart { reason }).await;
+            return send(&mut channel, &FromNative::CannotStart { reason }).await;
         }
     };
     if transcript.needs_rewrite() {
         let reason = format!("{} has an old format; open it once with Pi", start.session_file);
-        return send(&mut channel, &FromPiWorker::CannotStart { reason }).await;
+        return send(&mut channel, &FromNative::CannotStart { reason }).await;
     }
     let pid = std::process::id();
-    send(&mut channel, &FromPiWorker::Hello { proto: PI_FRAME_PROTOCOL, pid, pi_pid: pid }).await?;
+    send(&mut channel, &FromNative::Hello { proto: AGENT_FRAME_PROTOCOL, pid, pi_pid: pid })
+        .await?;
     for text in notes {
-        send(&mut channel, &FromPiWorker::Warning { text }).await?;
+        send(&mut channel, &FromNative::Warning { text }).await?;
     }
     let saving = Saving { path: start.session_file.clone(), is_failing: false };
     let agent = Agent::new(setup(start), transcript);
@@ -84,7 +86,7 @@ async fn expire(due: Option<Instant>) {
     }
 }
 
-async fn send(channel: &mut Channel, frame: &FromPiWorker) -> io::Result<()> {
+async fn send(channel: &mut Channel, frame: &FromNative) -> io::Result<()> {
     channel.send(frames::encode(frame).map_err(io::Error::other)?).await
 }
 
@@ -103,7 +105,7 @@ const SMALL_TOOLS: [(&str, &str, &[&str]); 6] = [
 ];
 
 /// The tools that the model gets, and facts for the system prompt.
-fn setup(start: AgentStart) -> AgentSetup {
+fn setup(start: NativeStart) -> AgentSetup {
     let options = start.options.clone();
     let is_offered = |tool: &&tools::Tool| options.offers(tool);
     let is_usable =
@@ -160,22 +162,22 @@ struct Driver {
 impl Driver {
     /// Handles a frame. Returns false if it was the last one.
     async fn frame(&mut self, body: &BytesMut, channel: &mut Channel) -> io::Result<bool> {
-        let frame = match frames::decode(body, TO_PI_WORKER_TAGS).map_err(io::Error::other)? {
+        let frame = match frames::decode(body, TO_AGENT_TAGS).map_err(io::Error::other)? {
             Decoded::Known(frame) => frame,
             // A newer supervisor.
             Decoded::Unknown(_) => return Ok(true),
         };
         match frame {
-            ToPiWorker::Command { number, command } => {
+            ToAgent::Command { number, command } => {
                 self.take(Input::Command { number, command }, channel).await?;
             }
-            ToPiWorker::Model { number, part } => {
+            ToAgent::Model { number, part } => {
                 let part = match part {
                     ModelPart::Head(head) => Part::Head(head),
                     ModelPart::Piece(piece) => {
                         let text = piece.bytes.get().trim_matches('"');
                         let bytes = STANDARD.decode(text).map_err(io::Error::other)?;
-                        send(channel, &FromPiWorker::ModelTaken { number }).await?;
+                        send(channel, &FromNative::ModelTaken { number }).await?;
                         Part::Bytes(bytes)
                     }
                     ModelPart::Done {} => Part::Done,
@@ -183,24 +185,24 @@ impl Driver {
                 };
                 self.take(Input::Model { number, part }, channel).await?;
             }
-            ToPiWorker::Models(models) => {
+            ToAgent::Models(models) => {
                 self.take(Input::Models(Box::new(models)), channel).await?;
             }
-            ToPiWorker::ToolDone(done) => self.take(Input::ToolDone(done), channel).await?,
+            ToAgent::ToolDone(done) => self.take(Input::ToolDone(done), channel).await?,
             // The agent asks through the supervisor's questions, so it has no dialogs of its own.
-            ToPiWorker::UiAnswer(_) => {}
-            ToPiWorker::Ping { seq } => send(channel, &FromPiWorker::Pong { seq }).await?,
-            ToPiWorker::Shutdown {} => {
-                let command = quackd_protocol::pi::PiCommand::Abort;
+            ToAgent::UiAnswer(_) => {}
+            ToAgent::Ping { seq } => send(channel, &FromNative::Pong { seq }).await?,
+            ToAgent::Shutdown {} => {
+                let command = quackd_protocol::agent::AgentCommand::Abort;
                 self.take(Input::Command { number: 0, command }, channel).await?;
                 if let Some(warning) = self.sync() {
                     send(channel, &warning).await?;
                 }
-                let end = PiEnd { code: Some(0), ..PiEnd::default() };
-                send(channel, &FromPiWorker::Ended(end)).await?;
+                let end = AgentExit { code: Some(0), ..AgentExit::default() };
+                send(channel, &FromNative::Ended(end)).await?;
                 return Ok(false);
             }
-            ToPiWorker::Start(_) | ToPiWorker::StartAgent(_) => {
+            ToAgent::Start(_) | ToAgent::StartAgent(_) => {
                 return Err(io::Error::other("a second start frame"));
             }
         }
@@ -226,15 +228,15 @@ impl Driver {
                 }
                 // The supervisor has sent this command itself.
                 Effect::Answer { number: 0, .. } => continue,
-                Effect::Answer { number, result } => FromPiWorker::Answer(answer(number, result)),
+                Effect::Answer { number, result } => FromNative::Answer(answer(number, result)),
                 Effect::Event { name, data } => {
-                    FromPiWorker::Event { name: name.to_owned(), data: fitting(name, data) }
+                    FromNative::Event { name, data: fitting(name.as_str(), data) }
                 }
-                Effect::Request(request) => FromPiWorker::ModelRequest(request),
-                Effect::CancelRequest { number } => FromPiWorker::ModelCancel { number },
-                Effect::Call(call) => FromPiWorker::CallTool(call),
-                Effect::Spent(usd) => FromPiWorker::Spent(usd),
-                Effect::CancelCall { number } => FromPiWorker::CancelTool { number },
+                Effect::Request(request) => FromNative::ModelRequest(request),
+                Effect::CancelRequest { number } => FromNative::ModelCancel { number },
+                Effect::Call(call) => FromNative::CallTool(call),
+                Effect::Spent(usd) => FromNative::Spent(usd),
+                Effect::CancelCall { number } => FromNative::CancelTool { number },
             };
             channel.feed(frames::encode(&frame).map_err(io::Error::other)?).await?;
         }
@@ -249,7 +251,7 @@ impl Driver {
     }
 
     /// Waits until the disk has the session file. Returns a warning if that fails.
-    fn sync(&mut self) -> Option<FromPiWorker> {
+    fn sync(&mut self) -> Option<FromNative> {
         if !std::mem::take(&mut self.is_unsynced) {
             return None;
         }
@@ -259,7 +261,7 @@ impl Driver {
         let text = format!(
             "cannot write the session file {path} to the disk: {error}; a power failure may lose the last messages"
         );
-        Some(FromPiWorker::Warning { text })
+        Some(FromNative::Warning { text })
     }
 }
 
@@ -273,52 +275,52 @@ struct Saving {
 
 impl Saving {
     /// Returns the frames about a write: for the first failure, and for the first success after it.
-    fn report(&mut self, written: io::Result<()>) -> Vec<FromPiWorker> {
+    fn report(&mut self, written: io::Result<()>) -> Vec<FromNative> {
         let was_failing = std::mem::replace(&mut self.is_failing, written.is_err());
         match written {
             Ok(()) if was_failing => {
                 let text = "the session file is written again".to_owned();
-                vec![FromPiWorker::Warning { text }]
+                vec![FromNative::Warning { text }]
             }
             Err(error) if !was_failing => {
                 let path = &self.path;
                 let text = format!(
                     "cannot write the session file {path}: {error}; the conversation is not saved"
                 );
-                let name = "extension_error";
+                let name = EventName::ExtensionError;
                 let data = serde_json::json!({
                     "type": name, "extensionPath": "quackd", "event": "session_file", "error": text,
                 });
                 let event = to_raw_value(&data).ok();
-                let event = event.map(|data| FromPiWorker::Event { name: name.to_owned(), data });
-                [FromPiWorker::Warning { text }].into_iter().chain(event).collect()
+                let event = event.map(|data| FromNative::Event { name, data });
+                [FromNative::Warning { text }].into_iter().chain(event).collect()
             }
             Ok(()) | Err(_) => Vec::new(),
         }
     }
 }
 
-fn answer(number: u64, result: Result<Option<Box<RawValue>>, String>) -> PiAnswer {
-    let too_long = |data: &RawValue| MAX_PI_ANSWER_BYTES < data.get().len();
+fn answer(number: u64, result: Result<Option<Box<RawValue>>, String>) -> AgentAnswer {
+    let too_long = |data: &RawValue| MAX_AGENT_ANSWER_BYTES < data.get().len();
     match result {
-        Ok(Some(data)) if too_long(&data) => PiAnswer {
+        Ok(Some(data)) if too_long(&data) => AgentAnswer {
             number,
             success: false,
             error: Some("The answer is too long; read the session file instead".to_owned()),
             data: None,
         },
-        Ok(data) => PiAnswer { number, success: true, error: None, data },
-        Err(error) => PiAnswer { number, success: false, error: Some(error), data: None },
+        Ok(data) => AgentAnswer { number, success: true, error: None, data },
+        Err(error) => AgentAnswer { number, success: false, error: Some(error), data: None },
     }
 }
 
 /// Returns an event that fits into a frame. The session file has all of it.
 fn fitting(name: &str, data: Box<RawValue>) -> Box<RawValue> {
-    if data.get().len() <= MAX_PI_EVENT_BYTES {
+    if data.get().len() <= MAX_AGENT_EVENT_BYTES {
         return data;
     }
     // A shortened event is always JSON.
-    RawValue::from_string(shorten(data.get(), name, MAX_PI_EVENT_BYTES)).unwrap_or(data)
+    RawValue::from_string(shorten(data.get(), name, MAX_AGENT_EVENT_BYTES)).unwrap_or(data)
 }
 
 fn now() -> io::Result<Now> {
@@ -330,14 +332,14 @@ fn now() -> io::Result<Now> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quackd_protocol::agent::{AgentCommand, AgentModels, AgentSettings, OtherCommand};
     use quackd_protocol::agent_options::AgentOptions;
     use quackd_protocol::model::{ModelFailure, ModelFailureKind, ModelInfo, ThinkingLevel};
-    use quackd_protocol::pi::{AgentModels, AgentSettings, OtherCommand, PiCommand};
     use serde_json::{Value, json};
 
     #[test]
     fn a_long_event_is_shortened_and_marked() {
-        let image = json!({ "type": "image", "data": "A".repeat(MAX_PI_EVENT_BYTES) });
+        let image = json!({ "type": "image", "data": "A".repeat(MAX_AGENT_EVENT_BYTES) });
         let event = json!({ "type": "message_end", "message": { "role": "toolResult", "content": [image] } });
         let cut = fitting("message_end", to_raw_value(&event).unwrap());
         let cut: Value = serde_json::from_str(cut.get()).unwrap();
@@ -399,7 +401,7 @@ mod tests {
     fn command(number: u64, body: Value) -> Input {
         let name = body["type"].as_str().unwrap().to_owned();
         let body = to_raw_value(&body).unwrap();
-        Input::Command { number, command: PiCommand::Other(OtherCommand { name, body }) }
+        Input::Command { number, command: AgentCommand::Other(OtherCommand { name, body }) }
     }
 
     /// Warnings that the other end gets until the driver is dropped.
@@ -452,7 +454,7 @@ mod tests {
             // A command of the user keeps the agent busy.
             let shell = command(3, json!({ "type": "bash", "command": "true" }));
             driver.take(shell, channel).await.unwrap();
-            let body = BytesMut::from(&*frames::encode(&ToPiWorker::Shutdown {}).unwrap());
+            let body = BytesMut::from(&*frames::encode(&ToAgent::Shutdown {}).unwrap());
             assert!(!driver.frame(&body, channel).await.unwrap());
             assert!(!driver.agent.is_idle());
         }));
@@ -466,11 +468,11 @@ mod tests {
         let full = || Err(io::ErrorKind::StorageFull.into());
         assert!(told.report(Ok(())).is_empty());
         let first = told.report(full());
-        let [FromPiWorker::Warning { .. }, FromPiWorker::Event { name, data }] = &*first else {
+        let [FromNative::Warning { .. }, FromNative::Event { name, data }] = &*first else {
             panic!("{first:?}")
         };
         let data: Value = serde_json::from_str(data.get()).unwrap();
-        assert_eq!((name.as_str(), &data["type"]), ("extension_error", &json!("extension_error")));
+        assert_eq!((*name, &data["type"]), (EventName::ExtensionError, &json!("extension_error")));
         assert_eq!(
             (&data["extensionPath"], &data["event"]),
             (&json!("quackd"), &json!("session_file"))
@@ -479,7 +481,7 @@ mod tests {
         assert!(error.starts_with("cannot write the session file /s.jsonl: "), "{error}");
         assert!(error.ends_with("; the conversation is not saved"), "{error}");
         assert!(told.report(full()).is_empty());
-        assert!(matches!(&*told.report(Ok(())), [FromPiWorker::Warning { .. }]));
+        assert!(matches!(&*told.report(Ok(())), [FromNative::Warning { .. }]));
         assert!(told.report(Ok(())).is_empty());
     }
 }

@@ -10,7 +10,9 @@
 //! | anything else | the same bytes |
 
 use crate::fields::{Fields, Writer, quoted};
-use quackd_protocol::limits::{MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES, MAX_PI_STATE_BYTES};
+use quackd_protocol::limits::{
+    MAX_AGENT_ANSWER_BYTES, MAX_AGENT_EVENT_BYTES, MAX_AGENT_STATE_BYTES,
+};
 use quackd_protocol::shorten::shorten;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -108,7 +110,7 @@ pub(crate) fn read(line: &str) -> Option<PiLine> {
         _ => line.into(),
     };
     let data = match data {
-        long if MAX_PI_EVENT_BYTES < long.len() => shorten(&long, name, MAX_PI_EVENT_BYTES),
+        long if MAX_AGENT_EVENT_BYTES < long.len() => shorten(&long, name, MAX_AGENT_EVENT_BYTES),
         fits => fits.into_owned(),
     };
     if kind == "extension_ui_request"
@@ -150,7 +152,7 @@ fn state(command: &str, data: &str) -> String {
             .end()
             .into(),
     };
-    let limit = if command == "get_state" { MAX_PI_STATE_BYTES } else { MAX_PI_ANSWER_BYTES };
+    let limit = if command == "get_state" { MAX_AGENT_STATE_BYTES } else { MAX_AGENT_ANSWER_BYTES };
     match data {
         long if limit < long.len() => shorten(&long, command, limit),
         fits => fits.into_owned(),

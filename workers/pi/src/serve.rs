@@ -15,11 +15,11 @@ use quackd_ipc::link;
 use quackd_process::{
     Command, Exit, Group, Limits, OomScore, Piped, Pipes, SpawnThread, launch_piped,
 };
-use quackd_protocol::limits::{MAX_LINE_BYTES, PI_STDERR_BYTES};
-use quackd_protocol::pi::{
-    FromPiWorker, OtherCommand, PI_FRAME_PROTOCOL, PiAnswer, PiCommand, PiEnd, PiStart,
-    TO_PI_WORKER_TAGS, ToPiWorker, UiAnswer,
+use quackd_protocol::agent::{
+    AGENT_FRAME_PROTOCOL, AgentAnswer, AgentCommand, AgentExit, FromPi, OtherCommand, PiStart,
+    TO_AGENT_TAGS, ToAgent, UiAnswer,
 };
+use quackd_protocol::limits::{MAX_LINE_BYTES, PI_STDERR_BYTES};
 use quackd_protocol::worker::EXIT_TERMINAL;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -74,7 +74,7 @@ struct FrameSender(mpsc::Sender<Bytes>);
 
 impl FrameSender {
     /// Queues `frame`. Waits while the supervisor does not read.
-    async fn send(&self, frame: &FromPiWorker) {
+    async fn send(&self, frame: &FromPi) {
         match frames::encode(frame) {
             // If the supervisor has exited, this process exits too.
             Ok(body) => drop(self.0.send(body).await),
@@ -84,7 +84,7 @@ impl FrameSender {
 
     /// Queues `frame` in a separate task, so that the caller need not wait for room. Only for answers to the
     /// supervisor, whose number is limited by its requests.
-    fn send_soon(&self, frame: FromPiWorker) {
+    fn send_soon(&self, frame: FromPi) {
         let outbox = self.clone();
         spawn_local(async move { outbox.send(&frame).await });
     }
@@ -98,8 +98,8 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
     let mut command = command(&start, group);
     if start.only_version {
         let answer = match version::report(&start, &command).await {
-            Ok(version) => FromPiWorker::Version { version },
-            Err(error) => FromPiWorker::CannotStart { reason: chain(&error) },
+            Ok(version) => FromPi::Version { version },
+            Err(error) => FromPi::CannotStart { reason: chain(&error) },
         };
         outbox.send(&answer).await;
         drop(outbox);
@@ -115,14 +115,14 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
     let (pi, pipes) = match launched {
         Ok(launched) => launched,
         Err(reason) => {
-            outbox.send(&FromPiWorker::CannotStart { reason }).await;
+            outbox.send(&FromPi::CannotStart { reason }).await;
             drop(outbox);
             drop(timeout(LAST_FRAMES, written).await);
             return Ok(ExitCode::from(EXIT_TERMINAL));
         }
     };
-    let (proto, pid, pi_pid) = (PI_FRAME_PROTOCOL, std::process::id(), pi.pid());
-    outbox.send(&FromPiWorker::Hello { proto, pid, pi_pid }).await;
+    let (proto, pid, pi_pid) = (AGENT_FRAME_PROTOCOL, std::process::id(), pi.pid());
+    outbox.send(&FromPi::Hello { proto, pid, pi_pid }).await;
     let session = PiPipes::start(pipes, outbox.clone())?;
     if session.watch(&pi, reading).await == ServeEnd::Alone {
         // The supervisor has exited, so no report is sent. Dropping Pi kills it.
@@ -134,7 +134,7 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
     };
-    let end = FromPiWorker::Ended(PiEnd { code, signal, stderr_tail });
+    let end = FromPi::Ended(AgentExit { code, signal, stderr_tail });
     drop(timeout(LAST_FRAMES, outbox.send(&end)).await);
     drop(outbox);
     drop(timeout(LAST_FRAMES, written).await);
@@ -224,8 +224,8 @@ impl PiPipes {
                 () = pi.exited() => return ServeEnd::Ended,
                 frame = control.next() => {
                     let Some(Ok(body)) = frame else { return ServeEnd::Alone };
-                    match frames::decode::<ToPiWorker>(&body, TO_PI_WORKER_TAGS) {
-                        Ok(Decoded::Known(ToPiWorker::Shutdown {})) => {
+                    match frames::decode::<ToAgent>(&body, TO_AGENT_TAGS) {
+                        Ok(Decoded::Known(ToAgent::Shutdown {})) => {
                             self.stdin.replace(None);
                             leaving.get_or_insert_with(|| (Instant::now() + LEAVE, false));
                         }
@@ -249,33 +249,33 @@ impl PiPipes {
         }
     }
 
-    fn obey(&self, frame: ToPiWorker) {
+    fn obey(&self, frame: ToAgent) {
         match frame {
-            ToPiWorker::Command { number, command } => {
+            ToAgent::Command { number, command } => {
                 self.pending.borrow_mut().sent(number, command.name());
                 let written = match &command {
-                    PiCommand::Other(other) => self.write(&other_request(number, other)),
+                    AgentCommand::Other(other) => self.write(&other_request(number, other)),
                     command => self.write(&request(number, command)),
                 };
                 if let Err(error) = written {
                     let answer =
-                        PiAnswer { number, success: false, error: Some(error), data: None };
+                        AgentAnswer { number, success: false, error: Some(error), data: None };
                     self.pending.borrow_mut().answered(Some(number), command.name());
-                    self.outbox.send_soon(FromPiWorker::Answer(answer));
+                    self.outbox.send_soon(FromPi::Answer(answer));
                 }
             }
-            ToPiWorker::UiAnswer(answer) => {
+            ToAgent::UiAnswer(answer) => {
                 if let Err(error) = self.write(&ui_response(&answer)) {
                     crate::complain(&error);
                 }
             }
-            ToPiWorker::Ping { seq } => self.outbox.send_soon(FromPiWorker::Pong { seq }),
-            ToPiWorker::Start(_) | ToPiWorker::Shutdown {} => {}
+            ToAgent::Ping { seq } => self.outbox.send_soon(FromPi::Pong { seq }),
+            ToAgent::Start(_) | ToAgent::Shutdown {} => {}
             // Only quackd's own agent sends requests and calls tools of the session.
-            ToPiWorker::StartAgent(_)
-            | ToPiWorker::Model { .. }
-            | ToPiWorker::Models(_)
-            | ToPiWorker::ToolDone(_) => {}
+            ToAgent::StartAgent(_)
+            | ToAgent::Model { .. }
+            | ToAgent::Models(_)
+            | ToAgent::ToolDone(_) => {}
         }
     }
 
@@ -336,10 +336,13 @@ fn other_request(number: u64, other: &OtherCommand) -> serde_json::Map<String, s
     fields
 }
 
-fn request(number: u64, command: &PiCommand) -> PiRequest<'_> {
+fn request(number: u64, command: &AgentCommand) -> PiRequest<'_> {
     let message = match command {
-        PiCommand::Prompt { message, .. } => Some(message.as_str()),
-        PiCommand::GetState | PiCommand::Abort | PiCommand::AbortBash | PiCommand::Other(_) => None,
+        AgentCommand::Prompt { message, .. } => Some(message.as_str()),
+        AgentCommand::GetState
+        | AgentCommand::Abort
+        | AgentCommand::AbortBash
+        | AgentCommand::Other(_) => None,
     };
     PiRequest { id: dialect::id_of(number), kind: command.name(), message }
 }
@@ -367,7 +370,7 @@ async fn write_lines(
             // A Pi that has just exited also fails here. Then its exit is reported, and this failure is not.
             sleep(END_NEWS).await;
             let reason = error.to_string();
-            outbox.send(&FromPiWorker::StdinFailed { reason }).await;
+            outbox.send(&FromPi::StdinFailed { reason }).await;
             return;
         }
     }
@@ -431,15 +434,15 @@ impl Reader {
             }
             PiLine::Dialog { id, timeout_ms, data } => {
                 if let Some(data) = raw(data) {
-                    self.outbox.send(&FromPiWorker::Dialog { id, timeout_ms, data }).await;
+                    self.outbox.send(&FromPi::Dialog { id, timeout_ms, data }).await;
                 }
             }
             PiLine::Response { number, command, success, error, data } => {
                 let number = self.pending.borrow_mut().answered(number, &command);
                 let Some(number) = number else { return };
                 let data = data.and_then(raw);
-                let answer = PiAnswer { number, success, error, data };
-                self.outbox.send(&FromPiWorker::Answer(answer)).await;
+                let answer = AgentAnswer { number, success, error, data };
+                self.outbox.send(&FromPi::Answer(answer)).await;
             }
         }
     }
@@ -447,7 +450,7 @@ impl Reader {
     async fn tell(&self, events: impl IntoIterator<Item = PiEvent>) {
         for PiEvent { name, data, .. } in events {
             if let Some(data) = raw(data) {
-                self.outbox.send(&FromPiWorker::Event { name, data }).await;
+                self.outbox.send(&FromPi::Event { name, data }).await;
             }
         }
     }
@@ -456,7 +459,7 @@ impl Reader {
         let n_told = self.warnings.get();
         if n_told < MAX_WARNINGS {
             self.warnings.set(n_told + 1);
-            self.outbox.send(&FromPiWorker::Warning { text: text.to_owned() }).await;
+            self.outbox.send(&FromPi::Warning { text: text.to_owned() }).await;
         }
     }
 }
@@ -484,8 +487,8 @@ mod tests {
     #[test]
     fn requests_are_lines_as_upstream_writes_them() {
         let line = |command| serde_json::to_string(&request(3, &command)).unwrap();
-        assert_eq!(line(PiCommand::GetState), r#"{"id":"q3","type":"get_state"}"#);
-        let prompt = PiCommand::Prompt { message: "a\u{2028}\n".into(), cwd: String::new() };
+        assert_eq!(line(AgentCommand::GetState), r#"{"id":"q3","type":"get_state"}"#);
+        let prompt = AgentCommand::Prompt { message: "a\u{2028}\n".into(), cwd: String::new() };
         assert_eq!(
             line(prompt),
             "{\"id\":\"q3\",\"type\":\"prompt\",\"message\":\"a\u{2028}\\n\"}"

@@ -11,9 +11,7 @@ use quackd_process::{
     Group, Role, SessionPaths, harden, rank_above_parent, restore_after_fork, set_process_name,
     split_off_monitor_of,
 };
-use quackd_protocol::pi::{
-    FromPiWorker, PI_FRAME_PROTOCOL, PiStart, TO_PI_WORKER_TAGS, ToPiWorker,
-};
+use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, FromPi, PiStart, TO_AGENT_TAGS, ToAgent};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -48,7 +46,7 @@ pub(crate) enum PiWorkerStartError {
     NoStart(String),
     /// The other end is a supervisor of another version.
     #[error(
-        "version mismatch: the supervisor speaks frames {theirs}, this worker {PI_FRAME_PROTOCOL}"
+        "version mismatch: the supervisor speaks frames {theirs}, this worker {AGENT_FRAME_PROTOCOL}"
     )]
     Version {
         /// Frame protocol of the supervisor.
@@ -58,14 +56,14 @@ pub(crate) enum PiWorkerStartError {
 
 /// Reports the error to the supervisor. A failed report cannot be handled.
 pub(crate) fn refuse(error: &PiWorkerStartError) {
-    let refusal = FromPiWorker::CannotStart { reason: error.to_string() };
+    let refusal = FromPi::CannotStart { reason: error.to_string() };
     drop(write_first_blocking(rustix::stdio::stdin(), &refusal));
 }
 
 /// Prepares the process. Returns in the worker; the monitor never returns.
 pub(crate) fn enter() -> Result<Stage0Output, PiWorkerStartError> {
     let start = read_start()?;
-    if start.proto != PI_FRAME_PROTOCOL {
+    if start.proto != AGENT_FRAME_PROTOCOL {
         return Err(PiWorkerStartError::Version { theirs: start.proto });
     }
     let paths: Option<SessionPaths> =
@@ -89,8 +87,8 @@ pub(crate) fn enter() -> Result<Stage0Output, PiWorkerStartError> {
 }
 
 fn read_start() -> Result<PiStart, PiWorkerStartError> {
-    match read_first_blocking(rustix::stdio::stdin(), MAX_FIRST_FRAME, TO_PI_WORKER_TAGS) {
-        Ok(ToPiWorker::Start(start)) => Ok(*start),
+    match read_first_blocking(rustix::stdio::stdin(), MAX_FIRST_FRAME, TO_AGENT_TAGS) {
+        Ok(ToAgent::Start(start)) => Ok(*start),
         Ok(_other) => Err(PiWorkerStartError::NoStart("another message came first".into())),
         Err(error) => Err(PiWorkerStartError::NoStart(error.to_string())),
     }

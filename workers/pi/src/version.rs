@@ -3,8 +3,8 @@
 //! Pi a package that names another directory, if it finds Pi's own one.
 
 use quackd_process::{Command, EndedBy, Exit, Finished, LaunchError, run};
+use quackd_protocol::agent::PiStart;
 use quackd_protocol::foreign_text::stripped_line;
-use quackd_protocol::pi::PiStart;
 use std::time::Duration;
 
 /// The first version with `--no-approve`.

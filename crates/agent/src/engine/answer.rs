@@ -5,6 +5,7 @@ use super::run::{Phase, empty_message};
 use super::{Agent, Effect, Part, is_same};
 use crate::message::{AssistantMessage, Message, StopReason};
 use crate::providers::{Delta, ErrorKind, ProviderError, StreamEnd, retry_delay, stated_window};
+use quackd_protocol::agent::EventName;
 use quackd_protocol::model::{EndReason, ModelFailureKind, ModelHead, ModelInfo};
 use serde_json::json;
 
@@ -193,7 +194,7 @@ impl Agent {
         };
         if changes_request {
             self.agent_start();
-            self.plain_event("turn_start");
+            self.plain_event(EventName::TurnStart);
             return self.request();
         }
         let settings = &self.setup.settings;
@@ -229,7 +230,7 @@ impl Agent {
             return self.end_run();
         }
         run.attempt += 1;
-        let (attempt, kind) = (run.attempt, "auto_retry_start");
+        let (attempt, kind) = (run.attempt, EventName::AutoRetryStart);
         self.event(
             kind,
             &json!({
@@ -265,7 +266,7 @@ impl Agent {
         if attempt == 0 {
             return;
         }
-        let kind = "auto_retry_end";
+        let kind = EventName::AutoRetryEnd;
         let mut data = json!({ "type": kind, "success": error.is_none(), "attempt": attempt });
         if let (Some(error), Some(data)) = (error, data.as_object_mut()) {
             data.insert("finalError".to_owned(), error.into());
@@ -277,7 +278,7 @@ impl Agent {
     pub(super) fn retry_now(&mut self) {
         if self.is_retrying() {
             self.agent_start();
-            self.plain_event("turn_start");
+            self.plain_event(EventName::TurnStart);
             self.request();
         }
     }

@@ -7,10 +7,10 @@ use crate::compaction;
 use crate::message::{Message, UserMessage};
 use crate::providers::{StreamEnd, clamp, levels};
 use crate::transcript::EntryKind;
+use quackd_protocol::agent::{AgentCommand, EventName, OtherCommand};
 use quackd_protocol::foreign_text::stripped_line;
-use quackd_protocol::limits::{MAX_PI_ANSWER_BYTES, MAX_PI_EVENT_BYTES};
+use quackd_protocol::limits::{MAX_AGENT_ANSWER_BYTES, MAX_AGENT_EVENT_BYTES};
 use quackd_protocol::model::ThinkingLevel;
-use quackd_protocol::pi::{OtherCommand, PiCommand};
 use quackd_protocol::shorten::shorten;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
@@ -21,8 +21,8 @@ use std::collections::BTreeMap;
 /// Most messages and entries in one answer. A client reads the session file for more.
 const MAX_LISTED: usize = 2_000;
 
-/// Most bytes of messages and entries in one answer. The rest of [`MAX_PI_ANSWER_BYTES`] is for its other members.
-const MAX_LISTED_BYTES: usize = MAX_PI_ANSWER_BYTES - 64 * 1024;
+/// Most bytes of messages and entries in one answer. The rest of [`MAX_AGENT_ANSWER_BYTES`] is for its other members.
+const MAX_LISTED_BYTES: usize = MAX_AGENT_ANSWER_BYTES - 64 * 1024;
 
 const NO_MESSAGE: &str = "The message is missing or empty";
 
@@ -35,18 +35,18 @@ struct Entries<'a> {
 }
 
 impl Agent {
-    pub(super) fn on_command(&mut self, number: u64, command: PiCommand) {
+    pub(super) fn on_command(&mut self, number: u64, command: AgentCommand) {
         match command {
-            PiCommand::GetState => {
+            AgentCommand::GetState => {
                 let state = self.state();
                 self.answer(number, Some(&state));
             }
-            PiCommand::Prompt { message, cwd } => {
+            AgentCommand::Prompt { message, cwd } => {
                 self.prompt(number, &message, &json!({ "cwd": cwd }));
             }
-            PiCommand::Abort => self.abort(number),
-            PiCommand::AbortBash => self.abort_shells(number),
-            PiCommand::Other(command) => self.on_other(number, &command),
+            AgentCommand::Abort => self.abort(number),
+            AgentCommand::AbortBash => self.abort_shells(number),
+            AgentCommand::Other(command) => self.on_other(number, &command),
         }
     }
 
@@ -135,7 +135,7 @@ impl Agent {
     /// Answers a command that changes nothing.
     fn query(&mut self, number: u64, name: &str, fields: &Value) {
         match name {
-            "get_state" => self.on_command(number, PiCommand::GetState),
+            "get_state" => self.on_command(number, AgentCommand::GetState),
             "get_messages" => {
                 let mut messages = listed(self.transcript.messages().iter().rev());
                 messages.reverse();
@@ -351,7 +351,7 @@ impl Agent {
             let thinking_level = level.name().to_owned();
             self.append(EntryKind::ThinkingLevelChange { thinking_level });
         }
-        let kind = "thinking_level_changed";
+        let kind = EventName::ThinkingLevelChanged;
         self.event(kind, &json!({ "type": kind, "level": level.name() }));
     }
 
@@ -372,7 +372,7 @@ impl Agent {
         }
         let name = stripped_line(name, 200);
         self.append(EntryKind::SessionInfo { name: name.clone() });
-        let kind = "session_info_changed";
+        let kind = EventName::SessionInfoChanged;
         self.event(kind, &json!({ "type": kind, "name": name }));
         self.done(number);
     }
@@ -401,7 +401,7 @@ fn listed(items: impl Iterator<Item = impl Serialize>) -> Vec<Box<RawValue>> {
         if item.get().len() < MAX_LISTED_BYTES {
             return Some(item);
         }
-        RawValue::from_string(shorten(item.get(), "message", MAX_PI_EVENT_BYTES)).ok()
+        RawValue::from_string(shorten(item.get(), "message", MAX_AGENT_EVENT_BYTES)).ok()
     });
     let fitting = texts.map_while(|item| {
         // A comma separates the items.

@@ -7,6 +7,7 @@ use crate::compaction::{self, CompactionError, Plan, Prompt, SummaryPrompts};
 use crate::message::{Message, StopReason, Usage};
 use crate::providers::{self, RequestOptions, StreamEnd};
 use crate::transcript::EntryKind;
+use quackd_protocol::agent::EventName;
 use serde_json::{Value, json};
 
 /// Failures of automatic summaries in a row after which the agent starts no further one: each may cost as much as the
@@ -176,7 +177,7 @@ impl Agent {
     }
 
     fn event_start(&mut self, reason: Reason) {
-        let kind = "auto_compaction_start";
+        let kind = EventName::AutoCompactionStart;
         self.event(kind, &json!({ "type": kind, "reason": reason.name() }));
     }
 
@@ -262,7 +263,7 @@ impl Agent {
             data.retain(|name, _| !["type", "id", "parentId", "timestamp"].contains(&&**name));
         }
         let will_retry = reason == Reason::Overflow;
-        let kind = "auto_compaction_end";
+        let kind = EventName::AutoCompactionEnd;
         let name = reason.name();
         let event = json!({
             "type": kind, "reason": name, "result": data, "aborted": false, "willRetry": will_retry,
@@ -310,7 +311,7 @@ impl Agent {
     }
 
     fn compaction_failed(&mut self, reason: Reason, error: String, is_aborted: bool) {
-        let kind = "auto_compaction_end";
+        let kind = EventName::AutoCompactionEnd;
         let name = reason.name();
         let text = match is_aborted {
             true => error.clone(),
@@ -333,12 +334,12 @@ impl Agent {
             Reason::Overflow if is_done && self.run.is_some() => {
                 self.set_phase(Phase::Waiting);
                 self.agent_start();
-                self.plain_event("turn_start");
+                self.plain_event(EventName::TurnStart);
                 self.request();
             }
             Reason::Overflow => self.end_run(),
             Reason::WithinRun if is_aborted => {
-                self.plain_event("turn_start");
+                self.plain_event(EventName::TurnStart);
                 self.end_aborted();
             }
             Reason::WithinRun => {

@@ -4,6 +4,7 @@
 use super::Agent;
 use crate::message::{AssistantMessage, Message, ToolCall, ToolResultMessage};
 use crate::providers::Delta;
+use quackd_protocol::agent::EventName;
 use quackd_protocol::model::EndReason;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -11,14 +12,14 @@ use serde_json::{Value, json};
 #[derive(Serialize)]
 struct MessageEvent<'a> {
     #[serde(rename = "type")]
-    kind: &'static str,
+    kind: EventName,
     message: &'a Message,
 }
 
 #[derive(Serialize)]
 struct TurnEnd<'a> {
     #[serde(rename = "type")]
-    kind: &'static str,
+    kind: EventName,
     message: &'a Message,
     #[serde(rename = "toolResults")]
     tool_results: &'a [Message],
@@ -27,7 +28,7 @@ struct TurnEnd<'a> {
 #[derive(Serialize)]
 struct AgentEnd<'a> {
     #[serde(rename = "type")]
-    kind: &'static str,
+    kind: EventName,
     messages: &'a [Message],
     #[serde(rename = "willRetry")]
     will_retry: bool,
@@ -38,7 +39,7 @@ struct AgentEnd<'a> {
 #[derive(Serialize)]
 struct Update<'a> {
     #[serde(rename = "type")]
-    kind: &'static str,
+    kind: EventName,
     message: Role,
     #[serde(rename = "assistantMessageEvent")]
     event: DeltaEvent<'a>,
@@ -79,7 +80,7 @@ struct CallBlock<'a> {
 #[serde(rename_all = "camelCase")]
 struct ToolStart<'a> {
     #[serde(rename = "type")]
-    kind: &'static str,
+    kind: EventName,
     tool_call_id: &'a str,
     tool_name: &'a str,
     args: &'a serde_json::Map<String, Value>,
@@ -89,7 +90,7 @@ struct ToolStart<'a> {
 #[serde(rename_all = "camelCase")]
 struct ToolEnd<'a> {
     #[serde(rename = "type")]
-    kind: &'static str,
+    kind: EventName,
     tool_call_id: &'a str,
     tool_name: &'a str,
     result: Content<'a>,
@@ -108,13 +109,13 @@ struct Content<'a> {
 }
 
 impl Agent {
-    pub(super) fn plain_event(&mut self, name: &'static str) {
+    pub(super) fn plain_event(&mut self, name: EventName) {
         self.event(name, &json!({ "type": name }));
     }
 
     /// Publishes the start of the agent's work, with the directory from which paths of tools are read.
     pub(super) fn agent_start(&mut self) {
-        let kind = "agent_start";
+        let kind = EventName::AgentStart;
         match self.directory.as_str() {
             "" => self.plain_event(kind),
             directory => {
@@ -125,21 +126,27 @@ impl Agent {
     }
 
     pub(super) fn message_start(&mut self, message: &Message) {
-        self.event("message_start", &MessageEvent { kind: "message_start", message });
+        self.event(
+            EventName::MessageStart,
+            &MessageEvent { kind: EventName::MessageStart, message },
+        );
     }
 
     pub(super) fn message_end(&mut self, message: &Message) {
-        self.event("message_end", &MessageEvent { kind: "message_end", message });
+        self.event(EventName::MessageEnd, &MessageEvent { kind: EventName::MessageEnd, message });
     }
 
     pub(super) fn turn_end(&mut self, message: &AssistantMessage, results: &[Message]) {
         let message = &Message::Assistant(message.clone());
-        self.event("turn_end", &TurnEnd { kind: "turn_end", message, tool_results: results });
+        self.event(
+            EventName::TurnEnd,
+            &TurnEnd { kind: EventName::TurnEnd, message, tool_results: results },
+        );
     }
 
     pub(super) fn agent_end(&mut self, messages: &[Message], reason: Option<EndReason>) {
-        let data = AgentEnd { kind: "agent_end", messages, will_retry: false, reason };
-        self.event("agent_end", &data);
+        let data = AgentEnd { kind: EventName::AgentEnd, messages, will_retry: false, reason };
+        self.event(EventName::AgentEnd, &data);
     }
 
     pub(super) fn delta(&mut self, delta: &Delta) {
@@ -172,12 +179,12 @@ impl Agent {
             },
             Delta::Usage(_) => return,
         };
-        let kind = "message_update";
+        let kind = EventName::MessageUpdate;
         self.event(kind, &Update { kind, message: Role { role: "assistant" }, event });
     }
 
     pub(super) fn tool_start(&mut self, call: &ToolCall) {
-        let kind = "tool_execution_start";
+        let kind = EventName::ToolExecutionStart;
         let data = ToolStart {
             kind,
             tool_call_id: &call.id,
@@ -193,7 +200,7 @@ impl Agent {
         exit_code: Option<i32>,
         duration_ms: Option<u64>,
     ) {
-        let kind = "tool_execution_end";
+        let kind = EventName::ToolExecutionEnd;
         let data = ToolEnd {
             kind,
             tool_call_id: &result.tool_call_id,
@@ -212,7 +219,7 @@ impl Agent {
             queue.iter().map(|message| message.content.text()).collect::<Vec<_>>()
         };
         let (steering, follow_up) = (texts(&self.steering), texts(&self.follow_up));
-        let kind = "queue_update";
+        let kind = EventName::QueueUpdate;
         self.event(kind, &json!({ "type": kind, "steering": steering, "followUp": follow_up }));
     }
 }

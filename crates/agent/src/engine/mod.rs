@@ -34,12 +34,12 @@ pub use tools::{ToolRoute, route};
 use crate::message::{Message, UserMessage};
 use crate::providers::ToolSpec;
 use crate::transcript::{EntryKind, Transcript, iso_time};
+use quackd_protocol::agent::{
+    AgentCommand, AgentModels, AgentSettings, AgentToolCall, AgentToolDone, EventName, OtherCommand,
+};
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::instructions::InstructionFile;
 use quackd_protocol::model::{ModelFailure, ModelHead, ModelInfo, ModelRequest, ThinkingLevel};
-use quackd_protocol::pi::{
-    AgentModels, AgentSettings, AgentToolCall, AgentToolDone, OtherCommand, PiCommand,
-};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ pub enum Input {
         /// Number of the command.
         number: u64,
         /// The command.
-        command: PiCommand,
+        command: AgentCommand,
     },
     /// A part of a model's answer.
     Model {
@@ -108,7 +108,7 @@ pub enum Effect {
     /// Publish an event.
     Event {
         /// Its name.
-        name: &'static str,
+        name: EventName,
         /// The whole object.
         data: Box<RawValue>,
     },
@@ -356,7 +356,7 @@ impl Agent {
 
     /// Publishes a message for the user about `topic`, such as `models`.
     fn tell_user(&mut self, topic: &str, text: &str) {
-        let kind = "extension_error";
+        let kind = EventName::ExtensionError;
         let data = json!({
             "type": kind, "extensionPath": "quackd", "event": topic, "error": text,
         });
@@ -434,7 +434,7 @@ impl Agent {
         self.append(EntryKind::ThinkingLevelChange { thinking_level });
     }
 
-    fn event(&mut self, name: &'static str, data: &impl Serialize) {
+    fn event(&mut self, name: EventName, data: &impl Serialize) {
         // Events are structs and maps with text keys, which always have a JSON form.
         if let Ok(data) = to_raw_value(data) {
             self.effects.push(Effect::Event { name, data });

@@ -9,9 +9,9 @@ use crate::message::{
 };
 use crate::prompt;
 use crate::providers::{self, RequestOptions};
+use quackd_protocol::agent::{AgentToolCall, AgentToolDone, EventName};
 use quackd_protocol::instructions::InstructionFile;
 use quackd_protocol::model::{EndReason, ModelInfo, Price};
-use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 
@@ -118,7 +118,7 @@ impl Agent {
         {
             self.tell_user("models", &text);
         }
-        self.plain_event("turn_start");
+        self.plain_event(EventName::TurnStart);
         self.add_user(message);
         self.take_steering();
         // They may have changed, and the user may be in another directory.
@@ -336,7 +336,7 @@ impl Agent {
 
     /// Sends the next request of a run.
     pub(super) fn continue_turns(&mut self, has_results: bool) {
-        self.plain_event("turn_start");
+        self.plain_event(EventName::TurnStart);
         if !self.take_steering() && !has_results {
             self.take_follow_up();
         }
@@ -384,7 +384,7 @@ impl Agent {
 
     /// Reports that the agent is idle, unless a prompt waits.
     pub(super) fn settle(&mut self, is_aborted: bool) {
-        let kind = "agent_settled";
+        let kind = EventName::AgentSettled;
         self.event(kind, &json!({ "type": kind, "aborted": is_aborted }));
         self.begin_next();
     }

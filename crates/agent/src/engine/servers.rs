@@ -4,10 +4,10 @@
 use super::Agent;
 use super::run::Phase;
 use crate::providers::ToolSpec;
+use quackd_protocol::agent::AgentToolDone;
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::mcp::{McpCall, McpTool, McpTools};
-use quackd_protocol::pi::AgentToolDone;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 

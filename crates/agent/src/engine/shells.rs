@@ -2,8 +2,8 @@
 
 use super::{Agent, Effect};
 use crate::message::{BashExecution, Message};
+use quackd_protocol::agent::{AgentToolCall, AgentToolDone};
 use quackd_protocol::limits::MAX_ARGUMENTS_BYTES;
-use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use serde_json::json;
 
 /// Commands of the user that run at the same time.

@@ -4,9 +4,9 @@ use super::loops::Loop;
 use super::run::Phase;
 use super::{Agent, Effect, results};
 use crate::message::{AssistantMessage, Block, Message, ToolCall, ToolResultMessage};
+use quackd_protocol::agent::{AgentToolCall, AgentToolDone, EventName};
 use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION, MAX_TOOL_NAME_BYTES};
 use quackd_protocol::output::with_signal;
-use quackd_protocol::pi::{AgentToolCall, AgentToolDone};
 use quackd_protocol::tools;
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -404,10 +404,10 @@ impl Agent {
         }
         self.turn_end(&message, &results);
         if is_aborted {
-            self.plain_event("turn_start");
+            self.plain_event(EventName::TurnStart);
             self.end_aborted();
         } else if is_last {
-            self.plain_event("turn_start");
+            self.plain_event(EventName::TurnStart);
             self.end_with_error(
                 "Stopped: the model repeated the same call without another result".to_owned(),
             );

@@ -52,7 +52,7 @@ const CHOICES: &[(&str, &[&str])] = &[
     ),
     ("cacheControlFormat", &["anthropic"]),
 ];
-/// Sections of `settings.json` with their keys; see `supervisor/src/session/pi/agent.rs`.
+/// Sections of `settings.json` with their keys; see `supervisor/src/session/agent/native/launch.rs`.
 const OF_SETTINGS: &[(&str, &[&str])] = &[
     ("retry", &["enabled", "maxRetries", "baseDelayMs", "maxDelayMs"]),
     ("compaction", &["enabled", "reserveTokens", "keepRecentTokens"]),

@@ -78,7 +78,7 @@ pub struct EventLine<'a, D> {
     pub data: D,
     /// Counts the session's events.
     pub seq: u64,
-    /// The turn of the session's Pi that the event belongs to, as in the reply of `say`.
+    /// The turn of the session's agent that the event belongs to, as in the reply of `say`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turn: Option<u64>,
 }

@@ -4,11 +4,12 @@ use super::NetworkActor;
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{
     ChannelEvent, ChannelLimits, Child, ChildActor, ChildKind, ChildServices, Death, KillReason,
-    LifecycleDriver,
+    LifecycleDriver, Program,
 };
 use crate::errors::ForwardRefusal;
 use crate::session::actor::TellSession;
 use actix::prelude::*;
+use quackd_ipc::frames;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::network::{FROM_PROXY_TAGS, FromProxy, ToProxy};
 use quackd_supervision::{Cause, Exit, Load, NETWORK_PROXY};
@@ -28,9 +29,8 @@ const PACE: (u32, u32) = (256, 500);
 impl ChildKind for OfProxy {
     type FromChild = FromProxy;
     type ToChild = ToProxy;
-    const WIRE: ChannelLimits =
-        ChannelLimits { tags: FROM_PROXY_TAGS, max_unknown: MAX_UNKNOWN, pace: Some(PACE) };
-    const VERB: &'static str = NETWORK_PROXY.name;
+    const WIRE: ChannelLimits = ChannelLimits { max_unknown: MAX_UNKNOWN, pace: Some(PACE) };
+    const NAME: &'static str = NETWORK_PROXY.name;
 
     fn ping(seq: u64) -> ToProxy {
         ToProxy::Ping { seq }
@@ -38,6 +38,10 @@ impl ChildKind for OfProxy {
 
     fn shutdown() -> ToProxy {
         ToProxy::Shutdown {}
+    }
+
+    fn program(_: &ToProxy) -> Program<Self::FromChild> {
+        Program { verb: Self::NAME, decode: |body| frames::decode(body, FROM_PROXY_TAGS) }
     }
 }
 

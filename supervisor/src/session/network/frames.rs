@@ -46,7 +46,7 @@ impl NetworkActor {
             let cause = Cause::VersionMismatch { ours: PROXY_PROTOCOL, theirs: proto };
             return self.kill_for(OfProxy, cause, KillReason::Failed, ctx);
         }
-        match self.child.worker.on_hello(Instant::now()) {
+        match self.child.lifecycle.on_hello(Instant::now()) {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
             HelloMeans::Unexpected => return self.proxy_broke("a second hello", ctx),

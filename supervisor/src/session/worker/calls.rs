@@ -139,7 +139,7 @@ impl SessionActor {
         self.restart_if_outdated(ctx);
         self.check_place(ctx);
         let now = Instant::now();
-        let demand = self.worker.child.worker.on_demand(now, Demander::Call);
+        let demand = self.worker.child.lifecycle.on_demand(now, Demander::Call);
         match &demand {
             Demand::Refuse(cause) => return Err(CallError::Failed(cause.clone())),
             Demand::Use if self.worker.child.is_unresponsive() => {
@@ -199,7 +199,7 @@ impl SessionActor {
             tool,
             caller,
             origin: self.services.call_journal.origin(
-                self.pi.running_turn().filter(|_| agents.is_some()),
+                self.agent.running_turn().filter(|_| agents.is_some()),
                 &self.services.daemon.started_at,
             ),
             is_begun: false,
@@ -293,7 +293,7 @@ impl SessionActor {
     fn on_slot(&mut self, number: u64, slot: CommandSlot, ctx: &mut Context<Self>) {
         self.worker.calls.assign_slot(number, slot);
         // The worker may have exited in the meantime without a demand for another one.
-        match self.worker.child.worker.on_demand(Instant::now(), Demander::Call) {
+        match self.worker.child.lifecycle.on_demand(Instant::now(), Demander::Call) {
             Demand::Use if self.may_send(number) => {
                 self.send_now(number, ctx);
                 self.publish_status(OfWorker);
@@ -437,13 +437,13 @@ impl SessionActor {
 
     /// Fails a call because no worker was ready in time.
     pub(super) fn not_ready(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let why = match self.worker.child.worker.state() {
+        let why = match self.worker.child.lifecycle.state() {
             State::Backoff { cause, .. }
             | State::Failed { cause, .. }
             | State::Draining { cause: Some(cause), .. } => cause.to_string(),
             State::Draining { cause: None, .. } => "the last one is ending".to_owned(),
             _ if self.needs_replacement() => self.why_not_replaced(),
-            _ => match self.worker.child.worker.last_crash() {
+            _ => match self.worker.child.lifecycle.last_crash() {
                 Some(cause) => cause.to_string(),
                 None => "it is starting".to_owned(),
             },

@@ -5,12 +5,13 @@ use super::frames::idle_deadline;
 use crate::children::spawner::WORKER;
 use crate::children::{
     ChannelLimits, Child, ChildActor, ChildKind, ChildServices, KillReason, LifecycleDriver,
-    ProcessKind, StopReason,
+    ProcessKind, Program, StopReason,
 };
 use crate::errors::CallError;
 use crate::pool::snapshot::{Activity, ProcessSnapshot, Stage, WorkerSnapshot};
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
+use quackd_ipc::frames;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::worker::{FROM_WORKER_TAGS, FromWorker, ToWorker};
 use quackd_supervision::{Cause, State};
@@ -23,9 +24,8 @@ const MAX_UNKNOWN: u32 = 10_000;
 impl ChildKind for OfWorker {
     type FromChild = FromWorker;
     type ToChild = ToWorker;
-    const WIRE: ChannelLimits =
-        ChannelLimits { tags: FROM_WORKER_TAGS, max_unknown: MAX_UNKNOWN, pace: None };
-    const VERB: &'static str = WORKER;
+    const WIRE: ChannelLimits = ChannelLimits { max_unknown: MAX_UNKNOWN, pace: None };
+    const NAME: &'static str = WORKER;
 
     fn ping(seq: u64) -> ToWorker {
         ToWorker::Ping { seq }
@@ -33,6 +33,10 @@ impl ChildKind for OfWorker {
 
     fn shutdown() -> ToWorker {
         ToWorker::Shutdown {}
+    }
+
+    fn program(_: &ToWorker) -> Program<Self::FromChild> {
+        Program { verb: WORKER, decode: |body| frames::decode(body, FROM_WORKER_TAGS) }
     }
 }
 
@@ -76,7 +80,7 @@ impl ChildActor<OfWorker> for SessionActor {
         let (calls, jobs) = (self.worker.calls.snapshot(), self.worker.jobs.snapshot());
         let (n_calls, n_jobs, since) = (calls.len(), jobs.len(), self.worker.idle_since);
         let until = self.unpinned_deadline();
-        let activity = match self.worker.child.worker.state() {
+        let activity = match self.worker.child.lifecycle.state() {
             State::Failed { cause, .. } => Activity::Failed(cause.clone()),
             _ if n_calls != 0 || n_jobs != 0 => {
                 Activity::Working { calls: n_calls, jobs: n_jobs, turn: false }
@@ -91,7 +95,7 @@ impl ChildActor<OfWorker> for SessionActor {
         let worker = WorkerSnapshot {
             process: ProcessSnapshot {
                 child: self.worker.child.snapshot(),
-                stage: Stage::of(self.worker.child.worker.state()),
+                stage: Stage::of(self.worker.child.lifecycle.state()),
                 activity,
                 free_since: is_free.then_some(since),
             },

@@ -100,7 +100,7 @@ impl SessionActor {
             *note = note.chars().take(MAX_NOTE_CHARS).collect();
         }
         let now = Instant::now();
-        match self.worker.child.worker.on_hello(now) {
+        match self.worker.child.lifecycle.on_hello(now) {
             HelloMeans::Ready => {}
             HelloMeans::Late => return,
             HelloMeans::Unexpected => {

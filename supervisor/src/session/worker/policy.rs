@@ -31,7 +31,7 @@ impl SessionActor {
         self.worker.ends_jobs = false;
         self.tell_network_mode();
         // A start that failed with the old policy may succeed with the new one.
-        let is_failed = matches!(self.worker.child.worker.state(), State::Failed { .. });
+        let is_failed = matches!(self.worker.child.lifecycle.state(), State::Failed { .. });
         if is_failed && self.worker.child.ending.is_none() {
             return self.demand(OfWorker, Demander::Attach, ctx);
         }

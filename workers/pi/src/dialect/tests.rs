@@ -126,11 +126,11 @@ fn dialogs_are_what_waits_for_a_person() {
 
 #[test]
 fn a_long_event_is_cut_and_a_long_message_behind_an_update_costs_nothing() {
-    let text = "x".repeat(2 * MAX_PI_EVENT_BYTES);
+    let text = "x".repeat(2 * MAX_AGENT_EVENT_BYTES);
     let (name, data) =
         event(&format!(r#"{{"type":"message_end","message":{{"content":"{text}"}}}}"#));
     assert_eq!(name, "message_end");
-    assert!(data.len() <= MAX_PI_EVENT_BYTES && data.contains("[cut]"));
+    assert!(data.len() <= MAX_AGENT_EVENT_BYTES && data.contains("[cut]"));
     let (_, data) = event(&format!(
         r#"{{"type":"message_update","message":{{"role":"assistant","content":"{text}"}},"assistantMessageEvent":{{"type":"text_delta","delta":"d","partial":"{text}"}}}}"#
     ));

@@ -17,8 +17,10 @@ fn an_abort_keeps_the_text_so_far_and_is_answered_last() {
     let end = bench.event("message_end");
     assert_eq!(end["message"]["content"][0]["text"], "word ");
     assert_eq!(end["message"]["errorMessage"], "Request was aborted");
-    let at_end =
-        bench.effects.iter().rposition(|it| matches!(it, Effect::Event { name: "agent_end", .. }));
+    let at_end = bench
+        .effects
+        .iter()
+        .rposition(|it| matches!(it, Effect::Event { name: EventName::AgentEnd, .. }));
     let answered = bench
         .effects
         .iter()

@@ -22,7 +22,7 @@ fn two_turns() -> Bench {
 }
 
 fn count(bench: &Bench, wanted: &str) -> usize {
-    let is_it = |it: &&Effect| matches!(it, Effect::Event { name, .. } if *name == wanted);
+    let is_it = |it: &&Effect| matches!(it, Effect::Event { name, .. } if name.as_str() == wanted);
     bench.effects.iter().filter(is_it).count()
 }
 

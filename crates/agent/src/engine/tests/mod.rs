@@ -86,7 +86,7 @@ impl Bench {
         self.command += 1;
         let name = body["type"].as_str().unwrap().to_owned();
         let body = to_raw_value(&body).unwrap();
-        let command = PiCommand::Other(OtherCommand { name, body });
+        let command = AgentCommand::Other(OtherCommand { name, body });
         self.take(Input::Command { number: self.command, command });
         self.command
     }
@@ -197,6 +197,7 @@ impl Bench {
         let mut names = Vec::new();
         for effect in std::mem::take(&mut self.effects) {
             let Effect::Event { name, data } = effect else { continue };
+            let name = name.as_str();
             let data: Value = serde_json::from_str(data.get()).unwrap();
             assert_eq!(data["type"], name);
             let role = data["message"]["role"].as_str().unwrap_or_default();
@@ -220,7 +221,7 @@ impl Bench {
 
     fn event(&self, name: &str) -> Value {
         let found = self.effects.iter().rev().find_map(|effect| match effect {
-            Effect::Event { name: found, data } if *found == name => Some(data.get()),
+            Effect::Event { name: found, data } if found.as_str() == name => Some(data.get()),
             _ => None,
         });
         serde_json::from_str(found.unwrap_or_else(|| panic!("no event {name}"))).unwrap()

@@ -119,7 +119,7 @@ fn patterns_name_models_in_their_order() {
 fn a_default_that_stands_in_for_a_retired_model_is_told_once_and_only_to_its_user() {
     let told = |bench: &Bench| -> Vec<Value> {
         let error = |effect: &Effect| match effect {
-            Effect::Event { name: "extension_error", data } => {
+            Effect::Event { name: EventName::ExtensionError, data } => {
                 Some(serde_json::from_str::<Value>(data.get()).unwrap()["error"].clone())
             }
             _ => None,

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::{Bench, chunk};
-use quackd_protocol::limits::MAX_PI_ANSWER_BYTES;
+use quackd_protocol::limits::MAX_AGENT_ANSWER_BYTES;
 use quackd_protocol::model::{InputKind, MAX_MODEL_REQUEST_BYTES};
 use serde_json::json;
 
@@ -35,7 +35,7 @@ fn older_images_are_left_out_of_a_request() {
 /// Texts of the deltas since the last call.
 fn deltas(bench: &mut Bench) -> Vec<String> {
     let texts = std::mem::take(&mut bench.effects).into_iter().filter_map(|effect| match effect {
-        Effect::Event { name: "message_update", data } => {
+        Effect::Event { name: EventName::MessageUpdate, data } => {
             let data: Value = serde_json::from_str(data.get()).unwrap();
             data["assistantMessageEvent"]["delta"].as_str().map(str::to_owned)
         }
@@ -86,7 +86,7 @@ fn lists_stop_at_the_size_of_an_answer() {
     let ask = |bench: &mut Bench, body: Value| {
         let number = bench.send(body);
         let data = bench.answered(number).unwrap();
-        assert!(data.to_string().len() <= MAX_PI_ANSWER_BYTES);
+        assert!(data.to_string().len() <= MAX_AGENT_ANSWER_BYTES);
         data
     };
     let data = ask(&mut bench, json!({ "type": "get_messages" }));

@@ -79,7 +79,7 @@ fn headline(child: &TreeChild) -> String {
             format!("{alive} running")
         }
     };
-    let (name, about) = (plain(&spec.name), plain(&spec.about));
+    let (name, about) = (display::process_kind(&spec.name), plain(&spec.about));
     format!("{BOLD}{name}{BOLD:#}  {}, {}: {about}  {now}", plain(&spec.form), plain(&spec.restart))
 }
 
@@ -180,7 +180,11 @@ fn death_line(death: &DeathInfo, zone: &TimeZone) -> String {
     let name = display::name_cell(display::label(&death.label, name));
     let cause = display::first_line(&death.cause, MAX_CAUSE);
     let lived = death.lived_ms.map(|ms| format!(" after {}", time(ms))).unwrap_or_default();
-    format!("{}  {} {name}  {cause}{lived}", local(&death.at, zone), plain(&death.child))
+    format!(
+        "{}  {} {name}  {cause}{lived}",
+        local(&death.at, zone),
+        display::process_kind(&death.child)
+    )
 }
 
 fn time(ms: u64) -> String {

@@ -401,7 +401,7 @@ fn death_line(death: &DeathInfo) -> String {
     let mut line = format!(
         "{}Z  {}  {}",
         display::plain(at),
-        display::name_cell(&death.child),
+        display::process_kind(&death.child),
         display::name_cell(name)
     );
     if let Some(pid) = death.pid {

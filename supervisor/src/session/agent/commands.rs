@@ -1,4 +1,4 @@
-//! The commands that one Pi has not answered, and the prompts that it has accepted. Does no I/O.
+//! The commands that one agent has not answered, and the prompts that it has accepted. Does no I/O.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
@@ -15,18 +15,18 @@ pub(crate) struct PendingCommand<W> {
     pub(crate) waiter: W,
 }
 
-/// Meaning of a response from Pi.
+/// Meaning of a response from the agent.
 #[derive(Debug)]
 pub(crate) enum CommandResponse<W> {
     /// Response to a pending command.
     Waiting(PendingCommand<W>),
-    /// Failure of a prompt that Pi had accepted.
+    /// Failure of a prompt that the agent had accepted.
     Accepted,
     /// Response to no pending command.
     Nobody,
 }
 
-/// The pending commands of one Pi. Numbers are not reused.
+/// The pending commands of one agent. Numbers are not reused.
 #[derive(Debug)]
 pub(crate) struct PendingCommands<W> {
     last: u64,
@@ -47,7 +47,7 @@ impl<W> PendingCommands<W> {
         self.last
     }
 
-    /// Adds a command that is sent to Pi.
+    /// Adds a command that is sent to the agent.
     pub(crate) fn insert(
         &mut self,
         number: u64,
@@ -58,7 +58,7 @@ impl<W> PendingCommands<W> {
         self.sent.insert(number, PendingCommand { name: name.into(), at, waiter });
     }
 
-    /// Handles Pi's response to command `number`.
+    /// Handles the agent's response to command `number`.
     pub(crate) fn answered(&mut self, number: u64, success: bool) -> CommandResponse<W> {
         if let Some(sent) = self.sent.remove(&number) {
             if success && sent.name == "prompt" {
@@ -83,7 +83,7 @@ impl<W> PendingCommands<W> {
         self.sent.remove(&number)
     }
 
-    /// Removes all pending commands, because Pi has exited.
+    /// Removes all pending commands, because the agent has exited.
     pub(crate) fn take(&mut self) -> Vec<PendingCommand<W>> {
         self.accepted.clear();
         std::mem::take(&mut self.sent).into_values().collect()

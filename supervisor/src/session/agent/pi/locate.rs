@@ -1,7 +1,7 @@
 //! Finds the Pi executable, builds its arguments, and describes both for `doctor`.
 
 use crate::children::pi_env::has;
-use crate::errors::PiError;
+use crate::errors::AgentError;
 use quackd_config::{Origin, PiSettings, Setting};
 use quackd_process::Writable;
 use quackd_protocol::agent_options::AgentOptions;
@@ -31,7 +31,7 @@ pub(crate) fn find_blocking(
     path: &str,
     config: &Path,
     writable: &Writable,
-) -> Result<String, PiError> {
+) -> Result<String, AgentError> {
     let problem = |path: &Path| match writable.holds_blocking(path) {
         Some(held) => Some(format!("which is inside the workspace {}", held.display())),
         None => problem(path),
@@ -48,7 +48,7 @@ pub(crate) fn find_blocking(
             return Ok(found.to_owned());
         }
         if wanted.is_empty() {
-            return Err(PiError::NotFound { config: config.display().to_string() });
+            return Err(AgentError::NotFound { config: config.display().to_string() });
         }
     }
     let why = if name.contains('/') {
@@ -64,7 +64,7 @@ pub(crate) fn find_blocking(
                 Origin::Environment { variable } => (*variable).to_owned(),
                 other => other.to_string(),
             };
-            Err(PiError::Unusable { origin, path: name.to_owned(), why })
+            Err(AgentError::Unusable { origin, path: name.to_owned(), why })
         }
     }
 }
@@ -321,7 +321,7 @@ mod tests {
             };
             find_blocking(&binary, &path, config, &Writable::default())
         };
-        assert!(matches!(find(""), Err(PiError::NotFound { .. })), "it is not executable");
+        assert!(matches!(find(""), Err(AgentError::NotFound { .. })), "it is not executable");
         let error = find(pi.to_str().unwrap()).unwrap_err().to_string();
         assert!(error.contains("RUBBER_DUCK_PI_BINARY names") && error.contains("not executable"));
         std::fs::set_permissions(&pi, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -334,7 +334,7 @@ mod tests {
         assert!(error.contains("inside the workspace"), "{error}");
         let binary = Setting { value: String::new(), origin: Origin::Default };
         let error = find_blocking(&binary, &path, config, &held).unwrap_err();
-        assert!(matches!(error, PiError::NotFound { .. }));
+        assert!(matches!(error, AgentError::NotFound { .. }));
         for (name, why) in [
             ("other", "not in your PATH"),
             ("/nowhere/pi", "does not exist"),

@@ -1,14 +1,15 @@
-//! Errors of Pi with their texts for clients. Upstream's texts are used where they exist.
+//! Errors of agents with their texts for clients. Upstream's texts are used where they exist.
 
 use crate::workspaces::NoPlace;
-use quackd_protocol::limits::MAX_PI_PROMPTS;
+use quackd_protocol::agent::Engine;
+use quackd_protocol::limits::MAX_AGENT_PROMPTS;
 use quackd_supervision::Cause;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The reason why a request to Pi failed.
+/// The reason why a request to an agent failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PiError {
+pub(crate) enum AgentError {
     /// No Pi is installed.
     #[error(
         "Pi not found. Install it with `npm install -g @earendil-works/pi-coding-agent` and say it again; \
@@ -36,12 +37,9 @@ pub(crate) enum PiError {
     /// A client attached, and `.pi` may contain what a command left. Pi ignores it, but waits for the user.
     #[error("Pi is not started before the next message: {0} exists")]
     Unasked(String),
-    /// Pi did not respond in time.
-    #[error("Pi command \"{command}\" timed out after {}ms", limit.as_millis())]
-    TimedOut { command: String, limit: Duration },
-    /// quackd's own agent did not respond in time.
-    #[error("The agent did not answer \"{command}\" within {} s", limit.as_secs())]
-    AgentTimedOut { command: String, limit: Duration },
+    /// The agent did not respond in time.
+    #[error("{}", not_answered(*engine, command, *limit))]
+    TimedOut { engine: Engine, command: String, limit: Duration },
     /// Pi exited before it responded.
     #[error("Pi process exited with code {}", code.map_or_else(|| "null".to_owned(), |code| code.to_string()))]
     Exited { code: Option<i32> },
@@ -53,19 +51,13 @@ pub(crate) enum PiError {
     Ended(Cause),
     /// The process of quackd's own agent exited, or must be killed. The next message starts another one.
     #[error("The agent's process ended: {0}")]
-    AgentEnded(String),
-    /// Pi has failed. It starts again only on demand.
-    #[error("Pi {0}")]
-    Failed(Cause),
-    /// quackd's own agent has failed. It starts again only on demand.
-    #[error("The agent {0}")]
-    AgentFailed(Cause),
+    NativeEnded(String),
+    /// The agent has failed. It starts again only on demand.
+    #[error("{engine} {cause}")]
+    Failed { engine: Engine, cause: Cause },
     /// A process could not be started.
-    #[error("Pi cannot be started: {0}")]
-    NotStarted(String),
-    /// The process of quackd's own agent could not be started.
-    #[error("The agent cannot be started: {0}")]
-    AgentNotStarted(String),
+    #[error("{engine} cannot be started: {why}")]
+    NotStarted { engine: Engine, why: String },
     /// The workspace does not exist.
     #[error("Workspace not accessible: '{0}'")]
     NoWorkspace(String),
@@ -83,12 +75,12 @@ pub(crate) enum PiError {
     OnDemand,
     /// Too many prompts are waiting.
     #[error(
-        "The agent has {MAX_PI_PROMPTS} messages waiting in this session and takes no more; try again later"
+        "The agent has {MAX_AGENT_PROMPTS} messages waiting in this session and takes no more; try again later"
     )]
     TooMany,
     /// The limit on live agents is reached, and all are busy.
     #[error("{max} agents are busy (pi.max_live); try again later, or end one with `quack abort`")]
-    TooManyPis { max: usize },
+    TooManyAgents { max: usize },
     /// It does not fit into a frame.
     #[error("Message is too long")]
     TooLong,
@@ -109,12 +101,11 @@ pub(crate) enum PiError {
     DialogClosed { id: String, how: &'static str },
 }
 
-impl PiError {
-    /// Error of a command that was not answered in time.
-    pub(crate) fn timed_out(is_native: bool, command: String, limit: Duration) -> Self {
-        match is_native {
-            true => Self::AgentTimedOut { command, limit },
-            false => Self::TimedOut { command, limit },
+fn not_answered(engine: Engine, command: &str, limit: Duration) -> String {
+    match engine {
+        Engine::Native => {
+            format!("The agent did not answer \"{command}\" within {} s", limit.as_secs())
         }
+        Engine::Pi => format!("Pi command \"{command}\" timed out after {}ms", limit.as_millis()),
     }
 }

@@ -1,24 +1,22 @@
 //! The checks of Pi for `doctor`: executable, version and model.
 
-use super::engine::{self, AgentChoice, Engine};
 use super::locate::{choose, find_blocking};
-use super::old_pi;
 use super::outside::clean_blocking;
-use super::{Failure, OfPi};
+use super::{PROGRAM, old_pi};
 use crate::children::pi_env as environment;
+use crate::children::reap_or_kill;
 use crate::children::spawner::Spawner;
-use crate::children::{ChildKind, reap_or_kill};
-use crate::errors::PiError;
+use crate::errors::AgentError;
+use crate::session::agent::engine::{self, AgentChoice, Engine};
+use crate::session::agent::failure::Failure;
 use crate::session::services::SessionServices;
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_process::{ProcessHandle, Writable};
+use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, FROM_PI_TAGS, FromPi, PiStart, ToAgent};
 use quackd_protocol::client::{Check, CheckStatus};
 use quackd_protocol::foreign_text::stripped_line;
-use quackd_protocol::pi::{
-    FROM_PI_WORKER_TAGS, FromPiWorker, PI_FRAME_PROTOCOL, PiStart, ToPiWorker,
-};
-use quackd_supervision::PI_WORKER;
+use quackd_supervision::AGENT;
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -63,7 +61,7 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
         hint: None,
     };
     let engine = engine::choose(services, &AgentChoice::default()).await;
-    let is_native = engine.is_ok_and(|chosen| chosen.engine == Engine::Native);
+    let uses_own = engine.is_ok_and(|chosen| chosen.engine == Engine::Native);
     let binary = services.daemon.config.pi.binary.clone();
     let config = services.daemon.config_file.path.clone();
     let user_home = services.daemon.user_home.clone();
@@ -83,15 +81,15 @@ pub(crate) async fn checks(services: &SessionServices, writable: Vec<PathBuf>) -
             found(
                 &program,
                 asked.unwrap_or_else(|_late| Err(late())),
-                services.pi_failure.get(false),
+                services.agent_failure.get(Engine::Pi),
             )
         }
-        Ok(Ok(Err(PiError::NotFound { .. }))) if is_native => pi(
+        Ok(Ok(Err(AgentError::NotFound { .. }))) if uses_own => pi(
             CheckStatus::Ok,
             "Pi not found, and not needed: quackd's own agent runs turns".to_owned(),
             None,
         ),
-        Ok(Ok(Err(PiError::NotFound { config }))) => pi(
+        Ok(Ok(Err(AgentError::NotFound { config }))) => pi(
             CheckStatus::Warn,
             "no model is configured, and no Pi was found; `quack models` says how to get a model"
                 .to_owned(),
@@ -158,8 +156,8 @@ async fn version(
     let not_asked = |why: &dyn ToString| NoVersion::NotAsked(why.to_string());
     let _turn = ASKING.acquire().await.map_err(|error| not_asked(&error))?;
     let (channel, far_end) = quackd_ipc::link::pair().map_err(|error| not_asked(&error))?;
-    let start = ToPiWorker::Start(Box::new(PiStart {
-        proto: PI_FRAME_PROTOCOL,
+    let start = ToAgent::Start(Box::new(PiStart {
+        proto: AGENT_FRAME_PROTOCOL,
         session: "doctor".to_owned(),
         workspace: "/".to_owned(),
         program,
@@ -175,7 +173,7 @@ async fn version(
     }));
     let start = frames::encode(&start).map_err(|error| not_asked(&error))?;
     let spawner = &services.children.spawner;
-    let spawned = spawner.spawn(OfPi::VERB, far_end).await.map_err(|error| not_asked(&error))?;
+    let spawned = spawner.spawn(PROGRAM.verb, far_end).await.map_err(|error| not_asked(&error))?;
     let asked = async {
         let mut channel = Framed::new(channel, frames::codec());
         channel.send(start).await.ok()?;
@@ -186,11 +184,9 @@ async fn version(
     let answer = asked.await;
     drop(guard);
     let answer = answer.ok_or_else(|| not_asked(&"its process exited without a reply"))?;
-    match frames::decode(&answer, FROM_PI_WORKER_TAGS) {
-        Ok(Decoded::Known(FromPiWorker::Version { version })) => Ok(plain(&version)),
-        Ok(Decoded::Known(FromPiWorker::CannotStart { reason })) => {
-            Err(NoVersion::Unfit(plain(&reason)))
-        }
+    match frames::decode(&answer, FROM_PI_TAGS) {
+        Ok(Decoded::Known(FromPi::Version { version })) => Ok(plain(&version)),
+        Ok(Decoded::Known(FromPi::CannotStart { reason })) => Err(NoVersion::Unfit(plain(&reason))),
         _ => Err(not_asked(&"its process gave another answer")),
     }
 }
@@ -203,7 +199,7 @@ impl Drop for Reaped {
         let (spawner, process) = (self.0.clone(), self.1.take());
         actix::spawn(async move {
             if let Some(process) = process {
-                reap_or_kill(&spawner, process, PI_WORKER.shutdown).await;
+                reap_or_kill(&spawner, process, AGENT.shutdown).await;
             }
         });
     }

@@ -1,4 +1,4 @@
-//! The state machine of one worker: events in, decisions out.
+//! The life cycle of one child process, a state machine: events in, decisions out.
 //!
 //! ```text
 //! Absent ──demand──▶ Starting ──hello──▶ Ready ──drain──▶ Draining ──exit──▶ Absent
@@ -6,8 +6,8 @@
 //!    └──demand── Failed ◀──too many── Backoff ◀───────────────┘
 //! ```
 //!
-//! Owns no process and no timer. The supervisor's worker handle passes in one event at a time and executes
-//! the decision. "Busy" is `Ready` with calls in flight, which only the handle can count.
+//! Owns no process and no timer. The supervisor passes in one event at a time and executes
+//! the decision. "Busy" is `Ready` with calls in flight, which only the supervisor can count.
 //!
 //! Invariants: at most one process, so `Start` is returned only in `Absent`, `Backoff` and `Failed`. At most
 //! `intensity` restarts in any `period`.
@@ -18,13 +18,13 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// A timer that fires later than this means that the supervisor was suspended, not that the worker was slow.
-/// The worker's deadline then restarts.
+/// A timer that fires later than this means that the supervisor was suspended, not that the child was slow.
+/// The child's deadline then restarts.
 const SUSPEND_THRESHOLD: Duration = Duration::from_secs(2);
 
-/// State machine of one worker.
+/// Life cycle of one child process.
 #[derive(Debug, Clone)]
-pub struct Worker {
+pub struct Lifecycle {
     spec: ChildSpec,
     state: State,
     /// Time of the last state change; `None` if the state never changed.
@@ -36,8 +36,8 @@ pub struct Worker {
     last_crash: Option<Cause>,
 }
 
-impl Worker {
-    /// Creates a worker without a process.
+impl Lifecycle {
+    /// Creates the life cycle of a child without a process.
     #[must_use]
     pub fn new(spec: ChildSpec) -> Self {
         Self {
@@ -101,7 +101,7 @@ impl Worker {
         self.last_crash.as_ref()
     }
 
-    /// Returns the latest time for the next [`Worker::on_timer`].
+    /// Returns the latest time for the next [`Lifecycle::on_timer`].
     #[must_use]
     pub fn next_wakeup(&self) -> Option<Instant> {
         match self.state {
@@ -189,7 +189,7 @@ impl Worker {
         }
     }
 
-    /// Handles a timer; see [`Worker::next_wakeup`]. Calling too early is harmless.
+    /// Handles a timer; see [`Lifecycle::next_wakeup`]. Calling too early is harmless.
     pub fn on_timer(&mut self, now: Instant) -> Order {
         let Some(due) = self.next_wakeup().filter(|due| *due <= now) else { return Order::Nothing };
         let late = SUSPEND_THRESHOLD < now.saturating_duration_since(due);

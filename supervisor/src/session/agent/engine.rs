@@ -2,9 +2,10 @@
 //!
 //! The first that says something decides: the session, `agent.engine`, a named Pi (`pi.binary`), a configured model.
 
-use crate::errors::PiError;
+use crate::errors::AgentError;
 use crate::session::services::SessionServices;
 use quackd_config::EngineChoice;
+pub(crate) use quackd_protocol::agent::Engine;
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::policy::NetworkMode;
@@ -32,25 +33,6 @@ pub(super) struct StartFacts {
     pub(super) models: u64,
 }
 
-/// An agent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Engine {
-    /// quackd's own.
-    Native,
-    /// The user's Pi.
-    Pi,
-}
-
-impl Engine {
-    /// Returns the name on the wire.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Pi => "pi",
-        }
-    }
-}
-
 /// A choice and its reason, for `doctor` and `quack models`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Chosen {
@@ -64,7 +46,7 @@ pub(crate) struct Chosen {
 pub(crate) async fn choose(
     services: &SessionServices,
     session: &AgentChoice,
-) -> Result<Chosen, PiError> {
+) -> Result<Chosen, AgentError> {
     let found = |engine, why| Ok(Chosen { engine, why, missing: None });
     let of_session = session.engine.as_deref().and_then(EngineChoice::named);
     match of_session {

@@ -4,7 +4,7 @@
 //! Called on the blocking pool: while a Pi is prepared, and before the user's tools are asked for their registries.
 
 use crate::children::command_env::Variables;
-use crate::errors::PiError;
+use crate::errors::AgentError;
 use quackd_process::Writable;
 use serde_json::Value;
 use std::collections::HashSet;
@@ -71,8 +71,11 @@ const LOADERS: [&str; 11] = [
 /// that `settings.json` names. Reads the file system.
 ///
 /// # Errors
-/// [`PiError::Held`], or [`PiError::ManySettings`] for more entries than the daemon checks.
-pub(crate) fn check_settings_blocking(writable: &Writable, env: &Variables) -> Result<(), PiError> {
+/// [`AgentError::Held`], or [`AgentError::ManySettings`] for more entries than the daemon checks.
+pub(crate) fn check_settings_blocking(
+    writable: &Writable,
+    env: &Variables,
+) -> Result<(), AgentError> {
     let home = Path::new(crate::children::command_env::of(env, "HOME"));
     let expand = |text: &str| match text.strip_prefix("~/") {
         Some(rest) => home.join(rest),
@@ -94,10 +97,10 @@ pub(crate) fn check_settings_blocking(writable: &Writable, env: &Variables) -> R
 }
 
 /// Refuses a path that is in a writable directory, leads through one, or holds one.
-fn check_blocking(writable: &Writable, path: &Path) -> Result<(), PiError> {
+fn check_blocking(writable: &Writable, path: &Path) -> Result<(), AgentError> {
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     match writable.inside(&real).or_else(|| writable.holds_blocking(path)) {
-        Some(held) => Err(PiError::Held { path: path.to_owned(), held: held.to_owned() }),
+        Some(held) => Err(AgentError::Held { path: path.to_owned(), held: held.to_owned() }),
         None => Ok(()),
     }
 }
@@ -156,7 +159,7 @@ struct Walk<'a> {
 
 impl Walk<'_> {
     /// Checks a file or directory of code, and every link below it.
-    fn run_blocking(&mut self, root: PathBuf) -> Result<(), PiError> {
+    fn run_blocking(&mut self, root: PathBuf) -> Result<(), AgentError> {
         check_blocking(self.held, &root)?;
         let is_code = root != self.agent;
         let mut pending = vec![(root, is_code)];
@@ -170,7 +173,7 @@ impl Walk<'_> {
             for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
                 self.left = self.left.saturating_sub(1);
                 if self.left == 0 {
-                    return Err(PiError::ManySettings { path: directory, max: MAX_ENTRIES });
+                    return Err(AgentError::ManySettings { path: directory, max: MAX_ENTRIES });
                 }
                 let (path, name) = (entry.path(), entry.file_name());
                 let is_code = is_code || is_agent && CODE.iter().any(|code| name == *code);
@@ -178,7 +181,7 @@ impl Walk<'_> {
                 if is_link && is_code {
                     check_blocking(self.held, &path)?;
                 } else if is_link && let Some(held) = self.held.holds_blocking(&path) {
-                    return Err(PiError::Held { path, held: held.to_owned() });
+                    return Err(AgentError::Held { path, held: held.to_owned() });
                 }
                 let goes_on = if is_link { is_code } else { !is_package };
                 if goes_on && !DATA.iter().any(|data| name == *data) && path.is_dir() {
@@ -421,7 +424,7 @@ mod tests {
             symlink(home.join("ws/x"), agent.join(link)).unwrap();
             let found = check_settings_blocking(&writable, &env).unwrap_err();
             assert!(
-                matches!(&found, PiError::Held { held, .. } if *held == home.join("ws")),
+                matches!(&found, AgentError::Held { held, .. } if *held == home.join("ws")),
                 "{link}"
             );
         }
@@ -449,7 +452,7 @@ mod tests {
         fs::create_dir(agent.join("many")).unwrap();
         fill(agent.join("many"));
         let found = check_settings_blocking(&writable, &env).unwrap_err();
-        assert!(matches!(found, PiError::ManySettings { .. }), "{found}");
+        assert!(matches!(found, AgentError::ManySettings { .. }), "{found}");
     }
 
     #[test]
@@ -464,7 +467,7 @@ mod tests {
             let writable = Writable::of_blocking(vec![home.join(workspace)], &home);
             match check_settings_blocking(&writable, &env) {
                 Ok(()) => None,
-                Err(PiError::Held { path, .. }) => Some(path),
+                Err(AgentError::Held { path, .. }) => Some(path),
                 Err(error) => panic!("{error}"),
             }
         };

@@ -1,40 +1,41 @@
-//! The state of a session's Pi, its commands and its prompts.
+//! The state of a session's agent, its commands and its prompts.
 //!
-//! Invariants: every waiting caller gets exactly one reply, even if Pi crashes. A prompt that was written to Pi is
-//! never written again.
+//! Invariants: every waiting caller gets exactly one reply, even if the agent crashes. A prompt that was sent is never
+//! sent again.
 
-use super::OfPi;
-use super::agent_work::AgentWork;
 use super::commands::PendingCommands;
 use super::dialogs::Dialogs;
-use super::engine::{AgentChoice, StartFacts};
-use super::history;
+use super::engine::{AgentChoice, Engine, StartFacts};
+use super::lifecycle::ExitReason;
+use super::native::{self, work::NativeWork};
 use super::turns::Turns;
+use super::{OfAgent, pi};
 use crate::children::{
     Child, DrainReason, KillReason, LifecycleDriver, ProcessKind, STALL_THRESHOLD, SendError,
     StopReason,
 };
-use crate::errors::PiError;
-use crate::pool::snapshot::{Activity, PiSnapshot, ProcessSnapshot, Stage};
+use crate::errors::AgentError;
+use crate::pool::snapshot::{Activity, AgentSnapshot, ProcessSnapshot, Stage};
 use crate::session::FoundSession;
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
 use quackd_process::Exit as ProcessExit;
 use quackd_protocol::SessionId;
+use quackd_protocol::agent::{AgentCommand, AgentExit, ToAgent, UiAnswer};
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::ErrorCode;
-use quackd_protocol::limits::{MAX_PI_PROMPTS, PI_ABORT_LIMIT, PI_COMMAND_LIMIT, PI_STATE_WAIT};
+use quackd_protocol::limits::{
+    AGENT_ABORT_LIMIT, AGENT_COMMAND_LIMIT, AGENT_STATE_WAIT, MAX_AGENT_PROMPTS,
+};
 use quackd_protocol::mcp::McpServer;
-use quackd_protocol::pi::{PiCommand, PiEnd, ToPiWorker, UiAnswer};
-use quackd_supervision::{Cause, Demander, PI_WORKER, State};
+use quackd_supervision::{AGENT, Cause, Demander, State};
 use serde_json::value::RawValue;
 use std::collections::VecDeque;
-use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
-/// Maximum number of clients that wait for Pi's state. Further clients get the last known state.
+/// Maximum number of clients that wait for the agent's state. Further clients get the last known state.
 const MAX_STATE_WAITERS: usize = 64;
 
 /// Time for commands that work for long: a summary, and a shell command of the user.
@@ -44,7 +45,7 @@ const LONG_COMMAND_LIMIT: Duration = Duration::from_secs(600);
 fn limit_of(name: &str) -> Duration {
     match name {
         "compact" | "bash" => LONG_COMMAND_LIMIT,
-        _ => PI_COMMAND_LIMIT,
+        _ => AGENT_COMMAND_LIMIT,
     }
 }
 
@@ -52,31 +53,31 @@ fn limit_of(name: &str) -> Duration {
 #[derive(Debug)]
 pub(super) enum Waiter {
     /// A client's `say` or `quack.agent`.
-    Client(oneshot::Sender<Result<CommandReply, PiError>>),
+    Client(oneshot::Sender<Result<CommandReply, AgentError>>),
     /// An `abort`, which only waits for the acknowledgment.
     Abort(oneshot::Sender<()>),
-    /// The callers in [`SessionActor::state_waiters`].
+    /// The callers in [`AgentPart::state_waiters`].
     State,
 }
 
 /// Commands of clients after which an agent asks its model.
 const MESSAGES: [&str; 4] = ["prompt", "steer", "follow_up", "compact"];
 
-/// A command for a Pi that has not started yet.
+/// A command for an agent that has not started yet.
 #[derive(Debug)]
 pub(super) struct QueuedCommand {
     pub(super) number: u64,
-    pub(super) command: PiCommand,
+    pub(super) command: AgentCommand,
     pub(super) waiter: Waiter,
 }
 
-/// The Pi of one session.
-pub(crate) struct PiPart {
+/// The agent of one session.
+pub(crate) struct AgentPart {
     pub(in crate::session) child: Child,
-    /// Path of Pi's session file. Empty if Pi has never reported one.
+    /// Path of the agent's session file. Empty if the agent has never reported one.
     pub(super) session_file: String,
-    /// Whether the process is quackd's own agent.
-    pub(super) is_native: bool,
+    /// The agent of the process, or of the last one.
+    pub(super) engine: Engine,
     /// Whether a summary runs, also after the turn.
     pub(super) is_compacting: bool,
     /// Whether the session is in safe mode.
@@ -91,38 +92,38 @@ pub(crate) struct PiPart {
     pub(super) started: StartFacts,
     /// Time of the last activity.
     pub(super) active: Instant,
-    /// Pi's last reported state. `None` without a process.
+    /// The agent's last reported state. `None` without a process.
     pub(super) state: Option<Rc<RawValue>>,
     pub(super) dialogs: Dialogs,
-    /// Process ids of the worker and of Pi, as the worker reported them. For display only.
+    /// Process ids of the worker and of the agent, as the worker reported them. For display only.
     pub(super) pids: Option<(u32, u32)>,
     pub(super) commands: PendingCommands<Waiter>,
     pub(super) unsent: VecDeque<QueuedCommand>,
-    /// Callers that wait for Pi's state.
+    /// Callers that wait for the agent's state.
     pub(super) state_waiters: Vec<oneshot::Sender<()>>,
     pub(super) turns: Turns,
-    /// The newest turn when Pi's state was requested.
+    /// The newest turn when the agent's state was requested.
     pub(super) turn_at_request: u64,
-    /// Time of the last frame from Pi.
+    /// Time of the last frame from the agent.
     pub(super) heard: Instant,
-    /// Pi's exit status, reported by the worker before the process is reaped.
-    pub(super) end: Option<PiEnd>,
+    /// The agent's exit status, reported by the worker before the process is reaped.
+    pub(super) end: Option<AgentExit>,
     /// Exit status of the process, while its last frames are still being read.
     pub(super) exited: Option<Option<ProcessExit>>,
     /// The reason why the supervisor killed it.
     pub(super) kill_reason: Option<KillReason>,
     pub(super) dialog_timer: Option<SpawnHandle>,
     /// Requests to models and tool calls of quackd's own agent.
-    pub(super) work: AgentWork,
+    pub(super) work: NativeWork,
 }
 
-impl PiPart {
+impl AgentPart {
     /// Creates the part without a process.
     pub(in crate::session) fn new(session: &SessionId, session_file: String) -> Self {
         Self {
-            child: Child::new(PI_WORKER, session.0.clone()),
+            child: Child::new(AGENT, session.0.clone()),
             session_file,
-            is_native: false,
+            engine: Engine::Pi,
             is_compacting: false,
             is_safe: false,
             chosen: AgentChoice::default(),
@@ -143,7 +144,7 @@ impl PiPart {
             exited: None,
             kill_reason: None,
             dialog_timer: None,
-            work: AgentWork::default(),
+            work: NativeWork::default(),
         }
     }
 
@@ -156,9 +157,20 @@ impl PiPart {
         self.is_safe = found.safe_mode;
     }
 
+    /// Error of the callers that wait for a process that exits or cannot be reached.
+    pub(super) fn exit_error(&self, reason: ExitReason) -> AgentError {
+        match self.engine {
+            Engine::Native => native::exit_error(reason),
+            Engine::Pi => pi::exit_error(reason),
+        }
+    }
+
     /// Name of the kind of the agent, for the log.
     pub(super) fn kind(&self) -> &'static str {
-        if self.is_native { "agent" } else { "Pi" }
+        match self.engine {
+            Engine::Native => "agent",
+            Engine::Pi => "Pi",
+        }
     }
 
     /// Id of the running turn.
@@ -176,187 +188,189 @@ impl PiPart {
         let works = ["prompt", "bash"].into_iter().any(|name| self.commands.count(name) != 0);
         let waits = works || !self.unsent.is_empty();
         // An extension of Pi may accept a prompt without a turn.
-        let is_awaited = self.is_native && self.turns.is_awaited();
+        let is_awaited = self.engine == Engine::Native && self.turns.is_awaited();
         self.in_turn() || waits || is_awaited || self.is_compacting || self.dialogs.any()
     }
 }
 
 impl SessionActor {
-    pub(super) fn is_pi_ready(&self) -> bool {
-        self.pi.child.is_ready()
+    pub(super) fn is_agent_ready(&self) -> bool {
+        self.agent.child.is_ready()
     }
 
     /// Publishes the state.
-    pub(super) fn show_pi(&mut self) {
-        let stage = match self.pi.end {
+    pub(super) fn publish_agent(&mut self) {
+        let stage = match self.agent.end {
             Some(_) => Stage::Gone,
-            None => Stage::of(self.pi.child.worker.state()),
+            None => Stage::of(self.agent.child.lifecycle.state()),
         };
         if stage == Stage::Gone {
-            self.pi.state = None;
+            self.agent.state = None;
         }
-        let child = self.pi.child.snapshot();
-        let (is_busy, has_process) = (self.pi.is_busy(), child.has_process);
+        let child = self.agent.child.snapshot();
+        let (is_busy, has_process) = (self.agent.is_busy(), child.has_process);
         let is_free = stage == Stage::Here && !is_busy;
-        let free_since = is_free.then_some(self.pi.active);
-        let process = ProcessSnapshot { child, stage, activity: self.pi_activity(), free_since };
-        self.services.table.publish(&self.entry, ProcessKind::Pi, |session| {
-            let has_run = session.pi.has_run || has_process;
-            let (state, dialogs) = (self.pi.state.clone(), self.pi.dialogs.announced());
-            let (is_native, pids) = (self.pi.is_native, self.pi.pids);
-            let old = std::mem::take(&mut session.pi);
-            session.pi =
-                PiSnapshot { is_native, process, pids, is_busy, has_run, state, dialogs, ..old };
+        let free_since = is_free.then_some(self.agent.active);
+        let process = ProcessSnapshot { child, stage, activity: self.agent_activity(), free_since };
+        self.services.table.publish(&self.entry, ProcessKind::Agent, |session| {
+            let has_run = session.agent.has_run || has_process;
+            let (state, dialogs) = (self.agent.state.clone(), self.agent.dialogs.announced());
+            let (engine, pids) = (self.agent.engine, self.agent.pids);
+            let old = std::mem::take(&mut session.agent);
+            session.agent =
+                AgentSnapshot { engine, process, pids, is_busy, has_run, state, dialogs, ..old };
         });
     }
 
-    fn pi_activity(&self) -> Activity {
-        let calls = self.pi.commands.count("prompt") + self.pi.unsent.len();
-        match self.pi.child.worker.state() {
-            _ if self.pi.dialogs.any() => Activity::Waiting,
+    fn agent_activity(&self) -> Activity {
+        let calls = self.agent.commands.count("prompt") + self.agent.unsent.len();
+        match self.agent.child.lifecycle.state() {
+            _ if self.agent.dialogs.any() => Activity::Waiting,
             State::Failed { cause, .. } => Activity::Failed(cause.clone()),
-            _ if self.pi.in_turn() || calls != 0 => {
-                Activity::Working { calls, jobs: 0, turn: self.pi.in_turn() }
+            _ if self.agent.in_turn() || calls != 0 => {
+                Activity::Working { calls, jobs: 0, turn: self.agent.in_turn() }
             }
-            State::Absent => Activity::Stopped(self.pi.child.stopped.clone()),
+            State::Absent => Activity::Stopped(self.agent.child.stopped.clone()),
             // The executable may still be missing, so report the old reason.
-            State::Starting { .. } if self.pi.child.process.is_none() => {
-                Activity::Stopped(self.pi.child.stopped.clone())
+            State::Starting { .. } if self.agent.child.process.is_none() => {
+                Activity::Stopped(self.agent.child.stopped.clone())
             }
             State::Backoff { cause, .. } => Activity::Stopped(StopReason::Died(cause.clone())),
             _ => {
                 let limit = self.services.daemon.config.worker.idle.value;
-                let until = Some(self.pi.active + limit);
-                let until = until.filter(|_| self.pi.child.is_ready() && self.pi.end.is_none());
-                Activity::Idle { since: self.pi.active, until }
+                let until = Some(self.agent.active + limit);
+                let until =
+                    until.filter(|_| self.agent.child.is_ready() && self.agent.end.is_none());
+                Activity::Idle { since: self.agent.active, until }
             }
         }
     }
 
-    /// Records activity of Pi.
-    pub(super) fn touch_pi(&mut self) {
-        self.pi.heard = Instant::now();
-        self.pi.active = self.pi.heard;
+    /// Records activity of the agent.
+    pub(super) fn touch_agent(&mut self) {
+        self.agent.heard = Instant::now();
+        self.agent.active = self.agent.heard;
     }
 
-    /// Sends a command to the running Pi.
+    /// Sends a command to the running agent.
     pub(super) fn send_command(
         &mut self,
-        command: PiCommand,
+        command: AgentCommand,
         waiter: Waiter,
         ctx: &mut Context<Self>,
     ) {
-        let number = self.pi.commands.next_number();
+        let number = self.agent.commands.next_number();
         self.send_command_as(number, command, waiter, ctx);
     }
 
     pub(super) fn send_command_as(
         &mut self,
         number: u64,
-        command: PiCommand,
+        command: AgentCommand,
         waiter: Waiter,
         ctx: &mut Context<Self>,
     ) {
         let name = command.name().to_owned();
         let limit = limit_of(&name);
-        let frame = ToPiWorker::Command { number, command };
-        match self.pi.child.try_send(&frame) {
+        let frame = ToAgent::Command { number, command };
+        match self.agent.child.try_send(&frame) {
             Ok(()) => {}
-            Err(SendError::TooLong) => return fail(waiter, &PiError::TooLong),
-            Err(SendError::Full | SendError::Closed) if self.pi.is_native => {
-                let why = KillReason::ClosedStdin.text().to_owned();
-                return fail(waiter, &PiError::AgentEnded(why));
+            Err(SendError::TooLong) => return fail(waiter, &AgentError::TooLong),
+            Err(SendError::Full | SendError::Closed) => {
+                let reason = ExitReason::Killed(KillReason::ClosedStdin);
+                return fail(waiter, &self.agent.exit_error(reason));
             }
-            Err(SendError::Full | SendError::Closed) => return fail(waiter, &PiError::Stdin),
         }
         if matches!(waiter, Waiter::Client(_)) && MESSAGES.contains(&name.as_str()) {
-            self.pi.work.refill();
+            self.agent.work.refill();
         }
         let now = Instant::now();
-        self.pi.active = now;
-        self.pi.commands.insert(number, name, now, waiter);
+        self.agent.active = now;
+        self.agent.commands.insert(number, name, now, waiter);
         self.give_command_time(number, limit, ctx);
-        self.show_pi();
+        self.publish_agent();
     }
 
     /// Starts the timeout of a command.
     fn give_command_time(&self, number: u64, limit: Duration, ctx: &mut Context<Self>) {
         let due = Instant::now() + limit;
         ctx.run_later(limit, move |handle, ctx| match STALL_THRESHOLD < due.elapsed() {
-            // Pi may have been suspended as well.
-            true => handle.give_command_time(number, PI_ABORT_LIMIT, ctx),
+            // The agent may have been suspended as well.
+            true => handle.give_command_time(number, AGENT_ABORT_LIMIT, ctx),
             false => handle.command_timed_out(number, ctx),
         });
     }
 
     /// Handles a command that timed out.
     fn command_timed_out(&mut self, number: u64, ctx: &mut Context<Self>) {
-        let Some(sent) = self.pi.commands.give_up(number) else { return };
-        // Upstream's clients use the same timeout. A Pi without any output since then is replaced. A Pi that works or
-        // waits for the user may answer slowly.
-        let is_mute = self.pi.heard <= sent.at;
+        let Some(sent) = self.agent.commands.give_up(number) else { return };
+        // Upstream's clients use the same timeout. An agent without any output since then is replaced. An agent that
+        // works or waits for the user may answer slowly.
+        let is_mute = self.agent.heard <= sent.at;
         let (command, limit) = (sent.name.clone().into_owned(), limit_of(&sent.name));
-        fail(sent.waiter, &PiError::timed_out(self.pi.is_native, command, limit));
-        self.show_pi();
+        fail(sent.waiter, &AgentError::TimedOut { engine: self.agent.engine, command, limit });
+        self.publish_agent();
         if is_mute && sent.name == "prompt" {
-            self.kill_for(OfPi, Cause::NotResponding, KillReason::NoAnswer, ctx);
+            self.kill_for(OfAgent, Cause::NotResponding, KillReason::NoAnswer, ctx);
         }
     }
 
-    /// Requests Pi's state, unless a request is pending.
+    /// Requests the agent's state, unless a request is pending.
     pub(super) fn ask_state(
         &mut self,
         waiter: Option<oneshot::Sender<()>>,
         ctx: &mut Context<Self>,
     ) {
         let now = Instant::now();
-        let is_mute = match self.pi.commands.oldest("get_state") {
-            Some(at) => PI_STATE_WAIT < now.saturating_duration_since(at) && self.pi.heard <= at,
+        let is_mute = match self.agent.commands.oldest("get_state") {
+            Some(at) => {
+                AGENT_STATE_WAIT < now.saturating_duration_since(at) && self.agent.heard <= at
+            }
             None => false,
         };
-        let is_coming =
-            self.is_pi_ready() || matches!(self.pi.child.worker.state(), State::Starting { .. });
+        let is_coming = self.is_agent_ready()
+            || matches!(self.agent.child.lifecycle.state(), State::Starting { .. });
         // Dropping the sender tells the caller to continue with the last known state.
         if let Some(waiter) = waiter
             && is_coming
             && !is_mute
-            && self.pi.state_waiters.len() < MAX_STATE_WAITERS
+            && self.agent.state_waiters.len() < MAX_STATE_WAITERS
         {
-            self.pi.state_waiters.push(waiter);
+            self.agent.state_waiters.push(waiter);
         }
-        if self.is_pi_ready() && self.pi.commands.count("get_state") == 0 {
-            self.pi.turn_at_request = self.pi.turns.last();
-            self.send_command(PiCommand::GetState, Waiter::State, ctx);
+        if self.is_agent_ready() && self.agent.commands.count("get_state") == 0 {
+            self.agent.turn_at_request = self.agent.turns.last();
+            self.send_command(AgentCommand::GetState, Waiter::State, ctx);
         }
     }
 
     /// Sends the prompts that waited for the start.
     pub(super) fn send_prompts(&mut self, ctx: &mut Context<Self>) {
-        while let Some(QueuedCommand { number, command, waiter }) = self.pi.unsent.pop_front() {
+        while let Some(QueuedCommand { number, command, waiter }) = self.agent.unsent.pop_front() {
             self.send_command_as(number, command, waiter, ctx);
         }
-        self.show_pi();
+        self.publish_agent();
     }
 
     /// Returns an error to the callers that wait for the start.
-    pub(super) fn refuse_unsent(&mut self, error: &PiError) {
-        for unsent in self.pi.unsent.drain(..) {
+    pub(super) fn refuse_unsent(&mut self, error: &AgentError) {
+        for unsent in self.agent.unsent.drain(..) {
             fail(unsent.waiter, error);
         }
-        self.show_pi();
+        self.publish_agent();
     }
 
-    /// Closes all dialogs, because the turn or Pi has ended. Cancels them in Pi if it still runs.
+    /// Closes all dialogs, because the turn or the agent has ended. Cancels them in the agent if it still runs.
     pub(super) fn end_dialogs(&mut self) {
-        let ended = self.pi.dialogs.end();
+        let ended = self.agent.dialogs.end();
         for id in ended {
             self.cancel_dialog(&id);
             self.publish_closed(&id, crate::approvals::CloseReason::Ended);
         }
-        self.show_pi();
+        self.publish_agent();
     }
 
-    /// Tells Pi that a dialog is canceled.
+    /// Tells the agent that a dialog is canceled.
     pub(super) fn cancel_dialog(&self, id: &str) {
         let answer =
             UiAnswer { id: id.to_owned(), cancelled: Some(true.into()), ..UiAnswer::default() };
@@ -364,15 +378,15 @@ impl SessionActor {
     }
 
     pub(super) fn send_answer(&self, answer: UiAnswer) {
-        let is_there = self.pi.child.process.is_some() && self.pi.end.is_none();
-        if is_there && self.pi.child.try_send(&ToPiWorker::UiAnswer(answer)).is_err() {
+        let is_there = self.agent.child.process.is_some() && self.agent.end.is_none();
+        if is_there && self.agent.child.try_send(&ToAgent::UiAnswer(answer)).is_err() {
             tracing::warn!(session = %self.session, "cannot send an answer to the Pi worker");
         }
     }
 }
 
 /// Returns an error to the caller of a failed command.
-pub(super) fn fail(waiter: Waiter, error: &PiError) {
+pub(super) fn fail(waiter: Waiter, error: &AgentError) {
     match waiter {
         Waiter::Client(reply) => drop(reply.send(Err(error.clone()))),
         // Dropping the sender tells the caller that no response arrived.
@@ -381,15 +395,16 @@ pub(super) fn fail(waiter: Waiter, error: &PiError) {
     }
 }
 
-/// Send a command to Pi, and start Pi if necessary. The reply to a prompt arrives when Pi has accepted or refused it.
+/// Send a command to the agent, and start it if necessary. The reply to a prompt arrives when it is accepted or
+/// refused.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<CommandReply, PiError>")]
+#[rtype(result = "Result<CommandReply, AgentError>")]
 pub(crate) struct SendCommand {
-    pub(crate) command: PiCommand,
+    pub(crate) command: AgentCommand,
     pub(crate) found: FoundSession,
 }
 
-/// Pi's response to a command.
+/// The agent's response to a command.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct CommandReply {
     /// Whether it was accepted.
@@ -402,14 +417,14 @@ pub(crate) struct CommandReply {
     pub(crate) code: Option<ErrorCode>,
     /// Number of the session's last event before the prompt, if it was accepted.
     pub(crate) seq: Option<u64>,
-    /// Id of its turn, unless Pi handled it without one.
+    /// Id of its turn, unless the agent handled it without one.
     pub(crate) turn: Option<u64>,
     /// Whether it waits for the running turn.
     pub(crate) is_queued: bool,
 }
 
 impl Handler<SendCommand> for SessionActor {
-    type Result = ResponseFuture<Result<CommandReply, PiError>>;
+    type Result = ResponseFuture<Result<CommandReply, AgentError>>;
 
     fn handle(
         &mut self,
@@ -420,73 +435,42 @@ impl Handler<SendCommand> for SessionActor {
         self.learn(&found);
         self.queue_command(command, Waiter::Client(reply), ctx);
         // The sender is dropped without a reply only at shutdown.
-        Box::pin(async { said.await.unwrap_or(Err(PiError::ShuttingDown)) })
+        Box::pin(async { said.await.unwrap_or(Err(AgentError::ShuttingDown)) })
     }
 }
 
 impl SessionActor {
-    /// Sends a command, as soon as Pi runs.
-    fn queue_command(&mut self, command: PiCommand, waiter: Waiter, ctx: &mut Context<Self>) {
-        match self.pi.child.ending {
-            Some(DrainReason::Shutdown) => return fail(waiter, &PiError::ShuttingDown),
-            Some(DrainReason::Deleted) => return fail(waiter, &PiError::Deleted),
+    /// Sends a command, as soon as the agent runs.
+    fn queue_command(&mut self, command: AgentCommand, waiter: Waiter, ctx: &mut Context<Self>) {
+        match self.agent.child.ending {
+            Some(DrainReason::Shutdown) => return fail(waiter, &AgentError::ShuttingDown),
+            Some(DrainReason::Deleted) => return fail(waiter, &AgentError::Deleted),
             None => {}
         }
-        if MAX_PI_PROMPTS <= self.pi.unsent.len() + self.pi.commands.len_of_clients() {
-            return fail(waiter, &PiError::TooMany);
+        if MAX_AGENT_PROMPTS <= self.agent.unsent.len() + self.agent.commands.len_of_clients() {
+            return fail(waiter, &AgentError::TooMany);
         }
         self.end_if_replaced(ctx);
-        if self.is_pi_ready() {
+        if self.is_agent_ready() {
             self.send_command(command, waiter, ctx);
         } else {
-            let number = self.pi.commands.next_number();
-            self.pi.unsent.push_back(QueuedCommand { number, command, waiter });
-            ctx.run_later(PI_COMMAND_LIMIT, move |handle, _| handle.give_up_unsent(number));
-            self.demand(OfPi, Demander::Call, ctx);
+            let number = self.agent.commands.next_number();
+            self.agent.unsent.push_back(QueuedCommand { number, command, waiter });
+            ctx.run_later(AGENT_COMMAND_LIMIT, move |handle, _| handle.give_up_unsent(number));
+            self.demand(OfAgent, Demander::Call, ctx);
         }
-        self.show_pi();
+        self.publish_agent();
     }
 
     fn give_up_unsent(&mut self, number: u64) {
-        let Some(at) = self.pi.unsent.iter().position(|unsent| unsent.number == number) else {
+        let Some(at) = self.agent.unsent.iter().position(|unsent| unsent.number == number) else {
             return;
         };
-        if let Some(unsent) = self.pi.unsent.remove(at) {
+        if let Some(unsent) = self.agent.unsent.remove(at) {
             let command = unsent.command.name().to_owned();
-            fail(unsent.waiter, &PiError::timed_out(self.pi.is_native, command, PI_COMMAND_LIMIT));
+            let (engine, limit) = (self.agent.engine, AGENT_COMMAND_LIMIT);
+            fail(unsent.waiter, &AgentError::TimedOut { engine, command, limit });
         }
-        self.show_pi();
-    }
-}
-
-impl SessionActor {
-    /// Refuses the waiting prompts, lets a turn finish until `until`, then stops Pi. The future ends after the exit.
-    pub(in crate::session) fn drain_pi(
-        &mut self,
-        ending: DrainReason,
-        until: Instant,
-        ctx: &mut Context<Self>,
-    ) -> impl Future<Output = ()> + use<> {
-        self.refuse_unsent(match ending {
-            DrainReason::Shutdown => &PiError::ShuttingDown,
-            DrainReason::Deleted => &PiError::Deleted,
-        });
-        let gone = self.kill_at(OfPi, until, ctx);
-        if gone.is_some() {
-            self.drain(OfPi, ctx);
-        }
-        // Only a file of a Pi that this daemon has started.
-        let is_deleted = ending == DrainReason::Deleted && self.pi.child.generation != 0;
-        let unused = is_deleted.then(|| PathBuf::from(&self.pi.session_file));
-        async {
-            if let Some(gone) = gone {
-                // A stopped actor has no process.
-                gone.await.ok();
-            }
-            if let Some(file) = unused {
-                let discard = move || history::discard_unused_blocking(&file);
-                actix_rt::task::spawn_blocking(discard).await.ok();
-            }
-        }
+        self.publish_agent();
     }
 }

@@ -1,12 +1,12 @@
 //! Prepares the start of quackd's own agent: its models, its session file and its settings.
 
-use super::OfPi;
-use super::engine::{AgentChoice, StartFacts};
-use super::history;
+use super::not_started;
 use crate::children::LifecycleDriver;
 use crate::clock::now_text;
-use crate::errors::PiError;
+use crate::errors::AgentError;
 use crate::session::actor::SessionActor;
+use crate::session::agent::engine::{AgentChoice, Engine, StartFacts};
+use crate::session::agent::{OfAgent, history};
 use crate::session::owner::Owner;
 use crate::session::services::{NoLook, SessionServices};
 use actix::prelude::*;
@@ -15,9 +15,11 @@ use quackd_egress::models::ModelCatalog;
 use quackd_home::own_file;
 use quackd_process::Writable;
 use quackd_protocol::SessionId;
+use quackd_protocol::agent::{
+    AGENT_FRAME_PROTOCOL, AgentModels, AgentSettings, NativeStart, ToAgent,
+};
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::model::{MAX_MODELS, ModelInfo};
-use quackd_protocol::pi::{AgentModels, AgentSettings, AgentStart, PI_FRAME_PROTOCOL, ToPiWorker};
 use quackd_protocol::policy::NetworkMode;
 use serde::Deserialize;
 use std::fs::File;
@@ -38,19 +40,19 @@ const MAX_SETTINGS: u64 = 256 * 1024;
 
 /// A prepared start.
 #[derive(Debug)]
-pub(super) struct AgentLaunch {
-    start: AgentStart,
+pub(in crate::session::agent) struct NativeLaunch {
+    start: NativeStart,
     /// The session file, locked.
     file: OwnedFd,
 }
 
 /// Chooses the model, and opens the session file.
-pub(super) async fn prepare(
+pub(in crate::session::agent) async fn prepare(
     services: Rc<SessionServices>,
     owner: Owner,
     (session, workspace, session_file): (SessionId, String, String),
     choice: AgentChoice,
-) -> Result<AgentLaunch, PiError> {
+) -> Result<NativeLaunch, AgentError> {
     let known = services.models.catalog().await;
     let default = default_model(&known, choice.model.as_deref())?;
     services.models.ask_about(&known, &default).await;
@@ -66,34 +68,30 @@ pub(super) async fn prepare(
     models.truncate(MAX_MODELS);
     let own = settings_of(&services.daemon.config.agent);
     let pi_directory = catalog.pi_directory().to_owned();
-    let writable = owner.writable().await.ok_or(PiError::ShuttingDown)?;
+    let writable = owner.writable().await.ok_or(AgentError::ShuttingDown)?;
     let home = services.daemon.home.clone();
     let user_home = services.daemon.user_home.clone();
     let places = services.daemon.places();
     let make = move || {
         if PathBuf::from(&workspace).read_dir().is_err() {
-            return Err(PiError::NoWorkspace(workspace));
+            return Err(AgentError::NoWorkspace(workspace));
         }
         places.check_blocking(Path::new(&workspace))?;
         let writable = Writable::of_blocking(writable, &user_home);
-        let not_started = |error: io::Error| PiError::AgentNotStarted(error.to_string());
         let sessions = home.prepare_pi_sessions_blocking();
-        let sessions = sessions.map_err(|error| PiError::AgentNotStarted(error.to_string()))?;
+        let sessions = sessions.map_err(not_started)?;
         let path = history::prepare_blocking(&sessions, &session_file, &workspace, &now_text());
         let path = path.map_err(not_started)?;
         let file = own_file::lock_blocking(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => PiError::InUse(path.display().to_string()),
+            io::ErrorKind::WouldBlock => AgentError::InUse(path.display().to_string()),
             _ => not_started(error),
         })?;
         if path.parent() != Some(&*sessions) && !is_conversation_blocking(&file) {
-            return Err(PiError::AgentNotStarted(format!(
-                "{} is not a session file",
-                path.display()
-            )));
+            return Err(not_started(format!("{} is not a session file", path.display())));
         }
         let (settings, default_tools) = with_settings_of_pi_blocking(own, &pi_directory, &writable);
-        let start = AgentStart {
-            proto: PI_FRAME_PROTOCOL,
+        let start = NativeStart {
+            proto: AGENT_FRAME_PROTOCOL,
             session: session.0,
             workspace,
             session_file: path.display().to_string(),
@@ -106,28 +104,26 @@ pub(super) async fn prepare(
             has_mcp_servers: false,
             model_notice,
         };
-        Ok(AgentLaunch { start, file: file.into() })
+        Ok(NativeLaunch { start, file: file.into() })
     };
     match services.look(PREPARE_LIMIT, make).await {
         Ok(prepared) => prepared,
-        Err(NoLook::Ended) => Err(PiError::ShuttingDown),
-        Err(NoLook::TimedOut) => {
-            Err(PiError::AgentNotStarted("a disk does not respond".to_owned()))
-        }
+        Err(NoLook::Ended) => Err(AgentError::ShuttingDown),
+        Err(NoLook::TimedOut) => Err(not_started("a disk does not respond")),
     }
 }
 
 /// Returns the model that the user chose for the session, or the default.
-fn default_model(catalog: &ModelCatalog, wanted: Option<&str>) -> Result<ModelInfo, PiError> {
+fn default_model(catalog: &ModelCatalog, wanted: Option<&str>) -> Result<ModelInfo, AgentError> {
     match (wanted, catalog.chosen()) {
         (Some(wanted), _) => catalog.find(None, wanted).ok_or_else(|| {
-            PiError::NoModel(format!(
+            AgentError::NoModel(format!(
                 "The session's model {wanted} is not available. `quack models` lists the models; \
                  `quack activate --model` changes it."
             ))
         }),
         (None, Some(chosen)) => Ok(chosen.model.clone()),
-        (None, None) => Err(PiError::NoModel(catalog.missing())),
+        (None, None) => Err(AgentError::NoModel(catalog.missing())),
     }
 }
 
@@ -214,16 +210,20 @@ fn with_settings_of_pi_blocking(
 }
 
 impl SessionActor {
-    pub(super) fn spawn_agent(&mut self, prepared: AgentLaunch, ctx: &mut Context<Self>) {
-        let AgentLaunch { mut start, file } = prepared;
-        self.pi.session_file.clone_from(&start.session_file);
-        self.pi.is_native = true;
+    pub(in crate::session::agent) fn spawn_native(
+        &mut self,
+        prepared: NativeLaunch,
+        ctx: &mut Context<Self>,
+    ) {
+        let NativeLaunch { mut start, file } = prepared;
+        self.agent.session_file.clone_from(&start.session_file);
+        self.agent.engine = Engine::Native;
         // The provider may have answered while the agent started.
-        self.pi.started.models = self.services.models.version();
-        let StartFacts { is_safe, network, .. } = self.pi.started;
+        self.agent.started.models = self.services.models.version();
+        let StartFacts { is_safe, network, .. } = self.agent.started;
         start.safe_mode = is_safe;
         let default_tools = start.options.tools.take();
-        start.options = self.pi.started.options.clone();
+        start.options = self.agent.started.options.clone();
         start.options.tools = start.options.tools.take().or(default_tools);
         // In safe mode none is started.
         start.has_mcp_servers = !is_safe && !start.options.no_mcp && !self.mcp_servers().is_empty();
@@ -237,6 +237,6 @@ impl SessionActor {
             }
             NetworkMode::On => String::new(),
         };
-        self.launch(OfPi, (&ToPiWorker::StartAgent(Box::new(start)), &[file]), None, ctx);
+        self.launch(OfAgent, (&ToAgent::StartAgent(Box::new(start)), &[file]), None, ctx);
     }
 }

@@ -4,9 +4,9 @@
 use crate::children::ProcessKind;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
+use quackd_protocol::agent::AgentToolDone;
 use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::mcp::{McpCall, McpList, McpServer};
-use quackd_protocol::pi::AgentToolDone;
 use quackd_protocol::tools;
 use serde::Deserialize;
 use tokio::sync::oneshot;
@@ -24,7 +24,7 @@ impl SessionActor {
         servers: Vec<McpServer>,
         ctx: &mut Context<Self>,
     ) {
-        self.pi.mcp_servers = servers;
+        self.agent.mcp_servers = servers;
         self.show_mcp_problems(Vec::new());
         self.end_if_replaced(ctx);
     }
@@ -37,14 +37,14 @@ impl SessionActor {
     }
 
     fn show_mcp_problems(&self, problems: Vec<String>) {
-        self.services.table.publish(&self.entry, ProcessKind::Pi, |session| {
-            session.pi.mcp_problems = problems.into();
+        self.services.table.publish(&self.entry, ProcessKind::Agent, |session| {
+            session.agent.mcp_problems = problems.into();
         });
     }
 
     /// Returns the servers of a client, then those of the configuration with other names.
     pub(in crate::session) fn mcp_servers(&self) -> Vec<McpServer> {
-        let given = &self.pi.mcp_servers;
+        let given = &self.agent.mcp_servers;
         let configured = self.services.daemon.config.mcp_servers.iter();
         let is_free = |server: &&McpServer| given.iter().all(|it| it.name != server.name);
         let configured = configured.map(|setting| &setting.value).filter(is_free);

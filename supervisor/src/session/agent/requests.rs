@@ -1,54 +1,54 @@
-//! Requests from clients to a Pi, other than prompts: abort the turn, report the state, answer a dialog.
+//! Requests from clients to an agent, other than prompts: abort the turn, report the state, answer a dialog.
 
-use super::OfPi;
+use super::OfAgent;
 use super::dialogs::{AnswerOutcome, explanation};
-use super::engine::{AgentChoice, StartFacts};
+use super::engine::{AgentChoice, Engine, StartFacts};
 use super::prompts::Waiter;
 use crate::approvals::CloseReason;
 use crate::children::{KillReason, LifecycleDriver, STALL_THRESHOLD};
-use crate::errors::PiError;
+use crate::errors::AgentError;
 use crate::session::actor::SessionActor;
 use actix::prelude::*;
+use quackd_protocol::agent::{AgentCommand, UiAnswer};
 use quackd_protocol::agent_options::AgentOptions;
-use quackd_protocol::limits::PI_ABORT_LIMIT;
-use quackd_protocol::pi::{PiCommand, UiAnswer};
+use quackd_protocol::limits::AGENT_ABORT_LIMIT;
 use quackd_supervision::Cause;
 use std::time::Instant;
 use tokio::sync::oneshot;
 
 impl SessionActor {
-    /// Aborts the turn, and kills Pi if it does not react. The result is whether a Pi was running.
+    /// Aborts the turn, and kills the agent if it does not react. The result is whether an agent was running.
     pub(in crate::session) fn abort_turn(
         &mut self,
         ctx: &mut Context<Self>,
     ) -> ResponseActFuture<Self, bool> {
-        let had_unsent = !self.pi.unsent.is_empty();
-        self.refuse_unsent(&PiError::Aborted);
-        if !self.is_pi_ready() || self.pi.end.is_some() {
+        let had_unsent = !self.agent.unsent.is_empty();
+        self.refuse_unsent(&AgentError::Aborted);
+        if !self.is_agent_ready() || self.agent.end.is_some() {
             return Box::pin(actix::fut::ready(had_unsent));
         }
         self.end_dialogs();
-        let generation = self.pi.child.generation;
-        let heard = [PiCommand::Abort, PiCommand::AbortBash].map(|command| {
+        let generation = self.agent.child.generation;
+        let heard = [AgentCommand::Abort, AgentCommand::AbortBash].map(|command| {
             let (reply, heard) = oneshot::channel();
             self.send_command(command, Waiter::Abort(reply), ctx);
             heard
         });
         let mut heard = futures_util::future::join_all(heard);
-        let due = Instant::now() + PI_ABORT_LIMIT;
+        let due = Instant::now() + AGENT_ABORT_LIMIT;
         let waited = async move {
-            match tokio::time::timeout(PI_ABORT_LIMIT, &mut heard).await {
-                // Pi may have been suspended as well.
+            match tokio::time::timeout(AGENT_ABORT_LIMIT, &mut heard).await {
+                // The agent may have been suspended as well.
                 Err(_) if STALL_THRESHOLD < due.elapsed() => {
-                    tokio::time::timeout(PI_ABORT_LIMIT, heard).await
+                    tokio::time::timeout(AGENT_ABORT_LIMIT, heard).await
                 }
                 waited => waited,
             }
         };
         Box::pin(waited.into_actor(self).map(move |heard, handle, ctx| {
             let is_heard = heard.is_ok_and(|heard| heard.iter().all(Result::is_ok));
-            if !is_heard && handle.pi.child.generation == generation && handle.is_pi_ready() {
-                handle.kill_for(OfPi, Cause::NotResponding, KillReason::NoAbort, ctx);
+            if !is_heard && handle.agent.child.generation == generation && handle.is_agent_ready() {
+                handle.kill_for(OfAgent, Cause::NotResponding, KillReason::NoAbort, ctx);
             }
             true
         }))
@@ -58,7 +58,7 @@ impl SessionActor {
 impl SessionActor {
     /// Takes the user's choice of the agent.
     pub(in crate::session) fn set_agent(&mut self, choice: AgentChoice, ctx: &mut Context<Self>) {
-        self.pi.chosen = choice;
+        self.agent.chosen = choice;
         self.end_if_replaced(ctx);
     }
 
@@ -68,22 +68,22 @@ impl SessionActor {
         options: AgentOptions,
         ctx: &mut Context<Self>,
     ) {
-        self.pi.options = options;
+        self.agent.options = options;
         self.end_if_replaced(ctx);
     }
 
     /// Returns the options that a client has set.
     pub(in crate::session) fn agent_options(&self) -> AgentOptions {
-        self.pi.options.clone()
+        self.agent.options.clone()
     }
 
     /// Returns what a process gets that is started now.
     pub(super) fn start_facts(&self) -> StartFacts {
         StartFacts {
-            choice: self.pi.chosen.clone(),
-            servers: self.pi.mcp_servers.clone(),
-            options: self.pi.options.clone(),
-            is_safe: self.pi.is_safe,
+            choice: self.agent.chosen.clone(),
+            servers: self.agent.mcp_servers.clone(),
+            options: self.agent.options.clone(),
+            is_safe: self.agent.is_safe,
             network: self.worker.policy.network_mode(),
             models: self.services.models.version(),
         }
@@ -91,26 +91,25 @@ impl SessionActor {
 
     /// Whether another process would be started differently. The user's Pi knows nothing of the session's settings.
     pub(super) fn is_replaced(&self) -> bool {
-        match self.pi.is_native {
-            true => self.pi.started != self.start_facts(),
-            false => {
-                let StartFacts { choice, options, .. } = &self.pi.started;
-                (choice, options) != (&self.pi.chosen, &self.pi.options)
-            }
+        let (started, now) = (&self.agent.started, self.start_facts());
+        match self.agent.engine {
+            Engine::Native => *started != now,
+            Engine::Pi => started.choice != now.choice || started.options != now.options,
         }
     }
 
     /// Ends an idle process if another one is to replace it.
     pub(in crate::session) fn end_if_replaced(&mut self, ctx: &mut Context<Self>) {
-        if self.is_replaced() && self.is_pi_ready() && !self.pi.is_busy() {
-            self.drain(OfPi, ctx);
+        if self.is_replaced() && self.is_agent_ready() && !self.agent.is_busy() {
+            self.drain(OfAgent, ctx);
         }
     }
 }
 
 impl SessionActor {
-    /// Requests Pi's state. The receiver gets a message with the state, or is closed if no state can be expected.
-    pub(in crate::session) fn refresh_pi(
+    /// Requests the agent's state. The receiver gets a message with the state, or is closed if no state can be
+    /// expected.
+    pub(in crate::session) fn refresh_agent(
         &mut self,
         ctx: &mut Context<Self>,
     ) -> oneshot::Receiver<()> {
@@ -122,32 +121,32 @@ impl SessionActor {
 
 /// Pass a client's answer to an open dialog.
 #[derive(Debug, Message)]
-#[rtype(result = "Result<(), PiError>")]
+#[rtype(result = "Result<(), AgentError>")]
 pub(crate) struct AnswerDialog(pub(crate) UiAnswer);
 
 impl Handler<AnswerDialog> for SessionActor {
-    type Result = Result<(), PiError>;
+    type Result = Result<(), AgentError>;
 
     fn handle(
         &mut self,
         AnswerDialog(answer): AnswerDialog,
         ctx: &mut Self::Context,
     ) -> Self::Result {
-        let found = self.pi.dialogs.answer(&answer.id);
+        let found = self.agent.dialogs.answer(&answer.id);
         if let AnswerOutcome::Late(why) = found {
-            return Err(PiError::DialogClosed { id: answer.id, how: explanation(why) });
+            return Err(AgentError::DialogClosed { id: answer.id, how: explanation(why) });
         }
-        if !self.is_pi_ready() || self.pi.end.is_some() {
-            return Err(PiError::NotRunning(self.name.clone()));
+        if !self.is_agent_ready() || self.agent.end.is_some() {
+            return Err(AgentError::NotRunning(self.name.clone()));
         }
-        self.pi.active = Instant::now();
+        self.agent.active = Instant::now();
         let id = answer.id.clone();
         self.send_answer(answer);
         if found == AnswerOutcome::First {
             self.publish_closed(&id, CloseReason::Answered);
             self.arm_dialogs(ctx);
         }
-        self.show_pi();
+        self.publish_agent();
         Ok(())
     }
 }

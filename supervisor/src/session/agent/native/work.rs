@@ -1,19 +1,19 @@
 //! Requests to models and tool calls of quackd's own agent. The agent has neither a key nor tools: egress sends its
 //! requests, and the session's worker runs its calls.
 
-use super::frames::MAX_EVENT_NAME;
 use super::instructions;
 use crate::children::{STALL_THRESHOLD, SendError};
 use crate::session::actor::{SessionActor, TellSession};
+use crate::session::agent::frames::MAX_EVENT_NAME;
 use actix::prelude::*;
 use futures_util::future::LocalBoxFuture;
 use quackd_protocol::SessionId;
+use quackd_protocol::agent::{AgentToolCall, AgentToolDone, ToAgent};
 use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION};
 use quackd_protocol::model::{
     MAX_MODEL_REQUEST_BYTES, MAX_MODEL_REQUESTS, MODEL_PIECES, ModelFailure, ModelFailureKind,
     ModelPart, ModelRequest,
 };
-use quackd_protocol::pi::{AgentToolCall, AgentToolDone, ToPiWorker};
 use quackd_protocol::tools::{INSTRUCTIONS, MCP_LIST};
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -49,7 +49,7 @@ pub(crate) struct AgentCall {
 
 /// Requests and calls whose answers the agent's process waits for.
 #[derive(Debug, Default)]
-pub(super) struct AgentWork {
+pub(in crate::session::agent) struct NativeWork {
     requests: HashMap<u64, OpenRequest>,
     calls: HashMap<u64, CancellationToken>,
     /// Requests since the last message of a client.
@@ -64,28 +64,28 @@ struct OpenRequest {
     cancel: CancellationToken,
 }
 
-impl AgentWork {
+impl NativeWork {
     /// Gives up a request. A request that has ended is ignored: both may cross.
-    pub(super) fn cancel_request(&mut self, number: u64) {
+    pub(in crate::session::agent) fn cancel_request(&mut self, number: u64) {
         if let Some(request) = self.requests.remove(&number) {
             request.cancel.cancel();
         }
     }
 
     /// Stops a call. A call that has ended is ignored.
-    pub(super) fn cancel_call(&mut self, number: u64) {
+    pub(in crate::session::agent) fn cancel_call(&mut self, number: u64) {
         if let Some(cancel) = self.calls.get(&number) {
             cancel.cancel();
         }
     }
 
     /// Allows the requests for one more message of a client.
-    pub(super) fn refill(&mut self) {
+    pub(in crate::session::agent) fn refill(&mut self) {
         self.n_requests = 0;
     }
 
     /// Gives up everything, because the process has exited.
-    pub(super) fn end(&mut self) {
+    pub(in crate::session::agent) fn end(&mut self) {
         self.refill();
         self.requests.drain().for_each(|(_, request)| request.cancel.cancel());
         self.calls.drain().for_each(|(_, cancel)| cancel.cancel());
@@ -93,15 +93,19 @@ impl AgentWork {
 }
 
 impl SessionActor {
-    pub(super) fn model_request(&mut self, request: ModelRequest, ctx: &mut Context<Self>) {
+    pub(in crate::session::agent) fn model_request(
+        &mut self,
+        request: ModelRequest,
+        ctx: &mut Context<Self>,
+    ) {
         let number = request.number;
-        let work = &mut self.pi.work;
+        let work = &mut self.agent.work;
         let is_sound = request.body.get().len() <= MAX_MODEL_REQUEST_BYTES
             && request.provider.len() <= MAX_EVENT_NAME * 4
             && !work.requests.contains_key(&number)
             && work.requests.len() < MAX_MODEL_REQUESTS;
         if !is_sound {
-            return self.pi_broke("a request to a model beyond its limits", ctx);
+            return self.agent_broke("a request to a model beyond its limits", ctx);
         }
         // Each request costs money, so that none goes out without a prompt or a summary, and only so many for each
         // message of a client.
@@ -109,24 +113,24 @@ impl SessionActor {
         let most = (agent.max_turns.value + SUMMARIES) * (agent.retries.value.max(10) + 1);
         work.n_requests += 1;
         let is_meant = usize::try_from(work.n_requests).is_ok_and(|n| n <= most);
-        if !is_meant || !(self.pi.in_turn() || self.pi.is_compacting) {
-            return self.pi_broke("a request to a model without a turn", ctx);
+        if !is_meant || !(self.agent.in_turn() || self.agent.is_compacting) {
+            return self.agent_broke("a request to a model without a turn", ctx);
         }
         let limit = agent.max_cost_usd_per_day.value.usd();
         if let Some(text) = self.services.spending.refusal(limit) {
             let part = ModelPart::Failed(ModelFailure { kind: ModelFailureKind::Budget, text });
-            self.tell_agent(&ToPiWorker::Model { number, part }, ctx);
+            self.tell_agent(&ToAgent::Model { number, part }, ctx);
             return;
         }
-        let work = &mut self.pi.work;
+        let work = &mut self.agent.work;
         let open = OpenRequest {
             credits: Rc::new(Semaphore::new(MODEL_PIECES)),
             cancel: CancellationToken::new(),
         };
         let (credits, cancel) = (Rc::clone(&open.credits), open.cancel.clone());
         work.requests.insert(number, open);
-        self.touch_pi();
-        let (handle, generation) = (ctx.address(), self.pi.child.generation);
+        self.touch_agent();
+        let (handle, generation) = (ctx.address(), self.agent.child.generation);
         let services = Rc::clone(&self.services);
         // Ends with the answer, with the request's cancellation, or with the actor.
         actix::spawn(async move {
@@ -159,33 +163,37 @@ impl SessionActor {
         });
     }
 
-    pub(super) fn model_taken(&mut self, number: u64) {
-        if let Some(request) = self.pi.work.requests.get(&number)
+    pub(in crate::session::agent) fn model_taken(&mut self, number: u64) {
+        if let Some(request) = self.agent.work.requests.get(&number)
             && request.credits.available_permits() < MODEL_PIECES
         {
             request.credits.add_permits(1);
         }
     }
 
-    pub(super) fn agent_call(&mut self, call: AgentToolCall, ctx: &mut Context<Self>) {
+    pub(in crate::session::agent) fn agent_call(
+        &mut self,
+        call: AgentToolCall,
+        ctx: &mut Context<Self>,
+    ) {
         let number = call.number;
         let is_sound = call.tool_call_id.len() <= MAX_CALL_ID
             && call.shown_tool.len() <= MAX_EVENT_NAME * 4
             && call.arguments.len() <= MAX_ARGUMENTS_BYTES
-            && !self.pi.work.calls.contains_key(&number)
-            && self.pi.work.calls.len() < MAX_CALLS_PER_SESSION;
+            && !self.agent.work.calls.contains_key(&number)
+            && self.agent.work.calls.len() < MAX_CALLS_PER_SESSION;
         if !is_sound {
-            return self.pi_broke("a tool call beyond its limits", ctx);
+            return self.agent_broke("a tool call beyond its limits", ctx);
         }
         let services = Rc::clone(&self.services);
         let Some(runner) = services.tool_runner.get() else {
             let done = AgentToolDone::failed(number, "The daemon is starting: try again");
-            self.tell_agent(&ToPiWorker::ToolDone(Box::new(done)), ctx);
+            self.tell_agent(&ToAgent::ToolDone(Box::new(done)), ctx);
             return;
         };
         let cancel = CancellationToken::new();
-        self.pi.work.calls.insert(number, cancel.clone());
-        self.touch_pi();
+        self.agent.work.calls.insert(number, cancel.clone());
+        self.touch_agent();
         let (is_loading, is_listing) = (call.tool == INSTRUCTIONS, call.tool == MCP_LIST);
         let running = runner.run(AgentCall { session: self.session.clone(), call, cancel });
         let owner = self.owner.clone();
@@ -197,33 +205,33 @@ impl SessionActor {
             let (done, own) = tokio::join!(running, instructions::of_user(services, owner));
             AgentToolDone { user_instructions: own, ..done }
         };
-        let generation = self.pi.child.generation;
+        let generation = self.agent.child.generation;
         ctx.spawn(running.into_actor(self).map(move |done, handle, ctx| {
-            if handle.pi.child.generation == generation {
-                handle.pi.work.calls.remove(&number);
+            if handle.agent.child.generation == generation {
+                handle.agent.work.calls.remove(&number);
                 if is_listing {
                     handle.note_mcp_problems(&done);
                 }
-                if !handle.tell_agent(&ToPiWorker::ToolDone(Box::new(done)), ctx) {
+                if !handle.tell_agent(&ToAgent::ToolDone(Box::new(done)), ctx) {
                     let done = AgentToolDone::failed(number, "The result is too long");
-                    handle.tell_agent(&ToPiWorker::ToolDone(Box::new(done)), ctx);
+                    handle.tell_agent(&ToAgent::ToolDone(Box::new(done)), ctx);
                 }
             }
         }));
     }
 
     /// Returns false if the frame is too long. An agent that does not take frames is killed.
-    fn tell_agent(&mut self, frame: &ToPiWorker, ctx: &mut Context<Self>) -> bool {
-        if self.pi.end.is_some() {
+    fn tell_agent(&mut self, frame: &ToAgent, ctx: &mut Context<Self>) -> bool {
+        if self.agent.end.is_some() {
             return true;
         }
-        match self.pi.child.try_send(frame) {
+        match self.agent.child.try_send(frame) {
             // A closed channel is the end of the process, which is handled elsewhere.
             Ok(()) | Err(SendError::Closed) => true,
             Err(SendError::TooLong) => false,
             // A part that is left out in the middle of an answer would change it.
             Err(SendError::Full) => {
-                self.pi_broke("it does not take frames", ctx);
+                self.agent_broke("it does not take frames", ctx);
                 true
             }
         }
@@ -241,22 +249,24 @@ pub(crate) struct ModelAnswer {
 impl SessionActor {
     /// Kills an agent that has not taken a piece of an answer for [`TAKE_LIMIT`].
     pub(in crate::session) fn agent_is_slow(&mut self, generation: u64, ctx: &mut Context<Self>) {
-        if self.pi.child.generation == generation {
-            self.pi_broke("a piece of an answer was not taken", ctx);
+        if self.agent.child.generation == generation {
+            self.agent_broke("a piece of an answer was not taken", ctx);
         }
     }
 
     pub(in crate::session) fn model_part(&mut self, answer: ModelAnswer, ctx: &mut Context<Self>) {
         let ModelAnswer { generation, number, part } = answer;
-        if self.pi.child.generation != generation || !self.pi.work.requests.contains_key(&number) {
+        if self.agent.child.generation != generation
+            || !self.agent.work.requests.contains_key(&number)
+        {
             return;
         }
         if matches!(part, ModelPart::Done {} | ModelPart::Failed(_)) {
-            self.pi.work.requests.remove(&number);
+            self.agent.work.requests.remove(&number);
         }
-        self.touch_pi();
+        self.touch_agent();
         // A piece fits: see `MAX_PIECE_BYTES`.
-        self.tell_agent(&ToPiWorker::Model { number, part }, ctx);
+        self.tell_agent(&ToAgent::Model { number, part }, ctx);
     }
 }
 

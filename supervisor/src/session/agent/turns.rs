@@ -1,5 +1,5 @@
-//! Ids of one Pi's turns. Pi runs one turn at a time and does not say which prompt began it, so the ids are assigned
-//! from the order of its responses and events. Does no I/O.
+//! Ids of one agent's turns. The agent runs one turn at a time and does not say which prompt began it, so the ids are
+//! assigned from the order of its responses and events. Does no I/O.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ pub(super) struct Turns {
     last: u64,
     running: Option<Turn>,
     accepted: VecDeque<Turn>,
-    /// Pi was idle after it had accepted the prompts up to this id.
+    /// The agent was idle after it had accepted the prompts up to this id.
     idle_after: u64,
 }
 
@@ -39,7 +39,7 @@ impl Turns {
         !self.accepted.is_empty()
     }
 
-    /// Records that Pi accepted the prompt of this command. Returns the id of its turn.
+    /// Records that the agent accepted the prompt of this command. Returns the id of its turn.
     pub(super) fn accept(&mut self, command: u64) -> u64 {
         // Those were commands of extensions, which begin no turn or begin it later.
         self.accepted.retain(|turn| self.idle_after < turn.id);
@@ -52,7 +52,7 @@ impl Turns {
     }
 
     /// Records that an accepted prompt failed. Returns the id of its turn. If that turn was thought to run, another
-    /// prompt began it: Pi refuses only prompts that it does not work on.
+    /// prompt began it: the agent refuses only prompts that it does not work on.
     pub(super) fn fail(&mut self, command: u64, is_busy: bool) -> Option<u64> {
         if let Some(at) = self.accepted.iter().position(|turn| turn.command == Some(command)) {
             return self.accepted.remove(at).map(|turn| turn.id);
@@ -65,8 +65,8 @@ impl Turns {
         Some(failed.id)
     }
 
-    /// Records that a turn began: that of the prompt that was accepted first, else one of an extension. Pi begins a
-    /// running turn again when it retries a request.
+    /// Records that a turn began: that of the prompt that was accepted first, else one of an extension. The agent
+    /// begins a running turn again when it retries a request.
     pub(super) fn begin(&mut self) {
         if self.running.is_none() {
             let turn = self.accepted.pop_front();
@@ -84,16 +84,16 @@ impl Turns {
         self.last
     }
 
-    /// Records that Pi was idle after it had accepted the prompts up to turn `last`. The next accepted prompt replaces
-    /// them.
+    /// Records that the agent was idle after it had accepted the prompts up to turn `last`. The next accepted prompt
+    /// replaces them.
     pub(super) fn was_idle(&mut self, last: u64) {
         if self.running.is_none() {
             self.idle_after = last;
         }
     }
 
-    /// Removes the running turn and all accepted prompts, because Pi has exited. Returns the ids, the running one
-    /// first.
+    /// Removes the running turn and all accepted prompts, because the agent has exited. Returns the ids, the running
+    /// one first.
     pub(super) fn clear(&mut self) -> Vec<u64> {
         self.running.take().into_iter().chain(self.accepted.drain(..)).map(|turn| turn.id).collect()
     }

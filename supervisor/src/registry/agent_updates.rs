@@ -1,7 +1,7 @@
-//! Reports of child processes: crashes, Pi's own state that the metadata keeps, and hosts of the user's tools.
+//! Reports of child processes: crashes, the agent's own state that the metadata keeps, and hosts of the user's tools.
 
 use super::Registry;
-use crate::session::owner::{OwnerReply, PiReport, TellOwner};
+use crate::session::owner::{AgentReport, OwnerReply, TellOwner};
 use actix::prelude::*;
 use quackd_protocol::state::{HeldConfig, MAX_HELD};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ impl Handler<TellOwner> for Registry {
                 self.crashed(&session, ctx);
                 OwnerReply::Done
             }
-            TellOwner::PiReport(report) => OwnerReply::Name(self.pi_report(report, ctx)),
+            TellOwner::AgentReport(report) => OwnerReply::Name(self.agent_report(report, ctx)),
             TellOwner::KeepHosts(found) => {
                 self.keep_hosts(found, ctx);
                 OwnerReply::Done
@@ -49,9 +49,10 @@ impl Registry {
         drop(self.save(ctx));
     }
 
-    /// Takes Pi's state into the metadata, and returns the session's name. The caller does not wait for the disk.
-    fn pi_report(&mut self, report: PiReport, ctx: &mut Context<Self>) -> Option<String> {
-        let PiReport { session, session_file, session_name } = report;
+    /// Takes the agent's state into the metadata, and returns the session's name. The caller does not wait for the
+    /// disk.
+    fn agent_report(&mut self, report: AgentReport, ctx: &mut Context<Self>) -> Option<String> {
+        let AgentReport { session, session_file, session_name } = report;
         let found = self.metadata.sessions.iter().position(|one| one.id == session)?;
         let known = self.metadata.sessions.get(found)?;
         let file = session_file.filter(|file| *file != known.pi_session_file);
@@ -68,7 +69,8 @@ impl Registry {
         if let Some(name) = name {
             session.name = name;
         }
-        // The log reports a failed save, which reverts the change. Pi reports its state again after the next turn.
+        // The log reports a failed save, which reverts the change. The agent reports its state again after the next
+        // turn.
         drop(self.save(ctx));
         Some(shown)
     }
