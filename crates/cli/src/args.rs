@@ -466,7 +466,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 49, "{seen:?}");
+        assert_eq!(seen.len(), 51, "{seen:?}");
     }
 
     #[test]

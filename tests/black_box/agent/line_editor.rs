@@ -309,7 +309,7 @@ fn commands_of_the_prompt_do_what_the_subcommands_do() {
         ("/model", "fake-1"),
         ("/thinking", "thinking levels: off"),
         ("/sessions", "SESSION"),
-        ("/undo", "nothing to undo"),
+        ("/undo", "No turn of the agent changed"),
         ("/allow docs.example", "docs.example"),
         ("/nosuch", "there is no /nosuch; /help lists the commands"),
         ("/allow", "/allow needs HOST"),

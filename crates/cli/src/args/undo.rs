@@ -18,7 +18,7 @@ pub(crate) struct UndoArgs {
     #[command(flatten)]
     pub(crate) selection: ChangeSelection,
     /// List what can be undone; see also quack changes
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["id", "in_call", "turn"])]
     pub(crate) list: bool,
     #[command(flatten)]
     pub(crate) call: ToolCallArgs,
