@@ -47,7 +47,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_home::Home;
 use quackd_protocol::client::{FollowData, ProcessState};
-use quackd_protocol::journal::CallRecord;
+use quackd_protocol::journal::{CallRecord, JOB_END};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
 use serde_json::{Value, json};
@@ -127,7 +127,9 @@ fn earlier_calls(
 }
 
 fn has_ended_by(call: &CallRecord, time: Timestamp) -> bool {
-    let duration_ms = i64::try_from(call.duration_ms).unwrap_or(i64::MAX);
+    // The record of a background job has the time of its end, that of a call the time of its arrival.
+    let is_job = call.tool == JOB_END;
+    let duration_ms = if is_job { 0 } else { i64::try_from(call.duration_ms).unwrap_or(i64::MAX) };
     call.at_ms.saturating_add(duration_ms) <= time.as_millisecond()
 }
 
@@ -166,6 +168,21 @@ pub(crate) fn header(label: &str, followed: &FollowData, home_dir: Option<&str>)
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_call_has_ended_after_its_duration_and_a_job_at_its_time() {
+        let record = |tool: &str| -> CallRecord {
+            serde_json::from_value(
+                json!({"id": "x", "atMs": 1_000, "sessionId": "s", "sessionName": "n",
+                "workspacePath": "/w", "tool": tool, "outcome": "ok", "durationMs": 500}),
+            )
+            .unwrap()
+        };
+        let at = |ms: i64| Timestamp::from_millisecond(ms).unwrap();
+        assert!(!has_ended_by(&record("bash"), at(1_499)));
+        assert!(has_ended_by(&record("bash"), at(1_500)));
+        assert!(has_ended_by(&record(JOB_END), at(1_000)));
+    }
 
     #[test]
     fn the_first_line_names_the_session_its_confinement_and_its_model() {
