@@ -67,7 +67,7 @@ pub(crate) struct Obeyed {
     /// Words of `worker.launcher`.
     launcher: Vec<String>,
     /// Directories in the state directory that commands write.
-    of_sessions: [PathBuf; 2],
+    of_sessions: [PathBuf; 3],
 }
 
 /// A file that the daemon runs or obeys.
@@ -97,7 +97,7 @@ impl Obeyed {
             config_file,
             login_shell: config.environment.login_shell.value,
             launcher: config.worker.launcher.value.clone(),
-            of_sessions: [home.run_dir(), home.caches_dir()],
+            of_sessions: [home.run_dir(), home.caches_dir(), home.isolated_dir()],
         }
     }
 
@@ -253,7 +253,7 @@ fn on_disk_blocking(home: &Home) -> OnDisk {
     let metadata = home.metadata();
     let parts =
         ["json", "json.bak", "json.ours", "json.theirs"].map(|it| metadata.with_extension(it));
-    let mut all = BTreeSet::from([home.run_dir(), home.caches_dir()]);
+    let mut all = BTreeSet::from([home.run_dir(), home.caches_dir(), home.isolated_dir()]);
     let mut add = |metadata: Metadata| {
         all.extend(metadata.workspaces.iter().map(|one| PathBuf::from(&one.path)));
     };
@@ -329,12 +329,12 @@ mod tests {
             "workspaces": [{"id": "w", "path": at("ws")}]}});
         write_state(&home, &state);
         let found = on_disk_blocking(&home).writable;
-        let expected = ["caches", "run"].map(|name| home.dir().join(name));
+        let expected = ["caches", "isolated", "run"].map(|name| home.dir().join(name));
         let expected =
             expected.into_iter().chain(["ws", "data", "granted"].map(|it| base.join(it)));
         assert_eq!(found, expected.collect());
         write_state(&home, &json!({"version": 1, "sessions": {}, "grants": [grant("deny")]}));
-        assert_eq!(on_disk_blocking(&home).writable.len(), 2);
+        assert_eq!(on_disk_blocking(&home).writable.len(), 3);
     }
 
     #[test]

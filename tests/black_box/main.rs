@@ -52,6 +52,7 @@ mod git_differential;
 mod golden;
 mod hostile_workers;
 mod house;
+mod isolated;
 mod jobs;
 mod jobs_verb;
 mod journal;

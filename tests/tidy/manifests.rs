@@ -26,6 +26,7 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         2,
         &["quackd-protocol", "quackd-ipc", "quackd-process", "quackd-sandbox", "quackd-search"],
     ),
+    ("quackd-isolate", 2, &["quackd-protocol", "quackd-sandbox"]),
     ("quackd-agent", 2, &["quackd-protocol"]),
     ("quackd-client", 2, &["quackd-protocol", "quackd-home", "quackd-ipc", "quackd-process"]),
     (
@@ -76,6 +77,11 @@ const LAYERS: &[(&str, u8, &[&str])] = &[
         "quackd-environment-worker",
         3,
         &["quackd-protocol", "quackd-ipc", "quackd-process", "quackd-sandbox"],
+    ),
+    (
+        "quackd-isolate-worker",
+        3,
+        &["quackd-ipc", "quackd-isolate", "quackd-process", "quackd-protocol", "quackd-sandbox"],
     ),
     ("quackd-pi-worker", 3, &["quackd-protocol", "quackd-ipc", "quackd-process"]),
     (

@@ -5,6 +5,7 @@ pub(crate) mod approvals;
 pub(crate) mod daemon;
 pub(crate) mod forward;
 pub(crate) mod gc;
+pub(crate) mod isolated;
 pub(crate) mod jobs;
 pub(crate) mod log;
 pub(crate) mod login;
@@ -194,6 +195,9 @@ pub(crate) enum Verb {
     Replace(Box<search::ReplaceArgs>),
     Undo(undo::UndoArgs),
     Changes(undo::ChangesArgs),
+    Diff(isolated::DiffArgs),
+    Apply(isolated::ApplyArgs),
+    Discard(isolated::DiscardArgs),
     Say(say::SayArgs),
     Rpc(Box<rpc::RpcArgs>),
     Follow(sessions::FollowArgs),
@@ -466,7 +470,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 51, "{seen:?}");
+        assert_eq!(seen.len(), 55, "{seen:?}");
     }
 
     #[test]

@@ -51,7 +51,7 @@ const MAX_METADATA_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Names that a directory may contain if no daemon has used it yet, or if its marker files are damaged. Names
 /// with a suffix (`.tmp`, `.corrupt-1`) are included.
-const KNOWN_NAMES: [&str; 25] = [
+const KNOWN_NAMES: [&str; 26] = [
     "metadata.json",
     "quackd-state.json",
     "config.json",
@@ -77,6 +77,7 @@ const KNOWN_NAMES: [&str; 25] = [
     "pi-sessions",
     "prompts",
     "journal",
+    "isolated",
 ];
 
 /// Files that operating systems put into any directory.

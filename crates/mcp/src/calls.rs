@@ -281,11 +281,14 @@ fn failure_text(tool: &str, error: &LinkError) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::daemon_link::ClaimOptions;
     use quackd_client::Client;
     use serde_json::json;
     use std::io::{BufRead, BufReader, Write};
     use std::os::unix::net::UnixListener;
     use std::thread::JoinHandle;
+
+    const OPTIONS: ClaimOptions = ClaimOptions { keep_jobs: false, isolated: false };
 
     /// A daemon that runs no call, and answers one when it was cancelled. Returns the methods with their call ids.
     fn daemon(listener: UnixListener) -> JoinHandle<Vec<(String, String)>> {
@@ -323,7 +326,7 @@ mod tests {
         let daemon = daemon(UnixListener::bind(&socket).unwrap());
         let client = Client::connect(&socket, REPLY_TIMEOUT).await.unwrap();
         std::fs::remove_file(&socket).unwrap();
-        let link = DaemonLink::open(client, None, false, None).await.unwrap();
+        let link = DaemonLink::open(client, None, OPTIONS, None).await.unwrap();
         // The order of a random choice would be right by chance.
         for _ in 0..64 {
             let running = link.start_call(&Arc::default());

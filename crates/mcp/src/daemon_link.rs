@@ -37,6 +37,9 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(
         + 10,
 );
 
+/// Time to wait for a session with a private copy of a large workspace.
+const COPY_TIMEOUT: Duration = Duration::from_secs(160);
+
 /// Name of an agent that does not say its own.
 const UNNAMED: &str = "mcp";
 
@@ -45,6 +48,15 @@ const MAX_LINE_BYTES: usize = 1024;
 
 /// Workspaces in which one agent has a session.
 const MAX_WORKSPACES: usize = 64;
+
+/// How the agent's sessions are claimed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClaimOptions {
+    /// Whether background jobs survive the connection.
+    pub(crate) keep_jobs: bool,
+    /// Whether the agent works in a private copy of the workspace.
+    pub(crate) isolated: bool,
+}
 
 /// A session of the agent.
 #[derive(Debug, Clone)]
@@ -101,7 +113,7 @@ pub(crate) struct DaemonLink {
     sessions: Mutex<HashMap<PathBuf, AgentSession>>,
     /// Sessions of the connection before, by directory.
     preferred: HashMap<PathBuf, String>,
-    keep_jobs: bool,
+    options: ClaimOptions,
     next_call: AtomicU64,
     _reader: AbortOnDropHandle<()>,
 }
@@ -113,7 +125,7 @@ impl DaemonLink {
     pub(crate) async fn open(
         client: Client,
         agent: Option<Implementation>,
-        keep_jobs: bool,
+        options: ClaimOptions,
         before: Option<&Self>,
     ) -> Result<Self, LinkError> {
         let events = client.events().await?;
@@ -139,7 +151,7 @@ impl DaemonLink {
             ended,
             sessions: Mutex::default(),
             preferred: before.map_or_else(HashMap::new, Self::all_sessions),
-            keep_jobs,
+            options,
             next_call: AtomicU64::new(1),
             _reader: AbortOnDropHandle::new(reader),
         })
@@ -170,8 +182,14 @@ impl DaemonLink {
         }
         let path = dir.to_string_lossy();
         let preferred = self.preferred.get(dir);
-        let params = json!({"path": path, "keepJobs": self.keep_jobs, "sessionId": preferred});
-        let claimed: AttachData = self.client.request("quack.claim", params, REPLY_TIMEOUT).await?;
+        let params = json!({
+            "path": path,
+            "keepJobs": self.options.keep_jobs,
+            "sessionId": preferred,
+            "isolated": self.options.isolated,
+        });
+        let timeout = if self.options.isolated { COPY_TIMEOUT } else { REPLY_TIMEOUT };
+        let claimed: AttachData = self.client.request("quack.claim", params, timeout).await?;
         let cwd = directory_in(&claimed.workspace.path, dir);
         let workspace = Some(claimed.workspace.path);
         let session = AgentSession { id: claimed.session.id.0, cwd, workspace };

@@ -1,6 +1,8 @@
 //! The gateway: from MCP requests to the daemon. One for each agent, shared by all its requests.
 
-use crate::daemon_link::{AgentSession, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT};
+use crate::daemon_link::{
+    AgentSession, ClaimOptions, DaemonLink, LinkError, PATIENCE, REPLY_TIMEOUT,
+};
 use crate::parked_calls::ParkedCalls;
 use crate::results::Reply;
 use crate::tool_list::Selection;
@@ -56,6 +58,8 @@ pub struct ServeOptions {
     pub selection: Selection,
     /// Whether background jobs survive the connection.
     pub keep_jobs: bool,
+    /// Whether the agent works in a private copy of the workspace.
+    pub isolated: bool,
 }
 
 /// The gateways by name of the agent. Over stdin and stdout there is one; over HTTP, several agents may use one server.
@@ -130,9 +134,9 @@ impl Gateway {
             return Ok(Arc::clone(link));
         }
         let client = (self.connector)().await?;
-        let link = Arc::new(
-            DaemonLink::open(client, agent, self.options.keep_jobs, current.as_deref()).await?,
-        );
+        let ServeOptions { keep_jobs, isolated, .. } = self.options;
+        let options = ClaimOptions { keep_jobs, isolated };
+        let link = Arc::new(DaemonLink::open(client, agent, options, current.as_deref()).await?);
         *current = Some(Arc::clone(&link));
         Ok(link)
     }

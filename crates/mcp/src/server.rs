@@ -25,6 +25,10 @@ workspace only, and commands usually have no network. Prefer them to other shell
 `[Sandbox: …]` in a result names what was denied and how a person can allow it. Start servers and long builds with \
 `background` of bash.";
 
+/// What an agent in a private copy should know besides.
+const ISOLATED: &str = " You work in a private copy of the workspace. A person sees your changes with `quack diff` and takes \
+them over with `quack apply`; say so when you are done, and do not try to copy files elsewhere.";
+
 /// Methods of this server. A request with one of these names and other parameters than the revision has is refused
 /// for its parameters.
 const METHODS: &[&str] = &[
@@ -57,7 +61,9 @@ impl ServerHandler for AgentServer {
         let capabilities =
             ServerCapabilities::builder().enable_tools().enable_resources().enable_tasks().build();
         let me = Implementation::new("quackd", VERSION).with_title("quackd");
-        ServerConfig::new(capabilities).with_server_info(me).with_instructions(INSTRUCTIONS)
+        let copy = if self.gateways.options().isolated { ISOLATED } else { "" };
+        let instructions = format!("{INSTRUCTIONS}{copy}");
+        ServerConfig::new(capabilities).with_server_info(me).with_instructions(instructions)
     }
 
     async fn list_tools(

@@ -12,6 +12,7 @@ mod doctor;
 mod error_code;
 mod events;
 mod gc;
+mod isolated;
 mod keys;
 mod lifecycle;
 mod models;
@@ -46,6 +47,7 @@ pub use events::{
     UpdateDetails,
 };
 pub use gc::{DiskInfo, GcData, GcItem, GcKind, GcParams, PrunedSession};
+pub use isolated::{IsolatedAction, IsolatedData, IsolatedParams};
 pub use keys::{KeysData, KeysParams};
 pub use lifecycle::{
     DeathInfo, ErrandInfo, HeartbeatInfo, KillData, LifeInfo, LoopLag, PauseInfo, PauseKind,
@@ -77,6 +79,7 @@ pub use voice::{
 };
 
 use crate::denial::Denial;
+use crate::state::is_false;
 use crate::worker::ToolReport;
 use crate::{SessionId, WorkspaceId};
 use schemars::JsonSchema;
@@ -265,6 +268,9 @@ pub struct SessionInfo {
     /// Display label, such as `api/review`. quackd's own methods read it before any name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub label: String,
+    /// Whether the session works in a private copy of the workspace.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub isolated: bool,
 }
 
 /// `voice_tool_call` parameters. Every field takes any JSON value: wrong types are answered as

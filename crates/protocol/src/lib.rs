@@ -17,6 +17,7 @@ pub mod environment;
 pub mod foreign_text;
 pub mod ids;
 pub mod instructions;
+pub mod isolate;
 mod job;
 pub mod journal;
 pub mod limits;

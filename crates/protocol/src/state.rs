@@ -2,6 +2,7 @@
 //! it does not know, so quackd's data cannot be only there.
 
 use crate::approval::Grant;
+use crate::isolate::CopiedTree;
 use crate::policy::{NetworkMode, PolicyPatch, Profile, WebSearchRule};
 use crate::{SessionId, WorkspaceId};
 use schemars::JsonSchema;
@@ -152,6 +153,9 @@ pub struct SessionState {
     /// Label of the session, kept because it would have changed when another session was removed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// The private copy in which the session works, in place of its workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<CopiedTree>,
     /// Exempts the session's processes from eviction.
     #[serde(skip_serializing_if = "is_false")]
     pub pinned: bool,
@@ -167,11 +171,15 @@ impl SessionState {
         *self == Self::default()
     }
 
-    /// Returns the restrictions of a session: its safe mode and its policy. `None` if it has neither.
+    /// Returns the restrictions of a session: its safe mode, its policy and its isolation. `None` if it has none.
     #[must_use]
     pub fn limits(&self) -> Option<Self> {
-        let limits =
-            Self { safe_mode: self.safe_mode, policy: self.policy.clone(), ..Self::default() };
+        let limits = Self {
+            safe_mode: self.safe_mode,
+            policy: self.policy.clone(),
+            isolated: self.isolated.clone(),
+            ..Self::default()
+        };
         (!limits.is_default()).then_some(limits)
     }
 }

@@ -8,6 +8,7 @@
 
 use crate::approval::ApprovalKind;
 use crate::denial::Denial;
+use crate::isolate::CopiedTree;
 pub use crate::job::{EndedJob, JobInfo};
 use crate::output::{InputPiece, OutputPiece};
 use crate::policy::{NetworkMode, Policy, Profile};
@@ -157,11 +158,23 @@ pub struct SandboxStart {
     /// Directory that keeps the package caches of the workspace. It already exists. Without it they are in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub caches: Option<String>,
+    /// The private copy that the session sees in place of its workspace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<IsolatedStart>,
     /// Further ports of allowed hosts for programs that use no proxy. `None` if these are not served.
     pub ports: Option<Vec<u16>>,
     /// The control group for the session's commands, as `quackd-process` describes it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<Value>,
+}
+
+/// The private copy of an isolated session.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IsolatedStart {
+    /// The session's private directory with the copy in `tree` and the layers of ignored directories in `out`.
+    pub directory: String,
+    /// Facts of the copy.
+    pub copied: CopiedTree,
 }
 
 /// Resource limits of one session's commands. An absent limit is not enforced.

@@ -2,6 +2,10 @@
 //! and email address, for the files that a repository's configuration names, and by `crates/tools` for the upstreams
 //! of branches.
 
+mod text;
+
+pub use text::to_text;
+
 /// Maximum number of settings of one file.
 pub(crate) const MAX_ENTRIES: usize = 4096;
 

@@ -35,7 +35,7 @@ mod version;
 
 pub use error::{Kind, PathError, WriteError};
 pub use obeyed::{Held, Obeyed, Rule};
-pub use protected::protected_name;
+pub use protected::{is_git_directory, protected_name};
 pub use root::{CachedFile, Metadata, OpenFile, Root};
 pub use seatbelt::{MacPaths, SANDBOX_EXEC, Seatbelt};
 pub use staged::StagedTag;

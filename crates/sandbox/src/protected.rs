@@ -33,6 +33,13 @@ pub fn protected_name(path: &Path) -> Option<Rule> {
     protected(path, FOLDS_CASE)
 }
 
+/// Returns true for the name of a repository in any spelling: a repository may be moved to a file system that ignores
+/// case.
+#[must_use]
+pub fn is_git_directory(name: &OsStr) -> bool {
+    is_same(name, ".git", true)
+}
+
 fn protected(path: &Path, folds_case: bool) -> Option<Rule> {
     let names: Vec<&OsStr> = path.components().filter_map(normal).collect();
     // `.GIT` is refused on every system: a repository may be moved to a file system that ignores case.

@@ -97,6 +97,7 @@ mod tests {
             let policy = PolicyPatch { network, ..PolicyPatch::default() };
             let grants = Vec::new();
             SessionState {
+                isolated: Some(quackd_protocol::isolate::CopiedTree { files: 3, ..Default::default() }),
                 safe_mode, policy, grants, engine, model, client: None, restarts, label, pinned, other,
             }
         }

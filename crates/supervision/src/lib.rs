@@ -22,9 +22,9 @@ pub use cause::{Cause, CauseKind, EXIT_TERMINAL, Exit};
 pub use heartbeat::{Action, Heartbeat, HeartbeatSpec};
 pub use lifecycle::Lifecycle;
 pub use spec::{
-    ACTORS_THREAD, AGENT, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD,
-    NETWORK_PROXY, REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, STORE_THREAD,
-    SYSTEM_PROBE, TOOL_REGISTRIES, TREE, WORKER_HEARTBEAT,
+    ACTORS_THREAD, AGENT, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, ISOLATE_WORKER,
+    METRICS_THREAD, NETWORK_PROXY, REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER,
+    STORE_THREAD, SYSTEM_PROBE, TOOL_REGISTRIES, TREE, WORKER_HEARTBEAT,
 };
 pub use vocabulary::{AfterExit, Demand, Demander, Hello, Load, Order, State};
 pub use window::RestartWindow;

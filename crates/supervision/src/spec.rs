@@ -168,6 +168,16 @@ pub const TOOL_REGISTRIES: ChildSpec = ChildSpec {
     ..ONE_SHOT
 };
 
+/// The process that makes, compares and applies the private copies of isolated sessions. It reads whole workspaces on
+/// slow disks.
+pub const ISOLATE_WORKER: ChildSpec = ChildSpec {
+    name: "isolate",
+    about: "works on the copies of isolated sessions",
+    start: Duration::from_secs(120),
+    shutdown: Duration::from_secs(1),
+    ..ONE_SHOT
+};
+
 /// The process that removes files from repositories if a killed monitor could not. There may be many
 /// repositories on slow disks. The next run removes the rest.
 pub const REPOSITORY_CLEANER: ChildSpec = ChildSpec {
@@ -225,7 +235,7 @@ pub const METRICS_THREAD: ChildSpec =
     ChildSpec { name: "metrics", about: "serves metrics to Prometheus", ..THREAD };
 
 /// All kinds of children, in start order. They stop in reverse order.
-pub const TREE: [&ChildSpec; 12] = [
+pub const TREE: [&ChildSpec; 13] = [
     &STORE_THREAD,
     &EGRESS_THREAD,
     &ACTORS_THREAD,
@@ -234,6 +244,7 @@ pub const TREE: [&ChildSpec; 12] = [
     &SYSTEM_PROBE,
     &ENVIRONMENT_WORKER,
     &TOOL_REGISTRIES,
+    &ISOLATE_WORKER,
     &REPOSITORY_CLEANER,
     &SESSION_WORKER,
     &NETWORK_PROXY,

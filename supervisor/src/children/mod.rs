@@ -10,6 +10,7 @@ mod cgroup;
 pub(crate) mod command_env;
 mod deaths;
 mod heartbeat;
+pub(crate) mod isolate;
 mod kill_reason;
 mod lifecycle;
 mod link;
@@ -39,6 +40,7 @@ use crate::errors::CallError;
 use crate::metrics::Metrics;
 use actix::prelude::*;
 use bytes::BytesMut;
+use isolate::Isolation;
 use login_env::LoginEnv;
 use probing::Probing;
 use quackd_ipc::frames::{Decoded, FrameError};
@@ -72,6 +74,7 @@ pub(crate) struct ChildServices {
     pub(crate) cgroups: Option<Arc<CgroupBase>>,
     pub(crate) repo_cleanup: Rc<RepoCleanup>,
     pub(crate) tool_registries: Rc<ToolRegistries>,
+    pub(crate) isolation: Rc<Isolation>,
     pub(crate) deaths: Rc<Deaths>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -157,6 +160,8 @@ pub(crate) enum EvictionReason {
     Room,
     /// Memory was low.
     Memory,
+    /// The user has thrown away the private copy in which it works.
+    Discarded,
 }
 
 impl EvictionReason {
@@ -166,6 +171,7 @@ impl EvictionReason {
             Self::Idle => "it was idle for long",
             Self::Room => "another session needed its place",
             Self::Memory => "memory was short",
+            Self::Discarded => "its copy of the workspace was discarded",
         }
     }
 }

@@ -17,6 +17,12 @@ pub(crate) enum AgentError {
          then run `quack stop` and say it again."
     )]
     NotFound { config: String },
+    /// Pi is not confined and would work in the workspace itself.
+    #[error(
+        "An isolated session cannot use Pi, which works in the workspace itself. Configure a model for quackd's own agent \
+         (`quack models`)."
+    )]
+    IsolatedPi,
     /// The configured program cannot be run.
     #[error(
         "Pi cannot be started: {origin} names {path}, {why}. Change it, then run `quack stop` and say it again."

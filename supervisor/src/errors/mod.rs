@@ -216,6 +216,22 @@ pub(crate) enum MethodError {
     LocalStop,
     #[error("Only local clients may delete files")]
     LocalGc,
+    #[error("Only local clients may make isolated sessions, and apply or discard their changes")]
+    LocalIsolated,
+    #[error(
+        "Session {0} is not isolated: it works in the workspace itself. `quack new --isolated` makes one that is"
+    )]
+    NotIsolated(String),
+    #[error(
+        "Invalid parameters for quack.isolated: action is required: diff, apply, undo or discard"
+    )]
+    NoIsolatedAction,
+    #[error("Invalid parameters for quack.isolated: paths must be in the workspace, at most 10000")]
+    IsolatedPath,
+    #[error("{}", sentence_of(.0))]
+    Isolated(String),
+    #[error("Session {label} has {n} unapplied changes: apply or discard them, or use force")]
+    Unapplied { label: String, n: u64 },
     #[error("The configuration is not valid, the daemon was not restarted: {0}")]
     BadConfig(String),
     #[error("Only local clients may restart a daemon that no service manager starts again")]
@@ -274,7 +290,10 @@ fn running(work: RunningWork) -> String {
 
 /// Formats a library's error for clients: with its causes, and with a capital letter.
 fn sentence(error: &dyn std::error::Error) -> String {
-    let text = chain(error);
+    sentence_of(&chain(error))
+}
+
+fn sentence_of(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

@@ -87,6 +87,7 @@ async fn open_path(
             _ => Restrictions::remote(),
         },
         client: None,
+        isolated: None,
         fresh: fresh()?,
     };
     let data = caller.registry.send(attach).timeout(SAVE_LIMIT).await??;

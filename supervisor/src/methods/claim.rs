@@ -2,12 +2,14 @@
 
 use super::attach::{SAVE_LIMIT, fresh, look_up_noted, own_path};
 use super::find::{enclosing, label};
+use super::isolated::renew_copy;
 use super::{Caller, NoData};
 use crate::errors::MethodError;
 use crate::registry::AgentChange;
-use crate::registry::{Claim, Open, OpenSession, Restrictions};
+use crate::registry::{Claim, Delete, Open, OpenSession, Restrictions};
 use quackd_protocol::client::{AttachData, ClaimParams, HelloParams};
 use quackd_protocol::foreign_text::check_name;
+use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::limits::{MAX_CLIENT_DOOR_CHARS, MAX_CLIENT_NAME_CHARS};
 
 pub(super) async fn hello(mut hello: HelloParams, caller: &Caller) -> Result<NoData, MethodError> {
@@ -27,7 +29,7 @@ pub(super) async fn hello(mut hello: HelloParams, caller: &Caller) -> Result<NoD
 }
 
 pub(super) async fn claim(
-    ClaimParams { path, safe_mode, keep_jobs, session_id }: ClaimParams,
+    ClaimParams { path, safe_mode, keep_jobs, session_id, isolated }: ClaimParams,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
     let path = own_path(Some(&path))?.ok_or(MethodError::EmptyPath)?;
@@ -39,7 +41,10 @@ pub(super) async fn claim(
         client,
         keep_jobs: keep_jobs.unwrap_or(false),
         preferred: session_id,
+        isolated: isolated == Some(true),
     });
+    let fresh = fresh()?;
+    let new_id = fresh.session_id.clone();
     let open = OpenSession {
         path,
         kind,
@@ -48,9 +53,26 @@ pub(super) async fn claim(
         agent: AgentChange::default(),
         restrictions: Restrictions::default(),
         client: caller.client.hello().map(|hello| hello.client.name.clone()),
-        fresh: fresh()?,
+        // Without its copy, which comes next, an isolated session runs nothing.
+        isolated: (isolated == Some(true)).then(CopiedTree::default),
+        fresh,
     };
     let data = caller.registry.send(open).timeout(SAVE_LIMIT).await??;
+    if isolated == Some(true) && data.session.id == new_id {
+        copy_for(caller, &data).await?;
+    }
     let label = label(caller, &data.session.id).await?;
     Ok(AttachData { note, label, ..data })
+}
+
+/// Makes the copy of a new session, or deletes the session.
+async fn copy_for(caller: &Caller, data: &AttachData) -> Result<(), MethodError> {
+    let (session, workspace) = (&data.session.id, &data.workspace.path);
+    let Err(error) = renew_copy(caller, session, workspace).await else { return Ok(()) };
+    let reference = session.0.clone();
+    let delete = Delete::Session { reference, force: true, is_remote: false };
+    if let Err(error) = caller.registry.send(delete).timeout(SAVE_LIMIT).await? {
+        tracing::warn!(%session, %error, "session without a copy not deleted");
+    }
+    Err(error)
 }

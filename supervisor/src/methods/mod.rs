@@ -25,6 +25,7 @@ mod follow;
 mod forward;
 mod gc;
 mod hosts;
+mod isolated;
 mod keys;
 mod kill;
 mod metrics;
@@ -123,6 +124,10 @@ methods! {
     /// Shows and sets the permissions of a session's worker.
     // Remote: `set` would let the token extend its own rights.
     "quack.sandbox": Concurrent, Part, sandbox::sandbox;
+
+    /// Compares the private copy of an isolated session with its workspace, applies its changes, or discards it.
+    // Remote: a comparison reads; applying writes files outside of the session.
+    "quack.isolated": Concurrent, Part, isolated::isolated, needs ["action"];
 
     /// Runs a tool and returns its text.
     // Remote: runs within the session's policy.

@@ -2,6 +2,7 @@
 
 use super::attach::{SAVE_LIMIT, fresh, joined, look_up_noted, own_path};
 use super::find::{id_of, label};
+use super::isolated::{check_applied, make_copy, remove_copy};
 use super::{AnySession, Caller, NoParams};
 use crate::errors::MethodError;
 use crate::events::client_registry::Transport;
@@ -22,9 +23,11 @@ use quackd_protocol::client::{
     SessionNewParams, SessionSetData, SessionSetParams, WorkspacesData,
 };
 use quackd_protocol::foreign_text::first_unsafe;
+use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServer};
 use std::collections::BTreeSet;
 use std::io;
+use std::path::PathBuf;
 use tokio::sync::{Semaphore, oneshot};
 
 pub(super) async fn workspaces(
@@ -58,6 +61,7 @@ pub(super) async fn session_new(
         model,
         restrictions_of,
         conversation_id,
+        isolated,
     }: SessionNewParams,
     caller: &Caller,
 ) -> Result<AttachData, MethodError> {
@@ -66,6 +70,10 @@ pub(super) async fn session_new(
     // A model costs money, and an engine runs with other rights.
     if (engine.is_some() || model.is_some()) && caller.client.transport != Transport::Socket {
         return Err(MethodError::LocalAgentChoice);
+    }
+    let is_isolated = isolated == Some(true);
+    if is_isolated && caller.client.transport != Transport::Socket {
+        return Err(MethodError::LocalIsolated);
     }
     let path =
         own_path(path.as_deref())?.unwrap_or_else(|| caller.services.daemon.started_in.clone());
@@ -79,6 +87,19 @@ pub(super) async fn session_new(
     let kind = Open::New(name);
     let restrictions = new_restrictions(restrictions_of, caller).await?;
     let client = caller.client.hello().map(|hello| hello.client.name.clone());
+    let fresh = fresh()?;
+    let session = fresh.session_id.clone();
+    let services = &caller.services.sessions;
+    // First the copy, then the session: a session that is listed has one.
+    let copied = match is_isolated {
+        true => {
+            let hidden = services.daemon.config.sandbox.hidden.value.clone();
+            let hidden = hidden.into_iter().map(PathBuf::from).collect();
+            Some(make_copy(services, &session, &path, hidden).await?)
+        }
+        false => None,
+    };
+    let copy_note = copied.as_ref().map(copied_in_words);
     let new = OpenSession {
         path,
         kind,
@@ -87,20 +108,44 @@ pub(super) async fn session_new(
         agent,
         restrictions,
         client,
-        fresh: fresh()?,
+        isolated: copied,
+        fresh,
     };
     let opened = caller.registry.send(new).timeout(SAVE_LIMIT).await;
-    if let (Ok(Err(_refused)), Some(file)) = (&opened, file) {
-        remove_conversation(caller, file).await;
+    if let Ok(Err(_refused)) = &opened {
+        if let Some(file) = file {
+            remove_conversation(caller, file).await;
+        }
+        if is_isolated {
+            remove_copy(services, &session).await;
+        }
     }
     let data = opened??;
     let label = label(caller, &data.session.id).await?;
-    let note = joined(note, data.note);
+    let note = joined(joined(note, data.note), copy_note);
     let data = AttachData { note, label, ..data };
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }
     Ok(data)
+}
+
+/// Describes a new copy in one line.
+fn copied_in_words(copied: &CopiedTree) -> String {
+    let mebibytes = copied.bytes.div_ceil(1024 * 1024);
+    let mut text = format!("a private copy of {} files ({mebibytes} MiB)", copied.files);
+    if !copied.outputs.is_empty() {
+        let n = copied.outputs.len();
+        text.push_str(&format!(
+            ", with private layers over {n} ignored director{}",
+            if n == 1 { "y" } else { "ies" }
+        ));
+    }
+    for note in &copied.notes {
+        text.push_str("; ");
+        text.push_str(note);
+    }
+    text
 }
 
 /// Creates the file of a conversation with this id.
@@ -274,6 +319,7 @@ pub(super) async fn fork(
         agent,
         restrictions,
         client,
+        isolated: None,
         fresh: fresh()?,
     };
     let opened = caller.registry.send(new).timeout(SAVE_LIMIT).await;
@@ -318,6 +364,9 @@ pub(super) async fn session_delete(
     let reference = id_of(caller, reference).await?;
     let label = label(caller, &SessionId(reference.clone())).await?;
     let (force, is_remote) = (force.unwrap_or(false), caller.client.transport != Transport::Socket);
+    if !force {
+        check_applied(caller, &reference, &label).await?;
+    }
     let delete = Delete::Session { reference: reference.clone(), force, is_remote };
     let deleted = caller.registry.send(delete).timeout(SAVE_LIMIT).await??;
     let deleted = deleted.ok_or(MethodError::SessionNotFound(reference))?;

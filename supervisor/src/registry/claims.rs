@@ -10,6 +10,7 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::AttachData;
 use quackd_protocol::limits::MAX_CLAIMED_NAME_CHARS;
 use quackd_protocol::metadata::Metadata;
+use quackd_protocol::state::DaemonState;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -25,6 +26,8 @@ pub(crate) struct Claim {
     pub(crate) keep_jobs: bool,
     /// Id of the session that the client prefers.
     pub(crate) preferred: Option<String>,
+    /// Whether the session must be an isolated one. Otherwise it must be none.
+    pub(crate) isolated: bool,
 }
 
 impl Claim {
@@ -38,6 +41,7 @@ impl Claim {
         metadata: &mut Arc<Metadata>,
         path: &str,
         clients: &Clients,
+        state: &DaemonState,
         fresh: Fresh,
     ) -> Result<(AttachData, bool), MethodError> {
         let client = clients.get(&self.client).ok_or(MethodError::NoHello)?;
@@ -49,14 +53,18 @@ impl Claim {
             .sessions
             .iter()
             .filter(|session| workspace.is_some_and(|it| it.id == session.workspace_id));
-        let own = here.clone().find(|session| client.claims.contains(&session.id));
+        let fits = |id: &SessionId| {
+            let known = state.sessions.get(id);
+            known.is_some_and(|known| known.isolated.is_some()) == self.isolated
+        };
+        let own = here.clone().find(|it| client.claims.contains(&it.id) && fits(&it.id));
         if own.is_none() && client.claims.is_full() {
             return Err(MethodError::TooManyClaims);
         }
         let named: Vec<_> =
             here.filter_map(|session| Some((number(&session.name, &base)?, session))).collect();
         let claimed = clients.claimed();
-        let free = named.iter().filter(|(_, session)| !claimed.contains(&session.id));
+        let free = named.iter().filter(|(_, it)| !claimed.contains(&it.id) && fits(&it.id));
         let is_preferred = |id: &SessionId| self.preferred.as_ref() == Some(&id.0);
         let free = free.min_by_key(|(number, session)| (!is_preferred(&session.id), *number));
         let free = free.map(|(_, session)| *session);

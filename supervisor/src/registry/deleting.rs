@@ -158,6 +158,9 @@ pub(super) async fn clear_away(
         if let Err(error) = home.remove_session_run_dir_blocking(id.as_str()) {
             tracing::warn!(session = %id, %error, "run directory of a deleted session not removed");
         }
+        if let Err(error) = home.remove_session_isolated_dir_blocking(id.as_str()) {
+            tracing::warn!(session = %id, %error, "copy of a deleted session not removed");
+        }
     });
     // The thread continues after the limit. If the daemon stops first, garbage collection removes the rest.
     if tokio::time::timeout(FILES_LIMIT, removing).await.is_err() {

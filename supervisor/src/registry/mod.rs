@@ -130,7 +130,8 @@ impl Registry {
             .map(|known| Labels::new(&self.metadata, &self.state).of(known))
             .unwrap_or_default();
         let names = (label, workspace.to_owned());
-        let entry = SessionActor::start_for(session, names, policy, services, owner);
+        let isolated = self.state_of(&session.id).isolated;
+        let entry = SessionActor::start_for(session, names, (policy, isolated), services, owner);
         self.services.table.insert(Rc::clone(&entry));
         entry
     }
@@ -159,7 +160,12 @@ impl Registry {
             safe_mode: state.safe_mode,
             restarts: state.restarts,
             pi_session_file: session.pi_session_file.clone(),
-            agent: AgentChoice { engine: state.engine.clone(), model: state.model.clone() },
+            agent: AgentChoice {
+                engine: state.engine.clone(),
+                model: state.model.clone(),
+                is_isolated: state.isolated.is_some(),
+            },
+            isolated: state.isolated,
             session_id: session.id.clone(),
             session_name: session.name.clone(),
             workspace_path: workspace,

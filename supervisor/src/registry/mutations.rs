@@ -11,6 +11,7 @@ use crate::registry::catalog::{self, Fresh};
 use actix::prelude::*;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{ActivateData, AttachData};
+use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::state::DaemonState;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,6 +33,8 @@ pub(crate) struct OpenSession {
     pub(crate) restrictions: Restrictions,
     /// The client that claims the session or makes it for itself.
     pub(crate) client: Option<String>,
+    /// The private copy of a new isolated session. An existing session keeps its own.
+    pub(crate) isolated: Option<CopiedTree>,
     /// For a session that has to be created.
     pub(crate) fresh: Fresh,
 }
@@ -53,10 +56,19 @@ impl Handler<OpenSession> for Registry {
     type Result = ResponseFuture<Result<AttachData, MethodError>>;
 
     fn handle(&mut self, msg: OpenSession, ctx: &mut Self::Context) -> Self::Result {
-        let OpenSession { path, kind, activate, safe_mode, agent, restrictions, client, fresh } =
-            msg;
+        let OpenSession {
+            path,
+            kind,
+            activate,
+            safe_mode,
+            agent,
+            restrictions,
+            client,
+            isolated,
+            fresh,
+        } = msg;
         let (clients, state) = (Rc::clone(&self.clients), Arc::clone(&self.state));
-        let settings = NewSettings { safe_mode, agent, restrictions, client };
+        let settings = NewSettings { safe_mode, agent, restrictions, client, isolated };
         self.change(ctx, settings, |metadata| match kind {
             Open::Existing => catalog::attach(metadata, &path, activate, fresh, |_| true),
             Open::Own => catalog::attach(metadata, &path, activate, fresh, |id| is_own(&state, id)),
@@ -64,7 +76,7 @@ impl Handler<OpenSession> for Registry {
                 let metadata = Arc::make_mut(metadata);
                 Ok((catalog::add_session(metadata, &path, name, activate, fresh)?, true))
             }
-            Open::Claimed(claim) => claim.make(metadata, &path, &clients, fresh),
+            Open::Claimed(claim) => claim.make(metadata, &path, &clients, &state, fresh),
         })
     }
 }
@@ -75,6 +87,7 @@ struct NewSettings {
     agent: AgentChange,
     restrictions: Restrictions,
     client: Option<String>,
+    isolated: Option<CopiedTree>,
 }
 
 /// Whether no client has claimed the session or made it for itself.
@@ -87,7 +100,7 @@ impl Registry {
     fn change(
         &mut self,
         ctx: &mut Context<Self>,
-        NewSettings { safe_mode, agent, restrictions, client }: NewSettings,
+        NewSettings { safe_mode, agent, restrictions, client, isolated }: NewSettings,
         make: impl FnOnce(
             &mut Arc<quackd_protocol::metadata::Metadata>,
         ) -> Result<(AttachData, bool), MethodError>,
@@ -100,12 +113,17 @@ impl Registry {
             Ok(made) => made,
             Err(error) => return Box::pin(async { Err(error) }),
         };
+        // In force before the save: an isolated session must never run in the workspace itself.
+        let is_new = before.sessions.iter().all(|known| known.id != data.session.id);
+        if is_new && isolated.is_some() {
+            changed |= self.change_state(&data.session.id, |state| state.isolated = isolated);
+        }
         // In force before the save: a session in safe mode must never run without it.
         if let Some(safe_mode) = safe_mode {
             changed |= self.change_state(&data.session.id, |state| state.safe_mode = safe_mode);
             self.tell_policy(&data.session.id);
         }
-        if before.sessions.iter().all(|known| known.id != data.session.id) {
+        if is_new {
             // In force before the save, like safe mode.
             data.note = self.restrict(&data.session.id, &restrictions, &before.sessions);
             changed |= data.note.is_some();

@@ -14,6 +14,7 @@ use quackd_config::{Origin, SandboxSettings};
 use quackd_policy::MAX_ROOTS;
 use quackd_protocol::approval::{ApprovalKind, Decision, Scope, ScopedGrant};
 use quackd_protocol::client::{PolicyLayers, PolicyScope};
+use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::metadata::{Session, Shared};
 use quackd_protocol::network::Rules;
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch};
@@ -52,6 +53,8 @@ pub(crate) enum SessionChange {
     SafeMode(bool),
     /// The user's choice of the agent and its model.
     Agent(AgentChange),
+    /// The private copy of the session was made again.
+    Isolated(CopiedTree),
 }
 
 /// Change of a session's agent. `Some(None)` sets the default.
@@ -124,6 +127,10 @@ impl Registry {
             }
             SessionChange::Agent(change) => {
                 let changed = self.change_agent(&session.id, change);
+                return Ok((self.policy_of(&session), self.keep(changed, ctx)));
+            }
+            SessionChange::Isolated(copied) => {
+                let changed = self.change_state(&session.id, |state| state.isolated = Some(copied));
                 return Ok((self.policy_of(&session), self.keep(changed, ctx)));
             }
             SessionChange::Pinned(pinned) => {

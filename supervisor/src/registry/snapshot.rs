@@ -78,6 +78,11 @@ impl RegistrySnapshot {
                 is_running: snapshot.is_running(),
                 last_active_at: session.last_active_at.clone(),
                 status: snapshot.status(pinned, now),
+                isolated: self
+                    .state
+                    .sessions
+                    .get(&session.id)
+                    .is_some_and(|state| state.isolated.is_some()),
             }
         };
         catalog::select(&self.metadata, selection).map(row).collect()

@@ -23,6 +23,7 @@ use crate::session::services::SessionServices;
 use actix::prelude::*;
 use quackd_protocol::agent_options::AgentOptions;
 use quackd_protocol::client::{CallInfo, RunningJob};
+use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::mcp::McpServer;
 use quackd_protocol::metadata::Session;
 use quackd_protocol::network::Rules;
@@ -57,7 +58,7 @@ impl SessionActor {
     pub(crate) fn start_for(
         session: &Session,
         (label, workspace): (String, String),
-        (policy, rules): (Policy, Arc<Rules>),
+        ((policy, rules), isolated): ((Policy, Arc<Rules>), Option<CopiedTree>),
         services: Rc<SessionServices>,
         owner: Owner,
     ) -> Rc<SessionEntry> {
@@ -66,7 +67,7 @@ impl SessionActor {
         let entry = SessionEntry::new(id.clone(), handle.clone(), handle.recipient());
         let entry = Rc::new(entry);
         ctx.run(Self {
-            worker: WorkerPart::new(&id, policy, rules),
+            worker: WorkerPart::new(&id, policy, rules, isolated),
             agent: AgentPart::new(&id, session.pi_session_file.clone()),
             session: id,
             name: session.name.clone(),
@@ -121,6 +122,8 @@ pub(crate) enum TellSession {
     SetAgentOptions(Box<AgentOptions>),
     /// Reply with the options of the agent.
     GetAgentOptions(oneshot::Sender<Box<AgentOptions>>),
+    /// The session's copy was made again. A running worker has the old one and must have been stopped.
+    SetIsolated(CopiedTree),
     /// Allow connections to this host and port for a while.
     AllowOnce(String),
     /// A part of a model's answer, for the process that sent the request.
@@ -193,6 +196,7 @@ impl Handler<TellSession> for SessionActor {
                 // The client may be gone.
                 reply.send(Box::new(self.agent_options())).ok();
             }
+            TellSession::SetIsolated(copied) => self.worker.isolated = Some(copied),
             TellSession::AllowOnce(target) => self.allow_once(target),
             TellSession::ModelPart(answer) => self.model_part(answer, ctx),
             TellSession::AgentIsSlow { generation } => self.agent_is_slow(generation, ctx),

@@ -17,6 +17,7 @@ use actix::Addr;
 use actor::SessionActor;
 use agent::engine::AgentChoice;
 use quackd_protocol::SessionId;
+use quackd_protocol::isolate::CopiedTree;
 
 pub(crate) type SessionEntry = crate::pool::sessions::SessionEntry<Addr<SessionActor>>;
 pub(crate) type SessionTable = crate::pool::sessions::SessionTable<Addr<SessionActor>>;
@@ -38,4 +39,6 @@ pub(crate) struct FoundSession {
     pub(crate) pi_session_file: String,
     /// The user's choice of the session's agent.
     pub(crate) agent: AgentChoice,
+    /// The private copy of an isolated session.
+    pub(crate) isolated: Option<CopiedTree>,
 }

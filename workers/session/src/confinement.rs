@@ -7,6 +7,7 @@
 
 mod caches;
 mod command_variables;
+mod hidden;
 mod host_ports;
 mod trees;
 mod user_git;
@@ -18,6 +19,7 @@ use crate::real_paths::HomeLink;
 use crate::start_error::WorkerStartError;
 use crate::wrapper::ReadOnlyWrapper;
 use command_variables::variables;
+use hidden::pins_above_hidden;
 use quackd_process::{
     ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
     split_off_monitor_of,
@@ -25,12 +27,11 @@ use quackd_process::{
 use quackd_protocol::places::refusal;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::{GitProtection, Tier};
-use quackd_protocol::worker::{SandboxReport, Start};
+use quackd_protocol::worker::{IsolatedStart, SandboxReport, Start};
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{
     self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
-    LANDLOCK_WITH_NAMESPACES, MountPlan, MountSources, Pin, SessionDirs, Side, SystemDirectory,
-    git,
+    LANDLOCK_WITH_NAMESPACES, MountPlan, MountSources, SessionDirs, Side, SystemDirectory, git,
 };
 use quackd_tools::UserGit;
 use std::io;
@@ -50,6 +51,10 @@ const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links in .git are
 const NAMES_NOTE: &str = "this system cannot hold system calls (Linux 5.14, ptrace_scope up to 1, no other listener): while your own git or \
      editor replaces .git/config, a running command can write it";
 
+/// Error of an isolated session whose copy was not completed or was deleted.
+const NO_COPY: &str =
+    "the session has no complete copy of the workspace; `quack discard` makes a new one";
+
 /// Splits off the monitor and confines the worker. Returns in the worker; the monitor and process 1 never
 /// return.
 ///
@@ -67,6 +72,9 @@ pub(crate) fn enter(
         source,
     })?;
     if order.policy.profile == Profile::FullAccess {
+        if order.isolated.is_some() {
+            return Err(refused("full-access cannot be isolated"));
+        }
         let read_only = (LANDLOCK_WITH_NAMESPACES <= confine::landlock_version())
             .then(|| ReadOnlyWrapper { exe, private: Vec::new(), processes: None });
         let known = known_without_limits(start);
@@ -87,10 +95,14 @@ pub(crate) fn enter(
         // read-only tools work.
         Err(refusal) if order.tier.is_some() => return Err(refused(refusal)),
         Err(_) if has_hosts => return Err(no_hosts(Tier::Unconfined)),
+        Err(_) if order.isolated.is_some() => return Err(not_isolated(Tier::Unconfined)),
         Err(refusal) => return unconfined(start, cgroup, vec![refusal.to_string()]),
     };
     if has_hosts && !matches!(tier, Tier::A | Tier::B) {
         return Err(no_hosts(tier));
+    }
+    if order.isolated.is_some() && !matches!(tier, Tier::A | Tier::B) {
+        return Err(not_isolated(tier));
     }
     let world = ConfinementInputs::look_blocking(start, home_links)?;
     let mut confined = match tier {
@@ -173,8 +185,12 @@ impl ConfinementInputs {
             state_dir: PathBuf::from(&order.state_dir),
             home: PathBuf::from(&order.home),
         };
-        let workspace = git::hold_directory_blocking(&places.workspace).map_err(|source| {
-            WorkerStartError::System { step: "cannot open the workspace", source }
+        let isolated = order.isolated.as_ref().map(|one| Path::new(&one.directory));
+        // Everything below works with this handle; only its path is that of the workspace.
+        let held = isolated.map_or_else(|| places.workspace.clone(), |one| one.join("tree"));
+        let workspace = git::hold_directory_blocking(&held).map_err(|source| match isolated {
+            Some(_) => refused(NO_COPY),
+            None => WorkerStartError::System { step: "cannot open the workspace", source },
         })?;
         let path = start.env.iter().find(|(name, _)| name == "PATH");
         let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
@@ -188,6 +204,9 @@ impl ConfinementInputs {
         let (policy, roots, notes) = hold_roots(order.policy.clone(), Path::new(&order.home));
         // A workspace that must not be one is refused before it is looked through.
         let mut plan = MountPlan::new(&policy, &facts).map_err(refused)?;
+        if let Some(IsolatedStart { directory, copied }) = &order.isolated {
+            plan.isolate(copied, Path::new(directory).join("out"));
+        }
         for (path, root) in &roots {
             plan.verify(path, root).map_err(refused)?;
         }
@@ -248,19 +267,19 @@ impl ConfinementInputs {
             WorkerStartError::System { step: "cannot split the process", source }
         })?;
         drop(workspace);
-        let home = plan.home.display().to_string();
         let (pins, read_only_pins) = paths_to_watch(&plan, &policy);
         let ConfinedProcess {
             host_pid,
             oom_score,
             private_network,
             caches_in_memory,
+            outputs_note,
             command_filter,
         } = init.enter(&plan, extra).map_err(confining)?;
         notes.extend(caches_in_memory.map(|why| caches::note(&why)));
         let (spawn_thread, note) =
             launching(oom_score.and_then(OomScore::from_file), Some(command_filter));
-        notes.extend(note.into_iter().chain(git_notes(&plan, mode)));
+        notes.extend(note.into_iter().chain(outputs_note).chain(git_notes(&plan, mode)));
         drop((roots, elsewhere));
         let git = (!plan.git_mounts.is_empty()).then_some(mode);
         let read_only = ReadOnlyWrapper { exe, private: private_of_safe_mode(), processes: None };
@@ -269,7 +288,7 @@ impl ConfinementInputs {
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: host_pid.unwrap_or_else(std::process::id),
-            env: variables(start, home),
+            env: variables(start, plan.home.display().to_string()),
             pins: mounted(pins),
             read_only_pins: mounted(read_only_pins),
             absent,
@@ -392,39 +411,6 @@ fn hold_roots(mut policy: Policy, home: &Path) -> (Policy, Vec<(PathBuf, OwnedFd
     (policy, held, notes)
 }
 
-/// Returns pins for the parent directories of hidden files in the open `places`, so that a hidden file cannot be
-/// moved away, and the hidden paths that do not exist.
-fn pins_above_hidden(
-    policy: &Policy,
-    places: &[(&Path, &OwnedFd)],
-    notes: &mut Vec<String>,
-) -> (Vec<Pin>, Vec<PathBuf>) {
-    let (mut pins, mut absent) = (Vec::new(), Vec::new());
-    for hidden in policy.hidden.iter().filter(|_| policy.may_write()) {
-        let found = places.iter().find_map(|(root, handle)| {
-            hidden.strip_prefix(root).ok().map(|beneath| (root, handle, beneath))
-        });
-        let Some((root, handle, beneath)) = found else { continue };
-        let note = match git::node_at(handle, beneath) {
-            Ok(git::Node::Missing) => {
-                absent.push(hidden.clone());
-                Some(
-                    "is not there; the call after it has appeared is the first that does not see it",
-                )
-            }
-            Ok(git::Node::File) => Some(
-                "is a hidden file, which a running command can read once a program outside replaces it; hide its directory",
-            ),
-            _ => None,
-        };
-        notes.extend(note.map(|note| format!("{} {note}", hidden.display())));
-        let above = beneath.ancestors().skip(1).filter(|above| !above.as_os_str().is_empty());
-        let above = above.filter(|above| git::node_at(handle, above) == Ok(git::Node::Directory));
-        pins.extend(above.map(|above| Pin { at: root.join(above), read_only: false }));
-    }
-    (pins, absent)
-}
-
 /// Registry of placeholders, in the state directory.
 const PLACEHOLDERS: &str = "placeholders";
 
@@ -475,6 +461,14 @@ fn beyond_the_plan(
 fn no_hosts(tier: Tier) -> WorkerStartError {
     WorkerStartError::Confinement(format!(
         "a list of hosts needs namespaces, and tier {} has none; set the network to off or on",
+        tier.name()
+    ))
+}
+
+/// Error of an isolated session in a tier that cannot show a copy in place of the workspace.
+fn not_isolated(tier: Tier) -> WorkerStartError {
+    WorkerStartError::Confinement(format!(
+        "an isolated session needs namespaces, and tier {} has none",
         tier.name()
     ))
 }

@@ -27,6 +27,9 @@ pub(crate) fn enter(
 ) -> Result<ConfinementResult, WorkerStartError> {
     split_off_monitor_of(cgroup)
         .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
+    if start.sandbox.isolated.is_some() {
+        return Err(WorkerStartError::Confinement("isolated sessions need Linux".to_owned()));
+    }
     let policy = &start.sandbox.policy;
     let temporary = Path::new(&start.run_dir).join("tmp");
     if let Err(source) = std::fs::create_dir_all(&temporary) {

@@ -18,7 +18,8 @@ pub(crate) fn resolve_blocking(start: &mut Start) -> Vec<HomeLink> {
     let sandbox = &mut start.sandbox;
     let of_state =
         [&mut start.run_dir, &mut sandbox.state_dir].into_iter().chain(&mut sandbox.caches);
-    for path in of_state {
+    let isolated = sandbox.isolated.as_mut().map(|isolated| &mut isolated.directory);
+    for path in of_state.chain(isolated) {
         if let Some(real) = real_blocking(path) {
             *path = real;
         }

@@ -54,6 +54,9 @@ pub(crate) struct McpServeArgs {
     /// Keep background jobs when the agent disconnects
     #[arg(long)]
     pub(crate) keep: bool,
+    /// Let the agent work in a private copy of the workspace; see quack diff and quack apply
+    #[arg(long, conflicts_with = "session")]
+    pub(crate) isolated: bool,
     /// Serve streamable HTTP on this loopback address instead of stdin and stdout; port 0 selects a free one
     #[arg(long, value_name = "ADDR")]
     pub(crate) http: Option<SocketAddr>,

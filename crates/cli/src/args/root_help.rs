@@ -19,6 +19,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("new, sessions, workspaces", "Create a session; list them and their directories"),
             ("activate, state, delete", "Choose a session or its model, show it, delete it"),
             ("history, export, fork", "Read, write and branch a conversation"),
+            ("diff, apply, discard", "See and take over what an isolated session did"),
             ("abort, pin, unpin", "Cancel calls; keep the processes of a session"),
         ],
     ),
@@ -34,7 +35,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
         "Agents",
         &[
             ("mcp", "Give Claude Code, Codex and others these tools"),
-            ("acp, rpc", "Serve sessions to editors and to other programs"),
+            ("acp, rpc, schema", "For editors and other programs; their protocol"),
             ("models, login, logout", "The model of quackd's own agent, and its keys"),
             ("remote", "Access from other devices"),
         ],
@@ -46,8 +47,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("doctor, config, gc", "Check, configure, clean up"),
             ("daemon, stop, restart", "Run, stop and restart it; commands start it"),
             ("service, uninstall", "Start it at login; remove quackd"),
-            ("completions, man", "For your shell; manual pages"),
-            ("schema, version", "The protocol for programs; versions"),
+            ("completions, man, version", "For your shell; manual pages; versions"),
         ],
     ),
 ];

@@ -120,8 +120,10 @@ pub(crate) struct WorkspacesArgs {}
 
 /// Create another session for a directory's repository
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  quack new\n  quack new ~/src/app --name review --safe\n  \
-    quack new --activate --json")]
+#[command(
+    after_help = "Examples:\n  quack new\n  quack new ~/src/app --name review --safe\n  quack new --isolated --name feature\n  \
+    quack new --activate --json"
+)]
 pub(crate) struct NewArgs {
     /// Directory [default: the current one]
     #[arg(value_name = "DIR")]
@@ -135,6 +137,9 @@ pub(crate) struct NewArgs {
     /// Allow only read-only tools and commands
     #[arg(long)]
     pub(crate) safe: bool,
+    /// Work in a private copy of the repository; see quack diff and quack apply
+    #[arg(long)]
+    pub(crate) isolated: bool,
     /// Agent of the session: native, pi or auto [default: agent.engine of the configuration]
     #[arg(long, value_name = "NAME")]
     pub(crate) engine: Option<String>,

@@ -181,6 +181,7 @@ mod tests {
     #[test]
     fn the_header_names_the_session_and_says_what_to_try() {
         let session = SessionInfo {
+            isolated: false,
             id: "s".into(),
             name: "duck-1".to_owned(),
             label: "app".to_owned(),

@@ -23,6 +23,7 @@ pub(crate) mod forward;
 pub(crate) mod gc;
 pub(crate) mod grep;
 pub(crate) mod history;
+mod isolated;
 pub(crate) mod jobs;
 pub(crate) mod log;
 pub(crate) mod login;
@@ -75,6 +76,9 @@ pub(crate) async fn run(
         Some(Verb::Replace(args)) => Box::pin(replace::run(&args, output)).await,
         Some(Verb::Undo(args)) => Box::pin(undo::run(&args, output)).await,
         Some(Verb::Changes(args)) => Box::pin(changes::run(args, output)).await,
+        Some(Verb::Diff(args)) => Box::pin(isolated::diff(args, output)).await,
+        Some(Verb::Apply(args)) => Box::pin(isolated::apply(args, output)).await,
+        Some(Verb::Discard(args)) => Box::pin(isolated::discard(args, output)).await,
         Some(Verb::Say(args)) => Box::pin(say::run(args, output)).await,
         Some(Verb::Rpc(args)) => Box::pin(rpc::run(*args, output)).await,
         Some(Verb::Follow(args)) => Box::pin(follow::run(args, output)).await,

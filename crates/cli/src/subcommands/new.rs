@@ -7,6 +7,7 @@ use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref;
+use crate::subcommands::isolated::ISOLATED_TIMEOUT;
 use quackd_protocol::client::{AttachData, SessionNewParams};
 
 /// Runs the subcommand.
@@ -19,6 +20,8 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         Some(_) => path,
         None => session_ref::enclosing(&daemon.client).await?.unwrap_or(path),
     };
+    // A large repository takes seconds to copy.
+    let timeout = if args.isolated { ISOLATED_TIMEOUT } else { REPLY_TIMEOUT };
     let params = SessionNewParams {
         path: Some(path),
         name: args.name,
@@ -28,11 +31,14 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         model: args.model,
         restrictions_of: None,
         conversation_id: None,
+        isolated: args.isolated.then_some(true),
     };
-    let made: AttachData =
-        daemon.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
-    if let Some(note) = made.note.as_ref().filter(|_| !output.is_json()) {
-        output.warning(note);
+    let made: AttachData = daemon.client.request("quack.session_new", params, timeout).await?;
+    match made.note.as_ref().filter(|_| !output.is_json()) {
+        // It says what was copied.
+        Some(note) if args.isolated => output.note(note),
+        Some(note) => output.warning(note),
+        None => {}
     }
     if output.is_json() {
         output.document(&made)?;

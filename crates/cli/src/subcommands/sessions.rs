@@ -47,7 +47,7 @@ fn render(
         [
             format!("{}{mark}", display::name_cell(display::label(&session.label, &session.name))),
             display::path_cell(&session.workspace_path, home_dir),
-            status(session),
+            format!("{}{}", status(session), if session.isolated { ", isolated" } else { "" }),
             ago(&session.last_active_at, now, zone),
         ]
     };
@@ -87,6 +87,7 @@ mod tests {
 
     fn session(name: &str, path: &str, is_active: bool, last_active_at: &str) -> SessionInfo {
         SessionInfo {
+            isolated: false,
             id: "s".into(),
             name: "duck-1".to_owned(),
             label: name.to_owned(),

@@ -31,6 +31,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         safe: true,
         selection: Selection::parse(&["search"], true)?,
         keep_jobs: false,
+        isolated: false,
     };
     let connector = || -> futures_util::future::BoxFuture<'static, _> {
         Box::pin(async { Err(ConnectError("the conformance server has no daemon".to_owned())) })

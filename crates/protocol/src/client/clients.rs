@@ -60,4 +60,7 @@ pub struct ClaimParams {
     /// Id of the session that the client had before, which it gets again if it still can.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
+    /// True: the session works in a private copy of the workspace (`quack.isolated`). A session without one is not reused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<bool>,
 }

@@ -230,6 +230,9 @@ pub struct SessionNewParams {
     /// between them. A new id if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<String>,
+    /// True: the session works in a private copy of the workspace (`quack.isolated`). Only for local clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub isolated: Option<bool>,
 }
 
 /// `quack.session_set` parameters.

@@ -45,6 +45,20 @@ pub fn enter_proxy() -> io::Result<Vec<String>> {
     Ok(vec!["this system has no confinement for the network proxy".to_owned()])
 }
 
+/// Fails: there are no isolated sessions here.
+///
+/// # Errors
+/// Always, unlike on Linux.
+pub fn enter_isolate(_readable: &[PathBuf], _writable: &[PathBuf]) -> io::Result<()> {
+    Err(io::Error::other("isolated sessions need Linux"))
+}
+
+/// Returns `None`: there are no isolated sessions here.
+#[must_use]
+pub fn user_excludes_blocking(_home: &Path, _workspace: &Path) -> Option<String> {
+    None
+}
+
 /// Returns the missing layer.
 ///
 /// # Errors

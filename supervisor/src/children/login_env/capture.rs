@@ -7,9 +7,11 @@ use crate::children::{OneShot, reap_or_kill, stderr_tail};
 use futures_util::{SinkExt, StreamExt};
 use quackd_ipc::frames::{self, Decoded};
 use quackd_protocol::environment::{
-    FROM_ENVIRONMENT_WORKER_TAGS, FromEnvironmentWorker, LoginEnvironment, ToEnvironmentWorker,
+    FROM_ENVIRONMENT_WORKER_TAGS, FromEnvironmentWorker, LoginEnvironment,
 };
 use quackd_protocol::foreign_text::message_line;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -76,14 +78,34 @@ pub(super) fn captured(reply: FromEnvironmentWorker) -> Result<LoginEnvironment,
     }
 }
 
+/// The only frame of a one-shot process.
+pub(crate) trait OneShotReply: DeserializeOwned {
+    /// Tags of the variants.
+    const TAGS: &[&str];
+
+    /// Turns a frame that means a failure of the process into an error.
+    fn checked(self) -> Result<Self, CaptureError>;
+}
+
+impl OneShotReply for FromEnvironmentWorker {
+    const TAGS: &[&str] = FROM_ENVIRONMENT_WORKER_TAGS;
+
+    fn checked(self) -> Result<Self, CaptureError> {
+        match self {
+            Self::Failed { text } => Err(CaptureError::Failed(one_line(&text))),
+            reply => Ok(reply),
+        }
+    }
+}
+
 /// Sends a request to a new process and returns the reply. Returns when the time limit of the process is over at the
 /// latest. The process is then killed and reaped in the background.
-pub(crate) async fn ask(
+pub(crate) async fn ask<A: OneShotReply>(
     one_shot: &OneShot,
     spawner: &Spawner,
-    request: ToEnvironmentWorker,
+    request: impl Serialize,
     stopping: &Stopping,
-) -> Result<FromEnvironmentWorker, CaptureError> {
+) -> Result<A, CaptureError> {
     let (channel, far_end) = quackd_ipc::link::pair().map_err(CaptureError::Channel)?;
     let spec = one_shot.spec();
     if stopping.begun.is_cancelled() {
@@ -116,10 +138,10 @@ pub(crate) async fn ask(
 }
 
 /// Sends the request and reads the reply.
-async fn exchange(
+async fn exchange<A: OneShotReply>(
     channel: impl AsyncRead + AsyncWrite + Unpin,
-    request: ToEnvironmentWorker,
-) -> Result<FromEnvironmentWorker, CaptureError> {
+    request: impl Serialize,
+) -> Result<A, CaptureError> {
     let mut channel = Framed::new(channel, frames::codec());
     let request = frames::encode(&request);
     let request = request.map_err(|error| CaptureError::Channel(io::Error::other(error)))?;
@@ -132,11 +154,8 @@ async fn exchange(
         }
         None | Some(Err(_)) => return Err(CaptureError::Ended(String::new())),
     };
-    match frames::decode(&body, FROM_ENVIRONMENT_WORKER_TAGS) {
-        Ok(Decoded::Known(FromEnvironmentWorker::Failed { text })) => {
-            Err(CaptureError::Failed(one_line(&text)))
-        }
-        Ok(Decoded::Known(reply)) => Ok(reply),
+    match frames::decode::<A>(&body, A::TAGS) {
+        Ok(Decoded::Known(reply)) => reply.checked(),
         Ok(Decoded::Unknown(tag)) => Err(malformed(&format!("a `{tag}` frame"))),
         Err(error) => Err(malformed(&error)),
     }
@@ -150,6 +169,7 @@ fn one_line(text: &str) -> String {
 mod tests {
     use super::*;
     use quackd_protocol::environment::CaptureRequest;
+    use quackd_protocol::environment::ToEnvironmentWorker;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     fn request() -> CaptureRequest {

@@ -20,7 +20,7 @@ mod cache;
 mod capture;
 
 pub(crate) use cache::{CapturedEnv, load_cached_blocking};
-pub(crate) use capture::{CaptureError, ask};
+pub(crate) use capture::{CaptureError, OneShotReply, ask};
 
 use crate::children::command_env::{self, EnvAllowList, Variables};
 use crate::children::pi_env as for_pi;

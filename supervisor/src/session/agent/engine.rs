@@ -17,6 +17,8 @@ pub(crate) struct AgentChoice {
     pub(crate) engine: Option<String>,
     /// `provider/model` of quackd's own agent. `None` for the default.
     pub(crate) model: Option<String>,
+    /// Whether the session works in a private copy, which the user's Pi would not see: it is not confined.
+    pub(crate) is_isolated: bool,
 }
 
 /// Facts that an agent gets once, at its start. Another process replaces it when they change.
@@ -47,7 +49,10 @@ pub(crate) async fn choose(
     services: &SessionServices,
     session: &AgentChoice,
 ) -> Result<Chosen, AgentError> {
-    let found = |engine, why| Ok(Chosen { engine, why, missing: None });
+    let found = |engine, why| match engine {
+        Engine::Pi if session.is_isolated => Err(AgentError::IsolatedPi),
+        engine => Ok(Chosen { engine, why, missing: None }),
+    };
     let of_session = session.engine.as_deref().and_then(EngineChoice::named);
     match of_session {
         Some(EngineChoice::Native) => return found(Engine::Native, "this session uses it"),
@@ -69,6 +74,7 @@ pub(crate) async fn choose(
     let catalog = services.models.catalog().await;
     match catalog.chosen() {
         Some(_) => found(Engine::Native, "a model is configured"),
+        None if session.is_isolated => Err(AgentError::IsolatedPi),
         None => Ok(Chosen {
             engine: Engine::Pi,
             why: "no model is configured",

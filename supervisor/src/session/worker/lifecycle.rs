@@ -21,7 +21,9 @@ use quackd_protocol::SessionId;
 use quackd_protocol::limits::UPDATE_CREDITS;
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Probe;
-use quackd_protocol::worker::{CommandLimits, FRAME_PROTOCOL, SandboxStart, Start, ToWorker};
+use quackd_protocol::worker::{
+    CommandLimits, FRAME_PROTOCOL, IsolatedStart, SandboxStart, Start, ToWorker,
+};
 use quackd_supervision::{Cause, Exit, Load, SESSION_WORKER};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -109,6 +111,15 @@ impl SessionActor {
     ) {
         let services = Rc::clone(&self.services);
         let run_dir = services.daemon.home.session_run_dir(self.session.as_str());
+        let isolated = self.worker.isolated.clone().map(|copied| IsolatedStart {
+            directory: services
+                .daemon
+                .home
+                .session_isolated_dir(self.session.as_str())
+                .map(|directory| directory.display().to_string())
+                .unwrap_or_default(),
+            copied,
+        });
         // Paths and numbers always have a JSON form.
         let cgroup_for_worker = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
         self.worker.running_policy = Some(Rc::new(self.worker.policy.clone()));
@@ -136,6 +147,7 @@ impl SessionActor {
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
                 caches,
+                isolated,
                 ports: self.worker.ports.list(),
                 cgroup: cgroup_for_worker,
             },

@@ -29,6 +29,7 @@ use crate::session::pending_calls::PendingCalls;
 use actix::prelude::*;
 use place::Place;
 use quackd_protocol::SessionId;
+use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::limits::UPDATE_CREDITS;
 use quackd_protocol::network::Rules;
 use quackd_protocol::policy::Policy;
@@ -49,6 +50,8 @@ pub(crate) struct WorkerPart {
     hello: Option<Rc<Hello>>,
     /// Policy of the next worker.
     pub(in crate::session) policy: Policy,
+    /// The private copy of an isolated session.
+    pub(in crate::session) isolated: Option<CopiedTree>,
     /// Rules of hosts.
     rules: Arc<Rules>,
     /// Rules that the proxy of the running worker has.
@@ -89,11 +92,17 @@ pub(crate) struct WorkerPart {
 
 impl WorkerPart {
     /// Creates the part without a process.
-    pub(super) fn new(session: &SessionId, policy: Policy, rules: Arc<Rules>) -> Self {
+    pub(super) fn new(
+        session: &SessionId,
+        policy: Policy,
+        rules: Arc<Rules>,
+        isolated: Option<CopiedTree>,
+    ) -> Self {
         Self {
             child: Child::new(SESSION_WORKER, session.0.clone()),
             hello: None,
             policy,
+            isolated,
             told_rules: Arc::clone(&rules),
             rules,
             pair: None,

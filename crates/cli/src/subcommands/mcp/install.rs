@@ -286,6 +286,9 @@ fn words(
     if args.keep {
         words.push("--keep".to_owned());
     }
+    if args.isolated {
+        words.push("--isolated".to_owned());
+    }
     Ok(words)
 }
 

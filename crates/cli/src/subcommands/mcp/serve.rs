@@ -25,8 +25,13 @@ const MAX_TOKEN_FILE: u64 = 4096;
 pub(super) async fn run(args: McpServeArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let selection = Selection::parse(&args.tools, args.safe)
         .map_err(|error| CliError::usage(error.to_string()))?;
-    let options =
-        ServeOptions { scope: scope(&args)?, safe: args.safe, selection, keep_jobs: args.keep };
+    let options = ServeOptions {
+        scope: scope(&args)?,
+        safe: args.safe,
+        selection,
+        keep_jobs: args.keep,
+        isolated: args.isolated,
+    };
     let gateways = Gateways::new(options, connector(ShellKeys::Keep, output));
     match args.http {
         Some(address) => serve_http(address, gateways, output).await?,

@@ -35,8 +35,16 @@ const FILES: [&str; 16] = [
     "quackd.lock",
 ];
 
-const DIRECTORIES: [&str; 7] =
-    ["run", "placeholders", "pi-package", "pi-sessions", "prompts", "caches", "journal"];
+const DIRECTORIES: [&str; 8] = [
+    "run",
+    "placeholders",
+    "pi-package",
+    "pi-sessions",
+    "prompts",
+    "caches",
+    "isolated",
+    "journal",
+];
 
 /// Path that is kept.
 #[derive(Debug, PartialEq, Eq)]

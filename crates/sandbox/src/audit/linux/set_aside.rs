@@ -7,7 +7,6 @@
 
 use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
 use crate::confine::git::config::{self, Entry};
-use crate::confine::git::config_text;
 use crate::confine::git::gitdir::{self, LinkedRepository};
 use crate::confine::git::openat::{self, Node};
 use crate::confine::git::stamp::InodeStamp;
@@ -210,7 +209,7 @@ impl Work<'_> {
         let kept_as = self.moved(file);
         if kept_as.is_some() {
             // Without this file, git works with its defaults.
-            self.write(file, &config_text::to_text(harmless.iter())).ok();
+            self.write(file, &crate::git_config::to_text(harmless.iter())).ok();
         }
         self.tell(file, why, kept_as);
     }

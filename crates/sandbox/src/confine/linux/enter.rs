@@ -33,6 +33,8 @@ pub struct ConfinedProcess {
     pub private_network: Option<PrivateNetwork>,
     /// Reason if the plan keeps package caches and some are in memory.
     pub caches_in_memory: Option<String>,
+    /// What is different with the ignored directories of an isolated session.
+    pub outputs_note: Option<String>,
     /// Filter of the commands.
     pub command_filter: CommandFilter,
 }
@@ -70,7 +72,8 @@ impl Init {
         let outside = openat(CWD, "/proc", flags, Mode::empty()).step("hold the host's /proc")?;
         let private_network =
             (!self.network).then(|| PrivateNetwork::open(&outside, &plan.host_ports));
-        let BuiltTree { caches_in_memory, git_tops } = mounts::build(plan, self.workspace)?;
+        let BuiltTree { caches_in_memory, outputs_note, git_tops } =
+            mounts::build(plan, self.workspace)?;
         privilege::apply_limits(&plan.limits)?;
         privilege::drop_capabilities()?;
         privilege::forbid_new_rights()?;
@@ -101,7 +104,13 @@ impl Init {
                     None => CommandFilter::default(),
                 };
                 let worker = become_worker(outside)?;
-                Ok(ConfinedProcess { private_network, caches_in_memory, command_filter, ..worker })
+                Ok(ConfinedProcess {
+                    private_network,
+                    caches_in_memory,
+                    outputs_note,
+                    command_filter,
+                    ..worker
+                })
             }
             ForkResult::Parent { child } => {
                 drop(outside);
@@ -157,6 +166,7 @@ fn become_worker(outside: OwnedFd) -> Result<ConfinedProcess, ConfineError> {
         oom_score,
         private_network: None,
         caches_in_memory: None,
+        outputs_note: None,
         command_filter: CommandFilter::default(),
     })
 }
@@ -211,6 +221,7 @@ pub fn enter_alone(
         oom_score,
         private_network: None,
         caches_in_memory: None,
+        outputs_note: None,
         command_filter: CommandFilter::default(),
     })
 }

@@ -8,7 +8,7 @@ use super::error::{ConfineError, StepContext};
 use super::held::TopMount;
 use super::kernel_files;
 use super::new_root::{MountTargetKind, NewRoot};
-use super::overlay::Layers;
+use super::overlay::{Layers, mount_output};
 use super::plan::{Mount, MountPlan, Pin};
 use super::sys::{self, MountAttributes};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
@@ -60,6 +60,8 @@ struct Source<'p> {
 pub(crate) struct BuiltTree {
     /// Reason if the plan keeps package caches and some are in memory.
     pub(crate) caches_in_memory: Option<String>,
+    /// What is different with the ignored directories of an isolated session.
+    pub(crate) outputs_note: Option<String>,
     /// Writable mounts of the git directories that are read-only in the tree. They have no path.
     pub(crate) git_tops: Vec<TopMount>,
 }
@@ -81,7 +83,7 @@ pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<BuiltTree
     let empty = EmptyMounts::make(&store)?;
     kernel_files::mount_proc(&root, &empty)?;
     kernel_files::mount_dev(&root, &store)?;
-    let mut ways = Vec::new();
+    let (mut ways, mut outputs_note) = (Vec::new(), None);
     let mut layers = Layers::open(&store, plan.caches.as_ref(), &plan.home);
     for (number, (at, mount)) in plan.mounts.iter().enumerate() {
         match mount {
@@ -104,6 +106,11 @@ pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<BuiltTree
                 layers.mount(&root, (from, at), number, is_kept)?;
             }
             Mount::Kept => layers.mount_own(&root, at)?,
+            Mount::Output { from } => {
+                let layers = plan.outputs.as_deref();
+                let note = mount_output(&root, &store, layers, (from, at), number);
+                outputs_note = outputs_note.or(note);
+            }
             Mount::Link { to } => root.link(at, to)?,
             Mount::File { content } => root.file(at, content)?,
             Mount::Over { content } => cover(&root, &store, number, at, content)?,
@@ -117,7 +124,7 @@ pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<BuiltTree
     }
     let caches_in_memory = layers.failed;
     enter(root, &plan.workspace)?;
-    Ok(BuiltTree { caches_in_memory, git_tops })
+    Ok(BuiltTree { caches_in_memory, outputs_note, git_tops })
 }
 
 fn open_sources<'p>(

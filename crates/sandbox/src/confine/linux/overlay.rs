@@ -189,6 +189,37 @@ impl<'a> Layers<'a> {
     }
 }
 
+/// Mounts the ignored directory `from` of an isolated session at `at`, with a layer in the directory `layers`, or in
+/// memory if its file system cannot hold one. Returns a note if something is different. The session may have put another
+/// node in the place of the mount point: then the directory is missing.
+pub(crate) fn mount_output(
+    root: &NewRoot,
+    store: &NewRoot,
+    layers: Option<&Path>,
+    (from, at): (&Path, &Path),
+    number: usize,
+) -> Option<String> {
+    // The user has deleted it since the copy was made.
+    let lower = open_lower(from).ok()?;
+    let kept = || -> Result<OwnedFd, ConfineError> {
+        let layers =
+            layers.ok_or_else(|| ConfineError::new("make a layer", "there is no place for it"))?;
+        let layers = openat(CWD, layers, OFlags::PATH | DIRECTORY, Mode::empty());
+        kept_layer(&layers.step("open the layers")?, &lower, &name_of(from)?)
+    };
+    let (tree, note) = match kept() {
+        Ok(tree) => (Ok(tree), None),
+        Err(error) => {
+            let note = format!("changes in ignored directories end with the worker: {error}");
+            (layer_in_memory(store, &lower, number), Some(note))
+        }
+    };
+    match tree.and_then(|tree| root.place(&tree, at, MountTargetKind::Directory)) {
+        Ok(()) => note,
+        Err(error) => Some(format!("{} is missing: {error}", at.display())),
+    }
+}
+
 /// Returns a directory of a mounted tree as a separate mount. Creates it if it is missing.
 fn part_of(tree: &NewRoot, name: &Path) -> Result<OwnedFd, ConfineError> {
     let part = tree.make(name, MountTargetKind::Directory)?;

@@ -3,6 +3,7 @@
 //!
 //! A file of the host is visible only if code here adds a mount for it.
 
+mod isolated;
 mod repositories;
 
 use super::git;
@@ -26,7 +27,7 @@ const MAX_CACHES: usize = 16;
 
 /// Directories in the state directory that belong to the daemon, Pi and the app. The user owns everything else there:
 /// tests of clients create all their files, also workspaces, in one temporary directory.
-const KEPT: [&str; 5] = ["caches", "pi-sessions", "placeholders", "run", "sessions"];
+const KEPT: [&str; 6] = ["caches", "isolated", "pi-sessions", "placeholders", "run", "sessions"];
 
 /// Prefix of the names of run directories that were moved aside.
 const KEPT_ASIDE: &str = "run.old-";
@@ -67,6 +68,11 @@ pub enum Mount {
     },
     /// Directory in [`MountPlan::caches`], for a package cache that the user does not have.
     Kept,
+    /// Overlay of an ignored directory of the workspace with a layer for the changes of an isolated session.
+    Output {
+        /// Path on the host.
+        from: PathBuf,
+    },
     /// Symbolic link.
     Link {
         /// Target of the link, as written.
@@ -114,6 +120,8 @@ pub struct MountPlan {
     pub network: bool,
     /// Directory that keeps the changes of package caches. They stay in memory without it.
     pub(crate) caches: Option<(PathBuf, DirectoryId)>,
+    /// Directory that keeps the changes of [`Mount::Output`].
+    pub(crate) outputs: Option<PathBuf>,
     /// Ports of hosts for programs that use no proxy. Empty if these are not served, or without a private network.
     pub host_ports: Vec<u16>,
     /// Limits of processes and files. None by default.
@@ -174,6 +182,7 @@ impl MountPlan {
             home: home_inside(&facts.places.home),
             network: policy.network,
             caches: None,
+            outputs: None,
             host_ports: Vec::new(),
             limits: ConfinementLimits::default(),
             uid: facts.uid,
@@ -409,7 +418,7 @@ impl Mount {
     fn is_writable(&self) -> bool {
         match self {
             Self::Bind { writable, .. } | Self::Workspace { writable } => *writable,
-            Self::Private { .. } | Self::Layer { .. } => true,
+            Self::Private { .. } | Self::Layer { .. } | Self::Output { .. } => true,
             // For `Kept`, the rule of the private directory above applies.
             Self::Kept | Self::Link { .. } | Self::File { .. } => false,
             Self::Over { .. } | Self::Empty | Self::Way => false,
@@ -417,7 +426,10 @@ impl Mount {
     }
 
     fn is_of_the_host(&self) -> bool {
-        matches!(self, Self::Bind { .. } | Self::Workspace { .. } | Self::Layer { .. })
+        matches!(
+            self,
+            Self::Bind { .. } | Self::Workspace { .. } | Self::Layer { .. } | Self::Output { .. }
+        )
     }
 }
 

@@ -5,7 +5,7 @@
 //! `credential.*`) and what names programs or files that a session does not have.
 
 use super::config::{self, Entry};
-use super::{config_text, openat};
+use super::openat;
 use globset::GlobBuilder;
 use std::path::{Path, PathBuf};
 
@@ -204,7 +204,7 @@ impl CarriedSettings {
             file(&self.excludes, "excludesFile", EXCLUDES_NAME),
             file(&self.attributes, "attributesFile", ATTRIBUTES_NAME),
         ];
-        let text = config_text::to_text(self.entries.iter().chain(files.iter().flatten()));
+        let text = crate::git_config::to_text(self.entries.iter().chain(files.iter().flatten()));
         (!text.is_empty()).then_some(text)
     }
 }

@@ -5,7 +5,6 @@
 
 mod carried;
 mod config_paths;
-pub(crate) mod config_text;
 pub(crate) mod gitdir;
 mod named;
 mod named_path;

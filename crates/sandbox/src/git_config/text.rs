@@ -1,9 +1,10 @@
-//! Writes git's configuration format. [`crate::git_config`] parses it.
+//! Writes git's configuration format. The parent module parses it.
 
-use crate::git_config::Entry;
+use super::Entry;
 
 /// Returns the text of a file with these settings, as git reads it.
-pub(crate) fn to_text<'a>(entries: impl Iterator<Item = &'a Entry>) -> String {
+#[must_use]
+pub fn to_text<'a>(entries: impl Iterator<Item = &'a Entry>) -> String {
     let mut text = String::new();
     let mut last = None;
     for entry in entries {

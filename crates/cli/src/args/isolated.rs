@@ -1,0 +1,101 @@
+//! Arguments of `quack diff`, `quack apply` and `quack discard`.
+
+use super::{AnySessionArgs, SessionArgs};
+use clap::{Args, ValueEnum};
+use quackd_protocol::isolate::MergeRule;
+use std::path::PathBuf;
+
+/// Show what an isolated session changed in its private copy
+///
+/// Compares the copy with the workspace and prints each difference, also of files that commands changed. Files that git
+/// ignores are not compared, unless they were copied. Each file has a letter: A added, M changed, D deleted. A mark after
+/// it shows files that also changed in the workspace.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack new --isolated --name feature\n  quack diff --session feature\n  quack diff --session feature --stat\n  \
+    quack diff --session feature src | git apply --stat\n  quack diff --session feature --json | jq -r '.files[].path'"
+)]
+pub(crate) struct DiffArgs {
+    /// Files and directories [default: all]
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// List the files without their differences
+    #[arg(long)]
+    pub(crate) stat: bool,
+    #[command(flatten)]
+    pub(crate) which: SessionArgs,
+}
+
+/// Write the changes of an isolated session to the workspace, all or none
+///
+/// Changes of both sides are merged line by line. If that fails in one file, nothing is written, unless --merge says what
+/// to do. Names that other programs obey, such as .envrc, are left out unless --protected names them.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack apply --session feature --dry-run\n  quack apply --session feature\n  quack apply --session feature src Cargo.toml\n  \
+    quack apply --session feature --merge markers\n  quack apply --session feature --undo   take back the last apply\n\n\
+    Exit codes: 0 applied, or nothing to apply; 1 conflicts, so that nothing was written; 4 calls run in the session (--force)."
+)]
+pub(crate) struct ApplyArgs {
+    /// Files and directories [default: all]
+    #[arg(value_name = "PATH", conflicts_with = "undo")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Only show what would be written
+    #[arg(long, conflicts_with = "undo")]
+    pub(crate) dry_run: bool,
+    /// How to resolve changes of both sides that cannot be merged
+    #[arg(long, value_name = "RULE", conflicts_with = "undo")]
+    pub(crate) merge: Option<MergeChoice>,
+    /// Include this protected name; can be repeated
+    #[arg(long, value_name = "PATH", conflicts_with = "undo")]
+    pub(crate) protected: Vec<PathBuf>,
+    /// Write nothing if anything differs from the comparison with this digest
+    #[arg(long, value_name = "DIGEST", conflicts_with = "undo")]
+    pub(crate) expect: Option<String>,
+    /// Take back the last apply; files that changed since are left
+    #[arg(long)]
+    pub(crate) undo: bool,
+    /// Also while calls or background jobs run in the session
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) which: SessionArgs,
+}
+
+/// Values of `--merge`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MergeChoice {
+    /// Write both versions with conflict markers
+    Markers,
+    /// Keep the file of the workspace
+    Ours,
+    /// Take the file of the session
+    Theirs,
+    /// Leave the file out
+    Skip,
+}
+
+impl From<MergeChoice> for MergeRule {
+    fn from(choice: MergeChoice) -> Self {
+        match choice {
+            MergeChoice::Markers => Self::Markers,
+            MergeChoice::Ours => Self::Ours,
+            MergeChoice::Theirs => Self::Theirs,
+            MergeChoice::Skip => Self::Skip,
+        }
+    }
+}
+
+/// Throw away the private copy of an isolated session and make a new one
+///
+/// The session continues in a copy of the workspace as it is now. Changes that were not applied are lost.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  quack discard feature\n  quack discard feature --yes\n\n\
+    To delete the session with its copy: quack delete feature --force")]
+pub(crate) struct DiscardArgs {
+    #[command(flatten)]
+    pub(crate) which: AnySessionArgs,
+    /// Do not ask
+    #[arg(long, short)]
+    pub(crate) yes: bool,
+}

@@ -1,0 +1,229 @@
+//! `quack diff`, `quack apply` and `quack discard`: the private copy of an isolated session.
+
+use crate::args::SessionArgs;
+use crate::args::isolated::{ApplyArgs, DiffArgs, DiscardArgs};
+use crate::connect::start_and_connect;
+use crate::display::{count, name, plain};
+use crate::exit::{CliError, ExitCode};
+use crate::output::{CliOutput, DIM, RED, StdoutProperties};
+use crate::render::search::diff::diff as patch;
+use crate::render::search::{PATH, fit, push};
+use crate::session_ref::{self, Missing, Wanted};
+use quackd_protocol::client::{FoundInfo, IsolatedAction, IsolatedData, IsolatedParams};
+use quackd_protocol::isolate::{ApplyOutcome, FileChange, IsolatedFile, IsolatedReport};
+use std::path::{Component, Path, PathBuf};
+use std::time::Duration;
+
+/// Timeout of a reply. The process has 120 s, and may wait 30 s for its turn.
+pub(super) const ISOLATED_TIMEOUT: Duration = Duration::from_secs(160);
+
+/// Runs `quack diff`.
+pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let params = |found: &FoundInfo| IsolatedParams {
+        action: Some(IsolatedAction::Diff),
+        paths: relative(&args.paths, found),
+        text: Some(!args.stat),
+        ..IsolatedParams::default()
+    };
+    let data = request(&args.which, params, output).await?;
+    if output.is_json() {
+        output.document(&data)?;
+        return Ok(ExitCode::Ok);
+    }
+    let report = &data.report;
+    if report.files.is_empty() {
+        output.answer("the session has changed nothing\n")?;
+    } else {
+        let audience = output.audience();
+        let is_patch = !args.stat && !audience.is_terminal;
+        // A patch in a pipe has nothing else in it.
+        let mut text = if is_patch { String::new() } else { list(report, audience) };
+        for file in report.files.iter().filter(|_| !args.stat) {
+            if let Some(difference) = &file.diff {
+                text.push_str(&patch(difference, audience));
+            }
+        }
+        let _reader = output.raw(text).await?;
+    }
+    tell_notes(report, output);
+    Ok(ExitCode::Ok)
+}
+
+/// Runs `quack apply`.
+pub(crate) async fn apply(args: ApplyArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let action = if args.undo { IsolatedAction::Undo } else { IsolatedAction::Apply };
+    let params = |found: &FoundInfo| IsolatedParams {
+        action: Some(action),
+        paths: relative(&args.paths, found),
+        protected: relative(&args.protected, found),
+        merge: args.merge.map(Into::into),
+        dry_run: args.dry_run.then_some(true),
+        expect: args.expect.clone(),
+        force: args.force.then_some(true),
+        ..IsolatedParams::default()
+    };
+    let data = request(&args.which, params, output).await?;
+    let report = &data.report;
+    let is_whole = report.conflicts == 0 && !(args.undo && has(report, ApplyOutcome::Left));
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        let mut text = list(report, output.audience());
+        text.push_str(&last_line(&args, &data));
+        let _reader = output.raw(text).await?;
+        tell_notes(report, output);
+    }
+    Ok(if is_whole { ExitCode::Ok } else { ExitCode::Failed })
+}
+
+/// Runs `quack discard`.
+pub(crate) async fn discard(args: DiscardArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let which = args.which.into_which();
+    if !args.yes && !CliOutput::can_ask() {
+        return Err(
+            CliError::usage("cannot ask for confirmation without a terminal: use --yes").into()
+        );
+    }
+    if !args.yes {
+        let params = |_: &FoundInfo| IsolatedParams {
+            action: Some(IsolatedAction::Diff),
+            ..IsolatedParams::default()
+        };
+        // A copy that cannot be compared can be discarded.
+        let n = match request(&which, params, output).await {
+            Ok(data) => count(data.report.files.len(), "change"),
+            Err(_) => "the changes".to_owned(),
+        };
+        let question = format!("Throw away {n} and make a new copy?");
+        let asked = tokio::task::spawn_blocking(move || output.ask_blocking(&question));
+        if !asked.await?? {
+            anyhow::bail!("nothing was discarded");
+        }
+    }
+    let params = |_: &FoundInfo| IsolatedParams {
+        action: Some(IsolatedAction::Discard),
+        ..IsolatedParams::default()
+    };
+    let data = request(&which, params, output).await?;
+    if output.is_json() {
+        output.document(&data)?;
+        return Ok(ExitCode::Ok);
+    }
+    let copied = data.copied.unwrap_or_default();
+    for note in &copied.notes {
+        output.note(&plain(note));
+    }
+    let files = count(usize::try_from(copied.files).unwrap_or(usize::MAX), "file");
+    output.text(&format!("{} has a new copy of {files}.\n", name(&data.label)))?;
+    Ok(ExitCode::Ok)
+}
+
+/// Sends one request about the chosen session.
+async fn request(
+    which: &SessionArgs,
+    params: impl FnOnce(&FoundInfo) -> IsolatedParams,
+    output: CliOutput,
+) -> anyhow::Result<IsolatedData> {
+    let wanted = Wanted::of(which)?;
+    let daemon = start_and_connect(output).await?;
+    let found = wanted.one(&daemon.client, Missing::Refuse).await?;
+    session_ref::tell(&found, output);
+    let params = IsolatedParams { session_id: Some(found.session_id.0.clone()), ..params(&found) };
+    Ok(daemon.client.request("quack.isolated", params, ISOLATED_TIMEOUT).await?)
+}
+
+/// Converts paths of the user: relative to the current directory if it is in the workspace, otherwise to the workspace.
+fn relative(paths: &[PathBuf], found: &FoundInfo) -> Vec<String> {
+    let workspace = Path::new(&found.workspace_path);
+    let here = std::env::current_dir().ok().filter(|here| here.starts_with(workspace));
+    let from = here.unwrap_or_else(|| workspace.to_owned());
+    let path = |path: &PathBuf| {
+        let mut clean = PathBuf::new();
+        for part in from.join(path).components() {
+            match part {
+                Component::ParentDir => drop(clean.pop()),
+                Component::CurDir => {}
+                other => clean.push(other),
+            }
+        }
+        clean.strip_prefix(workspace).unwrap_or(&clean).to_string_lossy().into_owned()
+    };
+    paths.iter().map(path).collect()
+}
+
+fn has(report: &IsolatedReport, outcome: ApplyOutcome) -> bool {
+    report.files.iter().any(|file| file.outcome == outcome)
+}
+
+fn list(report: &IsolatedReport, audience: StdoutProperties) -> String {
+    let mut text = String::new();
+    for file in &report.files {
+        line(file, &mut text, audience);
+    }
+    if 0 < report.more {
+        text.push_str(&format!("and {} more\n", report.more));
+    }
+    text
+}
+
+fn line(file: &IsolatedFile, text: &mut String, audience: StdoutProperties) {
+    let letter = match file.change {
+        FileChange::Added => "A",
+        FileChange::Changed => "M",
+        FileChange::Deleted => "D",
+    };
+    text.push_str(&format!("{letter}  "));
+    push(text, &fit(&file.path, audience), PATH, audience);
+    let (words, style) = match file.outcome {
+        ApplyOutcome::Taken => ("", DIM),
+        ApplyOutcome::Same => ("the workspace has it already", DIM),
+        ApplyOutcome::Merged => ("merged with changes of the workspace", DIM),
+        ApplyOutcome::Marked => ("conflict markers", RED),
+        ApplyOutcome::Conflict => ("conflict", RED),
+        ApplyOutcome::Protected => ("left out", RED),
+        ApplyOutcome::Left => ("left", RED),
+    };
+    let reason = file.reason.as_deref().map(|reason| fit(reason, audience).into_owned());
+    let words = [Some(words.to_owned()).filter(|words| !words.is_empty()), reason];
+    let words = words.into_iter().flatten().collect::<Vec<_>>().join(": ");
+    if !words.is_empty() {
+        text.push_str("  ");
+        push(text, &words, style, audience);
+    }
+    text.push('\n');
+}
+
+/// Says what happened.
+fn last_line(args: &ApplyArgs, data: &IsolatedData) -> String {
+    let report = &data.report;
+    let n_of = |outcomes: &[ApplyOutcome]| {
+        report.files.iter().filter(|file| outcomes.contains(&file.outcome)).count()
+    };
+    let written = n_of(&[ApplyOutcome::Taken, ApplyOutcome::Merged, ApplyOutcome::Marked]);
+    let more = usize::try_from(report.more).unwrap_or(usize::MAX);
+    let written = count(written.saturating_add(more), "file");
+    let session = name(&data.label);
+    if args.undo {
+        return format!("Took back {}.\n", count(n_of(&[ApplyOutcome::Taken]), "file"));
+    }
+    if 0 < report.conflicts {
+        let conflicts = usize::try_from(report.conflicts).unwrap_or(usize::MAX);
+        return format!(
+            "Nothing was written: {}. Resolve with --merge markers, ours, theirs or skip, or apply single paths.\n",
+            count(conflicts, "conflict")
+        );
+    }
+    match (report.written, args.dry_run) {
+        (true, _) => format!(
+            "Applied {written}. Take them back with: quack apply --undo --session {session}\n"
+        ),
+        (false, true) => format!("Would write {written}.\n"),
+        (false, false) => "There is nothing to apply.\n".to_owned(),
+    }
+}
+
+fn tell_notes(report: &IsolatedReport, output: CliOutput) {
+    for note in &report.notes {
+        output.note(&plain(note));
+    }
+}

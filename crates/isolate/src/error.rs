@@ -1,0 +1,82 @@
+//! Errors of work on a copy. The texts are for the user.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Reason why nothing was done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IsolateError {
+    /// A system call on a file failed.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// The failed step.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Error of the system call.
+        source: io::Error,
+    },
+    /// The workspace has too many files.
+    #[error("the workspace has more than {max} files outside of ignored directories")]
+    TooManyFiles {
+        /// The limit.
+        max: u64,
+    },
+    /// The workspace is too large.
+    #[error(
+        "the files of the workspace outside of ignored directories take more than {} MiB",
+        max / (1024 * 1024)
+    )]
+    TooLarge {
+        /// The limit in bytes.
+        max: u64,
+    },
+    /// The session has no complete copy.
+    #[error("the session has no complete copy of the workspace; `quack discard` makes a new one")]
+    NoCopy,
+    /// The record of the copy is damaged.
+    #[error("the record of the copy is damaged ({0}); `quack discard` makes a new copy")]
+    Damaged(String),
+    /// The workspace is another directory now.
+    #[error(
+        "the workspace was replaced by another directory since the copy was made; `quack discard` makes a new copy"
+    )]
+    Replaced,
+    /// Another process works on the copy.
+    #[error("another command works on the session's copy; try again")]
+    Busy,
+    /// The session changed too many files.
+    #[error("the copy has more than {max} changed files")]
+    TooManyChanges {
+        /// The limit.
+        max: usize,
+    },
+    /// What the user has seen is not what is there.
+    #[error("the copy or the workspace changed since the comparison {expected}")]
+    Changed {
+        /// The expected digest.
+        expected: String,
+    },
+    /// A file changed while the changes were written. All are taken back.
+    #[error("{} changed in the workspace at the same moment; nothing was written, try again", .0.display())]
+    ChangedNow(PathBuf),
+    /// There is nothing to take back.
+    #[error("no changes of this session were applied, or they were taken back already")]
+    NothingToUndo,
+}
+
+/// Adds the step and the file to the error of a system call.
+pub(crate) trait OnFile<T> {
+    fn on(self, action: &'static str, path: &Path) -> Result<T, IsolateError>;
+}
+
+impl<T, E: Into<io::Error>> OnFile<T> for Result<T, E> {
+    fn on(self, action: &'static str, path: &Path) -> Result<T, IsolateError> {
+        self.map_err(|error| IsolateError::Io {
+            action,
+            path: path.to_owned(),
+            source: error.into(),
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! Decides what applying does with each change. Reads files, and changes none.
+
+use crate::changes::Change;
+use crate::error::{IsolateError, OnFile as _};
+use crate::manifest::{MAX_MERGED_BYTES, Texts};
+use crate::node::{ContentHash, Node};
+use crate::tree::{Tree, Trees};
+use quackd_protocol::isolate::{ApplyOutcome, IsolatedChoice, MergeRule};
+use quackd_sandbox::protected_name;
+use rustix::fs::FileType;
+use std::io::Read as _;
+use std::path::{Component, Path};
+
+/// Maximum size of all merged texts of one plan, in bytes. They are in memory.
+const MAX_ALL_MERGED: u64 = 64 * 1024 * 1024;
+
+/// The decision about one change.
+#[derive(Debug)]
+pub(crate) struct Decision {
+    pub(crate) outcome: ApplyOutcome,
+    pub(crate) reason: Option<String>,
+    /// New state of the workspace. Only for outcomes that write.
+    pub(crate) after: Option<Node>,
+    /// Content of a merged file. Otherwise the copy has it.
+    pub(crate) content: Option<Vec<u8>>,
+}
+
+impl Decision {
+    fn simple(outcome: ApplyOutcome) -> Self {
+        Self { outcome, reason: None, after: None, content: None }
+    }
+
+    fn because(outcome: ApplyOutcome, reason: impl Into<String>) -> Self {
+        Self { reason: Some(reason.into()), ..Self::simple(outcome) }
+    }
+
+    fn taken(session: Option<&Node>) -> Self {
+        Self { after: session.cloned(), ..Self::simple(ApplyOutcome::Taken) }
+    }
+
+    /// Whether applying writes the file.
+    pub(crate) fn writes(&self) -> bool {
+        matches!(self.outcome, ApplyOutcome::Taken | ApplyOutcome::Merged | ApplyOutcome::Marked)
+    }
+}
+
+/// Reads contents and makes decisions.
+pub(crate) struct Planner<'a> {
+    pub(crate) trees: Trees<'a>,
+    pub(crate) texts: &'a mut Texts,
+    pub(crate) choice: &'a IsolatedChoice,
+    pub(crate) merge: Option<MergeRule>,
+    pub(crate) merged_bytes: u64,
+}
+
+impl Planner<'_> {
+    pub(crate) fn decide(&mut self, change: &Change) -> Result<Decision, IsolateError> {
+        if let Some(reason) = self.protection(change) {
+            return Ok(Decision::because(ApplyOutcome::Protected, reason));
+        }
+        let Change { common, session, base, .. } = change;
+        if session == base {
+            return Ok(Decision::simple(ApplyOutcome::Same));
+        }
+        if [common, session, base].into_iter().flatten().any(|node| *node == Node::Other) {
+            let reason = "it is a directory, a special file or larger than 1 GiB on one side";
+            return Ok(Decision::because(ApplyOutcome::Left, reason));
+        }
+        if let Some(reason) = self.obstacle(&change.path)? {
+            return Ok(Decision::because(ApplyOutcome::Conflict, reason));
+        }
+        if base == common {
+            return Ok(Decision::taken(session.as_ref()));
+        }
+        let conflict = |reason: &str| Decision::because(ApplyOutcome::Conflict, reason);
+        Ok(match (self.merged(change)?, self.merge) {
+            (Merged::Clean(content), _) => decision(ApplyOutcome::Merged, content, change),
+            (_, Some(MergeRule::Theirs)) => Decision::taken(session.as_ref()),
+            (_, Some(MergeRule::Ours | MergeRule::Skip)) => {
+                Decision::because(ApplyOutcome::Left, "changed on both sides")
+            }
+            (Merged::Conflicting(content), Some(MergeRule::Markers)) => {
+                decision(ApplyOutcome::Marked, content, change)
+            }
+            (Merged::Conflicting(_), None) => conflict("changed on both sides, in the same lines"),
+            (Merged::NoText, Some(MergeRule::Markers)) => {
+                conflict("changed on both sides, and is no text that can be merged")
+            }
+            (Merged::NoText, None) => conflict("changed on both sides"),
+        })
+    }
+
+    /// Returns the reason why the user has to name the path.
+    fn protection(&self, change: &Change) -> Option<String> {
+        if self.choice.protected.contains(&change.path) {
+            return None;
+        }
+        if let Some(rule) = protected_name(&change.path) {
+            return Some(rule.reason().to_owned());
+        }
+        match &change.session {
+            Some(Node::Link(target)) if leads_outside(&change.path, target) => {
+                Some("is a link that leads out of the workspace".to_owned())
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the reason if a file is in the place of a directory of the path.
+    fn obstacle(&self, path: &Path) -> Result<Option<String>, IsolateError> {
+        for above in path.ancestors().skip(1).filter(|above| above.file_name().is_some()) {
+            match self.trees.base.stat(above).on("read", above)? {
+                Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                    return Ok(None);
+                }
+                Some(_) => {
+                    return Ok(Some(format!(
+                        "{} is no directory in the workspace",
+                        above.display()
+                    )));
+                }
+                None => {}
+            }
+        }
+        Ok(None)
+    }
+
+    /// Merges the changes of both sides.
+    fn merged(&mut self, change: &Change) -> Result<Merged, IsolateError> {
+        let (Some(Node::File { .. }), Some(Node::File { .. }), Some(span)) =
+            (&change.session, &change.base, change.text)
+        else {
+            return Ok(Merged::NoText);
+        };
+        let common = self.texts.read(span)?;
+        let session = text_of(self.trees.copy, &change.path)?;
+        let base = text_of(self.trees.base, &change.path)?;
+        let (Some(session), Some(base)) = (session, base) else { return Ok(Merged::NoText) };
+        self.merged_bytes += (session.len() + base.len()) as u64;
+        if MAX_ALL_MERGED < self.merged_bytes {
+            return Ok(Merged::NoText);
+        }
+        Ok(match diffy::merge_bytes(&common, &base, &session) {
+            Ok(content) => Merged::Clean(content),
+            Err(content) => Merged::Conflicting(content),
+        })
+    }
+}
+
+/// Result of a merge.
+enum Merged {
+    Clean(Vec<u8>),
+    /// With conflict markers.
+    Conflicting(Vec<u8>),
+    /// A side is no text, or too large.
+    NoText,
+}
+
+fn decision(outcome: ApplyOutcome, content: Vec<u8>, change: &Change) -> Decision {
+    let is_executable =
+        |node: &Option<Node>| matches!(node, Some(Node::File { is_executable: true, .. }));
+    let (common, session) = (is_executable(&change.common), is_executable(&change.session));
+    let chosen = if common == session { is_executable(&change.base) } else { session };
+    let after = Node::File {
+        hash: ContentHash::of(&content),
+        len: content.len() as u64,
+        is_executable: chosen,
+    };
+    Decision { after: Some(after), content: Some(content), ..Decision::simple(outcome) }
+}
+
+/// Reads a text that can be merged. `None` if it is none.
+pub(crate) fn text_of(tree: &Tree, path: &Path) -> Result<Option<Vec<u8>>, IsolateError> {
+    let mut content = Vec::new();
+    let file = tree.file(path).on("open", path)?;
+    file.take(MAX_MERGED_BYTES + 1).read_to_end(&mut content).on("read", path)?;
+    let is_text = content.len() as u64 <= MAX_MERGED_BYTES && !content.contains(&0);
+    Ok(is_text.then_some(content))
+}
+
+/// Whether a link at `path` leads out of the workspace, by its text alone.
+fn leads_outside(path: &Path, target: &Path) -> bool {
+    let mut depth = path.components().count().saturating_sub(1);
+    for part in target.components() {
+        match part {
+            Component::RootDir | Component::Prefix(_) => return true,
+            Component::ParentDir => match depth.checked_sub(1) {
+                Some(above) => depth = above,
+                None => return true,
+            },
+            Component::Normal(_) => depth += 1,
+            Component::CurDir => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_out_of_the_workspace_are_found_by_their_text() {
+        for (path, target, expected) in [
+            ("a", "/etc/passwd", true),
+            ("a", "../x", true),
+            ("d/a", "../x", false),
+            ("d/a", "../../x", true),
+            ("d/a", "b/../../x", false),
+            ("d/a", "b/../../../x", true),
+            ("a", "./b", false),
+        ] {
+            let found = leads_outside(Path::new(path), Path::new(target));
+            assert_eq!(found, expected, "{path} -> {target}");
+        }
+    }
+}

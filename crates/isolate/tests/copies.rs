@@ -1,0 +1,434 @@
+//! A session changes its copy, the user changes the workspace, and both are brought together. With real files and git.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::tests_outside_test_module,
+    reason = "a test fails by panicking"
+)]
+
+use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, copy};
+use quackd_protocol::isolate::{
+    ApplyOutcome, CopiedTree, FileChange, IsolatedChoice, IsolatedReport, MergeRule,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+struct World {
+    _all: TempDir,
+    base: PathBuf,
+    directory: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let all = tempfile::tempdir().unwrap();
+        let (base, directory) = (all.path().join("base"), all.path().join("copy"));
+        fs::create_dir(&base).unwrap();
+        fs::create_dir(&directory).unwrap();
+        Self { _all: all, base, directory }
+    }
+
+    /// A repository with ignored outputs, a local change and a secret.
+    fn repository() -> Self {
+        let world = Self::new();
+        world.base("src/main.rs", "one\ntwo\nthree\nfour\nfive\n");
+        world.base("src/lib.rs", "lib\n");
+        world.base(".gitignore", "/target\n.env\n*.log\n");
+        world.git(&["init", "-q", "-b", "main"]);
+        world.git(&["add", "-A"]);
+        world.git(&["commit", "-q", "-m", "first"]);
+        world.base("src/lib.rs", "lib, changed\n");
+        world.base("target/debug/app", "built\n");
+        world.base(".env", "KEY=1\n");
+        world
+    }
+
+    fn git(&self, words: &[&str]) -> String {
+        git_in(&self.base, words)
+    }
+
+    fn base(&self, path: &str, content: &str) {
+        write(&self.base.join(path), content);
+    }
+
+    fn copy(&self, path: &str) -> PathBuf {
+        self.directory.join("tree").join(path)
+    }
+
+    fn session(&self, path: &str, content: &str) {
+        write(&self.copy(path), content);
+    }
+
+    fn make(&self) -> CopiedTree {
+        let options = CopyOptions { max_files: 1000, max_bytes: 1 << 30, ..CopyOptions::default() };
+        copy(&self.base, &self.directory, &options).unwrap()
+    }
+
+    fn open(&self) -> IsolatedCopy {
+        IsolatedCopy::open(&self.base, &self.directory, None).unwrap()
+    }
+
+    fn diff(&self) -> IsolatedReport {
+        self.open().diff(&IsolatedChoice::default(), true).unwrap()
+    }
+
+    fn apply(&self, merge: Option<MergeRule>) -> IsolatedReport {
+        self.open().apply(&IsolatedChoice::default(), merge, false, None).unwrap()
+    }
+
+    fn undo(&self) -> IsolatedReport {
+        self.open().undo().unwrap()
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.base.join(path)).unwrap()
+    }
+}
+
+fn write(path: &Path, content: &str) {
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+#[expect(clippy::disallowed_methods, reason = "a test runs git as a user does")]
+fn git_in(directory: &Path, words: &[&str]) -> String {
+    let output = Command::new("git")
+        .args(["-c", "user.name=a", "-c", "user.email=a@b"])
+        .args(words)
+        .current_dir(directory)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn outcomes(report: &IsolatedReport) -> BTreeMap<&str, (FileChange, ApplyOutcome)> {
+    report.files.iter().map(|file| (&*file.path, (file.change, file.outcome))).collect()
+}
+
+/// Returns every file and link below a directory with its content, but those in `.git`.
+fn files(directory: &Path) -> BTreeMap<PathBuf, (u32, Vec<u8>)> {
+    let mut found = BTreeMap::new();
+    let mut left = vec![directory.to_owned()];
+    while let Some(next) = left.pop() {
+        for entry in fs::read_dir(&next).unwrap() {
+            let entry = entry.unwrap();
+            let path = entry.path();
+            let kind = entry.file_type().unwrap();
+            if kind.is_dir() {
+                if entry.file_name() != ".git" {
+                    left.push(path);
+                }
+            } else if kind.is_symlink() {
+                let target = fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes();
+                found.insert(path.strip_prefix(directory).unwrap().to_owned(), (0, target));
+            } else if kind.is_file() {
+                let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o111;
+                let content = fs::read(&path).unwrap();
+                found.insert(path.strip_prefix(directory).unwrap().to_owned(), (mode, content));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_copy_has_everything_but_outputs_and_its_repository_works() {
+    let world = World::repository();
+    symlink("src/main.rs", world.base.join("link")).unwrap();
+    fs::set_permissions(world.base.join("src/lib.rs"), fs::Permissions::from_mode(0o755)).unwrap();
+    let copied = world.make();
+    assert_eq!(copied.outputs, [PathBuf::from("target")]);
+    assert_eq!(copied.objects, Some(world.base.canonicalize().unwrap().join(".git/objects")));
+    assert_eq!(copied.notes, [""; 0]);
+    let mut expected = files(&world.base);
+    expected.retain(|path, _| !path.starts_with("target"));
+    assert_eq!(files(&world.copy("")), expected);
+    assert_eq!(copied.files, expected.len() as u64);
+
+    // In the session the objects are mounted there; here the test puts their place in.
+    let alternates = world.copy(".git/objects/info/alternates");
+    assert_eq!(fs::read_to_string(&alternates).unwrap(), "/run/quack/objects\n");
+    fs::write(&alternates, format!("{}\n", copied.objects.unwrap().display())).unwrap();
+    let status = git_in(&world.copy(""), &["status", "--porcelain"]);
+    assert_eq!(status, world.git(&["status", "--porcelain"]));
+    write(&world.copy("new.rs"), "new\n");
+    git_in(&world.copy(""), &["add", "-A"]);
+    git_in(&world.copy(""), &["commit", "-q", "-m", "in the copy"]);
+    assert_eq!(git_in(&world.copy(""), &["fsck"]), "");
+    assert_eq!(world.git(&["log", "--oneline", "--all"]).lines().count(), 1);
+    assert!(!world.copy(".git/hooks").exists());
+}
+
+#[test]
+fn settings_that_run_programs_are_not_copied() {
+    let world = World::repository();
+    for (key, value) in [
+        ("core.fsmonitor", "/bin/evil"),
+        ("core.hooksPath", "/tmp/hooks"),
+        ("filter.x.clean", "/bin/evil"),
+        ("include.path", "/tmp/other"),
+        ("user.name", "A \"B\""),
+        ("remote.origin.url", "https://host.example/a.git"),
+    ] {
+        world.git(&["config", key, value]);
+    }
+    world.make();
+    let config = fs::read_to_string(world.copy(".git/config")).unwrap();
+    for absent in ["evil", "hooks", "include", "filter"] {
+        assert!(!config.contains(absent), "{absent}: {config}");
+    }
+    let copy = world.copy("");
+    assert_eq!(git_in(&copy, &["config", "--file", ".git/config", "user.name"]), "A \"B\"\n");
+    assert_eq!(git_in(&copy, &["config", "remote.origin.url"]), "https://host.example/a.git\n");
+}
+
+#[test]
+fn a_linked_worktree_is_copied_and_a_forged_one_has_no_repository() {
+    let world = World::repository();
+    let linked = world.directory.with_file_name("linked");
+    world.git(&["worktree", "add", "-q", linked.to_str().unwrap(), "-b", "other"]);
+    let options = CopyOptions { max_files: 1000, max_bytes: 1 << 30, ..CopyOptions::default() };
+    let copied = copy(&linked, &world.directory, &options).unwrap();
+    assert!(copied.objects.unwrap().ends_with("base/.git/objects"));
+    assert_eq!(fs::read_to_string(world.copy(".git/HEAD")).unwrap(), "ref: refs/heads/other\n");
+
+    // A session could write this file, to read the repository that it names.
+    let forged = World::new();
+    let private = world.base.join(".git/worktrees/linked");
+    forged.base(".git", &format!("gitdir: {}\n", private.display()));
+    let copied = forged.make();
+    assert_eq!(copied.objects, None);
+    assert!(copied.notes[0].contains("does not list this worktree"), "{:?}", copied.notes);
+    assert!(!forged.copy(".git").exists());
+}
+
+#[test]
+fn changes_are_listed_with_what_applying_does() {
+    let world = World::repository();
+    world.make();
+    world.session("src/main.rs", "one\nTWO\nthree\nfour\nfive\n");
+    world.session("added/new.rs", "new\n");
+    world.session("debug.log", "ignored\n");
+    world.session(".envrc", "evil\n");
+    fs::remove_file(world.copy("src/lib.rs")).unwrap();
+    symlink("/etc/passwd", world.copy("outside")).unwrap();
+    symlink("src/main.rs", world.copy("inside")).unwrap();
+    world.base("src/main.rs", "one\ntwo\nthree\nfour\nFIVE\n");
+    let report = world.diff();
+    use ApplyOutcome::{Merged, Protected, Taken};
+    use FileChange::{Added, Changed, Deleted};
+    let expected = BTreeMap::from([
+        (".envrc", (Added, Protected)),
+        ("added/new.rs", (Added, Taken)),
+        ("inside", (Added, Taken)),
+        ("outside", (Added, Protected)),
+        ("src/lib.rs", (Deleted, Taken)),
+        ("src/main.rs", (Changed, Merged)),
+    ]);
+    assert_eq!(outcomes(&report), expected);
+    let diff = report.files.iter().find(|file| file.path == "src/main.rs").unwrap();
+    let text = "--- a/src/main.rs\n+++ b/src/main.rs\n@@ -1,5 +1,5 @@\n one\n-two\n+TWO\n three\n four\n five\n";
+    assert_eq!(diff.diff.as_deref(), Some(text));
+
+    let before = files(&world.base);
+    let applied = world.apply(None);
+    assert!(applied.written);
+    assert_eq!(world.read("src/main.rs"), "one\nTWO\nthree\nfour\nFIVE\n");
+    assert_eq!(world.read("added/new.rs"), "new\n");
+    assert_eq!(fs::read_link(world.base.join("inside")).unwrap(), Path::new("src/main.rs"));
+    for absent in [".envrc", "outside", "src/lib.rs", "debug.log"] {
+        assert!(!world.base.join(absent).exists(), "{absent}");
+    }
+    // What was applied is no change any more, and what was not is still one.
+    let left = world.diff();
+    assert_eq!(outcomes(&left).keys().copied().collect::<Vec<_>>(), [".envrc", "outside"]);
+
+    let undone = world.undo();
+    assert_eq!(undone.files.len(), 4);
+    assert_eq!(files(&world.base), before);
+    assert_eq!(outcomes(&world.diff()), expected, "the changes are those of the session again");
+    let again = world.open().undo();
+    assert!(matches!(again, Err(IsolateError::NothingToUndo)), "{again:?}");
+}
+
+#[test]
+fn with_a_conflict_nothing_is_written_until_it_is_resolved() {
+    let make = || {
+        let world = World::repository();
+        world.make();
+        world.session("src/main.rs", "one\nsession\nthree\nfour\nfive\n");
+        world.base("src/main.rs", "one\nuser\nthree\nfour\nfive\n");
+        world.session("other", "other\n");
+        world
+    };
+    let world = make();
+    let before = files(&world.base);
+    let report = world.apply(None);
+    assert!(!report.written && report.conflicts == 1, "{report:?}");
+    assert_eq!(files(&world.base), before);
+
+    let chosen = IsolatedChoice { paths: vec!["other".into()], ..IsolatedChoice::default() };
+    assert!(world.open().apply(&chosen, None, false, None).unwrap().written);
+    assert_eq!(world.read("other"), "other\n");
+
+    for (merge, expected) in [
+        (MergeRule::Ours, "one\nuser\nthree\nfour\nfive\n"),
+        (MergeRule::Skip, "one\nuser\nthree\nfour\nfive\n"),
+        (MergeRule::Theirs, "one\nsession\nthree\nfour\nfive\n"),
+    ] {
+        let world = make();
+        assert!(world.apply(Some(merge)).written, "{merge:?}");
+        assert_eq!(
+            (world.read("src/main.rs").as_str(), world.read("other").as_str()),
+            (expected, "other\n")
+        );
+    }
+    let world = make();
+    assert!(world.apply(Some(MergeRule::Markers)).written);
+    let marked = world.read("src/main.rs");
+    assert!(marked.contains("<<<<<<<") && marked.contains("user") && marked.contains("session"));
+}
+
+#[test]
+fn what_the_user_has_seen_is_what_is_applied() {
+    let world = World::repository();
+    world.make();
+    world.session("a", "1\n");
+    let seen = world.diff().digest;
+    world.session("a", "2\n");
+    let choice = IsolatedChoice::default();
+    let refused = world.open().apply(&choice, None, false, Some(&seen));
+    assert!(matches!(refused, Err(IsolateError::Changed { .. })), "{refused:?}");
+    let seen = world.diff().digest;
+    let dry = world.open().apply(&choice, None, true, Some(&seen)).unwrap();
+    assert!(!dry.written && !world.base.join("a").exists());
+    assert!(world.open().apply(&choice, None, false, Some(&seen)).unwrap().written);
+}
+
+#[test]
+fn an_undo_leaves_what_changed_since() {
+    let world = World::repository();
+    world.make();
+    world.session("a", "session\n");
+    world.session("b", "session\n");
+    world.apply(None);
+    world.base("a", "user\n");
+    let report = world.undo();
+    let left: Vec<_> = report.files.iter().filter(|file| file.reason.is_some()).collect();
+    assert_eq!(left.len(), 1);
+    assert_eq!((world.read("a").as_str(), world.base.join("b").exists()), ("user\n", false));
+}
+
+#[test]
+fn hostile_trees_change_nothing_outside_and_are_told() {
+    let world = World::repository();
+    write(&world.base.with_file_name("outside/victim"), "safe\n");
+    world.make();
+    // A directory that becomes a link: its files count as deleted, and the link needs the user's word.
+    fs::remove_dir_all(world.copy("src")).unwrap();
+    symlink("../../outside", world.copy("src")).unwrap();
+    // A directory that nobody can read is no deleted one.
+    world.session("d/x", "x\n");
+    fs::set_permissions(world.copy("d"), fs::Permissions::from_mode(0o000)).unwrap();
+    world.session(".git/hooks/pre-commit", "evil\n");
+    world.session("nested/.GIT/config", "evil\n");
+    world.session("long\nname \u{1b}[31m", "x\n");
+    let is_root = rustix::process::getuid().is_root();
+    let report = world.diff();
+    fs::set_permissions(world.copy("d"), fs::Permissions::from_mode(0o700)).unwrap();
+    let found = outcomes(&report);
+    assert_eq!(found["src"], (FileChange::Added, ApplyOutcome::Protected));
+    assert_eq!(found["src/main.rs"], (FileChange::Deleted, ApplyOutcome::Taken));
+    assert!(found.contains_key("long\nname \u{1b}[31m"));
+    assert!(!found.keys().any(|path| path.to_lowercase().contains(".git/")), "{found:?}");
+    assert!(
+        is_root || report.notes.iter().any(|note| note.contains("cannot be opened")),
+        "{report:?}"
+    );
+    world.apply(None);
+    assert!(!world.base.join(".git/hooks/pre-commit").exists());
+    assert_eq!(fs::read_to_string(world.base.with_file_name("outside/victim")).unwrap(), "safe\n");
+}
+
+#[test]
+fn a_link_in_the_workspace_leads_no_write_elsewhere() {
+    let world = World::repository();
+    let outside = world.base.with_file_name("outside");
+    write(&outside.join("keep"), "safe\n");
+    world.make();
+    world.session("src/new.rs", "new\n");
+    fs::remove_dir_all(world.base.join("src")).unwrap();
+    symlink(&outside, world.base.join("src")).unwrap();
+    let report = world.apply(None);
+    assert!(!report.written && report.conflicts == 1, "{report:?}");
+    assert_eq!(files(&outside).len(), 1);
+}
+
+#[test]
+fn another_directory_in_place_of_the_workspace_is_refused() {
+    let world = World::repository();
+    world.make();
+    rustix::fs::rename(&world.base, world.base.with_file_name("moved")).unwrap();
+    fs::create_dir(&world.base).unwrap();
+    let opened = IsolatedCopy::open(&world.base, &world.directory, None);
+    assert!(matches!(opened, Err(IsolateError::Replaced)), "{opened:?}");
+}
+
+#[test]
+fn limits_are_told_and_hidden_paths_are_not_copied() {
+    let world = World::repository();
+    let options = |max_files, max_bytes| CopyOptions {
+        max_files,
+        max_bytes,
+        hidden: vec![world.base.join("src/lib.rs")],
+        ..CopyOptions::default()
+    };
+    let few = copy(&world.base, &world.directory, &options(2, 1 << 20));
+    assert!(matches!(few, Err(IsolateError::TooManyFiles { max: 2 })), "{few:?}");
+    fs::remove_dir_all(world.copy("")).unwrap();
+    let small = copy(&world.base, &world.directory, &options(100, 4));
+    assert!(matches!(small, Err(IsolateError::TooLarge { max: 4 })), "{small:?}");
+    let none = IsolatedCopy::open(&world.base, &world.directory, None);
+    assert!(matches!(none, Err(IsolateError::NoCopy)), "{none:?}");
+    fs::remove_dir_all(world.copy("")).unwrap();
+    copy(&world.base, &world.directory, &options(100, 1 << 20)).unwrap();
+    assert!(!world.copy("src/lib.rs").exists());
+    assert_eq!(world.diff().files, []);
+}
+
+#[test]
+fn an_ignored_directory_with_tracked_files_is_copied() {
+    let world = World::repository();
+    let options = CopyOptions {
+        max_files: 100,
+        max_bytes: 1 << 20,
+        tracked: BTreeSet::from([PathBuf::from("target/debug/app")]),
+        ..CopyOptions::default()
+    };
+    let copied = copy(&world.base, &world.directory, &options).unwrap();
+    assert!(copied.outputs.is_empty(), "{:?}", copied.outputs);
+    assert!(world.copy("target/debug/app").exists());
+}
+
+#[test]
+fn a_directory_without_a_repository_can_be_isolated() {
+    let world = World::new();
+    world.base("a/b", "1\n");
+    world.make();
+    world.session("a/b", "2\n");
+    world.session("c", "3\n");
+    assert!(world.apply(None).written);
+    assert_eq!((world.read("a/b").as_str(), world.read("c").as_str()), ("2\n", "3\n"));
+    fs::remove_dir_all(world.copy("a")).unwrap();
+    assert!(world.apply(None).written);
+    assert!(!world.base.join("a").exists(), "an empty directory goes with its last file");
+}

@@ -1,0 +1,69 @@
+//! `quack.isolated`: the private copy of an isolated session.
+
+use crate::SessionId;
+use crate::isolate::{CopiedTree, IsolatedReport, MergeRule};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// `quack.isolated` parameters.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IsolatedParams {
+    /// Session reference; the active session if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    /// What to do. Required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub action: Option<IsolatedAction>,
+    /// For `diff` and `apply`: paths of files and directories, relative to the workspace. All if absent.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// For `diff` and `apply`: relative paths with protected names that are included.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub protected: Vec<String>,
+    /// For `diff`: return the differences as text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<bool>,
+    /// For `apply`: how to resolve changes of both sides that cannot be merged. If absent, nothing is written then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub merge: Option<MergeRule>,
+    /// For `apply`: only say what would be written.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dry_run: Option<bool>,
+    /// For `apply`: `digest` of an earlier reply. Nothing is written if anything changed since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expect: Option<String>,
+    /// For `apply` and `undo`: also while calls or background jobs run in the session.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force: Option<bool>,
+}
+
+/// Kind of [`IsolatedParams`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IsolatedAction {
+    /// Compare the copy with the workspace.
+    Diff,
+    /// Write the changes of the copy to the workspace, all or none.
+    Apply,
+    /// Take back the last `apply`.
+    Undo,
+    /// Throw the copy away and make a new one.
+    Discard,
+}
+
+/// `quack.isolated` data.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IsolatedData {
+    /// The session.
+    pub session_id: SessionId,
+    /// Its display label.
+    pub label: String,
+    /// Changes, and what happened to them. Empty for `discard`.
+    #[serde(flatten)]
+    pub report: IsolatedReport,
+    /// For `discard`: the new copy.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied: Option<CopiedTree>,
+}

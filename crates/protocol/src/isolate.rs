@@ -1,0 +1,228 @@
+//! Isolated sessions: the frames between the supervisor and the process that makes, compares and applies a session's
+//! private copy of its workspace, and the results that clients get.
+//!
+//! The process gets one frame and sends one frame, with lengths as in [`crate::worker`]. It reads files that the session
+//! wrote, so the supervisor does not: it passes on the result.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+
+/// Tags of [`ToIsolate`].
+pub const TO_ISOLATE_TAGS: &[&str] = &["isolate"];
+
+/// Tags of [`FromIsolate`].
+pub const FROM_ISOLATE_TAGS: &[&str] = &["copied", "compared", "failed"];
+
+/// Most files in one [`IsolatedReport`]. Its `more` counts the others.
+pub const MAX_ISOLATED_FILES: usize = 10_000;
+
+/// Most bytes of the listed files in one [`IsolatedReport`] as JSON, and of the texts of differences.
+pub const MAX_ISOLATED_LIST: usize = 2 * 1024 * 1024;
+/// See [`MAX_ISOLATED_LIST`].
+pub const MAX_ISOLATED_TEXT: usize = 4 * 1024 * 1024;
+
+/// Most files of a copy, and its largest size in bytes without the repository and ignored directories.
+pub const MAX_COPIED_FILES: u64 = 50_000;
+/// See [`MAX_COPIED_FILES`].
+pub const MAX_COPIED_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// Most directories of [`CopiedTree::outputs`]. Each is a mount of its own.
+pub const MAX_OUTPUTS: usize = 256;
+
+/// Most lines of notes in a result, and the characters of each.
+pub const MAX_ISOLATED_NOTES: usize = 20;
+/// See [`MAX_ISOLATED_NOTES`].
+pub const MAX_ISOLATED_NOTE: usize = 300;
+
+/// Supervisor to the process.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToIsolate {
+    /// First and only frame; answered by exactly one [`FromIsolate`].
+    Isolate(IsolateRequest),
+}
+
+/// Work on the copy of one session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IsolateRequest {
+    /// Absolute path of the workspace.
+    pub workspace: PathBuf,
+    /// Absolute path of the session's private directory for its copy.
+    pub directory: PathBuf,
+    /// The user's home, for the ignore rules of git.
+    pub home: PathBuf,
+    /// Kind of the work.
+    pub task: IsolateTask,
+}
+
+/// Kind of work on a copy.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum IsolateTask {
+    /// Make the copy, in place of one that exists. Answered by [`FromIsolate::Copied`].
+    Copy {
+        /// Paths that the session must not see. They are not copied.
+        hidden: Vec<PathBuf>,
+        /// Most files of the copy.
+        max_files: u64,
+        /// Largest size of the copy in bytes.
+        max_bytes: u64,
+    },
+    /// Compare the copy with the workspace. Answered by [`FromIsolate::Compared`].
+    Diff {
+        /// Which changes.
+        choice: IsolatedChoice,
+        /// Whether to return the differences as text.
+        text: bool,
+    },
+    /// Write the changes of the copy to the workspace: all or none. Answered by [`FromIsolate::Compared`].
+    Apply {
+        /// Which changes.
+        choice: IsolatedChoice,
+        /// How to resolve changes of both sides that cannot be merged. Without it nothing is written.
+        merge: Option<MergeRule>,
+        /// Only say what would be written.
+        dry_run: bool,
+        /// [`IsolatedReport::digest`] of the comparison that the user has seen.
+        expect: Option<String>,
+    },
+    /// Take back the last [`IsolateTask::Apply`]. Answered by [`FromIsolate::Compared`].
+    Undo {},
+}
+
+/// Selection of changes.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IsolatedChoice {
+    /// Relative paths of files and directories. Empty: all.
+    pub paths: Vec<PathBuf>,
+    /// Protected names that are included.
+    pub protected: Vec<PathBuf>,
+}
+
+/// Treatment of changes of both sides that cannot be merged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MergeRule {
+    /// Write both versions with conflict markers. Only for text.
+    Markers,
+    /// Keep the file of the workspace.
+    Ours,
+    /// Take the file of the session.
+    Theirs,
+    /// Leave the file out.
+    Skip,
+}
+
+/// Process to supervisor.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FromIsolate {
+    /// The copy is made.
+    Copied(CopiedTree),
+    /// The result of a comparison or of writing.
+    Compared(IsolatedReport),
+    /// Nothing was done.
+    Failed {
+        /// Reason, one line for the user.
+        text: String,
+    },
+}
+
+/// A copy that was made. The worker of the session gets these facts when it starts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CopiedTree {
+    /// Number of copied files and links.
+    pub files: u64,
+    /// Their size in bytes.
+    pub bytes: u64,
+    /// Ignored directories of the workspace, relative. The session sees each with a private layer for its changes. At
+    /// most [`MAX_OUTPUTS`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<PathBuf>,
+    /// Directory with the objects of the repository, which the copy borrows read-only.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub objects: Option<PathBuf>,
+    /// What the copy does not have, one line each. At most [`MAX_ISOLATED_NOTES`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// Directory of borrowed objects inside the session.
+pub const OBJECTS_INSIDE: &str = "/run/quack/objects";
+
+/// Result of comparing or writing.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IsolatedReport {
+    /// Changes of the session, by path. At most [`MAX_ISOLATED_FILES`].
+    pub files: Vec<IsolatedFile>,
+    /// Number of further changes.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: u64,
+    /// Whether the workspace was changed.
+    pub written: bool,
+    /// Number of changes that conflict with those of the workspace.
+    pub conflicts: u64,
+    /// Identifies what was compared. It differs after every change on either side.
+    pub digest: String,
+    /// Further facts, one line each. At most [`MAX_ISOLATED_NOTES`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// A changed file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IsolatedFile {
+    /// Path relative to the workspace.
+    pub path: String,
+    /// Change of the session.
+    pub change: FileChange,
+    /// What applying does with it, or did.
+    pub outcome: ApplyOutcome,
+    /// Reason for an outcome that needs one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The difference to the copied file, as unified diff.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub diff: Option<String>,
+}
+
+/// Kind of a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum FileChange {
+    /// The file is new.
+    Added,
+    /// The file has other content or permissions.
+    Changed,
+    /// The file is gone.
+    Deleted,
+}
+
+/// What applying does with a change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ApplyOutcome {
+    /// The workspace takes the session's version.
+    Taken,
+    /// The workspace has the same version already.
+    Same,
+    /// Both sides changed the file, and the changes were merged.
+    Merged,
+    /// Both sides changed the file, and the changes cannot be merged.
+    Conflict,
+    /// Both sides changed the file; it gets conflict markers.
+    Marked,
+    /// Other programs obey the name, and the user has not named it.
+    Protected,
+    /// The file is left as it is, for the given reason.
+    Left,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}

@@ -1,0 +1,246 @@
+//! `quack.isolated`: compares the private copy of an isolated session with its workspace, applies its changes, takes them
+//! back, or makes a new copy. Also makes the copy of a new session.
+
+use super::Caller;
+use super::attach::SAVE_LIMIT;
+use super::find::{id_of, label};
+use super::own_reference;
+use crate::children::isolate::IsolationError;
+use crate::children::{EvictionReason, Manage, ProcessKind, Request};
+use crate::errors::MethodError;
+use crate::events::client_registry::Transport;
+use crate::registry::{ChangeSession, FindSession, Purpose, SessionChange, TakeSnapshot};
+use crate::session::FoundSession;
+use crate::session::actor::TellSession;
+use crate::session::services::SessionServices;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::{IsolatedAction, IsolatedData, IsolatedParams};
+use quackd_protocol::foreign_text::message_line;
+use quackd_protocol::isolate::{
+    ApplyOutcome, CopiedTree, FromIsolate, IsolateRequest, IsolateTask, IsolatedChoice,
+    IsolatedReport, MAX_COPIED_BYTES, MAX_COPIED_FILES, MAX_OUTPUTS,
+};
+use serde_json::json;
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+
+/// Longest reason of the process, in characters.
+const MAX_REASON: usize = 600;
+
+/// Most paths of one request.
+const MAX_PATHS: usize = 10_000;
+
+pub(super) async fn isolated(
+    params: IsolatedParams,
+    caller: &Caller,
+) -> Result<IsolatedData, MethodError> {
+    let action = params.action.ok_or(MethodError::NoIsolatedAction)?;
+    if action != IsolatedAction::Diff && caller.client.transport != Transport::Socket {
+        return Err(MethodError::LocalIsolated);
+    }
+    let found = find(&params, caller).await?;
+    let services = &caller.services.sessions;
+    let running = services.table.snapshot(&found.session_id).worker.running();
+    let may_run = action == IsolatedAction::Diff
+        || params.force == Some(true) && action != IsolatedAction::Discard;
+    if !may_run && !running.is_none() {
+        return Err(MethodError::SessionBusy(running));
+    }
+    let label = label(caller, &found.session_id).await?;
+    let session_id = found.session_id.clone();
+    if action == IsolatedAction::Discard {
+        let copied = Some(discard(&found, caller).await?);
+        return Ok(IsolatedData { session_id, label, report: IsolatedReport::default(), copied });
+    }
+    let task = task(action, params, Path::new(&found.workspace_path))?;
+    let answer = run(services, &session_id, &found.workspace_path, task).await?;
+    let FromIsolate::Compared(report) = answer else { return Err(unusable()) };
+    if report.written {
+        const NAME: &str = "isolated_applied";
+        let (files, is_undo) = (report.files.len(), action == IsolatedAction::Undo);
+        let event = move || json!({ "type": NAME, "files": files, "undone": is_undo });
+        services.events.publish(&session_id, NAME, event);
+    }
+    Ok(IsolatedData { session_id, label, report, copied: None })
+}
+
+/// Finds the session, which must be isolated.
+async fn find(params: &IsolatedParams, caller: &Caller) -> Result<FoundSession, MethodError> {
+    let reference = match own_reference(params.session_id.as_deref())? {
+        Some(reference) => Some(id_of(caller, reference).await?),
+        None => None,
+    };
+    let find = FindSession { reference, purpose: Purpose::Look };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    match found.isolated {
+        Some(_) => Ok(found),
+        None => Err(MethodError::NotIsolated(label(caller, &found.session_id).await?)),
+    }
+}
+
+/// Converts the parameters of an action that does not discard.
+fn task(
+    action: IsolatedAction,
+    params: IsolatedParams,
+    workspace: &Path,
+) -> Result<IsolateTask, MethodError> {
+    let paths = |given: Vec<String>| -> Result<Vec<PathBuf>, MethodError> {
+        if MAX_PATHS < given.len() {
+            return Err(MethodError::IsolatedPath);
+        }
+        given.iter().map(|path| relative(path, workspace)).collect()
+    };
+    let choice =
+        IsolatedChoice { paths: paths(params.paths)?, protected: paths(params.protected)? };
+    Ok(match action {
+        IsolatedAction::Apply => IsolateTask::Apply {
+            choice,
+            merge: params.merge,
+            dry_run: params.dry_run == Some(true),
+            expect: params.expect,
+        },
+        IsolatedAction::Undo => IsolateTask::Undo {},
+        IsolatedAction::Diff | IsolatedAction::Discard => {
+            IsolateTask::Diff { choice, text: params.text == Some(true) }
+        }
+    })
+}
+
+/// Returns a path relative to the workspace without dots. The workspace itself is empty, and means everything.
+fn relative(path: &str, workspace: &Path) -> Result<PathBuf, MethodError> {
+    let path = Path::new(path);
+    let path = path.strip_prefix(workspace).unwrap_or(path);
+    let mut clean = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Normal(name) => clean.push(name),
+            Component::CurDir => {}
+            Component::ParentDir | Component::RootDir | Component::Prefix(_) => {
+                return Err(MethodError::IsolatedPath);
+            }
+        }
+    }
+    Ok(clean)
+}
+
+/// Makes the private copy of a session, in place of an earlier one.
+pub(super) async fn make_copy(
+    services: &Rc<SessionServices>,
+    session: &SessionId,
+    workspace: &str,
+    hidden: Vec<PathBuf>,
+) -> Result<CopiedTree, MethodError> {
+    let (home, id) = (services.daemon.home.clone(), session.clone());
+    let renew = move || home.renew_session_isolated_dir_blocking(id.as_str());
+    let renewed = services.look(SAVE_LIMIT, renew).await;
+    let renewed = renewed.map_err(|_late| MethodError::Overloaded)?;
+    renewed.map_err(|error| MethodError::Isolated(error.to_string()))?;
+    let task =
+        IsolateTask::Copy { hidden, max_files: MAX_COPIED_FILES, max_bytes: MAX_COPIED_BYTES };
+    match run(services, session, workspace, task).await {
+        Ok(FromIsolate::Copied(mut copied)) => {
+            // The process is not trusted with the paths of mounts.
+            copied.outputs.truncate(MAX_OUTPUTS);
+            Ok(copied)
+        }
+        Ok(_) => Err(unusable()),
+        Err(error) => {
+            remove_copy(services, session).await;
+            Err(error)
+        }
+    }
+}
+
+/// Refuses to delete an isolated session with changes that are not applied.
+pub(super) async fn check_applied(
+    caller: &Caller,
+    session: &str,
+    label: &str,
+) -> Result<(), MethodError> {
+    let find = FindSession { reference: Some(session.to_owned()), purpose: Purpose::Describe };
+    let found = caller.registry.send(find).await??;
+    let Some(found) = found.filter(|found| found.isolated.is_some()) else { return Ok(()) };
+    let services = &caller.services.sessions;
+    let task = IsolateTask::Diff { choice: IsolatedChoice::default(), text: false };
+    let compared = run(services, &found.session_id, &found.workspace_path, task).await;
+    // What cannot be compared, such as a copy without its workspace, can be deleted.
+    let Ok(FromIsolate::Compared(report)) = compared else { return Ok(()) };
+    let n = report.files.iter().filter(|file| file.outcome != ApplyOutcome::Same).count();
+    match u64::try_from(n).unwrap_or(u64::MAX).saturating_add(report.more) {
+        0 => Ok(()),
+        n => Err(MethodError::Unapplied { label: label.to_owned(), n }),
+    }
+}
+
+/// Removes the copy of a session that was not created.
+pub(super) async fn remove_copy(services: &SessionServices, session: &SessionId) {
+    let (home, id) = (services.daemon.home.clone(), session.clone());
+    let remove = move || home.remove_session_isolated_dir_blocking(id.as_str());
+    if let Ok(Err(error)) = services.look(SAVE_LIMIT, remove).await {
+        tracing::warn!(%session, %error, "copy of a session not removed");
+    }
+}
+
+/// Error of a frame that answers something else.
+fn unusable() -> MethodError {
+    MethodError::Isolated(
+        "the process that works on copies gave an answer that cannot be used".to_owned(),
+    )
+}
+
+/// Runs one piece of work on the copy of a session.
+async fn run(
+    services: &Rc<SessionServices>,
+    session: &SessionId,
+    workspace: &str,
+    task: IsolateTask,
+) -> Result<FromIsolate, MethodError> {
+    let home = &services.daemon.home;
+    let directory = home.session_isolated_dir(session.as_str());
+    let request = IsolateRequest {
+        workspace: PathBuf::from(workspace),
+        directory: directory.map_err(|error| MethodError::Isolated(error.to_string()))?,
+        home: services.daemon.user_home.clone(),
+        task,
+    };
+    let isolation = Rc::clone(&services.children.isolation);
+    // It goes on without the client: the process must be reaped.
+    let running = actix::spawn(async move { isolation.run(request).await });
+    let answer = running.await.map_err(|_stopping| MethodError::ShuttingDown)?;
+    match answer.map_err(|error: IsolationError| MethodError::Isolated(error.to_string()))? {
+        FromIsolate::Failed { text } => Err(MethodError::Isolated(message_line(&text, MAX_REASON))),
+        answer => Ok(answer),
+    }
+}
+
+/// Throws the copy of an idle session away and makes a new one.
+async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, MethodError> {
+    // An idle worker still shows the old copy. Calls from now on wait for the next worker.
+    let evict = Request::Evict(EvictionReason::Discarded);
+    found.handle.send(Manage(ProcessKind::Worker, evict)).await?;
+    renew_copy(caller, &found.session_id, &found.workspace_path).await
+}
+
+/// Makes the copy of an isolated session again, and records it.
+pub(super) async fn renew_copy(
+    caller: &Caller,
+    session: &SessionId,
+    workspace: &str,
+) -> Result<CopiedTree, MethodError> {
+    let services = &caller.services.sessions;
+    let hidden = hidden_of(caller, session).await?;
+    let copied = make_copy(services, session, workspace, hidden).await?;
+    let change = SessionChange::Isolated(copied.clone());
+    let change = ChangeSession { session: session.clone(), change };
+    caller.registry.send(change).timeout(SAVE_LIMIT).await??;
+    let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Look };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    found.handle.send(TellSession::SetIsolated(copied.clone())).await?;
+    Ok(copied)
+}
+
+/// Returns the paths that the session must not see.
+async fn hidden_of(caller: &Caller, session: &SessionId) -> Result<Vec<PathBuf>, MethodError> {
+    let settings = &caller.services.sessions.daemon.config.sandbox;
+    Ok(caller.registry.send(TakeSnapshot).await?.policy(settings, session)?.policy.hidden)
+}
