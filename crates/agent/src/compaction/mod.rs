@@ -11,6 +11,7 @@ pub use self::prompts::{Prompt, SummaryPrompts, summary_prompts};
 
 use crate::message::{Message, Usage};
 use crate::transcript::{EntryKind, Transcript, context_entries, is_compaction};
+use quackd_protocol::tools::find_spelling;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -153,22 +154,19 @@ impl Plan {
     fn add_files(&mut self, message: &Message) {
         let Message::Assistant(message) = message else { return };
         for call in message.tool_calls() {
+            let tool = find_spelling(&call.name).filter(|tool| tool.file.is_some());
+            let Some(tool) = tool else { continue };
             let path =
                 ["path", "file_path"].iter().find_map(|it| call.arguments.get(*it)?.as_str());
             let Some(path) = path.filter(|it| !it.is_empty()) else { continue };
-            match call.name.as_str() {
-                "write" | "write_file" | "edit" | "edit_file" => {
-                    self.read_files.remove(path);
-                    if self.modified_files.len() < MAX_FILES {
-                        self.modified_files.insert(path.to_owned());
-                    }
+
+            if !tool.reads_only {
+                self.read_files.remove(path);
+                if self.modified_files.len() < MAX_FILES {
+                    self.modified_files.insert(path.to_owned());
                 }
-                "read" | "read_file"
-                    if self.read_files.len() < MAX_FILES && !self.modified_files.contains(path) =>
-                {
-                    self.read_files.insert(path.to_owned());
-                }
-                _ => {}
+            } else if self.read_files.len() < MAX_FILES && !self.modified_files.contains(path) {
+                self.read_files.insert(path.to_owned());
             }
         }
     }

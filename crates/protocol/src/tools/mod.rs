@@ -1,4 +1,4 @@
-//! The tools: names, and the kinds, limits and defaults of their parameters. They are defined only here.
+//! The tools: names, facts, and the kinds, limits and defaults of their parameters. They are defined only here.
 //!
 //! `crates/tools` reads the permitted names, `crates/schema` makes JSON Schema of them, and the supervisor forwards
 //! calls by name. A test compares docs/tools.md with the table. Nothing here runs a tool.
@@ -10,6 +10,12 @@ mod search;
 mod shell;
 mod web;
 
+pub use files::{EDIT_FILE, NEW_TEXT, OLD_TEXT, READ_FILE, WRITE_FILE};
+pub use rubber_duck::GREP_SEARCH;
+pub use search::{FIND, REPLACE, SEARCH, UNDO};
+pub use shell::{BASH, JOB_KILL, JOB_OUTPUT, JOBS, REQUEST_PERMISSION};
+pub use web::WEB_SEARCH;
+
 /// One tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tool {
@@ -17,12 +23,28 @@ pub struct Tool {
     pub name: &'static str,
     /// Description for a model: one or more sentences.
     pub about: &'static str,
+    /// For a model with a small window: a short description and some parameters. `None` if it is not offered the tool.
+    pub brief: Option<(&'static str, &'static [&'static str])>,
     /// The parameter that receives a bare string.
     pub main: Option<&'static str>,
     /// True: unknown parameters are rejected. Otherwise they are ignored, as the clients of such a tool expect.
     pub is_strict: bool,
+    /// What a call does.
+    pub action: Action,
     /// Whether the tool changes no file: safe mode and the profile read-only allow it.
     pub reads_only: bool,
+    /// Whether a call may lose something that no further call brings back.
+    pub is_destructive: bool,
+    /// Whether a second call with the same arguments changes nothing more.
+    pub is_idempotent: bool,
+    /// The parameter with the one file that the tool reads, or writes unless it reads only.
+    pub file: Option<&'static str>,
+    /// Whether the tool only deals with background jobs. Such a tool also works without the workspace.
+    pub is_job_tool: bool,
+    /// Whether the data says more than the text.
+    pub returns_data: bool,
+    /// Whether the journal of calls has the answer. Answers of other tools can contain files.
+    pub is_answer_recorded: bool,
     /// Profile of the tool.
     pub offer: Offer,
     /// Names of Pi's tools that it stands for in lists of tools. The jobs are commands of Pi's `bash`.
@@ -30,6 +52,47 @@ pub struct Tool {
     /// Parameters in the order of the documentation.
     pub parameters: &'static [Parameter],
 }
+
+/// What a call of a tool does, as editors distinguish it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// Reads a file, or the state of the session.
+    Read,
+    /// Changes files that its arguments name.
+    Edit,
+    /// Searches texts or names of files.
+    Search,
+    /// Runs a command.
+    Execute,
+    /// Asks a server on the network.
+    Fetch,
+    /// Something else.
+    Other,
+}
+
+/// Facts of a tool that changes no file, unless its row says otherwise.
+const READS: Tool = Tool {
+    name: "",
+    about: "",
+    brief: None,
+    main: None,
+    is_strict: false,
+    action: Action::Read,
+    reads_only: true,
+    is_destructive: false,
+    is_idempotent: false,
+    file: None,
+    is_job_tool: false,
+    returns_data: false,
+    is_answer_recorded: false,
+    offer: Offer::Ask,
+    of_pi: &[],
+    parameters: &[],
+};
+
+/// Facts of a tool that changes files, unless its row says otherwise.
+const WRITES: Tool =
+    Tool { action: Action::Edit, reads_only: false, is_destructive: true, ..READS };
 
 /// Profile of a tool: `--tools` of `quack mcp` selects profiles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +172,31 @@ pub fn find(name: &str) -> Option<&'static Tool> {
     all().find(|tool| tool.name == name)
 }
 
+/// Returns the tool with this name, or else the first one that does the same as Pi's tool with this name.
+#[must_use]
+pub fn find_spelling(name: &str) -> Option<&'static Tool> {
+    find(name).or_else(|| all().find(|tool| tool.of_pi.contains(&name)))
+}
+
+/// Returns true if the tool with this name runs commands.
+#[must_use]
+pub fn runs_commands(tool: &str) -> bool {
+    find(tool).is_some_and(Tool::runs_commands)
+}
+
 impl Tool {
+    /// Returns true if the tool runs commands. Safe mode allows some of them.
+    #[must_use]
+    pub fn runs_commands(&self) -> bool {
+        self.action == Action::Execute
+    }
+
+    /// Returns true if some call of the tool works in safe mode.
+    #[must_use]
+    pub fn has_safe_calls(&self) -> bool {
+        self.reads_only || self.runs_commands()
+    }
+
     /// Returns the parameter with this name. `name` must not be an alias.
     #[must_use]
     pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
@@ -167,6 +254,14 @@ const fn text(name: &'static str, about: &'static str) -> Parameter {
     Parameter::new(name, Kind::Text, about)
 }
 
+/// A text whose first name is the documented one.
+const fn named(names: &'static [&'static str], about: &'static str) -> Parameter {
+    match names {
+        [name, aliases @ ..] => text(name, about).also(aliases),
+        [] => text("", about),
+    }
+}
+
 const fn flag(name: &'static str, about: &'static str) -> Parameter {
     Parameter::new(name, Kind::Flag, about)
 }
@@ -194,9 +289,6 @@ pub const MCP_LIST: &str = "quack_mcp_list";
 /// Internal tool like [`INSTRUCTIONS`]: calls a tool of an MCP server. Its parameters are [`crate::mcp::McpCall`].
 pub const MCP_CALL: &str = "quack_mcp_call";
 
-/// Tool that asks the user for a permission. The supervisor answers it, in no worker.
-pub const REQUEST_PERMISSION: &str = "request_permission";
-
 /// Returns true for an internal tool, which only the supervisor can call.
 #[must_use]
 pub fn is_internal(tool: &str) -> bool {
@@ -214,7 +306,7 @@ pub fn main_parameter(tool: &str) -> Option<&'static str> {
 #[must_use]
 pub fn is_meant_as_json(tool: &str, text: &str) -> bool {
     let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-    let is_bash = tool == "bash";
+    let is_bash = runs_commands(tool);
     let Some(inside) = text.strip_prefix('{') else {
         return is_bash && text.starts_with("[\"");
     };
