@@ -2,6 +2,7 @@
 //! the files of its recipe, and no other source file lists such names.
 
 use crate::Tree;
+use crate::modules::code;
 use std::collections::BTreeSet;
 
 /// Most steps of a recipe. Each step is one file.
@@ -32,11 +33,6 @@ fn steps<'a>(document: &'a str, title: &str) -> Vec<&'a str> {
     section.unwrap_or_default().lines().filter(is_step).collect()
 }
 
-/// A source file without its unit tests.
-fn product(text: &str) -> &str {
-    text.split_once("#[cfg(test)]").map_or(text, |(product, _)| product)
-}
-
 fn complaints(tree: &Tree, document: &str, recipe: &Recipe) -> Vec<String> {
     let Recipe { title, names, max_others, places } = recipe;
     let mut complaints = Vec::new();
@@ -63,7 +59,7 @@ fn complaints(tree: &Tree, document: &str, recipe: &Recipe) -> Vec<String> {
             && !places.iter().any(|(place, _)| path.starts_with(place))
     };
     for (path, text) in tree.iter().filter(|(path, _)| is_other(path)) {
-        let text = product(text);
+        let text = code(text);
         let listed = names.iter().filter(|name| text.contains(&format!("\"{name}\""))).count();
         if *max_others < listed {
             complaints.push(format!("{title}: {path} lists {listed} of them"));

@@ -1,6 +1,5 @@
 //! Drives the agent: passes frames of the supervisor on, and carries out effects.
 
-use crate::Started;
 use crate::session_file::SessionFile;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,12 +19,22 @@ use quackd_protocol::shorten::shorten;
 use quackd_protocol::tools;
 use serde_json::value::{RawValue, to_raw_value};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 use tokio_util::bytes::{Bytes, BytesMut};
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
 type Channel = Framed<tokio::net::UnixStream, LengthDelimitedCodec>;
+
+/// Input of the runtime.
+pub(crate) struct Started {
+    pub(crate) control: OwnedFd,
+    pub(crate) start: NativeStart,
+    pub(crate) file: SessionFile,
+    /// Parts of the confinement that this system does not have.
+    pub(crate) notes: Vec<String>,
+}
 
 /// Runs until the supervisor closes the channel or asks the agent to exit.
 pub(crate) fn run(started: Started) -> io::Result<()> {

@@ -4,9 +4,11 @@
 //! [`Plan::entry`].
 
 mod estimate;
+mod plan;
 mod prompts;
 
 pub use self::estimate::{estimate_tokens, keep_recent_tokens, message_tokens, should_compact};
+pub use self::plan::Plan;
 pub use self::prompts::{Prompt, SummaryPrompts, summary_prompts};
 
 use crate::message::{Message, Usage};
@@ -32,25 +34,6 @@ pub enum CompactionError {
 
 /// A message for the model, with the position of its entry on the path.
 type Item<'a> = (usize, Cow<'a, Message>);
-
-/// Parts of the conversation, split for a compaction.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// First entry that stays in the context.
-    pub first_kept_entry_id: String,
-    /// Estimated tokens of the context before the compaction.
-    pub tokens_before: u64,
-    /// Messages to summarize. Empty if the whole history is in `previous_summary`.
-    pub history: Vec<Message>,
-    /// Start of the turn whose end is kept. Empty if the kept part begins with a turn.
-    pub turn_prefix: Vec<Message>,
-    /// Summary of the last compaction, without its lists of files.
-    pub previous_summary: Option<String>,
-    /// Files that were read and not modified, also before earlier compactions.
-    pub read_files: BTreeSet<String>,
-    /// Files that were written or edited.
-    pub modified_files: BTreeSet<String>,
-}
 
 /// Splits the context of the current branch so that about `keep_recent_tokens` stay, see [`keep_recent_tokens`].
 ///

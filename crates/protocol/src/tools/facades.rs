@@ -1,7 +1,7 @@
 //! Tools with the names, parameters and texts of other agents: search_content, replace_content and search_glob_files of
 //! Nixcode, ripgrep_search of Radbot and RA.Aid.
 
-use super::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
+use super::row::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
 
 /// The tools of this file, in the order of the documentation.
 pub(super) const TOOLS: &[Tool] =

@@ -1,6 +1,6 @@
 //! Parameters of read_file, write_file and edit_file.
 
-use super::{Kind, Offer, Parameter, READS, Tool, WRITES, flag, named, text, whole};
+use super::row::{Kind, Offer, Parameter, READS, Tool, WRITES, flag, named, text, whole};
 
 /// The tools of this file, in the order of the documentation.
 pub(super) const TOOLS: &[Tool] = &[READ_FILE, WRITE_FILE, EDIT_FILE];

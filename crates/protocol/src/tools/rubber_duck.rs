@@ -1,7 +1,7 @@
 //! grep_search and find_files: the names, parameters and texts of the Rubber Duck daemon, and some additional
 //! parameters that other agents send.
 
-use super::{Action, Kind, Offer, Parameter, READS, Tool, flag, text, whole};
+use super::row::{Action, Kind, Offer, Parameter, READS, Tool, flag, text, whole};
 use crate::limits::MAX_ROWS;
 
 /// The tools of this file, in the order of the documentation.

@@ -1,6 +1,6 @@
 //! Parameters of quackd's own search tools: search, find, replace, undo.
 
-use super::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
+use super::row::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
 use crate::limits::{MAX_OUTPUT_BYTES, MAX_ROWS, MAX_SEARCH_OUTPUT_BYTES, MIN_SEARCH_OUTPUT_BYTES};
 
 /// The tools of this file, in the order of the documentation.

@@ -1,6 +1,6 @@
 //! Parameters of bash and of its background jobs.
 
-use super::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
+use super::row::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
 use crate::limits::{MAX_JOB_TIME, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! Parameters of web_search.
 
-use super::{Action, Kind, Offer, Parameter, READS, Tool, flag, text, whole};
+use super::row::{Action, Kind, Offer, Parameter, READS, Tool, flag, text, whole};
 
 /// The tools of this file, in the order of the documentation.
 pub(super) const TOOLS: &[Tool] = &[WEB_SEARCH];
