@@ -440,7 +440,7 @@ impl Shared {
         match event.name.as_str() {
             "extension_ui_request" => {
                 if let Ok(question) = serde_json::from_str::<Question>(text)
-                    && questions::is_dialog(&question)
+                    && is_dialog(&question)
                 {
                     return self
                         .ask(Question { session: self.id.clone(), ..question }, client)
@@ -459,4 +459,9 @@ impl Shared {
             self.turns.end(turn, outcome);
         }
     }
+}
+
+/// Whether a question needs an answer.
+fn is_dialog(question: &Question) -> bool {
+    matches!(question.method.as_str(), "confirm" | "select" | "input" | "editor")
 }

@@ -1,7 +1,7 @@
 //! Tool calls for display: kind, title, locations, and content with diffs. Pure.
 
 use crate::prompt::{fenced, title};
-use quackd_protocol::tools::{self, Tool};
+use quackd_protocol::tools::{self, Action, NEW_TEXT, OLD_TEXT};
 use serde_json::{Map, Value, json};
 use std::path::{Component, Path, PathBuf};
 
@@ -24,27 +24,21 @@ enum Kind {
 impl Kind {
     fn of(tool: &str) -> Self {
         match tool {
-            // The tools of Pi, and usual names of others.
-            "read" | "ls" => Self::Read,
-            "write" | "edit" | "apply_patch" => Self::Edit,
+            // Usual names of other agents' tools. Pi's `ls` reads a directory.
+            "ls" => Self::Read,
+            "apply_patch" => Self::Edit,
             "delete" | "delete_file" => Self::Delete,
             "move" | "move_file" => Self::Move,
-            "grep" | "glob" => Self::Search,
+            "glob" => Self::Search,
             "fetch" | "web_fetch" => Self::Fetch,
-            _ => tools::find(tool).map_or(Self::Other, Self::of_known),
-        }
-    }
-
-    /// Returns the kind of one of quackd's tools, by its parameters.
-    fn of_known(tool: &Tool) -> Self {
-        let takes = |name: &str| tool.parameters.iter().any(|one| one.name == name);
-        match () {
-            () if takes("command") => Self::Execute,
-            () if !tool.reads_only && takes("path") => Self::Edit,
-            () if !tool.reads_only => Self::Other,
-            () if takes("query") && !takes("path") => Self::Fetch,
-            () if takes("pattern") || takes("query") || takes("glob") => Self::Search,
-            () => Self::Read,
+            _ => match tools::find_spelling(tool).map(|tool| tool.action) {
+                Some(Action::Read) => Self::Read,
+                Some(Action::Edit) => Self::Edit,
+                Some(Action::Search) => Self::Search,
+                Some(Action::Execute) => Self::Execute,
+                Some(Action::Fetch) => Self::Fetch,
+                Some(Action::Other) | None => Self::Other,
+            },
         }
     }
 
@@ -143,8 +137,8 @@ impl Call<'_> {
             return vec![json!({"type": "diff", "path": path, "newText": text})];
         }
         let diff = |edit: &Value| {
-            let old = text_of(edit, &["oldText", "old_text", "find"])?;
-            let new = text_of(edit, &["newText", "new_text", "replace"])?;
+            let old = text_of(edit, OLD_TEXT)?;
+            let new = text_of(edit, NEW_TEXT)?;
             Some(json!({"type": "diff", "path": path, "oldText": old, "newText": new}))
         };
         match self.args.get("edits").and_then(Value::as_array) {

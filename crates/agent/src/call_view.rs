@@ -1,6 +1,9 @@
 //! Subject of a tool call, and the lines that an edit changes, for readers. Used by exports and by the command
 //! line.
 
+use quackd_protocol::tools::{
+    EDIT_FILE, NEW_TEXT, OLD_TEXT, READ_FILE, Tool, WRITE_FILE, find_spelling,
+};
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
@@ -24,30 +27,32 @@ pub enum Change {
 /// Whether the tool replaces parts of a file.
 #[must_use]
 pub fn is_edit(tool: &str) -> bool {
-    matches!(tool, "edit_file" | "edit")
+    is_of(tool, &EDIT_FILE)
 }
 
 /// Whether the tool writes a whole file.
 #[must_use]
 pub fn is_write(tool: &str) -> bool {
-    matches!(tool, "write_file" | "write")
+    is_of(tool, &WRITE_FILE)
 }
 
 /// Whether the tool returns the content of a file.
 #[must_use]
 pub fn is_read(tool: &str) -> bool {
-    matches!(tool, "read_file" | "read")
+    is_of(tool, &READ_FILE)
+}
+
+/// Whether a model knows this tool by the name.
+fn is_of(name: &str, tool: &Tool) -> bool {
+    find_spelling(name).is_some_and(|named| named.name == tool.name)
 }
 
 /// Returns the command or the path that a call is about. `None` if all its arguments matter.
 #[must_use]
 pub fn subject<'a>(tool: &str, args: &'a Value) -> Option<&'a str> {
-    let key = match tool {
-        "bash" => "command",
-        tool if is_read(tool) || is_write(tool) || is_edit(tool) => "path",
-        _ => return None,
-    };
-    args.get(key)?.as_str()
+    let tool = find_spelling(tool)?;
+    let command = tool.main.filter(|_| tool.runs_commands());
+    args.get(tool.file.or(command)?)?.as_str()
 }
 
 /// Returns the lines of the texts of an edit. `clean` makes a text safe to show. Empty for other calls.
@@ -60,10 +65,8 @@ pub fn changes(tool: &str, args: &Value, clean: impl Fn(&str) -> String) -> Vec<
     let edits = edits.map_or_else(|| std::slice::from_ref(args), Vec::as_slice);
     let mut changes = Vec::new();
     for edit in edits {
-        let text = |keys: [&str; 3]| keys.into_iter().find_map(|key| edit.get(key)?.as_str());
-        let old = text(["old_text", "oldText", "find"]);
-        let new = text(["new_text", "newText", "replace"]);
-        let (Some(old), Some(new)) = (old, new) else { continue };
+        let text = |keys: &[&str]| keys.iter().find_map(|key| edit.get(key)?.as_str());
+        let (Some(old), Some(new)) = (text(OLD_TEXT), text(NEW_TEXT)) else { continue };
         let lines = old.lines().count() + new.lines().count();
         if MAX_DIFF_BYTES < old.len() + new.len() || MAX_DIFF_LINES < lines {
             changes.push(Change::TooLarge);

@@ -169,7 +169,9 @@ fn is_plain(word: &str) -> bool {
 fn jobs() -> Vec<CompletionCandidate> {
     let words: Vec<String> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-    if !words.iter().any(|word| matches!(word.as_str(), "job_output" | "job_kill")) {
+    let takes_job =
+        |word: &String| tools::find(word).is_some_and(|tool| tool.parameter("job").is_some());
+    if !words.iter().any(takes_job) {
         return Vec::new();
     }
     let Some(PsData { workers, .. }) = ask("quack.ps", json!({})) else { return Vec::new() };

@@ -1,7 +1,7 @@
 //! The configuration as types. Combines the defaults, the file and the environment, in this order. Read once by the
 //! supervisor at its start, and by `quack config`.
 
-use crate::{Dollars, Entry, Origin, Secret, Setting, keys, mcp_servers};
+use crate::{Dollars, Origin, Secret, Setting};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, JOURNAL_KEPT, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS,
@@ -465,23 +465,4 @@ impl Default for Config {
 
 fn mebibytes(bytes: u64) -> usize {
     usize::try_from(bytes / (1024 * 1024)).unwrap_or(usize::MAX)
-}
-
-impl Config {
-    /// Returns every key with its value and origin, in the order of [`keys`], then the MCP servers. The origin of a key of
-    /// an untrusted file also names the place that is not obeyed.
-    #[must_use]
-    pub fn entries(&self) -> Vec<Entry> {
-        let entry = |key: &crate::Key| {
-            let (value, origin) = key.kind.show(self);
-            let ignored = self.ignored.iter().find(|(name, _)| name == key.name());
-            let origin = match ignored {
-                Some((_, place)) => format!("{origin}, {place} is not obeyed"),
-                None => origin.to_string(),
-            };
-            Entry { key: key.name().into(), value, origin }
-        };
-        let servers = self.mcp_servers.iter().flat_map(mcp_servers::entries);
-        keys().iter().map(entry).chain(servers).collect()
-    }
 }

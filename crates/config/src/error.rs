@@ -4,6 +4,9 @@ use quackd_protocol::foreign_text::one_line;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// Largest configuration file that is read, in bytes. A typical file has a few hundred.
+pub const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
+
 /// Longest excerpt of the file in an error, in characters.
 const MAX_SHOWN_CHARS: usize = 100;
 
@@ -20,8 +23,8 @@ pub enum ConfigError {
         /// Error of the system.
         reason: io::Error,
     },
-    /// The file is larger than [`crate::MAX_CONFIG_BYTES`].
-    #[error("{} is larger than {} MiB", shown(path), crate::MAX_CONFIG_BYTES / (1024 * 1024))]
+    /// The file is larger than [`MAX_CONFIG_BYTES`].
+    #[error("{} is larger than {} MiB", shown(path), MAX_CONFIG_BYTES / (1024 * 1024))]
     TooBig {
         /// Path of the file.
         path: PathBuf,

@@ -2,14 +2,11 @@
 
 use crate::ConfigError;
 use crate::document::position;
-use crate::error::excerpt;
+use crate::error::{MAX_CONFIG_BYTES, excerpt};
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
-
-/// Largest configuration file that is read, in bytes. A typical file has a few hundred.
-pub const MAX_CONFIG_BYTES: u64 = 1024 * 1024;
 
 /// Returns the path of the configuration file: the value of `QUACKD_CONFIG`, or else `default`. The second value is
 /// true if the variable named the file; then it must exist. A blank variable counts as unset.

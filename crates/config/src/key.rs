@@ -41,7 +41,13 @@ macro_rules! choice {
 /// Largest number of tokens.
 const MAX_TOKENS: u64 = 100_000_000;
 
-pub(crate) static KEYS: &[Key] = &[
+/// Every key, table by table.
+#[must_use]
+pub fn keys() -> &'static [Key] {
+    KEYS
+}
+
+static KEYS: &[Key] = &[
     Key {
         name: "worker.idle_minutes",
         description: "Minutes without a call before an idle worker is evicted. The next call starts a new worker.",
@@ -470,7 +476,6 @@ pub(crate) static KEYS: &[Key] = &[
 mod tests {
     use super::*;
     use crate::entry::to_toml;
-    use crate::keys;
     use std::collections::BTreeSet;
     use std::fmt::Write as _;
 

@@ -13,6 +13,7 @@ mod choices;
 mod config;
 mod definition;
 mod document;
+mod entries;
 mod entry;
 mod error;
 mod file;
@@ -34,14 +35,9 @@ pub use config::{
 };
 pub use definition::Key;
 pub use entry::Entry;
-pub use error::ConfigError;
-pub use file::{MAX_CONFIG_BYTES, locate};
+pub use error::{ConfigError, MAX_CONFIG_BYTES};
+pub use file::locate;
+pub use key::keys;
 pub use load::{load_blocking, load_untrusted_blocking};
 pub use secret::Secret;
 pub use setting::{Dollars, Origin, Setting};
-
-/// Every key, table by table.
-#[must_use]
-pub fn keys() -> &'static [Key] {
-    key::KEYS
-}

@@ -1,9 +1,17 @@
 //! The address of the search provider, and the check that a key may be sent there.
 
 use crate::EgressError;
-use crate::http::Connection;
 use std::fmt;
 use url::{Host, Url};
+
+/// Kind of a connection. Each kind has its own client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Connection {
+    /// To this machine.
+    pub(crate) is_local: bool,
+    /// With TLS.
+    pub(crate) is_encrypted: bool,
+}
 
 /// A validated endpoint.
 pub(crate) struct Endpoint {

@@ -1,7 +1,8 @@
 //! The HTTP clients, and one search: posts the body and reads a response of bounded length.
 
+use crate::endpoint::Connection;
 use crate::error_text::reason;
-use crate::{Settings, failed};
+use crate::settings::{Settings, failed};
 use hyper::ext::ReasonPhrase;
 use quackd_protocol::VERSION;
 use quackd_protocol::limits::MAX_WEB_BODY_BYTES;
@@ -21,15 +22,6 @@ const POOL_SIZE: usize = 2;
 
 /// Longest status text in a result, in characters.
 const MAX_STATUS_TEXT: usize = 100;
-
-/// Kind of a connection. Each kind has its own client.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Connection {
-    /// To this machine.
-    pub(crate) is_local: bool,
-    /// With TLS.
-    pub(crate) is_encrypted: bool,
-}
 
 /// Creates the client for a kind of connection. For encrypted ones, it reads the machine's certificates, about 150 files, so it takes some
 /// milliseconds.

@@ -7,6 +7,7 @@
 //! The thread and the clients start with the first task, so that a daemon without one pays nothing.
 
 mod endpoint;
+mod error;
 mod key;
 pub mod models;
 mod requests;
@@ -14,8 +15,10 @@ mod requests;
 mod body;
 mod error_text;
 mod http;
+mod settings;
 mod thread;
 
+pub use error::EgressError;
 pub use key::Key;
 pub use requests::{
     ListedModel, MODEL_IDLE_TIMEOUT, ModelEndpoints, Route, RouteError, RouteSettings,
@@ -23,6 +26,7 @@ pub use requests::{
 
 use crate::endpoint::Endpoint;
 use crate::requests::{ListTask, MAX_MODEL_STREAMS, ModelTask, failure, not_sent};
+use crate::settings::{Settings, failed};
 use crate::thread::{SearchTask, Task};
 use quackd_protocol::limits::{MAX_WEB_SEARCHES, WEB_SEARCH_TIMEOUT};
 use quackd_protocol::model::{
@@ -55,36 +59,6 @@ impl EgressConfig {
     pub fn new(endpoint: impl Into<String>, key: Option<Key>) -> Self {
         Self { endpoint: endpoint.into(), key, timeout: WEB_SEARCH_TIMEOUT }
     }
-}
-
-/// Error of the configuration. No text contains the key, or more of the endpoint than its host.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum EgressError {
-    /// The endpoint is not a URL.
-    #[error("the endpoint of web_search is not a URL: {0}")]
-    NotAUrl(url::ParseError),
-    /// The endpoint has another scheme than http and https.
-    #[error("the endpoint of web_search must be an https URL, not {0}")]
-    NotHttps(String),
-    /// The connection would not be encrypted, so that the network could read the key.
-    #[error(
-        "the endpoint of web_search must be https: plain http would send the key to {host} unencrypted"
-    )]
-    InTheClear {
-        /// Host of the endpoint.
-        host: String,
-    },
-    /// An HTTP header cannot carry the key.
-    #[error("the key of web_search holds characters that no HTTP header can carry")]
-    UnusableKey,
-}
-
-/// Settings of web searches.
-#[derive(Debug)]
-struct Settings {
-    endpoint: Endpoint,
-    key: Key,
-    timeout: Duration,
 }
 
 /// Runs web searches and model requests. One instance for the whole daemon.
@@ -222,11 +196,6 @@ impl Egress {
         let tasks = thread::start(self.distrust.subscribe())?;
         Ok(self.thread.get_or_init(|| tasks))
     }
-}
-
-/// Creates the outcome of a failed search.
-fn failed(reason: impl ToString) -> WebOutcome {
-    WebOutcome::Failed { reason: reason.to_string() }
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //!
 //! Started by [`crate::Egress`] with the first task. Exits when the last sender of tasks is dropped.
 
-use crate::Settings;
+use crate::endpoint::Connection;
 use crate::error_text::reason;
-use crate::http::{self, Connection, exchange};
+use crate::http::{self, exchange};
 use crate::requests::{ListTask, MAX_MODEL_STREAMS, ModelTask};
+use crate::settings::{Settings, failed};
 use quackd_protocol::limits::MAX_WEB_SEARCHES;
 use quackd_protocol::worker::WebOutcome;
 use reqwest::Client;
@@ -63,7 +64,7 @@ impl Task {
 
     async fn fail(self, text: String) {
         match self {
-            Self::Search(task) => drop(task.answer.send(crate::failed(text))),
+            Self::Search(task) => drop(task.answer.send(failed(text))),
             Self::Model(task) => task.fail(text).await,
             Self::List(task) => task.fail(text),
         }

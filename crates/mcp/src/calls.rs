@@ -10,11 +10,12 @@ use crate::parked_calls::StartedCall;
 use crate::questions::{self, Way};
 use crate::results::{self, Reply};
 use crate::tasks;
-use crate::tool_list::{BASH, WORKSPACE, has_structured_content};
+use crate::tool_list::{WORKSPACE, has_structured_content};
 use quackd_client::ClientError;
 use quackd_protocol::client::{ErrorCode, ToolParams};
 use quackd_protocol::limits::MAX_TOOL_DEADLINE;
 use quackd_protocol::output::{CancelData, CancelParams};
+use quackd_protocol::tools::runs_commands;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ErrorData, InputResponses, ProgressNotificationParam,
 };
@@ -159,7 +160,7 @@ async fn start(
         Some(Value::String(path)) => Some(PathBuf::from(path)),
         Some(_) => return Err(LinkError::RelativeWorkspace),
     };
-    let runs_in = (tool == BASH).then(|| habits::of_bash(&mut arguments)).flatten();
+    let runs_in = runs_commands(tool).then(|| habits::of_bash(&mut arguments)).flatten();
     let slot = Arc::clone(&gateway.slots).acquire_owned();
     // The semaphore is never closed.
     let slot = until_cancelled(context, async { Ok(slot.await) }).await?;

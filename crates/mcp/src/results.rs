@@ -3,6 +3,7 @@
 use crate::tool_list::FIELDS;
 use quackd_protocol::client::{ToolInfo, ToolResult};
 use quackd_protocol::output::with_signal;
+use quackd_protocol::tools::{self, EDIT_FILE};
 use rmcp::model::{CallToolResult, ContentBlock, Resource};
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -11,12 +12,6 @@ use url::Url;
 /// The reply of `quack.tool`.
 pub(crate) type Reply = ToolResult;
 
-/// Tools whose structured data is passed on. That of other tools repeats the text.
-const WITH_DATA: &[&str] = &["bash", "jobs", "job_output", "job_kill"];
-
-/// The tool whose hints tell a model how to go on.
-pub(crate) const EDIT: &str = "edit_file";
-
 /// Returns the result of a call: the tool's text, and the facts as structured content.
 ///
 /// The structured content repeats the text, because some agents show the model nothing else. `structured`: the agent
@@ -24,11 +19,13 @@ pub(crate) const EDIT: &str = "edit_file";
 pub(crate) fn complete(tool: &str, reply: Reply, structured: bool) -> CallToolResult {
     let ToolResult { mut text, info, data, .. } = reply;
     text = with_signal(&text, info.signal).into_owned();
-    if let Some(hint) = info.hint.as_ref().filter(|_| tool == EDIT || info.hint_adds) {
+    // A hint of `edit_file` tells a model how to go on.
+    if let Some(hint) = info.hint.as_ref().filter(|_| tool == EDIT_FILE.name || info.hint_adds) {
         text.push_str(&format!("\n{hint}"));
     }
     let mut facts = facts(&info);
-    if let Some(data) = data.filter(|_| WITH_DATA.contains(&tool)) {
+    // The data of other tools repeats the text.
+    if let Some(data) = data.filter(|_| tools::find(tool).is_some_and(|tool| tool.returns_data)) {
         facts.insert("data".to_owned(), data);
     }
     facts.insert("text".to_owned(), text.clone().into());

@@ -6,6 +6,7 @@ use crate::gateway::{Gateways, Scope};
 use crate::results;
 use crate::tool_list::{self, ListFacts};
 use quackd_protocol::VERSION;
+use quackd_protocol::tools::READ_FILE;
 use rmcp::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CancelTaskParams, CustomRequest, CustomResult,
@@ -116,7 +117,8 @@ impl ServerHandler for AgentServer {
             ));
         };
         let failed = |error: LinkError| ErrorData::internal_error(error.to_string(), None);
-        let read = |arguments| gateway.ask("read_file", arguments, &session, context.client_info());
+        let read =
+            |arguments| gateway.ask(READ_FILE.name, arguments, &session, context.client_info());
         let mut reply = read(json!({"path": path})).await.map_err(failed)?;
         if reply.info.is_error {
             // It is too long. The answer says how to go on.

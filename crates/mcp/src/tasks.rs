@@ -5,6 +5,7 @@ use crate::gateway::Gateway;
 use crate::results::{self, Reply};
 use crate::tool_list::has_structured_content;
 use quackd_protocol::limits::MAX_JOB_TIME;
+use quackd_protocol::tools::{JOB_KILL, JOB_OUTPUT, Tool, runs_commands};
 use rmcp::model::{CallToolResult, CreateTaskResult, Implementation};
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::task_manager::{TaskContext, TaskExit, TaskOptions};
@@ -31,7 +32,7 @@ pub(crate) fn start(
     reply: &Reply,
     context: &RequestContext<RoleServer>,
 ) -> Option<CreateTaskResult> {
-    let data = reply.data.as_ref().filter(|_| tool == "bash")?;
+    let data = reply.data.as_ref().filter(|_| runs_commands(tool))?;
     let job = data.get("jobId")?.as_str()?.to_owned();
     if !context.client_capabilities()?.supports_tasks() {
         return None;
@@ -58,13 +59,13 @@ async fn follow(
     task: &TaskContext,
 ) -> Result<CallToolResult, TaskExit> {
     let structured = has_structured_content(agent.as_ref());
-    let ask = |tool, arguments| gateway.ask(tool, arguments, session, agent.clone());
+    let ask = |tool: Tool, arguments| gateway.ask(tool.name, arguments, session, agent.clone());
     let mut cursor = 0;
     loop {
-        let look = ask("job_output", json!({"job": job, "cursor": cursor, "wait_ms": WAIT_MS}));
+        let look = ask(JOB_OUTPUT, json!({"job": job, "cursor": cursor, "wait_ms": WAIT_MS}));
         let reply = tokio::select! {
             () = task.cancelled() => {
-                ask("job_kill", json!({"job": job})).await.ok();
+                ask(JOB_KILL, json!({"job": job})).await.ok();
                 return Err(TaskExit::Cancelled);
             }
             reply = look => reply,
@@ -82,8 +83,8 @@ async fn follow(
         // A job may print without a pause.
         sleep(PAUSE).await;
     }
-    match ask("job_output", json!({"job": job})).await {
-        Ok(reply) => Ok(results::complete("job_output", reply, structured)),
+    match ask(JOB_OUTPUT, json!({"job": job})).await {
+        Ok(reply) => Ok(results::complete(JOB_OUTPUT.name, reply, structured)),
         Err(error) => Ok(results::failure(&format!("Error: {error}"), structured)),
     }
 }

@@ -1,7 +1,7 @@
 //! The tools that an agent is offered: which, with which schemas, and with annotations that match the confinement.
 
 use quackd_protocol::client::ToolResult;
-use quackd_protocol::tools::{self, Offer, Tool as KnownTool};
+use quackd_protocol::tools::{self, Action, Offer, Tool as KnownTool};
 use rmcp::model::{Implementation, JsonObject, MetaObject, Tool, ToolAnnotations};
 use schemars::schema_for;
 use serde_json::{Map, Value, json};
@@ -9,15 +9,6 @@ use std::sync::{Arc, LazyLock};
 
 /// Name of the argument that selects the directory of a call.
 pub const WORKSPACE: &str = "workspace";
-
-/// The tool whose calls have effects outside of the machine, if the network is on.
-pub(crate) const BASH: &str = "bash";
-
-/// The tool that uses the network by itself.
-const WEB_SEARCH: &str = "web_search";
-
-/// Tools that end with the same result when called again with the same arguments.
-const IDEMPOTENT: &[&str] = &["write_file", "job_kill"];
 
 /// Fields of `quack.tool`'s reply that agents receive as structured content, in this order.
 pub(crate) const FIELDS: &[&str] = &[
@@ -75,9 +66,8 @@ impl Selection {
             chosen.extend(tools::all().filter(|tool| is_chosen(tool)).map(|tool| tool.name));
         }
         // In safe mode `bash` runs commands that the kernel keeps from writing.
-        let is_offered = |tool: &&KnownTool| {
-            chosen.contains(&tool.name) && (!safe || tool.reads_only || tool.name == BASH)
-        };
+        let is_offered =
+            |tool: &&KnownTool| chosen.contains(&tool.name) && (!safe || tool.has_safe_calls());
         Ok(Self(tools::all().filter(is_offered).map(|tool| tool.name).collect()))
     }
 
@@ -135,21 +125,20 @@ fn loaded() -> MetaObject {
 }
 
 fn annotations(tool: &KnownTool, facts: ListFacts) -> ToolAnnotations {
-    let reads_only = tool.reads_only || facts.safe;
-    let is_open = match tool.name {
-        WEB_SEARCH => true,
-        BASH => facts.network,
+    // A killed job does not come back, although no file changes.
+    let is_kill = tool.reads_only && tool.is_destructive;
+    let reads_only = (tool.reads_only || facts.safe) && !is_kill;
+    let is_open = match tool.action {
+        Action::Fetch => true,
+        Action::Execute => facts.network,
         _ => false,
     };
-    // A killed job does not come back.
-    let is_kill = tool.name == "job_kill";
-    let annotations = ToolAnnotations::new().read_only(reads_only && !is_kill).open_world(is_open);
-    match reads_only && !is_kill {
-        true => annotations,
-        false => {
-            annotations.destructive(tool.name != "undo").idempotent(IDEMPOTENT.contains(&tool.name))
-        }
+
+    let annotations = ToolAnnotations::new().read_only(reads_only).open_world(is_open);
+    if reads_only {
+        return annotations;
     }
+    annotations.destructive(tool.is_destructive).idempotent(tool.is_idempotent)
 }
 
 /// Schema of the structured content: that of `quack.tool`'s reply without the fields that are not passed on.

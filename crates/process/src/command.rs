@@ -1,6 +1,9 @@
 //! Input and output of [`crate::run`]: the command, its limits, its result and its errors.
 
-use crate::{Captured, CommandInput, Exit, Flow, Group, Limits, Live, SpawnThread, Spilled, Usage};
+use crate::{
+    Captured, CommandInput, Exit, Flow, Group, Limits, Live, SpawnThread, SpillTarget, Spilled,
+    Usage,
+};
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -51,27 +54,6 @@ pub struct Command {
     pub group: Option<Arc<Group>>,
     /// Thread that launches the command. `None` launches it on the calling thread.
     pub spawn_thread: Option<Arc<SpawnThread>>,
-}
-
-/// File for the complete output, and the output length from which on it is written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SpillTarget {
-    /// An existing private directory.
-    pub dir: PathBuf,
-    /// Name of the file to create: a plain file name that does not exist yet. The part up to and including its first
-    /// `-` names the family of spill files to which `max_files` applies.
-    pub name: String,
-    /// Maximum file size in bytes. Further output is not written.
-    pub max_bytes: u64,
-    /// Maximum number of files of the family, including the new one. The oldest are deleted.
-    pub max_files: usize,
-    /// Required free disk space in bytes. With less, writing does not start, or stops.
-    pub min_free: u64,
-    /// Bytes of both streams together above which the file is written, at most 1 MiB.
-    pub threshold: usize,
-    /// True to write each piece as it arrives, for readers that follow the file. Otherwise up to 64 KiB are buffered
-    /// first.
-    pub at_once: bool,
 }
 
 /// Reason for the end of a command.

@@ -60,7 +60,6 @@ pub use cgroup::{
 };
 pub use command::{
     CALL_VARIABLE, Command, EndedBy, Finished, HOLDER_BYTES, Holder, LaunchError, MAX_HOLDERS,
-    SpillTarget,
 };
 pub use complain::{abort_on_panic, complain};
 pub use detached::{
@@ -87,7 +86,7 @@ pub use spawn::{
     spawn_worker_blocking, system_first,
 };
 pub use spawn_thread::SpawnThread;
-pub use spill::Spilled;
+pub use spill::{SpillTarget, Spilled};
 pub use start_files::{start_files_blocking, with_entries_blocking};
 pub use sweep::{SweepReport, sweep_strays_blocking};
 #[cfg(target_os = "linux")]

@@ -1,7 +1,6 @@
 //! Writes a long output to a file. Fed by [`crate::output`], written by a blocking task, so that a slow disk never
 //! blocks the worker.
 
-use crate::SpillTarget;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -26,6 +25,27 @@ const LOOK_BYTES: usize = 1024 * 1024;
 
 /// Maximum number of directory entries read when old files are deleted.
 const MAX_ENTRIES: usize = 4096;
+
+/// File for the complete output, and the output length from which on it is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpillTarget {
+    /// An existing private directory.
+    pub dir: PathBuf,
+    /// Name of the file to create: a plain file name that does not exist yet. The part up to and including its first
+    /// `-` names the family of spill files to which `max_files` applies.
+    pub name: String,
+    /// Maximum file size in bytes. Further output is not written.
+    pub max_bytes: u64,
+    /// Maximum number of files of the family, including the new one. The oldest are deleted.
+    pub max_files: usize,
+    /// Required free disk space in bytes. With less, writing does not start, or stops.
+    pub min_free: u64,
+    /// Bytes of both streams together above which the file is written, at most 1 MiB.
+    pub threshold: usize,
+    /// True to write each piece as it arrives, for readers that follow the file. Otherwise up to 64 KiB are buffered
+    /// first.
+    pub at_once: bool,
+}
 
 /// A file with the output of both streams in the order of arrival.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -201,7 +201,7 @@ fn change(entry: &str) -> Option<(bool, &str)> {
 /// Returns the names of a tool of the session: its own, and those of Pi's tools that do the same.
 fn spellings(tool: &str) -> impl Iterator<Item = &str> {
     // Reads a file that is an image.
-    let tool = if tool == tools::IMAGE { "read_file" } else { tool };
+    let tool = if tool == tools::IMAGE { tools::READ_FILE.name } else { tool };
     let of_pi = tools::find(tool).map_or(&[][..], |tool| tool.of_pi);
     std::iter::once(tool).chain(of_pi.iter().copied())
 }

@@ -5,7 +5,7 @@
 
 use crate::server::Server;
 use crate::settings::Settings;
-use crate::{ApplyError, Ask, MAX_COMMANDS};
+use crate::{ApplyError, Ask};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -15,6 +15,9 @@ use tokio::task::LocalSet;
 
 /// Threads for blocking work: slow token checks, name resolution, and reading histories and certificates.
 const BLOCKING_THREADS: usize = 8;
+
+/// Capacity of the command channel. Every sender waits for its result.
+const MAX_COMMANDS: usize = 8;
 
 /// Command of the supervisor.
 #[derive(Debug)]

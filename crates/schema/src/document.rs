@@ -1,7 +1,9 @@
 //! Builds one document from the tables, with all definitions in its `$defs`, and parts of it.
 
 use super::events::{EventAudience, EventSchema, events};
-use super::{MethodSchema, object, pi};
+use super::methods::MethodSchema;
+use super::pi;
+use super::shape::{never_null, object};
 use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode};
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
@@ -59,15 +61,20 @@ pub(super) fn named(name: &str, methods: &[MethodSchema]) -> Option<Value> {
     Some(complete(name, schema.into(), &defs))
 }
 
-pub(super) fn parameters(method: &MethodSchema) -> Vec<String> {
-    let Some(params) = method.params else { return Vec::new() };
-    let mut generator = generator_of_params();
-    let schema = params(&mut generator);
-    let definition = schema.get("$ref").and_then(Value::as_str);
-    let definition = definition.and_then(|name| name.strip_prefix(DEFS));
-    let schema = definition.and_then(|name| generator.definitions().get(name)).unwrap_or(&schema);
-    let properties = schema.get("properties").and_then(Value::as_object);
-    properties.into_iter().flat_map(Map::keys).cloned().collect()
+impl MethodSchema {
+    /// Returns the names of the parameters in alphabetical order.
+    #[must_use]
+    pub fn parameters(&self) -> Vec<String> {
+        let Some(params) = self.params else { return Vec::new() };
+        let mut generator = generator_of_params();
+        let schema = params(&mut generator);
+        let definition = schema.get("$ref").and_then(Value::as_str);
+        let definition = definition.and_then(|name| name.strip_prefix(DEFS));
+        let schema =
+            definition.and_then(|name| generator.definitions().get(name)).unwrap_or(&schema);
+        let properties = schema.get("properties").and_then(Value::as_object);
+        properties.into_iter().flat_map(Map::keys).cloned().collect()
+    }
 }
 
 /// Returns a schema with the definitions that it needs, and no others.
@@ -305,37 +312,6 @@ fn camel(name: &str) -> String {
             })
         })
         .collect()
-}
-
-/// Replaces null by absence: an optional field that the daemon writes is absent instead of null.
-pub(super) fn never_null(schema: &mut Value) {
-    let required: BTreeSet<String> = schema
-        .get("required")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-        .filter_map(|name| name.as_str().map(str::to_owned))
-        .collect();
-    let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) else {
-        return;
-    };
-    for (_, property) in properties.iter_mut().filter(|(name, _)| !required.contains(*name)) {
-        let Some(property) = property.as_object_mut() else { continue };
-        if let Some(types) = property.get_mut("type").and_then(Value::as_array_mut) {
-            types.retain(|it| it != "null");
-            if let [one] = types.as_slice() {
-                let one = one.clone();
-                property.insert("type".to_owned(), one);
-            }
-        } else if let Some(all) = property.get_mut("anyOf").and_then(Value::as_array_mut) {
-            all.retain(|it| it.get("type").is_none_or(|it| it != "null"));
-            if let [Value::Object(one)] = all.as_mut_slice() {
-                let one = std::mem::take(one);
-                property.remove("anyOf");
-                property.extend(one);
-            }
-        }
-    }
 }
 
 /// Removes keywords without use for a client: Rust's names of numbers, defaults that equal absence, and documentation

@@ -1,8 +1,8 @@
 //! The table of events: names and data. The daemon's own events come from the types of `quackd_protocol::client`, Pi's from
 //! [`super::pi`].
 
-use super::document::never_null;
 use super::pi::{self, open};
+use super::shape::never_null;
 use quackd_protocol::approval::Permission;
 use quackd_protocol::client::{
     ErrorCode, ForwardInfo, ProcessDeath, ToolExecutionEnd, ToolExecutionStart,

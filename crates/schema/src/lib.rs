@@ -12,13 +12,14 @@ mod document;
 mod events;
 mod methods;
 mod pi;
+mod shape;
 mod tools;
 mod typescript;
 
 pub use methods::{MethodSchema, Shape, shape_of};
 pub use tools::{brief_tool_input, tool, tool_input, tools};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// The client wire: these methods in the order of the documentation, and every event.
 #[derive(Debug, Clone)]
@@ -71,13 +72,5 @@ impl Wire {
         let events = events::events(&mut document::generator_of_data());
         let methods = self.methods.iter().map(|method| method.name).collect();
         (methods, events.into_iter().map(|event| event.name).collect())
-    }
-}
-
-/// Returns the object in a value, or an empty one if it is not an object.
-fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(object) => object,
-        _ => Map::new(),
     }
 }

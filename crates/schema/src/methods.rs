@@ -1,7 +1,6 @@
 //! The part of a method that its schema shows. The supervisor has the table of methods, because a row also names the
 //! handler.
 
-use crate::document;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::Value;
 
@@ -26,12 +25,4 @@ pub struct MethodSchema {
     pub required: &'static [&'static str],
     /// Schema of a successful reply's data, or `None` without data.
     pub data: Option<Shape>,
-}
-
-impl MethodSchema {
-    /// Returns the names of the parameters in alphabetical order.
-    #[must_use]
-    pub fn parameters(&self) -> Vec<String> {
-        document::parameters(self)
-    }
 }

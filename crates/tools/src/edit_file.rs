@@ -15,15 +15,13 @@ use crate::similar_text::Form;
 use crate::write_error::{MAX_EDITED_BYTES, WriteFailure};
 use crate::write_file::{MAX_ATTEMPTS, open_unprotected};
 use crate::{Call, Confinement, Output, Toolbox};
+use quackd_protocol::tools::{NEW_TEXT, OLD_TEXT};
 use quackd_sandbox::{Purpose, Root, WriteError};
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
 /// Edits of one call.
 const MAX_EDITS: usize = 100;
-
-const OLD_TEXT: &[&str] = &["old_text", "oldText", "find"];
-const NEW_TEXT: &[&str] = &["new_text", "newText", "replace"];
 
 pub(crate) async fn edit_file(
     toolbox: &Toolbox,

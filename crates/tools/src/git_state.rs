@@ -10,6 +10,7 @@ use crate::{Toolbox, unsigned_commits};
 use quackd_process::{Captured, EndedBy, Exit};
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use quackd_protocol::foreign_text::one_line;
+use quackd_protocol::tools::BASH;
 use quackd_sandbox::Root;
 use rustix::fs::{Mode, OFlags};
 use serde_json::{Value, json};
@@ -91,7 +92,7 @@ async fn changes(
     until: Instant,
     bounds: &CallLimits,
 ) -> Option<String> {
-    if toolbox.confinement.refuse_unconfined("bash").is_some() {
+    if toolbox.confinement.refuse_unconfined(BASH.name).is_some() {
         return None;
     }
     let filters = ["config", "--null", "--name-only", "--get-regexp", r"^filter\..*\."];

@@ -12,6 +12,7 @@ mod arguments;
 mod attempts;
 mod bash;
 mod bash_text;
+mod call;
 mod call_limits;
 mod caller_dir;
 mod command_line;
@@ -58,6 +59,7 @@ mod write_file;
 pub mod fuzzing;
 
 pub use attempts::{Attempts, RefusedRequest};
+pub use call::Call;
 pub use confinement::Confinement;
 pub use jobs::{JobReport, JobReports, Jobs};
 pub use live::{Update, Watch};
@@ -69,44 +71,9 @@ pub use web::Web;
 use crate::arguments::Arguments;
 use crate::call_limits::CallLimits;
 use crate::caller_dir::CallerDir;
-use quackd_process::{CommandInput, Flow};
 use quackd_protocol::tools;
-use quackd_protocol::worker::CallOrigin;
-use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
-use tokio_util::sync::CancellationToken;
-
-/// One request to run one tool. The default has no name and no time.
-#[derive(Debug, Clone, Default)]
-pub struct Call {
-    /// Unique among the calls of this process. Names the spill file of a long output.
-    pub call_id: String,
-    /// Tool name as the client sent it.
-    pub tool: String,
-    /// Arguments as JSON text, as the client sent them.
-    pub arguments: String,
-    /// Time that the call may take from now on.
-    pub deadline: Duration,
-    /// Allow only calls that change nothing, regardless of the session's policy.
-    pub safe_mode: bool,
-    /// Whether the user allowed a command that safe mode would refuse.
-    pub approved: bool,
-    /// Token that cancels the call.
-    pub cancel: CancellationToken,
-    /// Receiver of the call's output while it runs.
-    pub watch: Option<Rc<dyn Watch>>,
-    /// Reader of a command's whole output.
-    pub flow: Option<Flow>,
-    /// Input of a command. `None`: it reads `/dev/null`.
-    pub input: Option<CommandInput>,
-    /// Directory of the caller, relative to the workspace. Empty: the workspace.
-    pub cwd: PathBuf,
-    /// Whether `flow` also takes the rows of a search.
-    pub stream_rows: bool,
-    /// Origin of the call. The records of changed files have it.
-    pub origin: CallOrigin,
-}
+use std::time::Instant;
 
 /// Runs one tool and returns its answer.
 ///

@@ -9,6 +9,7 @@ use crate::js_compat::{leading_integer, trim};
 use crate::web_results::{cut, results};
 use crate::{Call, Output, Toolbox};
 use quackd_protocol::limits::{MAX_WEB_DOMAIN_BYTES, MAX_WEB_DOMAINS, MAX_WEB_QUERY_BYTES};
+use quackd_protocol::tools::WEB_SEARCH;
 use quackd_protocol::worker::{WebOutcome, WebSearch};
 use serde_json::Value;
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub(crate) async fn web_search(
         Some(web) => tokio::select! {
             biased;
             () = bounds.cancel.cancelled() => {
-                return Output::cut_off("web_search", bounds, StopCause::Aborted);
+                return Output::cut_off(WEB_SEARCH.name, bounds, StopCause::Aborted);
             }
             outcome = web.search(&call.call_id, search.clone()) => outcome,
             () = tokio::time::sleep_until(bounds.deadline.into()) => {

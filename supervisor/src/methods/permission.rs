@@ -16,6 +16,7 @@ use quackd_protocol::limits::MAX_APPROVALS_PER_MINUTE;
 use quackd_protocol::network::Rules;
 use quackd_protocol::places;
 use quackd_protocol::policy::{NetworkMode, Policy};
+use quackd_protocol::tools::runs_commands;
 use serde::Deserialize;
 use serde_json::value::{RawValue, to_raw_value};
 use std::path::{Component, Path, PathBuf};
@@ -60,7 +61,9 @@ pub(super) struct EndedCall<'a> {
 impl EndedCall<'_> {
     /// Whether safe mode may have refused the command.
     fn is_refusable(&self) -> bool {
-        self.tool == "bash" && !self.was_approved && (self.is_safe_call || self.session.safe_mode)
+        !self.was_approved
+            && (self.is_safe_call || self.session.safe_mode)
+            && runs_commands(self.tool)
     }
 }
 

@@ -26,7 +26,7 @@ use quackd_protocol::limits::{
     LOCAL_APP_ANSWER, LOCAL_APP_DEADLINE, MAX_ARGUMENTS_BYTES, MAX_JOB_TIME, MAX_TOOL_DEADLINE,
     MAX_TOOL_NAME_BYTES, MIN_TOOL_DEADLINE,
 };
-use quackd_protocol::tools::{self, is_internal, is_meant_as_json};
+use quackd_protocol::tools::{self, Tool, is_internal, is_meant_as_json, runs_commands};
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
@@ -39,9 +39,6 @@ const AGENT_DEADLINE_MS: u64 = 120_000;
 
 /// Internal tools that the session's own agent may call.
 const FOR_AGENTS: [&str; 4] = [tools::INSTRUCTIONS, tools::IMAGE, tools::MCP_LIST, tools::MCP_CALL];
-
-/// Name of the tool that runs commands.
-const BASH: &str = "bash";
 
 /// Maximum length of a client's call id in events, in bytes.
 pub(super) const MAX_CALL_ID_BYTES: usize = 200;
@@ -126,7 +123,7 @@ pub(super) async fn quack_tool(
         Value::String(text) if is_meant_as_json(&asked.tool, &text) => text,
         given => given.to_string(),
     };
-    let is_bash = asked.tool == BASH;
+    let runs_commands = runs_commands(&asked.tool);
     let wanted = ToolRequest {
         tool: asked.tool,
         client_id: asked.call_id,
@@ -138,7 +135,7 @@ pub(super) async fn quack_tool(
         fallback_ms: asked.default_timeout_ms,
         has_no_deadline: asked.no_deadline == Some(true)
             && asked.stream == Some(true)
-            && is_bash
+            && runs_commands
             && caller.client.transport == Transport::Socket,
         cwd,
         stream_rows: asked.stream_rows == Some(true),
@@ -275,7 +272,7 @@ async fn run_tool(
         deadline: deadline(&wanted, &of_bash, default),
         background: of_bash.background,
         approved: safe_mode
-            && tool == BASH
+            && runs_commands(&tool)
             && permission::is_allowed_command(&session, &wanted.arguments, caller).await,
         safe_mode,
         tool: wanted.tool,
@@ -285,11 +282,11 @@ async fn run_tool(
         stream_rows: wanted.stream_rows,
         stream: None,
         cwd: wanted.cwd,
-        input: named.as_ref().and_then(NamedCall::input).filter(|_| tool == BASH),
+        input: named.as_ref().and_then(NamedCall::input).filter(|_| runs_commands(&tool)),
         cancel: wanted.cancel.or_else(|| named.as_ref().map(NamedCall::token)),
         agents: wanted.agents,
     };
-    if tool == tools::REQUEST_PERMISSION && refusal.is_none() {
+    if tool == tools::REQUEST_PERMISSION.name && refusal.is_none() {
         return ask_permission(&session, &call, caller).await;
     }
     let how = (wanted.gives_up, named.as_ref(), wanted.safe_mode);
@@ -342,7 +339,9 @@ fn forwards_line(
     session: &FoundSession,
     caller: &Caller,
 ) -> Option<String> {
-    if !is_job && !matches!(tool, "jobs" | "job_output") {
+    // A killed job no longer listens.
+    let is_about_jobs = |tool: &Tool| tool.is_job_tool && !tool.is_destructive;
+    if !is_job && !tools::find(tool).is_some_and(is_about_jobs) {
         return None;
     }
     let network = caller.services.sessions.pool.networks.get(&session.session_id)?;
@@ -465,7 +464,7 @@ fn of_bash(wanted: &ToolRequest) -> BashOptions {
         timeout_ms: Value,
         background: Value,
     }
-    if wanted.tool != "bash" || !wanted.arguments.trim_start().starts_with('{') {
+    if !runs_commands(&wanted.tool) || !wanted.arguments.trim_start().starts_with('{') {
         return BashOptions::default();
     }
     let Read { timeout_ms, background } =

@@ -21,6 +21,9 @@ use std::time::{Duration, SystemTime};
 const FIRST_RUN_DELAY: Duration = Duration::from_secs(5);
 const GC_INTERVAL: Duration = Duration::from_secs(60 * 60);
 
+/// Interval between two checks of the free disk space.
+const DISK_INTERVAL: Duration = Duration::from_secs(10);
+
 /// Number of deletions per batch. Other tasks of the blocking pool run in between.
 const BATCH_SIZE: usize = 64;
 
@@ -33,8 +36,29 @@ enum AgeTrust {
     Certain,
 }
 
+impl Retention {
+    /// Starts the periodic tasks. They run until the daemon ends.
+    pub(crate) fn start(self: &Rc<Self>, registry: &Addr<Registry>) {
+        actix::spawn(watch_disk(Rc::clone(self), registry.clone()));
+        actix::spawn(repeat(Rc::clone(self), registry.clone()));
+    }
+}
+
+/// Checks the free space periodically, and collects garbage once when it becomes low.
+async fn watch_disk(retention: Rc<Retention>, registry: Addr<Registry>) {
+    let disk = &retention.sessions.pool.disk;
+    loop {
+        disk.check().await;
+        // Another caller's check may have found it.
+        if disk.take_cleanup_due() {
+            retention.collect_periodically(&registry).await;
+        }
+        tokio::time::sleep(DISK_INTERVAL).await;
+    }
+}
+
 /// Collects garbage periodically. Runs until the daemon stops.
-pub(super) async fn repeat(retention: Rc<Retention>, registry: Addr<Registry>) {
+async fn repeat(retention: Rc<Retention>, registry: Addr<Registry>) {
     retention.end_unended_calls().await;
     tokio::time::sleep(FIRST_RUN_DELAY).await;
     loop {

@@ -12,18 +12,12 @@ pub(crate) use pruning::{Lost, gone, prune};
 
 use crate::health::Health;
 use crate::health::loop_monitor::LoopMonitor;
-use crate::registry::Registry;
 use crate::session::services::SessionServices;
-use actix::Addr;
 use quackd_config::KeepSettings;
 use quackd_home::call_journal::JournalLimits;
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::time::Duration;
 use tokio::sync::Semaphore;
-
-/// Interval between two checks of the free disk space.
-const DISK_INTERVAL: Duration = Duration::from_secs(10);
 
 /// One instance per daemon, on the actors' thread.
 #[derive(Debug)]
@@ -52,25 +46,6 @@ impl Retention {
     /// Time and result of the last collection, for display.
     pub(crate) fn last(&self) -> Option<String> {
         self.last.borrow().clone()
-    }
-
-    /// Starts the periodic tasks. They run until the daemon ends.
-    pub(crate) fn start(self: &Rc<Self>, registry: &Addr<Registry>) {
-        actix::spawn(watch_disk(Rc::clone(self), registry.clone()));
-        actix::spawn(gc::repeat(Rc::clone(self), registry.clone()));
-    }
-}
-
-/// Checks the free space periodically, and collects garbage once when it becomes low.
-async fn watch_disk(retention: Rc<Retention>, registry: Addr<Registry>) {
-    let disk = &retention.sessions.pool.disk;
-    loop {
-        disk.check().await;
-        // Another caller's check may have found it.
-        if disk.take_cleanup_due() {
-            retention.collect_periodically(&registry).await;
-        }
-        tokio::time::sleep(DISK_INTERVAL).await;
     }
 }
 

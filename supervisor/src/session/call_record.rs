@@ -10,7 +10,7 @@ use quackd_protocol::denial::one_line;
 use quackd_protocol::journal::{
     CallEnd, CallRecord, JOB_END, cut_masked, cut_text, id_of, is_beginning_of_job,
 };
-use quackd_protocol::tools::is_internal;
+use quackd_protocol::tools::{find, is_internal};
 use quackd_protocol::worker::{CallOrigin, EndedJob, TurnOrigin};
 use serde_json::json;
 use std::cell::{Cell, RefCell};
@@ -25,9 +25,6 @@ const MAX_PATH_BYTES: usize = 4096;
 
 /// Client name of the session's own agent.
 const AGENT: &str = "agent";
-
-/// Tools whose answer is recorded. Answers of other tools can contain files.
-const WITH_ANSWER: [&str; 3] = ["bash", "job_output", "job_kill"];
 
 /// The journal of calls. Without a file, nothing is recorded.
 #[derive(Debug)]
@@ -95,7 +92,7 @@ impl CallJournal {
         let info = tool_info(place.session, result, elapsed);
         let report = result.as_ref().ok().map(|done| &done.report);
         let listed = |list: &Vec<String>| list.iter().map(|line| one_line(line)).collect();
-        let has_text = info.is_error || WITH_ANSWER.contains(&begun.tool.as_str());
+        let has_text = info.is_error || find(&begun.tool).is_some_and(|it| it.is_answer_recorded);
         journal.add(&CallRecord {
             outcome: end_of(outcome(result)),
             exit_code: info.exit_code,

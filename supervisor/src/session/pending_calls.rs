@@ -13,6 +13,7 @@ use actix::SpawnHandle;
 use quackd_protocol::client::ToolInfo;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::output::OutputPiece;
+use quackd_protocol::tools::{WEB_SEARCH, runs_commands};
 use quackd_protocol::worker::ToolCall;
 use quackd_protocol::{CallId, SessionId};
 use serde_json::value::to_raw_value;
@@ -348,9 +349,8 @@ impl PendingCalls {
 
     /// Whether an unsent call runs a command and holds no slot.
     pub(crate) fn needs_slot(&self, number: u64) -> bool {
-        self.calls
-            .get(&number)
-            .is_some_and(|call| call.shown.tool == "bash" && !call.is_sent && call.slot.is_none())
+        let call = self.calls.get(&number).filter(|call| !call.is_sent && call.slot.is_none());
+        call.is_some_and(|call| runs_commands(&call.shown.tool))
     }
 
     /// Whether a call waits for a command slot.
@@ -391,7 +391,7 @@ impl PendingCalls {
     pub(crate) fn begin_search(&mut self, id: &CallId) -> bool {
         let Some(number) = self.sent_number(id) else { return false };
         self.calls.get_mut(&number).is_some_and(|call| {
-            call.shown.tool == "web_search" && !std::mem::replace(&mut call.has_searched, true)
+            call.shown.tool == WEB_SEARCH.name && !std::mem::replace(&mut call.has_searched, true)
         })
     }
 

@@ -14,31 +14,20 @@
 mod serve;
 mod session_file;
 
+use crate::serve::Started;
 use crate::session_file::SessionFile;
 use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
 use quackd_ipc::link;
 use quackd_process::{
     Role, abort_on_panic, complain, die_with_parent, harden, rank_above_parent, set_process_name,
 };
-use quackd_protocol::agent::{
-    AGENT_FRAME_PROTOCOL, FromNative, NativeStart, TO_AGENT_TAGS, ToAgent,
-};
+use quackd_protocol::agent::{AGENT_FRAME_PROTOCOL, FromNative, TO_AGENT_TAGS, ToAgent};
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::io;
-use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 
 /// Longest first frame, in bytes: the models.
 const MAX_FIRST_FRAME: usize = 4 * 1024 * 1024;
-
-/// Input of the runtime.
-struct Started {
-    control: OwnedFd,
-    start: NativeStart,
-    file: SessionFile,
-    /// Parts of the confinement that this system does not have.
-    notes: Vec<String>,
-}
 
 /// Runs as an agent worker until the supervisor closes the channel. Called by `quack agent-worker` before any other code
 /// in the process.

@@ -1,6 +1,5 @@
 //! Drives the agent: passes frames of the supervisor on, and carries out effects.
 
-use crate::Started;
 use crate::session_file::SessionFile;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,12 +19,22 @@ use quackd_protocol::shorten::shorten;
 use quackd_protocol::tools;
 use serde_json::value::{RawValue, to_raw_value};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
 use tokio_util::bytes::{Bytes, BytesMut};
 use tokio_util::codec::{Framed, LengthDelimitedCodec};
 
 type Channel = Framed<tokio::net::UnixStream, LengthDelimitedCodec>;
+
+/// Input of the runtime.
+pub(crate) struct Started {
+    pub(crate) control: OwnedFd,
+    pub(crate) start: NativeStart,
+    pub(crate) file: SessionFile,
+    /// Parts of the confinement that this system does not have.
+    pub(crate) notes: Vec<String>,
+}
 
 /// Runs until the supervisor closes the channel or asks the agent to exit.
 pub(crate) fn run(started: Started) -> io::Result<()> {
@@ -90,39 +99,25 @@ async fn send(channel: &mut Channel, frame: &FromNative) -> io::Result<()> {
     channel.send(frames::encode(frame).map_err(io::Error::other)?).await
 }
 
-/// Tools for a model with a small window: name, description and parameters. All others work if the model calls them.
-const SMALL_TOOLS: [(&str, &str, &[&str]); 6] = [
-    ("bash", "Run a shell command in a new shell.", &["command", "timeout_ms"]),
-    ("read_file", "Read a text file, or some of its lines.", &["path", "offset", "limit"]),
-    ("write_file", "Write a whole file.", &["path", "content"]),
-    (
-        "edit_file",
-        "Replace old_text, which must occur exactly once, by new_text.",
-        &["path", "old_text", "new_text"],
-    ),
-    ("search", "Search the text of files by a regular expression.", &["pattern", "path"]),
-    ("find", "Find files by a glob such as **/*.rs.", &["pattern", "path"]),
-];
-
 /// The tools that the model gets, and facts for the system prompt.
 fn setup(start: NativeStart) -> AgentSetup {
     let options = start.options.clone();
     let is_offered = |tool: &&tools::Tool| options.offers(tool);
-    let is_usable =
-        |tool: &&tools::Tool| !start.safe_mode || tool.reads_only || tool.name == "bash";
-    let specs = tools::all().filter(is_offered).filter(is_usable).map(|tool| {
+    let is_usable = |tool: &&tools::Tool| !start.safe_mode || tool.has_safe_calls();
+    let offered = tools::all().filter(is_offered).filter(is_usable);
+    let specs = offered.clone().map(|tool| {
         let mut parameters = quackd_schema::tool_input(tool, true);
         if let Some(schema) = parameters.as_object_mut() {
             schema.remove("$schema");
         }
         ToolSpec { name: tool.name.to_owned(), description: tool.about.to_owned(), parameters }
     });
-    let small_tools = SMALL_TOOLS.iter().filter_map(|row| {
-        let (name, about, parameters) = *row;
-        let tool = tools::all().find(|tool| tool.name == name);
-        let tool = tool.filter(is_offered).filter(is_usable)?;
+    // Commands come first. All other tools work if the model calls them.
+    let (first, then): (Vec<_>, Vec<_>) = offered.partition(|tool| tool.runs_commands());
+    let small_tools = first.into_iter().chain(then).filter_map(|tool: &tools::Tool| {
+        let (about, parameters) = tool.brief?;
         let parameters = quackd_schema::brief_tool_input(tool, parameters);
-        Some(ToolSpec { name: name.to_owned(), description: about.to_owned(), parameters })
+        Some(ToolSpec { name: tool.name.to_owned(), description: about.to_owned(), parameters })
     });
     let system = format!("{} on {}", std::env::consts::OS, std::env::consts::ARCH);
     let mut facts = vec![format!("The system is {system}.")];

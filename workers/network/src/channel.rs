@@ -1,8 +1,8 @@
 //! Frames of the supervisor, and reports to it.
 
-use crate::Started;
 use crate::accept::{self, Door};
 use crate::forward::Forwards;
+use crate::own::NearHosts;
 use crate::pair::Pair;
 use crate::proxy::Proxy;
 use crate::resolver;
@@ -11,7 +11,9 @@ use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::link::adopt;
 use quackd_policy::hosts::Host;
 use quackd_policy::upstream::UpstreamProxy;
-use quackd_protocol::network::{FromProxy, PROXY_PROTOCOL, SocketKind, TO_PROXY_TAGS, ToProxy};
+use quackd_protocol::network::{
+    FromProxy, PROXY_PROTOCOL, ProxyStart, SocketKind, TO_PROXY_TAGS, ToProxy,
+};
 use std::io;
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
@@ -20,6 +22,19 @@ use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::mpsc;
 use tokio_util::bytes::BytesMut;
 use tokio_util::codec::Framed;
+
+/// Input of the runtime.
+pub(crate) struct Started {
+    pub(crate) control: OwnedFd,
+    pub(crate) settings: ProxyStart,
+    /// The pair to the worker.
+    pub(crate) pair: OwnedFd,
+    /// Sockets in the order of the settings.
+    pub(crate) sockets: Vec<OwnedFd>,
+    pub(crate) near: NearHosts,
+    /// Parts of the confinement that this system does not have.
+    pub(crate) notes: Vec<String>,
+}
 
 /// Serves the session until the supervisor closes the channel or asks the proxy to exit.
 pub(crate) async fn serve(started: Started) -> io::Result<()> {

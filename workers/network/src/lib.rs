@@ -30,6 +30,7 @@ mod proxy;
 mod relay;
 mod resolver;
 
+use channel::Started;
 use own::NearHosts;
 use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
 use quackd_ipc::link;
@@ -37,7 +38,7 @@ use quackd_process::{
     Role, abort_on_panic, complain, die_with_parent, harden, rank_above_parent, set_process_name,
 };
 use quackd_protocol::network::{
-    FromProxy, MAX_PROXY_SOCKETS, PROXY_PROTOCOL, ProxyStart, TO_PROXY_TAGS, ToProxy,
+    FromProxy, MAX_PROXY_SOCKETS, PROXY_PROTOCOL, TO_PROXY_TAGS, ToProxy,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::io;
@@ -46,19 +47,6 @@ use std::process::ExitCode;
 
 /// Longest first frame, in bytes: rules of all layers.
 const MAX_FIRST_FRAME: usize = 1024 * 1024;
-
-/// Input of the runtime.
-struct Started {
-    control: OwnedFd,
-    settings: ProxyStart,
-    /// The pair to the worker.
-    pair: OwnedFd,
-    /// Sockets in the order of the settings.
-    sockets: Vec<OwnedFd>,
-    near: NearHosts,
-    /// Parts of the confinement that this system does not have.
-    notes: Vec<String>,
-}
 
 /// Runs as a proxy until the supervisor closes the channel. Called by `quack proxy` before any other code in the process.
 #[must_use]

@@ -21,7 +21,7 @@ mod turn;
 mod version;
 
 use quackd_process::abort_on_panic;
-pub(crate) use quackd_process::complain;
+use quackd_process::complain;
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::process::ExitCode;
 

@@ -78,7 +78,7 @@ impl FrameSender {
         match frames::encode(frame) {
             // If the supervisor has exited, this process exits too.
             Ok(body) => drop(self.0.send(body).await),
-            Err(error) => crate::complain(&format!("a frame was dropped: {error}")),
+            Err(error) => quackd_process::complain(&format!("a frame was dropped: {error}")),
         }
     }
 
@@ -231,10 +231,10 @@ impl PiPipes {
                         }
                         Ok(Decoded::Known(frame)) => self.obey(frame),
                         Ok(Decoded::Unknown(tag)) => {
-                            crate::complain(&format!("skipped a `{tag}` frame"));
+                            quackd_process::complain(&format!("skipped a `{tag}` frame"));
                         }
                         Err(error) => {
-                            crate::complain(&error.to_string());
+                            quackd_process::complain(&error.to_string());
                             return ServeEnd::Alone;
                         }
                     }
@@ -266,7 +266,7 @@ impl PiPipes {
             }
             ToAgent::UiAnswer(answer) => {
                 if let Err(error) = self.write(&ui_response(&answer)) {
-                    crate::complain(&error);
+                    quackd_process::complain(&error);
                 }
             }
             ToAgent::Ping { seq } => self.outbox.send_soon(FromPi::Pong { seq }),

@@ -71,13 +71,13 @@ pub(crate) fn enter() -> Result<Stage0Output, PiWorkerStartError> {
     let group = paths.as_ref().and_then(|paths| match Group::open(paths) {
         Ok(group) => Some(Arc::new(group)),
         Err(error) => {
-            crate::complain(&format!("no control group: {error}"));
+            quackd_process::complain(&format!("no control group: {error}"));
             None
         }
     });
     system("cannot set limits", harden(Role::Worker))?;
     if let Err(error) = rank_above_parent() {
-        crate::complain(&format!("cannot set the OOM score: {error}"));
+        quackd_process::complain(&format!("cannot set the OOM score: {error}"));
     }
     system("cannot start the monitor", split_off_monitor_of(paths.as_ref()))?;
     set_process_name("quack-pi-worker");

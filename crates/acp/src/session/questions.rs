@@ -79,11 +79,6 @@ impl Shared {
     }
 }
 
-/// Whether a question needs an answer.
-pub(super) fn is_dialog(question: &Question) -> bool {
-    matches!(question.method.as_str(), "confirm" | "select" | "input" | "editor")
-}
-
 /// Passes an answer on. A refusal means that another client was first or the question has timed out.
 async fn reply(client: &Client, question: &Question, told: Told) {
     let (method, params) = match told {

@@ -4,13 +4,16 @@
 //! [`Plan::entry`].
 
 mod estimate;
+mod plan;
 mod prompts;
 
 pub use self::estimate::{estimate_tokens, keep_recent_tokens, message_tokens, should_compact};
+pub use self::plan::Plan;
 pub use self::prompts::{Prompt, SummaryPrompts, summary_prompts};
 
 use crate::message::{Message, Usage};
 use crate::transcript::{EntryKind, Transcript, context_entries, is_compaction};
+use quackd_protocol::tools::find_spelling;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -31,25 +34,6 @@ pub enum CompactionError {
 
 /// A message for the model, with the position of its entry on the path.
 type Item<'a> = (usize, Cow<'a, Message>);
-
-/// Parts of the conversation, split for a compaction.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
-    /// First entry that stays in the context.
-    pub first_kept_entry_id: String,
-    /// Estimated tokens of the context before the compaction.
-    pub tokens_before: u64,
-    /// Messages to summarize. Empty if the whole history is in `previous_summary`.
-    pub history: Vec<Message>,
-    /// Start of the turn whose end is kept. Empty if the kept part begins with a turn.
-    pub turn_prefix: Vec<Message>,
-    /// Summary of the last compaction, without its lists of files.
-    pub previous_summary: Option<String>,
-    /// Files that were read and not modified, also before earlier compactions.
-    pub read_files: BTreeSet<String>,
-    /// Files that were written or edited.
-    pub modified_files: BTreeSet<String>,
-}
 
 /// Splits the context of the current branch so that about `keep_recent_tokens` stay, see [`keep_recent_tokens`].
 ///
@@ -153,22 +137,19 @@ impl Plan {
     fn add_files(&mut self, message: &Message) {
         let Message::Assistant(message) = message else { return };
         for call in message.tool_calls() {
+            let tool = find_spelling(&call.name).filter(|tool| tool.file.is_some());
+            let Some(tool) = tool else { continue };
             let path =
                 ["path", "file_path"].iter().find_map(|it| call.arguments.get(*it)?.as_str());
             let Some(path) = path.filter(|it| !it.is_empty()) else { continue };
-            match call.name.as_str() {
-                "write" | "write_file" | "edit" | "edit_file" => {
-                    self.read_files.remove(path);
-                    if self.modified_files.len() < MAX_FILES {
-                        self.modified_files.insert(path.to_owned());
-                    }
+
+            if !tool.reads_only {
+                self.read_files.remove(path);
+                if self.modified_files.len() < MAX_FILES {
+                    self.modified_files.insert(path.to_owned());
                 }
-                "read" | "read_file"
-                    if self.read_files.len() < MAX_FILES && !self.modified_files.contains(path) =>
-                {
-                    self.read_files.insert(path.to_owned());
-                }
-                _ => {}
+            } else if self.read_files.len() < MAX_FILES && !self.modified_files.contains(path) {
+                self.read_files.insert(path.to_owned());
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Requests for summaries, and the summary made of their answers.
 
-use super::Plan;
+use super::plan::Plan;
 use crate::message::{Block, Content, Message};
 use std::fmt::Write;
 

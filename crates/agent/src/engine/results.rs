@@ -1,6 +1,7 @@
 //! Results of tools as a model reads them: bounded by its window, and without the content of binary files.
 
 use super::tools::ToolRoute;
+use quackd_protocol::tools::READ_FILE;
 
 /// Most bytes of a result, and of the content of a file.
 const MAX_RESULT: usize = 100 * 1024;
@@ -28,7 +29,7 @@ pub(super) fn file_bytes(window: u64) -> u64 {
 /// The text of a successful or failed call, for a model with a window of this many tokens.
 pub(super) fn bounded(text: String, route: Option<&ToolRoute>, window: u64) -> String {
     match route {
-        Some(route) if route.tool == "read_file" => {
+        Some(route) if route.tool == READ_FILE.name => {
             of_file(text, room(window).min(MAX_FILE) + NOTE)
         }
         _ => middle_cut(text, room(window).min(MAX_RESULT)),

@@ -4,6 +4,7 @@ use super::{Agent, Effect};
 use crate::message::{BashExecution, Message};
 use quackd_protocol::agent::{AgentToolCall, AgentToolDone};
 use quackd_protocol::limits::MAX_ARGUMENTS_BYTES;
+use quackd_protocol::tools;
 use serde_json::json;
 
 /// Commands of the user that run at the same time.
@@ -49,7 +50,7 @@ impl Agent {
         let command = command.to_owned();
         self.effects.push(Effect::Call(Box::new(AgentToolCall {
             number: call,
-            tool: "bash".to_owned(),
+            tool: tools::BASH.name.to_owned(),
             arguments,
             shown_tool: String::new(),
             tool_call_id: String::new(),

@@ -7,7 +7,7 @@ use crate::message::{AssistantMessage, Block, Message, ToolCall, ToolResultMessa
 use quackd_protocol::agent::{AgentToolCall, AgentToolDone, EventName};
 use quackd_protocol::limits::{MAX_ARGUMENTS_BYTES, MAX_CALLS_PER_SESSION, MAX_TOOL_NAME_BYTES};
 use quackd_protocol::output::with_signal;
-use quackd_protocol::tools;
+use quackd_protocol::tools::{self, EDIT_FILE, FIND, GREP_SEARCH, Parameter, READ_FILE};
 use serde_json::{Map, Value, json};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
@@ -44,24 +44,10 @@ pub struct ToolRoute {
 #[must_use]
 pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
     let mut given = arguments.clone();
-    let path = |given: &Map<String, Value>| {
-        let names = ["path", "file", "filepath", "file_path", "filename"];
-        let path = names.into_iter().find_map(|name| given.get(name)?.as_str());
-        path.unwrap_or_default().trim_start_matches('@').trim_start_matches("./").to_owned()
-    };
     let tool = match name {
-        "read" | "read_file" if is_image(&path(&given)) => tools::IMAGE,
-        "read" | "read_file" => {
-            // As many lines as a model reads at once. The answer says how to go on.
-            given.entry("limit").or_insert_with(|| MAX_LINES.into());
-            "read_file"
-        }
-        "write" => "write_file",
         "edit" => {
             snake_case_edits(&mut given);
-            given.insert(SIMILAR.to_owned(), true.into());
-            given.insert(DIFF.to_owned(), true.into());
-            "edit_file"
+            &EDIT_FILE
         }
         "grep" => {
             rename(&mut given, "literal", "fixed_strings");
@@ -70,7 +56,7 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
             if let Some(Value::Bool(ignore)) = given.remove("ignoreCase") {
                 given.insert("case_sensitive".to_owned(), Value::Bool(!ignore));
             }
-            "grep_search"
+            &GREP_SEARCH
         }
         "ls" => {
             let path = given.get("path").cloned().unwrap_or_else(|| ".".into());
@@ -80,32 +66,10 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
                 "ignore": "none",
             });
             given = list.as_object().cloned().unwrap_or_default();
-            "find"
+            &FIND
         }
-        "bash" => {
-            // Pi's parameter, in seconds.
-            if let Some(seconds) = given.remove("timeout").and_then(|it| it.as_f64())
-                && !given.contains_key("timeout_ms")
-                && seconds > 0.0
-            {
-                // The conversion saturates.
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "a positive number; the conversion saturates"
-                )]
-                let ms = (seconds * 1000.0).min(86_400_000.0) as u64;
-                given.insert("timeout_ms".to_owned(), ms.into());
-            }
-            "bash"
-        }
-        other => match tools::find(other) {
-            Some(tool) if tool.name == "edit_file" => {
-                given.insert(SIMILAR.to_owned(), true.into());
-                given.insert(DIFF.to_owned(), true.into());
-                tool.name
-            }
-            Some(tool) => tool.name,
+        other => match tools::find_spelling(other) {
+            Some(tool) => tool,
             // Models that know other agents write Read, Bash or Grep.
             None if other.chars().any(|c| c.is_ascii_uppercase()) => {
                 return route(&other.to_ascii_lowercase(), arguments);
@@ -113,8 +77,43 @@ pub fn route(name: &str, arguments: &Map<String, Value>) -> Option<ToolRoute> {
             None => return None,
         },
     };
-    let writes = matches!(tool, "write_file" | "edit_file").then(|| path(&given));
-    Some(ToolRoute { tool, arguments: given, writes })
+
+    let path = tool.file.map(|name| {
+        let names = tool.parameter(name).into_iter().flat_map(Parameter::names);
+        let path = names.into_iter().find_map(|name| given.get(name)?.as_str());
+        path.unwrap_or_default().trim_start_matches('@').trim_start_matches("./").to_owned()
+    });
+    if tool.name == EDIT_FILE.name {
+        given.insert(SIMILAR.to_owned(), true.into());
+        given.insert(DIFF.to_owned(), true.into());
+    }
+    if tool.runs_commands() {
+        timeout_in_ms(&mut given);
+    }
+    if tool.name != READ_FILE.name {
+        let writes = path.filter(|_| !tool.reads_only);
+        return Some(ToolRoute { tool: tool.name, arguments: given, writes });
+    }
+
+    if path.as_deref().is_some_and(is_image) {
+        return Some(ToolRoute { tool: tools::IMAGE, arguments: given, writes: None });
+    }
+    // As many lines as a model reads at once. The answer says how to go on.
+    given.entry("limit").or_insert_with(|| MAX_LINES.into());
+    Some(ToolRoute { tool: tool.name, arguments: given, writes: None })
+}
+
+/// Converts Pi's parameter of commands, in seconds.
+fn timeout_in_ms(given: &mut Map<String, Value>) {
+    let seconds = given.remove("timeout").and_then(|it| it.as_f64());
+    let Some(seconds) = seconds.filter(|it| *it > 0.0) else { return };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a positive number; the conversion saturates"
+    )]
+    let ms = (seconds * 1000.0).min(86_400_000.0) as u64;
+    given.entry("timeout_ms").or_insert_with(|| ms.into());
 }
 
 /// The result of a call of a tool that does not exist.
@@ -292,7 +291,7 @@ impl Agent {
         let known = if is_unknown { self.tool_names() } else { String::new() };
         let most = results::file_bytes(self.model.context_window);
         let Some(slot) = self.slot(index) else { return };
-        if let Some(route) = slot.route.as_mut().filter(|route| route.tool == "read_file") {
+        if let Some(route) = slot.route.as_mut().filter(|route| route.tool == READ_FILE.name) {
             let given = route.arguments.get("max_bytes").and_then(Value::as_u64);
             route.arguments.insert("max_bytes".to_owned(), given.unwrap_or(most).min(most).into());
         }

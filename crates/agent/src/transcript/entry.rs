@@ -5,12 +5,15 @@ use serde::ser::SerializeMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+/// Version of written files.
+pub const VERSION: u32 = 3;
+
 /// First line of a session file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// Id of the session.
     pub id: String,
-    /// Version of the format in the file. Newly written headers have [`super::VERSION`].
+    /// Version of the format in the file. Newly written headers have [`VERSION`].
     pub version: u32,
     /// ISO time of its creation.
     pub timestamp: String,
@@ -54,7 +57,7 @@ impl Header {
         }
         let line = Line {
             r#type: "session",
-            version: super::VERSION,
+            version: VERSION,
             id: &self.id,
             timestamp: &self.timestamp,
             cwd: &self.cwd,

@@ -13,22 +13,19 @@ mod context;
 mod entry;
 mod facts;
 mod fork;
+mod problems;
 mod read;
 mod time;
 
 pub use self::context::Context;
 pub(crate) use self::context::{context_entries, is_compaction};
-pub use self::entry::{Entry, EntryKind, Header};
+pub use self::entry::{Entry, EntryKind, Header, VERSION};
 pub use self::facts::{Interrupted, Stats, Tokens};
-pub use self::read::{
-    MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, Problems, Reader, TranscriptError,
-};
+pub use self::problems::{Problems, TranscriptError};
+pub use self::read::{MAX_ENTRIES, MAX_FILE_BYTES, MAX_LINE_BYTES, Reader};
 pub use self::time::{iso_time, parse_iso_time};
 
 use std::collections::HashMap;
-
-/// Version of written files.
-pub const VERSION: u32 = 3;
 
 /// The conversation of one file, in memory. Takes about as much memory as the file, twice if another program wrote it.
 #[derive(Debug, Clone)]
@@ -42,18 +39,6 @@ pub struct Transcript {
 }
 
 impl Transcript {
-    /// Reads a file. Skips and counts lines that are not entries. Converts files of the versions 1 and 2, see
-    /// [`Transcript::needs_rewrite`].
-    ///
-    /// # Errors
-    ///
-    /// If the file has no header or is too large. The caller must not truncate such a file.
-    pub fn read(bytes: &[u8]) -> Result<Self, TranscriptError> {
-        let mut reader = Reader::default();
-        reader.push(bytes);
-        reader.finish()
-    }
-
     /// Creates a conversation without entries. The caller writes [`Header::to_line`].
     #[must_use]
     pub fn new(header: Header) -> Self {

@@ -9,6 +9,7 @@ use super::line_buffer::{LineBuffer, StreamKind};
 use crate::output::{BOLD, CYAN, DIM};
 use crate::sanitize::{Sanitizer, clean, one_line};
 use anstyle::Style;
+use quackd_agent::call_view::is_read;
 use quackd_protocol::output::UNKNOWN_EXIT;
 use quackd_protocol::tools::main_parameter;
 use serde_json::{Map, Value};
@@ -31,9 +32,6 @@ const MAX_TEXT: usize = 64 * 1024;
 
 /// Maximum number of lines shown of a read file.
 const FILE_LINES: usize = 10;
-
-/// Tools that return the content of a file.
-const FILE_TOOLS: [&str; 2] = ["read_file", "read"];
 
 /// Running calls.
 #[derive(Debug, Default)]
@@ -224,7 +222,7 @@ impl RenderedCall {
             None => &text,
         };
         let text = text.trim_end();
-        let max_lines = match (self.was_shown, FILE_TOOLS.contains(&self.tool.as_str())) {
+        let max_lines = match (self.was_shown, is_read(&self.tool)) {
             // Besides the output, the text may contain the reason for its end.
             (true, _) if text.starts_with("Error:") => 1,
             (true, _) => 0,

@@ -18,6 +18,7 @@ use quackd_protocol::client::{ToolParams, ToolResult};
 use quackd_protocol::journal::{CallEnd, CallRecord, JOB_END};
 use quackd_protocol::limits::MAX_TOOL_DEADLINE;
 use quackd_protocol::output::{OutputStream, with_signal};
+use quackd_protocol::tools::{JOB_KILL, JOB_OUTPUT, JOBS, Tool};
 use serde_json::{Value, json};
 
 /// Time for which one request waits for more output, in milliseconds.
@@ -42,7 +43,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
     match (args.action, args.follow) {
         (Some(JobsAction::Kill { job, which }), _) => {
             let jobs = Jobs::of(&which, output).await?;
-            shown(&jobs.call("job_kill", json!({ "job": job })).await?, output)
+            shown(&jobs.call(JOB_KILL, json!({ "job": job })).await?, output)
         }
         (None, Some(job)) => {
             let mut interrupts = Interrupts::catch()?;
@@ -56,7 +57,7 @@ pub(crate) async fn run(args: JobsArgs, output: CliOutput) -> anyhow::Result<Exi
         }
         (None, None) => {
             let jobs = Jobs::of(&which, output).await?;
-            let mut listed = jobs.call("jobs", json!({})).await?;
+            let mut listed = jobs.call(JOBS, json!({})).await?;
             let lost = jobs.lost();
             if let Some(data) = listed.data.as_mut().and_then(Value::as_object_mut) {
                 data.insert("lost".to_owned(), lost.iter().map(lost_facts).collect());
@@ -94,9 +95,9 @@ impl Jobs {
         Ok(Self { client, session: found.session_id.0 })
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> anyhow::Result<ToolResult> {
+    async fn call(&self, tool: Tool, arguments: Value) -> anyhow::Result<ToolResult> {
         let params = ToolParams {
-            tool: tool.to_owned(),
+            tool: tool.name.to_owned(),
             arguments,
             session_id: Some(self.session.clone()),
             ..ToolParams::default()
@@ -125,7 +126,7 @@ impl Jobs {
         let mut printer = Printer::new(false, output);
         loop {
             let asked = json!({ "job": job, "cursor": cursor, "wait_ms": WAIT_MS });
-            let result = self.call("job_output", asked).await?;
+            let result = self.call(JOB_OUTPUT, asked).await?;
             let Some(data) = result.data.as_ref().filter(|_| !result.info.is_error) else {
                 return shown(&result, output);
             };

@@ -36,10 +36,10 @@ use tokio_util::sync::CancellationToken;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Name of the tool whose hints are printed after its text.
-const BASH: &str = "bash";
+const BASH: &str = tools::BASH.name;
 
 /// Tool whose answer is the content of a file.
-const READ_FILE: &str = "read_file";
+const READ_FILE: &str = tools::READ_FILE.name;
 
 /// Warning about a file with NUL bytes, which a terminal does not get.
 const BINARY: &str = "this is a binary file, which is no text; `quack tool bash --raw 'cat FILE' | xxd` shows its bytes";
@@ -129,7 +129,7 @@ async fn prepare(
             );
         }
     }
-    let is_command = args.name == "bash" && arguments.get("background") != Some(&Value::Bool(true));
+    let is_command = args.name == BASH && arguments.get("background") != Some(&Value::Bool(true));
     if args.raw && !is_command {
         return Err(CliError::usage(
             "--raw is for commands of bash that do not run in the background",
@@ -190,7 +190,7 @@ fn detached(tool: &str, arguments: Value, timeout: Option<Duration>) -> anyhow::
         Value::String(command) => Map::from_iter([("command".to_owned(), command.into())]),
         _ => Map::new(),
     };
-    if tool != "bash" {
+    if tool != BASH {
         return Err(CliError::usage("--detach is for commands of bash").into());
     }
     object.insert("background".to_owned(), Value::Bool(true));
@@ -313,7 +313,7 @@ fn job_hint(job: &str, session: &str) -> String {
 /// Returns advice for a call that reached its deadline.
 fn out_of_time(tool: &str) -> String {
     let job = match tool {
-        "bash" => {
+        BASH => {
             "; or run it in the background: `quack tool bash --detach '…'`, then `quack jobs -f JOB`"
         }
         _ => "",

@@ -3,7 +3,7 @@
 use super::builtin::{self, BUILTINS, canonical};
 use super::known::{knows_reasoning, maker};
 use super::provider::{Provider, variable};
-use super::{Chosen, Given, ModelSettings};
+use super::settings::{Chosen, Given, ModelSettings};
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};
 use secrecy::ExposeSecret;

@@ -3,7 +3,7 @@
 use super::builtin::{self, Builtin, KeySource};
 use super::known::{describe, is_openai_reasoning};
 use super::pi_files::{PiFacts, PiModel, PiProvider, apply, merged, resolve};
-use super::{Given, ModelLists, ModelSettings};
+use super::settings::{Given, ModelLists, ModelSettings};
 use crate::{Key, ListedModel, Route, RouteError, RouteSettings};
 use quackd_protocol::foreign_text::{first_unsafe, stripped_line};
 use quackd_protocol::model::{MAX_MODELS, ModelApi, ModelCompat, ModelInfo, Price};

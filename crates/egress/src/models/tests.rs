@@ -1,6 +1,8 @@
 //! The catalog as tables: sources in, models and the choice out.
 
 use super::*;
+use crate::ListedModel;
+use quackd_protocol::model::ThinkingLevel;
 
 struct Case {
     env: Vec<(String, String)>,

@@ -3,7 +3,7 @@
 //! Built by the catalog, used by each request.
 
 use crate::Key;
-use crate::http::Connection;
+use crate::endpoint::Connection;
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::model::ModelApi;
 use reqwest::header::{

@@ -1,6 +1,6 @@
 //! One rule: its text, its parts, and what it covers.
 
-use super::{Host, HostError};
+use super::host::{Host, HostError};
 use ipnet::IpNet;
 use quackd_protocol::network::MACHINE_HOST;
 use std::fmt;

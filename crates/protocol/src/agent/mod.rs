@@ -8,10 +8,12 @@
 //! Order: the supervisor writes [`ToAgent::Start`] or [`ToAgent::StartAgent`] first. The worker answers
 //! its hello before anything else, then sends [`FromNative`] or [`FromPi`].
 
+mod answer;
 mod native;
 mod pi;
 
 pub use crate::agent_options::AgentSettings;
+pub use answer::{AgentAnswer, AgentExit};
 pub use native::{
     AgentModels, AgentToolCall, AgentToolDone, EventName, FROM_NATIVE_TAGS, FromNative, NativeStart,
 };
@@ -174,33 +176,6 @@ pub struct UiAnswer {
     /// Set if the dialog was cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cancelled: Option<Value>,
-}
-
-/// The agent's reply to a command.
-#[derive(Debug, Serialize, Deserialize)]
-pub struct AgentAnswer {
-    /// Number of the command.
-    pub number: u64,
-    /// Whether the agent reports success.
-    pub success: bool,
-    /// Error text of a failed command.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<String>,
-    /// The result, on one line: of [`AgentCommand::GetState`] at most [`crate::limits::MAX_AGENT_STATE_BYTES`],
-    /// otherwise [`crate::limits::MAX_AGENT_ANSWER_BYTES`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub data: Option<Box<RawValue>>,
-}
-
-/// Exit of the agent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AgentExit {
-    /// Exit code, if the agent exited.
-    pub code: Option<i32>,
-    /// Signal, if one killed the agent.
-    pub signal: Option<i32>,
-    /// End of the agent's stderr.
-    pub stderr_tail: String,
 }
 
 /// The part of the agent's state that the daemon uses.

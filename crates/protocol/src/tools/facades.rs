@@ -1,7 +1,7 @@
 //! Tools with the names, parameters and texts of other agents: search_content, replace_content and search_glob_files of
 //! Nixcode, ripgrep_search of Radbot and RA.Aid.
 
-use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
+use super::row::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
 
 /// The tools of this file, in the order of the documentation.
 pub(super) const TOOLS: &[Tool] =
@@ -24,11 +24,8 @@ const OFFSET: Parameter =
 const SEARCH_CONTENT: Tool = Tool {
     name: "search_content",
     about: "Search for text content in files using a regex pattern. 100 lines an answer; offset goes on.",
-    main: None,
-    is_strict: false,
-    reads_only: true,
+    action: Action::Search,
     offer: Offer::Ask,
-    of_pi: &[],
     parameters: &[
         text("pattern", "Regex pattern to search for in file content.").required(),
         GLOB_PATTERN,
@@ -36,17 +33,15 @@ const SEARCH_CONTENT: Tool = Tool {
         INCLUDE_HIDDEN,
         OFFSET,
     ],
+    ..READS
 };
 
 const REPLACE_CONTENT: Tool = Tool {
     name: "replace_content",
     about: "Replace text content in files based on a regex pattern, line by line. Line ends and all other bytes \
             stay as they are; undo takes it back.",
-    main: None,
-    is_strict: false,
-    reads_only: false,
+    action: Action::Other,
     offer: Offer::Ask,
-    of_pi: &[],
     parameters: &[
         text("pattern", "Regex pattern to search for in file content.").required(),
         text("replacement", "Replacement; may use capture groups: $1, ${name}, $$.").required(),
@@ -61,16 +56,14 @@ const REPLACE_CONTENT: Tool = Tool {
         ),
         whole("max_files", 1, 20_000, "With more files than this nothing is written.").or("500"),
     ],
+    ..WRITES
 };
 
 const SEARCH_GLOB_FILES: Tool = Tool {
     name: "search_glob_files",
     about: "Search for files and directories using a glob pattern. 100 paths an answer; offset goes on.",
-    main: None,
-    is_strict: false,
-    reads_only: true,
+    action: Action::Search,
     offer: Offer::Ask,
-    of_pi: &[],
     parameters: &[
         text(
             "pattern",
@@ -81,6 +74,7 @@ const SEARCH_GLOB_FILES: Tool = Tool {
         INCLUDE_HIDDEN,
         OFFSET,
     ],
+    ..READS
 };
 
 const RIPGREP_SEARCH: Tool = Tool {
@@ -88,10 +82,8 @@ const RIPGREP_SEARCH: Tool = Tool {
     about: "Search files by a regular expression as ripgrep does: ignored and hidden files and some directories are \
             left out. Gives an object: output (a path, then number:text of its lines), return_code, success.",
     main: Some("pattern"),
-    is_strict: false,
-    reads_only: true,
+    action: Action::Search,
     offer: Offer::Ask,
-    of_pi: &[],
     parameters: &[
         text("pattern", "The regular expression, or plain text with fixed_string.").required(),
         whole("before_context_lines", 0, 200, "Lines to show before each match."),
@@ -115,4 +107,5 @@ const RIPGREP_SEARCH: Tool = Tool {
         ),
         flag("fixed_string", "The pattern is plain text.").or("false"),
     ],
+    ..READS
 };

@@ -1,98 +1,22 @@
-//! The tools: names, and the kinds, limits and defaults of their parameters. They are defined only here.
+//! The tools: names, facts, and the kinds, limits and defaults of their parameters. They are defined only here.
 //!
 //! `crates/tools` reads the permitted names, `crates/schema` makes JSON Schema of them, and the supervisor forwards
 //! calls by name. A test compares docs/tools.md with the table. Nothing here runs a tool.
 
 mod facades;
 mod files;
+mod row;
 mod rubber_duck;
 mod search;
 mod shell;
 mod web;
 
-/// One tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Tool {
-    /// Name in calls.
-    pub name: &'static str,
-    /// Description for a model: one or more sentences.
-    pub about: &'static str,
-    /// The parameter that receives a bare string.
-    pub main: Option<&'static str>,
-    /// True: unknown parameters are rejected. Otherwise they are ignored, as the clients of such a tool expect.
-    pub is_strict: bool,
-    /// Whether the tool changes no file: safe mode and the profile read-only allow it.
-    pub reads_only: bool,
-    /// Profile of the tool.
-    pub offer: Offer,
-    /// Names of Pi's tools that it stands for in lists of tools. The jobs are commands of Pi's `bash`.
-    pub of_pi: &'static [&'static str],
-    /// Parameters in the order of the documentation.
-    pub parameters: &'static [Parameter],
-}
-
-/// Profile of a tool: `--tools` of `quack mcp` selects profiles.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
-    /// In the profiles `search`, `core` and `all`.
-    Look,
-    /// In the profiles `core` and `all`.
-    Work,
-    /// In the profile `all` only: a tool in another spelling, or one of a kind that agents usually have.
-    Ask,
-}
-
-/// One parameter of a tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Parameter {
-    /// Name in the documentation and in the schema.
-    pub name: &'static str,
-    /// Aliases, in the order in which they are tried. Not in the schema.
-    pub aliases: &'static [&'static str],
-    /// Kind of the value.
-    pub kind: Kind,
-    /// Whether a call without it is rejected.
-    pub is_required: bool,
-    /// Default value as JSON text. `None` if no single value describes it.
-    pub default: Option<&'static str>,
-    /// Whether an agent that is offered the tools hardly needs it: accepted, and left out of short schemas.
-    pub is_rare: bool,
-    /// Whether this is another spelling of a second parameter: accepted, and not in the schema.
-    pub is_spelling: bool,
-    /// Description for a model: one line.
-    pub about: &'static str,
-}
-
-/// Kind of a parameter's value. Numbers and booleans may be texts, except in tools whose clients rely on an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// A text.
-    Text,
-    /// A text or a list of texts.
-    Texts,
-    /// A list of texts.
-    List,
-    /// `true` or `false`.
-    Flag,
-    /// `true`, `false` or `"auto"`.
-    FlagOrAuto,
-    /// A whole number within two bounds, both included.
-    Whole(u64, u64),
-    /// A text or a whole number.
-    TextOrWhole,
-    /// One of the given words.
-    Choice(&'static [&'static str]),
-    /// One of the given words, or a list of them.
-    Choices(&'static [&'static str]),
-    /// One of the given words, or a flag. The second word is for `true`, the third for `false`.
-    ChoiceOrFlag(&'static [&'static str], &'static str, &'static str),
-    /// First and last line, both included, from 1.
-    Lines,
-    /// An object of whole numbers with these names, none of them required.
-    Counts(&'static [&'static str]),
-    /// A list of objects with these texts, all of them required.
-    Edits(&'static [&'static str]),
-}
+pub use files::{EDIT_FILE, NEW_TEXT, OLD_TEXT, READ_FILE, WRITE_FILE};
+pub use row::{Action, Kind, Offer, Parameter, Tool};
+pub use rubber_duck::GREP_SEARCH;
+pub use search::{FIND, REPLACE, SEARCH, UNDO};
+pub use shell::{BASH, JOB_KILL, JOB_OUTPUT, JOBS, REQUEST_PERMISSION};
+pub use web::WEB_SEARCH;
 
 /// Tools of a session, in the order of the documentation: one list for each file of this directory.
 const FAMILIES: [&[Tool]; 6] =
@@ -109,70 +33,16 @@ pub fn find(name: &str) -> Option<&'static Tool> {
     all().find(|tool| tool.name == name)
 }
 
-impl Tool {
-    /// Returns the parameter with this name. `name` must not be an alias.
-    #[must_use]
-    pub fn parameter(&self, name: &str) -> Option<&'static Parameter> {
-        self.parameters.iter().find(|parameter| parameter.name == name)
-    }
-
-    /// Returns the parameter with this name or alias.
-    #[must_use]
-    pub fn meant_by(&self, name: &str) -> Option<&'static Parameter> {
-        self.parameters.iter().find(|parameter| parameter.names().any(|known| known == name))
-    }
+/// Returns the tool with this name, or else the first one that does the same as Pi's tool with this name.
+#[must_use]
+pub fn find_spelling(name: &str) -> Option<&'static Tool> {
+    find(name).or_else(|| all().find(|tool| tool.of_pi.contains(&name)))
 }
 
-impl Parameter {
-    /// Returns the name, then the aliases.
-    pub fn names(&self) -> impl Iterator<Item = &'static str> + use<> {
-        std::iter::once(self.name).chain(self.aliases.iter().copied())
-    }
-
-    const fn new(name: &'static str, kind: Kind, about: &'static str) -> Self {
-        Self {
-            name,
-            aliases: &[],
-            kind,
-            is_required: false,
-            default: None,
-            is_rare: false,
-            is_spelling: false,
-            about,
-        }
-    }
-
-    const fn also(self, aliases: &'static [&'static str]) -> Self {
-        Self { aliases, ..self }
-    }
-
-    const fn required(self) -> Self {
-        Self { is_required: true, ..self }
-    }
-
-    const fn spelling(self) -> Self {
-        Self { is_spelling: true, ..self }
-    }
-
-    const fn rare(self) -> Self {
-        Self { is_rare: true, ..self }
-    }
-
-    const fn or(self, default: &'static str) -> Self {
-        Self { default: Some(default), ..self }
-    }
-}
-
-const fn text(name: &'static str, about: &'static str) -> Parameter {
-    Parameter::new(name, Kind::Text, about)
-}
-
-const fn flag(name: &'static str, about: &'static str) -> Parameter {
-    Parameter::new(name, Kind::Flag, about)
-}
-
-const fn whole(name: &'static str, least: u64, most: u64, about: &'static str) -> Parameter {
-    Parameter::new(name, Kind::Whole(least, most), about)
+/// Returns true if the tool with this name runs commands.
+#[must_use]
+pub fn runs_commands(tool: &str) -> bool {
+    find(tool).is_some_and(Tool::runs_commands)
 }
 
 /// Internal tool that the supervisor calls for `quack.sandbox`. Clients cannot call it.
@@ -194,9 +64,6 @@ pub const MCP_LIST: &str = "quack_mcp_list";
 /// Internal tool like [`INSTRUCTIONS`]: calls a tool of an MCP server. Its parameters are [`crate::mcp::McpCall`].
 pub const MCP_CALL: &str = "quack_mcp_call";
 
-/// Tool that asks the user for a permission. The supervisor answers it, in no worker.
-pub const REQUEST_PERMISSION: &str = "request_permission";
-
 /// Returns true for an internal tool, which only the supervisor can call.
 #[must_use]
 pub fn is_internal(tool: &str) -> bool {
@@ -214,7 +81,7 @@ pub fn main_parameter(tool: &str) -> Option<&'static str> {
 #[must_use]
 pub fn is_meant_as_json(tool: &str, text: &str) -> bool {
     let text = text.trim_start_matches(|c: char| c.is_whitespace() || c == '\u{feff}');
-    let is_bash = tool == "bash";
+    let is_bash = runs_commands(tool);
     let Some(inside) = text.strip_prefix('{') else {
         return is_bash && text.starts_with("[\"");
     };

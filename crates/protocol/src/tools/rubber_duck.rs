@@ -1,7 +1,7 @@
 //! grep_search and find_files: the names, parameters and texts of the Rubber Duck daemon, and some additional
 //! parameters that other agents send.
 
-use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
+use super::row::{Action, Kind, Offer, Parameter, READS, Tool, flag, text, whole};
 use crate::limits::MAX_ROWS;
 
 /// The tools of this file, in the order of the documentation.
@@ -11,13 +11,13 @@ const PATH: Parameter = text("path", "Directory to look in, relative to the work
     .also(&["directory", "dir"])
     .or("\".\"");
 
-const GREP_SEARCH: Tool = Tool {
+/// Searches the text of files, with the texts of the Rubber Duck daemon.
+pub const GREP_SEARCH: Tool = Tool {
     name: "grep_search",
     about: "Finds lines in files by a regular expression: rows path:line:text. Searches every text file, hidden and \
             ignored ones too, but in .git, .build and node_modules.",
     main: Some("pattern"),
-    is_strict: false,
-    reads_only: true,
+    action: Action::Search,
     offer: Offer::Ask,
     of_pi: &["grep"],
     parameters: &[
@@ -42,14 +42,14 @@ const GREP_SEARCH: Tool = Tool {
         whole("max_matches_per_file", 1, u64::MAX, "Matching lines of one file."),
         flag("no_ignore", "Search what ignore files name, whatever the configuration says."),
     ],
+    ..READS
 };
 
 const FIND_FILES: Tool = Tool {
     name: "find_files",
     about: "Finds files by name: one path a line, relative to the workspace, at most 200. Case does not matter.",
     main: Some("pattern"),
-    is_strict: false,
-    reads_only: true,
+    action: Action::Search,
     offer: Offer::Ask,
     of_pi: &["find", "ls"],
     parameters: &[
@@ -61,4 +61,5 @@ const FIND_FILES: Tool = Tool {
             .or("false"),
         flag("include_directories", "Directories too.").or("false"),
     ],
+    ..READS
 };

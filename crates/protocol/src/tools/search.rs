@@ -1,6 +1,6 @@
 //! Parameters of quackd's own search tools: search, find, replace, undo.
 
-use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
+use super::row::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
 use crate::limits::{MAX_OUTPUT_BYTES, MAX_ROWS, MAX_SEARCH_OUTPUT_BYTES, MIN_SEARCH_OUTPUT_BYTES};
 
 /// The tools of this file, in the order of the documentation.
@@ -143,14 +143,16 @@ const fn timeout(default: &'static str) -> Parameter {
     .or(default)
 }
 
-const SEARCH: Tool = Tool {
+/// Searches the text of files.
+pub const SEARCH: Tool = Tool {
     name: "search",
     about: "Search the text of files by a regular expression. Returns rows path:line:text. Leaves out what .gitignore names, \
             hidden and binary files, and reports that if nothing matches. A long answer ends with a cursor to go on. Use find \
             for names of files. Example: {\"pattern\":\"fn main\",\"include\":\"*.rs\",\"context\":2}.",
+    brief: Some(("Search the text of files by a regular expression.", &["pattern", "path"])),
     main: Some("pattern"),
     is_strict: true,
-    reads_only: true,
+    action: Action::Search,
     offer: Offer::Look,
     of_pi: &["grep"],
     parameters: &[
@@ -214,16 +216,19 @@ const SEARCH: Tool = Tool {
         MAX_DEPTH.rare(),
         timeout("20000").rare(),
     ],
+    ..READS
 };
 
-const FIND: Tool = Tool {
+/// Lists files by name.
+pub const FIND: Tool = Tool {
     name: "find",
     about: "Find files by name. Returns one path a line. Leaves out what .gitignore names and hidden files, and reports that if \
             nothing matches. A long answer ends with a cursor to go on. Use search for text in files. Example: \
             {\"pattern\":\"src/**/*.ts\"}.",
+    brief: Some(("Find files by a glob such as **/*.rs.", &["pattern", "path"])),
     main: Some("pattern"),
     is_strict: true,
-    reads_only: true,
+    action: Action::Search,
     offer: Offer::Look,
     of_pi: &["ls"],
     parameters: &[
@@ -271,18 +276,17 @@ const FIND: Tool = Tool {
         CURSOR,
         timeout("20000").rare(),
     ],
+    ..READS
 };
 
-const REPLACE: Tool = Tool {
+/// Replaces text in many files.
+pub const REPLACE: Tool = Tool {
     name: "replace",
     about: "Replace text in many files by a regular expression or plain text: in all of them or in none. Call it with \
             dry_run first and then with the plan_id of that answer. Use edit_file for one file. undo takes a replacement \
             back. Example: {\"pattern\":\"old_name\",\"replacement\":\"new_name\",\"mode\":\"word\",\"dry_run\":true}.",
-    main: None,
     is_strict: true,
-    reads_only: false,
     offer: Offer::Work,
-    of_pi: &[],
     parameters: &[
         PATTERN,
         text(
@@ -334,16 +338,18 @@ const REPLACE: Tool = Tool {
         max_bytes().rare(),
         timeout("60000").rare(),
     ],
+    ..WRITES
 };
 
-const UNDO: Tool = Tool {
+/// Takes back what other tools changed.
+pub const UNDO: Tool = Tool {
     name: "undo",
     about: "Take back changes that write_file, edit_file or replace made, in each file that has not changed since.",
     main: Some("undo_id"),
     is_strict: true,
-    reads_only: false,
+    action: Action::Other,
+    is_destructive: false,
     offer: Offer::Work,
-    of_pi: &[],
     parameters: &[
         text("undo_id", "Which one, as replace or list told it. Default: the last change.")
             .also(&["id"]),
@@ -358,4 +364,5 @@ const UNDO: Tool = Tool {
         flag("list", "Change nothing: list what can be undone.").or("false"),
         flag("diff", "With list: show the changes as diffs.").or("false").rare(),
     ],
+    ..WRITES
 };

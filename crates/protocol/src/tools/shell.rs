@@ -1,27 +1,29 @@
 //! Parameters of bash and of its background jobs.
 
-use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
+use super::row::{Action, Kind, Offer, Parameter, READS, Tool, WRITES, flag, text, whole};
 use crate::limits::{MAX_JOB_TIME, MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use std::time::Duration;
 
 /// The tools of this file, in the order of the documentation.
-pub(super) const TOOLS: &[Tool] = &[BASH, JOBS, JOB_OUTPUT, JOB_KILL, REQUEST];
+pub(super) const TOOLS: &[Tool] = &[BASH, JOBS, JOB_OUTPUT, JOB_KILL, REQUEST_PERMISSION];
 
 const fn ms(time: Duration) -> u64 {
     time.as_secs() * 1000 + time.subsec_millis() as u64
 }
 
-const BASH: Tool = Tool {
+/// Runs a command.
+pub const BASH: Tool = Tool {
     name: "bash",
     about: "Run a shell command in the workspace, without a terminal. Returns its output and exit code. Each call \
             is a new shell, so write `cd dir && command`. Use read_file, search and find instead of cat, grep and find. \
             Processes that still run at the end are killed: start servers and long builds with background. Example: \
             {\"command\":\"make test\",\"timeout_ms\":300000}.",
+    brief: Some(("Run a shell command in a new shell.", &["command", "timeout_ms"])),
     main: Some("command"),
-    is_strict: false,
-    reads_only: false,
+    action: Action::Execute,
+    returns_data: true,
+    is_answer_recorded: true,
     offer: Offer::Work,
-    of_pi: &[],
     parameters: &[
         text("command", "The command line.").also(&["cmd"]).required(),
         whole(
@@ -32,6 +34,7 @@ const BASH: Tool = Tool {
         ),
         flag("background", "Start the command as a background job and answer at once.").or("false"),
     ],
+    ..WRITES
 };
 
 const _: () = assert!(ms(MAX_TOOL_DEADLINE) == 600_000 && ms(MAX_JOB_TIME) == 86_400_000);
@@ -40,41 +43,42 @@ const JOB: Parameter = Parameter::new("job", Kind::TextOrWhole, "The job: job-1,
     .also(&["job_id", "jobId", "id"])
     .required();
 
-const REQUEST: Tool = Tool {
+/// Asks the user for a permission. The supervisor answers it, in no worker.
+pub const REQUEST_PERMISSION: Tool = Tool {
     name: "request_permission",
     about: "Ask the user to allow a host, or to allow writing in a directory outside of the workspace. Use it when a line \
             [Sandbox: …] says that one was denied, or before a command that needs it. Waits for the answer. Example: \
             {\"kind\":\"network\",\"target\":\"registry.example.org:443\",\"reason\":\"download the dependencies\"}.",
-    main: None,
-    is_strict: false,
-    reads_only: true,
     offer: Offer::Work,
-    of_pi: &[],
     parameters: &[
         Parameter::new("kind", Kind::Choice(&["network", "write"]), "What to allow.").required(),
         text("target", "A host with its port, or an existing directory.").required(),
         text("reason", "Why you need it, in a few words. The user sees it."),
     ],
+    ..READS
 };
 
-const JOBS: Tool = Tool {
+/// Lists background jobs.
+pub const JOBS: Tool = Tool {
     name: "jobs",
     about: "List the background jobs that bash started, with their states.",
-    main: None,
-    is_strict: false,
-    reads_only: true,
+    is_job_tool: true,
+    returns_data: true,
     offer: Offer::Work,
     of_pi: &["bash"],
     parameters: &[],
+    ..READS
 };
 
-const JOB_OUTPUT: Tool = Tool {
+/// Reads the output of a background job.
+pub const JOB_OUTPUT: Tool = Tool {
     name: "job_output",
     about: "Read the output of a background job. To follow it, call again with the cursor of the last answer and with \
             wait_ms. Example: {\"job\":\"job-1\",\"cursor\":512,\"wait_ms\":10000}.",
     main: Some("job"),
-    is_strict: false,
-    reads_only: true,
+    is_job_tool: true,
+    returns_data: true,
+    is_answer_recorded: true,
     offer: Offer::Work,
     of_pi: &["bash"],
     parameters: &[
@@ -93,15 +97,21 @@ const JOB_OUTPUT: Tool = Tool {
         )
         .or("0"),
     ],
+    ..READS
 };
 
-const JOB_KILL: Tool = Tool {
+/// Kills a background job.
+pub const JOB_KILL: Tool = Tool {
     name: "job_kill",
     about: "End a background job and all processes that it started.",
     main: Some("job"),
-    is_strict: false,
-    reads_only: true,
+    is_destructive: true,
+    is_idempotent: true,
+    is_job_tool: true,
+    returns_data: true,
+    is_answer_recorded: true,
     offer: Offer::Work,
     of_pi: &["bash"],
     parameters: &[JOB],
+    ..READS
 };

@@ -1,18 +1,17 @@
 //! Parameters of web_search.
 
-use super::{Kind, Offer, Parameter, Tool, flag, text, whole};
+use super::row::{Action, Kind, Offer, Parameter, READS, Tool, flag, text, whole};
 
 /// The tools of this file, in the order of the documentation.
 pub(super) const TOOLS: &[Tool] = &[WEB_SEARCH];
 
-const WEB_SEARCH: Tool = Tool {
+/// Searches the web.
+pub const WEB_SEARCH: Tool = Tool {
     name: "web_search",
     about: "Searches the web for pages: titles, addresses and, if requested, the start of their text.",
     main: Some("query"),
-    is_strict: false,
-    reads_only: true,
+    action: Action::Fetch,
     offer: Offer::Ask,
-    of_pi: &[],
     parameters: &[
         text("query", "Search query, at most 8 KiB.").also(&["q", "search", "prompt"]).required(),
         whole("num_results", 1, 10, "How many results.").also(&["numResults"]).or("10"),
@@ -24,4 +23,5 @@ const WEB_SEARCH: Tool = Tool {
         Parameter::new("exclude_domains", Kind::List, "No pages of these domains.")
             .also(&["excludeDomains"]),
     ],
+    ..READS
 };

@@ -4,7 +4,6 @@
 //! on another site, or use its own host name that resolves to this machine (DNS rebinding). Browsers send the
 //! site of the page and the host name in headers. Prometheus sends no site, and a correct host name.
 
-use super::Scrape;
 use crate::host_header::DialedHost;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -24,6 +23,10 @@ const COMMON: [(HeaderName, &str); 3] = [
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
 ];
+
+/// Request for the metrics. Dropping it without a reply returns 503.
+#[derive(Debug)]
+pub struct Scrape(pub oneshot::Sender<Bytes>);
 
 /// State shared by all requests.
 #[derive(Debug)]

@@ -15,7 +15,8 @@ mod handler;
 #[cfg(test)]
 mod tests;
 
-use bytes::Bytes;
+pub use handler::Scrape;
+
 use handler::{ScrapeContext, answer};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -35,7 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::runtime::Builder;
-use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::LocalSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -60,10 +61,6 @@ const HEAD_GRACE: Duration =
     if cfg!(test) { Duration::from_millis(20) } else { METRICS_HEAD_GRACE };
 const CONNECTION_TIMEOUT: Duration =
     if cfg!(test) { Duration::from_millis(1500) } else { METRICS_CONNECTION_TIMEOUT };
-
-/// Request for the metrics. Dropping it without a reply returns 503.
-#[derive(Debug)]
-pub struct Scrape(pub oneshot::Sender<Bytes>);
 
 /// State of the listener.
 #[derive(Debug, Clone, PartialEq, Eq)]

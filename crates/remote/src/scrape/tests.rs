@@ -1,6 +1,7 @@
 //! Tests of the endpoint with real connections and raw bytes.
 
 use super::*;
+use bytes::Bytes;
 use std::io::{Read, Write};
 use std::net::TcpStream as Stream;
 use std::time::Instant;

@@ -1,20 +1,11 @@
 //! Finds the row of a name whose changes are reported. Called by the audit and by the search for repositories. Pure.
 
 use super::unlisted::unlisted;
-use super::{Held, Obeyed, Rule};
+use super::{Held, Obeyed};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
 use std::sync::LazyLock;
-
-/// Row for names that only the rule of [`unlisted`] finds.
-pub(super) static RULE_ONLY: Obeyed = Obeyed {
-    name: "",
-    program: "unknown programs",
-    reason: "has the form of a settings file",
-    rule: Rule::Unlisted,
-    held: Held::Reported,
-};
 
 /// Rows with a plain last name, and rows with a pattern by its first byte.
 type Index = (HashMap<&'static str, Vec<&'static Obeyed>>, HashMap<u8, Vec<&'static Obeyed>>);

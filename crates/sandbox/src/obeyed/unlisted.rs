@@ -1,9 +1,17 @@
 //! Rule for names that the table does not have: programs keep adding names, and most have one of a few forms. Pure.
 
-use super::Obeyed;
-use super::reported::RULE_ONLY;
+use super::{Held, Obeyed, Rule};
 use std::ffi::OsStr;
 use std::path::Path;
+
+/// Row for names that only the rule of [`unlisted`] finds.
+static RULE_ONLY: Obeyed = Obeyed {
+    name: "",
+    program: "unknown programs",
+    reason: "has the form of a settings file",
+    rule: Rule::Unlisted,
+    held: Held::Reported,
+};
 
 /// Number of directory levels to which the rule applies: the top of the workspace and its directories.
 const LEVELS: usize = 2;

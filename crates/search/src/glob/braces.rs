@@ -1,6 +1,6 @@
 //! Expands braces: `{a,b}` and `{1..9}` become several patterns before anything else is parsed.
 
-use super::GlobError;
+use super::error::GlobError;
 
 /// Maximum number of patterns that one pattern expands to.
 const MAX_PATTERNS: usize = 1024;

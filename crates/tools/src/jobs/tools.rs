@@ -12,6 +12,7 @@ use quackd_process::{Command, LaunchError};
 use quackd_protocol::limits::{
     MAX_JOB_TIME, MAX_JOBS_PER_SESSION, MAX_OUTPUT_BYTES, MIN_TOOL_DEADLINE,
 };
+use quackd_protocol::tools::{BASH, JOB_KILL, JOB_OUTPUT};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -29,10 +30,10 @@ pub(crate) async fn start(
     bounds: &CallLimits,
 ) -> Output {
     if let Err(cutoff) = toolbox.jobs.clear(bounds).await {
-        return Output::cut_off("bash", bounds, cutoff);
+        return Output::cut_off(BASH.name, bounds, cutoff);
     }
     if bounds.cancel.is_cancelled() {
-        return Output::cut_off("bash", bounds, StopCause::Aborted);
+        return Output::cut_off(BASH.name, bounds, StopCause::Aborted);
     }
     if toolbox.jobs.is_full() {
         return Output::error(format_args!(
@@ -48,7 +49,7 @@ pub(crate) async fn start(
     };
     match toolbox.jobs.start(&line, command, finder) {
         Ok(job) => text::started(&job),
-        Err(LaunchError::Aborted) => Output::cut_off("bash", bounds, StopCause::Aborted),
+        Err(LaunchError::Aborted) => Output::cut_off(BASH.name, bounds, StopCause::Aborted),
         Err(error) => launch_failed(&error),
     }
 }
@@ -73,9 +74,9 @@ pub(crate) async fn job_kill(
     tokio::select! {
         biased;
         () = job.ended() => text::killed(&job, was_running),
-        () = bounds.cancel.cancelled() => Output::cut_off("job_kill", bounds, StopCause::Aborted),
+        () = bounds.cancel.cancelled() => Output::cut_off(JOB_KILL.name, bounds, StopCause::Aborted),
         () = tokio::time::sleep_until(bounds.deadline.into()) => {
-            Output::cut_off("job_kill", bounds, StopCause::TimedOut)
+            Output::cut_off(JOB_KILL.name, bounds, StopCause::TimedOut)
         }
     }
 }
@@ -101,7 +102,7 @@ pub(crate) async fn job_output(
         }
         let page = match page(toolbox, &job, cursor, bounds).await {
             Ok(page) => page,
-            Err(cutoff) => return Output::cut_off("job_output", bounds, cutoff),
+            Err(cutoff) => return Output::cut_off(JOB_OUTPUT.name, bounds, cutoff),
         };
         let is_news = page.end.is_some() || page.missing != 0 || !page.text.is_empty();
         if is_news || until <= Instant::now() {
@@ -110,7 +111,7 @@ pub(crate) async fn job_output(
         tokio::select! {
             biased;
             () = bounds.cancel.cancelled() => {
-                return Output::cut_off("job_output", bounds, StopCause::Aborted);
+                return Output::cut_off(JOB_OUTPUT.name, bounds, StopCause::Aborted);
             }
             () = job.more_than(page.total) => (),
             () = tokio::time::sleep_until(until.into()) => (),

@@ -19,7 +19,7 @@ use quackd_protocol::limits::{
     COMMAND_PLACE_WAIT, CREDIT_INTERVAL, DEADLINE_SLACK, WORKER_READY_WAIT,
 };
 use quackd_protocol::output::OutputPiece;
-use quackd_protocol::tools::{find, is_internal};
+use quackd_protocol::tools::{BASH, is_internal, runs_commands};
 use quackd_protocol::worker::{ToWorker, ToolReport, ToolUpdate};
 use quackd_supervision::{Cause, Demand, Demander, State};
 use serde_json::value::RawValue;
@@ -83,7 +83,7 @@ const MAX_TOLD_COMMAND: usize = 100;
 
 /// Returns the command of a call for a question to the user, or the tool's name.
 fn command_of(tool: &str, arguments: &str) -> String {
-    let command = (tool == "bash").then(|| command_text(arguments)).flatten();
+    let command = runs_commands(tool).then(|| command_text(arguments)).flatten();
     let text = command.as_deref().unwrap_or(tool);
     match text.len() <= MAX_TOLD_COMMAND {
         true => text.to_owned(),
@@ -100,7 +100,7 @@ pub(crate) fn command_text(arguments: &str) -> Option<String> {
         true => serde_json::from_str(arguments).ok()?,
         false => return Some(arguments.to_owned()),
     };
-    let command = find("bash").and_then(|bash| bash.parameter(bash.main?))?;
+    let command = BASH.main.and_then(|main| BASH.parameter(main))?;
     let named = |name| value.get(name).and_then(serde_json::Value::as_str);
     let mut named = command.names().filter_map(named);
     // The characters that the tools trim (`crates/tools/src/js_compat.rs`).

@@ -9,6 +9,7 @@ use actix::prelude::*;
 use quackd_protocol::client::TimedDenial;
 use quackd_protocol::denial::{Denial, one_line};
 use quackd_protocol::journal::CallEnd;
+use quackd_protocol::tools::BASH;
 use quackd_protocol::worker::{EndedJob, JobInfo, MAX_HINT_BYTES, MAX_LISTED, ToolReport};
 use std::rc::Rc;
 use std::time::Duration;
@@ -109,7 +110,7 @@ impl SessionActor {
             *denial = Denial::new(denial.kind, denial.target.as_deref(), denial.likely);
         }
         if !job.denials.is_empty() {
-            Rc::make_mut(&mut self.worker.denials).note("bash", &job.denials);
+            Rc::make_mut(&mut self.worker.denials).note(BASH.name, &job.denials);
         }
         let end = match (job.timed_out, job.aborted, job.exit_code) {
             (true, ..) => CallEnd::TimedOut,

@@ -15,9 +15,6 @@ use quackd_supervision::{Demander, State};
 use std::rc::Rc;
 use std::time::Instant;
 
-/// Tools that read or kill background jobs. They do not access files of the workspace.
-const JOB_TOOLS: [&str; 3] = ["jobs", "job_output", "job_kill"];
-
 /// Most commands that are named to end what keeps a worker.
 const MAX_REMEDIES: usize = 4;
 
@@ -125,7 +122,8 @@ impl SessionActor {
     /// workspace was replaced refuses unsafe calls itself, and only gets calls while background jobs keep it.
     pub(super) fn may_send(&self, number: u64) -> bool {
         let Some(tool) = self.worker.calls.tool(number) else { return false };
-        if JOB_TOOLS.contains(&tool) {
+        let tool = tools::find(tool);
+        if tool.is_some_and(|tool| tool.is_job_tool) {
             return true;
         }
         if self.has_left_jobs() || self.worker.place.is_checking || self.worker.place.is_moved {
@@ -139,7 +137,7 @@ impl SessionActor {
         }
         let given = self.worker.running_policy.as_ref();
         !self.worker.workspace_replaced
-            && tools::find(tool).is_some_and(|tool| tool.reads_only)
+            && tool.is_some_and(|tool| tool.reads_only)
             && given.is_some_and(|given| reads_all_of(&self.worker.policy, given))
     }
 

@@ -1,7 +1,7 @@
 //! Reads the package sources of apt. Other package managers of systems are not known.
 
-use super::Findings;
 use super::asking::Asking;
+use super::findings::Findings;
 use std::fs;
 use std::path::{Path, PathBuf};
 

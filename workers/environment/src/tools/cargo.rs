@@ -4,8 +4,8 @@
 //! and its log names the directory in which it would keep the index: `<host>-<hash>`. The index of that directory in the
 //! user's home has the host of the downloads.
 
-use super::Findings;
 use super::asking::{Asking, Problem};
+use super::findings::Findings;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Asks go for its module proxies and its checksum database.
 
-use super::Findings;
 use super::asking::Asking;
+use super::findings::Findings;
 
 /// Command line for display.
 const CALL: &str = "go env GOPROXY GOSUMDB";

@@ -14,6 +14,7 @@
 mod apt;
 mod asking;
 mod cargo;
+mod findings;
 mod go;
 mod keychain;
 mod npm;
@@ -22,45 +23,11 @@ mod toolchains;
 mod url_host;
 
 use asking::Asking;
+use findings::Findings;
 use futures_util::future::join_all;
 pub(crate) use keychain::read_key;
-use quackd_protocol::environment::{
-    MAX_PROBLEM_CHARS, MAX_TOOL_HOSTS, MAX_TOOL_PROBLEMS, ToolAnswer, ToolKind, ToolsRequest,
-};
-use quackd_protocol::foreign_text::message_line;
-use quackd_protocol::state::FoundHost;
+use quackd_protocol::environment::{ToolAnswer, ToolKind, ToolsRequest};
 use tokio_util::sync::CancellationToken;
-use url_host::rule_of;
-
-/// Hosts and problems found so far for one kind of tools.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Findings {
-    hosts: Vec<FoundHost>,
-    problems: Vec<String>,
-}
-
-impl Findings {
-    /// Adds the host of a URL. Returns false if the URL has none that commands could reach.
-    fn url(&mut self, url: &str, source: impl Into<String>) -> bool {
-        let Some(rule) = rule_of(url) else { return false };
-        if self.hosts.len() < MAX_TOOL_HOSTS && !self.hosts.iter().any(|host| host.rule == rule) {
-            self.hosts.push(FoundHost { rule, source: source.into() });
-        }
-        true
-    }
-
-    /// Adds a source without a usable answer. The text never contains the output of a tool.
-    fn problem(&mut self, text: impl ToString) {
-        if self.problems.len() < MAX_TOOL_PROBLEMS {
-            self.problems.push(message_line(&text.to_string(), MAX_PROBLEM_CHARS));
-        }
-    }
-
-    /// Adds the value of a successful question, or the problem of a failed one.
-    fn or_problem<T>(&mut self, asked: Result<T, asking::Problem>) -> Option<T> {
-        asked.map_err(|problem| self.problem(problem)).ok()
-    }
-}
 
 /// Asks all kinds of tools at the same time. Returns one answer for each. No process of a tool is left afterwards.
 ///

@@ -1,7 +1,7 @@
 //! Asks npm for its registry and those of scopes.
 
-use super::Findings;
 use super::asking::Asking;
+use super::findings::Findings;
 use serde_json::{Map, Value};
 
 /// Command line for display.

@@ -1,7 +1,7 @@
 //! Asks pip for its package indexes, and reads the configuration of uv.
 
-use super::Findings;
 use super::asking::{Asking, Problem};
+use super::findings::Findings;
 use std::path::PathBuf;
 use toml::{Table, Value};
 

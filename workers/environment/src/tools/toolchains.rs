@@ -1,7 +1,7 @@
 //! Finds the servers of rustup and of Node.js releases.
 
-use super::Findings;
 use super::asking::Asking;
+use super::findings::Findings;
 use std::fs;
 
 /// Bytes of a toolchain's manifest that are read. The first URL is near its beginning.

@@ -1,6 +1,6 @@
 //! Requests of Anthropic messages.
 
-use super::RequestOptions;
+use super::parts::RequestOptions;
 use crate::providers::history::{Part, Said, Turn};
 use crate::providers::models;
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};

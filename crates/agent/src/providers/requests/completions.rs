@@ -1,6 +1,6 @@
 //! Requests of OpenAI chat completions.
 
-use super::{RequestOptions, SCHEMA_NAME, data_url, has_image, is_strict, text_of};
+use super::parts::{RequestOptions, SCHEMA_NAME, data_url, has_image, is_strict, text_of};
 use crate::providers::history::{Part, Said, Turn};
 use crate::providers::models::{Quirks, ThinkingFormat, lowest_effort, needs_signatures};
 use crate::providers::streams::REASONING_FIELDS;

@@ -1,6 +1,6 @@
 //! Requests of OpenAI responses.
 
-use super::{RequestOptions, SCHEMA_NAME, data_url, has_image, is_strict, text_of};
+use super::parts::{RequestOptions, SCHEMA_NAME, data_url, has_image, is_strict, text_of};
 use crate::providers::history::{Part, Said, Turn};
 use crate::providers::models::{Quirks, lowest_effort};
 use quackd_protocol::model::{ModelInfo, ThinkingLevel};

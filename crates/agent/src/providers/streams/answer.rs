@@ -1,6 +1,6 @@
 //! The answer that a stream gives: blocks that open, grow and close, within limits.
 
-use super::{Delta, Finished};
+use super::delta::{Delta, Finished};
 use crate::message::{Block, StopReason, ToolCall, Usage};
 use crate::providers::errors::{self, ErrorKind, ProviderError};
 use crate::providers::json;

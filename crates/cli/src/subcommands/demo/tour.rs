@@ -3,6 +3,7 @@
 use super::report::Report;
 use super::session::{DemoSession, quoted};
 use crate::display;
+use quackd_protocol::tools::{FIND, READ_FILE, SEARCH};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
@@ -37,7 +38,7 @@ pub(crate) async fn search(session: &DemoSession<'_>, report: &mut Report) -> an
     let mut last = None;
     for pattern in PATTERNS {
         // Leaves out ignored files, which may contain secrets.
-        let call = session.call("search", json!({"pattern": pattern})).await?;
+        let call = session.call(SEARCH.name, json!({"pattern": pattern})).await?;
         // A search that timed out has partial results.
         let text = &call.result.text;
         let hits = text.lines().filter(|line| is_hit(line)).count();
@@ -70,13 +71,13 @@ fn is_hit(line: &str) -> bool {
 pub(crate) async fn read(session: &DemoSession<'_>, report: &mut Report) -> anyhow::Result<()> {
     // Neither ignored nor hidden files: they may contain secrets that should not appear on a screen.
     let wanted = json!({"kind": ["file"], "max_depth": 1, "limit": MAX_ENTRIES});
-    let listed = session.call("find", wanted).await?;
+    let listed = session.call(FIND.name, wanted).await?;
     let names: Vec<&str> = listed.text()?.lines().collect();
     let Some(name) = introduction_blocking(Path::new(&session.workspace), &names) else {
         report.step("read", None, "no file to read here".to_owned(), Vec::new())?;
         return Ok(());
     };
-    let call = session.call("read_file", json!({"path": name})).await?;
+    let call = session.call(READ_FILE.name, json!({"path": name})).await?;
     let text = call.text()?;
     let size = display::bytes(u64::try_from(text.len())?);
     let summary = format!("{name}, {size}, {}", display::count(text.lines().count(), "line"));

@@ -4,6 +4,7 @@ mod change;
 mod clients;
 mod document;
 mod file;
+mod format;
 mod json;
 mod plan;
 mod receipts;

@@ -23,8 +23,11 @@ const MAX_COMMANDS: usize = 32;
 /// Maximum number of entries of a hooks directory that are read.
 const MAX_HOOKS: usize = 256;
 
+/// End of the name of a file that `set_aside` has renamed. Git runs no hook and reads no settings of such a name.
+pub(super) const SET_ASIDE: &str = ".set-aside";
+
 /// Ends of names that git does not run: its samples, and hooks that `set_aside` has renamed.
-const UNUSED_HOOKS: [&str; 2] = [".sample", super::set_aside::END];
+const UNUSED_HOOKS: [&str; 2] = [".sample", SET_ASIDE];
 
 /// Directories of remotes in an old format, which git still reads.
 const REMOTES: [&str; 2] = ["remotes", "branches"];

@@ -5,7 +5,7 @@
 //! with the harmless settings. Only a file that changed while something of the session ran counts, by its change time,
 //! which no program can set: another one is the user's.
 
-use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
+use super::repository::{self, Base, RepositoryLayout, RepositoryLocation, SET_ASIDE};
 use crate::confine::git::config::{self, Entry};
 use crate::confine::git::gitdir::{self, LinkedRepository};
 use crate::confine::git::openat::{self, Node};
@@ -31,9 +31,6 @@ const MAX_FILES: usize = 128;
 
 /// Maximum number of files with the same name that are set aside.
 const MAX_SAME: usize = 64;
-
-/// End of the new name. Git runs no hook and reads no settings of such a name.
-pub(super) const END: &str = ".set-aside";
 
 /// Files with settings.
 const SETTINGS: [&str; 2] = ["config", "config.worktree"];
@@ -280,6 +277,6 @@ fn new_name(name: &OsStr, number: usize) -> OsString {
     if 0 < number {
         new.push(format!(".{number}"));
     }
-    new.push(END);
+    new.push(SET_ASIDE);
     new
 }

@@ -19,6 +19,9 @@ use std::sync::Arc;
 /// Setting that controls whether one process may read the memory of another. 0 and 1 allow it for descendants.
 const PTRACE_SCOPE: &str = "/proc/sys/kernel/yama/ptrace_scope";
 
+/// `fchmodat2`, which the `libc` crate does not have for every architecture.
+pub(crate) const FCHMODAT2: libc::c_long = 452;
+
 /// The filter of a worker's commands.
 #[derive(Debug, Clone, Default)]
 pub struct CommandFilter {
@@ -120,7 +123,7 @@ const CHANGES: &[HeldCall] = &[
     #[cfg(target_arch = "x86_64")]
     HeldCall::Always(libc::SYS_chmod),
     HeldCall::Always(libc::SYS_fchmodat),
-    HeldCall::Always(super::held::FCHMODAT2),
+    HeldCall::Always(FCHMODAT2),
 ];
 
 /// Flags of `open` with which a call can write or create.

@@ -1,7 +1,8 @@
 //! Changes of one file, and how to revert them.
 
 use super::clients::Off;
-use super::document::{Document, Format, edit};
+use super::document::Document;
+use super::format::{Format, edit};
 use super::setting::Setting;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! The table of clients: where each keeps its configuration, the shape of an entry, and its own tools.
 //! docs/agents.md says what was checked.
 
-use super::document::Format;
+use super::format::Format;
 use super::setting::Setting;
 use crate::args::mcp::McpHost;
 use crate::exit::CliError;

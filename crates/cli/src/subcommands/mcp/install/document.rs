@@ -1,21 +1,8 @@
 //! Configuration file as text whose other bytes stay the same. Used by [`super::plan`].
-//!
-//! Byte order marks and CRLF line ends are removed before the parsers read the text, and restored after an edit.
 
-use super::json::JsonDocument;
 use super::setting::Setting;
-use super::toml::TomlDocument;
-use super::yaml::YamlDocument;
 use crate::exit::CliError;
 use serde_json::Value;
-
-/// Syntax of a configuration file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Format {
-    Json,
-    Toml,
-    Yaml,
-}
 
 /// Parsed file. A path consists of keys; all but the last one name tables.
 pub(super) trait Document {
@@ -60,46 +47,4 @@ pub(super) trait Document {
 /// Returns the error for a value of another kind.
 pub(super) fn wrong_kind(path: &[&str], kind: &str) -> anyhow::Error {
     CliError::failed(format!("`{}` is not {kind}", path.join("."))).into()
-}
-
-/// Applies `edit` to `text` and returns the new text.
-///
-/// # Errors
-/// The text cannot be parsed, the parser would change other bytes, or the edit fails.
-pub(super) fn edit(
-    format: Format,
-    text: &str,
-    edit: impl FnOnce(&mut dyn Document) -> anyhow::Result<()>,
-) -> anyhow::Result<String> {
-    let (mark, rest) = match text.strip_prefix('\u{feff}') {
-        Some(rest) => ("\u{feff}", rest),
-        None => ("", text),
-    };
-    let is_crlf =
-        rest.contains("\r\n") && rest.matches('\n').count() == rest.matches("\r\n").count();
-    let body = if is_crlf { rest.replace("\r\n", "\n") } else { rest.to_owned() };
-    let mut document = parse(format, &body)?;
-    let rendered = document.render();
-    // toml_edit ends the last line.
-    if rendered != body && rendered.strip_suffix('\n') != Some(&body) {
-        let why = "the parser does not reproduce the file, so an edit would change other lines";
-        return Err(CliError::failed(why).into());
-    }
-    edit(document.as_mut())?;
-    let changed = document.render();
-    if changed == rendered {
-        return Ok(text.to_owned());
-    }
-    // A parser that cannot read its own output must not damage the file.
-    parse(format, &changed)?;
-    let changed = if is_crlf { changed.replace('\n', "\r\n") } else { changed };
-    Ok(format!("{mark}{changed}"))
-}
-
-fn parse(format: Format, text: &str) -> anyhow::Result<Box<dyn Document>> {
-    Ok(match format {
-        Format::Json => Box::new(JsonDocument::parse(text)?),
-        Format::Toml => Box::new(TomlDocument::parse(text)?),
-        Format::Yaml => Box::new(YamlDocument::parse(text)?),
-    })
 }

@@ -1,7 +1,7 @@
 //! Plans the new text of one file. Reads and writes nothing.
 
 use super::change::{Change, Made};
-use super::document::Format;
+use super::format::Format;
 use super::receipts::{Receipt, digest};
 use std::path::Path;
 
@@ -204,7 +204,7 @@ mod tests {
     /// Returns the tables of the client. An empty file is an empty table.
     fn value(client: &McpClient, text: &str) -> Vec<Option<Value>> {
         let mut values = Vec::new();
-        crate::subcommands::mcp::install::document::edit(client.format, text, |document| {
+        crate::subcommands::mcp::install::format::edit(client.format, text, |document| {
             let heads = [
                 "a",
                 "mcpServers",

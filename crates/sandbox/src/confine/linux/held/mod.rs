@@ -18,7 +18,7 @@ mod own_files;
 pub use git_rules::GitLayout;
 pub(crate) use git_writer::TopMount;
 
-use super::commands;
+use super::commands::{self, FCHMODAT2};
 use super::error::{ConfineError, StepContext};
 use super::sys;
 use caller::{Caller, read_status};
@@ -269,9 +269,6 @@ enum Operation {
     Rename { from: Name, to: Name, flags: RenameFlags },
     ChangeMode { name: Name, mode: u32 },
 }
-
-/// `fchmodat2`, which the `libc` crate does not have for every architecture.
-pub(crate) const FCHMODAT2: libc::c_long = 452;
 
 const HERE: u32 = libc::AT_FDCWD.cast_unsigned();
 
