@@ -11,12 +11,13 @@ mod host_ports;
 mod trees;
 mod user_git;
 mod watched_mounts;
+mod wrapper;
 
 use crate::confinement_result::ConfinementResult;
 use crate::read_only::{private_directory, private_of_safe_mode};
 use crate::real_paths::HomeLink;
+use crate::seatbelt_confinement;
 use crate::start_error::WorkerStartError;
-use crate::wrapper::ReadOnlyWrapper;
 use command_variables::variables;
 use quackd_process::{
     ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
@@ -43,6 +44,7 @@ use trees::{
 };
 use user_git::{of_user, user_settings, write_settings_blocking};
 use watched_mounts::{mounted, paths_to_watch};
+use wrapper::ReadOnlyWrapper;
 
 /// Notes for systems where process 1 cannot create the links of commands, or cannot carry out their changes of git
 /// directories.
@@ -61,6 +63,9 @@ pub(crate) fn enter(
     group: Option<&Group>,
 ) -> Result<ConfinementResult, WorkerStartError> {
     let order = &start.sandbox;
+    if let (Some(Tier::M), Some(program)) = (order.tier, &order.sandbox_exec) {
+        return seatbelt_confinement::enter(start, cgroup, Path::new(program));
+    }
     // Open the executable now. Inside the new root it has no path.
     let exe = SelfExe::open().map_err(|source| WorkerStartError::System {
         step: "cannot open our own executable",
@@ -71,7 +76,8 @@ pub(crate) fn enter(
             .then(|| ReadOnlyWrapper { exe, private: Vec::new(), processes: None });
         let known = known_without_limits(start);
         return Ok(ConfinementResult {
-            read_only,
+            read_only_words: read_only.as_ref().map(ReadOnlyWrapper::words).unwrap_or_default(),
+            exe: read_only.map(|wrapper| wrapper.exe),
             known,
             ..unconfined(start, cgroup, Vec::new())?
         });
@@ -137,7 +143,8 @@ fn unconfined(
         private_home: None,
         has_private_tmp: false,
         command_words: Vec::new(),
-        read_only: None,
+        read_only_words: Vec::new(),
+        exe: None,
         known: None,
         user_git: UserGit { signs_commits: false, ..of_user(&user_settings(start)) },
         private_network: None,
@@ -248,7 +255,6 @@ impl ConfinementInputs {
             WorkerStartError::System { step: "cannot split the process", source }
         })?;
         drop(workspace);
-        let home = plan.home.display().to_string();
         let (pins, read_only_pins) = paths_to_watch(&plan, &policy);
         let ConfinedProcess {
             host_pid,
@@ -269,7 +275,7 @@ impl ConfinementInputs {
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: host_pid.unwrap_or_else(std::process::id),
-            env: variables(start, home),
+            env: variables(start, plan.home.display().to_string()),
             pins: mounted(pins),
             read_only_pins: mounted(read_only_pins),
             absent,
@@ -277,7 +283,8 @@ impl ConfinementInputs {
             private_home: plan.private_home().map(Path::to_owned),
             has_private_tmp: true,
             command_words: Vec::new(),
-            read_only: Some(read_only),
+            read_only_words: read_only.words(),
+            exe: Some(read_only.exe),
             known: Some(known),
             user_git: of_user(&facts.git_settings),
             private_network,
@@ -338,7 +345,8 @@ impl ConfinementInputs {
             private_home: None,
             has_private_tmp: false,
             command_words: read_only.limiting_words(),
-            read_only: Some(read_only),
+            read_only_words: read_only.words(),
+            exe: Some(read_only.exe),
             known: Some(Known::from(&found).naming(&named)),
             user_git: of_user(&facts.git_settings),
             private_network: None,
