@@ -21,7 +21,7 @@ fn daemon(program: &Path, configuration: &str) -> (Daemon, Repo) {
     for script in [
         "git init -q -b main . && git add -A && git -c user.name=a -c user.email=a@b commit -q -m one",
         "mkdir -p .git/hooks \"$HOME/.ssh\" && echo .env >> .git/info/exclude && echo PRIVATE > .env && echo PRIVATE > \"$HOME/.ssh/id_ed25519\" \
-         && echo PRIVATE > \"$HOME/notes\"",
+         && echo PRIVATE > \"$HOME/notes\" && printf '[user]\\nname = a\\nemail = a@b\\n' > \"$HOME/.gitconfig\"",
     ] {
         let mut shell = daemon.program_for_tests("/bin/sh");
         assert!(shell.args(["-ec", script]).current_dir(repo.path()).status().unwrap().success());
@@ -54,7 +54,7 @@ fn ordinary_work_succeeds() {
     assert!(found.contains("src/main.rs"), "{found}");
     assert_eq!(session.bash("echo x > new && cat new && rm new"), "x\n\n[Exit code: 0]");
     let commit = "echo y >> README.md && git status --short && git add -A \
-                  && git -c user.name=a -c user.email=a@b commit -q -m two && git log --oneline | wc -l";
+                  && git commit -q -m two && git log --oneline | wc -l";
     assert_eq!(session.bash(commit), " M README.md\n2\n\n[Exit code: 0]");
     assert_eq!(
         session.bash("git gc -q 2> gc; git fsck && wc -l < .git/packed-refs && rm gc"),
@@ -97,7 +97,7 @@ struct Escape {
     mutation: &'static str,
 }
 
-const ESCAPES: [Escape; 10] = [
+const ESCAPES: [Escape; 11] = [
     Escape {
         name: "a file of the home",
         command: "cat '{HOME}/notes' && echo ESC''APED",
@@ -131,6 +131,11 @@ const ESCAPES: [Escape; 10] = [
     Escape {
         name: "the name of a repository",
         command: "mv .git other && mv other .git && echo ESC''APED",
+        mutation: "/\"PIN_/d",
+    },
+    Escape {
+        name: "a link in the place of the directory for temporary files",
+        command: "mv \"$TMPDIR\" \"$TMPDIR.old\" && mv \"$TMPDIR.old\" \"$TMPDIR\" && echo ESC''APED",
         mutation: "/\"PIN_/d",
     },
     Escape {

@@ -9,10 +9,15 @@ use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::confine::PrivateNetwork;
-use quackd_sandbox::{MacPaths, Seatbelt};
+use quackd_sandbox::{MacPaths, Seatbelt, git_config};
 use quackd_tools::UserGit;
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// Largest file of git's settings that is read, in bytes.
+const MAX_GIT_SETTINGS: u64 = 1024 * 1024;
 
 /// Splits off the monitor and prepares the words in front of commands. Without `sandbox_exec` the worker starts
 /// unconfined, unless the user asked for this tier.
@@ -34,10 +39,8 @@ pub(crate) fn enter(
     split_off_monitor_of(cgroup)
         .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
     let policy = &start.sandbox.policy;
-    let temporary = Path::new(&start.run_dir).join("tmp");
-    if let Err(source) = std::fs::create_dir_all(&temporary) {
-        return Err(WorkerStartError::System { step: "cannot make a directory", source });
-    }
+    let temporary = temporary_blocking(Path::new(&start.run_dir))
+        .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
     let mut places = places(start, &temporary);
     let private_network = match policy.network_mode() {
         NetworkMode::Hosts if has_seatbelt && policy.profile != Profile::FullAccess => {
@@ -71,10 +74,7 @@ pub(crate) fn enter(
         is_confined,
         spawn_thread: None,
         pid: std::process::id(),
-        env: match is_confined {
-            true => vec![("TMPDIR", places.temporary.display().to_string())],
-            false => Vec::new(),
-        },
+        env: if is_confined { variables_blocking(&places)? } else { Vec::new() },
         pins: Vec::new(),
         read_only_pins: Vec::new(),
         absent: Vec::new(),
@@ -88,6 +88,64 @@ pub(crate) fn enter(
         user_git: UserGit::default(),
         private_network,
     })
+}
+
+/// Creates the directory for temporary files, if it is missing.
+///
+/// # Errors
+/// The system refuses, or something else has the name: the profile allows what a link would lead to.
+fn temporary_blocking(run_dir: &Path) -> io::Result<PathBuf> {
+    let temporary = run_dir.join("tmp");
+    std::fs::create_dir_all(&temporary)?;
+    match temporary.symlink_metadata()?.is_dir() {
+        true => Ok(temporary),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    }
+}
+
+/// Writes a new file in a directory that commands can write. Follows no link that one has left there.
+fn write_new_blocking(path: &Path, text: &str) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    File::create_new(path)?.write_all(text.as_bytes())
+}
+
+/// Returns the variables of confined commands.
+///
+/// The profile hides the user's settings of git, and git fails if it may not read them. So the session has a file with
+/// the user's name and email address.
+fn variables_blocking(places: &MacPaths) -> Result<Vec<(&'static str, String)>, WorkerStartError> {
+    let settings = places.temporary.join("gitconfig");
+    let user = git_user_blocking(&places.home.join(".gitconfig"));
+    write_new_blocking(&settings, &user).map_err(|source| WorkerStartError::System {
+        step: "cannot write the settings of git",
+        source,
+    })?;
+    Ok(vec![
+        ("TMPDIR", places.temporary.display().to_string()),
+        ("GIT_CONFIG_GLOBAL", settings.display().to_string()),
+    ])
+}
+
+/// Returns settings of git with the user's name and email address, as far as the user's file has them.
+fn git_user_blocking(file: &Path) -> String {
+    let is_small = |file: &std::fs::Metadata| file.is_file() && file.len() <= MAX_GIT_SETTINGS;
+    let text = file.metadata().ok().filter(is_small).and_then(|_| std::fs::read(file).ok());
+    let text = text.unwrap_or_default();
+    let entries = git_config::parse(&String::from_utf8_lossy(&text));
+    let mut settings = String::from("[user]\n");
+    for key in ["name", "email"] {
+        // The last one counts, as for git.
+        let last = entries.iter().rev().find(|entry| entry.is("user", key));
+        let value = last.and_then(|entry| entry.value.as_deref()).unwrap_or_default();
+        if !value.is_empty() && !value.contains(char::is_control) {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+            settings.push_str(&format!("\t{key} = \"{value}\"\n"));
+        }
+    }
+    settings
 }
 
 fn places(start: &Start, temporary: &Path) -> MacPaths {
@@ -107,5 +165,40 @@ fn places(start: &Start, temporary: &Path) -> MacPaths {
         repositories,
         proxy: None,
         workspace,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_link_in_the_run_directory_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (run, other) = (directory.path().join("run"), directory.path().join("other"));
+        std::fs::create_dir_all(&run).unwrap();
+        std::fs::write(&other, "kept").unwrap();
+        let temporary = temporary_blocking(&run).unwrap();
+        let settings = temporary.join("gitconfig");
+        std::os::unix::fs::symlink(&other, &settings).unwrap();
+        write_new_blocking(&settings, "new").unwrap();
+        assert_eq!(std::fs::read_to_string(&other).unwrap(), "kept");
+        assert_eq!(std::fs::read_to_string(&settings).unwrap(), "new");
+        std::fs::remove_dir_all(&temporary).unwrap();
+        std::os::unix::fs::symlink(directory.path(), &temporary).unwrap();
+        assert!(temporary_blocking(&run).is_err());
+    }
+
+    #[test]
+    fn the_name_and_the_address_of_the_user_are_kept_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("gitconfig");
+        assert_eq!(git_user_blocking(&file), "[user]\n");
+        let text =
+            "[user]\nname = A\nemail = a@b\nname = \"A \\\"B\\\" \\\\ C\"\n[core]\npager = evil\n";
+        std::fs::write(&file, text).unwrap();
+        let expected = "[user]\n\tname = \"A \\\"B\\\" \\\\ C\"\n\temail = \"a@b\"\n";
+        assert_eq!(git_user_blocking(&file), expected);
+        assert_eq!(git_config::parse(expected)[0].value.as_deref(), Some("A \"B\" \\ C"));
     }
 }
