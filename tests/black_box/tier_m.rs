@@ -4,6 +4,8 @@
 use crate::harness::stand_in::{REFUSAL, VARIABLE, sandbox_exec};
 use crate::harness::{Daemon, Repo, Session, wait_for, write_program};
 use crate::network_hosts::Server;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
@@ -210,6 +212,26 @@ fn each_escape_succeeds_without_the_rule_that_prevents_it() {
         }
     }
     assert!(impossible.is_empty(), "{impossible:?}");
+}
+
+#[test]
+fn a_link_that_a_command_leaves_is_not_followed_by_the_next_worker() {
+    let (daemon, repo) = daemon(sandbox_exec(), "");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let notes = daemon.home().join("notes");
+    session.bash(&format!("ln -sf '{}' \"$TMPDIR/gitconfig\"", notes.display()));
+    let first = session.pid("pid");
+    kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
+    wait_for("another worker", || {
+        session.wire.reply(
+            "voice_tool_call",
+            json!({"callId": "c", "toolName": "bash",
+            "arguments": json!({"command": "true"}).to_string(), "sessionId": session.id}),
+        );
+        (session.worker()["pid"].as_i64() != Some(first.into())).then_some(())
+    });
+    assert_eq!(std::fs::read_to_string(notes).unwrap(), "PRIVATE\n");
 }
 
 #[test]

@@ -14,7 +14,8 @@ mod watched_mounts;
 mod wrapper;
 
 use crate::confinement_result::ConfinementResult;
-use crate::read_only::{private_directory, private_of_safe_mode};
+use crate::private_files::make_directory_blocking;
+use crate::read_only::private_of_safe_mode;
 use crate::real_paths::HomeLink;
 use crate::seatbelt_confinement;
 use crate::start_error::WorkerStartError;
@@ -304,7 +305,7 @@ impl ConfinementInputs {
         let named = named_files(std::slice::from_ref(&tree), &settings, until, &mut notes);
         let found = tree.found;
         let tmp = facts.places.run_dir.join("tmp");
-        private_directory(&tmp).map_err(|source| WorkerStartError::System {
+        make_directory_blocking(&tmp).map_err(|source| WorkerStartError::System {
             step: "cannot make a directory",
             source,
         })?;

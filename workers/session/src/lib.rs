@@ -23,6 +23,7 @@ mod link;
 mod network;
 #[cfg(target_os = "linux")]
 pub mod one_shot;
+mod private_files;
 #[cfg(target_os = "linux")]
 pub mod read_only;
 mod real_paths;

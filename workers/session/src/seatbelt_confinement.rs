@@ -3,6 +3,7 @@
 //! program that enforces the profile in place of `sandbox-exec`. Called by [`crate::confinement`].
 
 use crate::confinement_result::ConfinementResult;
+use crate::private_files;
 use crate::start_error::WorkerStartError;
 use quackd_process::{SessionPaths, split_off_monitor_of};
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
@@ -12,9 +13,10 @@ use quackd_sandbox::confine::PrivateNetwork;
 use quackd_sandbox::{MacPaths, Seatbelt, git_config};
 use quackd_tools::UserGit;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+
+/// File with settings of git, in the directory for temporary files.
+const GIT_SETTINGS: &str = "gitconfig";
 
 /// Largest file of git's settings that is read, in bytes.
 const MAX_GIT_SETTINGS: u64 = 1024 * 1024;
@@ -39,9 +41,9 @@ pub(crate) fn enter(
     split_off_monitor_of(cgroup)
         .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
     let policy = &start.sandbox.policy;
-    let temporary = temporary_blocking(Path::new(&start.run_dir))
+    let mut places = places(start);
+    private_files::make_directory_blocking(&places.temporary)
         .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
-    let mut places = places(start, &temporary);
     let private_network = match policy.network_mode() {
         NetworkMode::Hosts if has_seatbelt && policy.profile != Profile::FullAccess => {
             let made = PrivateNetwork::on_the_machine();
@@ -90,42 +92,18 @@ pub(crate) fn enter(
     })
 }
 
-/// Creates the directory for temporary files, if it is missing.
-///
-/// # Errors
-/// The system refuses, or something else has the name: the profile allows what a link would lead to.
-fn temporary_blocking(run_dir: &Path) -> io::Result<PathBuf> {
-    let temporary = run_dir.join("tmp");
-    std::fs::create_dir_all(&temporary)?;
-    match temporary.symlink_metadata()?.is_dir() {
-        true => Ok(temporary),
-        false => Err(io::ErrorKind::NotADirectory.into()),
-    }
-}
-
-/// Writes a new file in a directory that commands can write. Follows no link that one has left there.
-fn write_new_blocking(path: &Path, text: &str) -> io::Result<()> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    File::create_new(path)?.write_all(text.as_bytes())
-}
-
 /// Returns the variables of confined commands.
 ///
 /// The profile hides the user's settings of git, and git fails if it may not read them. So the session has a file with
 /// the user's name and email address.
 fn variables_blocking(places: &MacPaths) -> Result<Vec<(&'static str, String)>, WorkerStartError> {
-    let settings = places.temporary.join("gitconfig");
     let user = git_user_blocking(&places.home.join(".gitconfig"));
-    write_new_blocking(&settings, &user).map_err(|source| WorkerStartError::System {
-        step: "cannot write the settings of git",
-        source,
+    private_files::write_blocking(&places.temporary, GIT_SETTINGS, &user).map_err(|source| {
+        WorkerStartError::System { step: "cannot write the settings of git", source }
     })?;
     Ok(vec![
         ("TMPDIR", places.temporary.display().to_string()),
-        ("GIT_CONFIG_GLOBAL", settings.display().to_string()),
+        ("GIT_CONFIG_GLOBAL", places.temporary.join(GIT_SETTINGS).display().to_string()),
     ])
 }
 
@@ -148,19 +126,20 @@ fn git_user_blocking(file: &Path) -> String {
     settings
 }
 
-fn places(start: &Start, temporary: &Path) -> MacPaths {
+fn places(start: &Start) -> MacPaths {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let workspace = real(Path::new(&start.workspace));
     let path = start.env.iter().find(|(name, _)| name == "PATH");
     let toolchains = path.map(|(_, path)| path.split(':').map(Path::new).map(real).collect());
+    let run_dir = real(Path::new(&start.run_dir));
     let repository = workspace.join(".git");
     let repositories: Vec<PathBuf> =
         repository.exists().then_some(repository).into_iter().collect();
     MacPaths {
-        run_dir: real(Path::new(&start.run_dir)),
+        temporary: run_dir.join("tmp"),
+        run_dir,
         state_dir: real(Path::new(&start.sandbox.state_dir)),
         home: real(Path::new(&start.sandbox.home)),
-        temporary: real(temporary),
         toolchains: toolchains.unwrap_or_default(),
         repositories,
         proxy: None,
@@ -171,23 +150,6 @@ fn places(start: &Start, temporary: &Path) -> MacPaths {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_link_in_the_run_directory_is_not_followed() {
-        let directory = tempfile::tempdir().unwrap();
-        let (run, other) = (directory.path().join("run"), directory.path().join("other"));
-        std::fs::create_dir_all(&run).unwrap();
-        std::fs::write(&other, "kept").unwrap();
-        let temporary = temporary_blocking(&run).unwrap();
-        let settings = temporary.join("gitconfig");
-        std::os::unix::fs::symlink(&other, &settings).unwrap();
-        write_new_blocking(&settings, "new").unwrap();
-        assert_eq!(std::fs::read_to_string(&other).unwrap(), "kept");
-        assert_eq!(std::fs::read_to_string(&settings).unwrap(), "new");
-        std::fs::remove_dir_all(&temporary).unwrap();
-        std::os::unix::fs::symlink(directory.path(), &temporary).unwrap();
-        assert!(temporary_blocking(&run).is_err());
-    }
 
     #[test]
     fn the_name_and_the_address_of_the_user_are_kept_and_nothing_else() {
