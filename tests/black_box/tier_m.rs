@@ -1,5 +1,5 @@
 //! Tier M, the confinement of macOS, on Linux: a program of the tests stands for `sandbox-exec`, and enforces the meaning
-//! of the profile that quackd gives it. What these tests cannot show is in docs/security.md.
+//! of the profile that quackd gives it. docs/security.md lists the limits of these tests.
 
 use crate::harness::stand_in::{REFUSAL, VARIABLE, sandbox_exec};
 use crate::harness::{Daemon, Repo, Session, wait_for, write_program};

@@ -222,7 +222,7 @@ impl Seatbelt {
         self.forbid("deny file-read* file-write*", Extent::Tree, "STATE", state);
         // The run directory may be in the state directory.
         self.rule("allow file-read* file-write*", "subpath", "RUN", &places.run_dir);
-        // The next worker would take what a link in their place leads to for them.
+        // The profile of the next worker would allow the target of a link in their place.
         self.pin(&places.run_dir);
         self.pin(&places.temporary);
         for hidden in &policy.hidden {

@@ -11,7 +11,7 @@ use std::path::Path;
 /// Creates a directory with mode 0700, if it is missing. Removes a link or a file in its place.
 ///
 /// # Errors
-/// The system refuses, or something else is there again.
+/// The system refuses, or another program has made a link or a file again.
 pub(crate) fn make_directory_blocking(path: &Path) -> io::Result<()> {
     if path.symlink_metadata().is_ok_and(|found| !found.is_dir()) {
         std::fs::remove_file(path)?;

@@ -1,5 +1,5 @@
-//! What has to be enforced on Linux so that a profile of macOS has its meaning, decided by the interpreter for each path
-//! that the profile names and for each entry of the session's directories. Reads directories, changes nothing.
+//! The enforcement of a profile of macOS on Linux. The interpreter decides about each path that the profile names, and
+//! about each entry of the session's directories. Reads directories, changes nothing.
 //!
 //! Stricter than the profile: a directory whose rule does not contain its entries cannot be listed, and no name outside of
 //! the session's directories has another spelling. Weaker: a forbidden name that does not exist yet can be created.
@@ -288,7 +288,7 @@ impl Plan {
         let lost = above.without(within);
         let gained = within.without(above);
         if path.is_symlink() {
-            // What it leads to has its own rights.
+            // The target has its own rights.
             let is_lost = above.without(own) != Rights::NONE;
             return if is_lost { refusal("a link cannot be forbidden") } else { Ok(above) };
         }
