@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Checks quackd on a Mac, and prints a table to paste into an issue:
 #
-#   bash packaging/macos-check.sh [--service] [QUACK]
+#   [DUCK=FILE] bash packaging/macos-check.sh [--service] [QUACK]
 #
-# QUACK is the program; without it, `cargo build --release` makes one. All checks run in a temporary home with a separate daemon.
+# QUACK is the program; without it, `cargo build --release` makes one. DUCK is the real duck (a program, or the cli.js of
+# its package); without it, that of the PATH. All checks run in a temporary home with a separate daemon.
 # With --service, quackd is also installed as your service and removed again: that needs your own home and no
 # other daemon of yours. Exit code 1 if a check failed. On Linux the same checks run, but those of launchd.
 set -uo pipefail
@@ -100,7 +101,7 @@ case "$(uname -s)" in
 esac
 
 holds 'a command runs' prints 'echo works' works
-holds 'the session is confined' sh -c "'$quack' ps | grep -q ' confined'"
+holds 'the session is confined' sh -c "'$quack' ps | grep ' confined' | grep -vq 'not confined'"
 holds 'it writes in the workspace' inside 'echo x > new && rm new'
 holds 'git works' inside 'git status && echo y >> src/main.txt && git add -A && git -c user.name=a -c user.email=a@b commit -q -m two'
 holds 'search' sh -c "'$quack' grep hello | grep -q src/main.txt"
@@ -133,11 +134,32 @@ holds 'a killed worker is replaced' kill_worker
 holds 'the daemon stops and starts' sh -c "'$quack' stop && '$quack' tool bash true"
 holds 'metadata is seen when another program writes it' sh -c "cp '$work/state/metadata.json' '$work/m' && mv '$work/m' '$work/state/metadata.json' && '$quack' sessions"
 holds 'a key is stored and removed' sh -c "printf 'sk-not-a-key\n' | '$quack' login openai && '$quack' logout openai"
-if command -v duck >/dev/null; then
-  holds "the real duck: $(command -v duck)" duck sessions
+real_duck() {
+  # The file of a checkout has no bit for execution.
+  case "$duck" in *.js) node "$duck" "$@" ;; *) "$duck" "$@" ;; esac
+}
+real_duck_lists() {
+  "$quack" sessions && real_duck sessions | grep -q -- "$(basename "$PWD")"
+}
+duck="${DUCK:-$(command -v duck)}"
+if [ -n "$duck" ]; then
+  holds "the real duck: $duck" real_duck_lists
 else
-  row 'the real duck' 'not run' 'duck is not in the PATH'
+  row 'the real duck' 'not run' 'duck is not in the PATH, and DUCK names no other'
 fi
+
+# The page of remote control, as a browser loads it: without a token, which the page asks for.
+page() {
+  local address
+  "$quack" remote enable --port 0 || return 1
+  address="$("$quack" remote --json | sed -n 's/.*"httpUrl": *"\([^"]*\)".*/\1/p' | head -n 1)"
+  curl -sSf --noproxy '*' --max-time 5 "${address%/}/" | grep -qi '<html' || return 1
+  # Everything else needs the token.
+  [ "$(curl -sS --noproxy '*' --max-time 5 -o "$work/status" -w '%{http_code}' "${address%/}/status")" = 401 ] || return 1
+  curl -sSf --noproxy '*' --max-time 5 -H "Authorization: Bearer $("$quack" remote token)" "${address%/}/status"
+}
+holds 'the page of remote control' page
+"$quack" remote disable >/dev/null 2>&1
 
 service() {
   local pid

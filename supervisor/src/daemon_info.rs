@@ -60,6 +60,16 @@ pub struct ConfigFile {
     pub unread: Option<PathBuf>,
 }
 
+/// Variable of the daemon with the absolute path of a program that tests run in place of `sandbox-exec`.
+const TEST_SANDBOX_EXEC: &str = "QUACKD_TEST_SANDBOX_EXEC";
+
+/// Reads the program that tests run in place of `sandbox-exec`. `None` in a release build, which ignores the variable.
+/// Only a worker with `sandbox.tier = "M"` uses the program.
+pub(crate) fn test_sandbox_exec() -> Option<String> {
+    let path = cfg!(debug_assertions).then(|| std::env::var(TEST_SANDBOX_EXEC).ok()).flatten()?;
+    PathBuf::from(&path).is_absolute().then_some(path)
+}
+
 /// Reads the variables that name the proxy of the user's network, if the configuration wants it.
 pub(crate) fn upstream(choice: UpstreamChoice) -> Result<Option<UpstreamVariables>, UpstreamError> {
     if choice == UpstreamChoice::None {

@@ -90,6 +90,7 @@ mod streamed_searches;
 mod supervision;
 mod switching;
 mod system_files;
+mod tier_m;
 mod tool_registries;
 mod tool_stdin;
 mod tool_tables;

@@ -4,8 +4,8 @@ use quackd_protocol::model::ModelApi;
 use quackd_protocol::tiers::Tier;
 
 /// Values of `sandbox.tier`.
-pub(crate) const TIERS: [Option<Tier>; 5] =
-    [None, Some(Tier::A), Some(Tier::B), Some(Tier::D), Some(Tier::Unconfined)];
+pub(crate) const TIERS: [Option<Tier>; 6] =
+    [None, Some(Tier::A), Some(Tier::B), Some(Tier::D), Some(Tier::M), Some(Tier::Unconfined)];
 
 pub(crate) fn tier_word(tier: Option<Tier>) -> &'static str {
     tier.map_or("auto", Tier::name)

@@ -125,7 +125,7 @@ mod tests {
             ),
             (
                 "sandbox.tier = \"C\"",
-                "`sandbox.tier` must be one of auto, A, B, D, unconfined, not `C`",
+                "`sandbox.tier` must be one of auto, A, B, D, M, unconfined, not `C`",
             ),
             (
                 "sandbox.writable = [\"srv\"]",

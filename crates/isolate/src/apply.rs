@@ -7,8 +7,9 @@
 use crate::changes::Change;
 use crate::error::{IsolateError, OnFile as _};
 use crate::manifest::{Common, CopyPaths, Manifest, Texts, private_file, write_whole};
-use crate::node::{self, Node, Stamp, path_text};
+use crate::node::{self, Node, Stamp};
 use crate::notes::Notes;
+use crate::path_text;
 use crate::plan::{Decision, text_of};
 use crate::tree::{Place, Tree, Trees};
 use quackd_protocol::isolate::ApplyOutcome;

@@ -50,7 +50,7 @@ pub struct CopyOptions {
 ///
 /// # Errors
 /// See [`IsolateError`]. The directory is then not complete and must be removed.
-pub fn copy(
+pub fn copy_workspace(
     workspace: &Path,
     directory: &Path,
     options: &CopyOptions,

@@ -21,12 +21,13 @@ mod ignored;
 mod manifest;
 mod node;
 mod notes;
+mod path_text;
 mod plan;
 mod private_git;
 mod report;
 mod tree;
 
-pub use copy::{CopyOptions, copy};
+pub use copy::{CopyOptions, copy_workspace};
 pub use error::IsolateError;
 
 use changes::Change;

@@ -2,7 +2,8 @@
 //! need. It is in the session's private directory, which no command of a session sees.
 
 use crate::error::{IsolateError, OnFile as _};
-use crate::node::{ContentHash, Node, Stamp, path_text};
+use crate::node::{ContentHash, Node, Stamp};
+use crate::path_text;
 use quackd_protocol::isolate::CopiedTree;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

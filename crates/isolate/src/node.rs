@@ -1,13 +1,12 @@
 //! The state of one path: what is there, and the numbers by which the file system shows a change.
 
+use crate::path_text;
 use crate::tree::{Place, Tree, is_absent};
 use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
-use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, Read};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a file that is copied or compared, in bytes. A larger one is left out and named.
@@ -155,30 +154,4 @@ fn hash_of(file: impl Read) -> io::Result<(ContentHash, u64)> {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok((hasher.into(), len))
-}
-
-/// Serializes a path as text if it is UTF-8, otherwise as bytes.
-pub(crate) mod path_text {
-    use super::*;
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Text(String),
-        Bytes(Vec<u8>),
-    }
-
-    pub(crate) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
-        match path.to_str() {
-            Some(text) => to.serialize_str(text),
-            None => Written::Bytes(path.as_os_str().as_bytes().to_vec()).serialize(to),
-        }
-    }
-
-    pub(crate) fn deserialize<'a, D: Deserializer<'a>>(from: D) -> Result<PathBuf, D::Error> {
-        Ok(match Written::deserialize(from)? {
-            Written::Text(text) => text.into(),
-            Written::Bytes(bytes) => OsString::from_vec(bytes).into(),
-        })
-    }
 }

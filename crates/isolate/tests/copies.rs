@@ -9,7 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
-use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, copy};
+use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, copy_workspace};
 use quackd_protocol::isolate::{
     ApplyOutcome, CopiedTree, FileChange, IsolatedChoice, IsolatedReport, MergeRule,
 };
@@ -68,7 +68,7 @@ impl World {
 
     fn make(&self) -> CopiedTree {
         let options = CopyOptions { max_files: 1000, max_bytes: 1 << 30, ..CopyOptions::default() };
-        copy(&self.base, &self.directory, &options).unwrap()
+        copy_workspace(&self.base, &self.directory, &options).unwrap()
     }
 
     fn open(&self) -> IsolatedCopy {
@@ -197,7 +197,7 @@ fn a_linked_worktree_is_copied_and_a_forged_one_has_no_repository() {
     let linked = world.directory.with_file_name("linked");
     world.git(&["worktree", "add", "-q", linked.to_str().unwrap(), "-b", "other"]);
     let options = CopyOptions { max_files: 1000, max_bytes: 1 << 30, ..CopyOptions::default() };
-    let copied = copy(&linked, &world.directory, &options).unwrap();
+    let copied = copy_workspace(&linked, &world.directory, &options).unwrap();
     assert!(copied.objects.unwrap().ends_with("base/.git/objects"));
     assert_eq!(fs::read_to_string(world.copy(".git/HEAD")).unwrap(), "ref: refs/heads/other\n");
 
@@ -392,15 +392,15 @@ fn limits_are_told_and_hidden_paths_are_not_copied() {
         hidden: vec![world.base.join("src/lib.rs")],
         ..CopyOptions::default()
     };
-    let few = copy(&world.base, &world.directory, &options(2, 1 << 20));
+    let few = copy_workspace(&world.base, &world.directory, &options(2, 1 << 20));
     assert!(matches!(few, Err(IsolateError::TooManyFiles { max: 2 })), "{few:?}");
     fs::remove_dir_all(world.copy("")).unwrap();
-    let small = copy(&world.base, &world.directory, &options(100, 4));
+    let small = copy_workspace(&world.base, &world.directory, &options(100, 4));
     assert!(matches!(small, Err(IsolateError::TooLarge { max: 4 })), "{small:?}");
     let none = IsolatedCopy::open(&world.base, &world.directory, None);
     assert!(matches!(none, Err(IsolateError::NoCopy)), "{none:?}");
     fs::remove_dir_all(world.copy("")).unwrap();
-    copy(&world.base, &world.directory, &options(100, 1 << 20)).unwrap();
+    copy_workspace(&world.base, &world.directory, &options(100, 1 << 20)).unwrap();
     assert!(!world.copy("src/lib.rs").exists());
     assert_eq!(world.diff().files, []);
 }
@@ -414,7 +414,7 @@ fn an_ignored_directory_with_tracked_files_is_copied() {
         tracked: BTreeSet::from([PathBuf::from("target/debug/app")]),
         ..CopyOptions::default()
     };
-    let copied = copy(&world.base, &world.directory, &options).unwrap();
+    let copied = copy_workspace(&world.base, &world.directory, &options).unwrap();
     assert!(copied.outputs.is_empty(), "{:?}", copied.outputs);
     assert!(world.copy("target/debug/app").exists());
 }

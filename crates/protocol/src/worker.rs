@@ -148,6 +148,9 @@ pub struct SandboxStart {
     /// The tier that the user configured. If absent, the best tier of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tier: Option<Tier>,
+    /// Program that tests run in place of `sandbox-exec`, for tier M on another system than macOS. `None` outside of tests.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox_exec: Option<String>,
     /// Result of `quack probe`, which the supervisor ran. Without it the worker runs the probe itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probe: Option<Probe>,

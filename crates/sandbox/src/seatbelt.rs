@@ -120,7 +120,7 @@ impl Seatbelt {
             for root in &policy.writable_roots {
                 profile.rule("allow file-read* file-write*", "subpath", "ROOT", root);
             }
-            profile.protect(places);
+            profile.protect(policy, places);
         } else {
             for root in &policy.writable_roots {
                 profile.rule("allow file-read*", "subpath", "ROOT", root);
@@ -192,7 +192,7 @@ impl Seatbelt {
 
     /// Forbids creating and unlinking the names and their parent directories. Otherwise a rename would bypass the
     /// rule.
-    fn protect(&mut self, places: &MacPaths) {
+    fn protect(&mut self, policy: &Policy, places: &MacPaths) {
         for git in &places.repositories {
             for name in GIT_NAMES {
                 self.forbid("deny file-write*", Extent::Tree, "GIT", &git.join(name));
@@ -206,7 +206,15 @@ impl Seatbelt {
                 self.forbid(PIN, Extent::Name, "PIN", directory);
             }
         }
-        self.rule("deny file-write-unlink", "literal", "PIN", &places.workspace);
+        self.pin(&places.workspace);
+        for root in &policy.writable_roots {
+            self.pin(root);
+        }
+    }
+
+    /// Forbids renaming and removing a directory, so that nothing else can take its place.
+    fn pin(&mut self, directory: &Path) {
+        self.rule("deny file-write-unlink", "literal", "PIN", directory);
     }
 
     fn hide(&mut self, policy: &Policy, places: &MacPaths) {
@@ -214,6 +222,9 @@ impl Seatbelt {
         self.forbid("deny file-read* file-write*", Extent::Tree, "STATE", state);
         // The run directory may be in the state directory.
         self.rule("allow file-read* file-write*", "subpath", "RUN", &places.run_dir);
+        // The profile of the next worker would allow the target of a link in their place.
+        self.pin(&places.run_dir);
+        self.pin(&places.temporary);
         for hidden in &policy.hidden {
             self.forbid("deny file-read* file-write*", Extent::Tree, "HIDDEN", hidden);
         }
@@ -330,7 +341,10 @@ mod tests {
         let profile = Seatbelt::new(&Policy::default(), &places()).unwrap();
         assert_eq!(rules(&profile, "/Users/u/state"), ["(deny file-read* file-write* (subpath"]);
         let run = rules(&profile, "/Users/u/state/run/s1");
-        assert_eq!(run.last().unwrap(), "(allow file-read* file-write* (subpath");
+        assert_eq!(
+            run,
+            ["(allow file-read* file-write* (subpath", "(deny file-write-unlink (literal"]
+        );
         let arguments = profile.arguments();
         assert_eq!(arguments.first().unwrap(), "-p");
         assert_eq!(arguments.last().unwrap(), "--");

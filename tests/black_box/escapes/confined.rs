@@ -2,7 +2,7 @@
 //! exceptions escape.
 
 use super::corpus;
-use super::modes::{ALONE, Mode, Reading, User, best_tier, no_landlock};
+use super::modes::{ALONE, MACOS, Mode, Reading, User, best_tier, no_landlock};
 use super::{Row, Verdict, run_corpus};
 use crate::harness::untested;
 use std::collections::BTreeMap;
@@ -72,6 +72,12 @@ fn nothing_gets_out_of_namespaces_with_the_network_by_host() {
 #[test]
 fn what_gets_out_without_namespaces_is_written_down() {
     alone(Reading::Profile);
+}
+
+#[test]
+fn what_gets_out_of_the_profile_of_macos_is_written_down() {
+    let mode = Mode::confined(User::Ordinary, MACOS);
+    assert_escaped(&run_corpus(&mode, |_| true), &corpus::exceptions_of_macos());
 }
 
 #[test]

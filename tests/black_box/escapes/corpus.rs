@@ -14,6 +14,7 @@ const LIVE: &str = include_str!("../../fixtures/escape-live.txt");
 
 /// Accepted escapes in tier D. The header of the file explains the format.
 const EXCEPTIONS: &str = include_str!("../../fixtures/escape-exceptions-D.txt");
+const EXCEPTIONS_MACOS: &str = include_str!("../../fixtures/escape-exceptions-M.txt");
 
 /// The corpus names the daemon's directory of a project differently from quackd.
 const THEIRS: &str = ".agentd/";
@@ -93,7 +94,16 @@ pub(super) fn needs_limits(id: &str) -> &'static str {
 
 /// Accepted escapes in tier D: id, predicates, reason.
 pub(super) fn exceptions_alone() -> Vec<(&'static str, &'static str, &'static str)> {
-    let lines = EXCEPTIONS.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    exceptions(EXCEPTIONS)
+}
+
+/// Like [`exceptions_alone`], in tier M with the stand-in for `sandbox-exec`.
+pub(super) fn exceptions_of_macos() -> Vec<(&'static str, &'static str, &'static str)> {
+    exceptions(EXCEPTIONS_MACOS)
+}
+
+fn exceptions(text: &'static str) -> Vec<(&'static str, &'static str, &'static str)> {
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let parse = |line: &'static str| {
         let (head, why) = line.split_once(": ").expect("a reason after the predicates");
         let (id, kinds) = head.split_once(' ').expect("predicates after the id");

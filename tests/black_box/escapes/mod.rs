@@ -26,7 +26,8 @@ mod predicates;
 mod self_check;
 mod world;
 
-use crate::harness::{Session, Wire};
+use crate::harness::stand_in::{REFUSAL, VARIABLE, sandbox_exec};
+use crate::harness::{Session, Wire, copy_program};
 use calls::Caller;
 use corpus::{Case, LiveList};
 use modes::{Mode, Reading};
@@ -37,7 +38,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -98,6 +99,7 @@ fn run(mode: &Mode, cases: Vec<Case>) -> Vec<Row> {
     let is_root = mode.user == User::Root && mode.is_unconfined();
     assert!(!is_root || cases.iter().all(Case::is_without_commands), "not as root");
     let program = Program::new(mode.user);
+    let program = if mode.tier == modes::MACOS { program.with_stand_in() } else { program };
     let next = AtomicUsize::new(0);
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
@@ -109,7 +111,7 @@ fn run(mode: &Mode, cases: Vec<Case>) -> Vec<Row> {
                 }
                 while let Some((n, case)) = take(cases, next) {
                     let begin = Instant::now();
-                    let verdict = judge(mode, case, &program.path);
+                    let verdict = judge(mode, case, program);
                     sender.send((n, verdict, begin.elapsed())).expect("the test waits for it");
                 }
             });
@@ -137,12 +139,12 @@ fn take<'a>(cases: &'a [Case], next: &AtomicUsize) -> Option<(usize, &'a Case)> 
     Some((n, &cases[n]))
 }
 
-fn judge(mode: &Mode, case: &Case, quack: &Path) -> Verdict {
+fn judge(mode: &Mode, case: &Case, program: &Program) -> Verdict {
     if let Some(why) = mode.left_out(case) {
         return Verdict::LeftOut(why);
     }
     // A failing check panics. Continue, so that one run reports every case.
-    match catch_unwind(AssertUnwindSafe(|| violations(mode, case, quack))) {
+    match catch_unwind(AssertUnwindSafe(|| violations(mode, case, program))) {
         Ok(violations) if violations.is_empty() => Verdict::Held,
         Ok(violations) => Verdict::Violated(violations),
         Err(panic) => {
@@ -154,8 +156,8 @@ fn judge(mode: &Mode, case: &Case, quack: &Path) -> Verdict {
 }
 
 /// Runs one case and returns the kinds of the predicates that became true.
-fn violations(mode: &Mode, case: &Case, quack: &Path) -> Vec<String> {
-    let world = World::new(case, quack, &mode.configuration(case));
+fn violations(mode: &Mode, case: &Case, program: &Program) -> Vec<String> {
+    let world = World::new(case, &program.words(), &mode.configuration(case));
     let wire = world.daemon().wire();
     let session = attach(&wire, &world, mode.is_safe_session(case));
     match calls::tier(&wire, &session) {
@@ -168,6 +170,8 @@ fn violations(mode: &Mode, case: &Case, quack: &Path) -> Vec<String> {
     let watch = Watch::begin(&world, &must_not);
     let caller = Caller::new(&world, &session, case, mode.has_safe_calls(case));
     let answers = watch.beside(&must_not, || caller.run(case));
+    // A profile that the stand-in refuses would prevent everything.
+    assert!(!answers.text.contains(REFUSAL), "{}", answers.text);
     let (at_end, at_once): (Vec<_>, Vec<_>) =
         must_not.iter().partition(|predicate| predicate["when"] == "session_end");
     let kind = |predicate: &serde_json::Value| predicate["kind"].as_str().unwrap().to_owned();
@@ -191,13 +195,15 @@ fn attach<'a>(wire: &'a Wire, world: &World, is_safe: bool) -> Session<'a> {
 /// The program under test, at a path where the daemon's user can execute it.
 pub(crate) struct Program {
     pub(crate) path: PathBuf,
-    _directory: Option<TempDir>,
+    /// The stand-in for `sandbox-exec`, for a daemon in tier M.
+    stand_in: Option<PathBuf>,
+    directory: Option<TempDir>,
 }
 
 impl Program {
     pub(crate) fn new(user: User) -> Self {
         if user == User::Root || !rustix::process::geteuid().is_root() {
-            return Self { path: QUACK.into(), _directory: None };
+            return Self { path: QUACK.into(), stand_in: None, directory: None };
         }
         // The build directory is often in a home that other users cannot enter.
         let directory = tempfile::Builder::new().prefix("quack").tempdir_in("/tmp").unwrap();
@@ -208,7 +214,26 @@ impl Program {
         world::shell(directory.path(), &copy).expect("copy the program");
         std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755)).unwrap();
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        Self { path, _directory: Some(directory) }
+        Self { path, stand_in: None, directory: Some(directory) }
+    }
+
+    /// Words for `env` that start it.
+    fn words(&self) -> Vec<String> {
+        let stand_in = self.stand_in.iter().map(|path| format!("{VARIABLE}={}", path.display()));
+        stand_in.chain([self.path.display().to_string()]).collect()
+    }
+
+    /// Adds the stand-in for `sandbox-exec`.
+    fn with_stand_in(mut self) -> Self {
+        let built = sandbox_exec();
+        self.stand_in = Some(built.to_owned());
+        if let Some(directory) = &self.directory {
+            let copy = directory.path().join("sandbox-exec");
+            copy_program(built, &copy, b"");
+            std::fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
+            self.stand_in = Some(copy);
+        }
+        self
     }
 }
 

@@ -15,6 +15,9 @@ const WITH_LIMITS: &str = "A";
 /// The tier without namespaces.
 pub(super) const ALONE: &str = "D";
 
+/// The tier of macOS, with a stand-in for `sandbox-exec`.
+pub(super) const MACOS: &str = "M";
+
 /// The profile that allows everything.
 pub(super) const FULL_ACCESS: &str = "full-access";
 
@@ -145,7 +148,7 @@ pub(crate) fn best_tier(user: User) -> Result<&'static str, String> {
 fn find_tier(quack: &Path) -> Result<&'static str, String> {
     let namespaces = "unshare --user --mount --pid --net --ipc --map-root-user --fork true";
     let case = corpus::any();
-    let world = World::new(&case, quack, "");
+    let world = World::new(&case, &[quack.display().to_string()], "");
     if world::shell(&world.workspace(), namespaces).is_err() {
         return Err("there are no namespaces here for this user".to_owned());
     }

@@ -87,8 +87,8 @@ fn unused_port() -> u16 {
 }
 
 impl World {
-    /// Creates the files, runs the setup of the case and starts the daemon.
-    pub(super) fn new(case: &Case, quack: &Path, configuration: &str) -> Self {
+    /// Creates the files, runs the setup of the case and starts the daemon with `program`: variables, and the path.
+    pub(super) fn new(case: &Case, program: &[String], configuration: &str) -> Self {
         let daemon = Daemon::absent();
         let home = daemon.home();
         let root = home.parent().expect("a directory").to_owned();
@@ -121,7 +121,7 @@ impl World {
         let exa = provider(&case.id, listeners.tcp_port);
         let mut world = Self { daemon, root, values, listeners, victim, exa };
         let path = world.set_up(&case.setup);
-        world.boot(quack, configuration, &canary, &path);
+        world.boot(program, configuration, &canary, &path);
         world
     }
 
@@ -135,7 +135,7 @@ impl World {
         path.unwrap_or(PATH).to_owned()
     }
 
-    fn boot(&mut self, quack: &Path, configuration: &str, canary: &str, path: &str) {
+    fn boot(&mut self, program: &[String], configuration: &str, canary: &str, path: &str) {
         if !configuration.is_empty() {
             let app = self.daemon.app();
             std::fs::create_dir_all(&app).expect("a state directory");
@@ -148,7 +148,7 @@ impl World {
             "LANG=C.UTF-8".to_owned(),
         ];
         line.extend(self.exa.as_ref().map(|exa| format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint())));
-        line.extend([quack.to_str().expect("text").to_owned(), "daemon".to_owned()]);
+        line.extend(program.iter().cloned().chain(["daemon".to_owned()]));
         let line: Vec<&str> = line.iter().map(String::as_str).collect();
         // The process of `env` becomes the daemon.
         self.daemon.boot_with("env", &line);

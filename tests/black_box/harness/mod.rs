@@ -11,6 +11,7 @@ mod processes;
 mod programs;
 mod running;
 mod screen;
+pub(crate) mod stand_in;
 mod terminal;
 mod wire;
 

@@ -8,7 +8,7 @@ mod tracked;
 
 use quackd_ipc::first::read_first_blocking;
 use quackd_ipc::{frames, link};
-use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, copy};
+use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, copy_workspace};
 use quackd_process::{
     Role, abort_on_panic, complain, harden, rank_above_parent, set_process_name, split_off_monitor,
 };
@@ -82,7 +82,7 @@ fn answer(request: IsolateRequest) -> FromIsolate {
             let tracked = tracked::files(&workspace);
             let options =
                 CopyOptions { hidden, max_files, max_bytes, user_excludes: excludes, tracked };
-            copy(&workspace, &directory, &options).map(FromIsolate::Copied)
+            copy_workspace(&workspace, &directory, &options).map(FromIsolate::Copied)
         }
         IsolateTask::Diff { choice, text } => {
             let opened = IsolatedCopy::open(&workspace, &directory, excludes);

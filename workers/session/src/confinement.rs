@@ -12,12 +12,14 @@ mod host_ports;
 mod trees;
 mod user_git;
 mod watched_mounts;
+mod wrapper;
 
 use crate::confinement_result::ConfinementResult;
-use crate::read_only::{private_directory, private_of_safe_mode};
+use crate::private_files::make_directory_blocking;
+use crate::read_only::private_of_safe_mode;
 use crate::real_paths::HomeLink;
+use crate::seatbelt_confinement;
 use crate::start_error::WorkerStartError;
-use crate::wrapper::ReadOnlyWrapper;
 use command_variables::variables;
 use hidden::pins_above_hidden;
 use quackd_process::{
@@ -44,6 +46,7 @@ use trees::{
 };
 use user_git::{of_user, user_settings, write_settings_blocking};
 use watched_mounts::{mounted, paths_to_watch};
+use wrapper::ReadOnlyWrapper;
 
 /// Notes for systems where process 1 cannot create the links of commands, or cannot carry out their changes of git
 /// directories.
@@ -66,6 +69,9 @@ pub(crate) fn enter(
     group: Option<&Group>,
 ) -> Result<ConfinementResult, WorkerStartError> {
     let order = &start.sandbox;
+    if let (Some(Tier::M), Some(program)) = (order.tier, &order.sandbox_exec) {
+        return seatbelt_confinement::enter(start, cgroup, Path::new(program));
+    }
     // Open the executable now. Inside the new root it has no path.
     let exe = SelfExe::open().map_err(|source| WorkerStartError::System {
         step: "cannot open our own executable",
@@ -79,7 +85,8 @@ pub(crate) fn enter(
             .then(|| ReadOnlyWrapper { exe, private: Vec::new(), processes: None });
         let known = known_without_limits(start);
         return Ok(ConfinementResult {
-            read_only,
+            read_only_words: read_only.as_ref().map(ReadOnlyWrapper::words).unwrap_or_default(),
+            exe: read_only.map(|wrapper| wrapper.exe),
             known,
             ..unconfined(start, cgroup, Vec::new())?
         });
@@ -149,7 +156,8 @@ fn unconfined(
         private_home: None,
         has_private_tmp: false,
         command_words: Vec::new(),
-        read_only: None,
+        read_only_words: Vec::new(),
+        exe: None,
         known: None,
         user_git: UserGit { signs_commits: false, ..of_user(&user_settings(start)) },
         private_network: None,
@@ -268,18 +276,12 @@ impl ConfinementInputs {
         })?;
         drop(workspace);
         let (pins, read_only_pins) = paths_to_watch(&plan, &policy);
-        let ConfinedProcess {
-            host_pid,
-            oom_score,
-            private_network,
-            caches_in_memory,
-            outputs_note,
-            command_filter,
-        } = init.enter(&plan, extra).map_err(confining)?;
-        notes.extend(caches_in_memory.map(|why| caches::note(&why)));
-        let (spawn_thread, note) =
-            launching(oom_score.and_then(OomScore::from_file), Some(command_filter));
-        notes.extend(note.into_iter().chain(outputs_note).chain(git_notes(&plan, mode)));
+        let confined = init.enter(&plan, extra).map_err(confining)?;
+
+        notes.extend(confined.caches_in_memory.map(|why| caches::note(&why)));
+        let oom_score = confined.oom_score.and_then(OomScore::from_file);
+        let (spawn_thread, note) = launching(oom_score, Some(confined.command_filter));
+        notes.extend(note.into_iter().chain(confined.outputs_note).chain(git_notes(&plan, mode)));
         drop((roots, elsewhere));
         let git = (!plan.git_mounts.is_empty()).then_some(mode);
         let read_only = ReadOnlyWrapper { exe, private: private_of_safe_mode(), processes: None };
@@ -287,7 +289,7 @@ impl ConfinementInputs {
             report: SandboxReport { git, ..report(start, notes) },
             is_confined: true,
             spawn_thread: Some(spawn_thread),
-            pid: host_pid.unwrap_or_else(std::process::id),
+            pid: confined.host_pid.unwrap_or_else(std::process::id),
             env: variables(start, plan.home.display().to_string()),
             pins: mounted(pins),
             read_only_pins: mounted(read_only_pins),
@@ -296,10 +298,11 @@ impl ConfinementInputs {
             private_home: plan.private_home().map(Path::to_owned),
             has_private_tmp: true,
             command_words: Vec::new(),
-            read_only: Some(read_only),
+            read_only_words: read_only.words(),
+            exe: Some(read_only.exe),
             known: Some(known),
             user_git: of_user(&facts.git_settings),
-            private_network,
+            private_network: confined.private_network,
         })
     }
 
@@ -316,7 +319,7 @@ impl ConfinementInputs {
         let named = named_files(std::slice::from_ref(&tree), &settings, until, &mut notes);
         let found = tree.found;
         let tmp = facts.places.run_dir.join("tmp");
-        private_directory(&tmp).map_err(|source| WorkerStartError::System {
+        make_directory_blocking(&tmp).map_err(|source| WorkerStartError::System {
             step: "cannot make a directory",
             source,
         })?;
@@ -357,7 +360,8 @@ impl ConfinementInputs {
             private_home: None,
             has_private_tmp: false,
             command_words: read_only.limiting_words(),
-            read_only: Some(read_only),
+            read_only_words: read_only.words(),
+            exe: Some(read_only.exe),
             known: Some(Known::from(&found).naming(&named)),
             user_git: of_user(&facts.git_settings),
             private_network: None,

@@ -1,108 +1,22 @@
-//! Confines commands on other systems than Linux. On macOS `/usr/bin/sandbox-exec` starts each command with a profile
-//! made from the policy (tier M). The worker itself is not confined there: its file tools use handles under the
-//! workspace. It was compiled and linked, but never run. Called by [`crate::stage0`].
+//! Confinement of macOS, as `confinement` on Linux: the program of the system applies the profile.
 
 use crate::confinement_result::ConfinementResult;
 use crate::real_paths::HomeLink;
+use crate::seatbelt_confinement;
 use crate::start_error::WorkerStartError;
-use crate::wrapper::ReadOnlyWrapper;
-use quackd_process::{Group, SessionPaths, split_off_monitor_of};
-use quackd_protocol::policy::{NetworkMode, Policy, Profile};
-use quackd_protocol::tiers::Tier;
-use quackd_protocol::worker::{SandboxReport, Start};
-use quackd_sandbox::confine::PrivateNetwork;
-use quackd_sandbox::{MacPaths, SANDBOX_EXEC, Seatbelt};
-use quackd_tools::UserGit;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use quackd_process::{Group, SessionPaths};
+use quackd_protocol::worker::Start;
+use quackd_sandbox::SANDBOX_EXEC;
+use std::path::Path;
 
-/// Splits off the monitor and prepares the wrappers of commands.
+/// Splits off the monitor and prepares the words in front of commands.
 ///
 /// # Errors
-/// The monitor cannot start, or the directory for temporary files cannot be created.
+/// Like [`seatbelt_confinement::enter`].
 pub(crate) fn enter(
     (start, _home_links): (&Start, &[HomeLink]),
     cgroup: Option<&SessionPaths>,
     _group: Option<&Group>,
 ) -> Result<ConfinementResult, WorkerStartError> {
-    split_off_monitor_of(cgroup)
-        .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
-    if start.sandbox.isolated.is_some() {
-        return Err(WorkerStartError::Confinement("isolated sessions need Linux".to_owned()));
-    }
-    let policy = &start.sandbox.policy;
-    let temporary = Path::new(&start.run_dir).join("tmp");
-    if let Err(source) = std::fs::create_dir_all(&temporary) {
-        return Err(WorkerStartError::System { step: "cannot make a directory", source });
-    }
-    let mut places = places(start, &temporary);
-    let has_seatbelt = cfg!(target_os = "macos") && Path::new(SANDBOX_EXEC).exists();
-    let private_network = match policy.network_mode() {
-        NetworkMode::Hosts if has_seatbelt && policy.profile != Profile::FullAccess => {
-            let made = PrivateNetwork::on_the_machine();
-            Some(made.map_err(|source| WorkerStartError::System {
-                step: "cannot listen for the network proxy",
-                source,
-            })?)
-        }
-        _ => None,
-    };
-    places.proxy = private_network.as_ref().map(|network| network.port);
-    let words = |policy: &Policy| -> Vec<OsString> {
-        let profile = Seatbelt::new(policy, &places).filter(|_| has_seatbelt);
-        let words =
-            profile.map(|profile| [vec![SANDBOX_EXEC.into()], profile.arguments()].concat());
-        words.unwrap_or_default()
-    };
-    let command_words = words(policy);
-    let read_only = words(&Policy { profile: Profile::ReadOnly, ..policy.clone() });
-    let is_confined = !command_words.is_empty();
-    Ok(ConfinementResult {
-        report: SandboxReport {
-            tier: Some(if is_confined { Tier::M } else { Tier::Unconfined }),
-            policy: Some(policy.profile),
-            network: policy.network || !is_confined,
-            hosts: false,
-            git: None,
-            notes: Vec::new(),
-        },
-        is_confined,
-        spawn_thread: None,
-        pid: std::process::id(),
-        env: match is_confined {
-            true => vec![("TMPDIR", places.temporary.display().to_string())],
-            false => Vec::new(),
-        },
-        pins: Vec::new(),
-        read_only_pins: Vec::new(),
-        absent: Vec::new(),
-        sources: None,
-        private_home: None,
-        has_private_tmp: false,
-        command_words,
-        read_only: (!read_only.is_empty()).then_some(ReadOnlyWrapper(read_only)),
-        known: None,
-        user_git: UserGit::default(),
-        private_network,
-    })
-}
-
-fn places(start: &Start, temporary: &Path) -> MacPaths {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let workspace = real(Path::new(&start.workspace));
-    let path = start.env.iter().find(|(name, _)| name == "PATH");
-    let toolchains = path.map(|(_, path)| path.split(':').map(Path::new).map(real).collect());
-    let repository = workspace.join(".git");
-    let repositories: Vec<PathBuf> =
-        repository.exists().then_some(repository).into_iter().collect();
-    MacPaths {
-        run_dir: real(Path::new(&start.run_dir)),
-        state_dir: real(Path::new(&start.sandbox.state_dir)),
-        home: real(Path::new(&start.sandbox.home)),
-        temporary: real(temporary),
-        toolchains: toolchains.unwrap_or_default(),
-        repositories,
-        proxy: None,
-        workspace,
-    }
+    seatbelt_confinement::enter(start, cgroup, Path::new(SANDBOX_EXEC))
 }

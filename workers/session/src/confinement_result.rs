@@ -1,7 +1,6 @@
 //! Result of confining a worker: created by [`crate::confinement`], used by the executor.
 
-use crate::wrapper::ReadOnlyWrapper;
-use quackd_process::SpawnThread;
+use quackd_process::{SelfExe, SpawnThread};
 use quackd_protocol::worker::SandboxReport;
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{MountSources, PrivateNetwork};
@@ -34,8 +33,10 @@ pub(crate) struct ConfinementResult {
     pub(crate) has_private_tmp: bool,
     /// Words in front of every command.
     pub(crate) command_words: Vec<OsString>,
-    /// Wrapper for commands that must not write. `None` if the kernel does not support it.
-    pub(crate) read_only: Option<ReadOnlyWrapper>,
+    /// Words in front of every command that must not write. Empty if the kernel does not support it.
+    pub(crate) read_only_words: Vec<OsString>,
+    /// The executable that these words name. Open as long as the worker runs.
+    pub(crate) exe: Option<SelfExe>,
     /// Thread that launches commands, with their system call filter and their OOM score.
     pub(crate) spawn_thread: Option<SpawnThread>,
     /// Repositories that existed before any tool ran. `None` if the workspace was not searched.

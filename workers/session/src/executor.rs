@@ -14,11 +14,10 @@ use crate::stage0::Stage0Output;
 use crate::streaming::{self, Streaming};
 use crate::updates::{self, CallWatch, Credits};
 use crate::web::Searches;
-use crate::wrapper::ReadOnlyWrapper;
 use actix::System;
 use quackd_ipc::halves;
 use quackd_ipc::link::adopt;
-use quackd_process::{CommandInput, sweep_strays_blocking};
+use quackd_process::{CommandInput, SelfExe, sweep_strays_blocking};
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{
@@ -90,9 +89,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         .with_private_home_blocking(confined.private_home)
         .with_user_git(confined.user_git)
         .with_command_words(confined.command_words)
-        .with_read_only_words(
-            confined.read_only.as_ref().map(ReadOnlyWrapper::words).unwrap_or_default(),
-        )
+        .with_read_only_words(confined.read_only_words)
         .with_sandbox(confined.report.clone(), confined.known)
         .with_limits(limits)
         .with_group(group)
@@ -114,7 +111,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         in_flight: Rc::default(),
         credits: Credits::default(),
         searches,
-        _read_only: confined.read_only,
+        _exe: confined.exe,
         _port: held,
     };
     let hello = Hello {
@@ -173,7 +170,7 @@ struct ToolExecutor {
     searches: Searches,
     jobs: JobReporter,
     /// Keeps the executable of the wrapper open.
-    _read_only: Option<ReadOnlyWrapper>,
+    _exe: Option<SelfExe>,
     /// Keeps other programs from the port of the proxy.
     _port: Option<TcpListener>,
 }

@@ -2,7 +2,7 @@
 //!
 //! In reading order:
 //! - [`stage0`]: single-threaded start: the first frame, the monitor process, limits.
-//! - [`confinement`]: which tier, and entering it.
+//! - [`confinement`]: which tier, and entering it; [`seatbelt_confinement`] is that of macOS.
 //! - [`link`]: frames in, frames out.
 //! - [`executor`]: admits calls, keeps their cancel handles and answers each exactly once.
 //! - [`updates`]: the output of running calls, for the clients that follow the session.
@@ -23,16 +23,16 @@ mod link;
 mod network;
 #[cfg(target_os = "linux")]
 pub mod one_shot;
+mod private_files;
 #[cfg(target_os = "linux")]
 pub mod read_only;
 mod real_paths;
+mod seatbelt_confinement;
 mod stage0;
 mod start_error;
 mod streaming;
 mod updates;
 mod web;
-#[cfg_attr(not(target_os = "linux"), path = "wrapper_macos.rs")]
-mod wrapper;
 
 use quackd_process::abort_on_panic;
 pub(crate) use quackd_process::complain;

@@ -99,7 +99,7 @@ pub(crate) fn private_of_safe_mode() -> Vec<PathBuf> {
 }
 
 /// Creates a directory with mode 0700 if it is missing.
-pub(crate) fn private_directory(path: &Path) -> io::Result<()> {
+fn private_directory(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),

@@ -7,6 +7,7 @@ use crate::children::spawner::SpawnRequestError;
 use crate::children::{
     ChildProcess, Death, LifecycleDriver, ProcessKind, create_cgroup, group_name,
 };
+use crate::daemon_info::test_sandbox_exec;
 use crate::errors::CallError;
 use crate::pool::network::TransparentPorts;
 use crate::pool::sessions::Full;
@@ -144,6 +145,7 @@ impl SessionActor {
                 policy: self.worker.policy.clone(),
                 probe,
                 tier: services.daemon.config.sandbox.tier.value,
+                sandbox_exec: test_sandbox_exec(),
                 home: services.daemon.user_home.display().to_string(),
                 state_dir: services.daemon.home.dir().display().to_string(),
                 caches,

@@ -1,5 +1,6 @@
 //! The user's settings of git that a session has: for its commands and for its tools.
 
+use crate::private_files;
 use quackd_protocol::worker::Start;
 use quackd_sandbox::confine::git;
 use quackd_tools::UserGit;
@@ -34,10 +35,9 @@ pub(crate) fn write_settings_blocking(
     let (excludes, attributes) = (from.excludes.as_deref(), from.attributes.as_deref());
     for (name, text) in [(git::EXCLUDES_NAME, excludes), (git::ATTRIBUTES_NAME, attributes)] {
         if let Some(text) = text {
-            std::fs::write(directory.join(name), text)?;
+            private_files::write_blocking(directory, name, text)?;
         }
     }
-    let settings = directory.join(git::SETTINGS_NAME);
-    std::fs::write(&settings, text)?;
-    Ok(settings.display().to_string())
+    private_files::write_blocking(directory, git::SETTINGS_NAME, &text)?;
+    Ok(directory.join(git::SETTINGS_NAME).display().to_string())
 }

@@ -1,5 +1,4 @@
-//! Words in front of a command that make it start through another program. Built by `crate::confinement`,
-//! used by the executor.
+//! Words in front of a command that make it start through another program. Built by the confinement.
 
 use quackd_process::SelfExe;
 use std::ffi::OsString;
@@ -8,16 +7,16 @@ use std::path::PathBuf;
 /// Wrapper program that drops the right to write before it executes a command ([`crate::read_only`]), with the
 /// private directories that stay writable.
 #[derive(Debug)]
-pub(crate) struct ReadOnlyWrapper {
-    pub(crate) exe: SelfExe,
-    pub(crate) private: Vec<PathBuf>,
+pub(super) struct ReadOnlyWrapper {
+    pub(super) exe: SelfExe,
+    pub(super) private: Vec<PathBuf>,
     /// Maximum number of processes of a command. `None` if a control group or a namespace counts them.
-    pub(crate) processes: Option<u64>,
+    pub(super) processes: Option<u64>,
 }
 
 impl ReadOnlyWrapper {
     /// Returns the words in front of a command that must not write.
-    pub(crate) fn words(&self) -> Vec<OsString> {
+    pub(super) fn words(&self) -> Vec<OsString> {
         let mut words = self.program("read-only");
         for directory in &self.private {
             words.extend(["--private".into(), directory.into()]);
@@ -27,7 +26,7 @@ impl ReadOnlyWrapper {
     }
 
     /// Returns the words in front of every other command. Empty if its processes are counted elsewhere.
-    pub(crate) fn limiting_words(&self) -> Vec<OsString> {
+    pub(super) fn limiting_words(&self) -> Vec<OsString> {
         let mut words = self.program("limited");
         words.push("--".into());
         if self.processes.is_some() { words } else { Vec::new() }

@@ -1,0 +1,314 @@
+//! Tier M, the confinement of macOS, on Linux: a program of the tests stands for `sandbox-exec`, and enforces the meaning
+//! of the profile that quackd gives it. docs/security.md lists the limits of these tests.
+
+use crate::harness::stand_in::{REFUSAL, VARIABLE, sandbox_exec};
+use crate::harness::{Daemon, Repo, Session, wait_for, write_program};
+use crate::network_hosts::Server;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// The program under test.
+const QUACK: &str = env!("CARGO_BIN_EXE_quack");
+
+/// Text that an escape prints.
+const ESCAPED: &str = "ESCAPED";
+
+/// A daemon whose workers are in tier M, with `configuration` below `[sandbox]`.
+#[track_caller]
+fn daemon(program: &Path, configuration: &str) -> (Daemon, Repo) {
+    let mut daemon = Daemon::absent();
+    let repo = daemon.repo("a");
+    for script in [
+        "git init -q -b main . && git add -A && git -c user.name=a -c user.email=a@b commit -q -m one",
+        "mkdir -p .git/hooks \"$HOME/.ssh\" && echo .env >> .git/info/exclude && echo PRIVATE > .env && echo PRIVATE > \"$HOME/.ssh/id_ed25519\" \
+         && echo PRIVATE > \"$HOME/notes\" && printf '[user]\\nname = a\\nemail = a@b\\n' > \"$HOME/.gitconfig\"",
+    ] {
+        let mut shell = daemon.program_for_tests("/bin/sh");
+        assert!(shell.args(["-ec", script]).current_dir(repo.path()).status().unwrap().success());
+    }
+    std::fs::create_dir_all(daemon.app()).unwrap();
+    let hidden = repo.path().join(".env");
+    let text = format!("[sandbox]\nhidden = [\"{}\"]\n{configuration}\n", hidden.display());
+    std::fs::write(daemon.app().join("quackd.toml"), text).unwrap();
+    let variable = format!("{VARIABLE}={}", program.display());
+    daemon.boot_with("env", &["QUACKD_SANDBOX_TIER=M", &variable, QUACK, "daemon"]);
+    (daemon, repo)
+}
+
+/// Tier of the session's worker.
+#[track_caller]
+fn tier(session: &Session<'_>) -> Value {
+    session.bash("true");
+    session.worker()["tier"].clone()
+}
+
+#[test]
+fn ordinary_work_succeeds() {
+    let (daemon, repo) = daemon(sandbox_exec(), "");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    assert_eq!(tier(&session), "M");
+    let read = session.call("read_file", json!({"path": "src/main.rs"}));
+    assert!(read.contains("needle"), "{read}");
+    let found = session.call("grep_search", json!({"query": "needle"}));
+    assert!(found.contains("src/main.rs"), "{found}");
+    assert_eq!(session.bash("echo x > new && cat new && rm new"), "x\n\n[Exit code: 0]");
+    let commit = "echo y >> README.md && git status --short && git add -A \
+                  && git commit -q -m two && git log --oneline | wc -l";
+    assert_eq!(session.bash(commit), " M README.md\n2\n\n[Exit code: 0]");
+    assert_eq!(
+        session.bash("git gc -q 2> gc; git fsck && wc -l < .git/packed-refs && rm gc"),
+        "2\n\n[Exit code: 0]"
+    );
+    assert_eq!(session.bash("echo t > \"$TMPDIR/t\" && cat \"$TMPDIR/t\""), "t\n\n[Exit code: 0]");
+    assert_eq!(session.bash("sleep 60 & kill $! && wait $!; echo $?"), "143\n\n[Exit code: 0]");
+}
+
+#[test]
+fn a_file_is_edited_and_a_job_runs_and_is_ended() {
+    let (daemon, repo) = daemon(sandbox_exec(), "");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    session.call("write_file", json!({"path": "b.txt", "content": "one\n"}));
+    assert_eq!(repo.read("b.txt"), "one\n");
+    let run = daemon.quack(&[
+        "tool",
+        "bash",
+        "--detach",
+        "echo began > mark; sleep 600",
+        "-C",
+        &text(&repo),
+    ]);
+    run.ok();
+    wait_for("the job", || (repo.read("mark") == "began\n").then_some(()));
+    daemon.quack(&["jobs", "kill", "job-1", "-C", &text(&repo)]).ok();
+}
+
+fn text(repo: &Repo) -> String {
+    repo.path().display().to_string()
+}
+
+/// An attempt to do what the profile forbids.
+struct Escape {
+    name: &'static str,
+    /// Prints [`ESCAPED`] if it succeeds. `{HOME}`, `{STATE}`, `{PORT}` and `{PID}` are replaced.
+    command: &'static str,
+    /// Commands of `sed` that change the profile so that the attempt succeeds.
+    mutation: &'static str,
+}
+
+const ESCAPES: [Escape; 11] = [
+    Escape {
+        name: "a file of the home",
+        command: "cat '{HOME}/notes' && echo ESC''APED",
+        mutation: "s|^(deny default)|&\\n(allow file-read* (subpath \"/tmp\"))|",
+    },
+    Escape {
+        name: "a key of ssh",
+        command: "cat '{HOME}/.ssh/id_ed25519' && echo ESC''APED",
+        mutation: "s|^(deny default)|&\\n(allow file-read* (subpath \"/tmp\"))|;/\"SECRET_/d",
+    },
+    Escape {
+        name: "a file of the daemon",
+        command: "cat '{STATE}/quackd.toml' && echo ESC''APED",
+        mutation: "s|^(deny default)|&\\n(allow file-read* (subpath \"/tmp\"))|;/\"STATE_/d",
+    },
+    Escape {
+        name: "a new file in the home",
+        command: "echo x > '{HOME}/new' && echo ESC''APED",
+        mutation: "s|^(deny default)|&\\n(allow file-read* file-write* (subpath \"/tmp\"))|;/\"SECRET_/d",
+    },
+    Escape {
+        name: "the mode of a file of the home",
+        command: "chmod 600 '{HOME}/notes' && echo ESC''APED",
+        mutation: "s|^(deny default)|&\\n(allow file-read* file-write* (subpath \"/tmp\"))|;/\"SECRET_/d",
+    },
+    Escape {
+        name: "a setting of git",
+        command: "echo '#' >> .git/config && echo x > .git/hooks/post-checkout && echo ESC''APED",
+        mutation: "/\"GIT_/d",
+    },
+    Escape {
+        name: "the name of a repository",
+        command: "mv .git other && mv other .git && echo ESC''APED",
+        mutation: "/\"PIN_/d",
+    },
+    Escape {
+        name: "a link in the place of the directory for temporary files",
+        command: "mv \"$TMPDIR\" \"$TMPDIR.old\" && mv \"$TMPDIR.old\" \"$TMPDIR\" && echo ESC''APED",
+        mutation: "/\"PIN_/d",
+    },
+    Escape {
+        name: "a hidden file",
+        command: "grep PRIVATE .env && echo ESC''APED",
+        mutation: "/\"HIDDEN_/d",
+    },
+    Escape {
+        name: "a server",
+        command: "exec 3<>/dev/tcp/127.0.0.1/{PORT} && echo hello >&3 && head -1 <&3 && echo ESC''APED",
+        mutation: "$ a (allow network*) (allow system-socket)",
+    },
+    Escape {
+        name: "another process",
+        command: "kill -CONT {PID} && echo ESC''APED",
+        mutation: "s/^(allow signal .*/(allow signal)/",
+    },
+];
+
+impl Escape {
+    fn is_possible(&self, daemon: &Daemon, session: &Session<'_>, server: &Server) -> bool {
+        let command = self.command.replace("{HOME}", &daemon.home().display().to_string());
+        let command = command.replace("{STATE}", &daemon.app().display().to_string());
+        let command = command.replace("{PORT}", &server.port.to_string());
+        let command = command.replace("{PID}", &std::process::id().to_string());
+        let text = session.bash(&command);
+        assert!(!text.contains(REFUSAL), "{}: {text}", self.name);
+        text.contains(ESCAPED)
+    }
+}
+
+#[test]
+fn nothing_escapes() {
+    let (daemon, repo) = daemon(sandbox_exec(), "");
+    let (wire, server) = (daemon.wire(), Server::start());
+    let session = wire.attach(repo.path());
+    let possible = ESCAPES.iter().filter(|one| one.is_possible(&daemon, &session, &server));
+    let possible: Vec<_> = possible.map(|escape| escape.name).collect();
+    assert!(possible.is_empty(), "{possible:?}");
+    assert_eq!(tier(&session), "M");
+    let secret = session.bash("env | grep -c -e secret-of-the-daemon -e QUACKD_TEST");
+    assert_eq!(secret, "0\n\n[Exit code: 1]");
+}
+
+/// Writes a stand-in that changes the profile by the commands of `sed` in a file before it is enforced.
+fn mutating(directory: &Path) -> (PathBuf, PathBuf) {
+    let (program, mutation) = (directory.join("mutating"), directory.join("mutation"));
+    let text = format!(
+        "#!/bin/bash\nprofile=$(sed -f '{}' <<<\"$2\")\nshift 2\nexec '{}' -p \"$profile\" \"$@\"\n",
+        mutation.display(),
+        sandbox_exec().display()
+    );
+    write_program(&program, text);
+    (program, mutation)
+}
+
+#[test]
+fn each_escape_succeeds_without_the_rule_that_prevents_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (program, mutation) = mutating(directory.path());
+    std::fs::write(&mutation, "").unwrap();
+    let (daemon, repo) = daemon(&program, "");
+    let (wire, server) = (daemon.wire(), Server::start());
+    let session = wire.attach(repo.path());
+    let mut impossible = Vec::new();
+    for escape in &ESCAPES {
+        std::fs::write(&mutation, "").unwrap();
+        assert!(!escape.is_possible(&daemon, &session, &server), "{}", escape.name);
+        std::fs::write(&mutation, escape.mutation).unwrap();
+        if !escape.is_possible(&daemon, &session, &server) {
+            impossible.push(escape.name);
+        }
+    }
+    assert!(impossible.is_empty(), "{impossible:?}");
+}
+
+#[test]
+fn a_link_that_a_command_leaves_is_not_followed_by_the_next_worker() {
+    let (daemon, repo) = daemon(sandbox_exec(), "");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let notes = daemon.home().join("notes");
+    session.bash(&format!("ln -sf '{}' \"$TMPDIR/gitconfig\"", notes.display()));
+    let first = session.pid("pid");
+    kill(Pid::from_raw(first), Signal::SIGKILL).unwrap();
+    wait_for("another worker", || {
+        session.wire.reply(
+            "voice_tool_call",
+            json!({"callId": "c", "toolName": "bash",
+            "arguments": json!({"command": "true"}).to_string(), "sessionId": session.id}),
+        );
+        (session.worker()["pid"].as_i64() != Some(first.into())).then_some(())
+    });
+    assert_eq!(std::fs::read_to_string(notes).unwrap(), "PRIVATE\n");
+}
+
+#[test]
+fn a_rule_that_the_stand_in_does_not_know_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let (program, mutation) = mutating(directory.path());
+    for (rule, part) in [
+        ("(allow file-map-executable)", "unknown operation"),
+        ("(allow file-read* (vnode-type DIRECTORY))", "unknown filter"),
+        ("(allow network-outbound (remote tcp4 \"*:80\"))", "unknown filter"),
+        ("(deny file-read-metadata)", "cannot be forbidden"),
+    ] {
+        std::fs::write(&mutation, format!("$ a {rule}")).unwrap();
+        let (daemon, repo) = daemon(&program, "");
+        let wire = daemon.wire();
+        let text = wire.attach(repo.path()).bash("echo ran");
+        assert!(text.contains(part) && !text.contains("ran\n"), "{rule}: {text}");
+    }
+}
+
+#[test]
+fn the_network_by_host_reaches_allowed_hosts_through_the_proxy_only() {
+    let (server, other) = (Server::start(), Server::start());
+    let rules = format!("network = \"hosts\"\nhosts = [\"machine:{}\"]", server.port);
+    let (daemon, repo) = daemon(sandbox_exec(), &rules);
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    let by_proxy = |port: u16| {
+        let host = crate::network_hosts::MACHINE;
+        session.bash(&format!(
+            "exec 3<>/dev/tcp/127.0.0.1/\"${{HTTP_PROXY##*:}}\"; printf 'CONNECT {host}:{port} HTTP/1.1\\r\\n\\r\\n' >&3; \
+             read -r status <&3; read -r empty <&3; echo \"$status\"; echo hello >&3; head -1 <&3"
+        ))
+    };
+    let text = by_proxy(server.port);
+    assert!(text.contains("200 Connection established\r\nserved\n"), "{text}");
+    let text = by_proxy(other.port);
+    assert!(!text.contains("served\n"), "{text}");
+    let direct =
+        session.bash(&format!("exec 3<>/dev/tcp/127.0.0.1/{} && echo reached", server.port));
+    assert!(!direct.contains("reached\n"), "{direct}");
+    assert_eq!(session.bash("exit 7"), "\n[Exit code: 7]");
+    assert_eq!(tier(&session), "M");
+}
+
+#[test]
+fn it_is_shown_as_partly_confined() {
+    let (daemon, repo) = daemon(sandbox_exec(), "");
+    let wire = daemon.wire();
+    let session = wire.attach(repo.path());
+    assert_eq!(tier(&session), "M");
+    let shown = daemon.quack(&["sandbox", "show", "-C", &text(&repo)]).ok();
+    assert!(shown.contains("partly confined, workspace-write, network off"), "{shown}");
+    let listed = daemon.quack(&["ps"]).ok();
+    assert!(listed.contains("partly confined"), "{listed}");
+    let doctor = daemon.quack(&["doctor"]).stdout();
+    assert!(doctor.contains("sandbox      1 partly confined"), "{doctor}");
+}
+
+#[test]
+fn it_is_refused_without_a_stand_in_and_never_chosen_by_itself() {
+    let mut without = Daemon::absent();
+    let repo = without.repo("a");
+    without.boot_with("env", &["QUACKD_SANDBOX_TIER=M", QUACK, "daemon"]);
+    let text = without.wire().attach(repo.path()).bash("true");
+    assert!(text.contains("tier M was asked for, but this is not macOS"), "{text}");
+    drop(without);
+
+    let (missing, repo) = daemon(Path::new("/nowhere/sandbox-exec"), "");
+    let text = missing.wire().attach(repo.path()).bash("true");
+    assert!(text.contains("tier M was asked for, but there is no /nowhere/sandbox-exec"), "{text}");
+    drop(missing);
+
+    let mut unasked = Daemon::absent();
+    let repo = unasked.repo("a");
+    let variable = format!("{VARIABLE}={}", sandbox_exec().display());
+    unasked.boot_with("env", &[&variable, QUACK, "daemon"]);
+    let wire = unasked.wire();
+    assert_ne!(tier(&wire.attach(repo.path())), "M");
+}

@@ -1,0 +1,169 @@
+//! Tier M: `/usr/bin/sandbox-exec` of macOS starts each command with a profile made from the policy. The worker itself is
+//! not confined: its file tools use handles under the workspace. Never run on a Mac. The tests run it on Linux with a
+//! program that enforces the profile in place of `sandbox-exec`. Called by [`crate::confinement`].
+
+use crate::confinement_result::ConfinementResult;
+use crate::private_files;
+use crate::start_error::WorkerStartError;
+use quackd_process::{SessionPaths, split_off_monitor_of};
+use quackd_protocol::policy::{NetworkMode, Policy, Profile};
+use quackd_protocol::tiers::Tier;
+use quackd_protocol::worker::{SandboxReport, Start};
+use quackd_sandbox::confine::PrivateNetwork;
+use quackd_sandbox::{MacPaths, Seatbelt, git_config};
+use quackd_tools::UserGit;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// File with settings of git, in the directory for temporary files.
+const GIT_SETTINGS: &str = "gitconfig";
+
+/// Largest file of git's settings that is read, in bytes.
+const MAX_GIT_SETTINGS: u64 = 1024 * 1024;
+
+/// Splits off the monitor and prepares the words in front of commands. Without `sandbox_exec` the worker starts
+/// unconfined, unless the user asked for this tier.
+///
+/// # Errors
+/// The monitor cannot start, the directory for temporary files cannot be created, or the user asked for this tier and
+/// `sandbox_exec` does not exist.
+pub(crate) fn enter(
+    start: &Start,
+    cgroup: Option<&SessionPaths>,
+    sandbox_exec: &Path,
+) -> Result<ConfinementResult, WorkerStartError> {
+    let has_seatbelt = sandbox_exec.exists();
+    if start.sandbox.tier == Some(Tier::M) && !has_seatbelt {
+        let path = sandbox_exec.display();
+        let why = format!("tier M was asked for, but there is no {path}");
+        return Err(WorkerStartError::Confinement(why));
+    }
+    if start.sandbox.isolated.is_some() {
+        return Err(WorkerStartError::Confinement("isolated sessions need Linux".to_owned()));
+    }
+    split_off_monitor_of(cgroup)
+        .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
+    let policy = &start.sandbox.policy;
+    let mut places = places(start);
+    private_files::make_directory_blocking(&places.temporary)
+        .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
+    let private_network = match policy.network_mode() {
+        NetworkMode::Hosts if has_seatbelt && policy.profile != Profile::FullAccess => {
+            let made = PrivateNetwork::on_the_machine();
+            Some(made.map_err(|source| WorkerStartError::System {
+                step: "cannot listen for the network proxy",
+                source,
+            })?)
+        }
+        _ => None,
+    };
+    places.proxy = private_network.as_ref().map(|network| network.port);
+    let words = |policy: &Policy| -> Vec<OsString> {
+        let profile = Seatbelt::new(policy, &places).filter(|_| has_seatbelt);
+        let words =
+            profile.map(|profile| [vec![sandbox_exec.into()], profile.arguments()].concat());
+        words.unwrap_or_default()
+    };
+    let command_words = words(policy);
+    let read_only_words = words(&Policy { profile: Profile::ReadOnly, ..policy.clone() });
+    let is_confined = !command_words.is_empty();
+    Ok(ConfinementResult {
+        report: SandboxReport {
+            tier: Some(if is_confined { Tier::M } else { Tier::Unconfined }),
+            policy: Some(policy.profile),
+            network: policy.network || !is_confined,
+            hosts: false,
+            git: None,
+            notes: Vec::new(),
+        },
+        is_confined,
+        spawn_thread: None,
+        pid: std::process::id(),
+        env: if is_confined { variables_blocking(&places)? } else { Vec::new() },
+        pins: Vec::new(),
+        read_only_pins: Vec::new(),
+        absent: Vec::new(),
+        sources: None,
+        private_home: None,
+        has_private_tmp: false,
+        command_words,
+        read_only_words,
+        exe: None,
+        known: None,
+        user_git: UserGit::default(),
+        private_network,
+    })
+}
+
+/// Returns the variables of confined commands.
+///
+/// The profile hides the user's settings of git, and git fails if it may not read them. So the session has a file with
+/// the user's name and email address.
+fn variables_blocking(places: &MacPaths) -> Result<Vec<(&'static str, String)>, WorkerStartError> {
+    let user = git_user_blocking(&places.home.join(".gitconfig"));
+    private_files::write_blocking(&places.temporary, GIT_SETTINGS, &user).map_err(|source| {
+        WorkerStartError::System { step: "cannot write the settings of git", source }
+    })?;
+    Ok(vec![
+        ("TMPDIR", places.temporary.display().to_string()),
+        ("GIT_CONFIG_GLOBAL", places.temporary.join(GIT_SETTINGS).display().to_string()),
+    ])
+}
+
+/// Returns settings of git with the user's name and email address, as far as the user's file has them.
+fn git_user_blocking(file: &Path) -> String {
+    let is_small = |file: &std::fs::Metadata| file.is_file() && file.len() <= MAX_GIT_SETTINGS;
+    let text = file.metadata().ok().filter(is_small).and_then(|_| std::fs::read(file).ok());
+    let text = text.unwrap_or_default();
+    let entries = git_config::parse(&String::from_utf8_lossy(&text));
+    let mut settings = String::from("[user]\n");
+    for key in ["name", "email"] {
+        // The last one counts, as for git.
+        let last = entries.iter().rev().find(|entry| entry.is("user", key));
+        let value = last.and_then(|entry| entry.value.as_deref()).unwrap_or_default();
+        if !value.is_empty() && !value.contains(char::is_control) {
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+            settings.push_str(&format!("\t{key} = \"{value}\"\n"));
+        }
+    }
+    settings
+}
+
+fn places(start: &Start) -> MacPaths {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let workspace = real(Path::new(&start.workspace));
+    let path = start.env.iter().find(|(name, _)| name == "PATH");
+    let toolchains = path.map(|(_, path)| path.split(':').map(Path::new).map(real).collect());
+    let run_dir = real(Path::new(&start.run_dir));
+    let repository = workspace.join(".git");
+    let repositories: Vec<PathBuf> =
+        repository.exists().then_some(repository).into_iter().collect();
+    MacPaths {
+        temporary: run_dir.join("tmp"),
+        run_dir,
+        state_dir: real(Path::new(&start.sandbox.state_dir)),
+        home: real(Path::new(&start.sandbox.home)),
+        toolchains: toolchains.unwrap_or_default(),
+        repositories,
+        proxy: None,
+        workspace,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_and_the_address_of_the_user_are_kept_and_nothing_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("gitconfig");
+        assert_eq!(git_user_blocking(&file), "[user]\n");
+        let text =
+            "[user]\nname = A\nemail = a@b\nname = \"A \\\"B\\\" \\\\ C\"\n[core]\npager = evil\n";
+        std::fs::write(&file, text).unwrap();
+        let expected = "[user]\n\tname = \"A \\\"B\\\" \\\\ C\"\n\temail = \"a@b\"\n";
+        assert_eq!(git_user_blocking(&file), expected);
+        assert_eq!(git_config::parse(expected)[0].value.as_deref(), Some("A \"B\" \\ C"));
+    }
+}
