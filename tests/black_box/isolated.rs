@@ -65,7 +65,7 @@ fn a_session_works_in_its_copy_and_the_user_decides_what_becomes_of_it() {
     assert_eq!(git(&repo, &["status", "--porcelain"]), "");
     assert_eq!(git(&repo, &["log", "--oneline"]).lines().count(), 1);
 
-    // File tools see the same copy, and so does nobody else.
+    // File tools see the same copy, and no other session does.
     let write = json!({"path": "from-tool.txt", "content": "tool\n"}).to_string();
     daemon.quack(&["tool", "write_file", &write, "--session", "two"]).ok();
     assert_eq!(
@@ -87,7 +87,7 @@ fn a_session_works_in_its_copy_and_the_user_decides_what_becomes_of_it() {
     assert_eq!(repo.read("lib/lib.rs"), "one\nTWO\nthree\nfour\nfive\n");
     assert!(!repo.path().join("src").exists());
 
-    // The other session still has the files as they were copied; its own change goes in beside.
+    // The other session still has the files as they were copied; its own change is added.
     daemon.quack(&["apply", "--session", "two"]).ok();
     assert_eq!(repo.read("from-tool.txt"), "tool\n");
     let undone = daemon.quack(&["apply", "--undo", "--session", "one"]).ok();
@@ -208,6 +208,9 @@ fn what_an_isolated_session_may_not_do_is_refused() {
     let wrong = daemon.quack(&["diff", "--session", "one", "../other"]);
     assert!(wrong.stderr().contains("paths must be in the workspace"), "{}", wrong.stderr());
 
+    let fork = daemon.quack(&["fork", "--session", "one"]);
+    assert!(fork.stderr().contains("cannot be forked"), "{}", fork.stderr());
+
     // Full access has no private view, and Pi is not confined.
     daemon.quack(&["sandbox", "set", "full-access", "--session", "one"]).ok();
     let refused = daemon.quack(&["tool", "bash", "true", "--session", "one"]);
@@ -260,7 +263,22 @@ fn an_apply_that_is_killed_leaves_all_or_nothing() {
             daemon.quack(&["apply", "--undo", "--session", "one"]).ok();
         }
     }
-    assert!(n_cut <= 12);
+    // Changes of an interrupted command are also taken back before its record goes with the copy.
+    let mut apply = daemon.command(&["apply", "--session", "one", "--json"]).spawn().unwrap();
+    wait_for("an apply to begin", || {
+        let begun = repo.path().join("file-1").exists() || apply.try_wait().unwrap().is_some();
+        begun.then_some(())
+    });
+    for process in daemon.descendants() {
+        if process.name == "quack-isolate" {
+            n_cut += usize::from(kill(Pid::from_raw(process.pid), Signal::SIGKILL).is_ok());
+        }
+    }
+    apply.wait().unwrap();
+    daemon.quack(&["delete", "one", "--force"]).ok();
+    let n_there = (1..=200).filter(|n| repo.path().join(format!("file-{n}")).exists()).count();
+    assert!(n_there == 0 || n_there == 200, "{n_there}");
+    assert!(n_cut <= 14);
 }
 
 #[test]

@@ -7,7 +7,7 @@
 use crate::changes::Change;
 use crate::error::{IsolateError, OnFile as _};
 use crate::manifest::{Common, CopyPaths, Manifest, Texts, private_file, write_whole};
-use crate::node::{self, Node, Stamp};
+use crate::node::{self, MAX_FILE_BYTES, Node, Stamp};
 use crate::notes::Notes;
 use crate::path_text;
 use crate::plan::{Decision, text_of};
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
 const PLAN: &str = "plan";
@@ -34,6 +34,16 @@ pub(crate) struct Step {
     after: Option<Node>,
     /// Name of the staged file next to the path.
     staged: String,
+    /// Number of directories above the path that did not exist.
+    n_made: usize,
+}
+
+impl Step {
+    /// Removes the directories that were made for the path, if they are empty.
+    fn remove_made(&self, base: &Tree) {
+        let levels: Vec<&Path> = self.path.ancestors().skip(1).take(self.n_made).collect();
+        base.remove_empty_above(&self.path, |above| levels.contains(&above));
+    }
 }
 
 /// A step that is about to be written.
@@ -65,6 +75,7 @@ pub(crate) fn apply(
                 before: change.base.clone(),
                 after: decision.after.clone(),
                 staged: tag.file_name(),
+                n_made: trees.base.n_missing_above(&change.path).on("read", &change.path)?,
             };
             Ok(Pending { step, change, decision })
         })
@@ -72,7 +83,7 @@ pub(crate) fn apply(
     let pending = pending?;
     let directory = begin(paths, trees.base, &pending)?;
     if let Err(error) = write(trees, &pending) {
-        // The workspace has its old content again. If even that fails, the next command does it.
+        // If this fails too, the next command takes it back.
         roll_back(paths, trees.base, &directory, &mut Notes::default())?;
         return Err(error);
     }
@@ -97,7 +108,7 @@ fn begin(paths: &CopyPaths, base: &Tree, pending: &[Pending<'_>]) -> Result<Path
     for (number, Pending { step, .. }) in pending.iter().enumerate() {
         let Some(Node::File { .. }) = &step.before else { continue };
         let old = directory.join(format!("{number}"));
-        let mut source = base.file(&step.path).on("open", &step.path)?;
+        let mut source = base.file(&step.path).on("open", &step.path)?.take(MAX_FILE_BYTES + 1);
         let mut kept = private_file(&old).on("create", &old)?;
         io::copy(&mut source, &mut kept).and_then(|_| kept.sync_all()).on("write", &old)?;
         let kept = Tree::open(&directory).on("open", &directory)?;
@@ -126,44 +137,43 @@ fn has_same_content(kept: &Node, expected: Option<&Node>) -> bool {
 /// Stages all files, checks that the workspace is as it was compared, and changes the names.
 fn write(trees: Trees<'_>, pending: &[Pending<'_>]) -> Result<(), IsolateError> {
     let Trees { base, copy } = trees;
-    let mut staged = Vec::new();
     for one in pending {
-        let place = match &one.step.after {
-            Some(after) => {
-                let place = base.place_made(&one.step.path).on("open", &one.step.path)?;
-                stage(copy, &place, one, after)?;
-                place
-            }
-            None => base.place(&one.step.path).on("open", &one.step.path)?,
-        };
-        staged.push((one, place));
+        if let Some(after) = &one.step.after {
+            let place = base.place_made(&one.step.path).on("open", &one.step.path)?;
+            stage(copy, &place, one, after)?;
+        }
     }
-    for (one, place) in &staged {
-        check(one, place)?;
+    for one in pending {
+        check(one, &place_of(base, one)?)?;
     }
+
     let mut parents = BTreeSet::new();
-    for (one, place) in &staged {
+    for one in pending {
+        // The directory is opened again: there may be more of them than a process may have open.
+        let place = place_of(base, one)?;
         // Once more: the pass over the others took time.
-        check(one, place)?;
+        check(one, &place)?;
         let path = &one.step.path;
         match &one.step.after {
             Some(_) => place.take(&OsString::from(&one.step.staged)).on("replace", path)?,
             None => place.remove(&place.name).on("delete", path)?,
         }
-        let above = path.parent().unwrap_or_else(|| Path::new(""));
-        if parents.insert(above.to_owned()) {
-            place.sync().on("sync", above)?;
-        }
+        parents.insert(path.parent().unwrap_or_else(|| Path::new("")));
     }
-    // The first sync of a directory may have come before its last change.
-    for above in &parents {
+    for above in parents {
         let directory = base.directory(above).on("open", above)?;
         rustix::fs::fsync(&directory).on("sync", above)?;
     }
-    for (one, _) in staged.iter().filter(|(one, _)| one.step.after.is_none()) {
-        base.remove_empty_above(&one.step.path);
+    for one in pending.iter().filter(|one| one.step.after.is_none()) {
+        // A directory that the session still has stays.
+        let is_gone = |above: &Path| copy.stat(above).is_ok_and(|stat| stat.is_none());
+        base.remove_empty_above(&one.step.path, is_gone);
     }
     Ok(())
+}
+
+fn place_of(base: &Tree, one: &Pending<'_>) -> Result<Place, IsolateError> {
+    base.place(&one.step.path).on("open", &one.step.path)
 }
 
 fn check(one: &Pending<'_>, place: &Place) -> Result<(), IsolateError> {
@@ -181,13 +191,16 @@ fn stage(copy: &Tree, place: &Place, one: &Pending<'_>, after: &Node) -> Result<
         Node::Link(target) => place.create_link(&name, target).on("create", path),
         Node::Other => Err(IsolateError::ChangedNow(path.clone())),
         Node::File { is_executable, .. } => {
-            let mode = mode(place, *is_executable).on("read", path)?;
+            let usual =
+                copy.stat(path).on("read", path)?.map_or(0o644, |stat| stat.st_mode & 0o755);
+            let mode = mode(place, usual, *is_executable).on("read", path)?;
             let mut file = place.create(&name, Mode::RUSR | Mode::WUSR).on("create", path)?;
             match &one.decision.content {
                 Some(content) => file.write_all(content).on("write", path)?,
                 None => {
-                    let mut source = copy.file(path).on("open", path)?;
-                    io::copy(&mut source, &mut file).on("write", path)?;
+                    // The session may write into it all the time.
+                    let source = copy.file(path).on("open", path)?.take(MAX_FILE_BYTES + 1);
+                    io::copy(&mut { source }, &mut file).on("write", path)?;
                 }
             }
             fchmod(&file, mode).on("write", path)?;
@@ -203,15 +216,14 @@ fn stage(copy: &Tree, place: &Place, one: &Pending<'_>, after: &Node) -> Result<
     }
 }
 
-/// Permission bits of a new version: those of the file in the workspace, or of a new file, with the session's right to
-/// execute.
-fn mode(place: &Place, is_executable: bool) -> io::Result<Mode> {
+/// Permission bits of a new version: those of the file in the workspace, else `usual`, with the session's right to execute.
+fn mode(place: &Place, usual: u32, is_executable: bool) -> io::Result<Mode> {
     let is_file = |stat: &rustix::fs::Stat| {
         rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile
     };
-    let old = place.stat()?.filter(is_file).map_or(0o644, |stat| stat.st_mode & 0o777);
+    let old = place.stat()?.filter(is_file).map_or(usual, |stat| stat.st_mode & 0o777);
     let bits = if is_executable {
-        // Whoever may read it may run it.
+        // Users who may read it may run it.
         old | (old & 0o444) >> 2 | 0o100
     } else {
         old & !0o111
@@ -277,7 +289,7 @@ pub(crate) fn undo(paths: &CopyPaths, base: &Tree) -> Result<Vec<TakenBack>, Iso
     roll_back(paths, base, &directory, &mut Notes::default())
 }
 
-/// Restores the state before the steps of a plan. What another program changed since stays.
+/// Restores the state before the steps of a plan. Files that another program changed since stay.
 fn roll_back(
     paths: &CopyPaths,
     base: &Tree,
@@ -317,7 +329,7 @@ fn restore(
     }
     let now = node::read_at(base, path).on("read", path)?.map(|(node, _)| node);
     if now == step.before {
-        base.remove_empty_above(path);
+        step.remove_made(base);
         return Ok(None);
     }
     if now != step.after {
@@ -328,7 +340,7 @@ fn restore(
             let place = base.place(path).on("open", path)?;
             place.remove(&place.name).on("delete", path)?;
             place.sync().on("sync", path)?;
-            base.remove_empty_above(path);
+            step.remove_made(base);
         }
         Some(Node::Link(target)) => {
             let place = base.place_made(path).on("open", path)?;
@@ -338,7 +350,7 @@ fn restore(
         }
         Some(Node::File { is_executable, .. }) => {
             let place = base.place_made(path).on("open", path)?;
-            let mode = mode(&place, *is_executable).on("read", path)?;
+            let mode = mode(&place, 0o644, *is_executable).on("read", path)?;
             let mut file = place.create(&staged, Mode::RUSR | Mode::WUSR).on("create", path)?;
             let mut source = kept.file(Path::new(&format!("{number}"))).on("open", path)?;
             io::copy(&mut source, &mut file).on("write", path)?;

@@ -1,4 +1,4 @@
-//! What the session changed in its copy, and what the workspace has in the same places.
+//! Finds the changes of the session in its copy, and the state of the same paths in the workspace.
 
 use crate::copy::is_git;
 use crate::error::{IsolateError, OnFile as _};
@@ -25,7 +25,7 @@ const MAX_DEPTH: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) path: PathBuf,
-    /// State that both had at last. `None`: nothing was there.
+    /// State that both had at last. `None`: nothing existed.
     pub(crate) common: Option<Node>,
     /// Content of the common state, for merges.
     pub(crate) text: Option<TextSpan>,

@@ -52,7 +52,7 @@ pub enum IsolateError {
         /// The limit.
         max: usize,
     },
-    /// What the user has seen is not what is there.
+    /// The changes differ from those that the user has seen.
     #[error("the copy or the workspace changed since the comparison {expected}")]
     Changed {
         /// The expected digest.

@@ -1,4 +1,4 @@
-//! Which paths git ignores, by the rules of a tree that is read through its handles.
+//! Finds the paths that git ignores, by the rules of a tree that is read through its handles.
 
 use crate::tree::{Tree, open_file};
 use ignore::gitignore::{Gitignore, GitignoreBuilder};

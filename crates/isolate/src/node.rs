@@ -1,4 +1,4 @@
-//! The state of one path: what is there, and the numbers by which the file system shows a change.
+//! The state of one path: its content, and the numbers by which the file system shows a change.
 
 use crate::path_text;
 use crate::tree::{Place, Tree, is_absent};
@@ -111,7 +111,7 @@ impl Stamp {
     }
 }
 
-/// Reads the node at a place. `None` if nothing is there.
+/// Reads the node at a place. `None` if nothing exists.
 pub(crate) fn read(place: &Place) -> io::Result<Option<(Node, Stamp)>> {
     let Some(stat) = place.stat()? else { return Ok(None) };
     let node = match FileType::from_raw_mode(stat.st_mode) {
@@ -125,7 +125,7 @@ pub(crate) fn read(place: &Place) -> io::Result<Option<(Node, Stamp)>> {
     Ok(Some((node, Stamp::of(&stat))))
 }
 
-/// Reads the node at a path. `None` if nothing is there.
+/// Reads the node at a path. `None` if nothing exists.
 pub(crate) fn read_at(tree: &Tree, path: &Path) -> io::Result<Option<(Node, Stamp)>> {
     match tree.place(path) {
         Ok(place) => read(&place),

@@ -169,7 +169,7 @@ fn decision(outcome: ApplyOutcome, content: Vec<u8>, change: &Change) -> Decisio
     Decision { after: Some(after), content: Some(content), ..Decision::simple(outcome) }
 }
 
-/// Reads a text that can be merged. `None` if it is none.
+/// Reads a text that can be merged. `None` for other content.
 pub(crate) fn text_of(tree: &Tree, path: &Path) -> Result<Option<Vec<u8>>, IsolateError> {
     let mut content = Vec::new();
     let file = tree.file(path).on("open", path)?;

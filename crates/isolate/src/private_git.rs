@@ -51,7 +51,7 @@ const SETTINGS: &[(&str, &[&str])] = &[
 /// Settings of every copy. Its files keep their times, but have other inodes: with these settings the index stays valid.
 const OWN_SETTINGS: &str = "[core]\n\tbare = false\n\tlogallrefupdates = true\n\tcheckStat = minimal\n\ttrustctime = false\n";
 
-/// Where a repository keeps its parts. For a linked worktree both differ.
+/// Directories of a repository. For a linked worktree they differ.
 struct Repository {
     /// HEAD and index.
     own: Tree,

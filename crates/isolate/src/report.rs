@@ -1,4 +1,4 @@
-//! The results for clients: what each change is, and what applying does with it.
+//! The results for clients: each change with its kind and outcome.
 
 use crate::apply::TakenBack;
 use crate::changes::Change;
@@ -120,7 +120,7 @@ pub(crate) fn add_texts(
     Ok(())
 }
 
-/// Returns the difference of a file as unified diff. `None` for what is no text.
+/// Returns the difference of a file as unified diff. `None` for other content than text.
 fn patch(change: &Change, copy: &Tree, texts: &mut Texts) -> Result<Option<String>, IsolateError> {
     let old = match (&change.common, change.text) {
         (None, _) => Vec::new(),

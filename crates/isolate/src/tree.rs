@@ -97,7 +97,7 @@ impl Tree {
         Ok(Place { directory, name })
     }
 
-    /// Looks at the node at a relative path. `None` if nothing is there, also because a directory on the way is missing
+    /// Looks at the node at a relative path. `None` if nothing exists, also because a directory on the way is missing
     /// or is no directory.
     pub(crate) fn stat(&self, path: &Path) -> io::Result<Option<Stat>> {
         match self.place(path) {
@@ -112,20 +112,34 @@ impl Tree {
         self.place(path)?.file()
     }
 
-    /// Removes the directories above `path` that are empty.
-    pub(crate) fn remove_empty_above(&self, path: &Path) {
+    /// Removes the empty directories above `path`, the nearest first, until one stays or `may_go` keeps it.
+    pub(crate) fn remove_empty_above(&self, path: &Path, may_go: impl Fn(&Path) -> bool) {
         for above in path.ancestors().skip(1).filter(|above| above.file_name().is_some()) {
             let Ok(place) = self.place(above) else { return };
             // A directory with files stays, and so do those above it.
-            if unlinkat(&place.directory, &place.name, AtFlags::REMOVEDIR).is_err() {
+            if !may_go(above)
+                || unlinkat(&place.directory, &place.name, AtFlags::REMOVEDIR).is_err()
+            {
                 return;
             }
         }
     }
+
+    /// Returns the number of directories above `path` that do not exist.
+    pub(crate) fn n_missing_above(&self, path: &Path) -> io::Result<usize> {
+        let mut n = 0;
+        for above in path.ancestors().skip(1).filter(|above| above.file_name().is_some()) {
+            if self.stat(above)?.is_some() {
+                break;
+            }
+            n += 1;
+        }
+        Ok(n)
+    }
 }
 
 impl Place {
-    /// `None` if nothing is there.
+    /// `None` if nothing exists.
     pub(crate) fn stat(&self) -> io::Result<Option<Stat>> {
         match statat(&self.directory, &self.name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(stat)),
@@ -154,7 +168,7 @@ impl Place {
         Ok(symlinkat(target, &self.directory, name)?)
     }
 
-    /// Renames `from` in the same directory to the place. Replaces a file or link that is there.
+    /// Renames `from` in the same directory to the place. Replaces an existing file or link.
     pub(crate) fn take(&self, from: &OsStr) -> io::Result<()> {
         Ok(renameat(&self.directory, from, &self.directory, &self.name)?)
     }

@@ -248,7 +248,7 @@ fn changes_are_listed_with_what_applying_does() {
     for absent in [".envrc", "outside", "src/lib.rs", "debug.log"] {
         assert!(!world.base.join(absent).exists(), "{absent}");
     }
-    // What was applied is no change any more, and what was not is still one.
+    // Applied changes are no longer listed; the others still are.
     let left = world.diff();
     assert_eq!(outcomes(&left).keys().copied().collect::<Vec<_>>(), [".envrc", "outside"]);
 
@@ -336,7 +336,7 @@ fn hostile_trees_change_nothing_outside_and_are_told() {
     // A directory that becomes a link: its files count as deleted, and the link needs the user's word.
     fs::remove_dir_all(world.copy("src")).unwrap();
     symlink("../../outside", world.copy("src")).unwrap();
-    // A directory that nobody can read is no deleted one.
+    // An unreadable directory does not count as deleted.
     world.session("d/x", "x\n");
     fs::set_permissions(world.copy("d"), fs::Permissions::from_mode(0o000)).unwrap();
     world.session(".git/hooks/pre-commit", "evil\n");
@@ -431,4 +431,47 @@ fn a_directory_without_a_repository_can_be_isolated() {
     fs::remove_dir_all(world.copy("a")).unwrap();
     assert!(world.apply(None).written);
     assert!(!world.base.join("a").exists(), "an empty directory goes with its last file");
+}
+
+#[test]
+fn more_files_than_a_process_may_have_open_are_applied_and_taken_back() {
+    let world = World::new();
+    world.base("kept", "kept\n");
+    fs::create_dir(world.base.join("empty")).unwrap();
+    let options = CopyOptions { max_files: 100_000, max_bytes: 1 << 30, ..CopyOptions::default() };
+    copy_workspace(&world.base, &world.directory, &options).unwrap();
+    for number in 0..2_000 {
+        world.session(&format!("d{number}/file"), "new\n");
+    }
+    world.session("empty/file", "new\n");
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    let few = rustix::process::Rlimit { current: Some(512), ..limit.clone() };
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
+    let applied = world.apply(None);
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
+    assert!(applied.written);
+    assert_eq!(files(&world.base).len(), 2_002);
+    world.undo();
+    assert_eq!(files(&world.base).len(), 1);
+    // Directories that were made for the files go with them; that of the user stays.
+    let mut left: Vec<_> =
+        fs::read_dir(&world.base).unwrap().flatten().map(|it| it.file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["empty", "kept"]);
+}
+
+#[test]
+fn new_files_keep_the_permissions_of_the_session_without_those_of_others_to_write() {
+    let world = World::new();
+    world.base("old", "old\n");
+    fs::set_permissions(world.base.join("old"), fs::Permissions::from_mode(0o640)).unwrap();
+    world.make();
+    for (name, mode) in [("private", 0o600), ("program", 0o777), ("old", 0o777)] {
+        world.session(name, "new\n");
+        fs::set_permissions(world.copy(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    world.apply(None);
+    let mode =
+        |name: &str| fs::metadata(world.base.join(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!([mode("private"), mode("program"), mode("old")], [0o600, 0o755, 0o750]);
 }

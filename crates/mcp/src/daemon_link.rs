@@ -49,7 +49,7 @@ const MAX_LINE_BYTES: usize = 1024;
 /// Workspaces in which one agent has a session.
 const MAX_WORKSPACES: usize = 64;
 
-/// How the agent's sessions are claimed.
+/// Options of the claims of the agent's sessions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClaimOptions {
     /// Whether background jobs survive the connection.

@@ -26,7 +26,7 @@ workspace only, and commands usually have no network. Prefer them to other shell
 `[Sandbox: …]` in a result names what was denied and how a person can allow it. Start servers and long builds with \
 `background` of bash.";
 
-/// What an agent in a private copy should know besides.
+/// Addition for an agent in a private copy.
 const ISOLATED: &str = " You work in a private copy of the workspace. A person sees your changes with `quack diff` and takes \
 them over with `quack apply`; say so when you are done, and do not try to copy files elsewhere.";
 

@@ -27,7 +27,7 @@ pub const MAX_COPIED_FILES: u64 = 50_000;
 /// See [`MAX_COPIED_FILES`].
 pub const MAX_COPIED_BYTES: u64 = 1024 * 1024 * 1024;
 
-/// Most directories of [`CopiedTree::outputs`]. Each is a mount of its own.
+/// Most directories of [`CopiedTree::outputs`]. Each is a separate mount.
 pub const MAX_OUTPUTS: usize = 256;
 
 /// Most lines of notes in a result, and the characters of each.
@@ -71,14 +71,14 @@ pub enum IsolateTask {
     },
     /// Compare the copy with the workspace. Answered by [`FromIsolate::Compared`].
     Diff {
-        /// Which changes.
+        /// The selected changes.
         choice: IsolatedChoice,
         /// Whether to return the differences as text.
         text: bool,
     },
     /// Write the changes of the copy to the workspace: all or none. Answered by [`FromIsolate::Compared`].
     Apply {
-        /// Which changes.
+        /// The selected changes.
         choice: IsolatedChoice,
         /// How to resolve changes of both sides that cannot be merged. Without it nothing is written.
         merge: Option<MergeRule>,
@@ -135,7 +135,7 @@ pub enum FromIsolate {
 pub struct CopiedTree {
     /// Number of copied files and links.
     pub files: u64,
-    /// Their size in bytes.
+    /// Size of the copied files in bytes.
     pub bytes: u64,
     /// Ignored directories of the workspace, relative. The session sees each with a private layer for its changes. At
     /// most [`MAX_OUTPUTS`].
@@ -144,7 +144,7 @@ pub struct CopiedTree {
     /// Directory with the objects of the repository, which the copy borrows read-only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub objects: Option<PathBuf>,
-    /// What the copy does not have, one line each. At most [`MAX_ISOLATED_NOTES`].
+    /// Files and directories that the copy does not have, one line each. At most [`MAX_ISOLATED_NOTES`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -180,7 +180,7 @@ pub struct IsolatedFile {
     pub path: String,
     /// Change of the session.
     pub change: FileChange,
-    /// What applying does with it, or did.
+    /// Outcome of applying it.
     pub outcome: ApplyOutcome,
     /// Reason for an outcome that needs one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -202,7 +202,7 @@ pub enum FileChange {
     Deleted,
 }
 
-/// What applying does with a change.
+/// Outcome of applying a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ApplyOutcome {

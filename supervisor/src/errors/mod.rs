@@ -226,11 +226,13 @@ pub(crate) enum MethodError {
         "Invalid parameters for quack.isolated: action is required: diff, apply, undo or discard"
     )]
     NoIsolatedAction,
+    #[error("An isolated session cannot be forked: the new session would not have its files")]
+    IsolatedFork,
     #[error("Invalid parameters for quack.isolated: paths must be in the workspace, at most 10000")]
     IsolatedPath,
     #[error("{}", sentence_of(.0))]
     Isolated(String),
-    #[error("Session {label} has {n} unapplied changes: apply or discard them, or use force")]
+    #[error("Session {label} has {}: apply or discard them, or use force", unapplied(*n))]
     Unapplied { label: String, n: u64 },
     #[error("The configuration is not valid, the daemon was not restarted: {0}")]
     BadConfig(String),
@@ -274,6 +276,10 @@ fn ambiguous(reference: &str, labels: &[String], has_more: bool) -> String {
 
 fn voice_states() -> String {
     VoiceState::ALL.map(VoiceState::as_str).join(", ")
+}
+
+fn unapplied(n: u64) -> String {
+    format!("{n} unapplied change{}", if n == 1 { "" } else { "s" })
 }
 
 fn running(work: RunningWork) -> String {

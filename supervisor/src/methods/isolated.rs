@@ -151,25 +151,31 @@ pub(super) async fn make_copy(
     }
 }
 
-/// Refuses to delete an isolated session with changes that are not applied.
+/// Refuses to delete an isolated session with changes that are not applied, unless `force` is true.
 pub(super) async fn check_applied(
     caller: &Caller,
     session: &str,
     label: &str,
+    force: bool,
 ) -> Result<(), MethodError> {
     let find = FindSession { reference: Some(session.to_owned()), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??;
     let Some(found) = found.filter(|found| found.isolated.is_some()) else { return Ok(()) };
+    match n_changes(&found, caller).await {
+        n if n == 0 || force => Ok(()),
+        n => Err(MethodError::Unapplied { label: label.to_owned(), n }),
+    }
+}
+
+/// Returns the number of changes that are not applied, and takes back what an interrupted command wrote: its record goes
+/// with the copy. 0 for a copy that cannot be compared, such as one without its workspace.
+async fn n_changes(found: &FoundSession, caller: &Caller) -> u64 {
     let services = &caller.services.sessions;
     let task = IsolateTask::Diff { choice: IsolatedChoice::default(), text: false };
     let compared = run(services, &found.session_id, &found.workspace_path, task).await;
-    // What cannot be compared, such as a copy without its workspace, can be deleted.
-    let Ok(FromIsolate::Compared(report)) = compared else { return Ok(()) };
+    let Ok(FromIsolate::Compared(report)) = compared else { return 0 };
     let n = report.files.iter().filter(|file| file.outcome != ApplyOutcome::Same).count();
-    match u64::try_from(n).unwrap_or(u64::MAX).saturating_add(report.more) {
-        0 => Ok(()),
-        n => Err(MethodError::Unapplied { label: label.to_owned(), n }),
-    }
+    u64::try_from(n).unwrap_or(u64::MAX).saturating_add(report.more)
 }
 
 /// Removes the copy of a session that was not created.
@@ -215,6 +221,7 @@ async fn run(
 
 /// Throws the copy of an idle session away and makes a new one.
 async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, MethodError> {
+    n_changes(found, caller).await;
     // An idle worker still shows the old copy. Calls from now on wait for the next worker.
     let evict = Request::Evict(EvictionReason::Discarded);
     found.handle.send(Manage(ProcessKind::Worker, evict)).await?;

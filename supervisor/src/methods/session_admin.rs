@@ -280,6 +280,9 @@ pub(super) async fn fork(
 ) -> Result<ForkData, MethodError> {
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    if found.isolated.is_some() {
+        return Err(MethodError::IsolatedFork);
+    }
     let services = &caller.services.sessions;
     let path = found.workspace_path.clone();
     let home = services.daemon.home.clone();
@@ -364,9 +367,7 @@ pub(super) async fn session_delete(
     let reference = id_of(caller, reference).await?;
     let label = label(caller, &SessionId(reference.clone())).await?;
     let (force, is_remote) = (force.unwrap_or(false), caller.client.transport != Transport::Socket);
-    if !force {
-        check_applied(caller, &reference, &label).await?;
-    }
+    check_applied(caller, &reference, &label, force).await?;
     let delete = Delete::Session { reference: reference.clone(), force, is_remote };
     let deleted = caller.registry.send(delete).timeout(SAVE_LIMIT).await??;
     let deleted = deleted.ok_or(MethodError::SessionNotFound(reference))?;

@@ -1,6 +1,6 @@
 //! The isolate worker: makes, compares or applies the private copy of one isolated session, once, and exits.
 //!
-//! The supervisor touches no file of the user and parses none of a session, so a process of its own does. It is confined
+//! The supervisor touches no file of the user and parses none of a session, so this separate process does. It is confined
 //! to the workspace and the directory of the copy before it reads the first of them (`quackd_sandbox::confine`). The work
 //! itself is `crates/isolate`.
 

@@ -23,7 +23,7 @@ pub(crate) fn repository_of(workspace: &Path) -> Vec<PathBuf> {
         let common = read(&own.join("commondir"))?;
         own.join(common.trim_end()).canonicalize().ok()
     });
-    // Only a repository that lists this workspace: any other one is none of its business.
+    // Only a repository that lists this workspace. A session could name any other one.
     let lists = |own: &PathBuf| {
         let back = read(&own.join("gitdir")).map(|back| own.join(back.trim_end()));
         let back = back.and_then(|back| back.parent()?.canonicalize().ok());
@@ -67,7 +67,7 @@ pub(crate) fn files(workspace: &Path) -> BTreeSet<PathBuf> {
         let mut listed = Vec::new();
         let output = child.stdout.take()?;
         output.take(MAX_BYTES).read_to_end(&mut listed).ok()?;
-        // A longer list: git ends when nobody reads it.
+        // With a longer list git ends, because its output has no reader.
         child.wait().ok()?;
         Some(listed)
     };

@@ -12,7 +12,7 @@ pub struct IsolatedParams {
     /// Session reference; the active session if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_id: Option<String>,
-    /// What to do. Required.
+    /// Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<IsolatedAction>,
     /// For `diff` and `apply`: paths of files and directories, relative to the workspace. All if absent.
@@ -58,7 +58,7 @@ pub enum IsolatedAction {
 pub struct IsolatedData {
     /// The session.
     pub session_id: SessionId,
-    /// Its display label.
+    /// Display label of the session.
     pub label: String,
     /// Changes, and what happened to them. Empty for `discard`.
     #[serde(flatten)]

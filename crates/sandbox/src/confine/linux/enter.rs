@@ -33,7 +33,7 @@ pub struct ConfinedProcess {
     pub private_network: Option<PrivateNetwork>,
     /// Reason if the plan keeps package caches and some are in memory.
     pub caches_in_memory: Option<String>,
-    /// What is different with the ignored directories of an isolated session.
+    /// Note on ignored directories of an isolated session that are missing or in memory.
     pub outputs_note: Option<String>,
     /// Filter of the commands.
     pub command_filter: CommandFilter,

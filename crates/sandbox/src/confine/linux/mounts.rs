@@ -60,7 +60,7 @@ struct Source<'p> {
 pub(crate) struct BuiltTree {
     /// Reason if the plan keeps package caches and some are in memory.
     pub(crate) caches_in_memory: Option<String>,
-    /// What is different with the ignored directories of an isolated session.
+    /// Note on ignored directories of an isolated session that are missing or in memory.
     pub(crate) outputs_note: Option<String>,
     /// Writable mounts of the git directories that are read-only in the tree. They have no path.
     pub(crate) git_tops: Vec<TopMount>,
