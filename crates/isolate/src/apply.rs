@@ -14,7 +14,7 @@ use crate::plan::{Decision, text_of};
 use crate::tree::{Place, Tree, Trees};
 use quackd_protocol::isolate::ApplyOutcome;
 use quackd_sandbox::StagedTag;
-use rustix::fs::{Mode, fchmod};
+use rustix::fs::{FileType, Mode, Stat, fchmod};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -24,6 +24,15 @@ use std::path::{Path, PathBuf};
 
 const PLAN: &str = "plan";
 const MANIFEST: &str = "manifest";
+
+/// Permission bits of files.
+const ALL: Mode = Mode::RWXU.union(Mode::RWXG).union(Mode::RWXO);
+
+/// Permission bits that a new file of a session keeps: other users may not write it.
+const NEW: Mode = ALL.difference(Mode::WGRP).difference(Mode::WOTH);
+
+/// Permission bits of a file that the session does not have.
+const USUAL: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 /// One change of the workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,8 +200,8 @@ fn stage(copy: &Tree, place: &Place, one: &Pending<'_>, after: &Node) -> Result<
         Node::Link(target) => place.create_link(&name, target).on("create", path),
         Node::Other => Err(IsolateError::ChangedNow(path.clone())),
         Node::File { is_executable, .. } => {
-            let usual =
-                copy.stat(path).on("read", path)?.map_or(0o644, |stat| stat.st_mode & 0o755);
+            let usual = copy.stat(path).on("read", path)?;
+            let usual = usual.map_or(USUAL, |stat| Mode::from_raw_mode(stat.st_mode) & NEW);
             let mode = mode(place, usual, *is_executable).on("read", path)?;
             let mut file = place.create(&name, Mode::RUSR | Mode::WUSR).on("create", path)?;
             match &one.decision.content {
@@ -217,18 +226,19 @@ fn stage(copy: &Tree, place: &Place, one: &Pending<'_>, after: &Node) -> Result<
 }
 
 /// Permission bits of a new version: those of the file in the workspace, else `usual`, with the session's right to execute.
-fn mode(place: &Place, usual: u32, is_executable: bool) -> io::Result<Mode> {
-    let is_file = |stat: &rustix::fs::Stat| {
-        rustix::fs::FileType::from_raw_mode(stat.st_mode) == rustix::fs::FileType::RegularFile
-    };
-    let old = place.stat()?.filter(is_file).map_or(usual, |stat| stat.st_mode & 0o777);
-    let bits = if is_executable {
+fn mode(place: &Place, usual: Mode, is_executable: bool) -> io::Result<Mode> {
+    let is_file = |stat: &Stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    let old = place.stat()?.filter(is_file);
+    let old = old.map_or(usual, |stat| Mode::from_raw_mode(stat.st_mode) & ALL);
+    let mut mode = old.difference(Mode::XUSR | Mode::XGRP | Mode::XOTH);
+    if is_executable {
         // Users who may read it may run it.
-        old | (old & 0o444) >> 2 | 0o100
-    } else {
-        old & !0o111
-    };
-    Ok(Mode::from_raw_mode(bits | 0o600))
+        mode |= Mode::XUSR;
+        for (read, run) in [(Mode::RGRP, Mode::XGRP), (Mode::ROTH, Mode::XOTH)] {
+            mode.set(run, old.contains(read));
+        }
+    }
+    Ok(mode | Mode::RUSR | Mode::WUSR)
 }
 
 /// The session's version is the new common state: the workspace has it, alone or merged.
@@ -350,7 +360,7 @@ fn restore(
         }
         Some(Node::File { is_executable, .. }) => {
             let place = base.place_made(path).on("open", path)?;
-            let mode = mode(&place, 0o644, *is_executable).on("read", path)?;
+            let mode = mode(&place, USUAL, *is_executable).on("read", path)?;
             let mut file = place.create(&staged, Mode::RUSR | Mode::WUSR).on("create", path)?;
             let mut source = kept.file(Path::new(&format!("{number}"))).on("open", path)?;
             io::copy(&mut source, &mut file).on("write", path)?;

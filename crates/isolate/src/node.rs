@@ -94,19 +94,14 @@ pub(crate) struct Stamp {
 
 impl Stamp {
     // Types and widths of these fields differ between systems.
-    #[allow(
-        clippy::useless_conversion,
-        clippy::unnecessary_cast,
-        clippy::allow_attributes,
-        reason = "see above"
-    )]
+    #[allow(clippy::useless_conversion, clippy::allow_attributes, reason = "see above")]
     pub(crate) fn of(stat: &Stat) -> Self {
         Self {
             inode: stat.st_ino,
             len: u64::try_from(stat.st_size).unwrap_or(0),
             mode: u32::from(stat.st_mode),
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as u64),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as u64),
+            modified: (stat.st_mtime, u64::try_from(stat.st_mtime_nsec).unwrap_or(0)),
+            changed: (stat.st_ctime, u64::try_from(stat.st_ctime_nsec).unwrap_or(0)),
         }
     }
 }

@@ -445,7 +445,7 @@ fn more_files_than_a_process_may_have_open_are_applied_and_taken_back() {
     }
     world.session("empty/file", "new\n");
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    let few = rustix::process::Rlimit { current: Some(512), ..limit.clone() };
+    let few = rustix::process::Rlimit { current: Some(512), ..limit };
     rustix::process::setrlimit(rustix::process::Resource::Nofile, few).unwrap();
     let applied = world.apply(None);
     rustix::process::setrlimit(rustix::process::Resource::Nofile, limit).unwrap();
