@@ -336,6 +336,8 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
     let set = json!({"sessionId": session.id, "action": "set", "profile": "full-access"});
     let claims = "Only local clients may name themselves and claim sessions";
     let choices = "Only local clients may choose the agent and its model";
+    let isolated =
+        "Only local clients may make isolated sessions, and apply or discard their changes";
     let unsafe_again = json!({"path": repo.path(), "safeMode": false});
     for (method, params, error) in [
         ("quack.shutdown", json!({}), "Only local clients may stop the daemon"),
@@ -345,6 +347,10 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
         ("quack.sandbox", set, "Only local clients may change what a session may do"),
         ("attach", unsafe_again, "Only local clients may change what a session may do"),
         ("quack.gc", json!({"olderThanS": 1}), "Only local clients may delete files"),
+        ("quack.session_new", json!({"path": "/tmp", "isolated": true}), isolated),
+        ("quack.isolated", json!({"action": "apply"}), isolated),
+        ("quack.isolated", json!({"action": "undo"}), isolated),
+        ("quack.isolated", json!({"action": "discard"}), isolated),
         ("quack.session_new", json!({"engine": "pi"}), choices),
         ("quack.session_new", json!({"model": "a/b"}), choices),
         ("quack.session_set", json!({"engine": "pi"}), choices),

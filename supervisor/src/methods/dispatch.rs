@@ -349,6 +349,7 @@ mod tests {
             "quack.session_new",
             "quack.session_delete",
             "quack.sandbox",
+            "quack.isolated",
             "extension_ui_response",
             "quack.approvals",
             "quack.answer",
