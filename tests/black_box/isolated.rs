@@ -1,7 +1,7 @@
 //! Isolated sessions: a private copy of the workspace at the same path, whose changes the user sees, applies, takes back or
 //! throws away.
 
-use crate::harness::{Daemon, Repo, wait_for};
+use crate::harness::{Daemon, Repo, Wire, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::json;
@@ -308,9 +308,27 @@ fn each_agent_gets_its_own_copy() {
     for id in [&first, &second] {
         assert_eq!(bash(&daemon, id, "cat who.txt"), *id);
     }
-    // The next agent that wants a copy gets a free one, with what was done in it.
-    drop(one);
-    let (_again, next) = claim("agent", true);
+    // The next agent that wants a copy gets a free one, with its changes.
+    let gone = |wire: Wire, n_left: u64| {
+        drop(wire);
+        wait_for("the daemon to forget the client", || {
+            let clients = daemon.wire().request("quack.ps", json!({}));
+            (clients["namedClients"] == n_left).then_some(())
+        });
+    };
+    gone(one, 2);
+    let (again, next) = claim("agent", true);
     assert_eq!(next, first);
     assert_eq!(bash(&daemon, &next, "cat who.txt"), first);
+    let state = daemon.quack(&["state", &next]).ok();
+    assert!(state.contains("a private copy of the workspace"), "{state}");
+
+    // A free one without changes gets the workspace as it is now.
+    repo.write("who.txt", &first);
+    daemon.quack(&["apply", "--session", &next]).ok();
+    repo.write("later.txt", "later");
+    gone(again, 2);
+    let (_third, next) = claim("agent", true);
+    assert_eq!(next, first);
+    assert_eq!(bash(&daemon, &next, "cat later.txt"), "later");
 }

@@ -336,8 +336,6 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
     let set = json!({"sessionId": session.id, "action": "set", "profile": "full-access"});
     let claims = "Only local clients may name themselves and claim sessions";
     let choices = "Only local clients may choose the agent and its model";
-    let isolated =
-        "Only local clients may make isolated sessions, and apply or discard their changes";
     let unsafe_again = json!({"path": repo.path(), "safeMode": false});
     for (method, params, error) in [
         ("quack.shutdown", json!({}), "Only local clients may stop the daemon"),
@@ -347,10 +345,6 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
         ("quack.sandbox", set, "Only local clients may change what a session may do"),
         ("attach", unsafe_again, "Only local clients may change what a session may do"),
         ("quack.gc", json!({"olderThanS": 1}), "Only local clients may delete files"),
-        ("quack.session_new", json!({"path": "/tmp", "isolated": true}), isolated),
-        ("quack.isolated", json!({"action": "apply"}), isolated),
-        ("quack.isolated", json!({"action": "undo"}), isolated),
-        ("quack.isolated", json!({"action": "discard"}), isolated),
         ("quack.session_new", json!({"engine": "pi"}), choices),
         ("quack.session_new", json!({"model": "a/b"}), choices),
         ("quack.session_set", json!({"engine": "pi"}), choices),
@@ -400,6 +394,30 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
     let policy = wire.request("quack.sandbox", json!({"sessionId": session.id}));
     assert_eq!(policy["policy"]["profile"], "read-only", "{policy}");
     assert_eq!(phone.request("attach", json!({"path": repo.path()}))["session"]["id"], session.id);
+}
+
+#[test]
+fn the_token_makes_no_isolated_session_and_applies_nothing() {
+    let daemon = Daemon::start();
+    let repo = daemon.repo("r");
+    let wire = daemon.wire();
+    let params = json!({"path": repo.path(), "isolated": true});
+    let made = wire.request("quack.session_new", params.clone());
+    let id = made["session"]["id"].as_str().unwrap();
+    let arguments = json!({"path": "new.txt", "content": "new"});
+    let call = json!({"sessionId": id, "tool": "write_file", "arguments": arguments});
+    wire.request("quack.tool", call);
+    let remote = enable(&wire);
+    let mut phone = remote.socket();
+    let error = "Only local clients may make isolated sessions, and apply or discard their changes";
+    assert_eq!(phone.reply("quack.session_new", params)["error"], error);
+    for action in ["apply", "undo", "discard"] {
+        let params = json!({"sessionId": id, "action": action});
+        assert_eq!(phone.reply("quack.isolated", params)["error"], error, "{action}");
+    }
+    let seen = phone.request("quack.isolated", json!({"sessionId": id, "action": "diff"}));
+    assert_eq!(seen["files"][0]["path"], "new.txt", "{seen}");
+    assert!(!repo.path().join("new.txt").exists());
 }
 
 #[test]

@@ -230,6 +230,10 @@ pub(crate) enum MethodError {
     IsolatedFork,
     #[error("Invalid parameters for quack.isolated: paths must be in the workspace, at most 10000")]
     IsolatedPath,
+    #[error(
+        "Too many isolated sessions: at most 64; apply or discard their changes and delete some"
+    )]
+    TooManyCopies,
     #[error("{}", sentence_of(.0))]
     Isolated(String),
     #[error("Session {label} has {}: apply or discard them, or use force", unapplied(*n))]

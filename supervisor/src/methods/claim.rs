@@ -2,7 +2,7 @@
 
 use super::attach::{SAVE_LIMIT, fresh, look_up_noted, own_path};
 use super::find::{enclosing, label};
-use super::isolated::renew_copy;
+use super::isolated::{refresh_copy, renew_copy};
 use super::{Caller, NoData};
 use crate::errors::MethodError;
 use crate::registry::AgentChange;
@@ -57,9 +57,14 @@ pub(super) async fn claim(
         isolated: (isolated == Some(true)).then(CopiedTree::default),
         fresh,
     };
+    let had = caller.client.claims.all();
     let data = caller.registry.send(open).timeout(SAVE_LIMIT).await??;
-    if isolated == Some(true) && data.session.id == new_id {
-        copy_for(caller, &data).await?;
+    if isolated == Some(true) {
+        if data.session.id == new_id {
+            copy_for(caller, &data).await?;
+        } else if !had.contains(&data.session.id) {
+            refresh_copy(caller, &data.session.id).await?;
+        }
     }
     let label = label(caller, &data.session.id).await?;
     Ok(AttachData { note, label, ..data })

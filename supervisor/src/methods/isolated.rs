@@ -27,6 +27,9 @@ use std::rc::Rc;
 /// Longest reason of the process, in characters.
 const MAX_REASON: usize = 600;
 
+/// Most isolated sessions. Each copy takes space on the disk.
+const MAX_COPIES: usize = 64;
+
 /// Most paths of one request.
 const MAX_PATHS: usize = 10_000;
 
@@ -131,10 +134,15 @@ pub(super) async fn make_copy(
     hidden: Vec<PathBuf>,
 ) -> Result<CopiedTree, MethodError> {
     let (home, id) = (services.daemon.home.clone(), session.clone());
-    let renew = move || home.renew_session_isolated_dir_blocking(id.as_str());
+    let renew = move || {
+        if MAX_COPIES <= home.n_other_isolated_blocking(id.as_str()) {
+            return Err(MethodError::TooManyCopies);
+        }
+        home.renew_session_isolated_dir_blocking(id.as_str())
+            .map_err(|error| MethodError::Isolated(error.to_string()))
+    };
     let renewed = services.look(SAVE_LIMIT, renew).await;
-    let renewed = renewed.map_err(|_late| MethodError::Overloaded)?;
-    renewed.map_err(|error| MethodError::Isolated(error.to_string()))?;
+    drop(renewed.map_err(|_late| MethodError::Overloaded)??);
     let task =
         IsolateTask::Copy { hidden, max_files: MAX_COPIED_FILES, max_bytes: MAX_COPIED_BYTES };
     match run(services, session, workspace, task).await {
@@ -226,6 +234,18 @@ async fn discard(found: &FoundSession, caller: &Caller) -> Result<CopiedTree, Me
     let evict = Request::Evict(EvictionReason::Discarded);
     found.handle.send(Manage(ProcessKind::Worker, evict)).await?;
     renew_copy(caller, &found.session_id, &found.workspace_path).await
+}
+
+/// Makes the copy of an isolated session again if it has no changes and nothing runs in it: the workspace may have changed
+/// since.
+pub(super) async fn refresh_copy(caller: &Caller, session: &SessionId) -> Result<(), MethodError> {
+    let find = FindSession { reference: Some(session.0.clone()), purpose: Purpose::Look };
+    let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    let running = caller.services.sessions.table.snapshot(session).worker.running();
+    if running.is_none() && n_changes(&found, caller).await == 0 {
+        discard(&found, caller).await?;
+    }
+    Ok(())
 }
 
 /// Makes the copy of an isolated session again, and records it.

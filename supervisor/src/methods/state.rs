@@ -41,6 +41,7 @@ pub(super) async fn get_state(
         is_running: is_running(&session),
         worker: worker_state(&session.worker, found.restarts),
         safe_mode: found.safe_mode,
+        isolated: found.isolated.is_some(),
         interrupted,
     })
 }

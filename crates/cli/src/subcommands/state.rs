@@ -71,6 +71,9 @@ fn lines(data: &StateData, label: &str) -> String {
         row("status", &format!("{status}{}: {why}", since.unwrap_or_default()));
     }
     row("worker", &format!("{}{pid}", worker.state.name()));
+    if data.isolated {
+        row("files", "a private copy of the workspace; see quack diff");
+    }
     let confinement = worker.tier.map(Tier::in_words);
     for (name, value) in [("sandbox", confinement), ("policy", worker.policy.map(Profile::name))] {
         row(name, value.unwrap_or("-"));

@@ -44,4 +44,11 @@ impl Home {
         let dir = self.session_isolated_dir(id)?;
         keep::remove_tree(&dir).map_err(|e| HomeError::io("delete", &dir, e))
     }
+
+    /// Returns the number of copies of other sessions than this one.
+    #[must_use]
+    pub fn n_other_isolated_blocking(&self, id: &str) -> usize {
+        let entries = std::fs::read_dir(self.isolated_dir()).into_iter().flatten().flatten();
+        entries.filter(|entry| entry.file_name() != id).count()
+    }
 }

@@ -161,6 +161,9 @@ pub struct StateDataOf<P> {
     pub worker: WorkerState,
     /// Whether the session may only use tools that change nothing.
     pub safe_mode: bool,
+    /// Whether the session works in a private copy of the workspace.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub isolated: bool,
     /// Status of the session.
     #[serde(flatten)]
     pub status: StatusInfo,
