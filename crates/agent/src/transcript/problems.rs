@@ -9,7 +9,7 @@ pub enum TranscriptError {
     /// The first line is not a header.
     #[error("the first line of the file is not the header of a session")]
     NoHeader,
-    /// More than [`MAX_FILE_BYTES`] or [`MAX_ENTRIES`].
+    /// More than [`super::read::MAX_FILE_BYTES`] or [`super::read::MAX_ENTRIES`].
     #[error("the session file has more than 256 MiB or more than a million entries")]
     TooLarge,
     /// There is no entry with this id.
@@ -25,7 +25,7 @@ pub enum TranscriptError {
 pub struct Problems {
     /// Lines that are not entries, such as the torn last line after a crash. Skipped.
     pub bad_lines: usize,
-    /// Lines over [`MAX_LINE_BYTES`]. Skipped.
+    /// Lines over [`super::read::MAX_LINE_BYTES`]. Skipped.
     pub long_lines: usize,
     /// Entries whose parent is unknown, after a line that was skipped or empty. Linked to the entry before that line.
     pub bridged_links: usize,

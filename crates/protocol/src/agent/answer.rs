@@ -13,7 +13,7 @@ pub struct AgentAnswer {
     /// Error text of a failed command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The result, on one line: of [`AgentCommand::GetState`] at most [`crate::limits::MAX_AGENT_STATE_BYTES`],
+    /// The result, on one line: of [`super::AgentCommand::GetState`] at most [`crate::limits::MAX_AGENT_STATE_BYTES`],
     /// otherwise [`crate::limits::MAX_AGENT_ANSWER_BYTES`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Box<RawValue>>,

@@ -68,8 +68,8 @@ pub struct Finished {
     pub stop_reason: StopReason,
     /// The provider's name of the reason, if it stopped the answer, such as `refusal`.
     pub raw_stop_reason: Option<String>,
-    /// The failure. With another `stop_reason` than `Error` only of kind [`ErrorKind::Overflow`]: the provider has cut
-    /// the context without reporting it.
+    /// The failure. With another `stop_reason` than `Error` only of kind
+    /// [`crate::providers::errors::ErrorKind::Overflow`]: the provider has cut the context without reporting it.
     pub error: Option<ProviderError>,
     /// Whether the text is the model's refusal to answer, as OpenAI marks it.
     pub is_refusal: bool,
