@@ -24,6 +24,7 @@ mod attack;
 #[cfg(target_os = "linux")]
 mod caches;
 mod caller_directory;
+mod checkpoints;
 mod claims;
 mod cli;
 mod clients;

@@ -409,7 +409,7 @@ fn the_token_makes_no_isolated_session_and_applies_nothing() {
     wire.request("quack.tool", call);
     let remote = enable(&wire);
     let mut phone = remote.socket();
-    let error = "Only local clients may make isolated sessions, and apply or discard their changes";
+    let error = "Only local clients may make isolated sessions, apply or discard their changes, and restore files";
     assert_eq!(phone.reply("quack.session_new", params)["error"], error);
     for action in ["apply", "undo", "discard"] {
         let params = json!({"sessionId": id, "action": action});

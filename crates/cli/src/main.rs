@@ -47,7 +47,7 @@ fn main() -> std::process::ExitCode {
         Some("pi-worker") => return quackd_pi_worker::main(),
         Some("agent-worker") => return quackd_agent_worker::main(),
         Some("login-environment") => return quackd_environment_worker::main("quack-login-env"),
-        Some("isolate") => return quackd_isolate_worker::main(),
+        Some("isolate" | "record-states") => return quackd_isolate_worker::main(),
         Some("tool-registries") => return quackd_environment_worker::main("quack-tools"),
         Some(other) => {
             if let Some(exit) = system_roles::run(other) {

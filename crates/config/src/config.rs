@@ -159,6 +159,8 @@ pub struct KeepSettings {
     pub undo: Setting<Duration>,
     /// Total size of the originals of all sessions, in MiB.
     pub undo_mb: Setting<usize>,
+    /// Sessions whose files' states are recorded after calls.
+    pub checkpoints: Setting<CheckpointChoice>,
     /// Total size of the package caches of all workspaces, in MiB; 0 for none.
     pub caches_mb: Setting<usize>,
     /// Retention of the journal of calls; zero for no journal.
@@ -311,6 +313,30 @@ impl UpstreamChoice {
     }
 }
 
+/// Sessions whose files' states are recorded after calls that may change them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CheckpointChoice {
+    /// Those with a private copy.
+    #[default]
+    Isolated,
+    /// All.
+    All,
+    /// None.
+    Off,
+}
+
+impl CheckpointChoice {
+    pub(crate) const ALL: [Self; 3] = [Self::Isolated, Self::All, Self::Off];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Isolated => "isolated",
+            Self::All => "all",
+            Self::Off => "off",
+        }
+    }
+}
+
 /// The daemon's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSettings {
@@ -433,6 +459,7 @@ impl Default for Config {
                 outputs: Setting::default_of(OUTPUTS_KEPT),
                 undo: Setting::default_of(UNDO_KEPT),
                 undo_mb: Setting::default_of(mebibytes(MAX_UNDO_BYTES)),
+                checkpoints: Setting::default_of(CheckpointChoice::default()),
                 caches_mb: Setting::default_of(mebibytes(MAX_CACHES_BYTES)),
                 journal: Setting::default_of(JOURNAL_KEPT),
                 journal_mb: Setting::default_of(mebibytes(MAX_JOURNAL_BYTES)),

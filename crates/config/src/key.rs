@@ -5,7 +5,7 @@ use crate::choices::{APIS, TIERS, api_word, tier_word};
 use crate::definition::Key;
 use crate::validate;
 use crate::value_kind::{ChoiceAccessor, FieldAccessor, ValueKind};
-use crate::{EngineChoice, PiStart, RemoteApprovals, Setting, UpstreamChoice};
+use crate::{CheckpointChoice, EngineChoice, PiStart, RemoteApprovals, Setting, UpstreamChoice};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MAX_WORKERS};
 use quackd_protocol::policy::{NetworkMode, Profile, WebSearchRule};
 
@@ -236,6 +236,14 @@ static KEYS: &[Key] = &[
         name: "keep.undo_mb",
         description: "Total size of the originals of all sessions, in MiB. The oldest are deleted first.",
         kind: ValueKind::Count { field: field!(keep.undo_mb), min: 256, max: 1_048_576 },
+    },
+    Key {
+        name: "keep.checkpoints",
+        description: "Sessions whose files' states are recorded after each call that may change them: those that are `isolated`, `all` (of a workspace with at most 20000 files), or `off`.",
+        kind: ValueKind::Choice {
+            field: choice!(keep.checkpoints, CheckpointChoice::ALL, CheckpointChoice::word),
+            variable: None,
+        },
     },
     Key {
         name: "keep.caches_mb",

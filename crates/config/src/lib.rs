@@ -28,10 +28,10 @@ mod validate;
 mod value_kind;
 
 pub use config::{
-    AgentSettings, Config, EngineChoice, EnvironmentSettings, KeepSettings, LimitSettings,
-    LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart, RemoteApprovals,
-    RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice, WebSearchSettings,
-    WorkerSettings,
+    AgentSettings, CheckpointChoice, Config, EngineChoice, EnvironmentSettings, KeepSettings,
+    LimitSettings, LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart,
+    RemoteApprovals, RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice,
+    WebSearchSettings, WorkerSettings,
 };
 pub use definition::Key;
 pub use entry::Entry;

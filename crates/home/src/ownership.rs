@@ -51,7 +51,7 @@ const MAX_METADATA_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Names that a directory may contain if no daemon has used it yet, or if its marker files are damaged. Names
 /// with a suffix (`.tmp`, `.corrupt-1`) are included.
-const KNOWN_NAMES: [&str; 26] = [
+const KNOWN_NAMES: [&str; 27] = [
     "metadata.json",
     "quackd-state.json",
     "config.json",
@@ -78,6 +78,7 @@ const KNOWN_NAMES: [&str; 26] = [
     "prompts",
     "journal",
     "isolated",
+    "checkpoints",
 ];
 
 /// Files that operating systems put into any directory.

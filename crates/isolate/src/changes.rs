@@ -1,25 +1,20 @@
 //! Finds the changes of the session in its copy, and the state of the same paths in the workspace.
 
-use crate::copy::is_git;
 use crate::error::{IsolateError, OnFile as _};
 use crate::ignored::IgnoreRules;
 use crate::manifest::{Manifest, TextSpan};
 use crate::node::{self, Node, Stamp};
 use crate::notes::Notes;
-use crate::tree::{Place, Trees, list, open_directory};
+use crate::tree::{Listed, Place, Trees};
+use crate::walk::{Visit, walk};
 use quackd_protocol::isolate::{FileChange, IsolatedChoice};
-use rustix::fs::FileType;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::os::fd::{AsFd as _, BorrowedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of changed files.
 const MAX_CHANGES: usize = 100_000;
-
-/// Maximum number of entries of one directory, and the maximum depth.
-const MAX_ENTRIES: usize = 200_000;
-const MAX_DEPTH: usize = 200;
 
 /// A path whose state in the copy differs from the common state.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,14 +51,8 @@ pub(crate) fn find(
     notes: &mut Notes,
 ) -> Result<Vec<Change>, IsolateError> {
     let Trees { base, copy } = trees;
-    let mut scan = Scan {
-        manifest,
-        rules: IgnoreRules::of_tree(copy, user_excludes),
-        seen: BTreeSet::new(),
-        changes: Vec::new(),
-        notes,
-    };
-    scan.directory(copy.top(), Path::new(""), 0)?;
+    let mut scan = Scan { manifest, seen: BTreeSet::new(), changes: Vec::new(), notes };
+    walk(copy, user_excludes, &mut scan)?;
     scan.add_deleted()?;
     let Scan { mut changes, .. } = scan;
     changes.retain(|change| is_chosen(&change.path, &choice.paths));
@@ -94,86 +83,53 @@ fn is_chosen(path: &Path, chosen: &[PathBuf]) -> bool {
 
 struct Scan<'a> {
     manifest: &'a Manifest,
-    rules: IgnoreRules,
     /// Known paths that are unchanged or in `changes`.
     seen: BTreeSet<PathBuf>,
     changes: Vec<Change>,
     notes: &'a mut Notes,
 }
 
-impl Scan<'_> {
-    fn directory(
+impl Visit for Scan<'_> {
+    fn enters(&mut self, at: &Path, rules: &IgnoreRules) -> bool {
+        if self.manifest.copied.outputs.iter().any(|output| output == at) {
+            return false;
+        }
+        has_below(&self.manifest.entries, at) || !rules.ignore(at, true)
+    }
+
+    fn node(
         &mut self,
         directory: BorrowedFd<'_>,
-        path: &Path,
-        depth: usize,
+        entry: &Listed,
+        at: PathBuf,
+        rules: &IgnoreRules,
     ) -> Result<(), IsolateError> {
-        let listed = match list(directory, MAX_ENTRIES) {
-            Ok(listed) => listed,
-            Err(error) => {
-                self.unreadable(path, &format!("cannot be listed: {error}"));
-                return Ok(());
-            }
-        };
-        self.rules.enter(directory, path);
-        for entry in listed {
-            let at = path.join(&entry.name);
-            if is_git(&entry.name) {
-                continue;
-            }
-            if entry.kind() == FileType::Directory {
-                self.subdirectory(directory, &at, depth)?;
-                continue;
-            }
-            let known = self.manifest.entries.get(&at);
-            let stamp = Stamp::of(&entry.stat);
-            if known.is_some_and(|known| known.copy == Some(stamp)) {
-                self.seen.insert(at);
-            } else if known.is_some() || !self.rules.ignore(&at, false) {
-                self.node(directory, at)?;
-            }
+        let known = self.manifest.entries.get(&at);
+        let stamp = Stamp::of(&entry.stat);
+        if known.is_some_and(|known| known.copy == Some(stamp)) {
+            self.seen.insert(at);
+        } else if known.is_some() || !rules.ignore(&at, false) {
+            self.compare(directory, at)?;
         }
-        self.rules.leave();
         Ok(())
     }
 
-    fn subdirectory(
-        &mut self,
-        above: BorrowedFd<'_>,
-        at: &Path,
-        depth: usize,
-    ) -> Result<(), IsolateError> {
-        if self.manifest.copied.outputs.iter().any(|output| output == at) {
-            return Ok(());
-        }
-        let mut known =
-            self.manifest.entries.range::<Path, _>((Bound::Included(at), Bound::Unbounded));
-        let has_known = known.next().is_some_and(|(known, _)| known.starts_with(at));
-        if !has_known && self.rules.ignore(at, true) {
-            return Ok(());
-        }
-        if MAX_DEPTH <= depth {
-            self.unreadable(at, "is too deep to be compared");
-            return Ok(());
-        }
-        let name = at.file_name().unwrap_or_default();
-        match open_directory(above, name) {
-            Ok(directory) => self.directory(directory.as_fd(), at, depth + 1),
-            Err(error) => {
-                self.unreadable(at, &format!("cannot be opened: {error}"));
-                Ok(())
-            }
-        }
-    }
-
     /// Leaves a directory out. Its files count as unchanged, not as deleted.
-    fn unreadable(&mut self, path: &Path, why: &str) {
-        self.notes.add(path, why);
-        let below = self.manifest.entries.keys().filter(|known| known.starts_with(path));
+    fn unreadable(&mut self, at: &Path, why: &str) {
+        self.notes.add(at, why);
+        let below = self.manifest.entries.keys().filter(|known| known.starts_with(at));
         self.seen.extend(below.cloned());
     }
+}
 
-    fn node(&mut self, directory: BorrowedFd<'_>, at: PathBuf) -> Result<(), IsolateError> {
+/// Whether a path is `directory` or below it.
+pub(crate) fn has_below<T>(paths: &BTreeMap<PathBuf, T>, directory: &Path) -> bool {
+    let mut after = paths.range::<Path, _>((Bound::Included(directory), Bound::Unbounded));
+    after.next().is_some_and(|(path, _)| path.starts_with(directory))
+}
+
+impl Scan<'_> {
+    fn compare(&mut self, directory: BorrowedFd<'_>, at: PathBuf) -> Result<(), IsolateError> {
         let name = at.file_name().unwrap_or_default().to_owned();
         let place = Place { directory: directory.try_clone_to_owned().on("open", &at)?, name };
         let known = self.manifest.entries.get(&at);

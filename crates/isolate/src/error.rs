@@ -61,6 +61,9 @@ pub enum IsolateError {
     /// A file changed while the changes were written. All are taken back.
     #[error("{} changed in the workspace at the same moment; nothing was written, try again", .0.display())]
     ChangedNow(PathBuf),
+    /// No such state is recorded.
+    #[error("there is no checkpoint {0}; `quack checkpoints` lists them")]
+    NoState(u64),
     /// There is nothing to take back.
     #[error("no changes of this session were applied, or they were taken back already")]
     NothingToUndo,

@@ -1,32 +1,40 @@
 //! Private copies of workspaces, for isolated sessions: makes a copy, compares it with the workspace, and writes its
-//! changes back.
+//! changes back. Also records states of a session's files, and restores them.
 //!
 //! Everything is called by the process `quack isolate`, which is confined to the workspace and the directory of one copy.
 //! The session writes the copy, so every name and every file in it may be hostile; other programs change the workspace at
 //! any time.
 //!
 //! In reading order:
-//! - `tree`: names below a directory, without links;
+//! - `tree`, `walk`: names below a directory, without links;
 //! - `node`: the state of one path;
 //! - `manifest`: the record of what both sides had in common;
 //! - `copy`, `private_git`, `ignored`: make the copy;
 //! - `changes`, `plan`, `report`: compare it with the workspace;
-//! - `apply`: write the changes, and take them back.
+//! - `journal`: writes many files, all or none;
+//! - `apply`: write the changes to the workspace, and take them back;
+//! - `recorded`, `store`, `checkpoint`: states of a session's files, which can be restored.
 
 mod apply;
 mod changes;
+mod checkpoint;
 mod copy;
 mod error;
 mod ignored;
+mod journal;
 mod manifest;
 mod node;
 mod notes;
 mod path_text;
 mod plan;
 mod private_git;
+mod recorded;
 mod report;
+mod store;
 mod tree;
+mod walk;
 
+pub use checkpoint::{Checkpoints, RecordedFiles};
 pub use copy::{CopyOptions, copy_workspace};
 pub use error::IsolateError;
 
@@ -54,13 +62,13 @@ pub struct IsolatedCopy {
     _lock: Lock,
 }
 
-/// Exclusive lock on a copy. Unlocks it also for programs that inherited the descriptor.
+/// Exclusive lock on a copy, or on recorded states. Unlocks it also for programs that inherited the descriptor.
 #[derive(Debug)]
 struct Lock(File);
 
 impl Lock {
-    fn take(paths: &CopyPaths) -> Result<Self, IsolateError> {
-        let lock = manifest::private_file(&paths.lock()).on("open", &paths.lock())?;
+    fn take(path: &Path) -> Result<Self, IsolateError> {
+        let lock = manifest::private_file(path).on("open", path)?;
         rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .map_err(|_held| IsolateError::Busy)?;
         Ok(Self(lock))
@@ -86,7 +94,7 @@ impl IsolatedCopy {
         user_excludes: Option<String>,
     ) -> Result<Self, IsolateError> {
         let paths = CopyPaths::of(directory);
-        let lock = Lock::take(&paths)?;
+        let lock = Lock::take(&paths.lock())?;
         let recorded = Manifest::read(&paths.manifest())?;
         let opened = File::open(workspace).on("open", workspace)?;
         if identity(&opened).on("read", workspace)? != recorded.base {

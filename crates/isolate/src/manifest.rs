@@ -5,6 +5,7 @@ use crate::error::{IsolateError, OnFile as _};
 use crate::node::{ContentHash, Node, Stamp};
 use crate::path_text;
 use quackd_protocol::isolate::CopiedTree;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -57,8 +58,8 @@ impl CopyPaths {
 /// Place of a text in the file of texts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TextSpan {
-    at: u64,
-    len: u64,
+    pub(crate) at: u64,
+    pub(crate) len: u64,
 }
 
 /// The common state of one path.
@@ -100,26 +101,9 @@ struct WrittenEntry {
 impl Manifest {
     /// Reads the record. A missing one means that the copy is not complete.
     pub(crate) fn read(path: &Path) -> Result<Self, IsolateError> {
-        let file = match File::open(path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Err(IsolateError::NoCopy);
-            }
-            opened => opened.on("open", path)?,
-        };
-        let mut bytes = Vec::new();
-        file.take(MAX_BYTES + 1).read_to_end(&mut bytes).on("read", path)?;
-        let damaged = |why: &str| IsolateError::Damaged(why.to_owned());
-        let end =
-            bytes.iter().rposition(|byte| *byte == b'\n').ok_or_else(|| damaged("it is cut"))?;
-        let (body, trailer) = bytes.split_at(end);
-        let trailer = String::from_utf8_lossy(trailer.get(1..).unwrap_or_default());
-        if ContentHash::of(body).to_string() != trailer {
-            return Err(damaged("its checksum is wrong"));
-        }
-        let written: Written =
-            serde_json::from_slice(body).map_err(|error| damaged(&error.to_string()))?;
+        let written: Written = read_record(path)?.ok_or(IsolateError::NoCopy)?;
         if written.version != VERSION {
-            return Err(damaged("another version wrote it"));
+            return Err(IsolateError::Damaged("another version wrote it".to_owned()));
         }
         let entries = written.entries.into_iter().map(|entry| (entry.path, entry.common));
         Ok(Self { base: written.base, copied: written.copied, entries: entries.collect() })
@@ -137,12 +121,35 @@ impl Manifest {
             copied: self.copied.clone(),
             entries: entries.collect(),
         };
-        let mut bytes = serde_json::to_vec(&written)
-            .map_err(|error| IsolateError::Damaged(error.to_string()))?;
-        let trailer = ContentHash::of(&bytes);
-        bytes.extend(format!("\n{trailer}").as_bytes());
-        write_whole(path, &bytes)
+        write_record(path, &written)
     }
+}
+
+/// Reads a file of [`write_record`]. `None` without one.
+pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, IsolateError> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.on("open", path)?,
+    };
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1).read_to_end(&mut bytes).on("read", path)?;
+    let damaged = |why: &str| IsolateError::Damaged(why.to_owned());
+    let end = bytes.iter().rposition(|byte| *byte == b'\n').ok_or_else(|| damaged("it is cut"))?;
+    let (body, trailer) = bytes.split_at(end);
+    let trailer = String::from_utf8_lossy(trailer.get(1..).unwrap_or_default());
+    if ContentHash::of(body).to_string() != trailer {
+        return Err(damaged("its checksum is wrong"));
+    }
+    serde_json::from_slice(body).map(Some).map_err(|error| damaged(&error.to_string()))
+}
+
+/// Replaces a file with a record and its checksum in one step, durably.
+pub(crate) fn write_record<T: Serialize>(path: &Path, record: &T) -> Result<(), IsolateError> {
+    let mut bytes =
+        serde_json::to_vec(record).map_err(|error| IsolateError::Damaged(error.to_string()))?;
+    let trailer = ContentHash::of(&bytes);
+    bytes.extend(format!("\n{trailer}").as_bytes());
+    write_whole(path, &bytes)
 }
 
 /// Replaces a file of the private directory in one step, durably.

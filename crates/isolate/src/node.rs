@@ -6,14 +6,14 @@ use rustix::fs::{FileType, Stat};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 /// Maximum size of a file that is copied or compared, in bytes. A larger one is left out and named.
 pub(crate) const MAX_FILE_BYTES: u64 = 1024 * 1024 * 1024;
 
 /// SHA-256 of a file's content.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ContentHash([u8; 32]);
 
 impl ContentHash {
@@ -130,23 +130,31 @@ pub(crate) fn read_at(tree: &Tree, path: &Path) -> io::Result<Option<(Node, Stam
 }
 
 /// Hashes a file. Fails with `FileTooLarge` above [`MAX_FILE_BYTES`].
-fn hash_of(file: impl Read) -> io::Result<(ContentHash, u64)> {
-    let (mut hasher, mut len) = (Sha256::new(), 0_u64);
-    let mut piece = vec![0; 128 * 1024];
-    let mut file = file.take(MAX_FILE_BYTES + 1);
-    loop {
-        match file.read(&mut piece) {
-            Ok(0) => break,
-            Ok(n) => {
-                hasher.update(piece.get(..n).unwrap_or_default());
-                len += n as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
+pub(crate) fn hash_of(file: impl Read) -> io::Result<(ContentHash, u64)> {
+    let (hash, len) = copy_hashed(&mut file.take(MAX_FILE_BYTES + 1), &mut io::sink())?;
     if MAX_FILE_BYTES < len {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
-    Ok((hasher.into(), len))
+    Ok((hash, len))
+}
+
+/// Copies a content. Returns its hash and length.
+pub(crate) fn copy_hashed(
+    source: &mut impl Read,
+    to: &mut impl Write,
+) -> io::Result<(ContentHash, u64)> {
+    let (mut hasher, mut len) = (Sha256::new(), 0_u64);
+    let mut piece = vec![0; 128 * 1024];
+    loop {
+        let n = match source.read(&mut piece) {
+            Ok(0) => return Ok((hasher.into(), len)),
+            Ok(n) => n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let read = piece.get(..n).unwrap_or_default();
+        hasher.update(read);
+        to.write_all(read)?;
+        len += n as u64;
+    }
 }

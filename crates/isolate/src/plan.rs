@@ -55,7 +55,7 @@ pub(crate) struct Planner<'a> {
 
 impl Planner<'_> {
     pub(crate) fn decide(&mut self, change: &Change) -> Result<Decision, IsolateError> {
-        if let Some(reason) = self.protection(change) {
+        if let Some(reason) = protection(&change.path, change.session.as_ref(), self.choice) {
             return Ok(Decision::because(ApplyOutcome::Protected, reason));
         }
         let Change { common, session, base, .. } = change;
@@ -88,22 +88,6 @@ impl Planner<'_> {
             }
             (Merged::NoText, None) => conflict("changed on both sides"),
         })
-    }
-
-    /// Returns the reason why the user has to name the path.
-    fn protection(&self, change: &Change) -> Option<String> {
-        if self.choice.protected.contains(&change.path) {
-            return None;
-        }
-        if let Some(rule) = protected_name(&change.path) {
-            return Some(rule.reason().to_owned());
-        }
-        match &change.session {
-            Some(Node::Link(target)) if leads_outside(&change.path, target) => {
-                Some("is a link that leads out of the workspace".to_owned())
-            }
-            _ => None,
-        }
     }
 
     /// Returns the reason if a file is in the place of a directory of the path.
@@ -176,6 +160,26 @@ pub(crate) fn text_of(tree: &Tree, path: &Path) -> Result<Option<Vec<u8>>, Isola
     file.take(MAX_MERGED_BYTES + 1).read_to_end(&mut content).on("read", path)?;
     let is_text = content.len() as u64 <= MAX_MERGED_BYTES && !content.contains(&0);
     Ok(is_text.then_some(content))
+}
+
+/// Returns the reason why the user has to name a path, which gets this state.
+pub(crate) fn protection(
+    path: &Path,
+    after: Option<&Node>,
+    choice: &IsolatedChoice,
+) -> Option<String> {
+    if choice.protected.iter().any(|named| named == path) {
+        return None;
+    }
+    if let Some(rule) = protected_name(path) {
+        return Some(rule.reason().to_owned());
+    }
+    match after {
+        Some(Node::Link(target)) if leads_outside(path, target) => {
+            Some("is a link that leads out of the workspace".to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// Whether a link at `path` leads out of the workspace, by its text alone.

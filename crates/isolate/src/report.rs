@@ -1,8 +1,8 @@
 //! The results for clients: each change with its kind and outcome.
 
-use crate::apply::TakenBack;
 use crate::changes::Change;
 use crate::error::IsolateError;
+use crate::journal::TakenBack;
 use crate::manifest::Texts;
 use crate::node::{ContentHash, Node};
 use crate::notes::Notes;
@@ -65,14 +65,19 @@ pub(crate) fn undone(taken_back: &[TakenBack], notes: Notes) -> IsolatedReport {
         reason: left.map(str::to_owned),
         diff: None,
     };
-    let (files, more) = bounded(taken_back.iter().map(file), taken_back.len());
-    IsolatedReport {
-        files,
-        more,
-        written: true,
-        notes: notes.into_lines(),
-        ..IsolatedReport::default()
-    }
+    restored(taken_back.iter().map(file), taken_back.len(), true, notes)
+}
+
+/// Makes the report of files that got an earlier state.
+pub(crate) fn restored(
+    files: impl Iterator<Item = IsolatedFile>,
+    n: usize,
+    written: bool,
+    notes: Notes,
+) -> IsolatedReport {
+    let (files, more) = bounded(files, n);
+    let notes = notes.into_lines();
+    IsolatedReport { files, more, written, notes, ..IsolatedReport::default() }
 }
 
 /// Returns the first files, and the number of the others.

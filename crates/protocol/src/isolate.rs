@@ -9,10 +9,10 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Tags of [`ToIsolate`].
-pub const TO_ISOLATE_TAGS: &[&str] = &["isolate"];
+pub const TO_ISOLATE_TAGS: &[&str] = &["isolate", "checkpoints"];
 
 /// Tags of [`FromIsolate`].
-pub const FROM_ISOLATE_TAGS: &[&str] = &["copied", "compared", "failed"];
+pub const FROM_ISOLATE_TAGS: &[&str] = &["copied", "compared", "recorded", "listed", "failed"];
 
 /// Most files in one [`IsolatedReport`]. Its `more` counts the others.
 pub const MAX_ISOLATED_FILES: usize = 10_000;
@@ -39,8 +39,10 @@ pub const MAX_ISOLATED_NOTE: usize = 300;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToIsolate {
-    /// First and only frame; answered by exactly one [`FromIsolate`].
+    /// First and only frame, as the next one; answered by exactly one [`FromIsolate`].
     Isolate(IsolateRequest),
+    /// See [`ToIsolate::Isolate`].
+    Checkpoints(CheckpointRequest),
 }
 
 /// Work on the copy of one session.
@@ -91,6 +93,51 @@ pub enum IsolateTask {
     Undo {},
 }
 
+/// Work on the recorded states of one session's files. Answered by [`FromIsolate::Recorded`], [`FromIsolate::Listed`] or
+/// [`FromIsolate::Compared`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CheckpointRequest {
+    /// Absolute path of the workspace.
+    pub workspace: PathBuf,
+    /// Absolute path of the private directory of the session's copy, whose files are recorded. `None`: those of the
+    /// workspace.
+    pub copy: Option<PathBuf>,
+    /// Absolute path of the private directory with the states.
+    pub directory: PathBuf,
+    /// The user's home, for the ignore rules of git.
+    pub home: PathBuf,
+    /// Absolute paths that the session must not see. They are not recorded.
+    pub hidden: Vec<PathBuf>,
+    /// Most files. With more of them no state is recorded.
+    pub max_files: u64,
+    /// Kind of the work.
+    pub action: CheckpointAction,
+}
+
+/// Kind of work on recorded states.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckpointAction {
+    /// Record the state if it differs from the last one.
+    Take {
+        /// [`Checkpoint::calls`].
+        calls: Vec<String>,
+        /// [`Checkpoint::while_running`].
+        while_running: bool,
+    },
+    /// List the states.
+    List {},
+    /// Record the state, then write an earlier one.
+    Restore {
+        /// Number of the earlier state.
+        number: u64,
+        /// The selected files.
+        choice: IsolatedChoice,
+        /// Only say what would be written.
+        dry_run: bool,
+    },
+}
+
 /// Selection of changes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IsolatedChoice {
@@ -122,6 +169,10 @@ pub enum FromIsolate {
     Copied(CopiedTree),
     /// The result of a comparison or of writing.
     Compared(IsolatedReport),
+    /// The state that was recorded. `None`: nothing differs from the last one.
+    Recorded(Option<Checkpoint>),
+    /// The recorded states, the oldest first. At most [`MAX_CHECKPOINTS`] and one.
+    Listed(Vec<Checkpoint>),
     /// Nothing was done.
     Failed {
         /// Reason, one line for the user.
@@ -148,6 +199,52 @@ pub struct CopiedTree {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
+
+/// A recorded state of a session's files.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Checkpoint {
+    /// Number of the state in its session, from 0.
+    pub number: u64,
+    /// When it was recorded, in milliseconds since 1970. 0 for a state of which only the files are kept.
+    pub at_ms: i64,
+    /// The calls that ended since the state before, one line each. At most [`MAX_CHECKPOINT_CALLS`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<String>,
+    /// Number of files that differ from the state before.
+    pub files: u64,
+    /// The first of these files. At most [`MAX_CHECKPOINT_FILES`].
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<CheckpointFile>,
+    /// Whether a call ran at the same time: files may be from different moments.
+    #[serde(skip_serializing_if = "is_false")]
+    pub while_running: bool,
+}
+
+/// A changed file of a [`Checkpoint`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CheckpointFile {
+    /// Path relative to the workspace.
+    pub path: String,
+    /// What happened to the file.
+    pub change: FileChange,
+}
+
+/// Most [`Checkpoint::calls`] and [`Checkpoint::changes`], and the characters of a call.
+pub const MAX_CHECKPOINT_CALLS: usize = 20;
+/// See [`MAX_CHECKPOINT_CALLS`].
+pub const MAX_CHECKPOINT_FILES: usize = 20;
+/// See [`MAX_CHECKPOINT_CALLS`].
+pub const MAX_CHECKPOINT_CALL: usize = 200;
+
+/// Most checkpoints of a session.
+pub const MAX_CHECKPOINTS: usize = 200;
+
+/// Most files of a tree whose states are recorded: that of an isolated session, and the workspace of another one.
+pub const MAX_RECORDED_COPY: u64 = 100_000;
+/// See [`MAX_RECORDED_COPY`].
+pub const MAX_RECORDED_WORKSPACE: u64 = 20_000;
 
 /// Directory of borrowed objects inside the session.
 pub const OBJECTS_INSIDE: &str = "/run/quack/objects";
@@ -220,6 +317,11 @@ pub enum ApplyOutcome {
     Protected,
     /// The file is left as it is, for the given reason.
     Left,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(is: &bool) -> bool {
+    !is
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -178,6 +178,13 @@ pub const ISOLATE_WORKER: ChildSpec = ChildSpec {
     ..ONE_SHOT
 };
 
+/// The process that records and restores states of a session's files.
+pub const STATE_RECORDER: ChildSpec = ChildSpec {
+    name: "record-states",
+    about: "records the states of sessions' files",
+    ..ISOLATE_WORKER
+};
+
 /// The process that removes files from repositories if a killed monitor could not. There may be many
 /// repositories on slow disks. The next run removes the rest.
 pub const REPOSITORY_CLEANER: ChildSpec = ChildSpec {
@@ -235,7 +242,7 @@ pub const METRICS_THREAD: ChildSpec =
     ChildSpec { name: "metrics", about: "serves metrics to Prometheus", ..THREAD };
 
 /// All kinds of children, in start order. They stop in reverse order.
-pub const TREE: [&ChildSpec; 13] = [
+pub const TREE: [&ChildSpec; 14] = [
     &STORE_THREAD,
     &EGRESS_THREAD,
     &ACTORS_THREAD,
@@ -245,6 +252,7 @@ pub const TREE: [&ChildSpec; 13] = [
     &ENVIRONMENT_WORKER,
     &TOOL_REGISTRIES,
     &ISOLATE_WORKER,
+    &STATE_RECORDER,
     &REPOSITORY_CLEANER,
     &SESSION_WORKER,
     &NETWORK_PROXY,

@@ -1,16 +1,18 @@
-//! Starts `quack isolate`, which makes, compares and applies the private copies of isolated sessions. The supervisor
-//! itself touches no file of the user.
+//! Starts the process that works on the private copies of isolated sessions, and the one that records the states of
+//! sessions' files. The supervisor itself touches no file of the user.
 
 use super::login_env::{CaptureError, LoginEnv, OneShotReply, ask};
 use super::one_shot::OneShot;
 use super::spawner::Spawner;
-use quackd_protocol::isolate::{FROM_ISOLATE_TAGS, FromIsolate, IsolateRequest, ToIsolate};
+use quackd_protocol::isolate::{
+    CheckpointRequest, FROM_ISOLATE_TAGS, FromIsolate, IsolateRequest, ToIsolate,
+};
 use std::rc::Rc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
-/// Maximum wait for the work on another copy.
+/// Maximum wait for the work of another session.
 const TURN_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One instance per daemon.
@@ -18,17 +20,23 @@ const TURN_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) struct Isolation {
     spawner: Spawner,
     login: Rc<LoginEnv>,
+    copies: Kind,
+    states: Kind,
+}
+
+/// Record of one kind of process, and the permit for the only running one.
+#[derive(Debug)]
+struct Kind {
     process: OneShot,
-    /// Permit for the only running process.
     turn: Semaphore,
 }
 
 /// The reason why there is no answer, for display.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum IsolationError {
-    #[error("another copy is being worked on: try again")]
+    #[error("the files of another session are being worked on: try again")]
     Busy,
-    #[error("cannot work on the copy: {0}")]
+    #[error("cannot work on the files of the session: {0}")]
     Failed(#[from] CaptureError),
 }
 
@@ -42,20 +50,55 @@ impl OneShotReply for FromIsolate {
 }
 
 impl Isolation {
-    pub(crate) fn new(spawner: Spawner, login: Rc<LoginEnv>, process: OneShot) -> Rc<Self> {
-        Rc::new(Self { spawner, login, process, turn: Semaphore::new(1) })
+    /// Creates the records of the process for copies and of that for states.
+    pub(crate) fn new(
+        spawner: Spawner,
+        login: Rc<LoginEnv>,
+        copies: OneShot,
+        states: OneShot,
+    ) -> Rc<Self> {
+        let kind = |process| Kind { process, turn: Semaphore::new(1) };
+        Rc::new(Self { spawner, login, copies: kind(copies), states: kind(states) })
     }
 
-    /// Record of the processes, for `quack.tree`.
-    pub(crate) fn one_shot(&self) -> &OneShot {
-        &self.process
+    /// Records of the processes, for `quack.tree`.
+    pub(crate) fn one_shots(&self) -> [&OneShot; 2] {
+        [&self.copies.process, &self.states.process]
     }
 
-    /// Does one piece of work in a new process. The caller must not drop the future: it records and reaps the process.
-    pub(crate) async fn run(&self, request: IsolateRequest) -> Result<FromIsolate, IsolationError> {
-        let turn = timeout(TURN_TIMEOUT, self.turn.acquire()).await;
-        let Ok(Ok(_turn)) = turn else { return Err(IsolationError::Busy) };
-        let request = ToIsolate::Isolate(request);
-        Ok(ask(&self.process, &self.spawner, request, self.login.stopping()).await?)
+    /// Does one piece of work on a copy in a new process. The work goes on if the caller drops the future.
+    pub(crate) async fn run(
+        self: Rc<Self>,
+        request: IsolateRequest,
+    ) -> Result<FromIsolate, IsolationError> {
+        self.ask(|it| &it.copies, ToIsolate::Isolate(request)).await
+    }
+
+    /// As [`Self::run`], for the states of a session's files.
+    pub(crate) async fn run_on_states(
+        self: Rc<Self>,
+        request: CheckpointRequest,
+    ) -> Result<FromIsolate, IsolationError> {
+        self.ask(|it| &it.states, ToIsolate::Checkpoints(request)).await
+    }
+
+    /// Waits until no state is being recorded. None is until the permit is dropped. `None` if the wait took too long.
+    pub(crate) async fn pause_states(&self) -> Option<SemaphorePermit<'_>> {
+        timeout(TURN_TIMEOUT, self.states.turn.acquire()).await.ok()?.ok()
+    }
+
+    async fn ask(
+        self: Rc<Self>,
+        kind: fn(&Self) -> &Kind,
+        request: ToIsolate,
+    ) -> Result<FromIsolate, IsolationError> {
+        // A dropped future would neither record nor reap the process.
+        let asking = actix::spawn(async move {
+            let kind = kind(&self);
+            let turn = timeout(TURN_TIMEOUT, kind.turn.acquire()).await;
+            let Ok(Ok(_turn)) = turn else { return Err(IsolationError::Busy) };
+            Ok(ask(&kind.process, &self.spawner, request, self.login.stopping()).await?)
+        });
+        asking.await.unwrap_or_else(|_| Err(CaptureError::Stopping.into()))
     }
 }

@@ -216,16 +216,25 @@ pub(crate) enum MethodError {
     LocalStop,
     #[error("Only local clients may delete files")]
     LocalGc,
-    #[error("Only local clients may make isolated sessions, and apply or discard their changes")]
+    #[error(
+        "Only local clients may make isolated sessions, apply or discard their changes, and restore files"
+    )]
     LocalIsolated,
     #[error(
         "Session {0} is not isolated: it works in the workspace itself. `quack new --isolated` makes one that is"
     )]
     NotIsolated(String),
     #[error(
-        "Invalid parameters for quack.isolated: action is required: diff, apply, undo or discard"
+        "Invalid parameters for quack.isolated: action is required: diff, apply, undo, discard, checkpoints or restore"
     )]
     NoIsolatedAction,
+    #[error("Invalid parameters for quack.isolated: number is required to restore")]
+    NoCheckpointNumber,
+    #[error(
+        "States of this session's files are not recorded (`keep.checkpoints`): `quack config set keep.checkpoints all` records \
+         them for every session from the daemon's next start on, `quack new --isolated` makes a session that has them"
+    )]
+    NoCheckpoints,
     #[error("An isolated session cannot be forked: the new session would not have its files")]
     IsolatedFork,
     #[error("Invalid parameters for quack.isolated: paths must be in the workspace, at most 10000")]

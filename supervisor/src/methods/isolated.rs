@@ -1,5 +1,5 @@
 //! `quack.isolated`: compares the private copy of an isolated session with its workspace, applies its changes, takes them
-//! back, or makes a new copy. Also makes the copy of a new session.
+//! back, or makes a new copy; lists and restores states of a session's files. Also makes the copy of a new session.
 
 use super::Caller;
 use super::attach::SAVE_LIMIT;
@@ -12,13 +12,14 @@ use crate::events::client_registry::Transport;
 use crate::registry::{ChangeSession, FindSession, Purpose, SessionChange, TakeSnapshot};
 use crate::session::FoundSession;
 use crate::session::actor::TellSession;
+use crate::session::checkpoints::{self, SessionFiles, StatesError, records};
 use crate::session::services::SessionServices;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::{IsolatedAction, IsolatedData, IsolatedParams};
 use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::isolate::{
-    ApplyOutcome, CopiedTree, FromIsolate, IsolateRequest, IsolateTask, IsolatedChoice,
-    IsolatedReport, MAX_COPIED_BYTES, MAX_COPIED_FILES, MAX_OUTPUTS,
+    ApplyOutcome, Checkpoint, CheckpointAction, CopiedTree, FromIsolate, IsolateRequest,
+    IsolateTask, IsolatedChoice, IsolatedReport, MAX_COPIED_BYTES, MAX_COPIED_FILES, MAX_OUTPUTS,
 };
 use serde_json::json;
 use std::path::{Component, Path, PathBuf};
@@ -38,14 +39,14 @@ pub(super) async fn isolated(
     caller: &Caller,
 ) -> Result<IsolatedData, MethodError> {
     let action = params.action.ok_or(MethodError::NoIsolatedAction)?;
-    if action != IsolatedAction::Diff && caller.client.transport != Transport::Socket {
+    let only_reads = matches!(action, IsolatedAction::Diff | IsolatedAction::Checkpoints);
+    if !only_reads && caller.client.transport != Transport::Socket {
         return Err(MethodError::LocalIsolated);
     }
     let found = find(&params, caller).await?;
     let services = &caller.services.sessions;
     let running = services.table.snapshot(&found.session_id).worker.running();
-    let may_run = action == IsolatedAction::Diff
-        || params.force == Some(true) && action != IsolatedAction::Discard;
+    let may_run = only_reads || params.force == Some(true) && action != IsolatedAction::Discard;
     if !may_run && !running.is_none() {
         return Err(MethodError::SessionBusy(running));
     }
@@ -53,7 +54,12 @@ pub(super) async fn isolated(
     let session_id = found.session_id.clone();
     if action == IsolatedAction::Discard {
         let copied = Some(discard(&found, caller).await?);
-        return Ok(IsolatedData { session_id, label, report: IsolatedReport::default(), copied });
+        let (report, checkpoints) = (IsolatedReport::default(), Vec::new());
+        return Ok(IsolatedData { session_id, label, report, copied, checkpoints });
+    }
+    if matches!(action, IsolatedAction::Checkpoints | IsolatedAction::Restore) {
+        let (report, checkpoints) = states(&found, action, params, caller).await?;
+        return Ok(IsolatedData { session_id, label, report, copied: None, checkpoints });
     }
     let task = task(action, params, Path::new(&found.workspace_path))?;
     let answer = run(services, &session_id, &found.workspace_path, task).await?;
@@ -64,10 +70,48 @@ pub(super) async fn isolated(
         let event = move || json!({ "type": NAME, "files": files, "undone": is_undo });
         services.events.publish(&session_id, NAME, event);
     }
-    Ok(IsolatedData { session_id, label, report, copied: None })
+    Ok(IsolatedData { session_id, label, report, copied: None, checkpoints: Vec::new() })
 }
 
-/// Finds the session, which must be isolated.
+/// Lists the states of the session's files, or restores one.
+async fn states(
+    found: &FoundSession,
+    action: IsolatedAction,
+    params: IsolatedParams,
+    caller: &Caller,
+) -> Result<(IsolatedReport, Vec<Checkpoint>), MethodError> {
+    let services = &caller.services.sessions;
+    let is_isolated = found.isolated.is_some();
+    if !records(services, is_isolated) {
+        return Err(MethodError::NoCheckpoints);
+    }
+    let (number, dry_run) = (params.number, params.dry_run == Some(true));
+    let action = match action {
+        IsolatedAction::Restore => CheckpointAction::Restore {
+            number: number.ok_or(MethodError::NoCheckpointNumber)?,
+            choice: choice(params, Path::new(&found.workspace_path))?,
+            dry_run,
+        },
+        _ => CheckpointAction::List {},
+    };
+    let files = SessionFiles {
+        session: found.session_id.clone(),
+        workspace: found.workspace_path.clone(),
+        is_isolated,
+        hidden: hidden_of(caller, &found.session_id).await?,
+    };
+    match checkpoints::run(services, files, action).await {
+        Ok(FromIsolate::Compared(report)) => Ok((report, Vec::new())),
+        Ok(FromIsolate::Listed(listed)) => Ok((IsolatedReport::default(), listed)),
+        Ok(_) => Err(unusable()),
+        Err(StatesError::Failed(text)) => {
+            Err(MethodError::Isolated(message_line(&text, MAX_REASON)))
+        }
+        Err(StatesError::Overloaded) => Err(MethodError::Overloaded),
+    }
+}
+
+/// Finds the session. It must be isolated, unless the action is about states of its files.
 async fn find(params: &IsolatedParams, caller: &Caller) -> Result<FoundSession, MethodError> {
     let reference = match own_reference(params.session_id.as_deref())? {
         Some(reference) => Some(id_of(caller, reference).await?),
@@ -75,7 +119,10 @@ async fn find(params: &IsolatedParams, caller: &Caller) -> Result<FoundSession, 
     };
     let find = FindSession { reference, purpose: Purpose::Look };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
+    let action = params.action;
+    let is_of_any = matches!(action, Some(IsolatedAction::Checkpoints | IsolatedAction::Restore));
     match found.isolated {
+        _ if is_of_any => Ok(found),
         Some(_) => Ok(found),
         None => Err(MethodError::NotIsolated(label(caller, &found.session_id).await?)),
     }
@@ -87,26 +134,25 @@ fn task(
     params: IsolatedParams,
     workspace: &Path,
 ) -> Result<IsolateTask, MethodError> {
+    let (merge, expect) = (params.merge, params.expect.clone());
+    let (dry_run, text) = (params.dry_run == Some(true), params.text == Some(true));
+    let choice = choice(params, workspace)?;
+    Ok(match action {
+        IsolatedAction::Apply => IsolateTask::Apply { choice, merge, dry_run, expect },
+        IsolatedAction::Undo => IsolateTask::Undo {},
+        _ => IsolateTask::Diff { choice, text },
+    })
+}
+
+/// Returns the chosen paths, relative to the workspace.
+fn choice(params: IsolatedParams, workspace: &Path) -> Result<IsolatedChoice, MethodError> {
     let paths = |given: Vec<String>| -> Result<Vec<PathBuf>, MethodError> {
         if MAX_PATHS < given.len() {
             return Err(MethodError::IsolatedPath);
         }
         given.iter().map(|path| relative(path, workspace)).collect()
     };
-    let choice =
-        IsolatedChoice { paths: paths(params.paths)?, protected: paths(params.protected)? };
-    Ok(match action {
-        IsolatedAction::Apply => IsolateTask::Apply {
-            choice,
-            merge: params.merge,
-            dry_run: params.dry_run == Some(true),
-            expect: params.expect,
-        },
-        IsolatedAction::Undo => IsolateTask::Undo {},
-        IsolatedAction::Diff | IsolatedAction::Discard => {
-            IsolateTask::Diff { choice, text: params.text == Some(true) }
-        }
-    })
+    Ok(IsolatedChoice { paths: paths(params.paths)?, protected: paths(params.protected)? })
 }
 
 /// Returns a path relative to the workspace without dots. The workspace itself is empty, and means everything.
@@ -141,7 +187,9 @@ pub(super) async fn make_copy(
         home.renew_session_isolated_dir_blocking(id.as_str())
             .map_err(|error| MethodError::Isolated(error.to_string()))
     };
+    let paused = services.children.isolation.pause_states().await;
     let renewed = services.look(SAVE_LIMIT, renew).await;
+    drop(paused);
     drop(renewed.map_err(|_late| MethodError::Overloaded)??);
     let task =
         IsolateTask::Copy { hidden, max_files: MAX_COPIED_FILES, max_bytes: MAX_COPIED_BYTES };
@@ -217,10 +265,7 @@ async fn run(
         home: services.daemon.user_home.clone(),
         task,
     };
-    let isolation = Rc::clone(&services.children.isolation);
-    // It goes on without the client: the process must be reaped.
-    let running = actix::spawn(async move { isolation.run(request).await });
-    let answer = running.await.map_err(|_stopping| MethodError::ShuttingDown)?;
+    let answer = Rc::clone(&services.children.isolation).run(request).await;
     match answer.map_err(|error: IsolationError| MethodError::Isolated(error.to_string()))? {
         FromIsolate::Failed { text } => Err(MethodError::Isolated(message_line(&text, MAX_REASON))),
         answer => Ok(answer),

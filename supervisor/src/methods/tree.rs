@@ -9,9 +9,9 @@ use quackd_protocol::client::{
     HeartbeatInfo, PsData, SpecInfo, TreeChild, TreeData, TreeWorker, WorkerInfo,
 };
 use quackd_supervision::{
-    AGENT, CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, ISOLATE_WORKER,
-    METRICS_THREAD, REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, SYSTEM_PROBE,
-    TOOL_REGISTRIES, TREE,
+    AGENT, CauseKind, ChildSpec, EGRESS_THREAD, ENVIRONMENT_WORKER, Form, METRICS_THREAD,
+    REMOTE_THREAD, REPOSITORY_CLEANER, Restart, SESSION_WORKER, SYSTEM_PROBE, TOOL_REGISTRIES,
+    TREE,
 };
 
 pub(super) async fn tree(_: NoParams, caller: &Caller) -> Result<TreeData, MethodError> {
@@ -49,8 +49,9 @@ fn one_shot(spec: &ChildSpec, services: &Services) -> Option<quackd_protocol::cl
     if spec.name == SYSTEM_PROBE.name {
         return Some(services.sessions.children.probing.one_shot().describe());
     }
-    if spec.name == ISOLATE_WORKER.name {
-        return Some(services.sessions.children.isolation.one_shot().describe());
+    let of_isolation = services.sessions.children.isolation.one_shots();
+    if let Some(process) = of_isolation.into_iter().find(|it| it.spec().name == spec.name) {
+        return Some(process.describe());
     }
     if spec.name == TOOL_REGISTRIES.name {
         return Some(services.sessions.children.tool_registries.one_shot().describe());

@@ -154,12 +154,17 @@ pub(super) async fn clear_away(
     services.table.remove(&session.id);
     let home = services.daemon.home.clone();
     let id = session.id.clone();
+    // The process would write into the directory that is being deleted.
+    let _paused = services.children.isolation.pause_states().await;
     let removing = actix_rt::task::spawn_blocking(move || {
         if let Err(error) = home.remove_session_run_dir_blocking(id.as_str()) {
             tracing::warn!(session = %id, %error, "run directory of a deleted session not removed");
         }
         if let Err(error) = home.remove_session_isolated_dir_blocking(id.as_str()) {
             tracing::warn!(session = %id, %error, "copy of a deleted session not removed");
+        }
+        if let Err(error) = home.remove_session_checkpoints_blocking(id.as_str()) {
+            tracing::warn!(session = %id, %error, "states of a deleted session not removed");
         }
     });
     // The thread continues after the limit. If the daemon stops first, garbage collection removes the rest.

@@ -48,7 +48,7 @@ use quackd_ipc::alias::Alias;
 use quackd_ipc::listener::SocketFile;
 use quackd_process::CgroupBase;
 use quackd_protocol::client::InterruptedSession;
-use quackd_supervision::{ISOLATE_WORKER, REPOSITORY_CLEANER, TOOL_REGISTRIES};
+use quackd_supervision::{ISOLATE_WORKER, REPOSITORY_CLEANER, STATE_RECORDER, TOOL_REGISTRIES};
 use std::cell::{OnceCell, RefCell};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -208,10 +208,11 @@ fn children(
     let has_launcher = !config.worker.launcher.value.is_empty();
     let cleaner = OneShot::new(&REPOSITORY_CLEANER, Rc::clone(&deaths));
     let asker = OneShot::new(&TOOL_REGISTRIES, Rc::clone(&deaths));
-    let isolate = OneShot::new(&ISOLATE_WORKER, Rc::clone(&deaths));
+    let copies = OneShot::new(&ISOLATE_WORKER, Rc::clone(&deaths));
+    let states = OneShot::new(&STATE_RECORDER, Rc::clone(&deaths));
     let run_dir = home.run_dir();
     ChildServices {
-        isolation: Isolation::new(spawner.clone(), Rc::clone(&login), isolate),
+        isolation: Isolation::new(spawner.clone(), Rc::clone(&login), copies, states),
         probing: Probing::new(has_launcher, Rc::clone(&deaths)),
         repo_cleanup: RepoCleanup::new(home, spawner.clone(), cleaner),
         tool_registries: ToolRegistries::new(run_dir, spawner.clone(), Rc::clone(&login), asker),

@@ -1,9 +1,11 @@
-//! The isolate worker: makes, compares or applies the private copy of one isolated session, once, and exits.
+//! The isolate worker: makes, compares or applies the private copy of one isolated session, or records or restores the
+//! state of a session's files, once, and exits.
 //!
 //! The supervisor touches no file of the user and parses none of a session, so this separate process does. It is confined
 //! to the workspace and the directory of the copy before it reads the first of them (`quackd_sandbox::confine`). The work
 //! itself is `crates/isolate`.
 
+mod states;
 mod tracked;
 
 use quackd_ipc::first::read_first_blocking;
@@ -25,7 +27,7 @@ use std::process::ExitCode;
 /// Longest request in bytes: paths.
 const MAX_REQUEST: usize = 1024 * 1024;
 
-/// Runs as the isolate worker. Called by `quack isolate` before any other code in the process.
+/// Runs as the isolate worker. Called by `quack isolate` and `quack record-states` before any other code in the process.
 ///
 /// In the first process that enters (the supervisor's direct child) this never returns: that process becomes the monitor.
 #[must_use]
@@ -46,10 +48,12 @@ fn serve() -> io::Result<()> {
     harden(Role::Worker)?;
     // If memory runs out, this process ends before the supervisor.
     drop(rank_above_parent());
-    let ToIsolate::Isolate(request) =
-        read_first_blocking(rustix::stdio::stdin(), MAX_REQUEST, TO_ISOLATE_TAGS)?;
+    let request = read_first_blocking(rustix::stdio::stdin(), MAX_REQUEST, TO_ISOLATE_TAGS)?;
     let control = link::take_control_channel()?;
-    let answer = answer(request);
+    let answer = match request {
+        ToIsolate::Isolate(request) => answer(request),
+        ToIsolate::Checkpoints(request) => states::answer(request),
+    };
     let body = frames::encode(&answer).map_err(io::Error::other)?;
     let length = u32::try_from(body.len()).map_err(io::Error::other)?;
     let mut channel = UnixStream::from(control);

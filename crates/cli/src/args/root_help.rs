@@ -20,6 +20,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
             ("activate, state, delete", "Choose a session or its model, show it, delete it"),
             ("history, export, fork", "Read, write and branch a conversation"),
             ("diff, apply, discard", "See and take over what an isolated session did"),
+            ("checkpoints, restore", "Earlier states of a session's files"),
             ("abort, pin, unpin", "Cancel calls; keep the processes of a session"),
         ],
     ),

@@ -76,7 +76,7 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
     }
     let list = ChangeList::deserialize(data).context("unexpected reply of the worker")?;
     if list.entries.is_empty() {
-        output.answer("no tool has changed a file; what commands change is not recorded\n")?;
+        output.answer("no tool has changed a file; what commands changed is in quack checkpoints, if it is recorded\n")?;
         return Ok(ExitCode::Ok);
     }
     let format = Format { zone: TimeZone::system(), now: Timestamp::now() };
@@ -95,7 +95,7 @@ struct Format {
 impl Format {
     fn entry(&self, entry: &Entry, audience: StdoutProperties) -> String {
         let mut text = String::new();
-        push(&mut text, &self.time(entry.at_ms), DIM, audience);
+        push(&mut text, &time(entry.at_ms, &self.zone, self.now), DIM, audience);
         if let Some(turn) = entry.turn {
             text.push_str(&format!("  turn {turn}"));
         }
@@ -141,14 +141,15 @@ impl Format {
         text.push(' ');
         push(text, &fit(&file.path, audience), PATH, audience);
     }
+}
 
-    fn time(&self, at_ms: i64) -> String {
-        let at = Timestamp::from_millisecond(at_ms).ok().filter(|_| at_ms != 0);
-        let Some(at) = at else { return "unknown".to_owned() };
-        let (at, now) = (at.to_zoned(self.zone.clone()), self.now.to_zoned(self.zone.clone()));
-        let format = if at.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
-        at.strftime(format).to_string()
-    }
+/// Formats a time in milliseconds since 1970: without the date if it is of today.
+pub(super) fn time(at_ms: i64, zone: &TimeZone, now: Timestamp) -> String {
+    let at = Timestamp::from_millisecond(at_ms).ok().filter(|_| at_ms != 0);
+    let Some(at) = at else { return "unknown".to_owned() };
+    let (at, now) = (at.to_zoned(zone.clone()), now.to_zoned(zone.clone()));
+    let format = if at.date() == now.date() { "%H:%M:%S" } else { "%Y-%m-%d %H:%M:%S" };
+    at.strftime(format).to_string()
 }
 
 #[cfg(test)]

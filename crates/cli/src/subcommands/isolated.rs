@@ -119,7 +119,7 @@ pub(crate) async fn discard(args: DiscardArgs, output: CliOutput) -> anyhow::Res
 }
 
 /// Sends one request about the chosen session.
-async fn request(
+pub(super) async fn request(
     which: &SessionArgs,
     params: impl FnOnce(&FoundInfo) -> IsolatedParams,
     output: CliOutput,
@@ -133,7 +133,7 @@ async fn request(
 }
 
 /// Converts paths of the user: relative to the current directory if it is in the workspace, otherwise to the workspace.
-fn relative(paths: &[PathBuf], found: &FoundInfo) -> Vec<String> {
+pub(super) fn relative(paths: &[PathBuf], found: &FoundInfo) -> Vec<String> {
     let workspace = Path::new(&found.workspace_path);
     let here = std::env::current_dir().ok().filter(|here| here.starts_with(workspace));
     let from = here.unwrap_or_else(|| workspace.to_owned());
@@ -151,11 +151,11 @@ fn relative(paths: &[PathBuf], found: &FoundInfo) -> Vec<String> {
     paths.iter().map(path).collect()
 }
 
-fn has(report: &IsolatedReport, outcome: ApplyOutcome) -> bool {
+pub(super) fn has(report: &IsolatedReport, outcome: ApplyOutcome) -> bool {
     report.files.iter().any(|file| file.outcome == outcome)
 }
 
-fn list(report: &IsolatedReport, audience: StdoutProperties) -> String {
+pub(super) fn list(report: &IsolatedReport, audience: StdoutProperties) -> String {
     let mut text = String::new();
     for file in &report.files {
         line(file, &mut text, audience);
@@ -167,12 +167,7 @@ fn list(report: &IsolatedReport, audience: StdoutProperties) -> String {
 }
 
 fn line(file: &IsolatedFile, text: &mut String, audience: StdoutProperties) {
-    let letter = match file.change {
-        FileChange::Added => "A",
-        FileChange::Changed => "M",
-        FileChange::Deleted => "D",
-    };
-    text.push_str(&format!("{letter}  "));
+    text.push_str(&format!("{}  ", letter(file.change)));
     push(text, &fit(&file.path, audience), PATH, audience);
     let (words, style) = match file.outcome {
         ApplyOutcome::Taken => ("", DIM),
@@ -191,6 +186,15 @@ fn line(file: &IsolatedFile, text: &mut String, audience: StdoutProperties) {
         push(text, &words, style, audience);
     }
     text.push('\n');
+}
+
+/// Letter of a change, as in `git status`.
+pub(super) fn letter(change: FileChange) -> &'static str {
+    match change {
+        FileChange::Added => "A",
+        FileChange::Changed => "M",
+        FileChange::Deleted => "D",
+    }
 }
 
 /// Says what happened.
@@ -222,7 +226,7 @@ fn last_line(args: &ApplyArgs, data: &IsolatedData) -> String {
     }
 }
 
-fn tell_notes(report: &IsolatedReport, output: CliOutput) {
+pub(super) fn tell_notes(report: &IsolatedReport, output: CliOutput) {
     for note in &report.notes {
         output.note(&plain(note));
     }

@@ -8,6 +8,7 @@ mod approval_prompt;
 pub(crate) mod approvals;
 pub(crate) mod attach;
 pub(crate) mod changes;
+mod checkpoints;
 mod completions;
 pub(crate) mod config;
 mod confirmation;
@@ -79,6 +80,8 @@ pub(crate) async fn run(
         Some(Verb::Diff(args)) => Box::pin(isolated::diff(args, output)).await,
         Some(Verb::Apply(args)) => Box::pin(isolated::apply(args, output)).await,
         Some(Verb::Discard(args)) => Box::pin(isolated::discard(args, output)).await,
+        Some(Verb::Checkpoints(args)) => Box::pin(checkpoints::list(args, output)).await,
+        Some(Verb::Restore(args)) => Box::pin(checkpoints::restore(args, output)).await,
         Some(Verb::Say(args)) => Box::pin(say::run(args, output)).await,
         Some(Verb::Rpc(args)) => Box::pin(rpc::run(*args, output)).await,
         Some(Verb::Follow(args)) => Box::pin(follow::run(args, output)).await,

@@ -1,4 +1,4 @@
-//! Directories of the private copies of isolated sessions.
+//! Directories of the private copies of isolated sessions, and of the recorded states of sessions' files.
 
 use super::{Home, file_name};
 use crate::private_dir::{FinalLink, own_dir_blocking, restrict_blocking};
@@ -42,6 +42,45 @@ impl Home {
     /// As [`Home::session_isolated_dir`], or [`HomeError::Io`].
     pub fn remove_session_isolated_dir_blocking(&self, id: &str) -> Result<(), HomeError> {
         let dir = self.session_isolated_dir(id)?;
+        keep::remove_tree(&dir).map_err(|e| HomeError::io("delete", &dir, e))
+    }
+
+    /// Directory of the recorded states of the sessions that work in the workspace itself.
+    #[must_use]
+    pub fn checkpoints_dir(&self) -> PathBuf {
+        self.dir.join("checkpoints")
+    }
+
+    /// Private directory of the recorded states of one session. Those of an isolated session are with its copy.
+    ///
+    /// # Errors
+    /// As [`Home::session_isolated_dir`].
+    pub fn session_checkpoints_dir(
+        &self,
+        id: &str,
+        is_isolated: bool,
+    ) -> Result<PathBuf, HomeError> {
+        match is_isolated {
+            true => Ok(self.session_isolated_dir(id)?.join("checkpoints")),
+            false => Ok(self.checkpoints_dir().join(file_name(id)?)),
+        }
+    }
+
+    /// Creates [`Self::checkpoints_dir`].
+    ///
+    /// # Errors
+    /// [`HomeError::Io`].
+    pub fn make_checkpoints_dir_blocking(&self) -> Result<(), HomeError> {
+        let all = self.checkpoints_dir();
+        restrict_blocking(&own_dir_blocking(&all, FinalLink::Refuse)?, &all)
+    }
+
+    /// Deletes the recorded states of a session that is not isolated. Missing ones count as deleted.
+    ///
+    /// # Errors
+    /// As [`Home::session_isolated_dir`], or [`HomeError::Io`].
+    pub fn remove_session_checkpoints_blocking(&self, id: &str) -> Result<(), HomeError> {
+        let dir = self.session_checkpoints_dir(id, false)?;
         keep::remove_tree(&dir).map_err(|e| HomeError::io("delete", &dir, e))
     }
 

@@ -1,7 +1,7 @@
-//! `quack.isolated`: the private copy of an isolated session.
+//! `quack.isolated`: the private copy of an isolated session, and recorded states of a session's files.
 
 use crate::SessionId;
-use crate::isolate::{CopiedTree, IsolatedReport, MergeRule};
+use crate::isolate::{Checkpoint, CopiedTree, IsolatedReport, MergeRule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,10 +15,10 @@ pub struct IsolatedParams {
     /// Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<IsolatedAction>,
-    /// For `diff` and `apply`: paths of files and directories, relative to the workspace. All if absent.
+    /// For `diff`, `apply` and `restore`: paths of files and directories, relative to the workspace. All if absent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// For `diff` and `apply`: relative paths with protected names that are included.
+    /// For `diff`, `apply` and `restore`: relative paths with protected names that are included.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub protected: Vec<String>,
     /// For `diff`: return the differences as text.
@@ -27,15 +27,18 @@ pub struct IsolatedParams {
     /// For `apply`: how to resolve changes of both sides that cannot be merged. If absent, nothing is written then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merge: Option<MergeRule>,
-    /// For `apply`: only say what would be written.
+    /// For `apply` and `restore`: only say what would be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
     /// For `apply`: `digest` of an earlier reply. Nothing is written if anything changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expect: Option<String>,
-    /// For `apply` and `undo`: also while calls or background jobs run in the session.
+    /// For `apply`, `undo` and `restore`: also while calls or background jobs run in the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
+    /// For `restore`: `number` of the state, which is required.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub number: Option<u64>,
 }
 
 /// Kind of [`IsolatedParams`].
@@ -50,6 +53,10 @@ pub enum IsolatedAction {
     Undo,
     /// Throw the copy away and make a new one.
     Discard,
+    /// List the recorded states of the session's files. Also for a session that is not isolated.
+    Checkpoints,
+    /// Record the state of the session's files, then write an earlier one. Also for a session that is not isolated.
+    Restore,
 }
 
 /// `quack.isolated` data.
@@ -66,4 +73,7 @@ pub struct IsolatedData {
     /// For `discard`: the new copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copied: Option<CopiedTree>,
+    /// For `checkpoints`: the recorded states, the oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub checkpoints: Vec<Checkpoint>,
 }

@@ -82,7 +82,7 @@ pub(crate) struct CallDone {
 const MAX_TOLD_COMMAND: usize = 100;
 
 /// Returns the command of a call for a question to the user, or the tool's name.
-fn command_of(tool: &str, arguments: &str) -> String {
+pub(in crate::session) fn command_of(tool: &str, arguments: &str) -> String {
     let command = runs_commands(tool).then(|| command_text(arguments)).flatten();
     let text = command.as_deref().unwrap_or(tool);
     match text.len() <= MAX_TOLD_COMMAND {
@@ -401,6 +401,9 @@ impl SessionActor {
         ctx: &mut Context<Self>,
         result: impl FnOnce(Duration) -> CallResult,
     ) {
+        if let Some(call) = self.recorded_call(number) {
+            self.record_state_after(call, ctx);
+        }
         let (events, session) = (&self.services.events, &self.session);
         let times = &self.services.metrics.calls;
         let (name, label) = (self.name.as_str(), self.label.as_str());

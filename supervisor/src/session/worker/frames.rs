@@ -120,6 +120,7 @@ impl SessionActor {
         if self.has_other_policy() {
             return self.restart_if_outdated(ctx);
         }
+        self.record_first_state(ctx);
         for number in self.worker.calls.unsent() {
             self.send(number, ctx);
         }
@@ -223,6 +224,7 @@ impl SessionActor {
             }
         }
         for job in ended {
+            self.record_state_after(format!("end of job {}", job.info.id), ctx);
             self.note_job_end(job);
         }
         self.services.pool.spills.notify_write();

@@ -18,6 +18,7 @@ mod network;
 mod place;
 mod policy;
 
+pub(in crate::session) use calls::command_of;
 pub(crate) use calls::{CallDone, CallTool, call, command_text};
 
 use crate::children::{Child, DrainReason, LifecycleDriver};
@@ -78,7 +79,7 @@ pub(crate) struct WorkerPart {
     client_left: bool,
     /// Version of the login environment that the worker got.
     login_version: u64,
-    calls: PendingCalls,
+    pub(in crate::session) calls: PendingCalls,
     /// When the timer of the calls expires.
     call_timer: Option<(Instant, SpawnHandle)>,
     /// Whether a timer records the long calls in the journal.

@@ -35,7 +35,7 @@ const FILES: [&str; 16] = [
     "quackd.lock",
 ];
 
-const DIRECTORIES: [&str; 8] = [
+const DIRECTORIES: [&str; 9] = [
     "run",
     "placeholders",
     "pi-package",
@@ -43,6 +43,7 @@ const DIRECTORIES: [&str; 8] = [
     "prompts",
     "caches",
     "isolated",
+    "checkpoints",
     "journal",
 ];
 

@@ -1,0 +1,98 @@
+//! `quack checkpoints` and `quack restore`: recorded states of a session's files.
+
+use super::changes::time;
+use super::isolated::{has, letter, list as list_of, relative, request, tell_notes};
+use crate::args::checkpoints::{CheckpointsArgs, RestoreArgs};
+use crate::display::{count, name, plain};
+use crate::exit::ExitCode;
+use crate::output::{CliOutput, DIM, RED, StdoutProperties};
+use crate::render::search::{PATH, fit, push};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use quackd_protocol::client::{FoundInfo, IsolatedAction, IsolatedParams};
+use quackd_protocol::isolate::{ApplyOutcome, Checkpoint};
+
+/// Runs `quack checkpoints`.
+pub(crate) async fn list(args: CheckpointsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let params = |_: &FoundInfo| IsolatedParams {
+        action: Some(IsolatedAction::Checkpoints),
+        ..IsolatedParams::default()
+    };
+    let data = request(&args.which.into_which(), params, output).await?;
+    if output.is_json() {
+        output.document(&data)?;
+        return Ok(ExitCode::Ok);
+    }
+    let mut text = String::new();
+    for checkpoint in &data.checkpoints {
+        line(checkpoint, args.files, &mut text, output.audience());
+    }
+    let _reader = output.raw(text).await?;
+    Ok(ExitCode::Ok)
+}
+
+fn line(checkpoint: &Checkpoint, lists: bool, text: &mut String, audience: StdoutProperties) {
+    push(text, &format!("{:>4}", checkpoint.number), PATH, audience);
+    if checkpoint.at_ms == 0 {
+        text.push_str("  the state before\n");
+        return;
+    }
+    text.push_str("  ");
+    push(text, &time(checkpoint.at_ms, &TimeZone::system(), Timestamp::now()), DIM, audience);
+    let n_files = usize::try_from(checkpoint.files).unwrap_or(usize::MAX);
+    text.push_str(&format!("  {}  ", count(n_files, "file")));
+    let calls = checkpoint.calls.iter().map(|call| plain(call));
+    let calls = calls.collect::<Vec<_>>().join("; ");
+    match calls.is_empty() {
+        true => push(text, "changed by others", DIM, audience),
+        false => text.push_str(&fit(&calls, audience)),
+    }
+    if checkpoint.while_running {
+        push(text, "  while a call was running", RED, audience);
+    }
+    text.push('\n');
+    for file in checkpoint.changes.iter().filter(|_| lists) {
+        text.push_str(&format!("      {}  ", letter(file.change)));
+        push(text, &fit(&file.path, audience), PATH, audience);
+        text.push('\n');
+    }
+    let more = n_files.saturating_sub(checkpoint.changes.len());
+    if lists && 0 < more {
+        text.push_str(&format!("      and {more} more\n"));
+    }
+}
+
+/// Runs `quack restore`.
+pub(crate) async fn restore(args: RestoreArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let params = |found: &FoundInfo| IsolatedParams {
+        action: Some(IsolatedAction::Restore),
+        number: Some(args.number),
+        paths: relative(&args.paths, found),
+        protected: relative(&args.protected, found),
+        dry_run: args.dry_run.then_some(true),
+        force: args.force.then_some(true),
+        ..IsolatedParams::default()
+    };
+    let data = request(&args.which, params, output).await?;
+    let report = &data.report;
+    let is_whole = !has(report, ApplyOutcome::Left) && !has(report, ApplyOutcome::Protected);
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        let mut text = list_of(report, output.audience());
+        let n = report.files.iter().filter(|file| file.outcome == ApplyOutcome::Taken).count();
+        let more = usize::try_from(report.more).unwrap_or(usize::MAX);
+        let n = count(n.saturating_add(more), "file");
+        let session = name(&data.label);
+        text.push_str(&match (report.written, args.dry_run) {
+            (true, _) => format!(
+                "Restored {n}. The state before is in: quack checkpoints --session {session}\n"
+            ),
+            (false, true) => format!("Would restore {n}.\n"),
+            (false, false) => "There is nothing to restore.\n".to_owned(),
+        });
+        let _reader = output.raw(text).await?;
+        tell_notes(report, output);
+    }
+    Ok(if is_whole { ExitCode::Ok } else { ExitCode::Failed })
+}

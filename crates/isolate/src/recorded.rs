@@ -1,0 +1,244 @@
+//! Files of recorded states: the newest state as a whole, the changes that led to it, and the contents.
+//!
+//! `current` has the newest state. `N.changes` leads from state N - 1 to state N, and back. `N.pack` has the contents that
+//! were new in state N. A state counts once `current` names it.
+
+use crate::error::{IsolateError, OnFile as _};
+use crate::manifest::{private_file, read_record, write_record};
+use crate::node::{ContentHash, Node, Stamp};
+use crate::path_text;
+use quackd_protocol::isolate::{Checkpoint, FileChange};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Read, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+/// Number of the pack that is the copy's file of texts.
+pub(crate) const TEXTS: u64 = 0;
+
+/// Place of a content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Span {
+    pub(crate) pack: u64,
+    pub(crate) at: u64,
+    pub(crate) len: u64,
+}
+
+/// Recorded state of one path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Recorded {
+    pub(crate) node: Node,
+    /// `None` if the file changed while it was read.
+    pub(crate) stamp: Option<Stamp>,
+    /// Content of a file. `None` if it was not kept.
+    pub(crate) content: Option<Span>,
+}
+
+/// Entries of a state, by path.
+pub(crate) type Entries = BTreeMap<PathBuf, Recorded>;
+
+#[derive(Serialize, Deserialize)]
+struct Current {
+    number: u64,
+    entries: Vec<CurrentEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CurrentEntry {
+    #[serde(with = "path_text")]
+    path: PathBuf,
+    recorded: Recorded,
+}
+
+/// Difference of one path between a state and the one before it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) struct Difference {
+    #[serde(with = "path_text")]
+    pub(crate) path: PathBuf,
+    pub(crate) before: Option<Recorded>,
+    pub(crate) after: Option<Recorded>,
+}
+
+impl Difference {
+    pub(crate) fn kind(&self) -> FileChange {
+        match (&self.before, &self.after) {
+            (None, _) => FileChange::Added,
+            (Some(_), None) => FileChange::Deleted,
+            (Some(_), Some(_)) => FileChange::Changed,
+        }
+    }
+}
+
+/// Content of `N.changes`.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Changes {
+    /// The state that they lead to.
+    pub(crate) checkpoint: Checkpoint,
+    pub(crate) differences: Vec<Difference>,
+}
+
+/// The directory of the states of one session.
+#[derive(Debug)]
+pub(crate) struct StateFiles {
+    directory: PathBuf,
+    /// The copy's file of texts.
+    texts: Option<PathBuf>,
+}
+
+impl StateFiles {
+    pub(crate) fn new(directory: &Path, texts: Option<PathBuf>) -> Self {
+        Self { directory: directory.to_owned(), texts }
+    }
+
+    pub(crate) fn lock(&self) -> PathBuf {
+        self.directory.join("lock")
+    }
+
+    /// Journal of files that are being restored.
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.directory.join("restoring")
+    }
+
+    fn current(&self) -> PathBuf {
+        self.directory.join("current")
+    }
+
+    fn changes(&self, number: u64) -> PathBuf {
+        self.directory.join(format!("{number}.changes"))
+    }
+
+    /// Path of the pack of a state.
+    pub(crate) fn pack(&self, number: u64) -> PathBuf {
+        match (&self.texts, number) {
+            (Some(texts), TEXTS) => texts.clone(),
+            _ => self.directory.join(format!("{number}.pack")),
+        }
+    }
+
+    pub(crate) fn has_current(&self) -> bool {
+        self.current().exists()
+    }
+
+    /// Reads the newest state.
+    pub(crate) fn read_current(&self) -> Result<Option<(u64, Entries)>, IsolateError> {
+        let current: Option<Current> = read_record(&self.current())?;
+        Ok(current.map(|Current { number, entries }| {
+            (number, entries.into_iter().map(|entry| (entry.path, entry.recorded)).collect())
+        }))
+    }
+
+    pub(crate) fn write_current(&self, number: u64, entries: &Entries) -> Result<(), IsolateError> {
+        let entries = entries
+            .iter()
+            .map(|(path, recorded)| CurrentEntry { path: path.clone(), recorded: recorded.clone() })
+            .collect();
+        write_record(&self.current(), &Current { number, entries })
+    }
+
+    pub(crate) fn read_changes(&self, number: u64) -> Result<Changes, IsolateError> {
+        read_record(&self.changes(number))?
+            .ok_or_else(|| IsolateError::Damaged(format!("state {number} is missing")))
+    }
+
+    pub(crate) fn write_changes(&self, changes: &Changes) -> Result<(), IsolateError> {
+        write_record(&self.changes(changes.checkpoint.number), changes)
+    }
+
+    /// Creates the empty pack of a state.
+    pub(crate) fn create_pack(&self, number: u64) -> Result<File, IsolateError> {
+        let path = self.pack(number);
+        private_file(&path).on("create", &path)
+    }
+
+    /// Opens a content.
+    pub(crate) fn content(&self, span: Span) -> io::Result<Box<dyn Read>> {
+        let mut pack = File::open(self.pack(span.pack))?;
+        pack.seek(SeekFrom::Start(span.at))?;
+        Ok(Box::new(pack.take(span.len)))
+    }
+
+    /// Numbers of the files with this extension, in order.
+    pub(crate) fn numbers(&self, extension: &str) -> Result<Vec<u64>, IsolateError> {
+        let mut numbers = Vec::new();
+        for entry in fs::read_dir(&self.directory).on("list", &self.directory)? {
+            let path = entry.on("list", &self.directory)?.path();
+            let number: Option<u64> = path.file_stem().and_then(|stem| stem.to_str()?.parse().ok());
+            if path.extension().is_some_and(|found| found == extension) {
+                numbers.extend(number);
+            }
+        }
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Total size of the packs in bytes.
+    pub(crate) fn packed_bytes(&self) -> Result<u64, IsolateError> {
+        let sizes = self.numbers("pack")?.into_iter().map(|number| {
+            fs::metadata(self.directory.join(format!("{number}.pack"))).map_or(0, |file| file.len())
+        });
+        Ok(sizes.sum())
+    }
+
+    /// Removes what a process left that ended before its state counted.
+    pub(crate) fn remove_after(&self, number: u64) -> Result<(), IsolateError> {
+        for extension in ["changes", "pack"] {
+            for later in self.numbers(extension)?.into_iter().filter(|later| number < *later) {
+                remove(&self.directory.join(format!("{later}.{extension}")))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the oldest changes, so that the state before them cannot be restored, until at most `max_changes` of them
+    /// and at most `max_bytes` of contents are left.
+    pub(crate) fn prune(
+        &self,
+        entries: &Entries,
+        (max_changes, max_bytes): (usize, u64),
+    ) -> Result<(), IsolateError> {
+        let mut kept = self.numbers("changes")?;
+        if kept.len() <= max_changes && self.packed_bytes()? <= max_bytes {
+            return Ok(());
+        }
+        while !kept.is_empty() {
+            let oldest = kept.remove(0);
+            remove(&self.changes(oldest))?;
+            self.remove_unused_packs(entries, &kept)?;
+            if kept.len() <= max_changes && self.packed_bytes()? <= max_bytes {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the packs without a content of the newest state or of one of the `kept` changes.
+    fn remove_unused_packs(&self, entries: &Entries, kept: &[u64]) -> Result<(), IsolateError> {
+        let pack = |recorded: &Recorded| recorded.content.map(|span| span.pack);
+        let mut used: BTreeSet<u64> = entries.values().filter_map(pack).collect();
+        for number in kept {
+            let Changes { differences, .. } = self.read_changes(*number)?;
+            used.extend(differences.iter().filter_map(|one| one.before.as_ref().and_then(pack)));
+        }
+        for number in self.numbers("pack")?.into_iter().filter(|number| !used.contains(number)) {
+            remove(&self.directory.join(format!("{number}.pack")))?;
+        }
+        Ok(())
+    }
+}
+
+fn remove(path: &Path) -> Result<(), IsolateError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).on("remove", path),
+        _ => Ok(()),
+    }
+}
+
+/// Places of contents by their hash.
+pub(crate) fn by_hash(entries: &Entries) -> BTreeMap<ContentHash, Span> {
+    let place = |recorded: &Recorded| match (&recorded.node, recorded.content) {
+        (Node::File { hash, .. }, Some(span)) => Some((*hash, span)),
+        _ => None,
+    };
+    entries.values().filter_map(place).collect()
+}
