@@ -36,8 +36,28 @@ struct Kind {
 pub(crate) enum IsolationError {
     #[error("the files of another session are being worked on: try again")]
     Busy,
+    #[error(
+        "the process that works on the files of the session ended before it was done{}; the next command takes back what it has \
+         written: run it again",
+        in_words(.0)
+    )]
+    Ended(String),
     #[error("cannot work on the files of the session: {0}")]
-    Failed(#[from] CaptureError),
+    Failed(#[source] CaptureError),
+}
+
+/// The last words of a process, for an error.
+fn in_words(words: &str) -> String {
+    if words.is_empty() { String::new() } else { format!(" ({words})") }
+}
+
+impl From<CaptureError> for IsolationError {
+    fn from(error: CaptureError) -> Self {
+        match error {
+            CaptureError::Ended(words) => Self::Ended(words),
+            error => Self::Failed(error),
+        }
+    }
 }
 
 impl OneShotReply for FromIsolate {

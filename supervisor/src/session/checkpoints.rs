@@ -3,7 +3,7 @@
 
 use super::actor::SessionActor;
 use super::services::SessionServices;
-use super::worker::command_of;
+use super::worker::command_text;
 use actix::prelude::*;
 use quackd_config::CheckpointChoice;
 use quackd_protocol::SessionId;
@@ -11,6 +11,7 @@ use quackd_protocol::isolate::{
     Checkpoint, CheckpointAction, CheckpointRequest, FromIsolate, MAX_CHECKPOINT_CALLS,
     MAX_RECORDED_COPY, MAX_RECORDED_WORKSPACE,
 };
+use quackd_protocol::mask::{cut_at_word, masked};
 use quackd_protocol::tools::{self, MCP_CALL, runs_commands};
 use serde_json::json;
 use std::path::PathBuf;
@@ -25,6 +26,9 @@ const MAX_DELAY: Duration = Duration::from_secs(10);
 
 /// Maximum wait for the creation of the directory.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
+
+/// Longest beginning of a command in the name of a call, in bytes.
+const MAX_COMMAND: usize = 160;
 
 /// Calls since the last record, and the record that is being made.
 #[derive(Debug, Default)]
@@ -205,9 +209,10 @@ impl SessionActor {
 
 /// Name of a call for the record of the state after it.
 fn name_of(tool: &str, arguments: &str) -> String {
-    match runs_commands(tool) {
-        true => format!("{tool}: {}", command_of(tool, arguments)),
-        false => tool.to_owned(),
+    let command = runs_commands(tool).then(|| command_text(arguments)).flatten();
+    match command {
+        Some(command) => format!("{tool}: {}", masked(cut_at_word(&command, MAX_COMMAND))),
+        None => tool.to_owned(),
     }
 }
 

@@ -82,7 +82,7 @@ pub(crate) struct CallDone {
 const MAX_TOLD_COMMAND: usize = 100;
 
 /// Returns the command of a call for a question to the user, or the tool's name.
-pub(in crate::session) fn command_of(tool: &str, arguments: &str) -> String {
+fn command_of(tool: &str, arguments: &str) -> String {
     let command = runs_commands(tool).then(|| command_text(arguments)).flatten();
     let text = command.as_deref().unwrap_or(tool);
     match text.len() <= MAX_TOLD_COMMAND {

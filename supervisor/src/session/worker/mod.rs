@@ -18,7 +18,6 @@ mod network;
 mod place;
 mod policy;
 
-pub(in crate::session) use calls::command_of;
 pub(crate) use calls::{CallDone, CallTool, call, command_text};
 
 use crate::children::{Child, DrainReason, LifecycleDriver};
