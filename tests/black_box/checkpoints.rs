@@ -32,9 +32,9 @@ fn listed(daemon: &Daemon, session: &str) -> Vec<Value> {
 fn recorded(daemon: &Daemon, session: &str, call: &str, n_files: u64) -> u64 {
     wait_for(&format!("the states after {call}"), || {
         let all = listed(daemon, session);
-        let of_call = all.iter().filter(|one| one["calls"].to_string().contains(call));
+        let mut of_call = all.iter().filter(|one| one["calls"].to_string().contains(call));
         let n: u64 = of_call.clone().map(|one| one["files"].as_u64().unwrap()).sum();
-        (n_files <= n).then_some(of_call.last()?["number"].as_u64()?)
+        (n_files <= n).then_some(of_call.next_back()?["number"].as_u64()?)
     })
 }
 
@@ -55,6 +55,8 @@ fn what_a_command_did_in_a_copy_is_listed_and_taken_back() {
     assert!(shown.contains("3 files  bash: echo first > README.md;"), "{shown}");
     assert!(shown.contains("      D  new/file\n"), "{shown}");
 
+    let changes = daemon.quack(&["changes", "one"]).ok();
+    assert!(changes.contains("3 files  checkpoint 1\n    M  README.md\n"), "{changes}");
     let dry = daemon.quack(&["restore", "1", "--dry-run", "--session", "one"]).ok();
     assert_eq!(dry, "M  README.md\nA  new/file\nWould restore 2 files.\n");
     let done = daemon.quack(&["restore", "1", "--session", "one"]).ok();

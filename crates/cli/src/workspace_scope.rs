@@ -9,6 +9,7 @@ use crate::output::{CliOutput, StdoutState};
 use crate::sanitize::clean;
 use crate::session_ref::{Missing, Wanted};
 use crate::tool_output::{call_id, next_piece, piece};
+use quackd_client::Client;
 use quackd_protocol::client::{FoundInfo, ToolParams, ToolResult};
 use quackd_protocol::limits::{MAX_TOOL_DEADLINE, MIN_TOOL_DEADLINE};
 use serde_json::{Map, Value};
@@ -56,6 +57,11 @@ pub(crate) struct ScopedClient {
 }
 
 impl ScopedClient {
+    /// Connection to the daemon.
+    pub(crate) fn client(&self) -> &Client {
+        &self.daemon.client
+    }
+
     /// Resolves the scope and connects.
     ///
     /// # Errors

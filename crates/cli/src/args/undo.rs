@@ -27,8 +27,8 @@ pub(crate) struct UndoArgs {
 /// Show what tools changed in files, newest first
 ///
 /// Lists the changes of write_file, edit_file, replace and undo in the session, with the call and the turn that made them.
-/// What commands changed is in quack checkpoints. The changes of the last days are kept (keep.undo_days), at most
-/// 128 MiB of each session.
+/// What commands changed is listed too if it is recorded: see quack checkpoints. The changes of the last days are kept
+/// (keep.undo_days), at most 128 MiB of each session.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack changes\n  quack changes api/review --diff\n  quack changes --turn --diff\n  \

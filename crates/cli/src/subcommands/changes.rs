@@ -1,5 +1,6 @@
-//! `quack changes`: lists the changes that tools made in files.
+//! `quack changes`: lists the changes that tools made in files, and those of commands where states are recorded.
 
+use super::isolated::{ISOLATED_TIMEOUT, letter};
 use super::result_stream::set;
 use super::undo::set_group;
 use crate::args::search::ToolCallArgs;
@@ -14,6 +15,8 @@ use crate::workspace_scope::{self, ScopedClient};
 use anyhow::Context as _;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use quackd_protocol::client::{IsolatedAction, IsolatedData, IsolatedParams};
+use quackd_protocol::isolate::{Checkpoint, CheckpointFile};
 use serde::Deserialize;
 use serde_json::Map;
 
@@ -75,15 +78,36 @@ pub(crate) async fn run(args: ChangesArgs, output: CliOutput) -> anyhow::Result<
         return Ok(ExitCode::Ok);
     }
     let list = ChangeList::deserialize(data).context("unexpected reply of the worker")?;
-    if list.entries.is_empty() {
+    let is_all = args.id.is_none() && args.group.call.is_none() && args.group.turn.is_none();
+    let states = if is_all { states_after_commands(&scope).await } else { Vec::new() };
+    if list.entries.is_empty() && states.is_empty() {
         output.answer("no tool has changed a file; what commands changed is in quack checkpoints, if it is recorded\n")?;
         return Ok(ExitCode::Ok);
     }
     let format = Format { zone: TimeZone::system(), now: Timestamp::now() };
-    let text: String =
-        list.entries.iter().map(|entry| format.entry(entry, output.audience())).collect();
+    let audience = output.audience();
+    let changes = list.entries.iter().map(|entry| (entry.at_ms, format.entry(entry, audience)));
+    let states = states.iter().map(|state| (state.at_ms, format.state(state, audience)));
+    let mut all: Vec<(i64, String)> = changes.chain(states).collect();
+    all.sort_by_key(|(at_ms, _)| std::cmp::Reverse(*at_ms));
+    let text: String = all.into_iter().map(|(_, text)| text).collect();
     let _reader = output.raw(text).await?;
     Ok(ExitCode::Ok)
+}
+
+/// Returns the recorded states of the session's files after commands and jobs. None if no states are recorded.
+async fn states_after_commands(scope: &ScopedClient) -> Vec<Checkpoint> {
+    let params = IsolatedParams {
+        session_id: Some(scope.found.session_id.0.clone()),
+        action: Some(IsolatedAction::Checkpoints),
+        ..IsolatedParams::default()
+    };
+    let data: Result<IsolatedData, _> =
+        scope.client().request("quack.isolated", params, ISOLATED_TIMEOUT).await;
+    let mut states = data.map(|data| data.checkpoints).unwrap_or_default();
+    // The tools list their changes themselves, with their names alone.
+    states.retain(|state| state.calls.iter().any(|call| call.contains(' ')));
+    states
 }
 
 /// Formats changes.
@@ -132,6 +156,24 @@ impl Format {
         }
         if entry.changes.len() < entry.files {
             text.push_str(&format!("    and {} more\n", entry.files - entry.changes.len()));
+        }
+        text
+    }
+
+    fn state(&self, state: &Checkpoint, audience: StdoutProperties) -> String {
+        let mut text = String::new();
+        push(&mut text, &time(state.at_ms, &self.zone, self.now), DIM, audience);
+        let calls = state.calls.iter().map(|call| plain(call)).collect::<Vec<_>>().join("; ");
+        let n_files = usize::try_from(state.files).unwrap_or(usize::MAX);
+        text.push_str(&format!("  {}  {}", fit(&calls, audience), count(n_files, "file")));
+        push(&mut text, &format!("  checkpoint {}\n", state.number), DIM, audience);
+        for CheckpointFile { path, change } in &state.changes {
+            text.push_str(&format!("    {}  ", letter(*change)));
+            push(&mut text, &fit(path, audience), PATH, audience);
+            text.push('\n');
+        }
+        if state.changes.len() < n_files {
+            text.push_str(&format!("    and {} more\n", n_files - state.changes.len()));
         }
         text
     }

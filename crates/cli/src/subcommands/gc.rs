@@ -300,7 +300,7 @@ pub(crate) async fn prune(args: &PruneArgs, output: CliOutput) -> anyhow::Result
 fn about(kind: &str, n: usize) -> String {
     let (one, many) = match kind {
         "leftovers" => ("run directory of an earlier daemon", "run directories of earlier daemons"),
-        "runs" => ("run directory of no session", "run directories of no session"),
+        "runs" => ("directory of no session", "directories of no session"),
         "temporary" => ("temporary file of commands", "temporary files of commands"),
         "outputs" => ("long output", "long outputs"),
         "undo" => {

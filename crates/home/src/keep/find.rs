@@ -55,6 +55,9 @@ pub fn find_blocking(home: &Home, rules: &Rules, known: Option<&Known>) -> io::R
     };
     scan.top(&state);
     scan.runs(&state, known);
+    for name in [c"isolated", c"checkpoints"] {
+        known.into_iter().for_each(|known| scan.of_no_session(&state, name, known));
+    }
     if let Some((known, older)) = known.zip(rules.histories) {
         scan.histories(&state, known, older);
     }
@@ -112,6 +115,17 @@ impl GarbageScan<'_> {
             let older = |limit: Option<Duration>| limit.is_some_and(|limit| limit <= age);
             if is_set_aside(name) && older(self.rules.quarantined) {
                 self.tree(Kind::Quarantined, state, &[], &entry, age);
+            }
+        }
+    }
+
+    /// Scans a directory with one subdirectory for each session that has such data.
+    fn of_no_session(&mut self, state: &OwnedFd, name: &CStr, known: &Known) {
+        let Ok(dir) = open_dir(state, name, false) else { return };
+        for session in self.entries(&dir) {
+            let age = self.age(&session);
+            if ORPHAN_MIN_AGE <= age && !known.sessions.contains(session.text()) {
+                self.tree(Kind::Runs, &dir, &[name.to_owned()], &session, age);
             }
         }
     }

@@ -26,7 +26,7 @@ use std::time::Duration;
 pub enum Kind {
     /// `run.old-*`: run directories of earlier daemons whose deletion was interrupted.
     Leftovers,
-    /// Run directories of sessions that do not exist.
+    /// Run directories, private copies and recorded states of sessions that do not exist.
     Runs,
     /// Temporary files of commands and unknown files, in run directories of sessions without a process.
     Temporary,

@@ -70,6 +70,12 @@ fn what_is_old_and_nobodys_goes_and_the_rest_stays() {
     }
     file(&home, "run.old-77/s/bash-1.log", 0);
     file(&home, "run.old-77/.quackd", 0);
+    file(&home, "isolated/gone/tree/a/b", 1);
+    file(&home, "checkpoints/gone/current", 1);
+    for path in ["isolated/gone", "checkpoints/gone"] {
+        age(&home.dir().join(path), 1);
+    }
+    file(&home, "isolated/idle/tree/a", 1);
     file(&home, "run/idle/bash-1.log", 8);
     file(&home, "run/idle/bash-2.log", 6);
     file(&home, "run/idle/seen.jsonl", 400);
@@ -88,6 +94,8 @@ fn what_is_old_and_nobodys_goes_and_the_rest_stays() {
     known.busy.insert("busy".to_owned());
     known.live.extend(["busy".to_owned(), "live".to_owned()]);
     let wanted = [
+        "checkpoints/gone",
+        "isolated/gone",
         "run.old-77",
         "run/gone",
         "run/idle/bash-1.log",
@@ -105,9 +113,13 @@ fn what_is_old_and_nobodys_goes_and_the_rest_stays() {
     assert_eq!(removed, super::Tally::of(&found.items));
     assert!(0 < removed.bytes());
     assert!(paths(&home, &rules(), Some(&known)).is_empty());
-    for stays in
-        ["run/idle/bash-2.log", "run/idle/seen.jsonl", "run/busy/bash-1.log", "metadata.json"]
-    {
+    for stays in [
+        "run/idle/bash-2.log",
+        "run/idle/seen.jsonl",
+        "run/busy/bash-1.log",
+        "metadata.json",
+        "isolated/idle",
+    ] {
         assert!(home.dir().join(stays).exists(), "{stays}");
     }
     // A missing item is not a failure.
