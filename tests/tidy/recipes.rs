@@ -99,6 +99,7 @@ fn recipes(tree: &Tree) -> Vec<Recipe> {
             names: methods.into_iter().map(owned).collect(),
             max_others: 8,
             places: vec![
+                ("crates/protocol/src/client/", |name| format!(" = \"{name}\" =>")),
                 ("supervisor/src/methods/mod.rs", |name| format!("\"{name}\":")),
                 ("docs/protocol.md", owned),
             ],

@@ -6,7 +6,7 @@ use crate::events::{self, Events};
 use interprocess::local_socket::tokio::Stream;
 use interprocess::local_socket::tokio::prelude::*;
 use interprocess::local_socket::{GenericFilePath, ToFsName};
-use quackd_protocol::client::Request;
+use quackd_protocol::client::{Method, Request};
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -56,6 +56,39 @@ impl Client {
             next_id: AtomicU64::new(1),
             _connection: AbortOnDropHandle::new(task),
         })
+    }
+
+    /// Calls a method and waits as long as its row says. Several requests may be in flight at once. The daemon may
+    /// answer them in any order.
+    ///
+    /// Dropping the future stops waiting, but the daemon still completes the request.
+    ///
+    /// # Errors
+    /// [`ClientError::Refused`] with the daemon's text, [`ClientError::Timeout`] after the method's patience, and any
+    /// error that closed the connection.
+    pub async fn call<M: Method>(&self, params: M) -> Result<M::Reply, ClientError> {
+        self.call_within(params, M::PATIENCE).await
+    }
+
+    /// Calls a method and waits at most `limit`.
+    ///
+    /// # Errors
+    /// Like [`Client::call`].
+    pub async fn call_within<M: Method>(
+        &self,
+        params: M,
+        limit: Duration,
+    ) -> Result<M::Reply, ClientError> {
+        self.request(M::NAME, params, limit).await
+    }
+
+    /// Calls a method and returns its data as the daemon sent it, for data of daemons with other versions; `null`
+    /// without data.
+    ///
+    /// # Errors
+    /// Like [`Client::call`].
+    pub async fn call_raw<M: Method>(&self, params: M) -> Result<Value, ClientError> {
+        self.request(M::NAME, params, M::PATIENCE).await
     }
 
     /// Calls `method` and parses its result as `D`. Several requests may be in flight at once. The daemon may answer
