@@ -20,17 +20,17 @@ use super::{
 };
 use crate::limits::{DOCTOR_TIMEOUT, GC_TIMEOUT, REPLY_TIMEOUT};
 use crate::output::{CancelData, CancelParams, StdinData, StdinParams};
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::{Schema, SchemaGenerator};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::time::Duration;
 
 /// A method of the client wire: its parameters, with what a client needs to call it.
-pub trait Method: Serialize + JsonSchema {
+pub trait Method: Serialize {
     /// Name on the wire.
     const NAME: &'static str;
     /// Data of a successful reply, as a client reads it.
-    type Reply: DeserializeOwned + JsonSchema;
+    type Reply: DeserializeOwned;
     /// How long a client usually waits for the reply.
     const PATIENCE: Duration = REPLY_TIMEOUT;
 }
