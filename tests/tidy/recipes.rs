@@ -121,7 +121,6 @@ fn recipes(tree: &Tree) -> Vec<Recipe> {
             max_others: 3,
             places: vec![
                 ("crates/protocol/src/client/", |name| format!(" = \"{name}\" =>")),
-                ("supervisor/src/methods/mod.rs", |name| format!("\"{name}\":")),
                 ("docs/protocol.md", owned),
             ],
         },
