@@ -28,7 +28,7 @@ fn inlined(shape: impl Fn(&mut SchemaGenerator) -> Value) -> Value {
     shape(&mut settings.into_generator())
 }
 
-/// The parameters of a schema and which of them are required. Types of clients have descriptions of their own.
+/// The parameters of a schema and which of them are required. The types that clients call have other descriptions.
 fn parameters(schema: &Value) -> [Value; 2] {
     ["properties", "required"].map(|key| schema[key].clone())
 }

@@ -31,7 +31,7 @@ pub trait Method: Serialize {
     const NAME: &'static str;
     /// Data of a successful reply, as a client reads it.
     type Reply: DeserializeOwned;
-    /// How long a client usually waits for the reply.
+    /// Duration for which a client usually waits for the reply.
     const PATIENCE: Duration = REPLY_TIMEOUT;
 }
 

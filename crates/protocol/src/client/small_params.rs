@@ -1,5 +1,5 @@
-//! Parameters of methods that have none, that take a session only, or that share a struct with others. Each method has
-//! a type of its own, which a client calls, with the JSON of the shared struct.
+//! Parameters of methods that have none, that take a session only, or that share a struct with others. A client calls
+//! a different type for each method; their JSON is that of the shared struct.
 
 use super::SandboxParams;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -82,7 +82,7 @@ with_session! {
 
 macro_rules! sandbox_actions {
     ($($name:ident = $action:literal),+ $(,)?) => {$(
-        #[doc = concat!("`quack.sandbox` parameters with the action `", $action, "`, which has its own reply.")]
+        #[doc = concat!("`quack.sandbox` with the action `", $action, "`, whose reply is not the policy.")]
         #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
         #[serde(transparent)]
         pub struct $name(SandboxParams);
