@@ -7,7 +7,7 @@
 //! - [`sources`]: headers, sizes and words of source files.
 //! - [`platforms`]: files that differ between operating systems.
 //! - [`documents`]: promises, decisions and paths.
-//! - [`recipes`]: the files that a new tool, method, key or subcommand changes.
+//! - [`recipes`]: the files that a new tool, method, key or subcommand changes, and methods that are named as text.
 //! - [`texts`]: printed texts that documents quote, and subcommands that they name.
 //!
 //! The rules write no files. CONTRIBUTING.md explains them to contributors.

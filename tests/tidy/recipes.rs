@@ -68,6 +68,27 @@ fn complaints(tree: &Tree, document: &str, recipe: &Recipe) -> Vec<String> {
     complaints
 }
 
+/// Files that name quackd's own methods: the rows of clients, and what the daemon says about its methods.
+const NAMES_METHODS: [&str; 2] = ["crates/protocol/src/", "supervisor/src/methods/"];
+
+/// Product files that name a method as text. A client calls the type of its parameters.
+fn named_as_text(tree: &Tree, methods: &[&str]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let is_product = |path: &str| {
+        path.ends_with(".rs")
+            && path.contains("src/")
+            && !path.contains("/tests")
+            && !NAMES_METHODS.iter().any(|place| path.starts_with(place))
+    };
+    for (path, text) in tree.iter().filter(|(path, _)| is_product(path)) {
+        let text = code(text);
+        let own = methods.iter().filter(|method| method.starts_with("quack."));
+        let named = own.filter(|method| text.contains(&format!("\"{method}\"")));
+        complaints.extend(named.map(|method| format!("{path} names {method}")));
+    }
+    complaints
+}
+
 /// `LoginEnvironment` as `login-environment`, and the other way round.
 fn camel(verb: &str) -> String {
     let capital = |word: &str| {
@@ -97,9 +118,9 @@ fn recipes(tree: &Tree) -> Vec<Recipe> {
         Recipe {
             title: "A method",
             names: methods.into_iter().map(owned).collect(),
-            max_others: 8,
+            max_others: 3,
             places: vec![
-                ("supervisor/src/methods/mod.rs", |name| format!("\"{name}\":")),
+                ("crates/protocol/src/client/", |name| format!(" = \"{name}\" =>")),
                 ("docs/protocol.md", owned),
             ],
         },
@@ -166,5 +187,18 @@ mod tests {
             assert!(10 < recipe.names.len(), "{}", recipe.title);
             assert_eq!(complaints(&tree, document, &recipe), NOTHING);
         }
+    }
+
+    #[test]
+    fn no_client_names_a_method_as_text() {
+        let broken = tree_of(&[
+            ("a/src/lib.rs", "client.request(\"quack.ps\", params);\n// \"quack.ps\"\n"),
+            ("a/src/own.rs", "client.call(PsParams {});\n#[cfg(test)]\nmod tests {\"quack.ps\"}\n"),
+            ("a/tests/a.rs", "\"quack.ps\""),
+            ("crates/protocol/src/client/methods.rs", "\"quack.ps\""),
+        ]);
+        assert_eq!(named_as_text(&broken, &["ping", "quack.ps"]), ["a/src/lib.rs names quack.ps"]);
+        let (methods, _) = quackd_supervisor::client_wire().names();
+        assert_eq!(named_as_text(&read_tree().unwrap(), &methods), NOTHING);
     }
 }

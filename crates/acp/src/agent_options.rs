@@ -1,6 +1,8 @@
 //! Options of the session's agent, such as its model, and its commands. An agent without them has no options.
 
 use quackd_client::{Client, ClientError};
+use quackd_protocol::client::{AgentParams, StateParams};
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -60,9 +62,10 @@ pub(crate) async fn command(
 ) -> Result<Value, ClientError> {
     let is_compaction = command.get("type").and_then(Value::as_str) == Some("compact");
     let limit = if is_compaction { COMPACT_TIMEOUT } else { COMMAND_TIMEOUT };
-    let params = json!({"sessionId": session, "command": command});
-    let mut reply = client.request_raw("quack.agent", params, limit).await?;
-    Ok(reply.get_mut("data").map(Value::take).unwrap_or_default())
+    let params = AgentParams { session_id: session.into(), command };
+    let reply = client.call_within(params, limit).await?;
+    let text = reply.data.as_deref().map_or("null", RawValue::get);
+    Ok(serde_json::from_str(text).unwrap_or_default())
 }
 
 impl AgentOptions {
@@ -147,9 +150,8 @@ impl AgentOptions {
 
 /// Returns the last state that the session's agent reported. Starts nothing.
 pub(crate) async fn last_state(client: &Client, session: &str) -> Value {
-    let state =
-        client.request_raw("get_state", json!({"sessionId": session}), COMMAND_TIMEOUT).await;
-    state.ok().and_then(|mut state| Some(state.get_mut("piState")?.take())).unwrap_or_default()
+    let state = client.call_within(StateParams::of(session), COMMAND_TIMEOUT).await;
+    state.ok().and_then(|state| state.pi_state).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! A mode is the profile of the session's layer of the policy. It never gives more than the configuration, the workspace
 //! and the session allow when it is offered, and other settings of the session stay.
 
-use quackd_protocol::client::SandboxData;
+use quackd_protocol::client::{PolicyScope, SandboxData, SandboxParams};
 use quackd_protocol::policy::{PolicyPatch, Profile};
 use serde_json::{Value, json};
 
@@ -44,17 +44,19 @@ impl Modes {
     }
 
     /// Returns the parameters of `quack.sandbox` for a mode. `None` if the mode is not offered.
-    pub(crate) fn change(&self, mode: &str, session: &str) -> Option<Value> {
+    pub(crate) fn change(&self, mode: &str, session: &str) -> Option<SandboxParams> {
         let offered = Profile::ALL.into_iter().filter(|profile| rank(*profile) <= rank(self.most));
         let wanted = offered.into_iter().find(|profile| id(*profile) == mode)?;
         // Without a profile the session follows later changes of the configuration.
         let profile = Some(wanted).filter(|wanted| *wanted != self.base);
-        let layer = PolicyPatch { profile, ..self.layer.clone() };
-        let mut params = serde_json::to_value(layer).ok()?;
-        let set = json!({"sessionId": session, "action": "set", "scope": "session", "reset": true});
-        let (params_map, set) = (params.as_object_mut()?, set.as_object()?);
-        params_map.extend(set.clone());
-        Some(params)
+        Some(SandboxParams {
+            action: Some("set".to_owned()),
+            session_id: Some(session.to_owned()),
+            scope: Some(PolicyScope::Session),
+            reset: Some(true),
+            patch: PolicyPatch { profile, ..self.layer.clone() },
+            ..SandboxParams::default()
+        })
     }
 }
 
@@ -146,7 +148,7 @@ mod tests {
             );
             let refused =
                 ["read-only", "ask", "full", "root"].into_iter().filter(|id| !offered.contains(id));
-            refused.for_each(|id| assert_eq!(modes.change(id, "s"), None, "{id}"));
+            refused.for_each(|id| assert!(modes.change(id, "s").is_none(), "{id}"));
         }
     }
 
@@ -154,13 +156,15 @@ mod tests {
     fn a_mode_keeps_the_other_settings_of_the_session() {
         let layer = json!({"profile": "read-only", "networkMode": "hosts", "hosts": ["a.example"], "hidden": ["/k"]});
         let modes = data("", "", layer, "read-only", false);
-        let params = modes.change("ask", "s").unwrap();
+        let change =
+            |modes: Modes| serde_json::to_value(modes.change("ask", "s").unwrap()).unwrap();
+        let params = change(modes);
         assert_eq!(params.get("profile"), None);
         assert_eq!(
             (&params["hosts"], &params["hidden"], &params["networkMode"], &params["reset"]),
             (&json!(["a.example"]), &json!(["/k"]), &json!("hosts"), &json!(true))
         );
         let modes = data("full-access", "", json!({}), "full-access", false);
-        assert_eq!(modes.change("ask", "s").unwrap()["profile"], "workspace-write");
+        assert_eq!(change(modes)["profile"], "workspace-write");
     }
 }

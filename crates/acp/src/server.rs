@@ -12,6 +12,7 @@ use bytes::Bytes;
 use quackd_client::{Client, Connector};
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::VERSION;
+use quackd_protocol::client::SessionDeleteParams;
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -467,8 +468,8 @@ impl Server {
     async fn delete(&self, OfSession { session_id }: OfSession) -> Result<Reply, RpcError> {
         let is_ours = self.close(&session_id).is_ok();
         let client = self.connect().await?;
-        let params = json!({"sessionId": session_id, "force": is_ours});
-        client.request_raw("quack.session_delete", params, REPLY_TIMEOUT).await?;
+        let params = SessionDeleteParams { session_id: session_id.into(), force: Some(is_ours) };
+        client.call_within(params, REPLY_TIMEOUT).await?;
         Ok(json!({}).into())
     }
 }

@@ -14,7 +14,10 @@ use crate::updates::{Displays, Translator, session_info};
 use crate::{ReadTranscript, lock};
 use quackd_agent::message::Message;
 use quackd_client::{Client, ClientError, Event, Events, Question};
-use quackd_protocol::client::{FollowData, SandboxData, SayData, ToolResult};
+use quackd_protocol::client::{
+    AbortParams, FollowParams, SandboxParams, SayData, SayParams, SessionSetParams, StateParams,
+    ToolParams,
+};
 use quackd_protocol::mcp::McpServer;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -89,8 +92,12 @@ async fn send_mcp_servers(
     session: &str,
     servers: &[McpServer],
 ) -> Result<(), RpcError> {
-    let params = json!({"sessionId": session, "mcpServers": servers});
-    client.request_raw("quack.session_set", params, REPLY_TIMEOUT).await?;
+    let params = SessionSetParams {
+        session_id: session.into(),
+        mcp_servers: Some(servers.to_vec()),
+        ..SessionSetParams::default()
+    };
+    client.call_within(params, REPLY_TIMEOUT).await?;
     Ok(())
 }
 
@@ -148,8 +155,12 @@ impl Session {
     pub(crate) async fn follow(&self, client: Client) -> Result<(), RpcError> {
         let shared = &self.shared;
         let events = client.events().await?;
-        let params = json!({"sessionId": shared.id, "answers": true});
-        let data: FollowData = client.request("follow", params, REPLY_TIMEOUT).await?;
+        let params = FollowParams {
+            session_id: shared.id.clone().into(),
+            answers: Some(true),
+            ..FollowParams::default()
+        };
+        let data = client.call_within(params, REPLY_TIMEOUT).await?;
         if data.session_id.0 != shared.id {
             return Err(RpcError::unknown_session(&shared.id));
         }
@@ -243,10 +254,13 @@ impl Session {
         let cwd = self.directory();
         let said: SayData = match images.is_empty() {
             true => {
-                let params = json!({
-                    "sessionId": self.id(), "message": text, "preferPi": true, "cwd": cwd,
-                });
-                link.client.request("say", params, SAY_TIMEOUT).await?
+                let params = SayParams {
+                    message: text.clone().into(),
+                    session_id: self.id().into(),
+                    prefer_pi: true.into(),
+                    cwd,
+                };
+                link.client.call_within(params, SAY_TIMEOUT).await?
             }
             false => {
                 let command = json!({
@@ -289,8 +303,13 @@ impl Session {
 
     /// Takes back the changes of the agent's last turn.
     async fn undo(&self, link: &Link) -> Outcome {
-        let params = json!({"sessionId": self.id(), "tool": "undo", "arguments": {"turn": 0}});
-        let undone = link.client.request::<_, ToolResult>("quack.tool", params, REPLY_TIMEOUT);
+        let params = ToolParams {
+            tool: "undo".to_owned(),
+            arguments: json!({"turn": 0}),
+            session_id: Some(self.id().to_owned()),
+            ..ToolParams::default()
+        };
+        let undone = link.client.call_within(params, REPLY_TIMEOUT);
         let text = match undone.await {
             Ok(undone) => undone.text,
             Err(ClientError::Refused { text, .. }) => text,
@@ -312,8 +331,7 @@ impl Session {
 
     /// Ends the turn and the calls of the session. A refusal means that nothing runs.
     async fn abort(&self, client: &Client) {
-        let params = json!({"sessionId": self.id()});
-        client.request_raw("abort", params, REPLY_TIMEOUT).await.ok();
+        client.call_within(AbortParams::of(self.id()), REPLY_TIMEOUT).await.ok();
     }
 
     /// Sends the used part of the context, if its size became known only now.
@@ -361,10 +379,10 @@ impl Session {
         client: &Client,
         read_blocking: ReadTranscript,
     ) -> Result<Vec<Message>, RpcError> {
-        let params = json!({"sessionId": self.id()});
-        let state = client.request_raw("get_state", params, REPLY_TIMEOUT).await?;
-        let file = state.get("piSessionFile").or_else(|| state.pointer("/piState/sessionFile"));
-        if let Some(file) = file.and_then(Value::as_str).filter(|file| !file.is_empty()) {
+        let state = client.call_within(StateParams::of(self.id()), REPLY_TIMEOUT).await?;
+        let of_agent = || Some(state.pi_state?.get("sessionFile")?.as_str()?.to_owned());
+        let file = state.pi_session_file.or_else(of_agent);
+        if let Some(file) = file.filter(|file| !file.is_empty()) {
             let file = PathBuf::from(file);
             let read = tokio::task::spawn_blocking(move || read_blocking(&file)).await;
             let read = read.unwrap_or_else(|error| Err(error.into()));
@@ -387,8 +405,12 @@ impl Session {
     /// Returns the modes.
     pub(crate) async fn modes(&self) -> Result<Modes, RpcError> {
         let link = self.link().await?;
-        let params = json!({"sessionId": self.id(), "action": "show"});
-        let data: SandboxData = link.client.request("quack.sandbox", params, REPLY_TIMEOUT).await?;
+        let params = SandboxParams {
+            action: Some("show".to_owned()),
+            session_id: Some(self.id().to_owned()),
+            ..SandboxParams::default()
+        };
+        let data = link.client.call_within(params, REPLY_TIMEOUT).await?;
         Ok(Modes::of(&data))
     }
 
@@ -397,7 +419,7 @@ impl Session {
         let params = self.modes().await?.change(mode, self.id());
         let params = params.ok_or_else(|| RpcError::invalid_params("the mode is not available"))?;
         let link = self.link().await?;
-        link.client.request_raw("quack.sandbox", params, REPLY_TIMEOUT).await?;
+        link.client.call_within(params, REPLY_TIMEOUT).await?;
         Ok(())
     }
 

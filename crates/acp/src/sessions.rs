@@ -3,7 +3,9 @@
 use crate::rpc::RpcError;
 use crate::session::{Facts, REPLY_TIMEOUT};
 use quackd_client::{Client, ClientError, Connector, printable_name};
-use quackd_protocol::client::{FindData, SessionsData};
+use quackd_protocol::client::{
+    ClientName, FindParams, ForkParams, HelloParams, SessionNewParams, SessionsData, SessionsParams,
+};
 use quackd_protocol::foreign_text::one_line;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -22,16 +24,18 @@ pub(crate) async fn connect(connector: &Connector, facts: &Facts) -> Result<Clie
     let client = connector().await.map_err(|error| RpcError::internal(error.to_string()))?;
     let told = |text: &str| Some(printable_name(text)).filter(|text| !text.is_empty());
     let name = told(&facts.name).unwrap_or_else(|| UNNAMED.to_owned());
-    let hello = json!({"name": name, "version": told(&facts.version), "door": "acp"});
-    client.request_raw("quack.hello", hello, REPLY_TIMEOUT).await?;
+    let introduced = ClientName { name, version: told(&facts.version) };
+    let hello = HelloParams { client: introduced, door: Some("acp".to_owned()) };
+    client.call_within(hello, REPLY_TIMEOUT).await?;
     Ok(client)
 }
 
 /// Returns the workspace of the user's session that contains `cwd`, else `cwd`. Outside of repositories the workspace may be
 /// above `cwd`, as it is for the user there.
 pub(crate) async fn workspace(client: &Client, cwd: &str) -> String {
-    let params = json!({"path": cwd, "own": true});
-    let found = client.request::<_, FindData>("quack.find", params, REPLY_TIMEOUT).await;
+    let params =
+        FindParams { path: Some(cwd.to_owned()), own: Some(true), ..FindParams::default() };
+    let found = client.call_within(params, REPLY_TIMEOUT).await;
     let found = found.ok().and_then(|found| found.session);
     found.map_or_else(|| cwd.to_owned(), |found| found.workspace_path)
 }
@@ -44,14 +48,14 @@ pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<
         let taken = all(client).await?;
         let name = free_name(&base, taken.sessions.iter().map(|session| session.name.as_str()));
         // Restrictions of a session protect files of its workspace, also from the agent of an editor.
-        let params = json!({"path": cwd, "name": name, "restrictionsOf": "*"});
-        match client.request_raw("quack.session_new", params, REPLY_TIMEOUT).await {
-            Ok(created) => {
-                let id = created.pointer("/session/id").and_then(Value::as_str);
-                let unexpected =
-                    || RpcError::internal("the daemon created a session without an id");
-                return id.map(ToOwned::to_owned).ok_or_else(unexpected);
-            }
+        let params = SessionNewParams {
+            path: Some(cwd.to_owned()),
+            name: Some(name.clone()),
+            restrictions_of: Some("*".to_owned()),
+            ..SessionNewParams::default()
+        };
+        match client.call_within(params, REPLY_TIMEOUT).await {
+            Ok(created) => return Ok(created.session.id.0),
             Err(error @ ClientError::Refused { .. }) if attempt < MAX_ATTEMPTS => {
                 // Only another client with the same name is a reason to try again.
                 let now = all(client).await?;
@@ -70,11 +74,8 @@ pub(crate) async fn fork(client: &Client, of: &str, facts: &Facts) -> Result<Str
     let taken = all(client).await?;
     let taken = taken.sessions.iter().map(|session| session.name.as_str());
     let name = free_name(&base_name(&facts.name), taken);
-    let params = json!({"sessionId": of, "name": name});
-    let made = client.request_raw("quack.fork", params, REPLY_TIMEOUT).await?;
-    let id = made.get("sessionId").and_then(Value::as_str);
-    let unexpected = || RpcError::internal("the daemon created a session without an id");
-    id.map(ToOwned::to_owned).ok_or_else(unexpected)
+    let params = ForkParams { session_id: of.into(), name: Some(name), ..ForkParams::default() };
+    Ok(client.call_within(params, REPLY_TIMEOUT).await?.session_id.0)
 }
 
 /// Returns a page of the sessions, the last used first; with `cwd`, those of its workspace.
@@ -103,7 +104,8 @@ pub(crate) async fn list(
 }
 
 async fn all(client: &Client) -> Result<SessionsData, RpcError> {
-    Ok(client.request("sessions", json!({"all": true}), REPLY_TIMEOUT).await?)
+    let params = SessionsParams { all: true.into(), ..SessionsParams::default() };
+    Ok(client.call_within(params, REPLY_TIMEOUT).await?)
 }
 
 /// Returns the client's name in lower case, with `-` for other characters.

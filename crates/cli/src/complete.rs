@@ -13,13 +13,14 @@ use quackd_client::Client;
 use quackd_egress::models::provider_names;
 use quackd_home::{Home, resolve_workspace_blocking};
 use quackd_policy::hosts::presets::PRESETS;
-use quackd_protocol::client::{ModelsData, PsData, SessionInfo, SessionsData, WorkerInfo};
+use quackd_protocol::client::{
+    Method, ModelsData, ModelsParams, PsData, PsParams, SessionInfo, SessionsData, SessionsParams,
+    WorkerInfo,
+};
 use quackd_protocol::policy::{Profile, WebSearchRule};
 use quackd_protocol::tools;
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
-use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
@@ -118,7 +119,7 @@ fn providers() -> Vec<CompletionCandidate> {
 
 /// Models of providers with a key, and of local servers.
 fn models() -> Vec<CompletionCandidate> {
-    let Some(ModelsData { models, .. }) = ask("quack.models", json!({})) else { return Vec::new() };
+    let Some(ModelsData { models, .. }) = ask(ModelsParams::default()) else { return Vec::new() };
     let names = models.iter().map(|model| format!("{}/{}", model.provider, model.id));
     let names = names.filter(|name| is_plain(name)).take(MAX_CANDIDATES);
     names.map(CompletionCandidate::new).collect()
@@ -138,7 +139,9 @@ fn presets() -> Vec<CompletionCandidate> {
 }
 
 fn sessions() -> Vec<CompletionCandidate> {
-    let Some(SessionsData { sessions }) = ask("sessions", json!({"all": true})) else {
+    let Some(SessionsData { sessions }) =
+        ask(SessionsParams { all: true.into(), ..SessionsParams::default() })
+    else {
         return Vec::new();
     };
     let home_dir = std::env::var("HOME").ok();
@@ -174,7 +177,7 @@ fn jobs() -> Vec<CompletionCandidate> {
     if !words.iter().any(takes_job) {
         return Vec::new();
     }
-    let Some(PsData { workers, .. }) = ask("quack.ps", json!({})) else { return Vec::new() };
+    let Some(PsData { workers, .. }) = ask(PsParams {}) else { return Vec::new() };
     let session = value_of(&words, &["--session"]);
     let dir = value_of(&words, &["-C", "--dir"]).unwrap_or(".");
     let workspace = resolve_workspace_blocking(Path::new(dir)).ok();
@@ -196,7 +199,7 @@ fn value_of<'a>(words: &'a [String], options: &[&str]) -> Option<&'a str> {
 }
 
 /// Asks the running daemon. `None` if none runs, or if it does not reply in time.
-fn ask<D: DeserializeOwned>(method: &str, params: Value) -> Option<D> {
+fn ask<M: Method>(params: M) -> Option<M::Reply> {
     let home = Home::from_process_env_blocking().ok()?;
     // A connection to a socket of the service manager would start the daemon.
     if !is_running(&home) {
@@ -205,7 +208,7 @@ fn ask<D: DeserializeOwned>(method: &str, params: Value) -> Option<D> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let asking = async {
         let client = Client::connect(&home.socket().path, LIMIT).await.ok()?;
-        client.request(method, params, LIMIT).await.ok()
+        client.call_within(params, LIMIT).await.ok()
     };
     let answer = runtime.block_on(async { tokio::time::timeout(LIMIT, asking).await });
     runtime.shutdown_background();
@@ -224,6 +227,7 @@ fn is_running(home: &Home) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn a_session_is_offered_by_a_text_that_means_it_and_that_no_shell_interprets() {

@@ -10,17 +10,14 @@ use quackd_client::{Client, ClientError, Started, ensure_daemon};
 use quackd_home::Home;
 use quackd_process::{CALL_VARIABLE, SelfExe};
 use quackd_protocol::VERSION;
-use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode, PingData};
+use quackd_protocol::client::{CLIENT_PROTOCOL, ErrorCode, PingData, PingParams};
 use quackd_protocol::limits::{DEADLINE_GRACE, DEADLINE_SLACK, WORKER_READY_WAIT};
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 
 /// Timeout for a connection. A working daemon accepts at once.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Timeout for a reply that needs no worker.
-pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Added to the daemon's latest reply time for a call before the client stops waiting.
 const TRANSPORT_SLACK: Duration = Duration::from_secs(3);
@@ -135,7 +132,7 @@ async fn meet(
     started: Started,
     output: CliOutput,
 ) -> anyhow::Result<DaemonConnection> {
-    let answer = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await?;
+    let answer = client.call_raw(PingParams {}).await?;
     let daemon = identify(answer).map_err(CliError::wrong_daemon)?;
     if daemon.version != VERSION {
         output.note(&format!(
@@ -161,7 +158,7 @@ pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
 
 async fn version() -> Option<String> {
     let client = connect(&Home::from_process_env_blocking().ok()?).await.ok()?;
-    let answer = client.request_raw("ping", json!({}), VERSION_TIMEOUT).await.ok()?;
+    let answer = client.call_raw(PingParams {}).await.ok()?;
     Some(plain(answer.get("version")?.as_str()?))
 }
 
@@ -206,6 +203,7 @@ fn identify(answer: Value) -> Result<PingData, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn ping(protocol: u32) -> Value {
         json!({"version": "9.9.9", "uptime": 1, "clients": 1, "pid": 4_000_000, "protocol": protocol,

@@ -7,7 +7,7 @@ use crate::exit::Advised;
 use crate::suggest::{MAX_SHOWN, nearest};
 use quackd_client::ClientError;
 use quackd_home::Home;
-use quackd_protocol::client::{ErrorCode, SessionInfo, SessionsData, SessionsParams};
+use quackd_protocol::client::{ErrorCode, SessionInfo, SessionsParams};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(crate) async fn explained(error: anyhow::Error) -> anyhow::Error {
 async fn names() -> Option<Vec<(String, String)>> {
     let client = connect(&Home::from_process_env_blocking().ok()?).await.ok()?;
     let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
-    let known: SessionsData = client.request("sessions", all, LIMIT).await.ok()?;
+    let known = client.call_within(all, LIMIT).await.ok()?;
     Some(known.sessions.into_iter().take(MAX_SESSIONS).map(named).collect())
 }
 

@@ -4,14 +4,13 @@
 //! says something.
 
 use crate::args::SessionArgs;
-use crate::connect::REPLY_TIMEOUT;
 use crate::directory;
 use crate::display;
 use crate::exit::CliError;
 use crate::output::{CliOutput, DIM};
 use quackd_client::{Client, ClientError};
 use quackd_home::resolve_workspace_blocking;
-use quackd_protocol::client::{AttachData, AttachParams, FindBy, FindData, FindParams, FoundInfo};
+use quackd_protocol::client::{AttachParams, FindBy, FindParams, FoundInfo};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -76,7 +75,7 @@ impl Wanted {
             path: self.workspace.clone(),
             own: Some(true),
         };
-        let data: FindData = client.request("quack.find", params, REPLY_TIMEOUT).await?;
+        let data = client.call(params).await?;
         match (data.session, &self.workspace, missing) {
             (Some(found), ..) => Ok(found),
             (None, Some(path), Missing::Create) => {
@@ -111,7 +110,7 @@ async fn made(client: &Client, path: &str) -> Result<FoundInfo, ClientError> {
         own: Some(true),
         ..AttachParams::default()
     };
-    let data: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
+    let data = client.call(params).await?;
     Ok(FoundInfo {
         label: label(client, data.session.id.as_str()).await?,
         session_id: data.session.id,
@@ -128,7 +127,7 @@ async fn made(client: &Client, path: &str) -> Result<FoundInfo, ClientError> {
 pub(crate) async fn enclosing(client: &Client) -> Result<Option<String>, ClientError> {
     let Some(path) = current() else { return Ok(None) };
     let params = FindParams { session_id: None, path: Some(path), own: Some(true) };
-    let data: FindData = client.request("quack.find", params, REPLY_TIMEOUT).await?;
+    let data = client.call(params).await?;
     Ok(data.session.map(|found| found.workspace_path))
 }
 
@@ -138,7 +137,7 @@ pub(crate) async fn enclosing(client: &Client) -> Result<Option<String>, ClientE
 /// Those of the request.
 pub(crate) async fn label(client: &Client, id: &str) -> Result<String, ClientError> {
     let params = FindParams { session_id: Some(id.to_owned()), path: None, own: None };
-    let data: FindData = client.request("quack.find", params, REPLY_TIMEOUT).await?;
+    let data = client.call(params).await?;
     Ok(data.session.map_or_else(|| id.to_owned(), |found| found.label))
 }
 

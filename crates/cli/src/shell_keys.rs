@@ -1,11 +1,10 @@
 //! Passes the keys of model providers from this shell to the daemon, which may have been started without them.
 
-use crate::connect::REPLY_TIMEOUT;
 use crate::display::plain;
 use crate::output::CliOutput;
 use quackd_client::{Client, ClientError};
 use quackd_egress::models::{provider_variables, variables_of};
-use quackd_protocol::client::{KeysData, KeysParams};
+use quackd_protocol::client::KeysParams;
 use std::collections::BTreeMap;
 
 /// Passes them on. If the daemon refuses, it may still have another key, so that is a warning.
@@ -30,7 +29,7 @@ pub(crate) async fn try_pass_on(client: &Client) -> Result<(), (String, ClientEr
     let names = variables.iter().filter(|(_, value)| !value.is_empty());
     let names = names.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ");
     let params = KeysParams { variables, ..KeysParams::default() };
-    let given: Result<KeysData, _> = client.request("quack.keys", params, REPLY_TIMEOUT).await;
+    let given = client.call(params).await;
     given.map(drop).map_err(|error| (names, error))
 }
 
@@ -47,7 +46,7 @@ pub(crate) async fn give(client: &Client, provider: &str, key: &str) -> Result<(
     let values = std::iter::once(key.to_owned()).chain(std::iter::repeat(String::new()));
     let variables = names.into_iter().map(str::to_owned).zip(values).collect();
     let params = KeysParams { variables, ..KeysParams::default() };
-    let given: Result<KeysData, _> = client.request("quack.keys", params, REPLY_TIMEOUT).await;
+    let given = client.call(params).await;
     given.map(drop).map_err(|error| error.to_string())
 }
 

@@ -99,7 +99,7 @@ impl ScopedClient {
         has_timeout: bool,
     ) -> anyhow::Result<ToolResult> {
         let (params, limit) = self.params(tool, arguments, has_timeout, MAX_LOOK)?;
-        Ok(self.daemon.client.request("quack.tool", params, patience(limit)).await?)
+        Ok(self.daemon.client.call_within(params, patience(limit)).await?)
     }
 
     /// Calls a tool with a search time, and passes the bytes of its rows to `take` while it runs. Returns `None` if the
@@ -125,7 +125,7 @@ impl ScopedClient {
         let mut events = self.daemon.client.events().await?;
         let answered = CancellationToken::new();
         let calling = async {
-            let result = self.daemon.client.request("quack.tool", params, patience(limit)).await;
+            let result = self.daemon.client.call_within(params, patience(limit)).await;
             // All rows precede the reply.
             answered.cancel();
             result

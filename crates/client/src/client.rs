@@ -6,9 +6,8 @@ use crate::events::{self, Events};
 use interprocess::local_socket::tokio::Stream;
 use interprocess::local_socket::tokio::prelude::*;
 use interprocess::local_socket::{GenericFilePath, ToFsName};
-use quackd_protocol::client::Request;
+use quackd_protocol::client::{Method, Request};
 use quackd_protocol::limits::MAX_LINE_BYTES;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -58,37 +57,37 @@ impl Client {
         })
     }
 
-    /// Calls `method` and parses its result as `D`. Several requests may be in flight at once. The daemon may answer
-    /// them in any order.
+    /// Calls a method and waits as long as its row says. Several requests may be in flight at once. The daemon may
+    /// answer them in any order.
     ///
     /// Dropping the future stops waiting, but the daemon still completes the request.
     ///
     /// # Errors
-    /// [`ClientError::Refused`] with the daemon's text, [`ClientError::Timeout`] after `limit`, and any error that
-    /// closed the connection.
-    pub async fn request<P: Serialize, D: DeserializeOwned>(
-        &self,
-        method: &str,
-        params: P,
-        limit: Duration,
-    ) -> Result<D, ClientError> {
-        let data = self.exchange(method, params, limit).await?;
-        let text = data.as_deref().map_or("null", RawValue::get);
-        serde_json::from_str(text)
-            .map_err(|e| ClientError::Unexpected { method: method.to_owned(), why: e.to_string() })
+    /// [`ClientError::Refused`] with the daemon's text, [`ClientError::Timeout`] after the method's patience, and any
+    /// error that closed the connection.
+    pub async fn call<M: Method>(&self, params: M) -> Result<M::Reply, ClientError> {
+        self.call_within(params, M::PATIENCE).await
     }
 
-    /// Calls `method` and returns its result as JSON text; `null` without a result.
+    /// Calls a method and waits at most `limit`.
     ///
     /// # Errors
-    /// Like [`Client::request`].
-    pub async fn request_raw<P: Serialize>(
+    /// Like [`Client::call`].
+    pub async fn call_within<M: Method>(
         &self,
-        method: &str,
-        params: P,
+        params: M,
         limit: Duration,
-    ) -> Result<Value, ClientError> {
-        self.request(method, params, limit).await
+    ) -> Result<M::Reply, ClientError> {
+        self.exchange(params, limit).await
+    }
+
+    /// Calls a method and returns its data as the daemon sent it, for data of daemons with other versions; `null`
+    /// without data.
+    ///
+    /// # Errors
+    /// Like [`Client::call`].
+    pub async fn call_raw<M: Method>(&self, params: M) -> Result<Value, ClientError> {
+        self.exchange::<M, Value>(params, M::PATIENCE).await
     }
 
     /// Returns the receiver of all events from now on. An earlier receiver gets no more. The receiver must keep
@@ -122,12 +121,12 @@ impl Client {
         }
     }
 
-    async fn exchange<P: Serialize>(
+    async fn exchange<M: Method, D: DeserializeOwned>(
         &self,
-        method: &str,
-        params: P,
+        params: M,
         limit: Duration,
-    ) -> Result<Option<Box<RawValue>>, ClientError> {
+    ) -> Result<D, ClientError> {
+        let method = M::NAME;
         let id = self.next_id.fetch_add(1, Ordering::Relaxed).to_string();
         let mut line = serde_json::to_vec(&Request { id: &id, method, params })
             .map_err(|e| ClientError::Protocol(format!("cannot write the request: {e}")))?;
@@ -135,12 +134,20 @@ impl Client {
             return Err(ClientError::TooLong { bytes: line.len() });
         }
         line.push(b'\n');
+
         let (answer, answered) = oneshot::channel();
         let call = PendingRequest { id, line, answer };
-        match timeout(limit, self.send_and_wait(call, answered)).await {
-            Ok(answer) => answer?.map_err(Into::into),
-            Err(_elapsed) => Err(ClientError::Timeout { method: method.to_owned(), after: limit }),
-        }
+        let response = match timeout(limit, self.send_and_wait(call, answered)).await {
+            Ok(response) => response?,
+            Err(_elapsed) => {
+                return Err(ClientError::Timeout { method: method.to_owned(), after: limit });
+            }
+        };
+
+        let data = response?;
+        let text = data.as_deref().map_or("null", RawValue::get);
+        serde_json::from_str(text)
+            .map_err(|e| ClientError::Unexpected { method: method.to_owned(), why: e.to_string() })
     }
 
     async fn send_and_wait(

@@ -1,7 +1,8 @@
 //! Questions of the daemon to the user, and the answers: those about permissions, and those of a Pi.
 
+use quackd_protocol::client::UiResponseParams;
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 /// A question, as the event `extension_ui_request` has it.
 #[derive(Debug, Deserialize)]
@@ -91,26 +92,27 @@ impl Question {
         parts.join(between)
     }
 
-    /// Returns the parameters of `extension_ui_response`. A value that a question about a permission does not offer
+    /// Returns the parameters that send an answer. A value that a question about a permission does not offer
     /// cancels.
     #[must_use]
-    pub fn reply(&self, answer: Answer) -> Map<String, Value> {
+    pub fn reply(&self, answer: Answer) -> UiResponseParams {
         let is_offered = |value: &Value| {
             self.permission.is_none()
                 || self.options.iter().any(|option| Some(option.as_str()) == value.as_str())
         };
-        let (name, value) = match answer {
-            Answer::Confirmed(confirmed) => ("confirmed", Value::Bool(confirmed)),
-            Answer::Value(value) if is_offered(&value) => ("value", value),
-            Answer::Dismissed if self.permission.is_some() => ("dismissed", Value::Bool(true)),
-            Answer::Value(_) | Answer::Cancelled | Answer::Dismissed => {
-                ("cancelled", Value::Bool(true))
-            }
+        let mut params = UiResponseParams {
+            id: self.id.clone(),
+            session_id: self.session.clone().into(),
+            ..UiResponseParams::default()
         };
-        Map::from_iter([
-            (name.to_owned(), value),
-            ("id".to_owned(), self.id.clone()),
-            ("sessionId".to_owned(), self.session.clone().into()),
-        ])
+        match answer {
+            Answer::Confirmed(confirmed) => params.confirmed = Some(confirmed.into()),
+            Answer::Value(value) if is_offered(&value) => params.value = Some(value),
+            Answer::Dismissed if self.permission.is_some() => params.dismissed = Some(true),
+            Answer::Value(_) | Answer::Cancelled | Answer::Dismissed => {
+                params.cancelled = Some(true.into());
+            }
+        }
+        params
     }
 }

@@ -3,7 +3,9 @@
 #[cfg(test)]
 mod tests {
     use quackd_client::{Client, ClientError};
+    use quackd_protocol::client::Method;
     use quackd_protocol::limits::MAX_LINE_BYTES;
+    use serde::Serialize;
     use serde_json::{Value, json};
     use std::path::PathBuf;
     use std::time::Duration;
@@ -63,8 +65,30 @@ mod tests {
         }
     }
 
-    async fn call(client: &Client, method: &str, limit: Duration) -> Result<Value, ClientError> {
-        client.request_raw(method, json!({}), limit).await
+    /// Methods with any parameters and any reply.
+    macro_rules! methods {
+        ($($params:ident = $name:literal),+) => {$(
+            #[derive(Serialize)]
+            struct $params(Value);
+
+            impl Method for $params {
+                const NAME: &'static str = $name;
+                type Reply = Value;
+            }
+        )+};
+    }
+
+    methods! {
+        A = "a", B = "b", C = "c", Slow = "slow", Quick = "quick",
+        Ping = "ping", Attach = "attach", Follow = "follow", Unfollow = "unfollow", Say = "say"
+    }
+
+    async fn call<M: Method<Reply = Value>>(
+        client: &Client,
+        method: impl Fn(Value) -> M,
+        limit: Duration,
+    ) -> Result<Value, ClientError> {
+        client.call_within(method(json!({})), limit).await
     }
 
     #[tokio::test]
@@ -76,7 +100,7 @@ mod tests {
             peer.wait_for_hang_up().await;
         });
         let client = daemon.connect().await;
-        let (a, b) = tokio::join!(call(&client, "a", PATIENCE), call(&client, "b", PATIENCE));
+        let (a, b) = tokio::join!(call(&client, A, PATIENCE), call(&client, B, PATIENCE));
         assert_eq!((a.unwrap(), b.unwrap()), (json!("a"), json!("b")));
     }
 
@@ -88,7 +112,7 @@ mod tests {
             peer.wait_for_hang_up().await;
         });
         let client = daemon.connect().await;
-        let seen = client.request_raw("attach", json!({"path": "/x"}), PATIENCE).await.unwrap();
+        let seen = client.call(Attach(json!({"path": "/x"}))).await.unwrap();
         assert_eq!(seen, json!({"id": "1", "method": "attach", "params": {"path": "/x"}}));
     }
 
@@ -104,11 +128,11 @@ mod tests {
             peer.wait_for_hang_up().await;
         });
         let client = daemon.connect().await;
-        let refused = call(&client, "follow", PATIENCE).await;
+        let refused = call(&client, Follow, PATIENCE).await;
         assert!(
             matches!(&refused, Err(ClientError::Refused { text: t, .. }) if t == "Session not found: x")
         );
-        assert_eq!(call(&client, "unfollow", PATIENCE).await.unwrap(), Value::Null);
+        assert_eq!(call(&client, Unfollow, PATIENCE).await.unwrap(), Value::Null);
     }
 
     #[tokio::test]
@@ -122,12 +146,12 @@ mod tests {
         });
         let client = daemon.connect().await;
         let limit = Duration::from_millis(50);
-        let late = call(&client, "slow", limit).await;
+        let late = call(&client, Slow, limit).await;
         assert!(
             matches!(&late, Err(ClientError::Timeout { method, after }) if method == "slow" && *after == limit),
             "{late:?}"
         );
-        assert_eq!(call(&client, "quick", PATIENCE).await.unwrap(), json!("next"));
+        assert_eq!(call(&client, Quick, PATIENCE).await.unwrap(), json!("next"));
     }
 
     #[tokio::test]
@@ -139,8 +163,8 @@ mod tests {
             peer.0.write_all(br#"{"id":"1","ok":tr"#).await.unwrap();
         });
         let client = daemon.connect().await;
-        let (a, b) = tokio::join!(call(&client, "a", PATIENCE), call(&client, "b", PATIENCE));
-        for answer in [a, b, call(&client, "c", PATIENCE).await] {
+        let (a, b) = tokio::join!(call(&client, A, PATIENCE), call(&client, B, PATIENCE));
+        for answer in [a, b, call(&client, C, PATIENCE).await] {
             assert!(matches!(answer, Err(ClientError::Disconnected)), "{answer:?}");
         }
     }
@@ -152,7 +176,7 @@ mod tests {
         });
         let client = daemon.connect().await;
         for _ in 0..2 {
-            let answer = call(&client, "ping", PATIENCE).await;
+            let answer = call(&client, Ping, PATIENCE).await;
             assert!(
                 matches!(&answer, Err(ClientError::Refused { text: t, .. }) if t == "Too many connections"),
                 "{answer:?}"
@@ -167,7 +191,7 @@ mod tests {
             peer.wait_for_hang_up().await;
         });
         let client = daemon.connect().await;
-        let answer = call(&client, "ping", PATIENCE).await;
+        let answer = call(&client, Ping, PATIENCE).await;
         assert!(matches!(answer, Err(ClientError::Protocol(_))), "{answer:?}");
     }
 
@@ -178,7 +202,7 @@ mod tests {
             while peer.0.write_all(&endless).await.is_ok() {}
         });
         let client = daemon.connect().await;
-        let answer = call(&client, "ping", PATIENCE).await;
+        let answer = call(&client, Ping, PATIENCE).await;
         assert!(matches!(answer, Err(ClientError::Protocol(_))), "{answer:?}");
     }
 
@@ -191,9 +215,9 @@ mod tests {
         });
         let client = daemon.connect().await;
         let text = "x".repeat(MAX_LINE_BYTES);
-        let answer = client.request_raw("say", json!({"message": text}), PATIENCE).await;
+        let answer = client.call(Say(json!({"message": text}))).await;
         assert!(matches!(answer, Err(ClientError::TooLong { .. })), "{answer:?}");
-        assert_eq!(call(&client, "ping", PATIENCE).await.unwrap(), json!("ping"));
+        assert_eq!(call(&client, Ping, PATIENCE).await.unwrap(), json!("ping"));
     }
 
     #[tokio::test]
@@ -209,7 +233,7 @@ mod tests {
         });
         let client = daemon.connect().await;
         let params = json!({"message": "y".repeat(BIG)});
-        assert_eq!(client.request_raw("say", params, PATIENCE).await.unwrap(), json!(BIG));
+        assert_eq!(client.call_within(Say(params), PATIENCE).await.unwrap(), json!(BIG));
     }
 
     #[tokio::test]
@@ -225,7 +249,7 @@ mod tests {
         });
         let client = daemon.connect().await;
         let mut events = client.events().await.unwrap();
-        call(&client, "follow", PATIENCE).await.unwrap();
+        call(&client, Follow, PATIENCE).await.unwrap();
         let event = events.recv().await.unwrap();
         assert_eq!((event.name.as_str(), event.seq), ("agent_end", Some(4)));
         assert_eq!(event.session_id.as_deref(), Some("s1"));
@@ -285,7 +309,7 @@ mod tests {
         });
         let client = daemon.connect().await;
         let mut events = client.events().await.unwrap();
-        assert_eq!(call(&client, "follow", PATIENCE).await.unwrap(), json!("reply"));
+        assert_eq!(call(&client, Follow, PATIENCE).await.unwrap(), json!("reply"));
         for seq in 1..=EVENTS {
             assert_eq!(events.recv().await.unwrap().seq, Some(seq));
         }
@@ -304,7 +328,7 @@ mod tests {
         });
         let client = daemon.connect().await;
         drop(client.events().await.unwrap());
-        assert_eq!(call(&client, "ping", PATIENCE).await.unwrap(), json!("reply"));
+        assert_eq!(call(&client, Ping, PATIENCE).await.unwrap(), json!("reply"));
     }
 
     #[tokio::test]

@@ -12,9 +12,9 @@ use crate::results::{self, Reply};
 use crate::tasks;
 use crate::tool_list::{WORKSPACE, has_structured_content};
 use quackd_client::ClientError;
-use quackd_protocol::client::{ErrorCode, ToolParams};
+use quackd_protocol::client::{ErrorCode, Method, ToolParams};
 use quackd_protocol::limits::MAX_TOOL_DEADLINE;
-use quackd_protocol::output::{CancelData, CancelParams};
+use quackd_protocol::output::CancelParams;
 use quackd_protocol::tools::runs_commands;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ErrorData, InputResponses, ProgressNotificationParam,
@@ -230,7 +230,7 @@ async fn request(
     running: &RunningCall,
     cancelled: &CancellationToken,
 ) -> Result<Reply, ClientError> {
-    let calling = link.client.request::<_, Reply>("quack.tool", params, PATIENCE);
+    let calling = link.client.call_within(params, PATIENCE);
     tokio::pin!(calling);
     tokio::select! {
         // The call is sent before its cancellation: the daemon would not find a later call, and run it.
@@ -239,10 +239,11 @@ async fn request(
         () = cancelled.cancelled() => {}
     }
     let params = CancelParams { call_id: running.id.clone() };
-    let cancelling = link.client.request::<_, CancelData>("quack.cancel", params, REPLY_TIMEOUT);
+    let cancelling = link.client.call_within(params, REPLY_TIMEOUT);
     // A call that waits to be sent keeps its place before the cancellation.
     let ending = async { tokio::join!(biased; calling, cancelling).0 };
-    let late = || ClientError::Timeout { method: "quack.cancel".to_owned(), after: CANCEL_TIMEOUT };
+    let late =
+        || ClientError::Timeout { method: CancelParams::NAME.to_owned(), after: CANCEL_TIMEOUT };
     timeout(CANCEL_TIMEOUT, ending).await.unwrap_or_else(|_elapsed| Err(late()))
 }
 

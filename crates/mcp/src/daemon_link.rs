@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use quackd_client::{
     Client, ClientError, ConnectError, Events, Question, directory_in, printable_name,
 };
-use quackd_protocol::client::{AttachData, FindData};
+use quackd_protocol::client::{ClaimParams, ClientName, FindParams, HelloParams};
 use quackd_protocol::foreign_text::stripped_line;
 use quackd_protocol::limits::{
     DEADLINE_GRACE, DEADLINE_SLACK, MAX_TOOL_DEADLINE, WORKER_READY_WAIT,
@@ -14,8 +14,8 @@ use quackd_protocol::limits::{
 use quackd_protocol::output::ToolOutput;
 use rmcp::model::Implementation;
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -132,8 +132,9 @@ impl DaemonLink {
         let (name, version) = agent.map(|agent| (agent.name, agent.version)).unwrap_or_default();
         let told = |text: &str| Some(printable_name(text)).filter(|text| !text.is_empty());
         let name = told(&name).unwrap_or_else(|| UNNAMED.to_owned());
-        let hello = json!({"name": name, "version": told(&version), "door": "mcp"});
-        client.request_raw("quack.hello", hello, REPLY_TIMEOUT).await?;
+        let introduced = ClientName { name, version: told(&version) };
+        let hello = HelloParams { client: introduced, door: Some("mcp".to_owned()) };
+        client.call_within(hello, REPLY_TIMEOUT).await?;
         let running = Arc::new(RunningCalls::default());
         let (questions, ended) = (Arc::<Questions>::default(), CancellationToken::new());
         let reading = read(events, Arc::clone(&running), Arc::clone(&questions));
@@ -180,16 +181,15 @@ impl DaemonLink {
         if let Some(session) = lock(&self.sessions).get(dir) {
             return Ok(session.clone());
         }
-        let path = dir.to_string_lossy();
-        let preferred = self.preferred.get(dir);
-        let params = json!({
-            "path": path,
-            "keepJobs": self.options.keep_jobs,
-            "sessionId": preferred,
-            "isolated": self.options.isolated,
-        });
+        let params = ClaimParams {
+            path: dir.to_string_lossy().into_owned(),
+            safe_mode: None,
+            keep_jobs: Some(self.options.keep_jobs),
+            session_id: self.preferred.get(dir).cloned(),
+            isolated: Some(self.options.isolated),
+        };
         let timeout = if self.options.isolated { COPY_TIMEOUT } else { REPLY_TIMEOUT };
-        let claimed: AttachData = self.client.request("quack.claim", params, timeout).await?;
+        let claimed = self.client.call_within(params, timeout).await?;
         let cwd = directory_in(&claimed.workspace.path, dir);
         let workspace = Some(claimed.workspace.path);
         let session = AgentSession { id: claimed.session.id.0, cwd, workspace };
@@ -203,8 +203,8 @@ impl DaemonLink {
 
     /// Returns the id of a session. If the daemon does not find the session, returns the reference.
     pub(crate) async fn id_of(&self, reference: String) -> String {
-        let params = json!({"sessionId": reference});
-        let found = self.client.request::<_, FindData>("quack.find", params, REPLY_TIMEOUT).await;
+        let params = FindParams { session_id: Some(reference.clone()), ..FindParams::default() };
+        let found = self.client.call_within(params, REPLY_TIMEOUT).await;
         let found = found.ok().and_then(|found| found.session);
         found.map_or(reference, |found| found.session_id.0)
     }

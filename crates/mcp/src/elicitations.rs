@@ -4,9 +4,9 @@
 
 use crate::daemon_link::{DaemonLink, REPLY_TIMEOUT};
 use crate::questions::{self, Asked, Questions};
+use quackd_protocol::client::{ApprovalsParams, FollowParams};
 use rmcp::model::{ClientResult, ElicitRequest, ElicitResult, ElicitationAction, ServerRequest};
 use rmcp::service::{Peer, PeerRequestOptions, RoleServer, ServiceError};
-use serde_json::json;
 use std::sync::{Arc, Weak};
 
 /// Reason for the end of a request to the agent.
@@ -18,13 +18,13 @@ pub(crate) async fn pass_on(link: &Arc<DaemonLink>, session: &str, peer: &Peer<R
     if !link.askers.set(session, peer) {
         return;
     }
-    let watch = json!({"sessionId": session, "watch": true});
-    if link.client.request_raw("quack.approvals", watch, REPLY_TIMEOUT).await.is_err() {
+    let watch = ApprovalsParams { session_id: Some(session.to_owned()), watch: Some(true) };
+    if link.client.call_within(watch, REPLY_TIMEOUT).await.is_err() {
         return link.askers.remove(session);
     }
     if link.is_first_asker() {
-        let follow = json!({"sessionId": session});
-        link.client.request_raw("follow", follow, REPLY_TIMEOUT).await.ok();
+        let follow = FollowParams { session_id: session.into(), ..FollowParams::default() };
+        link.client.call_within(follow, REPLY_TIMEOUT).await.ok();
         let (weak, questions) = (Arc::downgrade(link), Arc::clone(&link.questions));
         let ended = link.ended.clone();
         tokio::spawn(async move { ended.run_until_cancelled(ask_all(weak, questions)).await });
@@ -71,7 +71,7 @@ async fn ask(link: Weak<DaemonLink>, Asked { question, closed }: Asked) {
     };
     let answer = questions::answer(&question, &result);
     // A refusal means that another client was first or the question has timed out.
-    link.client.request_raw("extension_ui_response", answer, REPLY_TIMEOUT).await.ok();
+    link.client.call_within(answer, REPLY_TIMEOUT).await.ok();
 }
 
 /// Ends the questions of a session to an agent that is gone or refuses them, so that no operation waits for it.
@@ -81,6 +81,6 @@ async fn stop(link: &DaemonLink, session: &str, error: &ServiceError) {
         // It may come back with another connection.
         _ => link.askers.remove(session),
     }
-    let unwatch = json!({"sessionId": session, "watch": false});
-    link.client.request_raw("quack.approvals", unwatch, REPLY_TIMEOUT).await.ok();
+    let unwatch = ApprovalsParams { session_id: Some(session.to_owned()), watch: Some(false) };
+    link.client.call_within(unwatch, REPLY_TIMEOUT).await.ok();
 }

@@ -7,11 +7,11 @@ use crate::parked_calls::ParkedCalls;
 use crate::results::Reply;
 use crate::tool_list::Selection;
 use quackd_client::Connector;
-use quackd_protocol::client::ToolParams;
+use quackd_protocol::client::{SandboxParams, ToolParams};
 use rmcp::model::Implementation;
 use rmcp::service::{RequestContext, RoleServer};
 use rmcp::task_manager::TaskManager;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -180,17 +180,20 @@ impl Gateway {
         let link = self.link(agent).await?;
         let (tool, session_id) = (tool.to_owned(), Some(session.to_owned()));
         let params = ToolParams { tool, arguments, session_id, ..ToolParams::default() };
-        Ok(link.client.request("quack.tool", params, PATIENCE).await?)
+        Ok(link.client.call_within(params, PATIENCE).await?)
     }
 
     /// Returns whether commands have a network. `None` if that is not known before a call.
     pub(crate) async fn has_network(&self, context: &RequestContext<RoleServer>) -> Option<bool> {
         let link = self.link(context.client_info()).await.ok()?;
         let session = self.session(&link, None, context).await.ok()?;
-        let params = json!({"sessionId": session.id, "action": "show"});
-        let shown = link.client.request_raw("quack.sandbox", params, REPLY_TIMEOUT).await.ok()?;
-        let is_on = shown.pointer("/policy/network")?.as_bool()?;
-        Some(is_on || shown.pointer("/policy/hosts").is_some())
+        let params = SandboxParams {
+            action: Some("show".to_owned()),
+            session_id: Some(session.id),
+            ..SandboxParams::default()
+        };
+        let policy = link.client.call_within(params, REPLY_TIMEOUT).await.ok()?.policy;
+        Some(policy.network || policy.hosts.is_some())
     }
 
     /// Remembers the file of a long output, which is offered as a resource from now on.

@@ -89,7 +89,7 @@ impl StartedCall {
             let answer = questions::answer(&question, &result);
             // A refusal means that another client was first or the question has timed out.
             let client = &self.link.client;
-            client.request_raw("extension_ui_response", answer, REPLY_TIMEOUT).await.ok();
+            client.call_within(answer, REPLY_TIMEOUT).await.ok();
         }
     }
 

@@ -6,6 +6,7 @@
 
 use quackd_client::{Answer, Question};
 use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest, DENY_OPTION};
+use quackd_protocol::client::UiResponseParams;
 use quackd_protocol::limits::MAX_WATCHED_SESSIONS;
 use rmcp::model::{ElicitRequestParams, ElicitResult, ElicitationAction, ProtocolVersion};
 use rmcp::service::{Peer, RequestContext, RoleServer};
@@ -80,7 +81,7 @@ pub(crate) fn form(question: &Question) -> Option<ElicitRequestParams> {
 /// Returns the parameters of `extension_ui_response` for the result of the form. An agent without a user cancels every
 /// form at once, so that a cancelled form is not an answer, nor is a form without a choice. Any other result denies a permission
 /// once.
-pub(crate) fn answer(question: &Question, result: &ElicitResult) -> Map<String, Value> {
+pub(crate) fn answer(question: &Question, result: &ElicitResult) -> UiResponseParams {
     let content =
         |name: &str| result.content.as_ref().and_then(|content| content.get(name)).cloned();
     question.reply(match (&result.action, question.method.as_str()) {
@@ -269,10 +270,11 @@ mod tests {
     fn answered(question: &Question, action: ElicitationAction, content: Option<Value>) -> Value {
         let mut result = ElicitResult::new(action);
         result.content = content;
-        let mut answer = answer(question, &result);
-        assert_eq!(answer.remove("sessionId"), Some("s".into()));
-        assert_eq!(answer.remove("id").as_ref(), Some(&question.id));
-        answer.into()
+        let mut answer = serde_json::to_value(answer(question, &result)).unwrap();
+        let fields = answer.as_object_mut().unwrap();
+        assert_eq!(fields.remove("sessionId"), Some("s".into()));
+        assert_eq!(fields.remove("id").as_ref(), Some(&question.id));
+        answer
     }
 
     #[test]

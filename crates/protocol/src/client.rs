@@ -15,11 +15,13 @@ mod gc;
 mod isolated;
 mod keys;
 mod lifecycle;
+mod methods;
 mod models;
 mod network;
 mod ps;
 mod remote;
 mod session_admin;
+mod small_params;
 mod tool_params;
 mod voice;
 
@@ -54,6 +56,7 @@ pub use lifecycle::{
     PinData, PinParams, ProcessState, SessionStatus, SpecInfo, StatusInfo, TreeChild, TreeData,
     TreeWorker,
 };
+pub use methods::{METHODS, Method, MethodRow};
 pub use models::{ChosenModel, ModelTest, ModelsData, ModelsParams};
 pub use network::{
     ForwardData, ForwardInfo, ForwardParams, HostExplained, HostTotals, HostVerdict, NetworkData,
@@ -70,6 +73,12 @@ pub use session_admin::{
     SessionDeleteData, SessionDeleteParams, SessionNewParams, SessionSetData, SessionSetParams,
     StateData, StateDataOf, TimedDenial, WorkerState, WorkspaceInfo, WorkspaceSession,
     WorkspacesData,
+};
+pub use small_params::{
+    AbortParams, ActivateParams, ConfigParams, DaemonParams, KillParams, MetricsParams, NoData,
+    PingParams, PsParams, SandboxAudit, SandboxDenials, SandboxExplain, SandboxExplainHost,
+    SandboxNetwork, SandboxPresets, SessionParams, ShutdownParams, StateParams, TreeParams,
+    UnfollowParams, WorkspacesParams,
 };
 pub use tool_params::ToolParams;
 pub use voice::{
@@ -332,12 +341,12 @@ pub type ToolData = ToolResultOf<Box<RawValue>, Box<RawValue>>;
 pub type ToolResult = ToolResultOf<String, Value>;
 
 /// `voice_tool_call` data.
-#[derive(Debug, Serialize, JsonSchema)]
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 #[schemars(inline)]
 pub struct VoiceToolData {
     /// As in the request; absent if it was absent there.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<Value>,
     /// The answer for a model. That of a tool that failed begins with `Error: `.
     #[schemars(with = "String")]
@@ -446,15 +455,6 @@ impl ToolInfo {
 
 fn is_zero(n: &u32) -> bool {
     *n == 0
-}
-
-/// Parameters of methods that take a session reference only (`abort`).
-#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
-pub struct SessionParams {
-    /// Session reference; the active session if absent or empty.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub session_id: Option<String>,
 }
 
 /// `abort` data.

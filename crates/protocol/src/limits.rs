@@ -65,6 +65,15 @@ pub const PARTIAL_LINE_TIMEOUT: Duration = Duration::from_secs(60);
 /// A client that has replies waiting and reads no byte for this long is disconnected as slow.
 pub const CLIENT_WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Time that a client usually waits for a reply: no worker is needed for it.
+pub const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Time that a client waits for the daemon's checks. The daemon may run a login shell and wait for its disk.
+pub const DOCTOR_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Time that a client waits for a garbage collection, which may wait for a slow disk.
+pub const GC_TIMEOUT: Duration = Duration::from_secs(10 * 60);
+
 // --- tools ----------------------------------------------------------------------------------
 
 /// Bytes of bash output, grep output and web results shown to the caller.

@@ -10,7 +10,7 @@ use crate::session::actor::TellSession;
 use crate::wire::{self, ParsedRequest};
 use actix::Addr;
 use bytes::Bytes;
-use quackd_protocol::client::LOCAL_APP;
+use quackd_protocol::client::{self, LOCAL_APP};
 use quackd_protocol::limits::LOCAL_APP_DEADLINE;
 use quackd_schema::{MethodSchema, Shape, Wire, shape_of};
 use schemars::JsonSchema;
@@ -125,25 +125,26 @@ macro_rules! schema_like {
 }
 pub(super) use schema_like;
 
-/// Builds the table of methods. The documentation of a row is the description of the method.
+/// Builds the table of methods. A row begins with the type that clients call. The documentation of a row is the
+/// description of the method.
 macro_rules! methods {
     ($(
         $(#[doc = $about:literal])+
-        $name:literal: $order:ident, $remote:expr, $handler:path $(, needs [$($required:literal),+])?;
+        $called:ident: $order:ident, $remote:expr, $handler:path $(, needs [$($required:literal),+])?;
     )+) => {
         const METHODS: &[Method] = {
             use dispatch::Order::{Concurrent, InOrder};
             use dispatch::Remote::{All, Nothing, Part};
+            use quackd_protocol::client::Method as _;
             &[$(Method {
-                schema: dispatch::schema(
-                    $name,
+                schema: dispatch::schema::<$called, _, _>(
                     concat!($($about),+).trim_ascii_start(),
                     &[$($($required),+)?],
                     &$handler,
                 ),
                 order: $order,
                 remote: $remote,
-                run: |request, caller| Box::pin(dispatch::call($name, request, caller, $handler)),
+                run: |request, caller| Box::pin(dispatch::call($called::NAME, request, caller, $handler)),
             }),+]
         };
     };
@@ -151,13 +152,12 @@ macro_rules! methods {
 pub(super) use methods;
 
 /// Returns the schema of a method with this handler.
-pub(super) const fn schema<P: Params, R: Reply>(
-    name: &'static str,
+pub(super) const fn schema<M: client::Method, P: Params, R: Reply>(
     about: &'static str,
     required: &'static [&'static str],
     _handler: &impl AsyncFn(P, &Caller) -> Result<R, MethodError>,
 ) -> MethodSchema {
-    MethodSchema { name, about, params: P::SHAPE, required, data: R::SHAPE }
+    MethodSchema { name: M::NAME, about, params: P::SHAPE, required, data: R::SHAPE }
 }
 
 /// Reads the parameters of a request, runs the handler and returns the reply.

@@ -1,8 +1,8 @@
 //! The methods of the client wire: one file each, and one row each in the table below.
 //!
-//! A row is the only place that names a method: its description, the order of its reply, the access of remote clients
-//! and its handler. The types of the handler are the parameters and the reply. Dispatch, the schemas, the TypeScript
-//! declarations and the checks of docs/protocol.md come from the row.
+//! A row begins with the type that clients call, which has the name of the method. It has the description, the order of
+//! the reply, the access of remote clients and the handler. The types of the handler are the parameters and the reply.
+//! Dispatch, the schemas, the TypeScript declarations and the checks of docs/protocol.md come from the row.
 //!
 //! A holder of the remote-control token works in the sessions as they are configured. Changing how this machine is
 //! configured, and stopping the daemon, requires a local client.
@@ -54,7 +54,17 @@ pub(crate) use metrics::metrics_text;
 
 use crate::errors::MethodError;
 use dispatch::{Method, NoData, NoParams, Reply, methods, own_reference, schema_like};
-use quackd_protocol::client::SessionParams;
+use quackd_protocol::client::{
+    AbortParams, ActivateParams, AgentParams, AnswerParams, ApprovalsParams, AttachParams,
+    ClaimParams, ConfigParams, DaemonParams, DoctorParams, FindParams, FollowParams, ForkParams,
+    ForwardParams, GcParams, HelloParams, IsolatedParams, KeysParams, KillParams, MetricsParams,
+    ModelsParams, PinParams, PingParams, PsParams, RemoteConfigureParams, RemoteStatusParams,
+    RestartParams, SandboxParams, SayParams, SessionDeleteParams, SessionNewParams, SessionParams,
+    SessionSetParams, SessionsParams, ShutdownParams, StateParams, ToolParams, TreeParams,
+    UiResponseParams, UnfollowParams, VoiceConnectParams, VoiceStartParams, VoiceStateParams,
+    VoiceToolCallParams, WorkspacesParams,
+};
+use quackd_protocol::output::{CancelParams, StdinParams};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -70,188 +80,188 @@ schema_like!(AnySession, SessionParams);
 methods! {
     /// Returns the version, process id and uptime of the daemon.
     // Remote: reads.
-    "ping": InOrder, All, ping::ping;
+    PingParams: InOrder, All, ping::ping;
 
     /// Finds or creates the session of a directory.
     // Remote: opening sessions is its purpose; it cannot end safe mode.
-    "attach": Concurrent, Part, attach::attach;
+    AttachParams: Concurrent, Part, attach::attach;
 
     /// Lists sessions.
     // Remote: reads.
-    "sessions": InOrder, All, sessions::sessions;
+    SessionsParams: InOrder, All, sessions::sessions;
 
     /// Lists workspaces with their sessions.
     // Remote: reads.
-    "workspaces": InOrder, All, session_admin::workspaces;
+    WorkspacesParams: InOrder, All, session_admin::workspaces;
 
     /// Makes a session the active one.
     // Remote: the phone app offers a list of sessions.
-    "activate_session": Concurrent, All, session_admin::activate_session, needs ["sessionId"];
+    ActivateParams: Concurrent, All, session_admin::activate_session, needs ["sessionId"];
 
     /// Returns the session that a reference or a directory means.
     // Remote: reads.
-    "quack.find": Concurrent, All, find::find;
+    FindParams: Concurrent, All, find::find;
 
     /// Creates another session for a directory.
     // Remote: the token grants access to sessions.
-    "quack.session_new": Concurrent, Part, session_admin::session_new;
+    SessionNewParams: Concurrent, Part, session_admin::session_new;
 
     /// Sets the agent of a session.
     // Remote: a model costs money, and an engine runs with other rights.
-    "quack.session_set": Concurrent, Nothing(|| MethodError::LocalAgentChoice), session_admin::session_set;
+    SessionSetParams: Concurrent, Nothing(|| MethodError::LocalAgentChoice), session_admin::session_set;
 
     /// Creates a session that continues the conversation of another one.
     // Remote: like quack.session_new.
-    "quack.fork": Concurrent, All, session_admin::fork;
+    ForkParams: Concurrent, All, session_admin::fork;
 
     /// Deletes a session.
     // Remote: removes what attach creates, and no file of a workspace. Not a session with restrictions: the next one
     // would have none.
-    "quack.session_delete": Concurrent, Part, session_admin::session_delete, needs ["sessionId"];
+    SessionDeleteParams: Concurrent, Part, session_admin::session_delete, needs ["sessionId"];
 
     /// Tells the daemon the name of this client.
     // Remote: its name appears in logs and events of this machine.
-    "quack.hello": InOrder, Nothing(|| MethodError::LocalClaim), claim::hello, needs ["name"];
+    HelloParams: InOrder, Nothing(|| MethodError::LocalClaim), claim::hello, needs ["name"];
 
     /// Gives this client a separate session for a directory.
     // Remote: like quack.hello.
-    "quack.claim": Concurrent, Nothing(|| MethodError::LocalClaim), claim::claim, needs ["path"];
+    ClaimParams: Concurrent, Nothing(|| MethodError::LocalClaim), claim::claim, needs ["path"];
 
     /// Returns the state of a session and its processes.
     // Remote: reads.
-    "get_state": Concurrent, All, state::get_state;
+    StateParams: Concurrent, All, state::get_state;
 
     /// Shows and sets the permissions of a session's worker.
     // Remote: `set` would let the token extend its own rights.
-    "quack.sandbox": Concurrent, Part, sandbox::sandbox;
+    SandboxParams: Concurrent, Part, sandbox::sandbox;
 
     /// Compares the private copy of an isolated session with its workspace, applies its changes, or discards it.
     // Remote: a comparison reads; applying writes files outside of the session.
-    "quack.isolated": Concurrent, Part, isolated::isolated, needs ["action"];
+    IsolatedParams: Concurrent, Part, isolated::isolated, needs ["action"];
 
     /// Runs a tool and returns its text.
     // Remote: runs within the session's policy.
-    "voice_tool_call": Concurrent, All, tool::voice_tool_call, needs ["toolName", "arguments"];
+    VoiceToolCallParams: Concurrent, All, tool::voice_tool_call, needs ["toolName", "arguments"];
 
     /// Runs a tool and returns its text with additional facts.
     // Remote: like voice_tool_call.
-    "quack.tool": Concurrent, All, tool::quack_tool, needs ["tool"];
+    ToolParams: Concurrent, All, tool::quack_tool, needs ["tool"];
 
     /// Cancels one call of this client.
     // Remote: ends a call of the same client.
-    "quack.cancel": InOrder, All, streaming::cancel, needs ["callId"];
+    CancelParams: InOrder, All, streaming::cancel, needs ["callId"];
 
     /// Sends the next input to the command of one call of this client.
     // Remote: input of a call of the same client.
-    "quack.stdin": Concurrent, All, streaming::stdin, needs ["callId", "bytes"];
+    StdinParams: Concurrent, All, streaming::stdin, needs ["callId", "bytes"];
 
     /// Cancels the calls of a session and the turn of its Pi.
     // Remote: ends work of a session.
-    "abort": Concurrent, All, abort::abort;
+    AbortParams: Concurrent, All, abort::abort;
 
     /// Sends a prompt to a session's voice client or Pi.
     // Remote: sends a prompt to a session.
-    "say": Concurrent, All, say::say, needs ["message"];
+    SayParams: Concurrent, All, say::say, needs ["message"];
 
     /// Passes a command of Pi's protocol to the session's agent.
     // Remote: like say, but some commands spend money or read the whole conversation.
-    "quack.agent": Concurrent, Nothing(|| MethodError::LocalAgent), agent::agent, needs ["command"];
+    AgentParams: Concurrent, Nothing(|| MethodError::LocalAgent), agent::agent, needs ["command"];
 
     /// Answers a question of Pi, or one about a permission.
     // Remote: like say: Pi asks all followers. Permissions only as far as `remote.approvals` allows.
-    "extension_ui_response": Concurrent, Part, extension_ui::extension_ui_response, needs ["id"];
+    UiResponseParams: Concurrent, Part, extension_ui::extension_ui_response, needs ["id"];
 
     /// Lists the questions to the user about denied operations.
     // Remote: reads; watching needs `remote.approvals`.
-    "quack.approvals": Concurrent, Part, approvals::approvals;
+    ApprovalsParams: Concurrent, Part, approvals::approvals;
 
     /// Answers a question about a denied operation.
     // Remote: would let the token widen its own rights, so only as far as `remote.approvals` allows.
-    "quack.answer": Concurrent, Part, approvals::answer, needs ["id", "decision"];
+    AnswerParams: Concurrent, Part, approvals::answer, needs ["id", "decision"];
 
     /// Sends the events of a session to this client.
     // Remote: reads.
-    "follow": Concurrent, All, follow::follow;
+    FollowParams: Concurrent, All, follow::follow;
 
     /// Stops sending events. The client is no longer a voice client.
     // Remote: affects only the client itself.
-    "unfollow": InOrder, All, follow::unfollow;
+    UnfollowParams: InOrder, All, follow::unfollow;
 
     /// Checks the daemon and its configuration.
     // Remote: reads; runs only the user's own login shell.
-    "doctor": Concurrent, All, doctor::doctor;
+    DoctorParams: Concurrent, All, doctor::doctor;
 
     /// Returns the configuration in force.
     // Remote: values may be secret.
-    "quack.config": InOrder, Nothing(|| MethodError::LocalConfig), config::config;
+    ConfigParams: InOrder, Nothing(|| MethodError::LocalConfig), config::config;
 
     /// Lists the models of quackd's own agent, and tests the chosen one.
     // Remote: reads; a test costs no more than a say.
-    "quack.models": Concurrent, All, models::models;
+    ModelsParams: Concurrent, All, models::models;
 
     /// Gives the daemon variables with keys of model providers.
     // Remote: the person at this machine decides which account pays.
-    "quack.keys": InOrder, Nothing(|| MethodError::LocalKeys), keys::keys, needs ["variables"];
+    KeysParams: InOrder, Nothing(|| MethodError::LocalKeys), keys::keys, needs ["variables"];
 
     /// Lists the daemon and its processes.
     // Remote: reads.
-    "quack.ps": Concurrent, All, ps::ps;
+    PsParams: Concurrent, All, ps::ps;
 
     /// Returns the daemon's counters in the text format of Prometheus.
     // Remote: reads.
-    "quack.metrics": Concurrent, All, metrics::metrics;
+    MetricsParams: Concurrent, All, metrics::metrics;
 
     /// Deletes expired and orphaned files.
     // Remote: a dry run reads; a real run deletes files of this machine.
-    "quack.gc": Concurrent, Part, gc::gc;
+    GcParams: Concurrent, Part, gc::gc;
 
     /// Describes the daemon's program and lists the work in progress.
     // Remote: reads.
-    "quack.daemon": Concurrent, All, daemon::daemon;
+    DaemonParams: Concurrent, All, daemon::daemon;
 
     /// Stops the daemon so that the next one can start, unless work is in progress.
     // Remote: without a service manager, a remote client could not start the daemon again.
-    "quack.restart": Concurrent, Part, daemon::restart;
+    RestartParams: Concurrent, Part, daemon::restart;
 
     /// Returns the tree of processes and their restart rules.
     // Remote: reads.
-    "quack.tree": Concurrent, All, tree::tree;
+    TreeParams: Concurrent, All, tree::tree;
 
     /// Exempts a session's processes from idle eviction, or ends the exemption.
     // Remote: affects one session, and is reversible.
-    "quack.pin": Concurrent, All, pin::pin;
+    PinParams: Concurrent, All, pin::pin;
 
     /// Makes a port of a session reachable on this machine, closes it, or lists such ports.
     // Remote: a list reads; a forward lets programs of this machine into a session.
-    "quack.forward": Concurrent, Part, forward::forward;
+    ForwardParams: Concurrent, Part, forward::forward;
 
     /// Kills a session's worker. Its calls fail as after a crash.
     // Remote: ends work of a session that abort cannot end.
-    "quack.kill": Concurrent, All, kill::kill, needs ["sessionId"];
+    KillParams: Concurrent, All, kill::kill, needs ["sessionId"];
 
     /// Stops the daemon.
     // Remote: a remote client could not start the daemon again.
-    "quack.shutdown": InOrder, Nothing(|| MethodError::LocalStop), daemon::shutdown;
+    ShutdownParams: InOrder, Nothing(|| MethodError::LocalStop), daemon::shutdown;
 
     /// Makes this client a voice client.
     // Remote: affects only the client itself.
-    "voice_connect": InOrder, All, voice::voice_connect;
+    VoiceConnectParams: InOrder, All, voice::voice_connect;
 
     /// Asks a voice client to start in a session.
     // Remote: phones are voice clients.
-    "voice_start": InOrder, All, voice::voice_start;
+    VoiceStartParams: InOrder, All, voice::voice_start;
 
     /// Reports the state of this voice client.
     // Remote: affects only the client itself.
-    "voice_state": InOrder, All, voice::voice_state, needs ["state"];
+    VoiceStateParams: InOrder, All, voice::voice_state, needs ["state"];
 
     /// Returns the state of remote control.
     // Remote: a client that used the token does not get it back.
-    "remote_status": Concurrent, Part, remote::remote_status;
+    RemoteStatusParams: Concurrent, Part, remote::remote_status;
 
     /// Changes remote control.
     // Remote: only local clients change remote control.
-    "remote_configure": Concurrent, Nothing(|| MethodError::LocalOnly), remote::remote_configure;
+    RemoteConfigureParams: Concurrent, Nothing(|| MethodError::LocalOnly), remote::remote_configure;
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use quackd_protocol::client::{
     EventLine, PingData, ToolContent, ToolData, ToolExecutionEnd, ToolInfo, VoiceStopEvent,
 };
 use quackd_protocol::{SessionId, client};
+use quackd_schema::MethodSchema;
+use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -18,6 +20,50 @@ fn validator(name: &str) -> jsonschema::Validator {
     schema.as_object_mut().unwrap().remove("anyOf");
     schema["$ref"] = format!("#/$defs/{name}").into();
     jsonschema::draft202012::new(&schema).unwrap()
+}
+
+/// A shape without references to names.
+fn inlined(shape: impl Fn(&mut SchemaGenerator) -> Value) -> Value {
+    let settings = SchemaSettings::draft2020_12().with(|it| it.inline_subschemas = true);
+    shape(&mut settings.into_generator())
+}
+
+/// The parameters of a schema and which of them are required. The types that clients call have other descriptions.
+fn parameters(schema: &Value) -> [Value; 2] {
+    ["properties", "required"].map(|key| schema[key].clone())
+}
+
+#[test]
+fn clients_call_the_methods_of_this_table_with_its_parameters_and_read_its_replies() {
+    let names = |all: Vec<&'static str>| all.into_iter().collect::<BTreeSet<_>>();
+    let served = METHODS.iter().map(|method| method.schema.name).collect();
+    assert_eq!(names(client::METHODS.iter().map(|row| row.name).collect()), names(served));
+
+    for MethodSchema { name, params, data, .. } in METHODS.iter().map(|method| method.schema) {
+        let rows: Vec<_> = client::METHODS.iter().filter(|row| row.name == name).collect();
+        let replies = rows.iter().map(|row| inlined(|generator| (row.reply)(generator).to_value()));
+        let replies: Vec<Value> = replies.collect();
+        for row in rows {
+            let called = inlined(|generator| (row.params)(generator).to_value());
+            match params {
+                Some(params) => {
+                    assert_eq!(parameters(&called), parameters(&inlined(params)), "{name}");
+                }
+                None => assert_eq!(called.get("properties"), None, "{name}"),
+            }
+        }
+        let Some(data) = data.map(inlined) else {
+            assert_eq!(replies, [json!({ "type": "null" })], "{name}");
+            continue;
+        };
+        match data["anyOf"].as_array() {
+            Some(all) => {
+                assert_eq!(all.len(), replies.len(), "{name}");
+                assert!(replies.iter().all(|reply| all.contains(reply)), "{name}");
+            }
+            None => assert_eq!(replies, [data], "{name}"),
+        }
+    }
 }
 
 fn is_valid(name: &str, value: &Value) -> bool {

@@ -4,8 +4,10 @@ use super::{REPLY_TIMEOUT, Shared};
 use crate::lock;
 use crate::permissions::{self, Told};
 use quackd_client::{Answer, Client, Question};
+use quackd_protocol::approval::{AnswerScope, Decision};
+use quackd_protocol::client::AnswerParams;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -81,12 +83,17 @@ impl Shared {
 
 /// Passes an answer on. A refusal means that another client was first or the question has timed out.
 async fn reply(client: &Client, question: &Question, told: Told) {
-    let (method, params) = match told {
-        Told::Answer(answer) => ("extension_ui_response", question.reply(answer).into()),
-        Told::DenySession => {
-            let params = json!({"id": question.key(), "decision": "deny", "scope": "session"});
-            ("quack.answer", params)
+    match told {
+        Told::Answer(answer) => {
+            client.call_within(question.reply(answer), REPLY_TIMEOUT).await.ok();
         }
-    };
-    client.request_raw(method, params, REPLY_TIMEOUT).await.ok();
+        Told::DenySession => {
+            let params = AnswerParams {
+                id: question.key(),
+                decision: Decision::Deny,
+                scope: Some(AnswerScope::Session),
+            };
+            client.call_within(params, REPLY_TIMEOUT).await.ok();
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! `quack abort`: cancels all running calls of a session.
 
 use crate::args::sessions::AbortArgs;
-use crate::connect::{REPLY_TIMEOUT, connect_only};
+use crate::connect::connect_only;
 use crate::display::{self, count};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
@@ -9,7 +9,7 @@ use crate::session_ref::{self, Missing, Wanted};
 use crate::subcommands::ps;
 use crate::time_format::span;
 use quackd_client::ClientError;
-use quackd_protocol::client::{AbortData, CallInfo, RunningJob, SessionParams};
+use quackd_protocol::client::{AbortData, AbortParams, CallInfo, RunningJob};
 use std::time::Duration;
 
 /// Runs the subcommand. Starts no daemon: without one there is no call to cancel.
@@ -18,8 +18,7 @@ pub(crate) async fn run(args: AbortArgs, output: CliOutput) -> anyhow::Result<Ex
     let daemon = connect_only(output).await?;
     let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     session_ref::tell(&found, output);
-    let params = SessionParams { session_id: Some(found.session_id.0.clone()) };
-    let answer = daemon.client.request::<_, AbortData>("abort", params, REPLY_TIMEOUT).await;
+    let answer = daemon.client.call(AbortParams::of(found.session_id.as_str())).await;
     let label = display::name(&found.label);
     let data = match answer {
         Err(error @ ClientError::Refused { .. }) => {

@@ -1,12 +1,12 @@
 //! `quack activate`: activates a session.
 
 use crate::args::sessions::ActivateArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput};
 use crate::session_ref::{Missing, Wanted};
-use quackd_protocol::client::{ActivateData, SessionParams, SessionSetData, SessionSetParams};
+use quackd_protocol::client::{ActivateParams, SessionSetParams};
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: ActivateArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -20,12 +20,9 @@ pub(crate) async fn run(args: ActivateArgs, output: CliOutput) -> anyhow::Result
             model: args.model,
             ..SessionSetParams::default()
         };
-        let _set: SessionSetData =
-            daemon.client.request("quack.session_set", params, REPLY_TIMEOUT).await?;
+        daemon.client.call(params).await?;
     }
-    let params = SessionParams { session_id: Some(found.session_id.0) };
-    let data: ActivateData =
-        daemon.client.request("activate_session", params, REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(ActivateParams::of(found.session_id.0)).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {

@@ -3,16 +3,14 @@
 //!
 //! Has its own connection, which watches the questions. [`Asking`] prints them and reads the answers.
 
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display::plain;
 use crate::output::CliOutput;
 use crate::run_program;
 use crate::subcommands::follow::asking::{Asking, Typed};
 use quackd_client::{Client, Event, Events};
 use quackd_protocol::approval::{ApprovalClosed, ApprovalRequest};
-use quackd_protocol::client::{
-    ApprovalsData, ApprovalsParams, PendingApproval, UiResponseData, UiResponseParams,
-};
+use quackd_protocol::client::{ApprovalsParams, PendingApproval, UiResponseParams};
 use serde_json::Value;
 use std::io::{self, IsTerminal};
 
@@ -55,7 +53,7 @@ impl Prompter {
         let client = start_and_connect(output).await?.client;
         let events = client.events().await?;
         let params = ApprovalsParams { watch: Some(true), session_id };
-        let data: ApprovalsData = client.request("quack.approvals", params, REPLY_TIMEOUT).await?;
+        let data = client.call(params).await?;
         // Another program may print on this terminal, such as a reader of this one's output.
         let is_alone = by == AskedBy::Call && output.audience().is_terminal;
         let asking = Asking::new(!is_alone, output);
@@ -106,8 +104,7 @@ impl Prompter {
     }
 
     async fn answer(&mut self, answer: UiResponseParams, record: Option<String>) {
-        let sent: Result<UiResponseData, _> =
-            self.client.request("extension_ui_response", answer, REPLY_TIMEOUT).await;
+        let sent = self.client.call(answer).await;
         match (sent, record) {
             (Err(error), _) => self.output.warning(&error.to_string()),
             (Ok(_), Some(record)) => self.output.note(&format!("-- {record} --")),

@@ -1,7 +1,7 @@
 //! `quack approvals`, `quack allow` and `quack deny`: questions to the user about denied operations.
 
 use crate::args::approvals::{AllowArgs, ApprovalsArgs, DenyArgs};
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display::{name, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM};
@@ -16,7 +16,7 @@ use quackd_protocol::approval::{
     AnswerScope, ApprovalClosed, ApprovalKind, ApprovalRequest, Decision, PendingApproval,
     REQUEST_PREFIX, RecentApproval,
 };
-use quackd_protocol::client::{AnswerData, AnswerParams, ApprovalsData, ApprovalsParams};
+use quackd_protocol::client::{AnswerParams, ApprovalsData, ApprovalsParams};
 
 /// Lists the questions, or watches them.
 pub(crate) async fn run(args: ApprovalsArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -30,8 +30,7 @@ pub(crate) async fn run(args: ApprovalsArgs, output: CliOutput) -> anyhow::Resul
         return watch(&daemon.client, args.notify && may_notify, output).await;
     }
     let params = ApprovalsParams::default();
-    let data: ApprovalsData =
-        daemon.client.request("quack.approvals", params, REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(params).await?;
     if output.is_json() {
         output.document(&data)?;
     } else if data.pending.is_empty() && data.recent.is_empty() {
@@ -92,7 +91,7 @@ async fn watch(
     }
     let mut events = client.events().await?;
     let params = ApprovalsParams { watch: Some(true), session_id: None };
-    let data: ApprovalsData = client.request("quack.approvals", params, REPLY_TIMEOUT).await?;
+    let data = client.call(params).await?;
     for PendingApproval { request, .. } in &data.pending {
         show(request, notifies, output)?;
     }
@@ -158,8 +157,7 @@ async fn answer(
     }
     let daemon = start_and_connect(output).await?;
     let params = ApprovalsParams::default();
-    let data: ApprovalsData =
-        daemon.client.request("quack.approvals", params, REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(params).await?;
     let known = known(&data);
     let id = match choose(&known, named.as_deref())? {
         Chosen::Unknown(id) => id,
@@ -184,7 +182,7 @@ async fn answer(
         }
     };
     let params = AnswerParams { id, decision, scope };
-    let data: AnswerData = daemon.client.request("quack.answer", params, REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(params).await?;
     match &data.not_saved {
         Some(why) if data.scope == AnswerScope::Once => output
             .warning(&format!("the answer counts once, because it was not saved: {}", plain(why))),

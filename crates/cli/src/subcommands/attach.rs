@@ -3,7 +3,7 @@
 use super::follow::session_view::{self, InputMode, Interrupts, SessionView};
 use super::follow::{self, follow_connection::FollowConnection, prompt::past_prompts::PastPrompts};
 use crate::args::{AttachArgs, unknown_verb};
-use crate::connect::{DaemonConnection, REPLY_TIMEOUT, start_and_connect, warn_if_config_changed};
+use crate::connect::{DaemonConnection, start_and_connect, warn_if_config_changed};
 use crate::directory;
 use crate::display;
 use crate::exit::{CliError, ExitCode};
@@ -14,7 +14,7 @@ use anyhow::Context;
 use quackd_client::Client;
 use quackd_home::Home;
 use quackd_protocol::client::{
-    AttachData, AttachParams, CheckStatus, DoctorData, SessionInfo, SessionsData, SessionsParams,
+    AttachData, AttachParams, CheckStatus, DoctorParams, SessionInfo, SessionsParams,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -51,7 +51,7 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     };
     let path = Some(Value::from(workspace));
     let params = AttachParams { path, own: Some(true), ..AttachParams::default() };
-    let attached: AttachData = daemon.client.request("attach", params, REPLY_TIMEOUT).await?;
+    let attached = daemon.client.call(params).await?;
     if let Some(note) = attached.note.as_ref().filter(|_| !output.is_json()) {
         output.warning(note);
     }
@@ -122,7 +122,7 @@ fn past_prompts(workspace: &str) -> PastPrompts {
 
 /// Returns the reason why the daemon cannot start Pi. `None` if it can, or if it does not reply in time.
 async fn no_agent(client: &Client) -> Option<String> {
-    let looked: DoctorData = client.request("doctor", json!({}), AGENT_LIMIT).await.ok()?;
+    let looked = client.call_within(DoctorParams::default(), AGENT_LIMIT).await.ok()?;
     let pi = looked.checks.into_iter().find(|check| check.name == "pi")?;
     (pi.status != CheckStatus::Ok).then_some(pi.message)
 }
@@ -130,7 +130,7 @@ async fn no_agent(client: &Client) -> Option<String> {
 /// Returns the session's row of the `sessions` reply.
 async fn known(daemon: &DaemonConnection, attached: &AttachData) -> anyhow::Result<SessionInfo> {
     let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
-    let known: SessionsData = daemon.client.request("sessions", all, REPLY_TIMEOUT).await?;
+    let known = daemon.client.call(all).await?;
     let mut sessions = known.sessions.into_iter();
     sessions.find(|known| known.id == attached.session.id).context("the session was deleted")
 }

@@ -1,12 +1,12 @@
 //! `quack delete`: deletes a session after the user confirms it.
 
 use crate::args::sessions::DeleteArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::session_ref::{Missing, Wanted};
-use quackd_protocol::client::{FoundInfo, SessionDeleteData, SessionDeleteParams};
+use quackd_protocol::client::{FoundInfo, SessionDeleteParams};
 use serde_json::Value;
 
 /// Runs the subcommand.
@@ -32,8 +32,7 @@ pub(crate) async fn run(args: DeleteArgs, output: CliOutput) -> anyhow::Result<E
         session_id: Value::from(found.session_id.as_str()),
         force: args.force.then_some(true),
     };
-    let data: SessionDeleteData =
-        daemon.client.request("quack.session_delete", params, REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(params).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {

@@ -1,12 +1,12 @@
 //! `quack fork`: continues a conversation in another session.
 
 use crate::args::sessions::ForkArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref::{self, Missing, Wanted};
-use quackd_protocol::client::{AgentData, AgentParams, ForkData, ForkParams};
+use quackd_protocol::client::{AgentParams, ForkParams};
 use quackd_protocol::denial::of_session;
 use serde_json::{Value, json};
 
@@ -22,7 +22,7 @@ pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<Exi
     if args.list {
         let command = json!({ "type": "get_fork_messages" });
         let params = AgentParams { session_id, command };
-        let listed: AgentData = client.request("quack.agent", params, REPLY_TIMEOUT).await?;
+        let listed = client.call(params).await?;
         let listed = listed.data.and_then(|data| serde_json::from_str(data.get()).ok());
         return list(&listed.unwrap_or(Value::Null), output);
     }
@@ -32,7 +32,7 @@ pub(crate) async fn run(args: ForkArgs, output: CliOutput) -> anyhow::Result<Exi
         name: args.name,
         activate: args.activate.then_some(true),
     };
-    let made: ForkData = client.request("quack.fork", params, REPLY_TIMEOUT).await?;
+    let made = client.call(params).await?;
     if output.is_json() {
         output.document(&made)?;
     } else {

@@ -1,14 +1,14 @@
 //! `quack forward`: makes a server of a session reachable on this machine.
 
 use crate::args::forward::ForwardArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display::{name, table};
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use crate::session_ref::{Missing, Wanted};
 use crate::time_format::local;
 use jiff::tz::TimeZone;
-use quackd_protocol::client::{ForwardData, ForwardParams, SessionForward};
+use quackd_protocol::client::{ForwardParams, SessionForward};
 
 /// Runs the subcommand.
 pub(crate) async fn run(mut args: ForwardArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -28,7 +28,7 @@ pub(crate) async fn run(mut args: ForwardArgs, output: CliOutput) -> anyhow::Res
         close: args.close.then_some(true),
         list: args.list.then_some(true),
     };
-    let data: ForwardData = daemon.client.request("quack.forward", params, REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(params).await?;
     if output.is_json() {
         output.document(&data)?;
     } else if let Some(listen) = &data.listen {

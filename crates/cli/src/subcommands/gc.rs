@@ -23,9 +23,6 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
-/// Timeout of a garbage collection, which may wait for a slow disk.
-const GC_TIMEOUT: Duration = Duration::from_secs(10 * 60);
-
 /// Bytes in one MiB.
 const MIB: u64 = 1024 * 1024;
 
@@ -50,7 +47,7 @@ pub(crate) async fn run(args: GcArgs, output: CliOutput) -> anyhow::Result<ExitC
         ..GcParams::default()
     };
     let data: GcData = match connect_only(output).await {
-        Ok(daemon) => daemon.client.request("quack.gc", params, GC_TIMEOUT).await?,
+        Ok(daemon) => daemon.client.call(params).await?,
         Err(error) if is_not_running(&error) => {
             let args = (args.dry_run, args.older_than, args.histories);
             tokio::task::spawn_blocking(move || alone_blocking(args)).await??
@@ -287,7 +284,7 @@ pub(crate) async fn prune(args: &PruneArgs, output: CliOutput) -> anyhow::Result
         force: args.force.then_some(true),
         ..GcParams::default()
     };
-    let data: GcData = daemon.client.request("quack.gc", params, GC_TIMEOUT).await?;
+    let data = daemon.client.call(params).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {

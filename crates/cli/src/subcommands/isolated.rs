@@ -129,7 +129,7 @@ pub(super) async fn request(
     let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     session_ref::tell(&found, output);
     let params = IsolatedParams { session_id: Some(found.session_id.0.clone()), ..params(&found) };
-    Ok(daemon.client.request("quack.isolated", params, ISOLATED_TIMEOUT).await?)
+    Ok(daemon.client.call_within(params, ISOLATED_TIMEOUT).await?)
 }
 
 /// Converts paths of the user: relative to the current directory if it is in the workspace, otherwise to the workspace.

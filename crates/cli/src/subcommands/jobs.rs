@@ -102,7 +102,7 @@ impl Jobs {
             session_id: Some(self.session.clone()),
             ..ToolParams::default()
         };
-        Ok(self.client.request("quack.tool", params, patience(MAX_TOOL_DEADLINE)).await?)
+        Ok(self.client.call_within(params, patience(MAX_TOOL_DEADLINE)).await?)
     }
 
     /// Returns the ends of the last day's jobs that ended with the daemon or with their worker, newest first. The worker of

@@ -1,7 +1,7 @@
 //! `quack login` and `quack logout`: the file with keys of model providers. A running daemon is asked to read it again.
 
 use crate::args::login::{LoginArgs, LogoutArgs};
-use crate::connect::{REPLY_TIMEOUT, connect};
+use crate::connect::connect;
 use crate::display::{name, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::interrupts::Interrupts;
@@ -93,7 +93,7 @@ async fn daemon_keys(home: &Home, reload: bool) -> Result<Option<KeysData>, Clie
         client => client?,
     };
     let params = KeysParams { reload: reload.then_some(true), ..KeysParams::default() };
-    client.request("quack.keys", params, REPLY_TIMEOUT).await.map(Some)
+    client.call(params).await.map(Some)
 }
 
 /// Makes a running daemon use the new file now. Otherwise it would notice the change with the next prompt.

@@ -2,7 +2,7 @@
 
 use crate::args::SessionArgs;
 use crate::args::models::{ModelsAction, ModelsArgs};
-use crate::connect::{REPLY_TIMEOUT, start_and_connect, warn_if_config_changed};
+use crate::connect::{start_and_connect, warn_if_config_changed};
 use crate::display::{count, name, plain, table};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM, GREEN, RED, YELLOW};
@@ -12,9 +12,9 @@ use anyhow::Context as _;
 use quackd_client::Client;
 use quackd_egress::models::{KnownFamily, known_families};
 use quackd_protocol::client::{
-    AgentData, AgentParams, FindBy, ModelTest, ModelsData, ModelsParams, SessionParams,
-    SessionSetData, SessionSetParams, StateData,
+    AgentParams, FindBy, ModelTest, ModelsData, ModelsParams, SessionSetParams, StateParams,
 };
+use quackd_protocol::limits::REPLY_TIMEOUT;
 use quackd_protocol::model::{ModelInfo, Price};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -44,7 +44,7 @@ pub(crate) async fn run(args: ModelsArgs, output: CliOutput) -> anyhow::Result<E
     shell_keys::pass_on(&daemon.client, output).await;
     let params = ModelsParams { test: args.test.then_some(true), find: None };
     let limit = if args.test { TEST_TIMEOUT } else { REPLY_TIMEOUT };
-    let data: ModelsData = daemon.client.request("quack.models", params, limit).await?;
+    let data = daemon.client.call_within(params, limit).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -91,11 +91,11 @@ async fn switch(model: String, which: &SessionArgs, output: CliOutput) -> anyhow
     let session = wanted.one(client, Missing::Refuse).await?;
     let reference = Value::from(session.session_id.0.clone());
     let params = ModelsParams { test: None, find: Some(model) };
-    let data: ModelsData = client.request("quack.models", params, REPLY_TIMEOUT).await?;
+    let data = client.call(params).await?;
     let model = data.found.context("the daemon is older than this program: `quack restart`")?;
     let is_known = data.models.iter().any(|it| full(it) == full(&model));
     let look = SessionSetParams { session_id: reference.clone(), ..SessionSetParams::default() };
-    let set: SessionSetData = client.request("quack.session_set", look, REPLY_TIMEOUT).await?;
+    let set = client.call(look).await?;
     // The choice of `quack new --model` would come back with the next process of the agent, which also gets a model that
     // is in no list.
     if set.model.is_some() || !is_known {
@@ -104,12 +104,11 @@ async fn switch(model: String, which: &SessionArgs, output: CliOutput) -> anyhow
             model: Some(format!("{}/{}", model.provider, model.id)),
             ..SessionSetParams::default()
         };
-        let _set: SessionSetData =
-            client.request("quack.session_set", choice, REPLY_TIMEOUT).await?;
+        client.call(choice).await?;
     }
     let command = json!({"type": "set_model", "provider": model.provider, "modelId": model.id});
     let params = AgentParams { session_id: reference, command };
-    let _done: AgentData = client.request("quack.agent", params, SWITCH_TIMEOUT).await?;
+    client.call_within(params, SWITCH_TIMEOUT).await?;
     if output.is_json() {
         output.document(&json!({ "sessionId": session.session_id, "model": model }))?;
     } else {
@@ -125,8 +124,7 @@ async fn running_agent(client: &Client) -> Option<String> {
     if found.by != FindBy::Directory {
         return None;
     }
-    let params = SessionParams { session_id: Some(found.session_id.0) };
-    let state: StateData = client.request("get_state", params, REPLY_TIMEOUT).await.ok()?;
+    let state = client.call(StateParams::of(found.session_id.0)).await.ok()?;
     let model =
         |part: &str| Some(plain(state.pi_state.as_ref()?.get("model")?.get(part)?.as_str()?));
     let model: Option<[String; 2]> = model("provider").zip(model("id")).map(Into::into);

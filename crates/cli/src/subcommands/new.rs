@@ -1,14 +1,15 @@
 //! `quack new`: creates another session for a directory's repository.
 
 use crate::args::sessions::NewArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect, warn_if_config_changed};
+use crate::connect::{start_and_connect, warn_if_config_changed};
 use crate::directory;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref;
 use crate::subcommands::isolated::ISOLATED_TIMEOUT;
-use quackd_protocol::client::{AttachData, SessionNewParams};
+use quackd_protocol::client::SessionNewParams;
+use quackd_protocol::limits::REPLY_TIMEOUT;
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -33,7 +34,7 @@ pub(crate) async fn run(args: NewArgs, output: CliOutput) -> anyhow::Result<Exit
         conversation_id: None,
         isolated: args.isolated.then_some(true),
     };
-    let made: AttachData = daemon.client.request("quack.session_new", params, timeout).await?;
+    let made = daemon.client.call_within(params, timeout).await?;
     match made.note.as_ref().filter(|_| !output.is_json()) {
         // It says what was copied.
         Some(note) if args.isolated => output.note(note),

@@ -1,12 +1,12 @@
 //! `quack pin` and `quack unpin`: exempt a session's processes from idle eviction.
 
 use crate::args::AnySessionArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use crate::session_ref::{self, Missing, Wanted};
-use quackd_protocol::client::{PinData, PinParams};
+use quackd_protocol::client::PinParams;
 
 /// Runs either subcommand.
 pub(crate) async fn run(
@@ -19,7 +19,7 @@ pub(crate) async fn run(
     let found = wanted.one(&daemon.client, Missing::Refuse).await?;
     session_ref::tell(&found, output);
     let params = PinParams { session_id: Some(found.session_id.0), pinned: Some(pinned) };
-    let data: PinData = daemon.client.request("quack.pin", params, REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(params).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {

@@ -1,7 +1,7 @@
 //! `quack ps`: prints the process tree from the supervisor to running calls and background jobs, once or periodically.
 
 use crate::args::daemon::PsArgs;
-use crate::connect::{REPLY_TIMEOUT, connect_only};
+use crate::connect::connect_only;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM, RED, StdoutState, YELLOW};
@@ -10,13 +10,12 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::client::{
-    CallInfo, ClientInfo, ClientName, PiInfo, ProcessState, PsData, RunningJob, SupervisorInfo,
-    WorkerInfo,
+    CallInfo, ClientInfo, ClientName, PiInfo, ProcessState, PsData, PsParams, RunningJob,
+    SupervisorInfo, WorkerInfo,
 };
 use quackd_protocol::limits::MAX_JOB_TIME;
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
-use serde_json::json;
 use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -90,9 +89,9 @@ fn with_local_times(mut data: PsData) -> PsData {
 /// Requests the process tree.
 ///
 /// # Errors
-/// Those of [`Client::request`].
+/// Those of [`Client::call`].
 pub(crate) async fn ask(client: &Client) -> Result<PsData, ClientError> {
-    client.request("quack.ps", json!({}), REPLY_TIMEOUT).await
+    client.call(PsParams {}).await
 }
 
 /// Formats the process tree as complete lines.
@@ -280,6 +279,7 @@ fn job_line(job: &RunningJob) -> String {
 mod tests {
     use super::*;
     use serde_json::Value;
+    use serde_json::json;
 
     fn data() -> PsData {
         serde_json::from_value(json!({

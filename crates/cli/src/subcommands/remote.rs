@@ -3,7 +3,7 @@
 use crate::args::remote::{
     RemoteArgs, RemoteEnableArgs, RemotePairArgs, RemoteTokenArgs, RemoteVerb,
 };
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display::plain;
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM, GREEN, YELLOW};
@@ -56,7 +56,7 @@ struct RemoteOutput<'a> {
 async fn status(output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
     let params = RemoteStatusParams::default();
-    let data: RemoteData = daemon.client.request("remote_status", params, REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(params).await?;
     if output.is_json() {
         output.document(&data.status)?;
         return Ok(ExitCode::Ok);
@@ -140,13 +140,13 @@ async fn pair(args: RemotePairArgs, output: CliOutput) -> anyhow::Result<ExitCod
 
 async fn configure(params: RemoteConfigureParams, output: CliOutput) -> anyhow::Result<RemoteData> {
     let daemon = start_and_connect(output).await?;
-    Ok(daemon.client.request("remote_configure", params, REPLY_TIMEOUT).await?)
+    Ok(daemon.client.call(params).await?)
 }
 
 async fn with_token(output: CliOutput) -> anyhow::Result<RemoteData> {
     let daemon = start_and_connect(output).await?;
     let params = RemoteStatusParams { include_token: true };
-    Ok(daemon.client.request("remote_status", params, REPLY_TIMEOUT).await?)
+    Ok(daemon.client.call(params).await?)
 }
 
 fn known(data: &RemoteData) -> anyhow::Result<&str> {

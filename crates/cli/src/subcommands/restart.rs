@@ -1,7 +1,7 @@
 //! `quack restart`: stops the daemon when it is idle, and verifies that the next one answers.
 
 use crate::args::service::RestartArgs;
-use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT, connect};
+use crate::connect::{CONNECT_TIMEOUT, connect};
 use crate::display::{self, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
@@ -13,7 +13,8 @@ use quackd_home::Home;
 use quackd_process::SelfExe;
 use quackd_protocol::VERSION;
 use quackd_protocol::client::{
-    DaemonData, InterruptedSession, RestartData, RestartParams, UnfinishedWork, WorkKind,
+    DaemonData, DaemonParams, InterruptedSession, PingParams, RestartParams, UnfinishedWork,
+    WorkKind,
 };
 use serde_json::json;
 use std::time::Duration;
@@ -49,7 +50,7 @@ pub(crate) async fn run(args: &RestartArgs, output: CliOutput) -> anyhow::Result
 /// # Errors
 /// Those of the request. If the daemon is too old for it, the error contains its version and the remedy.
 pub(crate) async fn look(client: &Client) -> anyhow::Result<DaemonData> {
-    match client.request("quack.daemon", json!({}), REPLY_TIMEOUT).await {
+    match client.call(DaemonParams {}).await {
         Ok(data) => Ok(data),
         Err(ClientError::Refused { text: why, .. }) => {
             let version = version_of(client).await;
@@ -65,7 +66,7 @@ pub(crate) async fn look(client: &Client) -> anyhow::Result<DaemonData> {
 }
 
 async fn version_of(client: &Client) -> String {
-    let answer = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await.unwrap_or_default();
+    let answer = client.call_raw(PingParams {}).await.unwrap_or_default();
     plain(answer.get("version").and_then(serde_json::Value::as_str).unwrap_or("unknown"))
 }
 
@@ -88,8 +89,7 @@ async fn ask_until_it_does(
             check_config(home)?;
         }
         let params = RestartParams { force, config_checked: is_ours.then_some(true) };
-        let asked = client.request("quack.restart", params, REPLY_TIMEOUT).await;
-        let data: RestartData = asked?;
+        let data = client.call(params).await?;
         if data.restarting {
             return Ok(data.waits_for);
         }

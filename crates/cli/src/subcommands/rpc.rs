@@ -15,7 +15,7 @@ use self::lines::{Command, Dialect, parse, raw, response};
 use self::output::{Done, Order, Output};
 use self::session::{Session, is_setting};
 use crate::args::rpc::RpcArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::{CliError, ExitCode};
 use crate::interrupts::Interrupts;
@@ -24,7 +24,7 @@ use crate::shell_keys;
 use quackd_client::{Client, ClientError};
 use quackd_ipc::lines::{Line, LineReader};
 use quackd_protocol::client::{
-    AgentData, AgentParams, SessionDeleteParams, SessionParams, UiResponseParams,
+    AbortParams, AgentData, AgentParams, SessionDeleteParams, UiResponseParams,
 };
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde_json::value::RawValue;
@@ -91,20 +91,19 @@ fn note(text: &str) {
 
 async fn send(client: &Client, session: &str, command: Value) -> Result<AgentData, ClientError> {
     let params = AgentParams { session_id: session.into(), command };
-    client.request("quack.agent", params, COMMAND_TIMEOUT).await
+    client.call_within(params, COMMAND_TIMEOUT).await
 }
 
 /// Deletes a session, also with running work.
 async fn delete(client: &Client, id: String) {
     let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
-    drop(client.request_raw("quack.session_delete", params, REPLY_TIMEOUT).await);
+    drop(client.call(params).await);
 }
 
 /// Ends the turn and the calls of a session.
 async fn abort(client: &Client, session: &str) {
-    let params = SessionParams { session_id: Some(session.to_owned()) };
     // There may be nothing to abort.
-    drop(client.request_raw("abort", params, REPLY_TIMEOUT).await);
+    drop(client.call(AbortParams::of(session)).await);
 }
 
 /// Serves until the end of stdin, or until a signal.
@@ -295,9 +294,8 @@ async fn run_command(
         return Ok(Some(raw(&written)));
     }
     if name == "abort" {
-        let params = SessionParams { session_id: Some(session.to_owned()) };
         // An idle session has nothing to abort, which is not an error in Pi's protocol.
-        return match client.request_raw("abort", params, COMMAND_TIMEOUT).await {
+        return match client.call_within(AbortParams::of(session), COMMAND_TIMEOUT).await {
             Ok(_) | Err(ClientError::Refused { .. }) => Ok(None),
             Err(error) => Err(error),
         };
@@ -322,5 +320,5 @@ async fn answer_dialog(session: &Session, mut fields: Map<String, Value>) {
         dismissed: None,
     };
     // Another client may have answered.
-    drop(session.client.request_raw("extension_ui_response", params, REPLY_TIMEOUT).await);
+    drop(session.client.call(params).await);
 }

@@ -7,7 +7,7 @@ use crate::args::sandbox::{
     SandboxAllowArgs, SandboxArgs, SandboxExplainArgs, SandboxRevokeArgs, SandboxSetArgs,
     SandboxVerb,
 };
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display::{self, count, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::{BOLD, CliOutput, DIM};
@@ -15,13 +15,13 @@ use crate::session_ref::{self, Missing, Wanted};
 use quackd_policy::hosts::Rule;
 use quackd_protocol::approval::{ApprovalKind, Decision, ScopedGrant};
 use quackd_protocol::client::{
-    AuditReport, DenialsData, ExplainReport, PolicyLayers, PolicyScope, RunningJob, SandboxData,
-    SandboxParams, TimedDenial, WorkerSaid,
+    Method, PolicyLayers, PolicyScope, RunningJob, SandboxAudit, SandboxData, SandboxDenials,
+    SandboxExplain, SandboxParams, TimedDenial, WorkerSaid,
 };
+use quackd_protocol::limits::REPLY_TIMEOUT;
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile};
 use quackd_protocol::tiers::{self, Tier};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -32,7 +32,7 @@ const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = match args.verb {
+    let (wanted, params) = match args.verb {
         SandboxVerb::Denials(args) => return denials(args.which.into_which(), output).await,
         SandboxVerb::Audit(args) => return audit(args.which.into_which(), output).await,
         SandboxVerb::Explain(args) => return explain(args, output).await,
@@ -48,7 +48,8 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
         SandboxVerb::Revoke(args) => (Wanted::of(&args.which)?, revoke(args)),
     };
     // A rule with a preset may ask the user's tools.
-    let data: SandboxData = ask(params, WORKER_TIMEOUT, output).await?;
+    let missing = if is_change(&params) { Missing::Create } else { Missing::Refuse };
+    let data = ask::<SandboxParams>((wanted, missing), params, WORKER_TIMEOUT, output).await?;
     show_policy(&data, output)
 }
 
@@ -66,8 +67,9 @@ fn show_policy(data: &SandboxData, output: CliOutput) -> anyhow::Result<ExitCode
 
 /// Removes every grant that holds for the session.
 async fn revoke_all(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let shown: SandboxData =
-        ask((Wanted::of(&args.which)?, SandboxParams::default()), REPLY_TIMEOUT, output).await?;
+    let of = (Wanted::of(&args.which)?, Missing::Refuse);
+    let show = SandboxParams::default();
+    let shown = ask::<SandboxParams>(of, show, REPLY_TIMEOUT, output).await?;
     let ids: Vec<String> = shown.grants.iter().map(|scoped| scoped.grant.id.clone()).collect();
     if ids.is_empty() {
         output.note("nothing was granted");
@@ -76,14 +78,15 @@ async fn revoke_all(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Resul
     let params = revoke(SandboxRevokeArgs { rules: ids, ..args });
     // The session of the ids, also if another one is active by now.
     let which = SessionArgs { session: Some(shown.session_id.0), dir: None };
-    let data: SandboxData = ask((Wanted::of(&which)?, params), REPLY_TIMEOUT, output).await?;
+    let of = (Wanted::of(&which)?, Missing::Create);
+    let data = ask::<SandboxParams>(of, params, REPLY_TIMEOUT, output).await?;
     show_policy(&data, output)
 }
 
 async fn denials(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = SandboxParams { action: Some("denials".to_owned()), ..SandboxParams::default() };
-    let wanted = Wanted::of(&which)?;
-    let data: DenialsData = ask((wanted, params), REPLY_TIMEOUT, output).await?;
+    let of = (Wanted::of(&which)?, Missing::Refuse);
+    let params = SandboxParams::default();
+    let data = ask::<SandboxDenials>(of, params, REPLY_TIMEOUT, output).await?;
     if output.is_json() {
         output.document(&data)?;
     } else if data.denials.is_empty() {
@@ -100,9 +103,9 @@ async fn denials(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCo
 }
 
 async fn audit(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let params = SandboxParams { action: Some("audit".to_owned()), ..SandboxParams::default() };
-    let wanted = Wanted::of(&which)?;
-    let said: WorkerSaid<AuditReport> = ask((wanted, params), WORKER_TIMEOUT, output).await?;
+    let of = (Wanted::of(&which)?, Missing::Create);
+    let params = SandboxParams::default();
+    let said = ask::<SandboxAudit>(of, params, WORKER_TIMEOUT, output).await?;
     let is_clean = said.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
     show(&said, output)?;
     Ok(if is_clean { ExitCode::Ok } else { ExitCode::Failed })
@@ -116,31 +119,32 @@ async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<
     // Do not follow links: the worker resolves them.
     let absolute = |path| std::path::absolute(path).map(|path| path.to_string_lossy().into_owned());
     let target = args.path.map(absolute).transpose()?;
-    let action = Some("explain".to_owned());
-    let wanted = Wanted::of(&args.which)?;
-    let params = SandboxParams { action, target, ..SandboxParams::default() };
-    let said: WorkerSaid<ExplainReport> = ask((wanted, params), WORKER_TIMEOUT, output).await?;
+    let of = (Wanted::of(&args.which)?, Missing::Create);
+    let params = SandboxParams { target, ..SandboxParams::default() };
+    let said = ask::<SandboxExplain>(of, params, WORKER_TIMEOUT, output).await?;
     show(&said, output)?;
     Ok(if said.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
 }
 
+fn is_change(params: &SandboxParams) -> bool {
+    matches!(params.action.as_deref(), Some("set" | "allow" | "revoke"))
+}
+
 /// Sends a request about the selected session. A change and a request to the worker create the session of a directory, so
 /// that its policy is in force, and a workspace is audited, before anything runs.
-async fn ask<T: DeserializeOwned>(
-    (wanted, params): (Wanted, SandboxParams),
+async fn ask<M: Method + From<SandboxParams>>(
+    (wanted, missing): (Wanted, Missing),
+    params: SandboxParams,
     limit: Duration,
     output: CliOutput,
-) -> anyhow::Result<T> {
+) -> anyhow::Result<M::Reply> {
     let daemon = start_and_connect(output).await?;
-    let is_change = matches!(params.action.as_deref(), Some("set" | "allow" | "revoke"));
-    let asks_worker = matches!(params.action.as_deref(), Some("audit" | "explain"));
-    let missing = if is_change || asks_worker { Missing::Create } else { Missing::Refuse };
     let found = wanted.one(&daemon.client, missing).await?;
-    if is_change {
+    if is_change(&params) {
         session_ref::tell(&found, output);
     }
     let params = SandboxParams { session_id: Some(found.session_id.0), ..params };
-    Ok(daemon.client.request("quack.sandbox", params, limit).await?)
+    Ok(daemon.client.call_within(M::from(params), limit).await?)
 }
 
 /// Prints a worker's report, or the reason for its absence.
@@ -222,7 +226,7 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
     session_ref::tell(&found, output);
     params.session_id = Some(found.session_id.0);
     let show = SandboxParams { session_id: params.session_id.clone(), ..SandboxParams::default() };
-    let shown: SandboxData = daemon.client.request("quack.sandbox", show, REPLY_TIMEOUT).await?;
+    let shown = daemon.client.call(show).await?;
     for path in &unhidden {
         check_unhidden(path, &shown.layers, params.scope)?;
     }
@@ -237,7 +241,7 @@ async fn set_paths(args: SandboxSetArgs, output: CliOutput) -> anyhow::Result<Ex
     let (old_writable, old_hidden) = (own.writable_roots.or(weaker), own.hidden);
     params.patch.writable_roots = changed(old_writable, writable, &not_writable);
     params.patch.hidden = changed(old_hidden, hidden, &unhidden);
-    let data: SandboxData = daemon.client.request("quack.sandbox", params, WORKER_TIMEOUT).await?;
+    let data = daemon.client.call_within(params, WORKER_TIMEOUT).await?;
     show_policy(&data, output)
 }
 

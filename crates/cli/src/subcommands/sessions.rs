@@ -1,14 +1,14 @@
 //! `quack sessions`: lists the daemon's sessions.
 
 use crate::args::sessions::{SessionsArgs, SessionsVerb};
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use crate::time_format::{ago, local};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use quackd_protocol::client::{SessionInfo, SessionsData, SessionsParams};
+use quackd_protocol::client::{SessionInfo, SessionsParams};
 use serde_json::Value;
 
 /// Runs the subcommand.
@@ -18,7 +18,7 @@ pub(crate) async fn run(args: &SessionsArgs, output: CliOutput) -> anyhow::Resul
     }
     let daemon = start_and_connect(output).await?;
     let params = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
-    let data: SessionsData = daemon.client.request("sessions", params, REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(params).await?;
     let mut sessions = data.sessions;
     let zone = TimeZone::system();
     if output.is_json() {

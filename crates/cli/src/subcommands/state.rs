@@ -1,14 +1,14 @@
 //! `quack state`: shows one session and its worker.
 
 use crate::args::sessions::StateArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
 use crate::session_ref::{Missing, Wanted};
 use crate::time_format::local;
 use jiff::tz::TimeZone;
-use quackd_protocol::client::{Interruption, SessionParams, StateData};
+use quackd_protocol::client::{Interruption, StateData, StateParams};
 use quackd_protocol::policy::Profile;
 use quackd_protocol::tiers::Tier;
 use serde_json::Value;
@@ -21,8 +21,7 @@ pub(crate) async fn run(args: StateArgs, output: CliOutput) -> anyhow::Result<Ex
     let wanted = Wanted::of(&args.which.into_which())?;
     let daemon = start_and_connect(output).await?;
     let found = wanted.one(&daemon.client, Missing::Refuse).await?;
-    let params = SessionParams { session_id: Some(found.session_id.0.clone()) };
-    let data: StateData = daemon.client.request("get_state", params, REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(StateParams::of(found.session_id.as_str())).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {

@@ -7,14 +7,14 @@ pub(crate) mod lock_holder;
 mod system;
 
 use crate::args::daemon::StopArgs;
-use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT, connect};
+use crate::connect::{CONNECT_TIMEOUT, connect};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::subcommands::restart::list;
 use crate::time_format::span;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
-use quackd_protocol::client::DaemonData;
+use quackd_protocol::client::{DaemonData, DaemonParams, PingParams, ShutdownParams};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: &StopArgs, output: CliOutput) -> anyhow::Result<Ex
 /// is stopped without both.
 async fn confirm(home: &Home, output: CliOutput) -> anyhow::Result<()> {
     let Ok(client) = connect(home).await else { return Ok(()) };
-    let asked = client.request("quack.daemon", json!({}), REPLY_TIMEOUT).await;
+    let asked = client.call(DaemonParams {}).await;
     let Ok(DaemonData { waits_for, .. }) = asked else { return Ok(()) };
     if waits_for.is_empty() {
         return Ok(());
@@ -88,7 +88,7 @@ pub(crate) async fn end(home: &Home) -> anyhow::Result<Option<StoppedDaemon>> {
     let pid = pid_of(&client).await.map_err(|error| trouble(home, error))?;
     let keeper = keeper_of_socket(&client).await;
     let process = pid.and_then(DaemonProcess::find);
-    match client.request_raw("quack.shutdown", json!({}), REPLY_TIMEOUT).await {
+    match client.call(ShutdownParams {}).await {
         // The daemon may exit before it sends its reply.
         Ok(_) | Err(ClientError::Disconnected) => {}
         Err(error) => return Err(trouble(home, error)),
@@ -151,8 +151,7 @@ fn trouble(home: &Home, error: ClientError) -> anyhow::Error {
 
 /// Returns the service manager that owns the socket, if any. A daemon without this request has its own socket.
 async fn keeper_of_socket(client: &Client) -> Option<String> {
-    let asked = client.request("quack.daemon", json!({}), REPLY_TIMEOUT).await;
-    let data: DaemonData = asked.ok()?;
+    let data = client.call(DaemonParams {}).await.ok()?;
     let manager = data.managed_by.unwrap_or_else(|| "the service manager".to_owned());
     data.socket_activated.then_some(manager)
 }
@@ -171,7 +170,7 @@ async fn is_gone(socket: &Path, pid: Option<u64>) -> anyhow::Result<bool> {
 }
 
 async fn pid_of(client: &Client) -> Result<Option<u64>, ClientError> {
-    let answer = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await?;
+    let answer = client.call_raw(PingParams {}).await?;
     Ok(answer.get("pid").and_then(Value::as_u64))
 }
 

@@ -1,12 +1,14 @@
 //! `quack version`: prints the versions of this program and of the running daemon.
 
-use crate::connect::{REPLY_TIMEOUT, connect};
+use crate::connect::connect;
 use crate::display::plain;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use quackd_home::Home;
 use quackd_protocol::VERSION;
-use quackd_protocol::client::{CLIENT_PROTOCOL, DaemonData, ExecutableInfo, ExecutableState};
+use quackd_protocol::client::{
+    CLIENT_PROTOCOL, DaemonParams, ExecutableInfo, ExecutableState, PingParams,
+};
 use serde_json::{Value, json};
 
 /// Runs the subcommand. An unreachable daemon is not a failure.
@@ -38,9 +40,9 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
 /// Returns the daemon's description and that of its executable. An older daemon does not know the latter.
 async fn ask_daemon() -> Option<(Value, Option<ExecutableInfo>)> {
     let client = connect(&Home::from_process_env_blocking().ok()?).await.ok()?;
-    let daemon = client.request_raw("ping", json!({}), REPLY_TIMEOUT).await.ok()?;
-    let asked = client.request("quack.daemon", json!({}), REPLY_TIMEOUT).await;
-    let executable = asked.ok().map(|data: DaemonData| data.executable);
+    let daemon = client.call_raw(PingParams {}).await.ok()?;
+    let asked = client.call(DaemonParams {}).await;
+    let executable = asked.ok().map(|data| data.executable);
     Some((daemon, executable))
 }
 

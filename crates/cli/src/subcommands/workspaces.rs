@@ -1,22 +1,20 @@
 //! `quack workspaces`: lists the directories that have sessions.
 
 use crate::args::sessions::WorkspacesArgs;
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display;
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
 use crate::time_format::{ago, local};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use quackd_protocol::client::{WorkspaceInfo, WorkspaceSession, WorkspacesData};
-use serde_json::json;
+use quackd_protocol::client::{WorkspaceInfo, WorkspaceSession, WorkspacesParams};
 use std::path::Path;
 
 /// Runs the subcommand.
 pub(crate) async fn run(_args: WorkspacesArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
-    let data: WorkspacesData =
-        daemon.client.request("workspaces", json!({}), REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(WorkspacesParams {}).await?;
     let mut workspaces = data.workspaces;
     let zone = TimeZone::system();
     if output.is_json() {
@@ -64,6 +62,7 @@ fn render(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn workspaces_are_a_table_with_the_active_one_marked() {

@@ -1,6 +1,5 @@
 //! Session used by the demo: its calls and its row in `quack ps`.
 
-use crate::connect::REPLY_TIMEOUT;
 use crate::connect::patience;
 use crate::display;
 use crate::session_ref;
@@ -8,8 +7,7 @@ use crate::subcommands::ps;
 use anyhow::{Context, bail};
 use quackd_client::Client;
 use quackd_protocol::client::{
-    AttachData, AttachParams, SessionDeleteData, SessionDeleteParams, ToolParams, ToolResult,
-    WorkerInfo,
+    AttachParams, SessionDeleteParams, ToolParams, ToolResult, WorkerInfo,
 };
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -57,7 +55,7 @@ impl<'a> DemoSession<'a> {
             activate: Some(false),
             ..AttachParams::default()
         };
-        let data: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
+        let data = client.call(params).await?;
         Ok(Self {
             client,
             name: session_ref::label(client, data.session.id.as_str()).await?,
@@ -73,8 +71,7 @@ impl<'a> DemoSession<'a> {
     pub(crate) async fn delete(&self) -> anyhow::Result<()> {
         let session_id = Value::from(self.id.as_str());
         let params = SessionDeleteParams { session_id, force: Some(true) };
-        let _deleted: SessionDeleteData =
-            self.client.request("quack.session_delete", params, REPLY_TIMEOUT).await?;
+        self.client.call(params).await?;
         Ok(())
     }
 
@@ -91,7 +88,7 @@ impl<'a> DemoSession<'a> {
             ..ToolParams::default()
         };
         let begun = Instant::now();
-        let result = self.client.request("quack.tool", params, patience(CALL_DEADLINE)).await?;
+        let result = self.client.call_within(params, patience(CALL_DEADLINE)).await?;
         Ok(Timed { result, took: begun.elapsed() })
     }
 

@@ -38,9 +38,6 @@ const ORDER: [&str; 16] = [
     "remote",
 ];
 
-/// Timeout for the daemon's checks. The daemon may run a login shell and wait for its disk.
-const DOCTOR_TIMEOUT: Duration = Duration::from_secs(20);
-
 /// Maximum length of a message, in characters.
 const MAX_MESSAGE: usize = 400;
 
@@ -87,7 +84,7 @@ async fn ask(home: &Home, args: DoctorArgs, output: CliOutput) -> Vec<Check> {
     let running =
         local::ok("daemon", format!("Running (pid {}, uptime {uptime}s)", daemon.daemon.pid));
     let params = DoctorParams { refresh_environment: args.refresh_environment };
-    match daemon.client.request::<_, DoctorData>("doctor", params, DOCTOR_TIMEOUT).await {
+    match daemon.client.call(params).await {
         Ok(data) => merge(vec![running], data.checks),
         Err(error) => {
             let message = format!("{}, but gives no checks: {error}", running.message);

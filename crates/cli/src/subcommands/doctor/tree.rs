@@ -1,15 +1,15 @@
 //! `quack doctor --tree`: prints the limits of each kind of child of the supervisor, and the running children.
 
-use crate::connect::{REPLY_TIMEOUT, connect_only};
+use crate::connect::connect_only;
 use crate::display::{self, plain};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM, RED};
 use crate::time_format::{local, span};
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{
-    DeathInfo, ErrandInfo, PauseInfo, PauseKind, SpecInfo, TreeChild, TreeData, TreeWorker,
+    DeathInfo, ErrandInfo, PauseInfo, PauseKind, SpecInfo, TreeChild, TreeData, TreeParams,
+    TreeWorker,
 };
-use serde_json::json;
 use std::time::Duration;
 
 /// Maximum number of listed exits. `--json` prints all that the daemon kept.
@@ -21,7 +21,7 @@ const MAX_CAUSE: usize = 120;
 /// Runs `doctor --tree`. Starts no daemon: a new one would have no children.
 pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
     let daemon = connect_only(output).await?;
-    let data: TreeData = daemon.client.request("quack.tree", json!({}), REPLY_TIMEOUT).await?;
+    let data = daemon.client.call(TreeParams {}).await?;
     match output.is_json() {
         true => output.document(&data)?,
         false => output.text(&render(&data, &TimeZone::system()))?,
@@ -198,6 +198,7 @@ fn memory(kb: Option<u64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn the_tree_has_every_promise_and_every_process() {

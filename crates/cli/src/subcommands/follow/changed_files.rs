@@ -4,7 +4,7 @@
 use base64::Engine as _;
 use jiff::Timestamp;
 use quackd_client::Client;
-use quackd_protocol::client::{ToolParams, ToolResult};
+use quackd_protocol::client::ToolParams;
 use quackd_protocol::search::{FindRow, SearchPage};
 use serde::Deserialize as _;
 use serde_json::{Value, json};
@@ -170,7 +170,7 @@ async fn listed(
             session_id: Some(session.clone()),
             ..ToolParams::default()
         };
-        let found = client.request::<_, ToolResult>("quack.tool", params, SEARCH_LIMIT).await;
+        let found = client.call_within(params, SEARCH_LIMIT).await;
         let found = found.map_err(|error| error.to_string())?;
         let (false, Some(data)) = (found.info.is_error, found.data) else { return Err(found.text) };
         let page = SearchPage::deserialize(&data).map_err(|error| error.to_string())?;

@@ -2,11 +2,11 @@
 //!
 //! Owns the connection and the number of the last processed event.
 
-use crate::connect::{CONNECT_TIMEOUT, REPLY_TIMEOUT};
+use crate::connect::CONNECT_TIMEOUT;
 use crate::exit::CliError;
 use quackd_client::{Client, ClientError, Event, Events};
 use quackd_home::Home;
-use quackd_protocol::client::{FollowData, FollowParams, ProcessState, SessionParams, StateData};
+use quackd_protocol::client::{FollowData, FollowParams, ProcessState, StateData, StateParams};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ impl FollowConnection {
             FollowParams { session_id, since_seq: since, epoch: None, answers: answers_now };
         // Subscribe before the request, because the first events may precede its reply.
         let events = client.events().await?;
-        let followed = client.request("follow", params, REPLY_TIMEOUT).await?;
+        let followed = client.call(params).await?;
         Ok(Self { answers, ..Self::of(client, events, followed, since) })
     }
 
@@ -64,9 +64,8 @@ impl FollowConnection {
                 return;
             }
             sleep(SETTLE_INTERVAL).await;
-            let session_id = Some(self.followed.session_id.0.clone());
-            let state =
-                self.client.request("get_state", SessionParams { session_id }, SETTLE_INTERVAL);
+            let params = StateParams::of(self.followed.session_id.as_str());
+            let state = self.client.call_within(params, SETTLE_INTERVAL);
             // Do not wait for a request that fails. The events report the worker's state.
             let Ok(StateData { worker, .. }) = state.await else { return };
             self.followed.worker = worker;
@@ -92,7 +91,7 @@ impl FollowConnection {
     async fn follow(client: Arc<Client>, params: FollowParams) -> Result<Self, ClientError> {
         let events = client.events().await?;
         let since = params.since_seq;
-        let followed = client.request("follow", params, REPLY_TIMEOUT).await?;
+        let followed = client.call(params).await?;
         Ok(Self::of(client, events, followed, since))
     }
 

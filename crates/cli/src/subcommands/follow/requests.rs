@@ -1,12 +1,12 @@
 //! Requests sent while a session is followed, each a future that returns its result. Used by [`super::session_view`].
 
 use super::slash::Asked;
-use crate::connect::REPLY_TIMEOUT;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::client::{
-    AbortData, AgentData, AgentParams, PsData, SayData, SayParams, SessionParams, StateData,
-    ToolParams, ToolResult, UiResponseData, UiResponseParams, VoiceStartData, VoiceStartParams,
+    AbortParams, AgentParams, PsParams, SayParams, StateData, StateParams, ToolParams,
+    UiResponseParams, VoiceStartParams,
 };
+use quackd_protocol::limits::REPLY_TIMEOUT;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,7 @@ pub(super) async fn say(
         session_id: Value::from(session),
         prefer_pi: Value::Bool(true),
     };
-    let said = client.request::<_, SayData>("say", params, limit).await;
+    let said = client.call_within(params, limit).await;
     RequestResult::Said(said.map(|data| data.turn))
 }
 
@@ -158,7 +158,7 @@ pub(crate) async fn ask_agent(
     limit: Duration,
 ) -> Result<Value, ClientError> {
     let params = AgentParams { session_id: Value::from(session), command };
-    let answer: AgentData = client.request("quack.agent", params, limit).await?;
+    let answer = client.call_within(params, limit).await?;
     let text = answer.data.as_deref().map_or("null", serde_json::value::RawValue::get);
     Ok(serde_json::from_str(text).unwrap_or(Value::Null))
 }
@@ -178,14 +178,13 @@ pub(super) async fn shell(
         answers: Some(true),
         ..ToolParams::default()
     };
-    let ran = client.request::<_, ToolResult>("quack.tool", params, SHELL_LIMIT).await;
+    let ran = client.call_within(params, SHELL_LIMIT).await;
     RequestResult::Ran(ran.map(drop).map_err(|error| error.to_string()))
 }
 
 /// Asks for the state of the session.
 pub(super) async fn state(client: Arc<Client>, session: String) -> Option<Box<StateData>> {
-    let params = SessionParams { session_id: Some(session) };
-    client.request("get_state", params, REPLY_TIMEOUT).await.ok().map(Box::new)
+    client.call(StateParams::of(session)).await.ok().map(Box::new)
 }
 
 /// Takes back the prompts that the agent has not read.
@@ -205,26 +204,21 @@ pub(super) async fn answer(
     record: Option<String>,
 ) -> RequestResult {
     let params = UiResponseParams { session_id: Value::from(session), ..answer };
-    let told =
-        client.request::<_, UiResponseData>("extension_ui_response", params, REPLY_TIMEOUT).await;
+    let told = client.call(params).await;
     RequestResult::Answered(told.map(|_data| record))
 }
 
 /// Aborts the session's running work.
 pub(super) async fn abort(client: Arc<Client>, session: String) -> RequestResult {
-    let params = SessionParams { session_id: Some(session) };
     // Having nothing to abort is fine.
-    let _nothing = client.request::<_, AbortData>("abort", params, REPLY_TIMEOUT).await;
+    let _nothing = client.call(AbortParams::of(session)).await;
     RequestResult::Aborted
 }
 
 /// Checks whether the session's Pi is busy.
 pub(super) async fn look(client: Arc<Client>, session: String) -> RequestResult {
-    let params = SessionParams { session_id: Some(session.clone()) };
-    let (ps, state) = tokio::join!(
-        client.request::<_, PsData>("quack.ps", json!({}), REPLY_TIMEOUT),
-        client.request::<_, StateData>("get_state", params, REPLY_TIMEOUT),
-    );
+    let state = StateParams::of(session.as_str());
+    let (ps, state) = tokio::join!(client.call(PsParams {}), client.call(state));
     let worker = ps
         .ok()
         .and_then(|ps| ps.workers.into_iter().find(|worker| worker.session_id.as_str() == session));
@@ -241,7 +235,7 @@ pub(super) async fn voice(client: Arc<Client>, session: String) -> RequestResult
             sleep(VOICE_INTERVAL).await;
         }
         let params = VoiceStartParams { session_id: Value::from(session.as_str()) };
-        let begun = client.request::<_, VoiceStartData>("voice_start", params, REPLY_TIMEOUT).await;
+        let begun = client.call(params).await;
         if begun.map_or(true, |data| data.reason.as_deref() != Some(VOICE_ABSENT)) {
             return RequestResult::Voice;
         }

@@ -21,7 +21,7 @@ use jiff::tz::TimeZone;
 use quackd_client::ClientError;
 use quackd_home::own_file::read_blocking;
 use quackd_home::{Home, is_risky_workspace};
-use quackd_protocol::client::{FindBy, FindData, FindParams, SessionsData, SessionsParams};
+use quackd_protocol::client::{FindBy, FindData, FindParams, SessionsParams};
 use quackd_protocol::journal::CallRecord;
 use quackd_protocol::limits::MAX_SPILL_BYTES;
 use quackd_protocol::output::with_signal;
@@ -117,7 +117,7 @@ async fn session(home: &Home, reference: &str) -> Result<SessionFilter, ClientEr
     let by_name = SessionFilter::Reference(reference.to_owned());
     let Ok(client) = connect(home).await else { return Ok(by_name) };
     let params = FindParams { session_id: Some(reference.to_owned()), path: None, own: None };
-    match client.request::<_, FindData>("quack.find", params, DAEMON_LIMIT).await {
+    match client.call_within(params, DAEMON_LIMIT).await {
         Ok(FindData { session: Some(found) }) if found.by == FindBy::Reference => {
             Ok(SessionFilter::Id(found.session_id.0))
         }
@@ -130,7 +130,7 @@ async fn session(home: &Home, reference: &str) -> Result<SessionFilter, ClientEr
 async fn has_session(home: &Home, workspace: &str) -> bool {
     let Ok(client) = connect(home).await else { return false };
     let params = FindParams { session_id: None, path: Some(workspace.to_owned()), own: None };
-    let found = client.request::<_, FindData>("quack.find", params, DAEMON_LIMIT).await;
+    let found = client.call_within(params, DAEMON_LIMIT).await;
     found.is_ok_and(|found| found.session.is_some_and(|it| it.workspace_path == workspace))
 }
 
@@ -139,7 +139,7 @@ async fn labels(home: &Home) -> Option<HashMap<String, String>> {
     let asking = async {
         let client = connect(home).await.ok()?;
         let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
-        client.request::<_, SessionsData>("sessions", all, DAEMON_LIMIT).await.ok()
+        client.call_within(all, DAEMON_LIMIT).await.ok()
     };
     let known = tokio::time::timeout(DAEMON_LIMIT, asking).await.ok().flatten()?;
     let labelled = known.sessions.into_iter().filter(|session| !session.label.is_empty());

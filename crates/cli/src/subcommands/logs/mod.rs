@@ -24,7 +24,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use quackd_client::ClientError;
 use quackd_home::Home;
-use quackd_protocol::client::{SessionsData, SessionsParams};
+use quackd_protocol::client::SessionsParams;
 use serde_json::Value;
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
@@ -121,7 +121,7 @@ async fn labels(home: &Home) -> HashMap<String, String> {
     let asking = async {
         let client = connect(home).await.ok()?;
         let all = SessionsParams { all: Value::Bool(true), ..SessionsParams::default() };
-        client.request::<_, SessionsData>("sessions", all, LABELS_LIMIT).await.ok()
+        client.call_within(all, LABELS_LIMIT).await.ok()
     };
     let known = tokio::time::timeout(LABELS_LIMIT, asking).await.ok().flatten();
     let sessions = known.into_iter().flat_map(|known| known.sessions);

@@ -1,10 +1,9 @@
 //! Finds the sessions that a client names: by a reference, by the file of a conversation, or by its id.
 
-use crate::connect::REPLY_TIMEOUT;
 use crate::subcommands::gc::own_metadata_blocking;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
-use quackd_protocol::client::{SessionParams, StateData};
+use quackd_protocol::client::StateParams;
 use std::path::Path;
 
 /// A session that is asked for.
@@ -76,9 +75,7 @@ pub(super) async fn find(client: &Client, wanted: &str) -> Result<String, Client
         false => None,
     };
     let reference = of_file.unwrap_or_else(|| wanted.to_owned());
-    let params = SessionParams { session_id: Some(reference) };
-    let found: Result<StateData, _> = client.request("get_state", params, REPLY_TIMEOUT).await;
-    match found {
+    match client.call(StateParams::of(reference)).await {
         Ok(state) => Ok(state.session_id.0),
         Err(error) => of_conversation(Wanted::Begin(wanted.to_owned())).await.ok_or(error),
     }

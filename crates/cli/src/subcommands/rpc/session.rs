@@ -2,13 +2,10 @@
 
 use super::finding::{Created, find_path};
 use super::{abort, delete, note, send};
-use crate::connect::REPLY_TIMEOUT;
 use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::agent_options::AgentOptions;
-use quackd_protocol::client::{
-    AttachData, ForkData, ForkParams, SessionNewParams, SessionSetData, SessionSetParams,
-};
+use quackd_protocol::client::{ForkParams, SessionNewParams, SessionSetParams};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,9 +21,7 @@ async fn set_options(
         agent_options: Some(options),
         ..SessionSetParams::default()
     };
-    let set: Result<SessionSetData, _> =
-        client.request("quack.session_set", params, REPLY_TIMEOUT).await;
-    set.map(drop)
+    client.call(params).await.map(drop)
 }
 
 /// Commands whose settings Pi keeps in new sessions.
@@ -222,8 +217,7 @@ impl Session {
             conversation_id,
             ..SessionNewParams::default()
         };
-        let made: AttachData =
-            self.client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
+        let made = self.client.call(params).await?;
         self.follow(made.session.id.0, true).await?;
         self.settle(true).await;
         Ok(())
@@ -259,8 +253,7 @@ impl Session {
                 let entry_id = (name == "fork").then(|| text("entryId").to_owned());
                 let session_id = self.id().into();
                 let params = ForkParams { session_id, entry_id, ..ForkParams::default() };
-                let made: ForkData =
-                    self.client.request("quack.fork", params, REPLY_TIMEOUT).await?;
+                let made = self.client.call(params).await?;
                 self.follow(made.session_id.0, true).await?;
                 self.settle(false).await;
                 Ok(match name {

@@ -5,14 +5,13 @@ use super::lines::Dialect;
 use super::session::{ForNew, Session};
 use super::{note, send};
 use crate::args::rpc::RpcArgs;
-use crate::connect::REPLY_TIMEOUT;
 use crate::directory;
 use crate::exit::CliError;
 use crate::shell_keys;
 use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::agent_options::{AgentOptions, MAX_PROMPT_BYTES};
-use quackd_protocol::client::{AttachData, ForkData, ForkParams, SessionNewParams};
+use quackd_protocol::client::{AttachParams, ForkParams, SessionNewParams};
 use quackd_protocol::model::ThinkingLevel;
 use serde_json::json;
 use std::io::Read as _;
@@ -132,7 +131,7 @@ pub(super) async fn begin(
     let (id, is_created) = if let Some(source) = &args.fork {
         let session_id = find(&client, source).await?.into();
         let params = ForkParams { session_id, ..ForkParams::default() };
-        let made: ForkData = client.request("quack.fork", params, REPLY_TIMEOUT).await?;
+        let made = client.call(params).await?;
         (made.session_id.0, true)
     } else if let Some(wanted) = &args.session {
         match find_path(&client, wanted, &path).await? {
@@ -140,8 +139,12 @@ pub(super) async fn begin(
             Created::Missing(id) => (create(args, path, id, &client).await?, true),
         }
     } else if args.continues || args.resume {
-        let params = json!({ "path": path, "activate": false });
-        let found: AttachData = client.request("attach", params, REPLY_TIMEOUT).await?;
+        let params = AttachParams {
+            path: Some(path.into()),
+            activate: Some(false),
+            ..AttachParams::default()
+        };
+        let found = client.call(params).await?;
         (found.session.id.0, false)
     } else {
         let conversation_id = args.session_id.clone();
@@ -179,7 +182,7 @@ async fn create(
         conversation_id,
         ..SessionNewParams::default()
     };
-    let made: AttachData = client.request("quack.session_new", params, REPLY_TIMEOUT).await?;
+    let made = client.call(params).await?;
     Ok(made.session.id.0)
 }
 

@@ -3,18 +3,19 @@
 
 use super::{WORKER_TIMEOUT, ask};
 use crate::args::sandbox::{SandboxNetworkArgs, SandboxPresetsArgs};
-use crate::connect::{REPLY_TIMEOUT, start_and_connect};
+use crate::connect::start_and_connect;
 use crate::display::{bytes, plain, table};
 use crate::exit::ExitCode;
 use crate::output::{BOLD, CliOutput, DIM};
-use crate::session_ref::Wanted;
+use crate::session_ref::{Missing, Wanted};
 use crate::time_format::local;
 use jiff::tz::TimeZone;
 use quackd_protocol::client::{
-    HostExplained, HostTotals, HostVerdict, NetworkData, NetworkRequest, PresetInfo, PresetsData,
-    SandboxParams,
+    HostTotals, HostVerdict, NetworkData, NetworkRequest, PresetInfo, SandboxExplainHost,
+    SandboxNetwork, SandboxParams, SandboxPresets,
 };
 use quackd_protocol::denial::of_session;
+use quackd_protocol::limits::REPLY_TIMEOUT;
 use quackd_protocol::network::Verdict;
 use quackd_protocol::policy::NetworkMode;
 use quackd_protocol::state::FoundHost;
@@ -28,9 +29,9 @@ pub(super) async fn network(
     args: SandboxNetworkArgs,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let wanted = Wanted::of(&args.which.into_which())?;
-    let params = SandboxParams { action: Some("network".to_owned()), ..SandboxParams::default() };
-    let mut data: NetworkData = ask((wanted, params), REPLY_TIMEOUT, output).await?;
+    let of = (Wanted::of(&args.which.into_which())?, Missing::Refuse);
+    let params = SandboxParams::default();
+    let mut data = ask::<SandboxNetwork>(of, params, REPLY_TIMEOUT, output).await?;
     if args.denied {
         data.requests.retain(is_denied);
         data.hosts.retain(|host| host.denied != 0);
@@ -51,13 +52,11 @@ pub(super) async fn network(
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
         let params = SandboxParams {
-            action: Some("network".to_owned()),
             session_id: Some(data.session_id.0.clone()),
             after: Some(data.last),
             ..SandboxParams::default()
         };
-        let next: NetworkData =
-            daemon.client.request("quack.sandbox", params, REPLY_TIMEOUT).await?;
+        let next = daemon.client.call(SandboxNetwork::from(params)).await?;
         let shown: Vec<_> =
             next.requests.into_iter().filter(|one| !args.denied || is_denied(one)).collect();
         print(&shown, &zone, output, true)?;
@@ -149,13 +148,9 @@ pub(super) async fn presets(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let daemon = start_and_connect(output).await?;
-    let params = SandboxParams {
-        action: Some("presets".to_owned()),
-        rules: Some(args.names),
-        ..SandboxParams::default()
-    };
+    let params = SandboxParams { rules: Some(args.names), ..SandboxParams::default() };
     // A preset may ask the user's tools.
-    let data: PresetsData = daemon.client.request("quack.sandbox", params, WORKER_TIMEOUT).await?;
+    let data = daemon.client.call_within(SandboxPresets::from(params), WORKER_TIMEOUT).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {
@@ -195,12 +190,9 @@ pub(super) async fn explain_host(
     wanted: Wanted,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let params = SandboxParams {
-        action: Some("explain".to_owned()),
-        host: Some(host),
-        ..SandboxParams::default()
-    };
-    let data: HostExplained = ask((wanted, params), REPLY_TIMEOUT, output).await?;
+    let params = SandboxParams { host: Some(host), ..SandboxParams::default() };
+    let of = (wanted, Missing::Create);
+    let data = ask::<SandboxExplainHost>(of, params, REPLY_TIMEOUT, output).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {

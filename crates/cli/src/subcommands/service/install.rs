@@ -2,7 +2,7 @@
 
 use super::{ServiceContext, ServiceFile, launchd};
 use crate::args::service::ServiceInstallArgs;
-use crate::connect::{REPLY_TIMEOUT, connect};
+use crate::connect::connect;
 use crate::display::plain;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
@@ -11,7 +11,7 @@ use crate::subcommands::restart::look;
 use crate::subcommands::stop::DaemonProcess;
 use anyhow::Context;
 use quackd_client::{Client, ClientError};
-use quackd_protocol::client::{DaemonData, ExecutableState, RestartData, RestartParams};
+use quackd_protocol::client::{DaemonData, ExecutableState, RestartParams};
 use quackd_service::commands::Step;
 use quackd_service::file::{Standing, look_blocking, write_blocking};
 use quackd_service::{Manager, place};
@@ -164,7 +164,7 @@ fn refuse_busy(daemon: &DaemonData, force: bool) -> anyhow::Result<()> {
 /// Stops a daemon that no manager supervises.
 async fn end(client: &Client, daemon: &DaemonData, force: bool) -> anyhow::Result<()> {
     let params = RestartParams { force: force.then_some(true), config_checked: None };
-    let asked: RestartData = client.request("quack.restart", params, REPLY_TIMEOUT).await?;
+    let asked = client.call(params).await?;
     if !asked.restarting {
         refuse_busy(&DaemonData { waits_for: asked.waits_for, ..daemon.clone() }, false)?;
     }

@@ -1,7 +1,6 @@
 //! Runs one call of `quack tool`: prints the output as it arrives, and cancels the call when the user interrupts.
 
 use super::print::Printer;
-use crate::connect::REPLY_TIMEOUT;
 use crate::output::{CliOutput, StdoutState};
 use crate::piped_stdin;
 use crate::subcommands::follow::session_view::Interrupts;
@@ -10,7 +9,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use quackd_client::{Client, ClientError, Events};
 use quackd_protocol::client::{ToolParams, ToolResult};
-use quackd_protocol::output::{CancelData, CancelParams, MAX_PIECE_BYTES, StdinData, StdinParams};
+use quackd_protocol::output::{CancelParams, MAX_PIECE_BYTES, StdinParams};
 use serde_json::value::RawValue;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -48,7 +47,7 @@ pub(super) async fn make(
     let feeding =
         feed(client, (params.stdin == Some(true)).then(|| call_id.clone()), patience, output);
     let cancelling = cancel_when(cancel, client, call_id, output);
-    let calling = client.request::<_, ToolResult>("quack.tool", params, patience);
+    let calling = client.call_within(params, patience);
     let printing = print_until(&answered, events, printer);
     tokio::pin!(feeding, cancelling, calling, printing);
     let (mut result, mut reader) = (None, None);
@@ -97,8 +96,7 @@ async fn cancel_when(
 ) -> Infallible {
     cancel.cancelled().await;
     let params = CancelParams { call_id };
-    let asked: Result<CancelData, ClientError> =
-        client.request("quack.cancel", params, REPLY_TIMEOUT).await;
+    let asked = client.call(params).await;
     if let Err(ClientError::Refused { text: why, .. }) = asked {
         output.warning(&format!(
             "the call continues ({why}); `quack abort` cancels all calls of a session"
@@ -144,7 +142,7 @@ async fn send_piece(
     // Base64 between quotation marks is JSON.
     let bytes = RawValue::from_string(format!("\"{}\"", STANDARD.encode(bytes)))?;
     let params = StdinParams { call_id: call_id.to_owned(), bytes, end };
-    let data: StdinData = client.request("quack.stdin", params, patience).await?;
+    let data = client.call_within(params, patience).await?;
     Ok(data.open)
 }
 

@@ -1,13 +1,13 @@
 //! Polls the daemon and runs actions for `quack top`, in one task with its own connection. Reconnects when the daemon
 //! comes back. Used by [`super`].
 
-use crate::connect::{REPLY_TIMEOUT, connect};
+use crate::connect::connect;
 use crate::display;
 use crate::session_ref;
 use crate::subcommands::ps;
 use quackd_client::{Client, ClientError};
 use quackd_home::Home;
-use quackd_protocol::client::{AbortData, KillData, PinData, PinParams, PsData, SessionParams};
+use quackd_protocol::client::{AbortParams, KillParams, PinParams, PsData};
 use std::time::Duration;
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, MissedTickBehavior, interval};
@@ -94,13 +94,11 @@ async fn done(client: &Client, deed: SessionAction) -> Result<String, ClientErro
     match deed {
         SessionAction::Abort(session) => {
             let label = display::name(&session_ref::label(client, &session).await?);
-            let params = SessionParams { session_id: Some(session) };
-            let _data: AbortData = client.request("abort", params, REPLY_TIMEOUT).await?;
+            client.call(AbortParams::of(session)).await?;
             Ok(format!("Ended the calls of {label}."))
         }
         SessionAction::Kill(session) => {
-            let params = SessionParams { session_id: Some(session) };
-            let data: KillData = client.request("quack.kill", params, REPLY_TIMEOUT).await?;
+            let data = client.call(KillParams::of(session)).await?;
             Ok(format!(
                 "Killed the worker of {}.",
                 display::name(display::label(&data.label, &data.session_name))
@@ -108,7 +106,7 @@ async fn done(client: &Client, deed: SessionAction) -> Result<String, ClientErro
         }
         SessionAction::Pin(session, pinned) => {
             let params = PinParams { session_id: Some(session), pinned: Some(pinned) };
-            let data: PinData = client.request("quack.pin", params, REPLY_TIMEOUT).await?;
+            let data = client.call(params).await?;
             let what = if data.pinned { "stays" } else { "is ended again when nobody uses it" };
             Ok(format!(
                 "{} {what}.",

@@ -12,11 +12,10 @@ use super::super::stdin_lines::StdinLine;
 use super::super::turn_tracker::InterruptAction;
 use super::{InputMode, SessionView};
 use crate::args::Cli;
-use crate::connect::REPLY_TIMEOUT;
 use crate::display;
 use crate::exit::{CliError, ExitCode, explain};
 use crate::keyboard;
-use quackd_protocol::client::{AttachData, SessionNewParams};
+use quackd_protocol::client::SessionNewParams;
 use serde_json::Value;
 use std::io;
 use std::path::PathBuf;
@@ -260,8 +259,7 @@ impl SessionView {
         let path = Some(self.connection.followed().workspace_path.clone());
         let params = SessionNewParams { path, ..SessionNewParams::default() };
         let client = self.connection.client();
-        let made: Result<AttachData, _> =
-            client.request("quack.session_new", params, REPLY_TIMEOUT).await;
+        let made = client.call(params).await;
         let made = match made {
             Ok(made) => made,
             Err(error) => {
