@@ -15,7 +15,7 @@ use crate::workspace_scope::{self, ScopedClient};
 use anyhow::Context as _;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use quackd_protocol::client::{IsolatedAction, IsolatedData, IsolatedParams};
+use quackd_protocol::client::{IsolatedAction, IsolatedParams};
 use quackd_protocol::isolate::{Checkpoint, CheckpointFile};
 use serde::Deserialize;
 use serde_json::Map;
@@ -102,8 +102,7 @@ async fn states_after_commands(scope: &ScopedClient) -> Vec<Checkpoint> {
         action: Some(IsolatedAction::Checkpoints),
         ..IsolatedParams::default()
     };
-    let data: Result<IsolatedData, _> =
-        scope.client().request("quack.isolated", params, ISOLATED_TIMEOUT).await;
+    let data = scope.client().call_within(params, ISOLATED_TIMEOUT).await;
     let mut states = data.map(|data| data.checkpoints).unwrap_or_default();
     // The tools list their changes themselves, with their names alone.
     states.retain(|state| state.calls.iter().any(|call| call.contains(' ')));
