@@ -2,7 +2,6 @@
 
 pub(crate) mod acp;
 pub(crate) mod approvals;
-pub(crate) mod checkpoints;
 pub(crate) mod daemon;
 pub(crate) mod forward;
 pub(crate) mod gc;
@@ -199,8 +198,8 @@ pub(crate) enum Verb {
     Diff(isolated::DiffArgs),
     Apply(isolated::ApplyArgs),
     Discard(isolated::DiscardArgs),
-    Checkpoints(checkpoints::CheckpointsArgs),
-    Restore(checkpoints::RestoreArgs),
+    Checkpoints(isolated::CheckpointsArgs),
+    Restore(isolated::RestoreArgs),
     Say(say::SayArgs),
     Rpc(Box<rpc::RpcArgs>),
     Follow(sessions::FollowArgs),

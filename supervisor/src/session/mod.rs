@@ -4,6 +4,7 @@ pub(crate) mod actor;
 pub(crate) mod agent;
 pub(crate) mod call_record;
 pub(crate) mod checkpoints;
+mod recording;
 pub(crate) mod describe;
 pub(crate) mod models;
 pub(crate) mod network;

@@ -311,17 +311,6 @@ impl PendingCalls {
         [call.search, call.queued, call.cancel, waiting].into_iter().flatten().collect()
     }
 
-    /// Returns the tool and the arguments of a call that a worker has.
-    pub(crate) fn sent_request(&self, number: u64) -> Option<(&str, &str)> {
-        let call = self.calls.get(&number).filter(|call| call.is_sent)?;
-        Some((&call.shown.tool, &call.arguments))
-    }
-
-    /// Tools and arguments of all calls.
-    pub(crate) fn requests(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.calls.values().map(|call| (call.shown.tool.as_str(), call.arguments.as_str()))
-    }
-
     /// Stores the task that waits for the client to cancel the call.
     pub(crate) fn cancelled_by(&mut self, number: u64, cancel: SpawnHandle) {
         if let Some(call) = self.calls.get_mut(&number) {

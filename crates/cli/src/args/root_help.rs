@@ -5,8 +5,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
     (
         "Run",
         &[
-            ("tool, tools", "Run a tool: quack tool bash 'make test'; list them"),
-            ("jobs", "List, follow and end background jobs"),
+            ("tool, tools, jobs", "Run a tool: quack tool bash 'make'; background jobs"),
             ("say", "Send a prompt to the agent and show its turn"),
             ("grep, find, replace, undo", "Search and change files; take changes back"),
             ("follow, log, changes", "Watch a session; list calls and changed files"),

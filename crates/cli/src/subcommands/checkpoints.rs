@@ -2,7 +2,7 @@
 
 use super::changes::time;
 use super::isolated::{has, letter, list as list_of, relative, request, tell_notes};
-use crate::args::checkpoints::{CheckpointsArgs, RestoreArgs};
+use crate::args::isolated::{CheckpointsArgs, RestoreArgs};
 use crate::display::{count, name, plain};
 use crate::exit::ExitCode;
 use crate::output::{CliOutput, DIM, RED, StdoutProperties};

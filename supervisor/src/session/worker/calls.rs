@@ -155,6 +155,7 @@ impl SessionActor {
         let number = self.worker.calls.next_number();
         let cancel = msg.cancel.clone();
         let due = now + WORKER_READY_WAIT.min(msg.deadline);
+        self.note_call(number, &msg.tool, &msg.arguments);
         let new = self.announce(number, msg);
         let answered = self.worker.calls.insert(number, new, now, due);
         self.arm_call_timer(due, ctx);
@@ -401,9 +402,7 @@ impl SessionActor {
         ctx: &mut Context<Self>,
         result: impl FnOnce(Duration) -> CallResult,
     ) {
-        if let Some(call) = self.recorded_call(number) {
-            self.record_state_after(call, ctx);
-        }
+        self.record_state_after_call(number, ctx);
         let (events, session) = (&self.services.events, &self.session);
         let times = &self.services.metrics.calls;
         let (name, label) = (self.name.as_str(), self.label.as_str());

@@ -78,7 +78,7 @@ pub(crate) struct WorkerPart {
     client_left: bool,
     /// Version of the login environment that the worker got.
     login_version: u64,
-    pub(in crate::session) calls: PendingCalls,
+    calls: PendingCalls,
     /// When the timer of the calls expires.
     call_timer: Option<(Instant, SpawnHandle)>,
     /// Whether a timer records the long calls in the journal.
