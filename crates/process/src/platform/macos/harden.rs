@@ -3,13 +3,13 @@
 use std::io;
 
 /// Maximum number of descriptors on macOS (`OPEN_MAX`). The system refuses a higher limit.
-pub(super) const SUPERVISOR_FILES: u64 = 10_240;
+pub(crate) const SUPERVISOR_FILES: u64 = 10_240;
 
 /// Directory with the numbers of the open descriptors.
-pub(super) const OPEN_FILES: &str = "/dev/fd";
+pub(crate) const OPEN_FILES: &str = "/dev/fd";
 
 #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
-pub(super) fn hide_from_others() -> io::Result<()> {
+pub(crate) fn hide_from_others() -> io::Result<()> {
     Ok(())
 }
 

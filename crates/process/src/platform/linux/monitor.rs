@@ -1,6 +1,17 @@
-//! The monitor of Linux. The parent module has what it does.
+//! The monitor: a small process between the supervisor and one worker. It ensures that no process of a worker
+//! outlives the worker, and that no worker outlives the supervisor. The worker's stage 0 splits it off.
+//!
+//! It holds only the control channel (descriptor 0, never read) and stderr, and adopts the worker's orphans. It
+//! sleeps until the worker or the supervisor exits, and then exits with the worker's status. So the supervisor, whose
+//! direct child it is, sees the true cause.
+//!
+//! | event | effect |
+//! |---|---|
+//! | the worker exits | the monitor kills all descendants, and exits with the same code or signal |
+//! | the supervisor exits, or closes its end of the channel | the monitor kills the worker at once, even a stopped one; then as above. A patient monitor first waits a bounded time, so that the worker can stop its own processes |
+//! | the monitor dies | the kernel kills the worker; the supervisor adopts the remaining processes and sweeps them |
 
-use crate::harden::adopt_orphans;
+use super::adopt_orphans;
 use crate::{
     Exit, ProcessHandle, SessionPaths, become_session_leader, set_process_name,
     sweep_strays_blocking,
@@ -197,7 +208,7 @@ fn told_exit(status: OwnedFd) -> Option<Exit> {
     let mut raw = [0; 4];
     // The writer has exited, so this read returns four bytes or the end of file.
     let read = rustix::io::read(&status, &mut raw).ok()?;
-    (read == raw.len()).then(|| crate::wait::exit_of(i32::from_le_bytes(raw)))
+    (read == raw.len()).then(|| Exit::of_status(i32::from_le_bytes(raw)))
 }
 
 /// Sleeps until the worker has exited, the supervisor's end of the control channel is closed, or SIGTERM arrives:

@@ -4,13 +4,13 @@ use std::io;
 
 /// Maximum number of descriptors of the supervisor. A higher limit only slows down programs that close every possible
 /// descriptor one by one.
-pub(super) const SUPERVISOR_FILES: u64 = 1_048_576;
+pub(crate) const SUPERVISOR_FILES: u64 = 1_048_576;
 
 /// Directory with the numbers of the open descriptors.
-pub(super) const OPEN_FILES: &str = "/proc/self/fd";
+pub(crate) const OPEN_FILES: &str = "/proc/self/fd";
 
 /// Makes `/proc/PID/environ`, `mem` and the like of this process readable for root only.
-pub(super) fn hide_from_others() -> io::Result<()> {
+pub(crate) fn hide_from_others() -> io::Result<()> {
     use rustix::process::{DumpableBehavior, set_dumpable_behavior};
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
 }

@@ -1,4 +1,4 @@
-//! Path of this program's executable, as `self_exe` on Linux.
+//! Path of this program's executable, as in the directory for Linux.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -10,8 +10,9 @@
 //! All forks of one template have the same address layout. So the supervisor replaces a template after
 //! [`Template::FORKS`] workers, and after a worker that may have died by an attack on its memory.
 
-use crate::spawn::{SpawnError, SpawnedWorker, spawn_worker_blocking};
-use crate::{ProcessHandle, SelfExe, die_with_parent, rank_above_parent, set_process_name};
+use super::monitor::{end_process, require_single_thread};
+use super::{SelfExe, die_with_parent, set_process_name};
+use crate::{ProcessHandle, SpawnError, SpawnedWorker, rank_above_parent, spawn_worker_blocking};
 use nix::libc;
 use nix::sys::signal::Signal;
 use rustix::io::Errno;
@@ -168,15 +169,13 @@ fn receive(socket: BorrowedFd<'_>) -> io::Result<Option<[OwnedFd; PASSED]>> {
 /// # Errors
 /// The process has several threads, or the input is no request.
 pub fn serve_template() -> io::Result<()> {
-    crate::monitor::require_single_thread()?;
+    require_single_thread()?;
     die_with_parent()?;
     set_process_name("quack-template");
     // Without `/proc` each worker reports it.
     let _unranked = rank_above_parent();
     loop {
-        let Some([stdin, stderr]) = receive(rustix::stdio::stdin())? else {
-            crate::monitor::end_process(0)
-        };
+        let Some([stdin, stderr]) = receive(rustix::stdio::stdin())? else { end_process(0) };
         let answer = match clone_sibling() {
             Ok(None) => {
                 rustix::stdio::dup2_stdin(&stdin)?;
