@@ -31,7 +31,7 @@ const FILES: &[&str] = &[
     "crates/sandbox/src/root.rs",
     "crates/sandbox/src/staged.rs",
     "crates/sandbox/src/target.rs",
-    "crates/search/src/walk/list.rs",
+    "crates/search/src/platform/mod.rs",
     "crates/service/src/platform/mod.rs",
     "crates/store/src/platform/mod.rs",
     "crates/tools/src/bash.rs",

@@ -1,6 +1,6 @@
 //! Listing and opening with system calls that only Linux has.
 
-use super::step_beneath;
+use super::stepwise::step_beneath;
 use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::ffi::CStr;
@@ -13,11 +13,11 @@ const BUFFER_BYTES: usize = 32 * 1024;
 
 /// Buffer of the listings.
 #[derive(Debug, Default)]
-pub(super) struct Buffer(Vec<u8>);
+pub(crate) struct Buffer(Vec<u8>);
 
 impl Buffer {
     /// Passes each entry to `add`, until it returns false.
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         directory: &File,
         mut add: impl FnMut(&CStr, FileType) -> bool,
@@ -34,7 +34,7 @@ impl Buffer {
     }
 }
 
-pub(super) fn open_beneath(directory: &File, path: &Path) -> io::Result<File> {
+pub(crate) fn open_beneath(directory: &File, path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     match openat2(directory, path, flags, Mode::empty(), resolve) {

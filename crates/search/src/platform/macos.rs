@@ -5,16 +5,16 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 
-pub(super) use super::step_beneath as open_beneath;
+pub(crate) use super::stepwise::step_beneath as open_beneath;
 
 /// Buffer of the listings: none, because `Dir` has its own.
 #[derive(Debug, Default)]
-pub(super) struct Buffer;
+pub(crate) struct Buffer;
 
 impl Buffer {
     /// Passes each entry to `add`, until it returns false.
     #[expect(clippy::unused_self, reason = "as on Linux")]
-    pub(super) fn read(
+    pub(crate) fn read(
         &mut self,
         directory: &File,
         mut add: impl FnMut(&CStr, FileType) -> bool,
