@@ -8,7 +8,7 @@ const MARK: &str = "target_os";
 
 /// Marks in all files. A change that removes one lowers this number. A change that needs another gathers it in a
 /// module for the platform: two files, which `cfg_attr` with `path` selects as one module, or `mod linux; pub use linux::*;`.
-const MAX_MARKS: usize = 126;
+const MAX_MARKS: usize = 125;
 
 /// Source files that may have marks. Files of tests may have them too: a whole test can be for one platform.
 const FILES: &[&str] = &[
@@ -34,9 +34,8 @@ const FILES: &[&str] = &[
     "crates/search/src/platform/mod.rs",
     "crates/service/src/platform/mod.rs",
     "crates/store/src/platform/mod.rs",
-    "crates/tools/src/bash.rs",
-    "crates/tools/src/replace/journal/links.rs",
-    "crates/tools/src/watched_names.rs",
+    "crates/tools/src/platform/mod.rs",
+    "crates/tools/src/watched_names/tests.rs",
     "supervisor/src/children/mod.rs",
     "supervisor/src/children/probing.rs",
     "supervisor/src/children/spawner.rs",
