@@ -1,4 +1,4 @@
-//! Opens the directory that keeps the package caches of the workspace. Called by [`crate::confinement`] before the
+//! Opens the directory that keeps the package caches of the workspace. Called by `platform` before the
 //! process splits.
 
 use quackd_protocol::worker::Start;

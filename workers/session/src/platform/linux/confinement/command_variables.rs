@@ -1,4 +1,4 @@
-//! Variables of commands in namespaces. Called by [`crate::confinement`].
+//! Variables of commands in namespaces. Called by `platform`.
 
 use quackd_protocol::worker::Start;
 

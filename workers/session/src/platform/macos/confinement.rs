@@ -1,4 +1,4 @@
-//! Confinement of macOS, as `confinement` on Linux: the program of the system applies the profile.
+//! Confinement of macOS, as in the directory for Linux: the program of the system applies the profile.
 
 use crate::confinement_result::ConfinementResult;
 use crate::real_paths::HomeLink;

@@ -4,7 +4,7 @@ use quackd_process::SelfExe;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Wrapper program that drops the right to write before it executes a command ([`crate::read_only`]), with the
+/// Wrapper program that drops the right to write before it executes a command (`read_only`), with the
 /// private directories that stay writable.
 #[derive(Debug)]
 pub(super) struct ReadOnlyWrapper {

@@ -1,7 +1,7 @@
 //! Processes that do one thing for the supervisor and exit: `quack clean-repositories` and `quack probe`.
 
-use crate::complain;
 use quackd_process::abort_on_panic;
+use quackd_process::complain;
 use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::process::ExitCode;
@@ -9,7 +9,7 @@ use std::process::ExitCode;
 /// Removes the placeholders of killed monitors from repositories, and exits. Called by `quack clean-repositories`.
 /// The only input is the path of the registry, on stdin.
 #[must_use]
-pub fn clean_repositories() -> ExitCode {
+pub(crate) fn clean_repositories() -> ExitCode {
     const MAX_PATH: u64 = 4096;
     abort_on_panic();
     let mut path = Vec::new();
@@ -28,7 +28,7 @@ pub fn clean_repositories() -> ExitCode {
 /// Writes the layers of confinement that work on this system to stdin, the channel to the supervisor, and exits.
 /// Called by `quack probe`.
 #[must_use]
-pub fn probe() -> ExitCode {
+pub(crate) fn probe() -> ExitCode {
     abort_on_panic();
     let found = quackd_process::die_with_parent()
         .map_err(|error| error.to_string())

@@ -14,9 +14,9 @@ mod user_git;
 mod watched_mounts;
 mod wrapper;
 
+use super::read_only::private_of_safe_mode;
 use crate::confinement_result::ConfinementResult;
 use crate::private_files::make_directory_blocking;
-use crate::read_only::private_of_safe_mode;
 use crate::real_paths::HomeLink;
 use crate::seatbelt_confinement;
 use crate::start_error::WorkerStartError;
@@ -431,7 +431,7 @@ fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
 }
 
 /// Returns the limits. Limits processes if no control group counts them: in a new user namespace the kernel counts
-/// the processes in it; without one it counts all processes of the user ([`crate::read_only`]).
+/// the processes in it; without one it counts all processes of the user (`read_only`).
 fn limits(start: &Start, group: Option<&Group>) -> ConfinementLimits {
     let is_counted = group.is_some_and(|group| group.processes().is_some());
     let has_own_count = !is_counted && !rustix::process::getuid().is_root();

@@ -8,6 +8,7 @@
 mod limited;
 
 use limited::limit_processes;
+use quackd_process::complain;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ const NOT_FOUND: u8 = 127;
 
 /// Rights that the wrapper drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GivesUp {
+pub(crate) enum GivesUp {
     /// Writing, and processes if a limit is given.
     Writing,
     /// Processes only.
@@ -36,21 +37,21 @@ struct Order {
 
 /// Runs the wrapper. Returns only if the command could not be started.
 #[must_use]
-pub fn main(gives_up: GivesUp, arguments: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) fn main(gives_up: GivesUp, arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let mut order = read(arguments);
     if order.command.is_empty() {
-        crate::complain("no program");
+        complain("no program");
         return ExitCode::from(CANNOT_EXECUTE);
     }
     if let Some(Err(error)) = order.processes.map(limit_processes) {
-        crate::complain(&format!("the number of processes cannot be limited: {error}"));
+        complain(&format!("the number of processes cannot be limited: {error}"));
         return ExitCode::from(CANNOT_EXECUTE);
     }
     let private: Vec<&Path> = order.private.iter().map(PathBuf::as_path).collect();
     if gives_up == GivesUp::Writing
         && let Err(error) = quackd_sandbox::confine::become_read_only(&private)
     {
-        crate::complain(&format!("safe mode cannot be enforced: {error}"));
+        complain(&format!("safe mode cannot be enforced: {error}"));
         return ExitCode::from(CANNOT_EXECUTE);
     }
     let program = order.command.remove(0);
@@ -60,11 +61,11 @@ pub fn main(gives_up: GivesUp, arguments: impl Iterator<Item = OsString>) -> Exi
     let shown = program.to_string_lossy();
     match error.kind() {
         io::ErrorKind::NotFound => {
-            crate::complain(&format!("{shown}: command not found"));
+            complain(&format!("{shown}: command not found"));
             ExitCode::from(NOT_FOUND)
         }
         _ => {
-            crate::complain(&format!("{shown}: {error}"));
+            complain(&format!("{shown}: {error}"));
             ExitCode::from(CANNOT_EXECUTE)
         }
     }

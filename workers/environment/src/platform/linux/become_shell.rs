@@ -8,8 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Confines this process and becomes the shell. Returns only on failure. Called by `quack login-shell`.
-#[must_use]
-pub fn become_shell(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
+pub(crate) fn become_shell(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let failed = |why: &dyn std::fmt::Display| {
         complain(&format!("{why}"));
         ExitCode::from(CANNOT_CONFINE)

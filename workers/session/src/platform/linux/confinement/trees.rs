@@ -1,5 +1,5 @@
 //! Writable directories of a session, as stage 0 reads them before the confinement: their repositories, and the files
-//! in them that git's configuration names. Called by [`crate::confinement`].
+//! in them that git's configuration names. Called by `platform`.
 
 use crate::start_error::WorkerStartError;
 use quackd_protocol::denial::{one_line, quoted};

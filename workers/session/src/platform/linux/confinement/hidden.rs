@@ -1,4 +1,4 @@
-//! Hidden paths in writable directories. Called by [`crate::confinement`].
+//! Hidden paths in writable directories. Called by `platform`.
 
 use quackd_protocol::policy::Policy;
 use quackd_sandbox::confine::{Pin, git};
