@@ -1,6 +1,6 @@
 //! Rule for names that the table does not have: programs keep adding names, and most have one of a few forms. Pure.
 
-use super::{Held, Obeyed, Rule};
+use crate::obeyed::{Held, Obeyed, Rule};
 use std::ffi::OsStr;
 use std::path::Path;
 

@@ -1,5 +1,5 @@
 //! Git settings that make git run a program, read more settings, or use hooks from another directory (git-config(1)).
-//! Pure. Called by the audit, and by `confine::git` for the files that they name.
+//! Pure. Called by the audit, and by `config_paths` for the files that they name.
 //!
 //! Lists known dangerous settings only. A newer git may have more, which are not reported.
 

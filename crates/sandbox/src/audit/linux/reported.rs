@@ -1,7 +1,7 @@
 //! Finds the row of a name whose changes are reported. Called by the audit and by the search for repositories. Pure.
 
 use super::unlisted::unlisted;
-use super::{Held, Obeyed};
+use crate::obeyed::{Held, Obeyed};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::path::Path;
