@@ -49,7 +49,7 @@ impl ProcessHandle {
         self.identity().signal(signal)
     }
 
-    /// Returns what identifies the process besides its number.
+    /// Returns the identity of the process in addition to its number.
     pub(crate) fn identity(&self) -> &Identity {
         &self.child.identity
     }

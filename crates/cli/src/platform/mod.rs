@@ -1,4 +1,4 @@
-//! What differs between Linux and macOS in this crate. Both directories have the same names.
+//! Differences between Linux and macOS in this crate. Both directories have the same names.
 
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "macos/mod.rs")]

@@ -1,4 +1,4 @@
-//! The names of [`super`] for macOS, which has no handles without access rights. Nobody has run them there.
+//! The names of [`super`] for macOS, which has no handles without access rights. Compiled, not run there.
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;

@@ -1,4 +1,4 @@
-//! The names of [`super`] for macOS. Nobody has run them there.
+//! The names of [`super`] for macOS. Compiled, not run there.
 
 use interprocess::local_socket::ListenerOptions;
 use rustix::io::{Errno, FdFlags, fcntl_setfd, ioctl_fionbio};

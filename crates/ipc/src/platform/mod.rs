@@ -1,4 +1,4 @@
-//! What differs between Linux and macOS in this crate: flags of sockets and messages, and questions about a socket.
+//! Differences between Linux and macOS in this crate: flags of sockets and messages, and questions about a socket.
 //! Both files have the same names.
 //!
 //! Linux sets close-on-exec and non-blocking when it makes a descriptor. macOS sets them with a second call, so a program

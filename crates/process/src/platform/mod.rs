@@ -1,4 +1,4 @@
-//! What differs between Linux and macOS in this crate. Both directories have the same names, except what only callers
+//! Differences between Linux and macOS in this crate. Both directories have the same names, except what only callers
 //! for Linux use: the monitor's parts for confinement, and the descriptor of a process handle.
 
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]

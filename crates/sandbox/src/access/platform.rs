@@ -1,4 +1,4 @@
-//! How this system opens names under a handle in one call. The parent module has both ways.
+//! Opens names under a handle in one call, if this system can. The parent module has both ways.
 
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "macos.rs")]

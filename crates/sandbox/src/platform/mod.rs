@@ -1,4 +1,4 @@
-//! What differs between Linux and macOS in this crate, in all parts but three that select their own: `access`, `audit` and
+//! Differences between Linux and macOS in this crate, in all parts but three that select their own: `access`, `audit` and
 //! `confine`. Both directories have the same names.
 
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]

@@ -1,4 +1,4 @@
-//! What differs between Linux and macOS in this crate: listing a directory, and opening one beneath another. Both files
+//! Differences between Linux and macOS in this crate: listing a directory, and opening one under another. Both files
 //! have the same names.
 
 #[cfg_attr(target_os = "linux", path = "linux.rs")]

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-/// Opens a directory beneath another one and follows no link.
+/// Opens a directory under another one and follows no link.
 pub(crate) fn step_beneath(directory: &File, path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut here: Option<File> = None;

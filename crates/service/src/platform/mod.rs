@@ -1,4 +1,4 @@
-//! What differs between Linux and macOS in this crate. Both files have the same names.
+//! Differences between Linux and macOS in this crate. Both files have the same names.
 
 #[cfg_attr(target_os = "linux", path = "linux.rs")]
 #[cfg_attr(not(target_os = "linux"), path = "macos.rs")]

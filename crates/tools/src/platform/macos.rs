@@ -2,7 +2,7 @@
 
 use rustix::fs::Stat;
 
-/// True: commands run in zsh, if it is there.
+/// True: commands run in zsh, if it exists.
 pub(crate) const USES_ZSH: bool = true;
 
 /// Returns the device number of a file, which is signed here.

@@ -1,4 +1,4 @@
-//! What differs between Linux and macOS in this crate: the program of the keychain, and the role that confines a login
+//! Differences between Linux and macOS in this crate: the program of the keychain, and the role that confines a login
 //! shell. Both directories have the same names.
 
 #[cfg_attr(target_os = "linux", path = "linux/mod.rs")]

@@ -5,7 +5,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// What identifies a child besides its number.
+/// Identity of a child in addition to its number.
 #[derive(Debug)]
 pub(crate) struct Identity(OwnedFd);
 
