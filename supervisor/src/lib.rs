@@ -2,7 +2,7 @@
 //!
 //! The modules form layers. A module imports only modules of lower layers (checked by `tests/tidy.rs`):
 //!
-//! 1. [`clock`], [`log`], [`metrics`] (counters, latencies, process usage), [`workspaces`] (directories that no session
+//! 1. [`platform`] (what differs between systems), [`clock`], [`log`], [`metrics`] (counters, latencies, process usage), [`workspaces`] (directories that no session
 //!    may use), [`obeyed`] (files that the daemon obeys) and [`daemon_info`] (paths and configuration).
 //! 2. [`wire`] parses request lines and writes to clients; [`errors`] contains the errors and their texts.
 //! 3. [`events`] numbers the events of each session, and knows the connected clients that follow them. [`children`]
@@ -34,6 +34,7 @@ mod log;
 mod methods;
 mod metrics;
 mod obeyed;
+mod platform;
 mod pool;
 mod registry;
 mod remote;

@@ -13,7 +13,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("crates/agent/src/engine/answer.rs", 11),
     ("crates/cli/src/args.rs", 20),
     ("crates/cli/src/subcommands/attach.rs", 7),
-    ("crates/cli/src/subcommands/restart.rs", 2),
     ("crates/cli/src/subcommands/rpc.rs", 5),
     ("crates/cli/src/subcommands/sandbox.rs", 2),
     ("crates/cli/src/subcommands/service.rs", 4),
@@ -33,7 +32,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("supervisor/src/methods/abort.rs", 38),
     ("supervisor/src/registry/grants.rs", 6),
     ("supervisor/src/session/actor.rs", 23),
-    ("workers/session/src/confinement.rs", 12),
+    ("workers/session/src/executor.rs", 10),
 ];
 
 /// Top-level modules of a crate, each with the top-level modules that it imports.

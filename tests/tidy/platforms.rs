@@ -1,4 +1,4 @@
-//! Differences between platforms are gathered: few files name an operating system, and ever fewer.
+//! Differences between platforms are gathered: an operating system is named only where a module is selected for it.
 
 use crate::Tree;
 use crate::sources::code_and_comment;
@@ -6,72 +6,13 @@ use crate::sources::code_and_comment;
 /// Mark of code for one platform, also in `cfg!` and `cfg_attr`.
 const MARK: &str = "target_os";
 
-/// Marks in all files. A change that removes one lowers this number. A change that needs another gathers it in a
-/// module for the platform: two files, which `cfg_attr` with `path` selects as one module, or `mod linux; pub use linux::*;`.
-const MAX_MARKS: usize = 162;
+/// Marks in all files. A change that removes one lowers this number. One more module for the platform has two.
+const MAX_MARKS: usize = 86;
 
-/// Source files that may have marks. Files of tests may have them too: a whole test can be for one platform.
-const FILES: &[&str] = &[
-    "crates/cli/src/main.rs",
-    "crates/cli/src/subcommands/approval_prompt.rs",
-    "crates/cli/src/subcommands/demo/crash.rs",
-    "crates/cli/src/subcommands/follow/session_view.rs",
-    "crates/cli/src/subcommands/mcp/install/clients.rs",
-    "crates/cli/src/subcommands/stop.rs",
-    "crates/home/src/foreign.rs",
-    "crates/home/src/home.rs",
-    "crates/home/src/keep/readable.rs",
-    "crates/home/src/keep/tests.rs",
-    "crates/home/src/locate.rs",
-    "crates/home/src/own_file.rs",
-    "crates/home/src/socket.rs",
-    "crates/home/src/workspace.rs",
-    "crates/ipc/src/halves.rs",
-    "crates/ipc/src/listener.rs",
-    "crates/ipc/src/sockets.rs",
-    "crates/process/src/cgroup/base.rs",
-    "crates/process/src/cgroup/directory.rs",
-    "crates/process/src/handle.rs",
-    "crates/process/src/harden.rs",
-    "crates/process/src/lib.rs",
-    "crates/process/src/limits.rs",
-    "crates/process/src/monitor.rs",
-    "crates/process/src/pipe_holders.rs",
-    "crates/process/src/process_tree.rs",
-    "crates/process/src/run.rs",
-    "crates/process/src/sweep.rs",
-    "crates/process/src/wait.rs",
-    "crates/sandbox/src/access.rs",
-    "crates/sandbox/src/audit/mod.rs",
-    "crates/sandbox/src/confine/mod.rs",
-    "crates/sandbox/src/confine/private_network.rs",
-    "crates/sandbox/src/lib.rs",
-    "crates/sandbox/src/obeyed/mod.rs",
-    "crates/sandbox/src/root.rs",
-    "crates/sandbox/src/staged.rs",
-    "crates/sandbox/src/target.rs",
-    "crates/search/src/walk/list.rs",
-    "crates/service/src/activation.rs",
-    "crates/service/src/description.rs",
-    "crates/service/src/notify.rs",
-    "crates/store/src/watch.rs",
-    "crates/tools/src/bash.rs",
-    "crates/tools/src/replace/journal/links.rs",
-    "crates/tools/src/watched_names.rs",
-    "supervisor/src/children/mod.rs",
-    "supervisor/src/children/probing.rs",
-    "supervisor/src/children/spawner.rs",
-    "supervisor/src/health/executable.rs",
-    "supervisor/src/health/loop_monitor.rs",
-    "supervisor/src/metrics/process_usage.rs",
-    "supervisor/src/service/memory_limit.rs",
-    "supervisor/src/session/network/link.rs",
-    "supervisor/src/session/worker/lifecycle.rs",
-    "workers/environment/src/lib.rs",
-    "workers/environment/src/tools/keychain.rs",
-    "workers/network/src/relay/tests.rs",
-    "workers/session/src/lib.rs",
-    "workers/session/src/stage0.rs",
+/// Lines of a file that selects a module by its two marks, each with the path of a file.
+const SELECTS: [&str; 2] = [
+    "#[cfg_attr(target_os = \"linux\", path = \"",
+    "#[cfg_attr(not(target_os = \"linux\"), path = \"",
 ];
 
 /// Number of marks in the code of a file.
@@ -79,26 +20,37 @@ fn n_marks(text: &str) -> usize {
     text.lines().map(|line| code_and_comment(line).0.matches(MARK).count()).sum()
 }
 
-/// Whether a file has tests only.
+/// Whether a file has tests only. It may have marks: a whole test can be for one platform.
 fn is_test(path: &str) -> bool {
-    path.starts_with("tests/") || path.contains("/tests/")
+    path.starts_with("tests/") || path.contains("/tests/") || path.ends_with("/tests.rs")
 }
 
-/// Marks outside of `files`, files without a mark, and a number of marks that is not `max`.
-fn complaints(tree: &Tree, files: &[&str], max: usize) -> Vec<String> {
+/// Whether a file is named as the one that selects a module.
+fn is_selector(path: &str) -> bool {
+    path.ends_with("/platform.rs") || path.ends_with("/platform/mod.rs")
+}
+
+/// Marks that select no module, and a number of marks that is not `max`.
+fn complaints(tree: &Tree, max: usize) -> Vec<String> {
     let sources = tree.iter().filter(|(path, _)| path.ends_with(".rs"));
-    let marks: Vec<(&String, usize)> =
-        sources.map(|(path, text)| (path, n_marks(text))).filter(|(_, n)| *n != 0).collect();
-    let is_listed = |path: &str| files.contains(&path);
-    let strangers = marks.iter().filter(|(path, _)| !is_test(path) && !is_listed(path));
-    let strangers = strangers.map(|(path, _)| {
-        format!("{path}: names an operating system; gather the difference in a module")
-    });
-    let left = files.iter().filter(|file| !marks.iter().any(|(path, _)| path == *file));
-    let left = left.map(|file| format!("{file}: has no difference any more; remove it from FILES"));
-    let n: usize = marks.iter().map(|(_, n)| n).sum();
+    let marks: Vec<_> = sources.map(|(path, text)| (path, text, n_marks(text))).collect();
+    let complaint = |(path, text, n): &(&String, &String, usize)| {
+        if *n == 0 || is_test(path) {
+            return None;
+        }
+        if !is_selector(path) {
+            return Some(format!(
+                "{path}: names an operating system; gather the difference in `platform`"
+            ));
+        }
+        let selects =
+            |start: &&str| text.lines().filter(|line| line.starts_with(start)).count() == 1;
+        let is_idiom = *n == SELECTS.len() && SELECTS.iter().all(selects);
+        (!is_idiom).then(|| format!("{path}: does more than select a module"))
+    };
+    let n: usize = marks.iter().map(|(.., n)| n).sum();
     let number = (n != max).then(|| format!("{n} differences between platforms, not {max}"));
-    strangers.chain(left).chain(number).collect()
+    marks.iter().filter_map(complaint).chain(number).collect()
 }
 
 #[cfg(test)]
@@ -108,19 +60,23 @@ mod tests {
 
     #[test]
     fn differences_between_platforms_are_gathered() {
+        let [linux, other] = SELECTS;
+        let selector = format!("{linux}linux.rs\")]\n{other}macos.rs\")]\nmod system;\n");
         let tree = tree_of(&[
-            ("a/src/x.rs", "#[cfg(target_os = \"linux\")]\nmod linux; // target_os\n"),
+            ("a/src/platform.rs", &selector),
+            ("a/src/platform/mod.rs", "#[cfg(target_os = \"linux\")]\nmod linux; // target_os\n"),
             ("a/src/y.rs", "const A: bool = cfg!(target_os = \"macos\");\n"),
             ("a/src/z.rs", "const A: &str = \"target_os\";\n"),
+            ("a/src/z/tests.rs", "#![cfg(target_os = \"linux\")]\n"),
             ("a/tests/x.rs", "#![cfg(target_os = \"linux\")]\n"),
         ]);
         let expected = [
-            "a/src/y.rs: names an operating system; gather the difference in a module",
-            "a/src/z.rs: has no difference any more; remove it from FILES",
-            "3 differences between platforms, not 2",
+            "a/src/platform/mod.rs: does more than select a module",
+            "a/src/y.rs: names an operating system; gather the difference in `platform`",
+            "6 differences between platforms, not 5",
         ];
-        assert_eq!(complaints(&tree, &["a/src/x.rs", "a/src/z.rs"], 2), expected);
-        assert_eq!(complaints(&tree, &["a/src/x.rs", "a/src/y.rs"], 3), NOTHING);
-        assert_eq!(complaints(&read_tree().unwrap(), FILES, MAX_MARKS), NOTHING);
+        assert_eq!(complaints(&tree, 5), expected);
+        assert_eq!(complaints(&tree, 6), expected[..2]);
+        assert_eq!(complaints(&read_tree().unwrap(), MAX_MARKS), NOTHING);
     }
 }

@@ -15,6 +15,7 @@ mod json;
 mod keyboard;
 mod output;
 mod piped_stdin;
+mod platform;
 mod reference;
 mod render;
 mod run_program;
@@ -25,8 +26,6 @@ mod session_ref;
 mod shell_keys;
 mod subcommands;
 mod suggest;
-#[cfg_attr(not(target_os = "linux"), path = "system_roles_macos.rs")]
-mod system_roles;
 mod terminal;
 mod time_format;
 mod tool_output;
@@ -50,7 +49,8 @@ fn main() -> std::process::ExitCode {
         Some("isolate" | "record-states") => return quackd_isolate_worker::main(),
         Some("tool-registries") => return quackd_environment_worker::main("quack-tools"),
         Some(other) => {
-            if let Some(exit) = system_roles::run(other) {
+            let of_environment = || quackd_environment_worker::run_role(other);
+            if let Some(exit) = quackd_session_worker::run_role(other).or_else(of_environment) {
                 return exit;
             }
         }

@@ -2,8 +2,9 @@
 //! directory, its `.git` and the repository that a `.git` file names. Root may also use the files of the user that
 //! called sudo. Git's setting for exceptions is not read. Called by `workspace`.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
+use crate::platform::open_regular;
+use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -71,34 +72,6 @@ fn gitdir(directory: &Path, git: &Path) -> Option<PathBuf> {
     Some(directory.join(text.strip_prefix("gitdir:")?.trim()))
 }
 
-/// Opens a regular file, and never a FIFO: that could block, and it wakes the writer.
-#[cfg(target_os = "linux")]
-fn open_regular(path: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags, open};
-    use std::os::fd::AsRawFd as _;
-
-    let handle = File::from(open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?);
-    if !handle.metadata()?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = open(format!("/proc/self/fd/{}", handle.as_raw_fd()), flags, Mode::empty())?;
-    Ok(file.into())
-}
-
-/// Like the version for Linux, without `O_PATH`.
-#[cfg(not(target_os = "linux"))]
-fn open_regular(path: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags, open};
-
-    if !fs::metadata(path)?.is_file() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(open(path, flags, Mode::empty())?);
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,7 +93,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")] // Creates a FIFO.
     fn every_part_of_a_repository_counts_and_a_fifo_is_not_waited_for() {
         let tree = tempfile::tempdir().unwrap();
         let us = User::effective();
@@ -129,14 +101,7 @@ mod tests {
         let named = gitdir(tree.path(), &git);
         assert_eq!(named, Some("/proc/1".into()));
         fs::remove_file(&git).unwrap();
-        rustix::fs::mknodat(
-            rustix::fs::CWD,
-            &git,
-            rustix::fs::FileType::Fifo,
-            rustix::fs::Mode::RUSR,
-            0,
-        )
-        .unwrap();
+        nix::unistd::mkfifo(&git, nix::sys::stat::Mode::S_IRUSR).unwrap();
         assert_eq!(Foreign::look_blocking(tree.path(), us), None);
         let other = User { effective: us.effective + 1, sudo: None };
         assert!(Foreign::look_blocking(tree.path(), other).is_some());

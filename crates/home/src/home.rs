@@ -562,13 +562,11 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_os = "linux")] // rustix makes no FIFO on macOS.
     fn a_file_or_a_fifo_in_the_place_of_the_directory_is_refused_without_blocking() {
         let parent = tempfile::tempdir().unwrap();
         let (file, fifo) = (parent.path().join("file"), parent.path().join("fifo"));
         fs::write(&file, "").unwrap();
-        let cwd = rustix::fs::CWD;
-        rustix::fs::mknodat(cwd, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         for path in [file, fifo] {
             let refused = home_at(&path).prepare_blocking().unwrap_err();
             assert!(matches!(refused, HomeError::NotADirectory { .. }), "{path:?}: {refused}");

@@ -17,6 +17,7 @@ mod lock;
 pub mod own_file;
 mod ownership;
 mod pid_file;
+mod platform;
 mod private_dir;
 mod socket;
 mod spill_quota;

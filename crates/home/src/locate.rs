@@ -4,6 +4,7 @@
 //! Both rules are compiled and tested on every platform. The macOS rule has not been tested on macOS.
 
 use crate::HomeError;
+use crate::platform::HAS_APP_SUPPORT;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -15,8 +16,7 @@ pub(crate) enum Platform {
 }
 
 impl Platform {
-    pub(crate) const CURRENT: Self =
-        if cfg!(target_os = "macos") { Self::MacOs } else { Self::Linux };
+    pub(crate) const CURRENT: Self = if HAS_APP_SUPPORT { Self::MacOs } else { Self::Linux };
 }
 
 /// Result of the rule.

@@ -141,14 +141,10 @@ mod tests {
         fs::create_dir(&path).unwrap();
         assert_eq!(refused(append_blocking(&path)), NotOurFile::NotRegular);
         assert_eq!(refused(read_blocking(&path, 100)), NotOurFile::NotRegular);
-        #[cfg(target_os = "linux")] // rustix makes no FIFO on macOS.
-        {
-            use rustix::fs::{CWD, FileType, mknodat};
-            fs::remove_dir(&path).unwrap();
-            mknodat(CWD, &path, FileType::Fifo, 0o600.into(), 0).unwrap();
-            assert_eq!(refused(append_blocking(&path)), NotOurFile::NotRegular);
-            assert_eq!(refused(read_blocking(&path, 100)), NotOurFile::NotRegular);
-        }
+        fs::remove_dir(&path).unwrap();
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(refused(append_blocking(&path)), NotOurFile::NotRegular);
+        assert_eq!(refused(read_blocking(&path, 100)), NotOurFile::NotRegular);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! upstream's rule exactly: the length is counted in UTF-16 units, and the hash covers the directory's text as the
 //! environment gave it.
 
+use crate::platform::MAX_SOCKET_BYTES;
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -13,9 +14,6 @@ use std::path::{Path, PathBuf};
 
 /// Upstream falls back from this length on, in UTF-16 units, on every platform.
 const UPSTREAM_LIMIT: usize = 104;
-
-/// Bytes that `sun_path` holds besides its NUL; see unix(7).
-const MAX_SOCKET_BYTES: usize = if cfg!(target_os = "macos") { 103 } else { 107 };
 
 /// The directory for sockets: in the home, else in the user's runtime directory if the home's path is too long.
 const IN_HOME: &str = ".quackd";

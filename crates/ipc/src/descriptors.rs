@@ -1,6 +1,6 @@
 //! Descriptors that travel with bytes over a Unix socket (`SCM_RIGHTS`, unix(7)).
 
-use crate::sockets::{RECEIVE, SEND, after_receiving};
+use crate::platform::{RECEIVE, SEND, after_receiving};
 use rustix::io::Errno;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, SendAncillaryBuffer, SendAncillaryMessage, recvmsg,

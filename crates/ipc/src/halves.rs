@@ -4,6 +4,7 @@
 //! The system reports room each time the peer reads. tokio's stream asks for these reports all the time, so that each
 //! message wakes its sender once more for nothing. Used by the supervisor and by the workers, for every connection.
 
+use crate::platform;
 use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use std::io;
@@ -18,11 +19,8 @@ use tokio::net::UnixStream;
 /// Maximum size of one read, in bytes, because its buffer is cleared first.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Flags of a write: a closed socket is an error and no signal. macOS has no such flag; there programs ignore the signal.
-#[cfg(target_os = "linux")]
-const SEND: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-#[cfg(not(target_os = "linux"))]
-const SEND: SendFlags = SendFlags::DONTWAIT;
+/// Flags of a write.
+const SEND: SendFlags = SendFlags::DONTWAIT.union(platform::SEND);
 
 /// Reads from the socket.
 #[derive(Debug)]

@@ -4,7 +4,7 @@
 //!   `quackd-client`.
 //! - [`link`], [`first`] and [`frames`]: the control channel between the supervisor and one worker, length-delimited
 //!   JSON over a socketpair. Used by the supervisor and by `quackd-session-worker`.
-//! - [`sockets`]: the calls on sockets that differ between systems.
+//! - [`sockets`]: pairs of sockets, and questions about a socket.
 //! - [`halves`]: reading from and writing to the sockets of both.
 //!
 //! Both streams are bounded by [`quackd_protocol::limits::MAX_LINE_BYTES`] in both directions. The crate does not
@@ -18,4 +18,5 @@ pub mod halves;
 pub mod lines;
 pub mod link;
 pub mod listener;
+mod platform;
 pub mod sockets;

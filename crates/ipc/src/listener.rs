@@ -3,6 +3,7 @@
 //! The supervisor binds it while it holds the instance lock, and `quackd-client` connects. The library never removes
 //! the file. The supervisor removes it, after checking that the file is still its own.
 
+use crate::platform::private;
 use interprocess::local_socket::tokio::{Listener, Stream};
 use interprocess::local_socket::traits::tokio::{Listener as _, Stream as _};
 use interprocess::local_socket::{GenericFilePath, ListenerOptions, ToFsName};
@@ -98,10 +99,7 @@ impl BoundSocket {
         let bind = |source| BindError::Bind { path: path.to_owned(), source };
         let name = path.to_fs_name::<GenericFilePath>().map_err(bind)?;
         let options = ListenerOptions::new().name(name).reclaim_name(false);
-        #[cfg(target_os = "linux")]
-        let options =
-            interprocess::os::unix::local_socket::ListenerOptionsExt::mode(options, 0o600);
-        let listener = options.create_tokio().map_err(bind)?;
+        let listener = private(options).create_tokio().map_err(bind)?;
         let found = std::fs::symlink_metadata(path).map_err(bind)?;
         let file = SocketFile { path: path.to_owned(), device: found.dev(), inode: found.ino() };
         Ok(Self { listener, file })

@@ -1,5 +1,6 @@
 //! Exit status of a process. Used by all callers of this crate.
 
+use nix::libc;
 use std::fmt;
 
 /// Exit status of a process. Displays as `exit code 3` or `signal 9`.
@@ -9,6 +10,18 @@ pub enum Exit {
     Code(i32),
     /// This signal killed the process.
     Signal(i32),
+}
+
+impl Exit {
+    /// Converts a raw wait status of a process that has ended.
+    pub(crate) fn of_status(status: i32) -> Self {
+        if libc::WIFEXITED(status) {
+            Self::Code(libc::WEXITSTATUS(status))
+        } else {
+            // wait4 without WUNTRACED and WCONTINUED reports no stops and continues.
+            Self::Signal(libc::WTERMSIG(status))
+        }
+    }
 }
 
 impl fmt::Display for Exit {

@@ -1,16 +1,12 @@
 //! Handle of a direct child. The supervisor watches its workers with it, and [`crate::run`] its shell.
 
-#[cfg_attr(target_os = "linux", path = "handle/linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "handle/macos.rs")]
-mod system;
-
+use crate::platform::{ExitWatch, Identity};
 use crate::wait::reap;
 use crate::{Exit, Usage};
+use nix::sys::signal::Signal;
 use rustix::process::Pid;
 use std::io;
 use std::sync::{Arc, OnceLock};
-
-pub(crate) use system::ExitWatch;
 
 /// A direct child of this process. Clones refer to the same child.
 ///
@@ -26,7 +22,7 @@ pub struct ProcessHandle {
 #[derive(Debug)]
 struct ReapState {
     pid: Pid,
-    identity: system::Identity,
+    identity: Identity,
     /// Set when the child is reaped. Later callers get the same result.
     exit: OnceLock<(Exit, Usage)>,
 }
@@ -35,7 +31,7 @@ impl ProcessHandle {
     /// Creates a handle for a direct child that only this handle will reap.
     pub(crate) fn of_child(pid: u32) -> io::Result<Self> {
         let pid = to_pid(pid)?;
-        let identity = system::open(pid)?;
+        let identity = Identity::open(pid)?;
         Ok(Self { child: Arc::new(ReapState { pid, identity, exit: OnceLock::new() }) })
     }
 
@@ -45,12 +41,33 @@ impl ProcessHandle {
         self.child.pid.as_raw_nonzero().get().unsigned_abs()
     }
 
+    /// Sends a signal. Succeeds if the process has already exited.
+    ///
+    /// # Errors
+    /// The process runs with other credentials, or a system call filter forbids the call.
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        self.identity().signal(signal)
+    }
+
+    /// Returns the identity of the process in addition to its number.
+    pub(crate) fn identity(&self) -> &Identity {
+        &self.child.identity
+    }
+
     /// Resolves when the process has exited. Does not reap it. Needs a tokio runtime with I/O.
     ///
     /// # Errors
     /// No descriptor or no event queue entry is left, or the runtime is shutting down.
     pub async fn exited(&self) -> io::Result<()> {
-        ExitWatch::new(self)?.exited().await
+        self.watch()?.exited().await
+    }
+
+    /// Returns a watch for the exit. Needs a tokio runtime with I/O.
+    ///
+    /// # Errors
+    /// Same as [`ProcessHandle::exited`].
+    pub(crate) fn watch(&self) -> io::Result<ExitWatch> {
+        self.identity().watch()
     }
 
     /// Reaps the process if it has exited, and returns its status; `None` while it runs. Never waits. Later calls
@@ -64,7 +81,11 @@ impl ProcessHandle {
         }
         // Only this call reaps the child, so the number still belongs to it.
         let reaped = reap(self.child.pid.as_raw_nonzero().get())?;
-        Ok(reaped.map(|reaped| self.child.exit.get_or_init(|| reaped).0))
+        Ok(reaped.map(|reaped| {
+            let (exit, _) = self.child.exit.get_or_init(|| reaped);
+            self.identity().note_reaped();
+            *exit
+        }))
     }
 
     /// Resources that the process used; `None` until it was reaped.

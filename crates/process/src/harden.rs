@@ -1,19 +1,12 @@
 //! Process setup of the supervisor and of every worker: descriptor limits, signals, core dumps, adoption of orphans.
 //! Each calls it once, before it starts threads.
 
-#[cfg_attr(target_os = "linux", path = "harden/linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "harden/macos.rs")]
-mod system;
-
+use crate::platform::{OPEN_FILES, SUPERVISOR_FILES, adopt_orphans, hide_from_others};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction};
 use rustix::io::FdFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
-use system::{OPEN_FILES, SUPERVISOR_FILES, hide_from_others};
-
-pub(crate) use system::adopt_orphans;
-pub use system::set_process_name;
 
 /// Maximum number of descriptors of a worker and of each command. A worker needs about ten per running call, and many
 /// programs misbehave with a high limit (`select`, loops over all possible descriptors).

@@ -31,18 +31,14 @@ mod harden;
 mod input;
 mod limits;
 mod live_output;
-mod monitor;
 mod oom;
 mod output;
 mod outside;
 mod pipe_holders;
 mod piped;
+mod platform;
 mod process_tree;
-#[cfg(target_os = "linux")]
-mod program_pages;
 mod run;
-#[cfg_attr(not(target_os = "linux"), path = "self_exe_macos.rs")]
-mod self_exe;
 mod shell;
 mod shell_registry;
 mod spawn;
@@ -50,8 +46,6 @@ mod spawn_thread;
 mod spill;
 mod start_files;
 mod sweep;
-#[cfg(target_os = "linux")]
-mod template;
 mod wait;
 
 pub use capture::{Captured, HEAD_BYTES, TAIL_BYTES};
@@ -69,18 +63,15 @@ pub use detached::{
 pub use exit::Exit;
 pub use flow::{Flow, FlowPiece, StreamName};
 pub use handle::ProcessHandle;
-pub use harden::{Role, harden, restore_after_fork, set_process_name};
+pub use harden::{Role, harden, restore_after_fork};
 pub use input::{CommandInput, Wanted};
 pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};
 pub use live_output::{LIVE_BYTES, Live, Piece};
-pub use monitor::*;
 pub use oom::{OomScore, rank_above_parent};
 pub use outside::{Held, Writable};
 pub use piped::{Piped, Pipes, launch_piped};
-#[cfg(target_os = "linux")]
-pub use program_pages::release_program_pages_blocking;
+pub use platform::*;
 pub use run::run;
-pub use self_exe::SelfExe;
 pub use spawn::{
     Launcher, SYSTEM_PATH, SpawnError, SpawnedWorker, become_program, spawn_launched_blocking,
     spawn_worker_blocking, system_first,
@@ -89,6 +80,4 @@ pub use spawn_thread::SpawnThread;
 pub use spill::{SpillTarget, Spilled};
 pub use start_files::{start_files_blocking, with_entries_blocking};
 pub use sweep::{SweepReport, sweep_strays_blocking};
-#[cfg(target_os = "linux")]
-pub use template::{Template, serve_template};
 pub use wait::Usage;

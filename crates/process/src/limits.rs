@@ -1,6 +1,7 @@
 //! Resource limits of commands, as data. The process that starts a worker sets them. The worker applies them to
 //! itself, and [`crate::run`] applies them to each command.
 
+use crate::platform::limit_cpu;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -67,20 +68,13 @@ impl Limits {
         Ok(())
     }
 
-    /// Applies the CPU time limit to a command that was just started. Processes that it forked before have no limit.
-    #[cfg(target_os = "linux")]
+    /// Applies the CPU time limit to a command that was just started. Processes that it forked before have no limit. On
+    /// macOS this does nothing.
     pub(crate) fn impose_on(&self, pid: u32) {
         let Some(cpu) = self.cpu else { return };
         let seconds = cpu.as_secs().saturating_add(u64::from(cpu.subsec_nanos() != 0)).max(1);
-        let new = Rlimit { current: Some(seconds), maximum: Some(seconds.saturating_add(1)) };
         if let Ok(pid) = crate::handle::to_pid(pid) {
-            // The call fails if the command has already exited.
-            let _was = rustix::process::prlimit(Some(pid), Resource::Cpu, new);
+            limit_cpu(pid, seconds);
         }
     }
-
-    /// Does nothing: this system cannot set limits of another process.
-    #[cfg(not(target_os = "linux"))]
-    #[expect(clippy::unused_self, reason = "the same as on Linux")]
-    pub(crate) fn impose_on(&self, _: u32) {}
 }

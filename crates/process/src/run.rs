@@ -5,6 +5,7 @@
 
 use crate::input::InputWriter;
 use crate::output::OutputReader;
+use crate::platform::HAS_PROC;
 use crate::shell::{Input, Shell, reap_ended_orphans};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper};
 use crate::{Command, EndedBy, Finished, Holder, LaunchError};
@@ -252,7 +253,7 @@ async fn end_strays(shell: &Shell, output: &mut OutputReader, end: Instant) -> (
         left = shell.sweep(&mut sweeper);
     }
     let survivors = match left {
-        _ if !cfg!(target_os = "linux") => None,
+        _ if !HAS_PROC => None,
         SweepProgress::Unknown => None,
         SweepProgress::Nothing if has_ended => Some(0),
         // A process that is gone at this last check only exited late.

@@ -3,8 +3,8 @@
 
 use crate::cgroup::CommandCgroup;
 use crate::command::CALL_VARIABLE;
-use crate::handle::ExitWatch;
 use crate::pipe_holders::holders;
+use crate::platform::ExitWatch;
 use crate::process_tree::{ProcessTree, has_variable, stat};
 use crate::shell_registry::{self, ShellSlot};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper, living_strays, send};
@@ -126,7 +126,7 @@ impl Shell {
         leaf: Option<Arc<CommandCgroup>>,
     ) -> io::Result<Launched> {
         let process = ProcessHandle::of_child(child.id())?;
-        let watch = ExitWatch::new(&process)?;
+        let watch = process.watch()?;
         let (Some(stdout), Some(stderr)) = (child.stdout.take(), child.stderr.take()) else {
             return Err(io::ErrorKind::BrokenPipe.into());
         };

@@ -7,6 +7,7 @@
 //! such child is left. Until then the sweep starts over.
 
 use crate::handle::to_pid;
+use crate::platform::signal_if;
 use crate::process_tree::{ProcessTree, TreeProcess, stat};
 use nix::sys::signal::{Signal, kill};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
@@ -176,27 +177,16 @@ pub(crate) fn send(member: TreeProcess, signal: Signal) -> bool {
             is_sent && is_running
         });
     }
-    send_by_handle(member, signal, this)
-}
-
-#[cfg(target_os = "linux")]
-fn send_by_handle(member: TreeProcess, signal: Signal, this: u32) -> bool {
-    use rustix::process::{PidfdFlags, pidfd_open, pidfd_send_signal};
-
-    // Open the handle before the check. If the number was reused, the handle refers to the other process, and the
-    // check sees a different parent. Without a handle (no descriptor left), send nothing: once its parent is dead,
-    // the process is a child of this one and needs no handle.
+    // If the number was reused, the handle refers to the other process, and the check sees a different parent. Without a
+    // handle nothing is sent: once its parent is dead, the process is a child of this one and needs no handle.
     let Ok(pid) = to_pid(member.pid) else { return false };
-    let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return false };
-    let signal = rustix::process::Signal::from_named_raw(signal as i32);
-    is_running_below(member, this).is_some_and(|is_running| {
-        signal.is_some_and(|signal| pidfd_send_signal(&handle, signal).is_ok()) && is_running
-    })
-}
-
-#[cfg(not(target_os = "linux"))]
-fn send_by_handle(_: TreeProcess, _: Signal, _: u32) -> bool {
-    false
+    let mut is_running = false;
+    let is_sent = signal_if(pid, signal, || {
+        let found = is_running_below(member, this);
+        is_running = found == Some(true);
+        found.is_some()
+    });
+    is_sent && is_running
 }
 
 /// Returns whether the process runs. `None` if it exited or has another parent, unless this process adopted it.

@@ -1,6 +1,7 @@
 //! Reaps one direct child and reads its resource usage. Used by [`crate::handle`].
 
 use crate::Exit;
+use crate::platform::RSS_UNITS_PER_KB;
 use nix::libc;
 use std::io;
 use std::mem::MaybeUninit;
@@ -36,26 +37,14 @@ pub(crate) fn reap(pid: i32) -> io::Result<Option<(Exit, Usage)>> {
         _ => {
             // SAFETY: a C struct of numbers, zeroed before and filled in by the call above.
             let usage = unsafe { usage.assume_init() };
-            Ok(Some((exit_of(status), Usage::of(&usage))))
+            Ok(Some((Exit::of_status(status), Usage::of(&usage))))
         }
-    }
-}
-
-/// Converts a raw wait status.
-pub(crate) fn exit_of(status: i32) -> Exit {
-    if libc::WIFEXITED(status) {
-        Exit::Code(libc::WEXITSTATUS(status))
-    } else {
-        // wait4 without WUNTRACED and WCONTINUED reports no stops and continues.
-        Exit::Signal(libc::WTERMSIG(status))
     }
 }
 
 impl Usage {
     fn of(usage: &libc::rusage) -> Self {
-        // Linux counts in KiB, macOS in bytes.
-        let unit = if cfg!(target_os = "macos") { 1024 } else { 1 };
-        let max_rss = u64::try_from(usage.ru_maxrss).unwrap_or(0) / unit;
+        let max_rss = u64::try_from(usage.ru_maxrss).unwrap_or(0) / RSS_UNITS_PER_KB;
         Self { user: time(usage.ru_utime), system: time(usage.ru_stime), max_rss_kb: max_rss }
     }
 }

@@ -4,21 +4,19 @@
 //! (before 5.6) or forbidden (some container profiles), and on macOS, cap-std walks the path component by component
 //! with handles. The walk is as safe and about half as fast. On macOS it has been compiled only, not run.
 
-#[cfg_attr(target_os = "linux", path = "access/linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "access/macos.rs")]
-mod system;
+mod platform;
 
 use crate::Kind;
 use cap_std::fs::{Dir, MetadataExt as _, OpenOptions, OpenOptionsExt as _};
+use platform::Kernel;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::path::Path;
-use system::Kernel;
 
-pub(crate) use system::DIRECTORY;
+pub(crate) use platform::DIRECTORY;
 
 /// Flags for opening files for reading: a FIFO or a device must not block, and a terminal must not become the
 /// controlling terminal. `O_NONBLOCK` has no effect on a regular file.

@@ -13,22 +13,17 @@
 pub mod audit;
 pub mod confine;
 pub mod git_config;
-#[cfg(target_os = "linux")]
-mod git_settings;
 mod protected;
 mod root;
 mod seatbelt;
 mod target;
 
 mod access;
-#[cfg_attr(not(target_os = "linux"), path = "cached_macos.rs")]
-mod cached;
 mod error;
-#[cfg_attr(not(target_os = "linux"), path = "flush_macos.rs")]
-mod flush;
 mod lock;
 mod names;
 mod obeyed;
+mod platform;
 mod staged;
 mod turns;
 mod version;

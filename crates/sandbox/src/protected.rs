@@ -3,7 +3,8 @@
 //!
 //! The kernel pins the names inside `.git` (see [`crate::confine`]). For the other names this is the only protection.
 
-use crate::obeyed::{FOLDS_CASE, Obeyed, Rule, is_same};
+use crate::obeyed::{Obeyed, Rule, is_same};
+use crate::platform::FOLDS_CASE;
 use std::ffi::OsStr;
 use std::path::{Component, Path};
 

@@ -3,8 +3,8 @@
 //! Owns the directory handle. Called by `crates/tools` from threads that may block.
 
 use crate::access::{Access, Links};
-use crate::cached::{self, CachedReads};
 use crate::names::{canonicalise_existing, follow_links, normalise};
+use crate::platform::cached::{self, CachedReads};
 use crate::version::FileVersion;
 use crate::{Kind, PathError};
 use rustix::io::Errno;
@@ -253,13 +253,6 @@ impl Root {
         target.strip_prefix(&self.canonical).map(Path::to_path_buf).map_err(|_| PathError::Escapes)
     }
 
-    /// Returns the same root with the other method of access. Other systems than Linux have only one.
-    #[cfg(test)]
-    #[cfg(target_os = "linux")]
-    pub(crate) fn by_walk(self) -> Self {
-        Self::open_with(&self.given, Access::walk).unwrap()
-    }
-
     pub(crate) fn access(&self) -> &Access {
         &self.access
     }
@@ -307,7 +300,5 @@ fn identity_at(path: &Path) -> io::Result<(u64, u64)> {
     Ok(identity(&metadata))
 }
 
-// The tests create FIFOs and use the error numbers of Linux.
 #[cfg(test)]
-#[cfg(target_os = "linux")]
 mod tests;

@@ -2,6 +2,7 @@
 //!
 //! A caller that must find the file after a crash chooses the tag, and records it before creating the file.
 
+use crate::platform::KEPT_ATTRIBUTES;
 use cap_std::fs::Dir;
 use rustix::fs::{self as sys, AtFlags, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
@@ -11,11 +12,6 @@ use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::sync::Arc;
-
-/// Extended attributes that a replaced file keeps: user attributes and the access list. The system creates the
-/// others, or only root may set them.
-const KEPT_ATTRIBUTES: &[&[u8]] =
-    if cfg!(target_os = "linux") { &[b"user.", ACCESS_LIST] } else { &[b""] };
 
 const ACCESS_LIST: &[u8] = b"system.posix_acl_access";
 

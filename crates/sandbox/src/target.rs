@@ -493,5 +493,4 @@ fn rename_failed(source: io::Error) -> WriteError {
 }
 
 #[cfg(test)]
-#[cfg(target_os = "linux")]
 mod tests;

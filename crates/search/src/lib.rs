@@ -27,6 +27,7 @@ mod engine;
 mod find;
 mod glob;
 mod line_matcher;
+mod platform;
 pub mod replace;
 mod walk;
 

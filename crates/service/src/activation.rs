@@ -2,8 +2,7 @@
 //! supervisor calls it before it opens any other descriptor.
 
 use crate::Variable;
-#[cfg(target_os = "linux")]
-use rustix::net::sockopt::socket_acceptconn;
+use crate::platform::is_listening;
 use std::io;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -61,9 +60,7 @@ pub fn activated_blocking(
     let none = || io::Error::from(io::ErrorKind::NotFound);
     let listener =
         listener.and_then(|taken| taken.ok_or_else(none)).map_err(ActivationError::NotListening)?;
-    // Only systemd passes sockets in this way.
-    #[cfg(target_os = "linux")]
-    if !socket_acceptconn(&listener).map_err(|e| ActivationError::NotListening(e.into()))? {
+    if !is_listening(&listener).map_err(ActivationError::NotListening)? {
         let error = io::Error::other("it does not listen");
         return Err(ActivationError::NotListening(error));
     }

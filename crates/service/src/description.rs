@@ -2,6 +2,7 @@
 //! line.
 
 use crate::Variable;
+use crate::platform::HAS_LAUNCHD;
 use quackd_protocol::limits::SHUTDOWN_GRACE;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,7 +18,7 @@ pub enum Manager {
 
 impl Manager {
     /// Service manager of this system.
-    pub const CURRENT: Self = if cfg!(target_os = "macos") { Self::Launchd } else { Self::Systemd };
+    pub const CURRENT: Self = if HAS_LAUNCHD { Self::Launchd } else { Self::Systemd };
 
     /// Name in arguments and in the protocol.
     #[must_use]

@@ -16,6 +16,7 @@ pub mod file;
 pub mod launchd;
 mod notify;
 pub mod place;
+mod platform;
 pub mod systemd;
 
 pub use activation::{ActivationError, SOCKET_NAME, activated_blocking};

@@ -3,6 +3,7 @@
 //! Sends datagrams and never blocks. A message is lost if the manager's queue is full or the manager is gone.
 
 use crate::Variable;
+use crate::platform::abstract_address;
 use quackd_protocol::foreign_text::message_line;
 use std::ffi::OsString;
 use std::io;
@@ -65,10 +66,8 @@ impl Notifier {
 
 /// `@` starts an abstract address, which has no file.
 fn address(path: &OsString) -> io::Result<SocketAddr> {
-    #[cfg(target_os = "linux")]
     if let Some(name) = path.as_bytes().strip_prefix(b"@") {
-        use std::os::linux::net::SocketAddrExt;
-        return SocketAddr::from_abstract_name(name);
+        return abstract_address(name);
     }
     if !path.as_bytes().starts_with(b"/") {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -131,20 +130,6 @@ mod tests {
         }
         drop(manager);
         notifier.alive();
-    }
-
-    #[test]
-    #[cfg(target_os = "linux")]
-    fn an_abstract_address_works_and_a_relative_one_is_refused() {
-        use std::os::linux::net::SocketAddrExt;
-        let name = format!("quackd-test-{}", std::process::id());
-        let address = SocketAddr::from_abstract_name(name.as_bytes()).unwrap();
-        let manager = UnixDatagram::bind_addr(&address).unwrap();
-        notifier(&format!("@{name}")).unwrap().unwrap().alive();
-        assert_eq!(received(&manager), "WATCHDOG=1");
-        assert!(notifier("relative").is_err());
-        assert!(notifier("").unwrap().is_none());
-        assert!(Notifier::from_variables(&|_| None).unwrap().is_none());
     }
 
     #[test]

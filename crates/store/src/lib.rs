@@ -17,6 +17,7 @@ mod exchange;
 mod import;
 mod load;
 mod open;
+mod platform;
 mod quarantine;
 mod replace;
 mod save;

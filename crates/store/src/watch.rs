@@ -6,6 +6,7 @@
 //!
 //! Owns the thread `metadata-watch` and the watcher's thread. Both stop when the [`FileWatcher`] is dropped.
 
+use crate::platform::WATCHES_FILES;
 use notify::event::{AccessKind, AccessMode};
 use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use std::ffi::{OsStr, OsString};
@@ -42,7 +43,7 @@ enum Subject {
 }
 
 impl Subject {
-    const CURRENT: Self = if cfg!(target_os = "macos") { Self::File } else { Self::Directory };
+    const CURRENT: Self = if WATCHES_FILES { Self::File } else { Self::Directory };
 }
 
 /// Detection of external changes.

@@ -7,6 +7,7 @@ use crate::call_limits::{CallLimits, StopCause};
 use crate::command_line::{CommandLine, launch_failed};
 use crate::denials::{DenialDetector, Found};
 use crate::live::LiveText;
+use crate::platform::USES_ZSH;
 use crate::unsigned_commits::UnsignedCommits;
 use crate::upstreams::Upstreams;
 use crate::{Call, Output, Toolbox, Update, jobs, safe_mode};
@@ -172,15 +173,14 @@ async fn show_while<T>(
 /// Returns the shell and its arguments. Not a login shell: profiles cost hundreds of milliseconds per call, and
 /// the environment already contains their settings.
 pub(crate) fn shell(line: &str) -> (OsString, Vec<OsString>) {
-    let (program, options): (&str, &[&str]) =
-        if cfg!(target_os = "macos") && Path::new("/bin/zsh").exists() {
-            ("/bin/zsh", &["-c"])
-        } else if Path::new("/bin/bash").exists() {
-            // Without `--`, a line that begins with a dash would be an option.
-            ("/bin/bash", &["--noprofile", "--norc", "-c", "--"])
-        } else {
-            ("/bin/sh", &["-c"])
-        };
+    let (program, options): (&str, &[&str]) = if USES_ZSH && Path::new("/bin/zsh").exists() {
+        ("/bin/zsh", &["-c"])
+    } else if Path::new("/bin/bash").exists() {
+        // Without `--`, a line that begins with a dash would be an option.
+        ("/bin/bash", &["--noprofile", "--norc", "-c", "--"])
+    } else {
+        ("/bin/sh", &["-c"])
+    };
     let args = options.iter().copied().chain([line]).map(OsString::from).collect();
     (program.into(), args)
 }

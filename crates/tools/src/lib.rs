@@ -34,6 +34,7 @@ mod node_errors;
 mod os_denial;
 mod output;
 mod parameters;
+mod platform;
 mod read_file;
 mod read_tracker;
 mod recorded_write;

@@ -23,7 +23,6 @@ pub(crate) mod repo_cleanup;
 mod snapshot;
 pub(crate) mod spawner;
 pub(crate) mod tool_registries;
-#[cfg_attr(not(target_os = "linux"), path = "worker_source_macos.rs")]
 mod worker_source;
 
 pub(crate) use cgroup::{create_cgroup, group_name};

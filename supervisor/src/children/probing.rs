@@ -6,6 +6,7 @@
 
 use crate::children::spawner::{SpawnRequestError, Spawner};
 use crate::children::{Deaths, OneShot, reap_or_kill, stderr_tail};
+use crate::platform::HAS_NAMESPACES;
 use quackd_process::Exit;
 use quackd_protocol::tiers::Probe;
 use quackd_supervision::SYSTEM_PROBE;
@@ -53,7 +54,7 @@ impl Probing {
     /// Starts nothing yet. `has_launcher` if workers are started through another program.
     pub(crate) fn new(has_launcher: bool, deaths: Rc<Deaths>) -> Self {
         let one_shot = Rc::new(OneShot::new(&SYSTEM_PROBE, deaths));
-        let is_needed = cfg!(target_os = "linux") && !has_launcher;
+        let is_needed = HAS_NAMESPACES && !has_launcher;
         Self { one_shot, result: OnceCell::new(), is_needed }
     }
 
@@ -142,7 +143,7 @@ mod tests {
         actix::System::new().block_on(async {
             for _ in 0..3 {
                 let result = probing.result(&spawner).await;
-                match cfg!(target_os = "linux") {
+                match HAS_NAMESPACES {
                     true => assert!(matches!(result, Err(ProbeError::Spawn(_))), "{result:?}"),
                     false => assert!(matches!(result, Ok(None))),
                 }

@@ -169,7 +169,6 @@ pub(crate) fn serve_blocking(
         match job {
             Ok(SpawnerRequest::Stop) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) if is_swept => {
-                #[cfg(target_os = "linux")]
                 quackd_process::release_program_pages_blocking();
                 are_pages_released = true;
             }

@@ -6,6 +6,7 @@
 //! children restart ([`crate::children::Manage::ResetTimers`]), and the log and `doctor` report it.
 
 use crate::clock::now_text;
+use crate::platform::BOOT_CLOCK;
 use quackd_protocol::client::{LoopLag, PauseInfo, PauseKind};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -236,22 +237,10 @@ fn clocks(began: Instant) -> ClockSample {
     ClockSample { running, boot: boot(wall), wall }
 }
 
-/// Time since the machine was started, including suspends. Independent of the wall clock.
-#[cfg(any(target_os = "linux", target_os = "macos"))]
+/// Time since the machine was started, including suspends. Independent of the wall clock. Without the clock, a step of the
+/// wall clock counts as a suspend, which only extends deadlines.
 fn boot(wall: Duration) -> Duration {
-    use nix::time::{ClockId, clock_gettime};
-    #[cfg(target_os = "linux")]
-    const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
-    // On macOS, this clock advances during a suspend. `Instant` reads CLOCK_UPTIME_RAW, which does not.
-    #[cfg(target_os = "macos")]
-    const CLOCK: ClockId = ClockId::from_raw(nix::libc::CLOCK_MONOTONIC_RAW);
-    clock_gettime(CLOCK).map_or(wall, Duration::from)
-}
-
-/// Other systems use the wall clock. A step of the clock then counts as a suspend, which only extends deadlines.
-#[cfg(not(any(target_os = "linux", target_os = "macos")))]
-fn boot(wall: Duration) -> Duration {
-    wall
+    nix::time::clock_gettime(BOOT_CLOCK).map_or(wall, Duration::from)
 }
 
 #[cfg(test)]

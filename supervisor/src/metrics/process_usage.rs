@@ -138,6 +138,7 @@ fn ticks_to_ms(ticks: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::HAS_PROC;
 
     #[test]
     fn resident_memory_is_read_from_the_status_text() {
@@ -171,9 +172,11 @@ mod tests {
         assert_eq!((all.usage_of_trees([77]), all.usage_of_trees([])), (None, None));
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn this_process_is_found_with_its_memory() {
+        if !HAS_PROC {
+            return;
+        }
         let usage = ProcessTable::read_blocking().usage_of_trees([std::process::id()]).unwrap();
         assert!(1 <= usage.processes && 100 < usage.rss_kb, "{usage:?}");
         assert!(own_usage_blocking().cpu_ms.is_some());

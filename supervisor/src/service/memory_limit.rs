@@ -14,6 +14,7 @@
 
 use crate::children::{MemoryLimitExceeded, ProcessKind, Request};
 use crate::metrics::process_usage::ProcessTable;
+use crate::platform::HAS_PROC;
 use crate::services::Services;
 use crate::session::SessionEntry;
 use quackd_protocol::SessionId;
@@ -61,7 +62,7 @@ pub(crate) async fn watch(services: Rc<Services>) {
     if limit_mb == 0 {
         return;
     }
-    if !cfg!(target_os = "linux") {
+    if !HAS_PROC {
         tracing::warn!(
             "limits.session_memory_mb is not enforced: this system does not report memory"
         );
@@ -255,9 +256,11 @@ mod tests {
         assert_eq!(sampler.run(long, || "begun").await, Some("begun"));
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
     fn memory_of_our_own_is_counted_in_both_ways() {
+        if !HAS_PROC {
+            return;
+        }
         // Write to the memory, so that it is resident.
         let hoard = vec![1_u8; 64 << 20];
         for count in [MemoryAccounting::Quick, MemoryAccounting::Shared] {

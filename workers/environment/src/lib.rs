@@ -17,19 +17,17 @@
 //! The process has every secret of the user's profile in memory for a short time. It writes none of it to disk, and
 //! sends only the requested variables.
 
-#[cfg(target_os = "linux")]
-mod become_shell;
 mod capture;
 mod confined;
 mod pipe;
+mod platform;
 mod shell;
 mod tools;
 mod variables;
 
-#[cfg(target_os = "linux")]
-pub use become_shell::become_shell;
 use capture::capture_until;
 pub use capture::{CaptureError, capture};
+pub use platform::run_role;
 pub use shell::Account;
 
 use futures_util::{FutureExt, SinkExt, StreamExt};

@@ -1,4 +1,4 @@
-//! Result of confining a worker: created by [`crate::confinement`], used by the executor.
+//! Result of confining a worker: created by `platform`, used by the executor.
 
 use quackd_process::{SelfExe, SpawnThread};
 use quackd_protocol::worker::SandboxReport;

@@ -2,7 +2,7 @@
 //!
 //! In reading order:
 //! - [`stage0`]: single-threaded start: the first frame, the monitor process, limits.
-//! - [`confinement`]: which tier, and entering it; [`seatbelt_confinement`] is that of macOS.
+//! - [`platform`]: which tier of confinement, and entering it; [`seatbelt_confinement`] is that of macOS.
 //! - [`link`]: frames in, frames out.
 //! - [`executor`]: admits calls, keeps their cancel handles and answers each exactly once.
 //! - [`updates`]: the output of running calls, for the clients that follow the session.
@@ -13,19 +13,14 @@
 //! The worker reads no configuration, no environment and no file of the supervisor. It has no secrets. It never links
 //! `quackd-store`: it cannot write metadata.
 
-#[cfg_attr(not(target_os = "linux"), path = "confinement_macos.rs")]
-mod confinement;
 mod confinement_result;
 mod executor;
 mod input;
 mod jobs;
 mod link;
 mod network;
-#[cfg(target_os = "linux")]
-pub mod one_shot;
+mod platform;
 mod private_files;
-#[cfg(target_os = "linux")]
-pub mod read_only;
 mod real_paths;
 mod seatbelt_confinement;
 mod stage0;
@@ -33,6 +28,8 @@ mod start_error;
 mod streaming;
 mod updates;
 mod web;
+
+pub use platform::run_role;
 
 use quackd_process::abort_on_panic;
 pub(crate) use quackd_process::complain;

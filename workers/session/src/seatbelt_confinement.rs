@@ -1,6 +1,6 @@
 //! Tier M: `/usr/bin/sandbox-exec` of macOS starts each command with a profile made from the policy. The worker itself is
 //! not confined: its file tools use handles under the workspace. Never run on a Mac. The tests run it on Linux with a
-//! program that enforces the profile in place of `sandbox-exec`. Called by [`crate::confinement`].
+//! program that enforces the profile in place of `sandbox-exec`. Called by `platform`.
 
 use crate::confinement_result::ConfinementResult;
 use crate::private_files;

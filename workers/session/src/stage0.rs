@@ -1,12 +1,12 @@
 //! Stage 0: the part of the start before the runtime exists, while the process has one thread.
 //!
 //! The order matters. Stage 0 reads the first frame, which both halves of the split need. Then the monitor splits
-//! off; it keeps the control channel only to see it close. Then the worker is confined ([`crate::confinement`]). The
+//! off; it keeps the control channel only to see it close. Then the worker is confined (`platform`). The
 //! limits are set before the confinement, which forbids some of the calls.
 
-use crate::confinement;
 use crate::confinement_result::ConfinementResult;
 use crate::network;
+use crate::platform;
 use crate::real_paths;
 use crate::start_error::WorkerStartError;
 use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
@@ -69,8 +69,7 @@ pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
     let ranked = rank_above_parent();
     let limits = limits(&start.limits);
     system("cannot set limits", limits.impose())?;
-    let mut confined =
-        confinement::enter((&start, &home_links), cgroup.as_ref(), group.as_deref())?;
+    let mut confined = platform::enter((&start, &home_links), cgroup.as_ref(), group.as_deref())?;
     if let Err(error) = ranked {
         let note = "if memory runs out, the kernel may kill the daemon before its workers";
         confined.report.notes.push(format!("{note}: {error}"));
@@ -113,7 +112,6 @@ fn system<T>(step: &'static str, result: io::Result<T>) -> Result<T, WorkerStart
 fn read_start() -> Result<(Start, Option<OwnedFd>), WorkerStartError> {
     match read_first()? {
         (ToWorker::Start(start), pair) => return Ok((*start, pair)),
-        #[cfg(target_os = "linux")]
         (ToWorker::Template {}, _) => {
             // Returns in each worker, with the worker's own channel.
             system("cannot be a template", quackd_process::serve_template())?;

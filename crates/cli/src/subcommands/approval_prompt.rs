@@ -6,6 +6,7 @@
 use crate::connect::start_and_connect;
 use crate::display::plain;
 use crate::output::CliOutput;
+use crate::platform::notification;
 use crate::run_program;
 use crate::subcommands::follow::asking::{Asking, Typed};
 use quackd_client::{Client, Event, Events};
@@ -115,14 +116,7 @@ impl Prompter {
 
 /// Shows a question as a notification of the desktop. Without the program, nothing is shown.
 pub(crate) fn notify(request: &ApprovalRequest) {
-    const SCRIPT: &str =
-        "on run argv\ndisplay notification (item 2 of argv) with title (item 1 of argv)\nend run";
-    let (title, message) = (plain(&request.title), lines(&request.message));
-    let words: &[&str] = match cfg!(target_os = "macos") {
-        true => &["osascript", "-e", SCRIPT, &title, &message],
-        false => &["notify-send", "--app-name=quackd", "--", &escaped(&title), &escaped(&message)],
-    };
-    let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+    let words = notification(&plain(&request.title), &lines(&request.message));
     drop(tokio::spawn(async move { drop(run_program::ask(&words).await) }));
 }
 
@@ -132,31 +126,16 @@ fn lines(message: &str) -> String {
     if text.starts_with(['-', '@']) { format!(" {text}") } else { text }
 }
 
-/// Returns a text for `notify-send`: servers of notifications read markup, and the program itself reads backslashes.
-fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for c in text.chars() {
-        match c {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '\\' => escaped.push_str("\\\\"),
-            c => escaped.push(c),
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_notification_is_text_without_markup_and_without_options() {
+    fn a_notification_is_text_without_options() {
         let message = "--icon=x connects to a:443\ncommand \"<a href='x'>&\\074b\\076\u{1b}[31m\"";
         assert_eq!(
-            escaped(&lines(message)),
-            " --icon=x connects to a:443\ncommand \"&lt;a href='x'&gt;&amp;\\\\074b\\\\076\u{fffd}[31m\""
+            lines(message),
+            " --icon=x connects to a:443\ncommand \"<a href='x'>&\\074b\\076\u{fffd}[31m\""
         );
     }
 }

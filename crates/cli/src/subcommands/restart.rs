@@ -5,7 +5,7 @@ use crate::connect::{CONNECT_TIMEOUT, connect};
 use crate::display::{self, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
-use crate::subcommands::stop::DaemonProcess;
+use crate::platform::DaemonProcess;
 use crate::time_format::span;
 use anyhow::Context;
 use quackd_client::{Client, ClientError, ensure_daemon};

@@ -2,14 +2,11 @@
 
 pub(crate) mod lock_holder;
 
-#[cfg_attr(target_os = "linux", path = "stop/linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "stop/macos.rs")]
-mod system;
-
 use crate::args::daemon::StopArgs;
 use crate::connect::{CONNECT_TIMEOUT, connect};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
+use crate::platform::DaemonProcess;
 use crate::subcommands::restart::list;
 use crate::time_format::span;
 use quackd_client::{Client, ClientError};
@@ -18,8 +15,6 @@ use quackd_protocol::client::{DaemonData, DaemonParams, PingParams, ShutdownPara
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-pub(crate) use system::DaemonProcess;
 
 /// Timeout for the daemon's exit: grace of running calls, exit of their workers, last write to disk.
 const STOP_DEADLINE: Duration = Duration::from_secs(15);

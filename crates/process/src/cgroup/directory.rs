@@ -4,7 +4,9 @@
 
 use super::CgroupKind;
 use crate::handle::to_pid;
+use crate::platform::signal_if;
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE};
+use nix::sys::signal::Signal;
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -97,7 +99,6 @@ impl Directory {
     }
 
     /// Returns true if the process or thread is in this directory or inside it.
-    #[cfg(target_os = "linux")]
     pub(super) fn contains(&self, pid: u32) -> bool {
         let found = super::discover::cgroup_of(pid, self.kind);
         found.is_ok_and(|found| {
@@ -206,20 +207,10 @@ impl Directory {
     }
 
     /// Returns the process if it was signalled.
-    #[cfg(target_os = "linux")]
     fn kill_process_of(&self, thread: u32) -> Option<u32> {
-        use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
-
         let process = leader(thread);
-        // Open the handle before the check, because the number may have been reused.
-        let handle = pidfd_open(to_pid(process).ok()?, PidfdFlags::empty()).ok()?;
-        let is_ours = process != std::process::id() && self.contains(thread);
-        (is_ours && pidfd_send_signal(handle, Signal::KILL).is_ok()).then_some(process)
-    }
-
-    #[cfg(not(target_os = "linux"))]
-    fn kill_process_of(&self, thread: u32) -> Option<u32> {
-        to_pid(thread).ok().and(None)
+        let is_ours = || process != std::process::id() && self.contains(thread);
+        signal_if(to_pid(process).ok()?, Signal::SIGKILL, is_ours).then_some(process)
     }
 
     /// Kills all processes in this directory and inside it, and removes the directories inside it. Blocks until

@@ -1,7 +1,7 @@
 //! Opens names by openat2(2), which resolves a whole path under a handle.
 
-use super::{Access, Links, NameInfo, READ, or_dot};
 use crate::Kind;
+use crate::access::{Access, Links, NameInfo, READ, or_dot};
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
 use std::fs::File;
@@ -23,22 +23,22 @@ pub(crate) struct Kernel(File);
 
 impl Kernel {
     /// Gives the handle back if the call is missing or forbidden.
-    pub(super) fn new(handle: File) -> Result<Self, File> {
+    pub(crate) fn new(handle: File) -> Result<Self, File> {
         match openat2_beneath(&handle, Path::new("."), OFlags::PATH, Links::Never) {
             Err(Errno::NOSYS | Errno::PERM) => Err(handle),
             Ok(_) | Err(_) => Ok(Self(handle)),
         }
     }
 
-    pub(super) fn handle(&self) -> BorrowedFd<'_> {
+    pub(crate) fn handle(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 
-    pub(super) fn open(&self, relative: &Path, links: Links) -> io::Result<File> {
+    pub(crate) fn open(&self, relative: &Path, links: Links) -> io::Result<File> {
         Ok(openat2_beneath(&self.0, relative, READ, links)?)
     }
 
-    pub(super) fn stat(&self, relative: &Path, links: Links) -> io::Result<NameInfo> {
+    pub(crate) fn stat(&self, relative: &Path, links: Links) -> io::Result<NameInfo> {
         let metadata = openat2_beneath(&self.0, relative, OFlags::PATH, links)?.metadata()?;
         Ok(NameInfo { kind: Kind::from_mode(metadata.mode()), len: metadata.len() })
     }

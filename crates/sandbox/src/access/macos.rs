@@ -1,6 +1,6 @@
 //! Systems without openat2: every path is walked.
 
-use super::{Links, NameInfo};
+use crate::access::{Links, NameInfo};
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io;
@@ -16,19 +16,19 @@ pub(crate) enum Kernel {}
 
 impl Kernel {
     /// Gives the handle back.
-    pub(super) fn new(handle: File) -> Result<Self, File> {
+    pub(crate) fn new(handle: File) -> Result<Self, File> {
         Err(handle)
     }
 
-    pub(super) fn handle(&self) -> BorrowedFd<'_> {
+    pub(crate) fn handle(&self) -> BorrowedFd<'_> {
         match *self {}
     }
 
-    pub(super) fn open(&self, _relative: &Path, _links: Links) -> io::Result<File> {
+    pub(crate) fn open(&self, _relative: &Path, _links: Links) -> io::Result<File> {
         match *self {}
     }
 
-    pub(super) fn stat(&self, _relative: &Path, _links: Links) -> io::Result<NameInfo> {
+    pub(crate) fn stat(&self, _relative: &Path, _links: Links) -> io::Result<NameInfo> {
         match *self {}
     }
 }

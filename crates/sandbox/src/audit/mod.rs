@@ -10,15 +10,9 @@
 //!
 //! On other systems than Linux nothing is found, and the report is marked as incomplete.
 
-#[cfg(target_os = "linux")]
-mod linux;
-#[cfg(not(target_os = "linux"))]
-mod unsupported;
+mod platform;
 
-#[cfg(target_os = "linux")]
-pub use linux::*;
-#[cfg(not(target_os = "linux"))]
-pub use unsupported::*;
+pub use platform::*;
 
 /// Change of one watched name.
 pub use quackd_protocol::client::AuditFile as Change;

@@ -1,6 +1,6 @@
 //! Stub of the audit for other systems than Linux. It finds nothing, and its reports are incomplete.
 
-use super::{Budget, Change, Planted, Report};
+use crate::audit::{Budget, Change, Planted, Report};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;

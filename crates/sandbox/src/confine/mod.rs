@@ -12,20 +12,12 @@
 //! Tier D uses [`enter_alone`]. All of this is in `linux`. On other systems, this module only has the names of the tiers.
 
 mod limits;
+mod platform;
 mod private_network;
 mod tier;
 
-#[cfg(target_os = "linux")]
-mod linux;
-#[cfg(not(target_os = "linux"))]
-mod unsupported;
-
 pub use limits::ConfinementLimits;
+pub use platform::*;
 pub use private_network::PrivateNetwork;
 pub use quackd_protocol::tiers::Probe;
 pub use tier::{LANDLOCK_ALONE, LANDLOCK_WITH_NAMESPACES, TierError, choose};
-
-#[cfg(target_os = "linux")]
-pub use linux::*;
-#[cfg(not(target_os = "linux"))]
-pub use unsupported::*;

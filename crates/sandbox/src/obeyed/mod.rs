@@ -1,15 +1,10 @@
 //! Names in a workspace that programs of the user later run or obey, although the user does not name them. Pure.
 //!
-//! `table` and `tools` have the rows. [`protected_name`](crate::protected_name) uses the refused rows. `reported` finds
-//! the reported rows, and `unlisted` has the rule for other names.
+//! `table` and `tools` have the rows. [`protected_name`](crate::protected_name) uses the refused rows. The audit
+//! finds the reported rows, and has the rule for other names.
 
-// The audit calls these two modules, and it needs Linux.
-#[cfg(target_os = "linux")]
-mod reported;
 mod table;
 mod tools;
-#[cfg(target_os = "linux")]
-mod unlisted;
 
 use std::ffi::OsStr;
 use table::TABLE;
@@ -92,9 +87,6 @@ pub struct Obeyed {
     /// Protection of the name.
     pub held: Held,
 }
-
-/// True if the usual file systems of this system ignore case.
-pub(crate) const FOLDS_CASE: bool = cfg!(target_os = "macos");
 
 impl Obeyed {
     /// All rows.

@@ -1,10 +1,19 @@
-//! Tests of a root, for both methods of access.
+//! Tests of a root, for both methods of access. They create FIFOs and use the error numbers of Linux.
+
+#![cfg(target_os = "linux")]
 
 use super::*;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use tempfile::TempDir;
+
+impl Root {
+    /// Returns the same root with the other method of access.
+    pub(crate) fn by_walk(self) -> Self {
+        Self::open_with(&self.given, Access::walk).unwrap()
+    }
+}
 
 /// A workspace next to a secret, and every kind of link between them.
 struct Tree {

@@ -14,10 +14,10 @@ impl StagedContent {
     /// Begins to write the staged content, if the file system keeps the order of this content and the rename. Returns
     /// false if the content must be synced before the rename.
     fn begin_ordered(&self) -> Result<bool, WriteError> {
-        let may_follow =
-            self.way != ReplaceMethod::Into && crate::flush::may_follow(&self.staged.file);
+        let may_follow = self.way != ReplaceMethod::Into
+            && crate::platform::flush::may_follow(&self.staged.file);
         if may_follow {
-            crate::flush::begin(&self.staged.file).map_err(write_failed)?;
+            crate::platform::flush::begin(&self.staged.file).map_err(write_failed)?;
         }
         Ok(may_follow)
     }
@@ -90,7 +90,7 @@ impl Target {
         let file = File::from(file);
         // Another program may have replaced the file already. Then its content no longer matters.
         file.metadata().is_ok_and(|now| FileVersion::of(&now).file() != version.file())
-            || crate::flush::later(file, &self.parent, &self.at)
+            || crate::platform::flush::later(file, &self.parent, &self.at)
     }
 
     /// Flushes the file and its name.

@@ -1,10 +1,7 @@
 //! Lists one directory. Called by `walker`.
 
-#[cfg_attr(target_os = "linux", path = "list/linux.rs")]
-#[cfg_attr(not(target_os = "linux"), path = "list/macos.rs")]
-mod system;
-
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, statat};
+use crate::platform::{Buffer, open_beneath};
+use rustix::fs::{AtFlags, FileType, Stat, statat};
 use std::ffi::{CStr, OsStr};
 use std::fs::File;
 use std::io;
@@ -42,7 +39,7 @@ impl ListedName {
 pub(crate) struct Listing {
     pub(crate) names: Vec<u8>,
     pub(crate) items: Vec<ListedName>,
-    buffer: system::Buffer,
+    buffer: Buffer,
 }
 
 impl Listing {
@@ -112,7 +109,7 @@ pub(crate) fn open_directory(tree: &dyn crate::tree::Tree, relative: &[u8]) -> i
     let mut directory = tree.open_directory(path(head))?;
     while !rest.is_empty() {
         let (piece, next) = split(rest);
-        directory = system::open_beneath(&directory, path(piece))?;
+        directory = open_beneath(&directory, path(piece))?;
         rest = next;
     }
     Ok(directory)
@@ -126,14 +123,4 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     let head = path.get(..MAX_OPEN_BYTES).unwrap_or(path);
     let at = head.iter().rposition(|byte| *byte == b'/').unwrap_or(head.len());
     (path.get(..at).unwrap_or(path), path.get(at + 1..).unwrap_or_default())
-}
-
-fn step_beneath(directory: &File, path: &Path) -> io::Result<File> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut here: Option<File> = None;
-    for name in path {
-        let from = here.as_ref().unwrap_or(directory);
-        here = Some(File::from(openat(from, name, flags, Mode::empty())?));
-    }
-    here.ok_or_else(|| io::ErrorKind::NotFound.into())
 }

@@ -1,5 +1,6 @@
 //! The sockets of a worker's network namespace: receives them from the worker, which is hostile, and checks them.
 
+use crate::platform;
 use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors};
 use quackd_ipc::sockets::{is_tcp_listener, is_udp_socket, packet_pair};
 use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, MAX_PROXY_SOCKETS, SocketKind};
@@ -96,7 +97,7 @@ impl NetworkLink {
     pub(crate) fn first_connection(
         &self,
     ) -> io::Result<impl Future<Output = io::Result<()>> + use<>> {
-        watch::first_connection(&self.sockets)
+        platform::first_connection(&self.sockets)
     }
 
     /// Kinds of the sockets.
@@ -108,55 +109,6 @@ impl NetworkLink {
     pub(crate) fn duplicates(&self) -> io::Result<Vec<OwnedFd>> {
         let all = std::iter::once(&*self.pair).chain(&self.sockets);
         all.map(|descriptor| descriptor.as_fd().try_clone_to_owned()).collect()
-    }
-}
-
-/// Waits for events of an epoll instance.
-#[cfg(target_os = "linux")]
-mod watch {
-    use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
-    use std::io;
-    use std::os::fd::OwnedFd;
-    use tokio::io::Interest;
-    use tokio::io::unix::AsyncFd;
-
-    pub(super) fn first_connection(
-        sockets: &[OwnedFd],
-    ) -> io::Result<impl Future<Output = io::Result<()>> + use<>> {
-        let watch = create(CreateFlags::CLOEXEC)?;
-        for socket in sockets {
-            add(&watch, socket, EventData::new_u64(0), EventFlags::IN)?;
-        }
-        let watch = readable(watch)?;
-        Ok(async move { watch.readable().await.map(drop) })
-    }
-
-    #[expect(
-        deprecated,
-        reason = "the other function is unsafe, for types that change their descriptor"
-    )]
-    fn readable(epoll: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-        AsyncFd::with_interest(epoll, Interest::READABLE)
-    }
-}
-
-/// Does not wait: watching a socket without owning it needs unsafe code here. So a session with hosts always has a proxy.
-#[cfg(not(target_os = "linux"))]
-mod watch {
-    use std::io;
-    use std::os::fd::OwnedFd;
-
-    #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
-    pub(super) fn first_connection(
-        sockets: &[OwnedFd],
-    ) -> io::Result<impl Future<Output = io::Result<()>> + use<>> {
-        let has_sockets = !sockets.is_empty();
-        Ok(async move {
-            match has_sockets {
-                true => Ok(()),
-                false => std::future::pending().await,
-            }
-        })
     }
 }
 

@@ -9,6 +9,7 @@ use crate::children::{
 };
 use crate::daemon_info::test_sandbox_exec;
 use crate::errors::CallError;
+use crate::platform::HAS_NAMESPACES;
 use crate::pool::network::TransparentPorts;
 use crate::pool::sessions::Full;
 use crate::session::actor::SessionActor;
@@ -71,7 +72,7 @@ impl SessionActor {
 
     fn start_process(&mut self, env: Variables, probe: Option<Probe>, ctx: &mut Context<Self>) {
         let workspace = PathBuf::from(&self.workspace);
-        let keeps_caches = cfg!(target_os = "linux")
+        let keeps_caches = HAS_NAMESPACES
             && self.worker.policy.profile != Profile::FullAccess
             && self.worker.policy.may_write()
             && self.services.daemon.config.keep.caches_mb.value != 0;

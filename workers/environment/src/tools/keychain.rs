@@ -1,6 +1,7 @@
 //! Reads a key from the system's keychain with the system's program for it.
 
 use super::asking::{Asking, Problem};
+use crate::platform::{KEYCHAIN, reading, storing};
 use quackd_protocol::environment::{FromEnvironmentWorker, KeychainKey, ToolsRequest};
 use tokio_util::sync::CancellationToken;
 
@@ -14,24 +15,13 @@ pub(crate) async fn read_key(
     abandon: &CancellationToken,
 ) -> FromEnvironmentWorker {
     let asking = Asking::new(request, abandon.clone());
-    let (program, args) = match cfg!(target_os = "macos") {
-        true => {
-            ("security", ["find-generic-password", "-s", SERVICE, "-a", account, "-w"].to_vec())
-        }
-        false => ("secret-tool", ["lookup", "service", SERVICE, "account", account].to_vec()),
-    };
-    let text = match asking.stdout(program, &args).await {
+    let text = match asking.stdout(KEYCHAIN, &reading(SERVICE, account)).await {
         // macOS prints a line end after the key.
         Ok(key) if !key.trim().is_empty() => {
             return FromEnvironmentWorker::Key(KeychainKey(key.trim().to_owned()));
         }
         Ok(_) | Err(Problem::Failed { .. }) => {
-            let store = match cfg!(target_os = "macos") {
-                true => format!("security add-generic-password -s {SERVICE} -a {account} -w"),
-                false => {
-                    format!("secret-tool store --label=quackd service {SERVICE} account {account}")
-                }
-            };
+            let store = storing(SERVICE, account);
             format!("the keychain has no key for {account}, or is locked; `{store}` stores one")
         }
         Err(Problem::NoProgram(program)) => {

@@ -4,6 +4,7 @@ use super::report::{Report, ms};
 use super::session::{DemoSession, Timed, quoted};
 use crate::display;
 use crate::exit::CliError;
+use crate::platform::is_below;
 use crate::time_format::span;
 use anyhow::{Context, bail, ensure};
 use quackd_protocol::client::WorkerInfo;
@@ -21,10 +22,6 @@ const RUNNING_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Interval between checks of the process tree.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
-
-/// Maximum number of ancestors searched between a worker and the supervisor.
-#[cfg(target_os = "linux")]
-const MAX_GENERATIONS: usize = 8;
 
 /// Kills the worker of `session` and shows the effects on both sessions.
 ///
@@ -117,32 +114,6 @@ fn target(worker: &WorkerInfo, supervisor: u32) -> anyhow::Result<(u32, Pid)> {
     bail!("process {pid} is not one of the supervisor's; nothing was killed")
 }
 
-/// Whether `supervisor` is an ancestor of `pid`.
-#[cfg(target_os = "linux")]
-fn is_below(pid: u32, supervisor: u32) -> bool {
-    let mut pid = pid;
-    for _ in 0..MAX_GENERATIONS {
-        match parent_of(pid) {
-            Some(parent) if parent == supervisor => return true,
-            Some(parent) => pid = parent,
-            None => return false,
-        }
-    }
-    false
-}
-
-/// Other systems have no `/proc`, so the supervisor's report is trusted. Not tested on macOS.
-#[cfg(not(target_os = "linux"))]
-fn is_below(pid: u32, _supervisor: u32) -> bool {
-    1 < pid
-}
-
-#[cfg(target_os = "linux")]
-fn parent_of(pid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
-}
-
 fn show_death(answer: &Timed, after: Duration, report: &mut Report) -> anyhow::Result<()> {
     let result = &answer.result;
     ensure!(
@@ -174,28 +145,4 @@ async fn recover(
 }
 
 #[cfg(test)]
-#[cfg(target_os = "linux")]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn worker(pid: u32, monitor_pid: Option<u32>) -> WorkerInfo {
-        serde_json::from_value(json!({
-            "sessionId": "s", "sessionName": "s", "workspacePath": "/s", "state": "busy",
-            "restarts": 0, "calls": [], "pid": pid, "monitorPid": monitor_pid
-        }))
-        .unwrap()
-    }
-
-    #[test]
-    fn only_a_process_of_the_supervisor_is_ever_signalled() {
-        let us = std::process::id();
-        let parent = parent_of(us).unwrap();
-        assert_eq!(target(&worker(us, None), parent).unwrap().0, us);
-        // The worker's id belongs to another PID namespace, its monitor's does not.
-        let (shown, signalled) = target(&worker(1, Some(us)), parent).unwrap();
-        assert_eq!((shown, signalled), (1, rustix::process::getpid()));
-        assert!(target(&worker(us, None), u32::MAX).is_err());
-        assert!(target(&worker(1, Some(1)), us).is_err());
-    }
-}
+mod tests;

@@ -22,6 +22,7 @@ use super::turn_tracker::{TurnOutcome, TurnTracker};
 use crate::exit::{CliError, ExitCode};
 pub(crate) use crate::interrupts::Interrupts;
 use crate::output::{CliOutput, StdoutState};
+use crate::platform::HAS_APP;
 use crate::render::{DisplayOptions, Renderer};
 use quackd_client::{ClientError, Event};
 use serde_json::Value;
@@ -406,7 +407,7 @@ impl SessionView {
             (RequestResult::Answered(Err(error)), _) => self.screen.failure(&error.to_string()),
             (RequestResult::Answered(Ok(Some(record))), _) => self.screen.remark(&record),
             // The app exists only on macOS.
-            (RequestResult::NoVoice, _) if cfg!(target_os = "macos") => {
+            (RequestResult::NoVoice, _) if HAS_APP => {
                 self.screen.remark(requests::NO_VOICE);
             }
             (

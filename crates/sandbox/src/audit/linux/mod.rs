@@ -6,13 +6,15 @@ mod manifest;
 mod names;
 mod planted;
 mod report;
+mod reported;
 mod repository;
 mod set_aside;
 mod snapshot;
 mod sweep;
+mod unlisted;
 mod wanted;
 
-use super::{Budget, Change, Report};
+use crate::audit::{Budget, Change, Report};
 
 pub use names::WatchedNames;
 pub use report::audit_blocking;

@@ -6,9 +6,9 @@
 use crate::confine::git::config;
 use crate::confine::git::gitdir::{self, LinkedRepository};
 use crate::confine::git::openat::{self, Node};
+use crate::confine::git::settings;
 use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::{NodeKind, open_directory};
-use crate::git_settings as settings;
 use quackd_protocol::client::{AuditCommand, RepositoryKind};
 use quackd_protocol::foreign_text::one_line_cut;
 use rustix::fs::{Access, AtFlags, Dir, accessat};

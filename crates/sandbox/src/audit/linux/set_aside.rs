@@ -9,9 +9,9 @@ use super::repository::{self, Base, RepositoryLayout, RepositoryLocation, SET_AS
 use crate::confine::git::config::{self, Entry};
 use crate::confine::git::gitdir::{self, LinkedRepository};
 use crate::confine::git::openat::{self, Node};
+use crate::confine::git::settings as git_settings;
 use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::Visited;
-use crate::git_settings;
 use quackd_protocol::foreign_text::one_line_cut;
 use rustix::fs::{Mode, OFlags, RenameFlags, ResolveFlags, openat2, renameat_with};
 use rustix::io::Errno;

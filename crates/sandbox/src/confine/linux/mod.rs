@@ -15,6 +15,7 @@ mod login_shell;
 mod loopback;
 mod mount_sources;
 mod mounts;
+mod namespace_sockets;
 mod new_root;
 mod overlay;
 mod pin_check;
@@ -29,7 +30,7 @@ mod spawn;
 mod sys;
 mod toolchains;
 
-use super::{limits, private_network};
+use crate::confine::{limits, private_network};
 
 pub use commands::CommandFilter;
 pub use enter::{ConfinedProcess, enter_alone};

@@ -4,6 +4,7 @@
 //! protected name, must not be written in place: the new content would appear under that name too.
 
 use crate::Confinement;
+use crate::platform::device;
 use quackd_sandbox::Root;
 use rustix::fs::{AtFlags, Dir, FileType, statat};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,16 +58,4 @@ pub(super) fn names_inside_blocking(
         }
     }
     found
-}
-
-/// The device number in the type of the metadata, which differs between systems.
-#[cfg(target_os = "linux")]
-pub(super) fn device(stat: &rustix::fs::Stat) -> u64 {
-    stat.st_dev
-}
-
-/// The device number in the type of the metadata, which differs between systems.
-#[cfg(not(target_os = "linux"))]
-pub(super) fn device(stat: &rustix::fs::Stat) -> u64 {
-    i64::from(stat.st_dev).cast_unsigned()
 }

@@ -238,7 +238,7 @@ fn original(
 fn shared(session: JournalSession<'_>, path: &Path) -> Option<(u64, u64)> {
     let directory = session.root.open_directory(path.parent()?).ok()?;
     let stat = statat(&directory, path.file_name()?, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-    let device = super::links::device(&stat);
+    let device = crate::platform::device(&stat);
     (1 < stat.st_nlink).then_some((device, stat.st_ino))
 }
 

@@ -5,11 +5,8 @@ use super::format::Format;
 use super::setting::Setting;
 use crate::args::mcp::McpHost;
 use crate::exit::CliError;
+use crate::platform::{CLAUDE_DESKTOP, Places, VSCODE, ZED};
 use std::path::{Path, PathBuf};
-
-/// Candidates for a file: the first one whose variable is set. A list of names means the first existing file, else the
-/// first name.
-type Places = &'static [(&'static str, &'static [&'static str])];
 
 /// Shape of an entry.
 #[derive(Debug, Clone, Copy)]
@@ -55,31 +52,6 @@ pub(super) struct McpClient {
 
 const NO_SETTING: Option<&str> =
     Some("this client has no setting that turns off its own tools, so --exclusive changes nothing");
-
-const IS_MACOS: bool = cfg!(target_os = "macos");
-
-const CLAUDE_DESKTOP: Places = if IS_MACOS {
-    &[("HOME", &["Library/Application Support/Claude/claude_desktop_config.json"])]
-} else {
-    &[
-        ("XDG_CONFIG_HOME", &["Claude/claude_desktop_config.json"]),
-        ("HOME", &[".config/Claude/claude_desktop_config.json"]),
-    ]
-};
-const VSCODE: Places = if IS_MACOS {
-    &[("HOME", &["Library/Application Support/Code/User/mcp.json"])]
-} else {
-    &[("XDG_CONFIG_HOME", &["Code/User/mcp.json"]), ("HOME", &[".config/Code/User/mcp.json"])]
-};
-const ZED: Places = if IS_MACOS {
-    &[("HOME", &[".config/zed/settings.json"])]
-} else {
-    &[
-        ("FLATPAK_XDG_CONFIG_HOME", &["zed/settings.json"]),
-        ("XDG_CONFIG_HOME", &["zed/settings.json"]),
-        ("HOME", &[".config/zed/settings.json"]),
-    ]
-};
 
 const MCP_SERVERS: &[&str] = &["mcpServers"];
 

@@ -3,8 +3,8 @@
 
 use super::named_path::resolve;
 use super::openat;
+use super::settings as git_settings;
 use crate::git_config::{self as config, Entry};
-use crate::git_settings;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;

@@ -12,6 +12,7 @@ pub(crate) mod openat;
 mod placeholder;
 mod protect;
 mod protection;
+pub(crate) mod settings;
 pub(crate) mod stamp;
 mod user_settings;
 pub(crate) mod visited;

@@ -1,0 +1,37 @@
+//! The names of [`super`] for macOS: there are only process ids and groups, and no monitor. Compiled, not run.
+
+mod handle;
+mod harden;
+mod monitor;
+mod self_exe;
+mod template;
+
+pub use harden::set_process_name;
+pub use monitor::{
+    die_with_parent, split_off_monitor, split_off_monitor_of, split_off_patient_monitor,
+};
+pub use self_exe::SelfExe;
+pub use template::{Template, serve_template};
+
+pub(crate) use handle::{ExitWatch, Identity};
+pub(crate) use harden::{OPEN_FILES, SUPERVISOR_FILES, adopt_orphans, hide_from_others};
+
+use nix::sys::signal::Signal;
+use rustix::process::Pid;
+
+/// False: there is no `/proc`.
+pub(crate) const HAS_PROC: bool = false;
+
+/// Units per KiB in which the system counts resident memory (`ru_maxrss`).
+pub(crate) const RSS_UNITS_PER_KB: u64 = 1024;
+
+/// Sends nothing: without a handle, the number may belong to another process by now.
+pub(crate) fn signal_if(_pid: Pid, _signal: Signal, _is_meant: impl FnOnce() -> bool) -> bool {
+    false
+}
+
+/// Does nothing: this system cannot set limits of another process.
+pub(crate) fn limit_cpu(_pid: Pid, _seconds: u64) {}
+
+/// Does nothing: this system has no list of the program's mappings.
+pub fn release_program_pages_blocking() {}

@@ -1,0 +1,486 @@
+//! Confines this worker, while the process has one thread: chooses the tier and enters it. Called by
+//! [`crate::stage0`], between the first frame and the runtime.
+//!
+//! In tiers A and B the process that the supervisor started becomes the monitor, and the worker is a child of process
+//! 1 of new namespaces. In tier D the worker confines itself. If no tier works, the worker starts unconfined and its
+//! tools refuse every operation that could do harm, unless the user has allowed `full-access`.
+
+mod caches;
+mod command_variables;
+mod hidden;
+mod host_ports;
+mod trees;
+mod user_git;
+mod watched_mounts;
+mod wrapper;
+
+use super::read_only::private_of_safe_mode;
+use crate::confinement_result::ConfinementResult;
+use crate::private_files::make_directory_blocking;
+use crate::real_paths::HomeLink;
+use crate::seatbelt_confinement;
+use crate::start_error::WorkerStartError;
+use command_variables::variables;
+use hidden::pins_above_hidden;
+use quackd_process::{
+    ForkSide, Group, OomScore, SelfExe, SessionPaths, SpawnThread, split_off_monitor_by,
+    split_off_monitor_of,
+};
+use quackd_protocol::places::refusal;
+use quackd_protocol::policy::{NetworkMode, Policy, Profile};
+use quackd_protocol::tiers::{GitProtection, Tier};
+use quackd_protocol::worker::{IsolatedStart, SandboxReport, Start};
+use quackd_sandbox::audit::Known;
+use quackd_sandbox::confine::{
+    self, ConfinedProcess, ConfinementLimits, FileRights, FileRule, HostFacts, Init,
+    LANDLOCK_WITH_NAMESPACES, MountPlan, MountSources, SessionDirs, Side, SystemDirectory, git,
+};
+use quackd_tools::UserGit;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+use trees::{
+    LOOK_LIMIT, MAX_NOTES, Tree, known_without_limits, named_files, protect_all, repositories,
+    too_many_repositories, trees_of,
+};
+use user_git::{of_user, user_settings, write_settings_blocking};
+use watched_mounts::{mounted, paths_to_watch};
+use wrapper::ReadOnlyWrapper;
+
+/// Notes for systems where process 1 cannot create the links of commands, or cannot carry out their changes of git
+/// directories.
+const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links in .git are removed when a command ends, not refused";
+const NAMES_NOTE: &str = "this system cannot hold system calls (Linux 5.14, ptrace_scope up to 1, no other listener): while your own git or \
+     editor replaces .git/config, a running command can write it";
+
+/// Error of an isolated session whose copy was not completed or was deleted.
+const NO_COPY: &str =
+    "the session has no complete copy of the workspace; `quack discard` makes a new one";
+
+/// Splits off the monitor and confines the worker. Returns in the worker; the monitor and process 1 never
+/// return.
+///
+/// # Errors
+/// A step failed, or the requested tier is not available. A retry does not help.
+pub(crate) fn enter(
+    (start, home_links): (&Start, &[HomeLink]),
+    cgroup: Option<&SessionPaths>,
+    group: Option<&Group>,
+) -> Result<ConfinementResult, WorkerStartError> {
+    let order = &start.sandbox;
+    if let (Some(Tier::M), Some(program)) = (order.tier, &order.sandbox_exec) {
+        return seatbelt_confinement::enter(start, cgroup, Path::new(program));
+    }
+    // Open the executable now. Inside the new root it has no path.
+    let exe = SelfExe::open().map_err(|source| WorkerStartError::System {
+        step: "cannot open our own executable",
+        source,
+    })?;
+    if order.policy.profile == Profile::FullAccess {
+        if order.isolated.is_some() {
+            return Err(refused("full-access cannot be isolated"));
+        }
+        let read_only = (LANDLOCK_WITH_NAMESPACES <= confine::landlock_version())
+            .then(|| ReadOnlyWrapper { exe, private: Vec::new(), processes: None });
+        let known = known_without_limits(start);
+        return Ok(ConfinementResult {
+            read_only_words: read_only.as_ref().map(ReadOnlyWrapper::words).unwrap_or_default(),
+            exe: read_only.map(|wrapper| wrapper.exe),
+            known,
+            ..unconfined(start, cgroup, Vec::new())?
+        });
+    }
+    let probe = match order.probe.clone() {
+        Some(probe) => probe,
+        None => confine::probe_blocking().map_err(confining)?,
+    };
+    let has_hosts = order.policy.network_mode() == NetworkMode::Hosts;
+    let tier = match confine::choose(&probe, group.is_some(), order.tier) {
+        Ok(tier) => tier,
+        // An unavailable requested tier is an error. Without a request, the worker starts unconfined and only
+        // read-only tools work.
+        Err(refusal) if order.tier.is_some() => return Err(refused(refusal)),
+        Err(_) if has_hosts => return Err(no_hosts(Tier::Unconfined)),
+        Err(_) if order.isolated.is_some() => return Err(not_isolated(Tier::Unconfined)),
+        Err(refusal) => return unconfined(start, cgroup, vec![refusal.to_string()]),
+    };
+    if has_hosts && !matches!(tier, Tier::A | Tier::B) {
+        return Err(no_hosts(tier));
+    }
+    if order.isolated.is_some() && !matches!(tier, Tier::A | Tier::B) {
+        return Err(not_isolated(tier));
+    }
+    let world = ConfinementInputs::look_blocking(start, home_links)?;
+    let mut confined = match tier {
+        Tier::A | Tier::B => {
+            let mode = match probe.held_calls {
+                true => GitProtection::Top,
+                false => GitProtection::Names,
+            };
+            world.enter_namespaces(start, cgroup, group, exe, mode)?
+        }
+        Tier::D => world.enter_alone(start, cgroup, group, exe)?,
+        Tier::M | Tier::Unconfined => return unconfined(start, cgroup, Vec::new()),
+    };
+    confined.report.tier = Some(tier);
+    Ok(confined)
+}
+
+fn unconfined(
+    start: &Start,
+    cgroup: Option<&SessionPaths>,
+    notes: Vec<String>,
+) -> Result<ConfinementResult, WorkerStartError> {
+    split_off_monitor_of(cgroup)
+        .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
+    let (spawn_thread, note) = launching(OomScore::open(), None);
+    let notes = notes.into_iter().chain(note).collect();
+    Ok(ConfinementResult {
+        report: SandboxReport {
+            tier: Some(Tier::Unconfined),
+            policy: Some(start.sandbox.policy.profile),
+            network: true,
+            hosts: false,
+            git: None,
+            notes,
+        },
+        is_confined: false,
+        spawn_thread: Some(spawn_thread),
+        pid: std::process::id(),
+        env: Vec::new(),
+        pins: Vec::new(),
+        read_only_pins: Vec::new(),
+        absent: Vec::new(),
+        sources: None,
+        private_home: None,
+        has_private_tmp: false,
+        command_words: Vec::new(),
+        read_only_words: Vec::new(),
+        exe: None,
+        known: None,
+        user_git: UserGit { signs_commits: false, ..of_user(&user_settings(start)) },
+        private_network: None,
+    })
+}
+
+/// Inputs of confinement, read before it exists.
+///
+/// Each directory is opened once, without following links, and all files in it are reached through that handle. The
+/// mounts must show the same directories.
+struct ConfinementInputs {
+    workspace: OwnedFd,
+    /// Writable directories outside the workspace.
+    roots: Vec<(PathBuf, OwnedFd)>,
+    facts: HostFacts,
+    plan: MountPlan,
+    found: git::FoundRepositories,
+    /// The user's git settings.
+    settings: git::UserSettings,
+    policy: Policy,
+    notes: Vec<String>,
+    /// Deadline for reading the workspace.
+    until: Instant,
+}
+
+impl ConfinementInputs {
+    fn look_blocking(start: &Start, home_links: &[HomeLink]) -> Result<Self, WorkerStartError> {
+        let until = Instant::now() + LOOK_LIMIT;
+        let order = &start.sandbox;
+        let places = SessionDirs {
+            workspace: PathBuf::from(&start.workspace),
+            run_dir: PathBuf::from(&start.run_dir),
+            state_dir: PathBuf::from(&order.state_dir),
+            home: PathBuf::from(&order.home),
+        };
+        let isolated = order.isolated.as_ref().map(|one| Path::new(&one.directory));
+        // Everything below works with this handle; only its path is that of the workspace.
+        let held = isolated.map_or_else(|| places.workspace.clone(), |one| one.join("tree"));
+        let workspace = git::hold_directory_blocking(&held).map_err(|source| match isolated {
+            Some(_) => refused(NO_COPY),
+            None => WorkerStartError::System { step: "cannot open the workspace", source },
+        })?;
+        let path = start.env.iter().find(|(name, _)| name == "PATH");
+        let path = path.map_or("/usr/local/bin:/usr/bin:/bin", |(_, path)| path.as_str());
+        let mut facts =
+            HostFacts::gather_blocking(places, path, &start.env, &order.policy.writable_roots);
+        facts.system.extend(
+            home_links
+                .iter()
+                .map(|(at, to)| SystemDirectory::Link { at: at.clone(), to: to.clone() }),
+        );
+        let (policy, roots, notes) = hold_roots(order.policy.clone(), Path::new(&order.home));
+        // A workspace that must not be one is refused before it is looked through.
+        let mut plan = MountPlan::new(&policy, &facts).map_err(refused)?;
+        if let Some(IsolatedStart { directory, copied }) = &order.isolated {
+            plan.isolate(copied, Path::new(directory).join("out"));
+        }
+        for (path, root) in &roots {
+            plan.verify(path, root).map_err(refused)?;
+        }
+        let found = repositories(&workspace, until).map_err(|source| WorkerStartError::System {
+            step: "cannot read the workspace",
+            source,
+        })?;
+        if found.has_more_repositories && policy.may_write() {
+            return Err(too_many_repositories());
+        }
+        let settings = git::UserSettings::read_blocking(Path::new(&order.home), &start.env);
+        Ok(Self { workspace, roots, facts, plan, found, settings, policy, notes, until })
+    }
+
+    fn enter_namespaces(
+        self,
+        start: &Start,
+        cgroup: Option<&SessionPaths>,
+        group: Option<&Group>,
+        exe: SelfExe,
+        mode: GitProtection,
+    ) -> Result<ConfinementResult, WorkerStartError> {
+        let Self { workspace, roots, facts, mut plan, found, settings, policy, mut notes, until } =
+            self;
+        plan.limits = limits(start, group);
+        plan.host_ports = host_ports::host_ports(start);
+        let kept = caches::keep(start, &facts, &mut plan, &mut notes);
+        let registry = facts.places.state_dir.join(PLACEHOLDERS);
+        let mut known = Known::from(&found);
+        let mut placeholders = None;
+        if policy.may_write() {
+            let first = Tree { handle: &workspace, path: &facts.places.workspace, found };
+            let trees = trees_of(first, &roots, until)?;
+            let (protected, named) =
+                protect_all(&mut plan, &trees, &registry, mode, until, &settings, &mut notes);
+            known = known.naming(&named);
+            placeholders = protected;
+        }
+        // The handles stay open until the directories are mounted.
+        let (placeholders, elsewhere) = placeholders.unzip();
+        let places = roots.iter().map(|(path, handle)| (path.as_path(), handle));
+        let places: Vec<_> = places.chain([(plan.workspace.as_path(), &workspace)]).collect();
+        let (above, absent) = pins_above_hidden(&policy, &places, &mut notes);
+        plan.pin(above);
+        notes.truncate(MAX_NOTES);
+        let extra = beyond_the_plan(group, &exe)?;
+        // The placeholders in the repositories and the lock of the caches stay until the monitor calls this.
+        let at_the_end = caches::at_the_end(placeholders, kept);
+        let split = || -> io::Result<ForkSide<Init, _>> {
+            Ok(match confine::split(workspace.as_fd(), plan.network).map_err(io::Error::other)? {
+                Side::Init(init) => ForkSide::Child(init),
+                Side::Monitor(monitor) => {
+                    ForkSide::Monitor { child: monitor.init, status: monitor.status, at_the_end }
+                }
+            })
+        };
+        let init = split_off_monitor_by(cgroup, split).map_err(|source| {
+            WorkerStartError::System { step: "cannot split the process", source }
+        })?;
+        drop(workspace);
+        let (pins, read_only_pins) = paths_to_watch(&plan, &policy);
+        let confined = init.enter(&plan, extra).map_err(confining)?;
+
+        notes.extend(confined.caches_in_memory.map(|why| caches::note(&why)));
+        let oom_score = confined.oom_score.and_then(OomScore::from_file);
+        let (spawn_thread, note) = launching(oom_score, Some(confined.command_filter));
+        notes.extend(note.into_iter().chain(confined.outputs_note).chain(git_notes(&plan, mode)));
+        drop((roots, elsewhere));
+        let git = (!plan.git_mounts.is_empty()).then_some(mode);
+        let read_only = ReadOnlyWrapper { exe, private: private_of_safe_mode(), processes: None };
+        Ok(ConfinementResult {
+            report: SandboxReport { git, ..report(start, notes) },
+            is_confined: true,
+            spawn_thread: Some(spawn_thread),
+            pid: confined.host_pid.unwrap_or_else(std::process::id),
+            env: variables(start, plan.home.display().to_string()),
+            pins: mounted(pins),
+            read_only_pins: mounted(read_only_pins),
+            absent,
+            sources: MountSources::look_blocking(&plan),
+            private_home: plan.private_home().map(Path::to_owned),
+            has_private_tmp: true,
+            command_words: Vec::new(),
+            read_only_words: read_only.words(),
+            exe: Some(read_only.exe),
+            known: Some(known),
+            user_git: of_user(&facts.git_settings),
+            private_network: confined.private_network,
+        })
+    }
+
+    fn enter_alone(
+        self,
+        start: &Start,
+        cgroup: Option<&SessionPaths>,
+        group: Option<&Group>,
+        exe: SelfExe,
+    ) -> Result<ConfinementResult, WorkerStartError> {
+        let Self { workspace, facts, found, settings, policy, mut notes, until, .. } = self;
+        let path = &facts.places.workspace;
+        let tree = Tree { handle: &workspace, path, found };
+        let named = named_files(std::slice::from_ref(&tree), &settings, until, &mut notes);
+        let found = tree.found;
+        let tmp = facts.places.run_dir.join("tmp");
+        make_directory_blocking(&tmp).map_err(|source| WorkerStartError::System {
+            step: "cannot make a directory",
+            source,
+        })?;
+        let settings = write_settings_blocking(&tmp, &facts.git_settings).map_err(|source| {
+            WorkerStartError::System { step: "cannot write the settings of git", source }
+        })?;
+        let mut rules = confine::rules_alone_blocking(&policy, &facts, workspace.as_fd(), &found)
+            .map_err(confining)?;
+        rules.extend(beyond_the_plan(group, &exe)?);
+        split_off_monitor_of(cgroup).map_err(|source| WorkerStartError::System {
+            step: "cannot start the monitor",
+            source,
+        })?;
+        // The kernel counts all processes of the user, so each command gets its limit when it starts.
+        let processes = limits(start, group).processes;
+        let read_only = ReadOnlyWrapper { exe, private: vec![tmp.clone()], processes };
+        let ConfinedProcess { oom_score, .. } =
+            confine::enter_alone(&ConfinementLimits::default(), &policy, rules)
+                .map_err(confining)?;
+        // In this tier no `.git` is writable, so the filter needs no git directories.
+        let filter = confine::CommandFilter::default();
+        let (spawn_thread, note) = launching(oom_score.and_then(OomScore::from_file), Some(filter));
+        notes.extend(note);
+        Ok(ConfinementResult {
+            report: report(start, notes),
+            is_confined: true,
+            spawn_thread: Some(spawn_thread),
+            pid: std::process::id(),
+            env: vec![
+                ("TMPDIR", tmp.display().to_string()),
+                // The user's file exists but is unreadable, and git would fail.
+                ("GIT_CONFIG_GLOBAL", settings),
+            ],
+            pins: Vec::new(),
+            read_only_pins: Vec::new(),
+            absent: Vec::new(),
+            sources: None,
+            private_home: None,
+            has_private_tmp: false,
+            command_words: read_only.limiting_words(),
+            read_only_words: read_only.words(),
+            exe: Some(read_only.exe),
+            known: Some(Known::from(&found).naming(&named)),
+            user_git: of_user(&facts.git_settings),
+            private_network: None,
+        })
+    }
+}
+
+/// Returns notes on what the system cannot do for git directories.
+fn git_notes(plan: &MountPlan, mode: GitProtection) -> Vec<String> {
+    let has_git = !plan.git_mounts.is_empty();
+    let links = (has_git && !confine::CommandFilter::can_hold_calls()).then_some(LINKS_NOTE);
+    let names = (has_git && mode == GitProtection::Names).then_some(NAMES_NOTE);
+    links.into_iter().chain(names).map(str::to_owned).collect()
+}
+
+/// Returns the thread that launches commands, and a note if their OOM score cannot be set.
+fn launching(
+    score: io::Result<OomScore>,
+    filter: Option<confine::CommandFilter>,
+) -> (SpawnThread, Option<String>) {
+    let note = score.as_ref().err().map(|error| {
+        format!("if memory runs out, the kernel may kill the worker before its commands: {error}")
+    });
+    let prepare = move || match &filter {
+        Some(filter) => filter.apply_to_thread().map_err(io::Error::other),
+        None => Ok(()),
+    };
+    (SpawnThread::new(prepare, score.ok()), note)
+}
+
+/// Opens the writable directories. Returns the policy without missing ones, the handles, and notes on the missing.
+/// System directories count as missing.
+fn hold_roots(mut policy: Policy, home: &Path) -> (Policy, Vec<(PathBuf, OwnedFd)>, Vec<String>) {
+    let (mut held, mut notes) = (Vec::new(), Vec::new());
+    policy.writable_roots.retain(|root| {
+        // A handle is only given for a path without links, so the path is the directory's own.
+        let why = match git::hold_directory_blocking(root) {
+            Ok(handle) => {
+                let why = refusal(root, home);
+                held.extend(why.is_none().then(|| (root.clone(), handle)));
+                why
+            }
+            Err(_) => Some("is no directory"),
+        };
+        if let Some(why) = why {
+            notes.push(format!("{} {why} and cannot be written", root.display()));
+        }
+        why.is_none()
+    });
+    notes.truncate(MAX_NOTES);
+    (policy, held, notes)
+}
+
+/// Registry of placeholders, in the state directory.
+const PLACEHOLDERS: &str = "placeholders";
+
+fn report(start: &Start, notes: Vec<String>) -> SandboxReport {
+    let policy = &start.sandbox.policy;
+    SandboxReport {
+        tier: None,
+        policy: Some(policy.profile),
+        network: policy.network,
+        hosts: false,
+        git: None,
+        notes,
+    }
+}
+
+/// Returns the limits. Limits processes if no control group counts them: in a new user namespace the kernel counts
+/// the processes in it; without one it counts all processes of the user (`read_only`).
+fn limits(start: &Start, group: Option<&Group>) -> ConfinementLimits {
+    let is_counted = group.is_some_and(|group| group.processes().is_some());
+    let has_own_count = !is_counted && !rustix::process::getuid().is_root();
+    let processes = start.limits.processes.filter(|_| has_own_count);
+    ConfinementLimits { processes, ..ConfinementLimits::default() }
+}
+
+/// Returns rules for files that the worker continues to use by descriptor: the control group of its commands, and its
+/// executable.
+fn beyond_the_plan(
+    group: Option<&Group>,
+    exe: &SelfExe,
+) -> Result<Vec<FileRule>, WorkerStartError> {
+    let mut rules = Vec::new();
+    let what = exe.as_fd().try_clone_to_owned().map_err(|source| WorkerStartError::System {
+        step: "cannot hold our own executable",
+        source,
+    })?;
+    rules.push(FileRule { what, rights: FileRights::Read });
+    for directory in group.into_iter().flat_map(Group::directories) {
+        let what = directory.try_clone_to_owned().map_err(|source| WorkerStartError::System {
+            step: "cannot hold a control group",
+            source,
+        })?;
+        rules.push(FileRule { what, rights: FileRights::Write });
+    }
+    Ok(rules)
+}
+
+/// Error of a policy with hosts in a tier that cannot enforce them.
+fn no_hosts(tier: Tier) -> WorkerStartError {
+    WorkerStartError::Confinement(format!(
+        "a list of hosts needs namespaces, and tier {} has none; set the network to off or on",
+        tier.name()
+    ))
+}
+
+/// Error of an isolated session in a tier that cannot show a copy in place of the workspace.
+fn not_isolated(tier: Tier) -> WorkerStartError {
+    WorkerStartError::Confinement(format!(
+        "an isolated session needs namespaces, and tier {} has none",
+        tier.name()
+    ))
+}
+
+fn confining(error: confine::ConfineError) -> WorkerStartError {
+    WorkerStartError::Confinement(error.to_string())
+}
+
+fn refused(error: impl std::fmt::Display) -> WorkerStartError {
+    WorkerStartError::Confinement(error.to_string())
+}
