@@ -472,7 +472,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 55, "{seen:?}");
+        assert_eq!(seen.len(), 58, "{seen:?}");
     }
 
     #[test]

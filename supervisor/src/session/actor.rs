@@ -12,8 +12,8 @@
 use super::agent::engine::AgentChoice;
 use super::agent::native::work::ModelAnswer;
 use super::agent::{AgentPart, OfAgent};
-use super::checkpoints::CheckpointPart;
 use super::network::NetworkActor;
+use super::unrecorded::UnrecordedCalls;
 use super::worker::{OfWorker, WorkerPart};
 use super::{FoundSession, SessionEntry};
 use crate::children::{
@@ -52,7 +52,7 @@ pub(crate) struct SessionActor {
     pub(super) entry: Weak<SessionEntry>,
     pub(super) worker: WorkerPart,
     pub(super) agent: AgentPart,
-    pub(super) checkpoints: CheckpointPart,
+    pub(super) checkpoints: UnrecordedCalls,
 }
 
 impl SessionActor {
@@ -71,7 +71,7 @@ impl SessionActor {
         ctx.run(Self {
             worker: WorkerPart::new(&id, policy, rules, isolated),
             agent: AgentPart::new(&id, session.pi_session_file.clone()),
-            checkpoints: CheckpointPart::default(),
+            checkpoints: UnrecordedCalls::default(),
             session: id,
             name: session.name.clone(),
             label,

@@ -1,40 +1,17 @@
 //! States of a session's files: which are recorded, and the process that does the work.
 
 use super::services::SessionServices;
-use super::worker::command_text;
-use actix::SpawnHandle;
 use quackd_config::CheckpointChoice;
 use quackd_protocol::SessionId;
 use quackd_protocol::isolate::{
     CheckpointAction, CheckpointRequest, FromIsolate, MAX_RECORDED_COPY, MAX_RECORDED_WORKSPACE,
 };
-use quackd_protocol::mask::{cut_at_word, masked};
-use quackd_protocol::tools::{self, MCP_CALL, runs_commands};
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Maximum wait for the creation of the directory.
 const LOOK_LIMIT: Duration = Duration::from_secs(5);
-
-/// Longest beginning of a command in the name of a call, in bytes.
-const MAX_COMMAND: usize = 160;
-
-/// Calls since the last record, and the record that is being made.
-#[derive(Debug, Default)]
-pub(super) struct CheckpointPart {
-    /// Names of the running calls that may change files, by their numbers.
-    pub(super) running: BTreeMap<u64, String>,
-    /// The calls to name in the next record, the first ones.
-    pub(super) calls: Vec<String>,
-    /// When the first of them ended. `None` if there is nothing to record.
-    pub(super) since: Option<Instant>,
-    pub(super) timer: Option<SpawnHandle>,
-    pub(super) is_recording: bool,
-    /// Whether recording failed. It is told once, and tried again after the next call.
-    pub(super) has_failed: bool,
-}
 
 /// The reason why states of files were not recorded, listed or restored.
 #[derive(Debug, thiserror::Error)]
@@ -95,21 +72,4 @@ pub(crate) async fn run(
         Ok(answer) => Ok(answer),
         Err(error) => Err(StatesError::Failed(error.to_string())),
     }
-}
-
-/// Name of a call for the record of the state after it. `None` if the call changes no file.
-pub(super) fn name_of(tool: &str, arguments: &str) -> Option<String> {
-    if !may_change_files(tool) {
-        return None;
-    }
-    let command = runs_commands(tool).then(|| command_text(arguments)).flatten();
-    Some(match command {
-        Some(command) => format!("{tool}: {}", masked(cut_at_word(&command, MAX_COMMAND))),
-        None => tool.to_owned(),
-    })
-}
-
-/// Whether a call of a tool may change files of the workspace.
-fn may_change_files(tool: &str) -> bool {
-    tool == MCP_CALL || tools::find(tool).is_some_and(|row| !row.reads_only && !row.is_job_tool)
 }

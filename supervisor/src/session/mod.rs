@@ -13,6 +13,7 @@ mod pending_input;
 mod recording;
 pub(crate) mod services;
 pub(crate) mod spending;
+mod unrecorded;
 pub(crate) mod worker;
 
 use actix::Addr;

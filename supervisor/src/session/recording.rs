@@ -2,9 +2,12 @@
 //! for it.
 
 use super::actor::SessionActor;
-use super::checkpoints::{SessionFiles, StatesError, name_of, records, run};
+use super::checkpoints::{SessionFiles, StatesError, records, run};
+use super::worker::command_text;
 use actix::prelude::*;
 use quackd_protocol::isolate::{Checkpoint, CheckpointAction, FromIsolate, MAX_CHECKPOINT_CALLS};
+use quackd_protocol::mask::{cut_at_word, masked};
+use quackd_protocol::tools::{self, MCP_CALL, runs_commands};
 use serde_json::json;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -14,6 +17,9 @@ const DELAY: Duration = Duration::from_millis(300);
 
 /// Longest time in which running calls put off a record.
 const MAX_DELAY: Duration = Duration::from_secs(10);
+
+/// Longest beginning of a command in the name of a call, in bytes.
+const MAX_COMMAND: usize = 160;
 
 impl SessionActor {
     fn records_states(&self) -> bool {
@@ -123,4 +129,21 @@ impl SessionActor {
         let event = || json!({ "type": NAME, "number": taken.number, "files": taken.files, "calls": taken.calls });
         self.services.events.publish(&self.session, NAME, event);
     }
+}
+
+/// Name of a call for the record of the state after it. `None` if the call changes no file.
+fn name_of(tool: &str, arguments: &str) -> Option<String> {
+    if !may_change_files(tool) {
+        return None;
+    }
+    let command = runs_commands(tool).then(|| command_text(arguments)).flatten();
+    Some(match command {
+        Some(command) => format!("{tool}: {}", masked(cut_at_word(&command, MAX_COMMAND))),
+        None => tool.to_owned(),
+    })
+}
+
+/// Whether a call of a tool may change files of the workspace.
+fn may_change_files(tool: &str) -> bool {
+    tool == MCP_CALL || tools::find(tool).is_some_and(|row| !row.reads_only && !row.is_job_tool)
 }
