@@ -119,7 +119,7 @@ impl<'a> Store<'a> {
         self.known.get(&hash).copied()
     }
 
-    /// Adds a content to the pack. `None` if it is not the expected one any more, or the pack failed.
+    /// Adds a content to the pack. `None` if it is no longer the expected one, or the pack failed.
     fn add(&mut self, hash: ContentHash, len: u64, source: &mut dyn Read) -> Option<Span> {
         match self.append(len, source) {
             Ok((found, written)) => {

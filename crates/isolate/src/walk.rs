@@ -17,7 +17,7 @@ pub(crate) trait Visit {
     /// Whether the directory is walked.
     fn enters(&mut self, at: &Path, rules: &IgnoreRules) -> bool;
 
-    /// Receives a node that is no directory.
+    /// Receives a file, a link or a special file.
     fn node(
         &mut self,
         directory: BorrowedFd<'_>,

@@ -266,7 +266,7 @@ fn the_first_state_of_a_copy_is_the_copy_as_it_was_made() {
     assert_eq!(fs::read(at("image")).unwrap(), b"\0binary\n");
     assert_eq!(fs::read(at("src/a.rs")).unwrap(), b"a\n");
 
-    // A content that nobody has any more is named and left.
+    // A file whose old content no longer exists is named and left.
     restore().restore(1, &IsolatedChoice::default(), false).unwrap();
     world.write("image", "another\n");
     let report = restore().restore(0, &IsolatedChoice::default(), false).unwrap();

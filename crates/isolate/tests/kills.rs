@@ -142,7 +142,7 @@ fn files_of(tree: &Path) -> Files {
     files
 }
 
-/// Not a test of its own: the process that the others kill.
+/// The process that the other tests kill. Without the variables it does nothing.
 #[test]
 fn a_process_does_its_work() {
     if let (Ok(work), Some(all)) = (std::env::var(WORK), std::env::var_os(WORLD)) {

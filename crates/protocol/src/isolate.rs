@@ -227,7 +227,7 @@ pub struct Checkpoint {
 pub struct CheckpointFile {
     /// Path relative to the workspace.
     pub path: String,
-    /// What happened to the file.
+    /// Kind of the change.
     pub change: FileChange,
 }
 

@@ -90,7 +90,7 @@ impl SessionActor {
         }
         part.is_recording = true;
         let mut calls = std::mem::take(&mut part.calls);
-        // What they have changed so far is in the state too.
+        // The state has also the changes that they have made so far.
         calls.extend(part.running.values().cloned());
         calls.truncate(MAX_CHECKPOINT_CALLS);
         let action = CheckpointAction::Take { calls, while_running: self.has_calls() };

@@ -15,6 +15,6 @@ pub(super) struct UnrecordedCalls {
     pub(super) since: Option<Instant>,
     pub(super) timer: Option<SpawnHandle>,
     pub(super) is_recording: bool,
-    /// Whether recording failed. It is told once, and tried again after the next call.
+    /// Whether the last attempt failed. Only the first failure is logged; the next call leads to another attempt.
     pub(super) has_failed: bool,
 }

@@ -7,7 +7,7 @@ use clap::Args;
 /// Take back changes of files; skip files that changed since
 ///
 /// Takes back what write_file, edit_file and replace changed: without an option the session's last change, or the last
-/// replacement as a whole. What commands changed: quack restore. A file that a change created is deleted.
+/// replacement as a whole. For changes of commands see quack restore. A file that a change created is deleted.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack undo\n  quack undo --turn            everything that the last turn of the agent changed\n  \
@@ -27,7 +27,7 @@ pub(crate) struct UndoArgs {
 /// Show what tools changed in files, newest first
 ///
 /// Lists the changes of write_file, edit_file, replace and undo in the session, with the call and the turn that made them.
-/// What commands changed is listed too if it is recorded: see quack checkpoints. The changes of the last days are kept
+/// Changes of commands are listed too if they are recorded: see quack checkpoints. The changes of the last days are kept
 /// (keep.undo_days), at most 128 MiB of each session.
 #[derive(Debug, Args)]
 #[command(
