@@ -4,7 +4,7 @@ use crate::changes::has_below;
 use crate::error::{IsolateError, OnFile as _};
 use crate::ignored::IgnoreRules;
 use crate::journal::{self, Content, Pending};
-use crate::manifest::{CopyPaths, Manifest};
+use crate::manifest::{CopyPaths, Manifest, identity};
 use crate::node::{self, Node, Stamp};
 use crate::notes::Notes;
 use crate::plan::protection;
@@ -21,6 +21,7 @@ use quackd_protocol::isolate::{
 };
 use rustix::fs::{FileType, Mode};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
@@ -55,6 +56,8 @@ pub struct Checkpoints {
     files: RecordedFiles,
     states: StateFiles,
     tree: Tree,
+    /// Device and inode of the files' directory.
+    directory: (u64, u64),
     outputs: Vec<PathBuf>,
     /// Number and entries of the newest state. `None` before the first one.
     newest: Option<(u64, Entries)>,
@@ -66,7 +69,8 @@ impl Checkpoints {
     /// Opens the states in `directory`, which exists. Takes back a restore that was interrupted.
     ///
     /// # Errors
-    /// [`IsolateError::Busy`], [`IsolateError::Damaged`], [`IsolateError::NoCopy`] or [`IsolateError::Io`].
+    /// [`IsolateError::Busy`], [`IsolateError::DamagedStates`], [`IsolateError::Damaged`], [`IsolateError::NoCopy`] or
+    /// [`IsolateError::Io`].
     pub fn open(files: RecordedFiles, directory: &Path) -> Result<Self, IsolateError> {
         let copy = files.copy.as_deref().map(CopyPaths::of);
         let states = StateFiles::new(directory, copy.as_ref().map(CopyPaths::texts));
@@ -75,28 +79,33 @@ impl Checkpoints {
 
         let mut notes = Notes::default();
         let journal = states.journal();
-        if journal::has_plan(&journal) {
+        let directory = File::open(&files.tree).on("open", &files.tree)?;
+        let directory = identity(&directory).on("read", &files.tree)?;
+        let mut newest = states.read_current(directory)?;
+        if newest.is_none() {
+            // The states of another directory that had the path before must not be restored into this one.
+            states.remove_all()?;
+        } else if journal::has_plan(&journal) {
             journal::take_back(&journal, &tree, &mut notes)?;
             notes.line("an earlier restore was interrupted; what it had written was taken back");
         }
         journal::remove_directory(&journal)?;
 
-        let mut newest = states.read_current()?;
         let mut outputs = Vec::new();
         if let Some(copy) = copy {
             let manifest = Manifest::read(&copy.manifest())?;
             if newest.is_none() {
                 // The copy as it was made is the first state, and its record has it already.
                 let entries = first_entries(&manifest);
-                states.write_current(0, &entries)?;
+                states.write_current(directory, 0, &entries)?;
                 newest = Some((0, entries));
             }
             outputs = manifest.copied.outputs;
         }
         if let Some((number, _)) = &newest {
-            states.remove_after(*number)?;
+            states.remove_from(*number + 1)?;
         }
-        Ok(Self { files, states, tree, outputs, newest, notes, _lock: lock })
+        Ok(Self { files, states, tree, directory, outputs, newest, notes, _lock: lock })
     }
 
     /// Whether the directory has no state yet.
@@ -120,7 +129,7 @@ impl Checkpoints {
     /// Returns the states, the oldest first.
     ///
     /// # Errors
-    /// [`IsolateError::Damaged`] or [`IsolateError::Io`].
+    /// [`IsolateError::DamagedStates`] or [`IsolateError::Io`].
     pub fn list(self) -> Result<Vec<Checkpoint>, IsolateError> {
         let Some((newest, _)) = self.newest else { return Ok(Vec::new()) };
         let numbers = self.states.numbers("changes")?;
@@ -161,7 +170,7 @@ impl Checkpoints {
         walk(&self.tree, self.files.user_excludes.as_deref(), &mut scan)?;
         scan.add_deleted();
         let Scan { differences, only_stamps, store, .. } = scan;
-        store.finish()?;
+        let is_full = store.finish()?;
 
         let mut checkpoint = None;
         if !is_first && !differences.is_empty() {
@@ -182,9 +191,10 @@ impl Checkpoints {
         }
         entries.extend(only_stamps);
         if is_first || has_new {
-            self.states.write_current(number, &entries)?;
+            self.states.write_current(self.directory, number, &entries)?;
         }
-        self.states.prune(&entries, (MAX_CHECKPOINTS, MAX_KEPT))?;
+        let max_kept = if is_full { MAX_KEPT - MAX_KEPT / 4 } else { MAX_KEPT };
+        self.states.prune(&entries, (MAX_CHECKPOINTS, max_kept))?;
         self.newest = Some((number, entries));
         Ok(checkpoint)
     }

@@ -61,6 +61,14 @@ pub enum IsolateError {
     /// A file changed while the changes were written. All are taken back.
     #[error("{} changed in the workspace at the same moment; nothing was written, try again", .0.display())]
     ChangedNow(PathBuf),
+    /// The record of the states of a session's files is damaged.
+    #[error("the recorded states are damaged ({why}); remove {} to begin again", directory.display())]
+    DamagedStates {
+        /// The fault.
+        why: String,
+        /// The directory of the states.
+        directory: PathBuf,
+    },
     /// No such state is recorded.
     #[error("there is no checkpoint {0}; `quack checkpoints` lists them")]
     NoState(u64),

@@ -8,6 +8,7 @@ use crate::manifest::{private_file, read_record, write_record};
 use crate::node::{ContentHash, Node, Stamp};
 use crate::path_text;
 use quackd_protocol::isolate::{Checkpoint, FileChange};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -40,6 +41,8 @@ pub(crate) type Entries = BTreeMap<PathBuf, Recorded>;
 
 #[derive(Serialize, Deserialize)]
 struct Current {
+    /// Device and inode of the files' directory.
+    directory: (u64, u64),
     number: u64,
     entries: Vec<CurrentEntry>,
 }
@@ -120,25 +123,51 @@ impl StateFiles {
         self.current().exists()
     }
 
-    /// Reads the newest state.
-    pub(crate) fn read_current(&self) -> Result<Option<(u64, Entries)>, IsolateError> {
-        let current: Option<Current> = read_record(&self.current())?;
-        Ok(current.map(|Current { number, entries }| {
+    /// Reads the newest state. `None` if there is none of this directory.
+    pub(crate) fn read_current(
+        &self,
+        directory: (u64, u64),
+    ) -> Result<Option<(u64, Entries)>, IsolateError> {
+        let current: Option<Current> = self.read(&self.current())?;
+        let current = current.filter(|current| current.directory == directory);
+        Ok(current.map(|Current { number, entries, .. }| {
             (number, entries.into_iter().map(|entry| (entry.path, entry.recorded)).collect())
         }))
     }
 
-    pub(crate) fn write_current(&self, number: u64, entries: &Entries) -> Result<(), IsolateError> {
+    /// Removes all states.
+    pub(crate) fn remove_all(&self) -> Result<(), IsolateError> {
+        remove(&self.current())?;
+        self.remove_from(0)
+    }
+
+    pub(crate) fn write_current(
+        &self,
+        directory: (u64, u64),
+        number: u64,
+        entries: &Entries,
+    ) -> Result<(), IsolateError> {
         let entries = entries
             .iter()
             .map(|(path, recorded)| CurrentEntry { path: path.clone(), recorded: recorded.clone() })
             .collect();
-        write_record(&self.current(), &Current { number, entries })
+        write_record(&self.current(), &Current { directory, number, entries })
     }
 
     pub(crate) fn read_changes(&self, number: u64) -> Result<Changes, IsolateError> {
-        read_record(&self.changes(number))?
-            .ok_or_else(|| IsolateError::Damaged(format!("state {number} is missing")))
+        self.read(&self.changes(number))?
+            .ok_or_else(|| self.damaged(format!("state {number} is missing")))
+    }
+
+    fn read<T: DeserializeOwned>(&self, path: &Path) -> Result<Option<T>, IsolateError> {
+        read_record(path).map_err(|error| match error {
+            IsolateError::Damaged(why) => self.damaged(why),
+            error => error,
+        })
+    }
+
+    fn damaged(&self, why: String) -> IsolateError {
+        IsolateError::DamagedStates { why, directory: self.directory.clone() }
     }
 
     pub(crate) fn write_changes(&self, changes: &Changes) -> Result<(), IsolateError> {
@@ -180,10 +209,10 @@ impl StateFiles {
         Ok(sizes.sum())
     }
 
-    /// Removes what a process left that ended before its state counted.
-    pub(crate) fn remove_after(&self, number: u64) -> Result<(), IsolateError> {
+    /// Removes the files of this state and of later ones, which a process left that ended before its state counted.
+    pub(crate) fn remove_from(&self, number: u64) -> Result<(), IsolateError> {
         for extension in ["changes", "pack"] {
-            for later in self.numbers(extension)?.into_iter().filter(|later| number < *later) {
+            for later in self.numbers(extension)?.into_iter().filter(|later| number <= *later) {
                 remove(&self.directory.join(format!("{later}.{extension}")))?;
             }
         }
@@ -201,7 +230,8 @@ impl StateFiles {
         if kept.len() <= max_changes && self.packed_bytes()? <= max_bytes {
             return Ok(());
         }
-        while !kept.is_empty() {
+        // The newest changes stay: without them a restore could not be taken back.
+        while 1 < kept.len() {
             let oldest = kept.remove(0);
             remove(&self.changes(oldest))?;
             self.remove_unused_packs(entries, &kept)?;

@@ -16,6 +16,10 @@ const MAX_KEPT_FILE: u64 = 64 * 1024 * 1024;
 /// Files up to this size are read into memory, in bytes.
 const SMALL: u64 = 1024 * 1024;
 
+/// Maximum size of the contents that one record reads without keeping them, in bytes. A session can make many large files
+/// that take no space.
+const MAX_ONLY_READ: u64 = 4 * 1024 * 1024 * 1024;
+
 /// Number of attempts to read a file that another program changes at the same time.
 const MAX_ATTEMPTS: usize = 3;
 
@@ -31,6 +35,10 @@ pub(crate) struct Store<'a> {
     known: BTreeMap<ContentHash, Span>,
     /// Bytes that may still be kept.
     left: u64,
+    /// Bytes that may still be read without being kept.
+    only_read_left: u64,
+    /// Whether a content was not kept because there was no room.
+    is_full: bool,
     /// Error of the pack. It is no error of the file that was read.
     failed: Option<IsolateError>,
 }
@@ -44,7 +52,19 @@ impl<'a> Store<'a> {
         left: u64,
     ) -> Self {
         let known = BTreeMap::new();
-        Self { states, number, entries, pack: None, end: 0, known, left, failed: None }
+        let only_read_left = MAX_ONLY_READ;
+        Self {
+            states,
+            number,
+            entries,
+            pack: None,
+            end: 0,
+            known,
+            left,
+            only_read_left,
+            is_full: false,
+            failed: None,
+        }
     }
 
     /// Reads a file and keeps its content. `None` if it does not exist.
@@ -72,20 +92,23 @@ impl<'a> Store<'a> {
         Ok(last)
     }
 
-    /// Makes the pack durable.
-    pub(crate) fn finish(self) -> Result<(), IsolateError> {
+    /// Makes the pack durable. Returns whether a content was not kept because there was no room.
+    pub(crate) fn finish(self) -> Result<bool, IsolateError> {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        let Some(pack) = self.pack else { return Ok(()) };
+        let Some(pack) = self.pack else { return Ok(self.is_full) };
         let path = self.states.pack(self.number);
         let file = pack.into_inner().map_err(io::IntoInnerError::into_error).on("write", &path)?;
-        file.sync_all().on("sync", &path)
+        file.sync_all().on("sync", &path)?;
+        Ok(self.is_full)
     }
 
     fn keep(&mut self, mut file: &File, stat: &Stat) -> io::Result<Recorded> {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
-        if MAX_FILE_BYTES < size {
+        let may_keep = size <= MAX_KEPT_FILE && size <= self.left;
+        let is_read = size <= MAX_FILE_BYTES && (may_keep || size <= self.only_read_left);
+        if !is_read {
             return Ok(Recorded { node: Node::Other, stamp: None, content: None });
         }
         let mut small = Vec::new();
@@ -99,7 +122,11 @@ impl<'a> Store<'a> {
             node::hash_of(file)?
         };
         let node = Node::File { hash, len, is_executable: stat.st_mode & 0o100 != 0 };
-        let is_kept = len <= MAX_KEPT_FILE && len <= self.left && self.failed.is_none();
+        let is_kept = may_keep && len <= self.left && self.failed.is_none();
+        if !may_keep {
+            self.only_read_left = self.only_read_left.saturating_sub(len);
+            self.is_full |= size <= MAX_KEPT_FILE;
+        }
         let content = match self.place_of(hash) {
             Some(span) => Some(span),
             None if !is_kept => None,

@@ -313,7 +313,7 @@ fn a_damaged_or_foreign_record_is_refused_and_harms_no_file() {
     let text = fs::read_to_string(&changes).unwrap().replace("src/a.rs", "../a.rs/");
     fs::write(&changes, text).unwrap();
     let refused = world.open().restore(1, &IsolatedChoice::default(), false);
-    assert!(matches!(refused, Err(IsolateError::Damaged(_))), "{refused:?}");
+    assert!(matches!(refused, Err(IsolateError::DamagedStates { .. })), "{refused:?}");
     assert_eq!(world.all(), before);
     let held = world.open();
     let states = world.all.path().join("states");
@@ -336,6 +336,38 @@ fn links_lead_no_restore_out_of_the_tree() {
     assert!(fs::symlink_metadata(world.path("src")).unwrap().is_dir());
     assert_eq!(fs::read_to_string(world.path("src/a.rs")).unwrap(), "a\n");
     assert!(Path::new(&outside).exists());
+}
+
+#[test]
+fn states_of_another_directory_with_the_same_path_are_forgotten() {
+    let world = World::new();
+    world.take("first");
+    world.write("src/a.rs", "2\n");
+    world.take("second");
+    rustix::fs::rename(world.path(""), world.all.path().join("moved")).unwrap();
+    fs::create_dir(world.path("")).unwrap();
+    world.write("of-the-user", "another project\n");
+    let refused = world.open().restore(1, &IsolatedChoice::default(), false);
+    // The state that is recorded first is that of the new directory.
+    assert!(refused.is_ok_and(|report| report.files.is_empty()));
+    assert_eq!(world.all().len(), 1);
+    assert!(matches!(
+        world.open().restore(2, &IsolatedChoice::default(), false),
+        Err(IsolateError::NoState(2))
+    ));
+}
+
+#[test]
+fn a_content_that_is_too_large_is_named_and_not_restored() {
+    let world = World::new();
+    world.take("first");
+    // A sparse file takes no space here.
+    fs::File::create(world.path("large")).unwrap().set_len(65 * 1024 * 1024).unwrap();
+    world.take("too large to be kept").unwrap();
+    fs::remove_file(world.path("large")).unwrap();
+    let report = world.restore(2);
+    assert_eq!(outcomes(&report), [("large", FileChange::Added, ApplyOutcome::Left)]);
+    assert_eq!(report.files[0].reason.as_deref(), Some("its content was not kept"));
 }
 
 #[test]
