@@ -65,10 +65,12 @@ impl SessionActor {
     }
 
     fn arm_record(&mut self, ctx: &mut Context<Self>) {
-        if self.checkpoints.since.is_none() || self.checkpoints.is_recording {
+        let Some(since) = self.checkpoints.since.filter(|_| !self.checkpoints.is_recording) else {
             return;
-        }
-        let timer = ctx.run_later(DELAY, |actor, ctx| actor.on_record_timer(ctx));
+        };
+        // Quick calls one after the other put it off no longer than a long one.
+        let delay = DELAY.min(MAX_DELAY.saturating_sub(since.elapsed()));
+        let timer = ctx.run_later(delay, |actor, ctx| actor.on_record_timer(ctx));
         if let Some(earlier) = self.checkpoints.timer.replace(timer) {
             ctx.cancel_future(earlier);
         }
