@@ -69,6 +69,12 @@ pub enum IsolateError {
         /// The directory of the states.
         directory: PathBuf,
     },
+    /// The states are those of another directory that had the path before.
+    #[error(
+        "the states were recorded for another directory with this path; remove {} to begin again",
+        .0.display()
+    )]
+    OtherDirectory(PathBuf),
     /// No such state is recorded.
     #[error("there is no checkpoint {0}; `quack checkpoints` lists them")]
     NoState(u64),

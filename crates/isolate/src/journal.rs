@@ -9,7 +9,7 @@ use crate::manifest::{private_file, write_whole};
 use crate::node::{self, MAX_FILE_BYTES, Node, Stamp};
 use crate::notes::Notes;
 use crate::path_text;
-use crate::tree::{Place, Tree};
+use crate::tree::{Place, Tree, is_absent};
 use quackd_sandbox::StagedTag;
 use rustix::fs::{FileType, Mode, Stat, fchmod};
 use serde::{Deserialize, Serialize};
@@ -136,6 +136,8 @@ pub(crate) fn begin(
 ) -> Result<(), IsolateError> {
     remove_directory(journal)?;
     fs::create_dir(journal).on("create", journal)?;
+    let above = journal.parent().unwrap_or(journal);
+    File::open(above).and_then(|above| above.sync_all()).on("sync", above)?;
     for (number, Pending { step, .. }) in pending.iter().enumerate() {
         let Some(Node::File { .. }) = &step.before else { continue };
         let old = journal.join(format!("{number}"));
@@ -276,6 +278,9 @@ fn restore(
             place.remove(&place.name).on("delete", path)?;
             place.sync().on("sync", path)?;
             step.remove_made(tree);
+        }
+        Some(_) if tree.place_made(path).is_err_and(|error| is_absent(&error)) => {
+            return Ok(Some(CHANGED));
         }
         Some(Node::Link(target)) => {
             let place = tree.place_made(path).on("open", path)?;

@@ -13,7 +13,7 @@
 //! - `changes`, `plan`, `report`: compare it with the workspace;
 //! - `journal`: writes many files, all or none;
 //! - `apply`: write the changes to the workspace, and take them back;
-//! - `recorded`, `store`, `checkpoint`: states of a session's files, which can be restored.
+//! - `recorded`, `store`, `scan`, `checkpoint`, `restore`: states of a session's files.
 
 mod apply;
 mod changes;
@@ -30,13 +30,16 @@ mod plan;
 mod private_git;
 mod recorded;
 mod report;
+mod restore;
+mod scan;
 mod store;
 mod tree;
 mod walk;
 
-pub use checkpoint::{Checkpoints, RecordedFiles};
+pub use checkpoint::Checkpoints;
 pub use copy::{CopyOptions, copy_workspace};
 pub use error::IsolateError;
+pub use scan::RecordedFiles;
 
 use changes::Change;
 use error::OnFile as _;

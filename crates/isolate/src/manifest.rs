@@ -149,6 +149,10 @@ pub(crate) fn write_record<T: Serialize>(path: &Path, record: &T) -> Result<(), 
         serde_json::to_vec(record).map_err(|error| IsolateError::Damaged(error.to_string()))?;
     let trailer = ContentHash::of(&bytes);
     bytes.extend(format!("\n{trailer}").as_bytes());
+    // A larger one could not be read.
+    if MAX_BYTES < bytes.len() as u64 {
+        return Err(std::io::Error::from(std::io::ErrorKind::FileTooLarge)).on("write", path);
+    }
     write_whole(path, &bytes)
 }
 

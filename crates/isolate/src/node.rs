@@ -8,6 +8,7 @@ use sha2::{Digest as _, Sha256};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Maximum size of a file that is copied or compared, in bytes. A larger one is left out and named.
 pub(crate) const MAX_FILE_BYTES: u64 = 1024 * 1024 * 1024;
@@ -82,6 +83,9 @@ pub(crate) enum Node {
     Other,
 }
 
+/// Time after which the next change of a file surely has another time, in seconds. File systems round times.
+const SETTLED_S: u64 = 2;
+
 /// Numbers that differ after every change of a node's content, permissions or name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
@@ -103,6 +107,16 @@ impl Stamp {
             modified: (stat.st_mtime, u64::try_from(stat.st_mtime_nsec).unwrap_or(0)),
             changed: (stat.st_ctime, u64::try_from(stat.st_ctime_nsec).unwrap_or(0)),
         }
+    }
+}
+
+impl Stamp {
+    /// As [`Self::of`]. `None` if the last change is so young that another one can have the same time.
+    pub(crate) fn of_settled(stat: &Stat) -> Option<Self> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let stamp = Self::of(stat);
+        let settled = u64::try_from(stamp.changed.0).ok()?.checked_add(SETTLED_S)?;
+        (settled <= now.as_secs()).then_some(stamp)
     }
 }
 

@@ -4,9 +4,12 @@
 //! were new in state N. A state counts once `current` names it.
 
 use crate::error::{IsolateError, OnFile as _};
+use crate::journal;
 use crate::manifest::{private_file, read_record, write_record};
 use crate::node::{ContentHash, Node, Stamp};
+use crate::notes::Notes;
 use crate::path_text;
+use crate::tree::Tree;
 use quackd_protocol::isolate::{Checkpoint, FileChange};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -14,6 +17,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
+
+/// Most rounds of a restore.
+const ROUNDS: usize = 2;
 
 /// Number of the pack that is the copy's file of texts.
 pub(crate) const TEXTS: u64 = 0;
@@ -39,13 +45,26 @@ pub(crate) struct Recorded {
 /// Entries of a state, by path.
 pub(crate) type Entries = BTreeMap<PathBuf, Recorded>;
 
+/// The newest state.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Current {
+    pub(crate) number: u64,
+    pub(crate) entries: Entries,
+    /// Files and directories that exist and are not recorded.
+    pub(crate) skipped: BTreeSet<PathBuf>,
+}
+
 #[derive(Serialize, Deserialize)]
-struct Current {
-    /// Device and inode of the files' directory.
-    directory: (u64, u64),
+struct WrittenCurrent {
+    /// Inode of the files' directory.
+    directory: u64,
     number: u64,
     entries: Vec<CurrentEntry>,
+    skipped: Vec<SkippedPath>,
 }
+
+#[derive(Serialize, Deserialize)]
+struct SkippedPath(#[serde(with = "path_text")] PathBuf);
 
 #[derive(Serialize, Deserialize)]
 struct CurrentEntry {
@@ -98,9 +117,65 @@ impl StateFiles {
         self.directory.join("lock")
     }
 
-    /// Journal of files that are being restored.
-    pub(crate) fn journal(&self) -> PathBuf {
+    /// Directory with the journals of files that are being restored, one for each round.
+    fn restoring(&self) -> PathBuf {
         self.directory.join("restoring")
+    }
+
+    /// Journal of a round.
+    pub(crate) fn journal(&self, round: usize) -> PathBuf {
+        self.restoring().join(format!("{round}"))
+    }
+
+    /// Whether a restore was begun and is not finished.
+    pub(crate) fn is_restoring(&self) -> bool {
+        (0..ROUNDS).any(|round| journal::has_plan(&self.journal(round)))
+    }
+
+    pub(crate) fn begin_restore(&self) -> Result<(), IsolateError> {
+        self.remove_journals()?;
+        let restoring = self.restoring();
+        fs::create_dir(&restoring).on("create", &restoring)
+    }
+
+    /// Removes the journals in one step. From then on the restore counts.
+    pub(crate) fn finish_restore(&self) -> Result<(), IsolateError> {
+        let (restoring, finished) = (self.restoring(), self.finished());
+        rustix::fs::rename(&restoring, &finished).on("finish", &finished)?;
+        let synced = fs::File::open(&self.directory).and_then(|directory| directory.sync_all());
+        synced.on("sync", &self.directory)?;
+        self.remove_journals()
+    }
+
+    /// Takes back an unfinished restore, its last round first. Its journals stay.
+    pub(crate) fn take_back(&self, tree: &Tree, notes: &mut Notes) -> Result<(), IsolateError> {
+        for round in (0..ROUNDS).rev() {
+            let journal = self.journal(round);
+            if journal::has_plan(&journal) {
+                journal::take_back(&journal, tree, notes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all journals. Of several rounds, the last one goes first.
+    pub(crate) fn remove_journals(&self) -> Result<(), IsolateError> {
+        for round in (0..ROUNDS).rev() {
+            journal::remove_directory(&self.journal(round))?;
+        }
+        for directory in [self.restoring(), self.finished()] {
+            match fs::remove_dir_all(&directory) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    return Err(error).on("remove", &directory);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn finished(&self) -> PathBuf {
+        self.directory.join("restored")
     }
 
     fn current(&self) -> PathBuf {
@@ -123,35 +198,34 @@ impl StateFiles {
         self.current().exists()
     }
 
-    /// Reads the newest state. `None` if there is none of this directory.
-    pub(crate) fn read_current(
-        &self,
-        directory: (u64, u64),
-    ) -> Result<Option<(u64, Entries)>, IsolateError> {
-        let current: Option<Current> = self.read(&self.current())?;
-        let current = current.filter(|current| current.directory == directory);
-        Ok(current.map(|Current { number, entries, .. }| {
-            (number, entries.into_iter().map(|entry| (entry.path, entry.recorded)).collect())
-        }))
-    }
-
-    /// Removes all states.
-    pub(crate) fn remove_all(&self) -> Result<(), IsolateError> {
-        remove(&self.current())?;
-        self.remove_from(0)
+    /// Reads the newest state of the directory with this inode. `None` without one.
+    pub(crate) fn read_current(&self, directory: u64) -> Result<Option<Current>, IsolateError> {
+        let Some(written) = self.read::<WrittenCurrent>(&self.current())? else { return Ok(None) };
+        if written.directory != directory {
+            return Err(IsolateError::OtherDirectory(self.directory.clone()));
+        }
+        let entries = written.entries.into_iter().map(|entry| (entry.path, entry.recorded));
+        let skipped = written.skipped.into_iter().map(|SkippedPath(path)| path);
+        let (entries, skipped) = (entries.collect(), skipped.collect());
+        Ok(Some(Current { number: written.number, entries, skipped }))
     }
 
     pub(crate) fn write_current(
         &self,
-        directory: (u64, u64),
-        number: u64,
-        entries: &Entries,
+        directory: u64,
+        current: &Current,
     ) -> Result<(), IsolateError> {
-        let entries = entries
-            .iter()
-            .map(|(path, recorded)| CurrentEntry { path: path.clone(), recorded: recorded.clone() })
-            .collect();
-        write_record(&self.current(), &Current { directory, number, entries })
+        let entry = |(path, recorded): (&PathBuf, &Recorded)| CurrentEntry {
+            path: path.clone(),
+            recorded: recorded.clone(),
+        };
+        let written = WrittenCurrent {
+            directory,
+            number: current.number,
+            entries: current.entries.iter().map(entry).collect(),
+            skipped: current.skipped.iter().cloned().map(SkippedPath).collect(),
+        };
+        write_record(&self.current(), &written)
     }
 
     pub(crate) fn read_changes(&self, number: u64) -> Result<Changes, IsolateError> {
@@ -201,12 +275,21 @@ impl StateFiles {
         Ok(numbers)
     }
 
-    /// Total size of the packs in bytes.
-    pub(crate) fn packed_bytes(&self) -> Result<u64, IsolateError> {
-        let sizes = self.numbers("pack")?.into_iter().map(|number| {
-            fs::metadata(self.directory.join(format!("{number}.pack"))).map_or(0, |file| file.len())
-        });
-        Ok(sizes.sum())
+    /// Total size of the contents and changes in bytes.
+    pub(crate) fn stored_bytes(&self) -> Result<u64, IsolateError> {
+        let mut sum = 0;
+        for extension in ["changes", "pack"] {
+            for number in self.numbers(extension)? {
+                let file = self.directory.join(format!("{number}.{extension}"));
+                sum += fs::metadata(file).map_or(0, |file| file.len());
+            }
+        }
+        Ok(sum)
+    }
+
+    /// Removes the pack of a state that was not recorded.
+    pub(crate) fn remove_pack(&self, number: u64) -> Result<(), IsolateError> {
+        remove(&self.directory.join(format!("{number}.pack")))
     }
 
     /// Removes the files of this state and of later ones, which a process left that ended before its state counted.
@@ -227,19 +310,27 @@ impl StateFiles {
         (max_changes, max_bytes): (usize, u64),
     ) -> Result<(), IsolateError> {
         let mut kept = self.numbers("changes")?;
-        if kept.len() <= max_changes && self.packed_bytes()? <= max_bytes {
-            return Ok(());
-        }
-        // The newest changes stay: without them a restore could not be taken back.
-        while 1 < kept.len() {
-            let oldest = kept.remove(0);
-            remove(&self.changes(oldest))?;
-            self.remove_unused_packs(entries, &kept)?;
-            if kept.len() <= max_changes && self.packed_bytes()? <= max_bytes {
-                break;
+        let mut is_over = self.stored_bytes()? > max_bytes;
+        let mut n_oldest = match kept.len() <= max_changes {
+            true if !is_over => return Ok(()),
+            true => 0,
+            // Some at once: each time all others are read.
+            false => kept.len() - (max_changes - max_changes / 10),
+        };
+        loop {
+            for oldest in kept.drain(..n_oldest) {
+                remove(&self.changes(oldest))?;
+            }
+            if 0 < n_oldest {
+                self.remove_unused_packs(entries, &kept)?;
+                is_over = self.stored_bytes()? > max_bytes;
+            }
+            n_oldest = kept.len() / 2;
+            // The newest changes stay: without them a restore could not be taken back.
+            if !is_over || n_oldest == 0 {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Removes the packs without a content of the newest state or of one of the `kept` changes.

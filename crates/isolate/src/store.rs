@@ -16,9 +16,9 @@ const MAX_KEPT_FILE: u64 = 64 * 1024 * 1024;
 /// Files up to this size are read into memory, in bytes.
 const SMALL: u64 = 1024 * 1024;
 
-/// Maximum size of the contents that one record reads without keeping them, in bytes. A session can make many large files
-/// that take no space.
-const MAX_ONLY_READ: u64 = 4 * 1024 * 1024 * 1024;
+/// Maximum size of all contents that are read for one state, in bytes. A session can make many large files that take no
+/// space.
+const MAX_READ: u64 = 4 * 1024 * 1024 * 1024;
 
 /// Number of attempts to read a file that another program changes at the same time.
 const MAX_ATTEMPTS: usize = 3;
@@ -35,8 +35,8 @@ pub(crate) struct Store<'a> {
     known: BTreeMap<ContentHash, Span>,
     /// Bytes that may still be kept.
     left: u64,
-    /// Bytes that may still be read without being kept.
-    only_read_left: u64,
+    /// Bytes that may still be read.
+    read_left: u64,
     /// Whether a content was not kept because there was no room.
     is_full: bool,
     /// Error of the pack. It is no error of the file that was read.
@@ -52,7 +52,6 @@ impl<'a> Store<'a> {
         left: u64,
     ) -> Self {
         let known = BTreeMap::new();
-        let only_read_left = MAX_ONLY_READ;
         Self {
             states,
             number,
@@ -61,7 +60,7 @@ impl<'a> Store<'a> {
             end: 0,
             known,
             left,
-            only_read_left,
+            read_left: MAX_READ,
             is_full: false,
             failed: None,
         }
@@ -83,13 +82,19 @@ impl<'a> Store<'a> {
             let before = rustix::fs::fstat(&file)?;
             let recorded = self.keep(&file, &before)?;
             let is_same = Stamp::of(&rustix::fs::fstat(&file)?) == Stamp::of(&before);
-            let stamp = is_same.then(|| Stamp::of(&before));
+            let is_whole = is_same && recorded.node != Node::Other;
+            let stamp = Stamp::of_settled(&before).filter(|_| is_whole);
             last = Some(Recorded { stamp, ..recorded });
             if is_same {
                 break;
             }
         }
         Ok(last)
+    }
+
+    /// Removes the pack: no state needs it.
+    pub(crate) fn discard(self) -> Result<(), IsolateError> {
+        self.states.remove_pack(self.number)
     }
 
     /// Makes the pack durable. Returns whether a content was not kept because there was no room.
@@ -107,10 +112,10 @@ impl<'a> Store<'a> {
     fn keep(&mut self, mut file: &File, stat: &Stat) -> io::Result<Recorded> {
         let size = u64::try_from(stat.st_size).unwrap_or(0);
         let may_keep = size <= MAX_KEPT_FILE && size <= self.left;
-        let is_read = size <= MAX_FILE_BYTES && (may_keep || size <= self.only_read_left);
-        if !is_read {
+        if self.read_left < size || MAX_FILE_BYTES < size {
             return Ok(Recorded { node: Node::Other, stamp: None, content: None });
         }
+        self.read_left -= size;
         let mut small = Vec::new();
         let (hash, len) = if size <= SMALL {
             let len = file.take(SMALL + 1).read_to_end(&mut small)? as u64;
@@ -123,10 +128,7 @@ impl<'a> Store<'a> {
         };
         let node = Node::File { hash, len, is_executable: stat.st_mode & 0o100 != 0 };
         let is_kept = may_keep && len <= self.left && self.failed.is_none();
-        if !may_keep {
-            self.only_read_left = self.only_read_left.saturating_sub(len);
-            self.is_full |= size <= MAX_KEPT_FILE;
-        }
+        self.is_full |= !may_keep && size <= MAX_KEPT_FILE;
         let content = match self.place_of(hash) {
             Some(span) => Some(span),
             None if !is_kept => None,

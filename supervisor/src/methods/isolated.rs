@@ -187,7 +187,9 @@ pub(super) async fn make_copy(
         home.renew_session_isolated_dir_blocking(id.as_str())
             .map_err(|error| MethodError::Isolated(error.to_string()))
     };
+    // A process that records states would write into the directory that goes.
     let paused = services.children.isolation.pause_states().await;
+    let paused = paused.ok_or(MethodError::Overloaded)?;
     let renewed = services.look(SAVE_LIMIT, renew).await;
     drop(paused);
     drop(renewed.map_err(|_late| MethodError::Overloaded)??);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Lowest priority of a process. Calls of sessions come first.
 const LOWEST_PRIORITY: i32 = 19;
@@ -29,6 +29,9 @@ pub(crate) fn answer(request: CheckpointRequest) -> FromIsolate {
     }
     let user_excludes = user_excludes_blocking(&home, &workspace);
     let tree = copy.as_ref().map_or_else(|| workspace.clone(), |copy| copy.join("tree"));
+    // The workspace has no links in its path now.
+    let real = |path: PathBuf| path.canonicalize().unwrap_or(path);
+    let hidden: Vec<PathBuf> = hidden.into_iter().map(real).collect();
     let mut readable = tracked::repository_of(&workspace);
     readable.extend([workspace.clone()].into_iter().chain(copy.clone()));
     let mut writable = vec![directory.clone()];
