@@ -197,7 +197,9 @@ fn git_in_a_repository_that_a_command_makes_works_as_outside() {
     let session = wire.attach(&world.repo);
     let answer = bash(
         &session,
-        "set -e; git init -q src; cd src; git config user.name a; git config user.email a@b; git commit -q --allow-empty -m x
+        // git must leave no process that tidies the repository in the background.
+        "set -e; export GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=maintenance.auto GIT_CONFIG_VALUE_0=false
+         git init -q src; cd src; git config user.name a; git config user.email a@b; git commit -q --allow-empty -m x
          cd ..; git clone -q src copy; cd copy; git remote add up ../src; git fetch -q up; git switch -qc b
          git remote",
     );
