@@ -53,7 +53,7 @@ fn unrecorded() -> Recorded {
     Recorded { node: Node::Other, stamp: None, content: None }
 }
 
-/// What a scan found.
+/// Result of a scan.
 pub(crate) struct Found {
     /// Sorted by path.
     pub(crate) differences: Vec<Difference>,
