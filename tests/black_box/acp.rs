@@ -642,3 +642,25 @@ fn the_daemon_is_started_and_found_again() {
     editor.agent.leave();
     assert_eq!(daemon.quack(&["stop"]).code(), Some(0));
 }
+
+#[test]
+fn an_isolated_editor_gets_a_copy_of_the_workspace() {
+    let world = World::new("");
+    let mut editor = Editor {
+        agent: Agent::spawn(world.daemon.command(&["acp", "--isolated"])),
+        session: String::new(),
+    };
+    let info = json!({"name": "Zed", "version": "1.0"});
+    editor.ok(
+        "initialize",
+        json!({"protocolVersion": 1, "clientCapabilities": {}, "clientInfo": info}),
+    );
+    let new = editor.ok("session/new", json!({"cwd": world.repo, "mcpServers": []}));
+    let id = new["sessionId"].as_str().unwrap();
+    let state = world.daemon.quack(&["state", id]).ok();
+    assert!(state.contains("a private copy of the workspace"), "{state}");
+    let made = ["tool", "bash", "--raw", "echo made > made.txt", "--session", id];
+    world.daemon.quack(&made).ok();
+    assert_eq!(world.daemon.quack(&["diff", "--stat", "--session", id]).ok(), "A  made.txt\n");
+    assert!(!world.repo.join("made.txt").exists());
+}

@@ -194,3 +194,18 @@ fn a_workspace_with_too_many_files_is_told_when_states_are_listed() {
     // Calls work as usual.
     bash(&daemon, "plain", "true");
 }
+
+#[test]
+fn the_very_first_command_can_be_taken_back() {
+    let (daemon, repo) = daemon_for_all();
+    for n in 0..2_000 {
+        repo.write(&format!("many/{n}"), &format!("{n}\n"));
+    }
+    daemon.quack(&["new", "--name", "plain", repo.path().to_str().unwrap()]).ok();
+    bash(&daemon, "plain", "rm -rf many src");
+    recorded(&daemon, "plain", "rm -rf many", 2_001);
+    let before = listed(&daemon, "plain")[0]["number"].to_string();
+    daemon.quack(&["restore", &before, "--session", "plain"]).ok();
+    assert_eq!(fs::read_dir(repo.path().join("many")).unwrap().count(), 2_000);
+    assert!(repo.path().join("src/main.rs").exists());
+}

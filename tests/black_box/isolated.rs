@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::process::Command;
 
 #[expect(clippy::disallowed_methods, reason = "a test runs git as a user does")]
@@ -331,4 +331,157 @@ fn each_agent_gets_its_own_copy() {
     let (_third, next) = claim("agent", true);
     assert_eq!(next, first);
     assert_eq!(bash(&daemon, &next, "cat later.txt"), "later");
+}
+
+#[test]
+fn the_session_gets_new_files_and_commits_of_the_workspace() {
+    let daemon = Daemon::start();
+    let repo = repository(&daemon);
+    isolated(&daemon, &repo, "one");
+    bash(&daemon, "one", "echo mine > mine.txt; sed -i s/two/TWO/ src/lib.rs");
+    repo.write("src/lib.rs", "one\ntwo\nthree\nfour\nFIVE\n");
+    repo.write("later.txt", "later\n");
+    git(&repo, &["add", "-A"]);
+    git(&repo, &["commit", "-q", "-m", "second"]);
+
+    let dry = daemon.quack(&["refresh", "--session", "one", "--dry-run"]).ok();
+    assert!(
+        dry.contains("A  later.txt\nM  src/lib.rs  merged with changes of the session"),
+        "{dry}"
+    );
+    assert_eq!(bash(&daemon, "one", "ls later.txt 2>&1 | wc -c").len(), "49\n".len());
+    let refreshed = daemon.quack(&["refresh", "--session", "one", "--json"]).json();
+    assert_eq!(
+        (&refreshed["written"], &refreshed["files"][0]["path"]),
+        (&json!(true), &json!("later.txt"))
+    );
+    assert!(refreshed["notes"].to_string().contains("has the new commits"), "{refreshed}");
+    let seen = bash(
+        &daemon,
+        "one",
+        "cat later.txt src/lib.rs; git log -1 --format=%s; git status --short",
+    );
+    assert_eq!(seen, "later\none\nTWO\nthree\nfour\nFIVE\nsecond\n M src/lib.rs\n?? mine.txt\n");
+    let stat = daemon.quack(&["diff", "--session", "one", "--stat"]).ok();
+    assert_eq!(stat, "A  mine.txt\nM  src/lib.rs\n");
+    let again = daemon.quack(&["refresh", "--session", "one"]).ok();
+    assert_eq!(again, "project/one has everything that changed in the workspace.\n");
+
+    // A conflict writes nothing.
+    repo.write("mine.txt", "of the user\n");
+    repo.write("other.txt", "other\n");
+    let refused = daemon.quack(&["refresh", "--session", "one"]);
+    assert_eq!(refused.code(), Some(1));
+    assert!(refused.stdout().contains("Nothing was written: 1 conflict."), "{}", refused.stdout());
+    let ours = daemon.quack(&["refresh", "--session", "one", "--merge", "ours"]).ok();
+    assert!(ours.ends_with("Brought 2 files of the workspace into project/one.\n"), "{ours}");
+    assert_eq!(bash(&daemon, "one", "cat mine.txt other.txt"), "of the user\nother\n");
+
+    // Running work needs a word of the user.
+    daemon.quack(&["tool", "bash", "--detach", "sleep 600", "--session", "one"]).ok();
+    repo.write("last.txt", "last\n");
+    let busy = daemon.quack(&["refresh", "--session", "one"]);
+    assert_eq!(busy.code(), Some(4), "{}", busy.stderr());
+    daemon.quack(&["refresh", "--session", "one", "--force"]).ok();
+    assert_eq!(bash(&daemon, "one", "cat last.txt"), "last\n");
+}
+
+#[test]
+fn the_workspace_gets_the_commits_of_the_session_and_runs_nothing_of_it() {
+    let daemon = Daemon::start();
+    let repo = repository(&daemon);
+    isolated(&daemon, &repo, "one");
+    let none = daemon.quack(&["apply", "--commits", "--session", "one"]).ok();
+    assert_eq!(none, "project/one made no commits that the workspace lacks.\n");
+
+    // The repository of the session is full of traps: none of them may run outside.
+    let trap = repo.path().join("TRAP");
+    let trap = trap.display();
+    bash(
+        &daemon,
+        "one",
+        "echo made > made.txt; git add made.txt; git commit -q -m 'a subject'; echo 2 > made.txt; git commit -qam 'second subject'",
+    );
+    let config = format!(
+        "[core]\n\tfsmonitor = touch {trap}\n\thooksPath = hooks\n\tpager = touch {trap}\n\tsshCommand = touch {trap}\n\
+         [uploadpack]\n\tpackObjectsHook = touch {trap}\n[log]\n\tshowSignature = true\n[gpg]\n\tprogram = touch {trap}\n"
+    );
+    let copy = fs::read_dir(daemon.app().join("isolated")).unwrap().next().unwrap().unwrap();
+    let inside = copy.path().join("tree/.git");
+    let own = fs::read_to_string(inside.join("config")).unwrap();
+    fs::write(inside.join("config"), format!("{own}{config}")).unwrap();
+    git(&repo, &["config", "core.hooksPath", "traps"]);
+    let hook = format!("#!/bin/sh\ntouch {trap}\n");
+    for hooks in [inside.join("hooks"), repo.path().join("traps")] {
+        fs::create_dir_all(&hooks).unwrap();
+        for name in ["reference-transaction", "post-checkout", "pre-auto-gc"] {
+            fs::write(hooks.join(name), &hook).unwrap();
+            fs::set_permissions(hooks.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+    let listed = daemon.quack(&["diff", "--commits", "--session", "one"]).ok();
+    let subjects: Vec<_> = listed.lines().filter_map(|line| line.split_once("  ")).collect();
+    assert_eq!(
+        subjects.iter().map(|(_, it)| *it).collect::<Vec<_>>(),
+        ["second subject", "a subject"]
+    );
+    let applied = daemon.quack(&["apply", "--commits", "--session", "one"]).ok();
+    assert!(applied.ends_with("To take them over: git merge quack/one\n"), "{applied}");
+    assert!(!repo.path().join("TRAP").exists());
+    git(&repo, &["config", "--unset", "core.hooksPath"]);
+    fs::remove_dir_all(repo.path().join("traps")).unwrap();
+
+    // Nothing of the user's changed but the reference.
+    assert_eq!(git(&repo, &["status", "--porcelain"]), "");
+    assert_eq!(git(&repo, &["log", "--oneline"]).lines().count(), 1);
+    assert_eq!(
+        git(&repo, &["for-each-ref", "--format=%(refname)"]),
+        "refs/heads/main\nrefs/quack/one\n"
+    );
+    git(&repo, &["merge", "-q", "quack/one"]);
+    assert_eq!(repo.read("made.txt"), "2\n");
+    assert_eq!(git(&repo, &["fsck", "--strict"]), "");
+
+    // Rewritten commits replace the earlier ones.
+    bash(
+        &daemon,
+        "one",
+        "git config --unset-all core.fsmonitor; git commit -q --amend -m rewritten",
+    );
+    daemon.quack(&["apply", "--commits", "--session", "one"]).ok();
+    assert_eq!(git(&repo, &["log", "-1", "--format=%s", "quack/one"]), "rewritten\n");
+
+    // Forged objects are refused.
+    let forged = "git hash-object -t tree -w --stdin --literally < /dev/null; \
+                  t=$(printf '100644 .git\\0aaaaaaaaaaaaaaaaaaaa' | git hash-object -t tree -w --stdin --literally); \
+                  git update-ref HEAD $(git commit-tree $t -m forged)";
+    bash(&daemon, "one", forged);
+    let refused = daemon.quack(&["apply", "--commits", "--session", "one"]);
+    assert_eq!(refused.code(), Some(1), "{}", refused.stdout());
+    assert!(refused.stderr().contains("Git failed: "), "{}", refused.stderr());
+    assert_eq!(git(&repo, &["log", "-1", "--format=%s", "quack/one"]), "rewritten\n");
+}
+
+#[test]
+fn the_next_daemon_takes_back_an_apply_that_did_not_end() {
+    let mut daemon = Daemon::start();
+    let repo = repository(&daemon);
+    isolated(&daemon, &repo, "one");
+    bash(&daemon, "one", "echo made > made.txt; rm src/lib.rs");
+    daemon.quack(&["apply", "--session", "one"]).ok();
+    assert!(repo.path().join("made.txt").exists());
+    daemon.signal(Signal::SIGKILL);
+    daemon.wait();
+    // The state after the last write and before its end.
+    let copy = fs::read_dir(daemon.app().join("isolated")).unwrap().next().unwrap().unwrap().path();
+    #[expect(clippy::disallowed_methods, reason = "makes the state of an interrupted command")]
+    fs::rename(copy.join("applied"), copy.join("applied.new")).unwrap();
+    daemon.boot();
+    wait_for("the daemon to take it back", || {
+        (!repo.path().join("made.txt").exists() && repo.path().join("src/lib.rs").exists())
+            .then_some(())
+    });
+    wait_for("the end of the work", || (!copy.join("applied.new").exists()).then_some(()));
+    let stat = daemon.quack(&["diff", "--session", "one", "--stat"]).ok();
+    assert_eq!(stat, "A  made.txt\nD  src/lib.rs\n");
 }

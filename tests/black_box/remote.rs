@@ -409,9 +409,9 @@ fn the_token_makes_no_isolated_session_and_applies_nothing() {
     wire.request("quack.tool", call);
     let remote = enable(&wire);
     let mut phone = remote.socket();
-    let error = "Only local clients may make isolated sessions, apply or discard their changes, and restore files";
+    let error = "Only local clients may make isolated sessions, apply, refresh or discard their changes, and restore files";
     assert_eq!(phone.reply("quack.session_new", params)["error"], error);
-    for action in ["apply", "undo", "discard"] {
+    for action in ["apply", "undo", "refresh", "discard"] {
         let params = json!({"sessionId": id, "action": action});
         assert_eq!(phone.reply("quack.isolated", params)["error"], error, "{action}");
     }

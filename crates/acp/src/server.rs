@@ -53,9 +53,11 @@ const DIRECTORY_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_SHOWN: usize = 200;
 
 /// Serves one client until its input ends, it stops reading, or `ended` is cancelled. Then running prompts are aborted.
-/// `read_blocking` reads the conversations of loaded sessions.
+/// `read_blocking` reads the conversations of loaded sessions. With `isolated`, each new session works in a private copy of
+/// its workspace.
 pub async fn serve_lines<R, W>(
     (connector, read_blocking): (Connector, ReadTranscript),
+    isolated: bool,
     input: R,
     output: W,
     ended: CancellationToken,
@@ -69,7 +71,7 @@ pub async fn serve_lines<R, W>(
         connector,
         read_blocking,
         peer: Arc::new(Peer::new(lines.clone())),
-        facts: Mutex::default(),
+        facts: Mutex::new(Facts { isolated, ..Facts::default() }),
         sessions: Mutex::default(),
         slots: Arc::new(Semaphore::new(MAX_SESSIONS)),
         in_flight: Mutex::default(),
@@ -285,7 +287,9 @@ impl Server {
     fn initialize(&self, asked: Initialize) -> Value {
         let of = |path: &str| asked.client_capabilities.pointer(path).is_some_and(Value::is_object);
         let info = asked.client_info.unwrap_or_default();
-        *lock(&self.facts) = Facts {
+        let mut facts = lock(&self.facts);
+        *facts = Facts {
+            isolated: facts.isolated,
             name: info.name,
             version: info.version,
             has_forms: of("/elicitation/form"),
@@ -294,6 +298,7 @@ impl Server {
                 compaction: of("/session/compaction"),
             },
         };
+        drop(facts);
         json!({
             "protocolVersion": PROTOCOL,
             "agentCapabilities": {

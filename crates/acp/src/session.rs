@@ -41,9 +41,11 @@ const SAY_TIMEOUT: Duration = Duration::from_secs(120);
 const ABORT_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_ABORTS: u32 = 30;
 
-/// Name and capabilities of the client, from `initialize`.
+/// Name and capabilities of the client, from `initialize`, and how the user started the program.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
+    /// Whether new sessions work in a private copy of their workspace.
+    pub(crate) isolated: bool,
     pub(crate) name: String,
     pub(crate) version: String,
     pub(crate) has_forms: bool,

@@ -9,6 +9,7 @@ use quackd_protocol::client::{
 use quackd_protocol::foreign_text::one_line;
 use serde_json::{Value, json};
 use std::path::Path;
+use std::time::Duration;
 
 /// Name of a client that does not say its own.
 const UNNAMED: &str = "acp";
@@ -18,6 +19,9 @@ const PAGE: usize = 100;
 
 /// Attempts to create a session, if other clients create sessions with the same name.
 const MAX_ATTEMPTS: u32 = 3;
+
+/// Maximum wait for a new session with its copy of the workspace.
+const COPY_TIMEOUT: Duration = Duration::from_secs(160);
 
 /// Connects, and introduces the client to the daemon.
 pub(crate) async fn connect(connector: &Connector, facts: &Facts) -> Result<Client, RpcError> {
@@ -52,9 +56,11 @@ pub(crate) async fn create(client: &Client, cwd: &str, facts: &Facts) -> Result<
             path: Some(cwd.to_owned()),
             name: Some(name.clone()),
             restrictions_of: Some("*".to_owned()),
+            isolated: facts.isolated.then_some(true),
             ..SessionNewParams::default()
         };
-        match client.call_within(params, REPLY_TIMEOUT).await {
+        let timeout = if facts.isolated { COPY_TIMEOUT } else { REPLY_TIMEOUT };
+        match client.call_within(params, timeout).await {
             Ok(created) => return Ok(created.session.id.0),
             Err(error @ ClientError::Refused { .. }) if attempt < MAX_ATTEMPTS => {
                 // Only another client with the same name is a reason to try again.

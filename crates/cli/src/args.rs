@@ -197,6 +197,7 @@ pub(crate) enum Verb {
     Changes(undo::ChangesArgs),
     Diff(isolated::DiffArgs),
     Apply(isolated::ApplyArgs),
+    Refresh(isolated::RefreshArgs),
     Discard(isolated::DiscardArgs),
     Checkpoints(isolated::CheckpointsArgs),
     Restore(isolated::RestoreArgs),

@@ -1,11 +1,11 @@
-//! Finds the changes of the session in its copy, and the state of the same paths in the workspace.
+//! Finds the changes of one side since both were the same, and the state of the same paths on the other side.
 
 use crate::error::{IsolateError, OnFile as _};
 use crate::ignored::IgnoreRules;
-use crate::manifest::{Manifest, TextSpan};
+use crate::manifest::{Common, Manifest, TextSpan};
 use crate::node::{self, Node, Stamp};
 use crate::notes::Notes;
-use crate::tree::{Listed, Place, Trees};
+use crate::tree::{Direction, Listed, Place, Sides};
 use crate::walk::{Visit, walk};
 use quackd_protocol::isolate::{FileChange, IsolatedChoice};
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Maximum number of changed files.
 const MAX_CHANGES: usize = 100_000;
 
-/// A path whose state in the copy differs from the common state.
+/// A path whose state on the source differs from the common state.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) path: PathBuf,
@@ -24,17 +24,17 @@ pub(crate) struct Change {
     pub(crate) common: Option<Node>,
     /// Content of the common state, for merges.
     pub(crate) text: Option<TextSpan>,
-    /// State in the copy.
-    pub(crate) session: Option<Node>,
-    pub(crate) session_stamp: Option<Stamp>,
-    /// State in the workspace.
-    pub(crate) base: Option<Node>,
-    pub(crate) base_stamp: Option<Stamp>,
+    /// State on the side whose changes are taken.
+    pub(crate) source: Option<Node>,
+    pub(crate) source_stamp: Option<Stamp>,
+    /// State on the side that they are written to.
+    pub(crate) target: Option<Node>,
+    pub(crate) target_stamp: Option<Stamp>,
 }
 
 impl Change {
     pub(crate) fn kind(&self) -> FileChange {
-        match (&self.common, &self.session) {
+        match (&self.common, &self.source) {
             (None, _) => FileChange::Added,
             (Some(_), None) => FileChange::Deleted,
             (Some(_), Some(_)) => FileChange::Changed,
@@ -45,14 +45,15 @@ impl Change {
 /// Finds the chosen changes, sorted by path.
 pub(crate) fn find(
     manifest: &Manifest,
-    trees: Trees<'_>,
-    user_excludes: Option<&str>,
+    sides: Sides<'_>,
+    input: &ScanInput<'_>,
     choice: &IsolatedChoice,
     notes: &mut Notes,
 ) -> Result<Vec<Change>, IsolateError> {
-    let Trees { base, copy } = trees;
-    let mut scan = Scan { manifest, seen: BTreeSet::new(), changes: Vec::new(), notes };
-    walk(copy, user_excludes, &mut scan)?;
+    let Sides { direction, source, target } = sides;
+    let seen = BTreeSet::new();
+    let mut scan = Scan { manifest, direction, input, seen, changes: Vec::new(), notes };
+    walk(source, input.user_excludes, &mut scan)?;
     scan.add_deleted()?;
     let Scan { mut changes, .. } = scan;
     changes.retain(|change| is_chosen(&change.path, &choice.paths));
@@ -63,13 +64,13 @@ pub(crate) fn find(
     }
     for change in &mut changes {
         let known = manifest.entries.get(&change.path);
-        let stat = base.stat(&change.path).on("read", &change.path)?;
+        let stat = target.stat(&change.path).on("read", &change.path)?;
         let stamp = stat.as_ref().map(Stamp::of);
-        match known.filter(|known| stamp.is_some() && known.base == stamp) {
-            Some(known) => (change.base, change.base_stamp) = (Some(known.node.clone()), stamp),
+        match known.filter(|known| stamp.is_some() && target_stamp(direction, known) == stamp) {
+            Some(known) => (change.target, change.target_stamp) = (Some(known.node.clone()), stamp),
             None => {
-                let found = node::read_at(base, &change.path).on("read", &change.path)?;
-                (change.base, change.base_stamp) = found.unzip();
+                let found = node::read_at(target, &change.path).on("read", &change.path)?;
+                (change.target, change.target_stamp) = found.unzip();
             }
         }
     }
@@ -81,8 +82,33 @@ fn is_chosen(path: &Path, chosen: &[PathBuf]) -> bool {
     chosen.is_empty() || chosen.iter().any(|chosen| path.starts_with(chosen))
 }
 
+fn source_stamp(direction: Direction, common: &Common) -> Option<Stamp> {
+    match direction {
+        Direction::Apply => common.copy,
+        Direction::Refresh => common.base,
+    }
+}
+
+fn target_stamp(direction: Direction, common: &Common) -> Option<Stamp> {
+    match direction {
+        Direction::Apply => common.base,
+        Direction::Refresh => common.copy,
+    }
+}
+
+/// Paths that are left out.
+#[derive(Debug, Default)]
+pub(crate) struct ScanInput<'a> {
+    /// Text of the user's own file of ignored names.
+    pub(crate) user_excludes: Option<&'a str>,
+    /// Relative paths that the session must not see.
+    pub(crate) hidden: Vec<PathBuf>,
+}
+
 struct Scan<'a> {
     manifest: &'a Manifest,
+    direction: Direction,
+    input: &'a ScanInput<'a>,
     /// Known paths that are unchanged or in `changes`.
     seen: BTreeSet<PathBuf>,
     changes: Vec<Change>,
@@ -91,7 +117,7 @@ struct Scan<'a> {
 
 impl Visit for Scan<'_> {
     fn enters(&mut self, at: &Path, rules: &IgnoreRules) -> bool {
-        if self.manifest.copied.outputs.iter().any(|output| output == at) {
+        if self.manifest.copied.outputs.iter().any(|output| output == at) || self.hides(at) {
             return false;
         }
         has_below(&self.manifest.entries, at) || !rules.ignore(at, true)
@@ -105,10 +131,10 @@ impl Visit for Scan<'_> {
         rules: &IgnoreRules,
     ) -> Result<(), IsolateError> {
         let known = self.manifest.entries.get(&at);
-        let stamp = Stamp::of(&entry.stat);
-        if known.is_some_and(|known| known.copy == Some(stamp)) {
+        let stamp = Some(Stamp::of(&entry.stat));
+        if known.is_some_and(|known| source_stamp(self.direction, known) == stamp) {
             self.seen.insert(at);
-        } else if known.is_some() || !rules.ignore(&at, false) {
+        } else if !self.hides(&at) && (known.is_some() || !rules.ignore(&at, false)) {
             self.compare(directory, at)?;
         }
         Ok(())
@@ -129,6 +155,11 @@ pub(crate) fn has_below<T>(paths: &BTreeMap<PathBuf, T>, directory: &Path) -> bo
 }
 
 impl Scan<'_> {
+    /// Whether a path is hidden, or below a hidden directory.
+    fn hides(&self, at: &Path) -> bool {
+        self.input.hidden.iter().any(|hidden| at.starts_with(hidden))
+    }
+
     fn compare(&mut self, directory: BorrowedFd<'_>, at: PathBuf) -> Result<(), IsolateError> {
         let name = at.file_name().unwrap_or_default().to_owned();
         let place = Place { directory: directory.try_clone_to_owned().on("open", &at)?, name };
@@ -142,35 +173,35 @@ impl Scan<'_> {
             }
         };
         // It was removed since the listing, so it counts as deleted.
-        let Some((session, stamp)) = found else { return Ok(()) };
+        let Some((source, stamp)) = found else { return Ok(()) };
         self.seen.insert(at.clone());
-        if known.is_some_and(|known| known.node == session) {
+        if known.is_some_and(|known| known.node == source) {
             return Ok(());
         }
         self.push(Change {
             path: at,
             common: known.map(|known| known.node.clone()),
             text: known.and_then(|known| known.text),
-            session: Some(session),
-            session_stamp: Some(stamp),
-            base: None,
-            base_stamp: None,
+            source: Some(source),
+            source_stamp: Some(stamp),
+            target: None,
+            target_stamp: None,
         })
     }
 
     fn add_deleted(&mut self) -> Result<(), IsolateError> {
         for (path, known) in &self.manifest.entries {
-            if self.seen.contains(path) {
+            if self.seen.contains(path) || self.hides(path) {
                 continue;
             }
             self.push(Change {
                 path: path.clone(),
                 common: Some(known.node.clone()),
                 text: known.text,
-                session: None,
-                session_stamp: None,
-                base: None,
-                base_stamp: None,
+                source: None,
+                source_stamp: None,
+                target: None,
+                target_stamp: None,
             })?;
         }
         Ok(())

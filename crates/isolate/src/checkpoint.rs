@@ -19,6 +19,24 @@ use std::path::{Path, PathBuf};
 /// Maximum size of all contents and changes that are kept, in bytes.
 const MAX_KEPT: u64 = 1024 * 1024 * 1024;
 
+/// The reason for the changes since the state before.
+#[derive(Debug, Clone, Default)]
+pub struct Cause {
+    /// Names of the calls, one line each.
+    pub calls: Vec<String>,
+    /// Whether one of them ran commands or used an MCP server, or a restore is the cause.
+    pub by_commands: bool,
+    /// Whether a call runs at the same time.
+    pub while_running: bool,
+}
+
+impl Cause {
+    /// A cause for a restore.
+    pub(crate) fn restore(what: String) -> Self {
+        Self { calls: vec![what], by_commands: true, while_running: false }
+    }
+}
+
 /// The recorded states of a session's files, locked for this process.
 #[derive(Debug)]
 pub struct Checkpoints {
@@ -123,24 +141,17 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`IsolateError::TooManyFiles`] or [`IsolateError::Io`].
-    pub fn take(
-        &mut self,
-        calls: &[String],
-        while_running: bool,
-    ) -> Result<Option<Checkpoint>, IsolateError> {
-        let taken = self.record(calls, while_running)?;
+    pub fn take(&mut self, cause: &Cause) -> Result<Option<Checkpoint>, IsolateError> {
+        let taken = self.record(cause)?;
         self.prune()?;
         Ok(taken)
     }
 
     /// As [`Self::take`], without a limit of the number of states.
-    pub(crate) fn record(
-        &mut self,
-        calls: &[String],
-        while_running: bool,
-    ) -> Result<Option<Checkpoint>, IsolateError> {
+    pub(crate) fn record(&mut self, cause: &Cause) -> Result<Option<Checkpoint>, IsolateError> {
         let is_first = self.newest.is_none();
-        let known = self.newest.clone().unwrap_or_default();
+        let first = Current::default();
+        let known = self.newest.as_ref().unwrap_or(&first);
         let number = known.number + 1;
         // The first state must leave room for others.
         let room = if is_first { MAX_KEPT / 2 } else { MAX_KEPT };
@@ -148,7 +159,7 @@ impl Checkpoints {
             files: &self.files,
             tree: &self.tree,
             outputs: &self.outputs,
-            known: &known,
+            known,
             is_first,
             states: &self.states,
             number,
@@ -160,26 +171,30 @@ impl Checkpoints {
 
         let mut checkpoint = None;
         if !is_first && !differences.is_empty() {
-            let taken = describe(number, &differences, calls, while_running);
-            let differences = differences.clone();
-            self.states.write_changes(&Changes { checkpoint: taken.clone(), differences })?;
-            checkpoint = Some(taken);
+            checkpoint = Some(describe(number, &differences, cause));
         }
         let is_new = is_first || checkpoint.is_some();
-        if is_new || !only_stamps.is_empty() || skipped != known.skipped {
-            let number = if is_new { number } else { known.number };
-            let mut entries = known.entries;
-            for Difference { path, after, .. } in differences {
-                match after {
-                    Some(recorded) => drop(entries.insert(path, recorded)),
-                    None => drop(entries.remove(&path)),
-                }
-            }
-            entries.extend(only_stamps);
-            let newest = Current { number, entries, skipped };
-            self.states.write_current(self.directory, &newest)?;
-            self.newest = Some(newest);
+        if !is_new && only_stamps.is_empty() && skipped == known.skipped {
+            return Ok(None);
         }
+        let changes = Changes { checkpoint: checkpoint.clone().unwrap_or_default(), differences };
+        if checkpoint.is_some() {
+            self.states.write_changes(&changes)?;
+        }
+        let mut newest = self.newest.take().unwrap_or_default();
+        if is_new {
+            newest.number = number;
+        }
+        for Difference { path, after, .. } in changes.differences {
+            match after {
+                Some(recorded) => drop(newest.entries.insert(path, recorded)),
+                None => drop(newest.entries.remove(&path)),
+            }
+        }
+        newest.entries.extend(only_stamps);
+        newest.skipped = skipped;
+        self.states.write_current(self.directory, &newest)?;
+        self.newest = Some(newest);
         Ok(checkpoint)
     }
 
@@ -201,12 +216,7 @@ fn first_entries(manifest: &Manifest) -> Entries {
     manifest.entries.iter().map(|(path, common)| (path.clone(), recorded(common))).collect()
 }
 
-fn describe(
-    number: u64,
-    differences: &[Difference],
-    calls: &[String],
-    while_running: bool,
-) -> Checkpoint {
+fn describe(number: u64, differences: &[Difference], cause: &Cause) -> Checkpoint {
     let file = |one: &Difference| CheckpointFile {
         path: one.path.to_string_lossy().into_owned(),
         change: one.kind(),
@@ -215,9 +225,10 @@ fn describe(
     Checkpoint {
         number,
         at_ms: Timestamp::now().as_millisecond(),
-        calls: calls.iter().take(MAX_CHECKPOINT_CALLS).map(call).collect(),
+        calls: cause.calls.iter().take(MAX_CHECKPOINT_CALLS).map(call).collect(),
+        by_commands: cause.by_commands,
         files: differences.len() as u64,
         changes: differences.iter().take(MAX_CHECKPOINT_FILES).map(file).collect(),
-        while_running,
+        while_running: cause.while_running,
     }
 }

@@ -79,7 +79,8 @@ pub fn copy_workspace(
     texts.sync()?;
     let opened = File::open(workspace).on("open", workspace)?;
     let base = identity(&opened).on("read", workspace)?;
-    let manifest = Manifest { base, copied, entries };
+    let references = private_git::references_of_copy(&copy);
+    let manifest = Manifest { base, copied, references, entries };
     manifest.write(&paths.manifest())?;
     Ok(manifest.copied)
 }

@@ -36,25 +36,44 @@ mod store;
 mod tree;
 mod walk;
 
-pub use checkpoint::Checkpoints;
+pub use checkpoint::{Cause, Checkpoints};
 pub use copy::{CopyOptions, copy_workspace};
 pub use error::IsolateError;
 pub use scan::RecordedFiles;
 
-use changes::Change;
+use changes::{Change, ScanInput};
 use error::OnFile as _;
 use manifest::{CopyPaths, Manifest, Texts, identity};
+use node::Node;
 use notes::Notes;
 use plan::{Decision, Planner};
 use quackd_protocol::isolate::{IsolatedChoice, IsolatedReport, MergeRule};
 use rustix::fs::FlockOperation;
 use std::fs::File;
-use std::path::Path;
-use tree::{Tree, Trees};
+use std::path::{Path, PathBuf};
+use tree::{Direction, Sides, Tree};
+
+/// Input of [`IsolatedCopy::refresh`].
+#[derive(Debug, Clone, Default)]
+pub struct RefreshOptions {
+    /// Relative paths that the session must not see. They are left out.
+    pub hidden: Vec<PathBuf>,
+    /// Treatment of changes of both sides that cannot be merged.
+    pub merge: Option<MergeRule>,
+    /// Only say what would be written.
+    pub dry_run: bool,
+    /// Whether a command of the session may be using its repository, which then stays.
+    pub keeps_git: bool,
+    /// Most files of the copy.
+    pub max_files: u64,
+    /// Largest size of the copy in bytes.
+    pub max_bytes: u64,
+}
 
 /// An open copy and its workspace, locked for this process.
 #[derive(Debug)]
 pub struct IsolatedCopy {
+    workspace: PathBuf,
     paths: CopyPaths,
     manifest: Manifest,
     base: Tree,
@@ -105,19 +124,30 @@ impl IsolatedCopy {
         }
         let base = Tree::open(workspace).on("open", workspace)?;
         let mut notes = Notes::default();
-        if apply::recover(&paths, &base, &mut notes)? {
-            notes.line("an earlier command was interrupted; what it had written was taken back");
+        let copy = Tree::open(&paths.tree()).on("open", &paths.tree())?;
+        for (direction, target) in [(Direction::Apply, &base), (Direction::Refresh, &copy)] {
+            if apply::recover(&paths, direction, target, &mut notes)? {
+                notes
+                    .line("an earlier command was interrupted; what it had written was taken back");
+            }
         }
         Ok(Self {
             manifest: Manifest::read(&paths.manifest())?,
-            copy: Tree::open(&paths.tree()).on("open", &paths.tree())?,
+            copy,
             texts: Texts::open(&paths.texts())?,
+            workspace: workspace.to_owned(),
             paths,
             base,
             user_excludes,
             notes,
             _lock: lock,
         })
+    }
+
+    /// Whether a command on the copy in `directory` was interrupted, so that [`Self::open`] writes files.
+    #[must_use]
+    pub fn is_interrupted(directory: &Path) -> bool {
+        apply::is_interrupted(&CopyPaths::of(directory))
     }
 
     /// Compares the copy with the workspace.
@@ -129,7 +159,7 @@ impl IsolatedCopy {
         choice: &IsolatedChoice,
         text: bool,
     ) -> Result<IsolatedReport, IsolateError> {
-        let (decided, digest) = self.decide(choice, None)?;
+        let (decided, digest) = self.decide(Direction::Apply, choice, None, Vec::new())?;
         let mut report = report::report(&decided, digest, self.notes);
         if text {
             report::add_texts(&mut report, &decided, &self.copy, &mut self.texts)?;
@@ -149,18 +179,105 @@ impl IsolatedCopy {
         dry_run: bool,
         expect: Option<&str>,
     ) -> Result<IsolatedReport, IsolateError> {
-        let (decided, digest) = self.decide(choice, merge)?;
+        let (decided, digest) = self.decide(Direction::Apply, choice, merge, Vec::new())?;
         if let Some(expected) = expect.filter(|expected| *expected != digest) {
             return Err(IsolateError::Changed { expected: expected.to_owned() });
         }
-        let has_any = decided.iter().any(|(_, decision)| decision.writes());
-        let mut report = report::report(&decided, digest, self.notes);
-        if !dry_run && report.conflicts == 0 && has_any {
-            let trees = Trees { base: &self.base, copy: &self.copy };
-            apply::apply(&self.paths, &mut self.manifest, trees, &mut self.texts, &decided)?;
-            report.written = true;
+        let written = !dry_run && self.write(Direction::Apply, &decided)?;
+        Ok(IsolatedReport { written, ..report::report(&decided, digest, self.notes) })
+    }
+
+    /// Writes the chosen changes of the workspace to the copy, all or none: with a conflict nothing is written. The copy's
+    /// repository is made again if only the workspace's has new commits or references.
+    ///
+    /// # Errors
+    /// As [`Self::apply`]; [`IsolateError::TooManyFiles`] or [`IsolateError::TooLarge`].
+    pub fn refresh(
+        mut self,
+        choice: &IsolatedChoice,
+        options: RefreshOptions,
+    ) -> Result<IsolatedReport, IsolateError> {
+        let RefreshOptions { hidden, merge, dry_run, keeps_git, max_files, max_bytes } = options;
+        let (decided, digest) = self.decide(Direction::Refresh, choice, merge, hidden)?;
+        self.check_size(&decided, max_files, max_bytes)?;
+        let has_conflict = decided.iter().any(|(_, decision)| decision.is_conflict());
+        let mut written = false;
+        if !dry_run && !has_conflict {
+            written = self.write(Direction::Refresh, &decided)?;
+            // Single files come from other commits.
+            if choice.paths.is_empty() {
+                written |= self.refresh_git(keeps_git)?;
+            }
         }
-        Ok(report)
+        Ok(IsolatedReport { written, ..report::report(&decided, digest, self.notes) })
+    }
+
+    /// Checks that the refreshed copy keeps the limits of a new one.
+    fn check_size(
+        &self,
+        decided: &[(Change, Decision)],
+        max_files: u64,
+        max_bytes: u64,
+    ) -> Result<(), IsolateError> {
+        let len = |node: &Node| if let Node::File { len, .. } = node { *len } else { 0 };
+        let mut files = self.manifest.entries.len() as u64;
+        let mut bytes: u64 = self.manifest.entries.values().map(|common| len(&common.node)).sum();
+        for (change, decision) in decided {
+            let Some(after) = &decision.after else { continue };
+            files += u64::from(change.common.is_none());
+            bytes = bytes.saturating_add(len(after));
+        }
+        if max_files < files {
+            return Err(IsolateError::TooManyFiles { max: max_files });
+        }
+        if max_bytes < bytes {
+            return Err(IsolateError::TooLarge { max: max_bytes });
+        }
+        Ok(())
+    }
+
+    /// Makes the copy's repository again if only that of the workspace has changed. Returns whether it did.
+    fn refresh_git(&mut self, keeps_git: bool) -> Result<bool, IsolateError> {
+        let Some(recorded) = self.manifest.references else { return Ok(false) };
+        let workspace = self.workspace.as_path();
+        let of_workspace = private_git::references_of_workspace(workspace, &self.base);
+        if of_workspace.is_none() || of_workspace == Some(recorded) {
+            return Ok(false);
+        }
+        if keeps_git || private_git::references_of_copy(&self.copy) != Some(recorded) {
+            let why = if keeps_git {
+                "calls run in the session"
+            } else {
+                "the session changed its own references"
+            };
+            self.notes.line(&format!("{why}, so its repository does not get the new commits of the workspace, whose files appear as changes in it"));
+            return Ok(false);
+        }
+        let staged = self.paths.staged_git().on("name", workspace)?;
+        let made = private_git::renew(workspace, &self.base, &self.copy, &staged)?;
+        if !made {
+            return Ok(false);
+        }
+        self.manifest.references = private_git::references_of_copy(&self.copy);
+        self.manifest.write(&self.paths.manifest())?;
+        self.notes.line("the copy's repository has the new commits of the workspace; what was staged in it is not staged any more");
+        Ok(true)
+    }
+
+    /// Writes the decisions unless one is a conflict. Returns whether it wrote.
+    fn write(
+        &mut self,
+        direction: Direction,
+        decided: &[(Change, Decision)],
+    ) -> Result<bool, IsolateError> {
+        let has_conflict = decided.iter().any(|(_, decision)| decision.is_conflict());
+        if has_conflict || !decided.iter().any(|(_, decision)| decision.writes()) {
+            return Ok(false);
+        }
+        let Self { paths, manifest, base, copy, texts, .. } = self;
+        let sides = Sides::new(direction, base, copy);
+        apply::apply(paths, manifest, sides, texts, decided)?;
+        Ok(true)
     }
 
     /// Takes back the last [`Self::apply`]. Files that changed since are left.
@@ -174,14 +291,16 @@ impl IsolatedCopy {
 
     fn decide(
         &mut self,
+        direction: Direction,
         choice: &IsolatedChoice,
         merge: Option<MergeRule>,
+        hidden: Vec<PathBuf>,
     ) -> Result<(Vec<(Change, Decision)>, String), IsolateError> {
-        let excludes = self.user_excludes.as_deref();
-        let trees = Trees { base: &self.base, copy: &self.copy };
-        let changes = changes::find(&self.manifest, trees, excludes, choice, &mut self.notes)?;
+        let input = ScanInput { user_excludes: self.user_excludes.as_deref(), hidden };
+        let sides = Sides::new(direction, &self.base, &self.copy);
+        let changes = changes::find(&self.manifest, sides, &input, choice, &mut self.notes)?;
         let digest = report::digest(&changes);
-        let mut planner = Planner { trees, texts: &mut self.texts, choice, merge, merged_bytes: 0 };
+        let mut planner = Planner { sides, texts: &mut self.texts, choice, merge, merged_bytes: 0 };
         let decided: Result<Vec<_>, IsolateError> = changes
             .into_iter()
             .map(|change| planner.decide(&change).map(|decision| (change, decision)))

@@ -4,7 +4,8 @@
 use crate::error::{IsolateError, OnFile as _};
 use crate::node::{ContentHash, Node, Stamp};
 use crate::path_text;
-use quackd_protocol::isolate::CopiedTree;
+use quackd_protocol::isolate::{CopiedTree, UNFINISHED_COPY};
+use quackd_sandbox::StagedTag;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,6 +51,23 @@ impl CopyPaths {
         self.directory.join("applied")
     }
 
+    /// Directory of changes that are being written to the workspace.
+    pub(crate) fn applying(&self) -> PathBuf {
+        let [applying, _] = UNFINISHED_COPY;
+        self.directory.join(applying)
+    }
+
+    /// Directory of changes of the workspace that are being written to the copy.
+    pub(crate) fn refreshing(&self) -> PathBuf {
+        let [_, refreshed] = UNFINISHED_COPY;
+        self.directory.join(refreshed)
+    }
+
+    /// Directory in which a repository is made that replaces that of the copy.
+    pub(crate) fn staged_git(&self) -> std::io::Result<PathBuf> {
+        Ok(self.directory.join(StagedTag::random()?.file_name()))
+    }
+
     pub(crate) fn lock(&self) -> PathBuf {
         self.directory.join("lock")
     }
@@ -80,6 +98,8 @@ pub(crate) struct Manifest {
     /// Device and inode of the workspace.
     pub(crate) base: (u64, u64),
     pub(crate) copied: CopiedTree,
+    /// Digest of the references that the repositories of both sides had in common at last. `None` without a repository.
+    pub(crate) references: Option<ContentHash>,
     pub(crate) entries: BTreeMap<PathBuf, Common>,
 }
 
@@ -88,6 +108,8 @@ struct Written {
     version: u32,
     base: (u64, u64),
     copied: CopiedTree,
+    #[serde(default)]
+    references: Option<ContentHash>,
     entries: Vec<WrittenEntry>,
 }
 
@@ -105,8 +127,9 @@ impl Manifest {
         if written.version != VERSION {
             return Err(IsolateError::Damaged("another version wrote it".to_owned()));
         }
-        let entries = written.entries.into_iter().map(|entry| (entry.path, entry.common));
-        Ok(Self { base: written.base, copied: written.copied, entries: entries.collect() })
+        let Written { base, copied, references, entries, .. } = written;
+        let entries = entries.into_iter().map(|entry| (entry.path, entry.common)).collect();
+        Ok(Self { base, copied, references, entries })
     }
 
     /// Replaces the record in one step.
@@ -119,6 +142,7 @@ impl Manifest {
             version: VERSION,
             base: self.base,
             copied: self.copied.clone(),
+            references: self.references,
             entries: entries.collect(),
         };
         write_record(path, &written)

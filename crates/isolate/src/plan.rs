@@ -1,10 +1,10 @@
-//! Decides what applying does with each change. Reads files, and changes none.
+//! Decides what is done with each change of the source. Reads files, and changes none.
 
 use crate::changes::Change;
 use crate::error::{IsolateError, OnFile as _};
 use crate::manifest::{MAX_MERGED_BYTES, Texts};
 use crate::node::{ContentHash, Node};
-use crate::tree::{Tree, Trees};
+use crate::tree::{Direction, Sides, Tree};
 use quackd_protocol::isolate::{ApplyOutcome, IsolatedChoice, MergeRule};
 use quackd_sandbox::protected_name;
 use rustix::fs::FileType;
@@ -19,9 +19,9 @@ const MAX_ALL_MERGED: u64 = 64 * 1024 * 1024;
 pub(crate) struct Decision {
     pub(crate) outcome: ApplyOutcome,
     pub(crate) reason: Option<String>,
-    /// New state of the workspace. Only for outcomes that write.
+    /// New state of the target. Only for outcomes that write.
     pub(crate) after: Option<Node>,
-    /// Content of a merged file. Otherwise the copy has it.
+    /// Content of a merged file. Otherwise the source has it.
     pub(crate) content: Option<Vec<u8>>,
 }
 
@@ -34,11 +34,15 @@ impl Decision {
         Self { reason: Some(reason.into()), ..Self::simple(outcome) }
     }
 
-    fn taken(session: Option<&Node>) -> Self {
-        Self { after: session.cloned(), ..Self::simple(ApplyOutcome::Taken) }
+    fn taken(source: Option<&Node>) -> Self {
+        Self { after: source.cloned(), ..Self::simple(ApplyOutcome::Taken) }
     }
 
-    /// Whether applying writes the file.
+    pub(crate) fn is_conflict(&self) -> bool {
+        self.outcome == ApplyOutcome::Conflict
+    }
+
+    /// Whether the file is written.
     pub(crate) fn writes(&self) -> bool {
         matches!(self.outcome, ApplyOutcome::Taken | ApplyOutcome::Merged | ApplyOutcome::Marked)
     }
@@ -46,7 +50,7 @@ impl Decision {
 
 /// Reads contents and makes decisions.
 pub(crate) struct Planner<'a> {
-    pub(crate) trees: Trees<'a>,
+    pub(crate) sides: Sides<'a>,
     pub(crate) texts: &'a mut Texts,
     pub(crate) choice: &'a IsolatedChoice,
     pub(crate) merge: Option<MergeRule>,
@@ -55,30 +59,34 @@ pub(crate) struct Planner<'a> {
 
 impl Planner<'_> {
     pub(crate) fn decide(&mut self, change: &Change) -> Result<Decision, IsolateError> {
-        if let Some(reason) = protection(&change.path, change.session.as_ref(), self.choice) {
+        let Change { path, common, source, target, .. } = change;
+        // The copy may have every name that the workspace has.
+        if self.sides.direction == Direction::Apply
+            && let Some(reason) = protection(path, source.as_ref(), self.choice)
+        {
             return Ok(Decision::because(ApplyOutcome::Protected, reason));
         }
-        let Change { common, session, base, .. } = change;
-        if session == base {
+        if source == target {
             return Ok(Decision::simple(ApplyOutcome::Same));
         }
-        if [common, session, base].into_iter().flatten().any(|node| *node == Node::Other) {
+        if [common, source, target].into_iter().flatten().any(|node| *node == Node::Other) {
             let reason = "it is a directory, a special file or larger than 1 GiB on one side";
             return Ok(Decision::because(ApplyOutcome::Left, reason));
         }
-        if let Some(reason) = self.obstacle(&change.path)? {
+        if let Some(reason) = self.obstacle(path)? {
             return Ok(Decision::because(ApplyOutcome::Conflict, reason));
         }
-        if base == common {
-            return Ok(Decision::taken(session.as_ref()));
+        if target == common {
+            return Ok(Decision::taken(source.as_ref()));
         }
+        let is_taken = match self.sides.direction {
+            Direction::Apply => MergeRule::Theirs,
+            Direction::Refresh => MergeRule::Ours,
+        };
         let conflict = |reason: &str| Decision::because(ApplyOutcome::Conflict, reason);
         Ok(match (self.merged(change)?, self.merge) {
             (Merged::Clean(content), _) => decision(ApplyOutcome::Merged, content, change),
-            (_, Some(MergeRule::Theirs)) => Decision::taken(session.as_ref()),
-            (_, Some(MergeRule::Ours | MergeRule::Skip)) => {
-                Decision::because(ApplyOutcome::Left, "changed on both sides")
-            }
+            (_, Some(rule)) if rule == is_taken => Decision::taken(source.as_ref()),
             (Merged::Conflicting(content), Some(MergeRule::Markers)) => {
                 decision(ApplyOutcome::Marked, content, change)
             }
@@ -86,6 +94,7 @@ impl Planner<'_> {
             (Merged::NoText, Some(MergeRule::Markers)) => {
                 conflict("changed on both sides, and is no text that can be merged")
             }
+            (_, Some(_)) => Decision::because(ApplyOutcome::Left, "changed on both sides"),
             (Merged::NoText, None) => conflict("changed on both sides"),
         })
     }
@@ -93,15 +102,16 @@ impl Planner<'_> {
     /// Returns the reason if a file is in the place of a directory of the path.
     fn obstacle(&self, path: &Path) -> Result<Option<String>, IsolateError> {
         for above in path.ancestors().skip(1).filter(|above| above.file_name().is_some()) {
-            match self.trees.base.stat(above).on("read", above)? {
+            match self.sides.target.stat(above).on("read", above)? {
                 Some(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
                     return Ok(None);
                 }
                 Some(_) => {
-                    return Ok(Some(format!(
-                        "{} is no directory in the workspace",
-                        above.display()
-                    )));
+                    let side = match self.sides.direction {
+                        Direction::Apply => "the workspace",
+                        Direction::Refresh => "the copy",
+                    };
+                    return Ok(Some(format!("{} is no directory in {side}", above.display())));
                 }
                 None => {}
             }
@@ -112,19 +122,24 @@ impl Planner<'_> {
     /// Merges the changes of both sides.
     fn merged(&mut self, change: &Change) -> Result<Merged, IsolateError> {
         let (Some(Node::File { .. }), Some(Node::File { .. }), Some(span)) =
-            (&change.session, &change.base, change.text)
+            (&change.source, &change.target, change.text)
         else {
             return Ok(Merged::NoText);
         };
         let common = self.texts.read(span)?;
-        let session = text_of(self.trees.copy, &change.path)?;
-        let base = text_of(self.trees.base, &change.path)?;
-        let (Some(session), Some(base)) = (session, base) else { return Ok(Merged::NoText) };
-        self.merged_bytes += (session.len() + base.len()) as u64;
+        let source = text_of(self.sides.source, &change.path)?;
+        let target = text_of(self.sides.target, &change.path)?;
+        let (Some(source), Some(target)) = (source, target) else { return Ok(Merged::NoText) };
+        self.merged_bytes += (source.len() + target.len()) as u64;
         if MAX_ALL_MERGED < self.merged_bytes {
             return Ok(Merged::NoText);
         }
-        Ok(match diffy::merge_bytes(&common, &base, &session) {
+        // The words of conflict markers name the workspace first, in both directions.
+        let (ours, theirs) = match self.sides.direction {
+            Direction::Apply => (&target, &source),
+            Direction::Refresh => (&source, &target),
+        };
+        Ok(match diffy::merge_bytes(&common, ours, theirs) {
             Ok(content) => Merged::Clean(content),
             Err(content) => Merged::Conflicting(content),
         })
@@ -143,8 +158,8 @@ enum Merged {
 fn decision(outcome: ApplyOutcome, content: Vec<u8>, change: &Change) -> Decision {
     let is_executable =
         |node: &Option<Node>| matches!(node, Some(Node::File { is_executable: true, .. }));
-    let (common, session) = (is_executable(&change.common), is_executable(&change.session));
-    let chosen = if common == session { is_executable(&change.base) } else { session };
+    let (common, source) = (is_executable(&change.common), is_executable(&change.source));
+    let chosen = if common == source { is_executable(&change.target) } else { source };
     let after = Node::File {
         hash: ContentHash::of(&content),
         len: content.len() as u64,

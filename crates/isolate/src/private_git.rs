@@ -2,10 +2,12 @@
 //! repository, which the session sees read-only, and has no hooks.
 
 use crate::error::{IsolateError, OnFile as _};
+use crate::node::ContentHash;
 use crate::tree::{Tree, is_absent, list};
 use quackd_protocol::isolate::OBJECTS_INSIDE;
 use quackd_sandbox::git_config::{Entry, parse, to_text};
-use rustix::fs::{FileType, Mode};
+use rustix::fs::{FileType, Mode, RenameFlags};
+use sha2::{Digest as _, Sha256};
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
@@ -15,6 +17,9 @@ const MAX_BYTES: u64 = 512 * 1024 * 1024;
 
 /// Maximum size of a file that is parsed, in bytes.
 const MAX_TEXT_BYTES: u64 = 1024 * 1024;
+
+/// Maximum size of a file with references whose changes are noticed, in bytes.
+const MAX_PACKED_BYTES: u64 = 64 * 1024 * 1024;
 
 /// Maximum number of loose references, and their depth.
 const MAX_REFERENCES: usize = 100_000;
@@ -67,13 +72,10 @@ pub(crate) fn make(
     copy: &Tree,
 ) -> Result<(Option<PathBuf>, Vec<String>), IsolateError> {
     let git = Path::new(".git");
-    let Some(stat) = base.stat(git).on("read", git)? else { return Ok((None, Vec::new())) };
-    let found = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::Directory => directory(workspace),
-        FileType::RegularFile => linked(workspace, base),
-        _ => Err(io::Error::other("it is neither a directory nor a file")),
-    };
-    let repository = match found {
+    if base.stat(git).on("read", git)?.is_none() {
+        return Ok((None, Vec::new()));
+    }
+    let repository = match repository(workspace, base) {
         Ok(repository) => repository,
         Err(error) => {
             return Ok((
@@ -114,10 +116,108 @@ pub(crate) fn make(
     Ok((Some(common_path.join("objects")), notes))
 }
 
+/// Replaces `.git` of the copy in one step with a new one. Returns whether it did: not without a repository of the
+/// workspace. The earlier one goes with `staged`, a new directory.
+pub(crate) fn renew(
+    workspace: &Path,
+    base: &Tree,
+    copy: &Tree,
+    staged: &Path,
+) -> Result<bool, IsolateError> {
+    std::fs::create_dir(staged).on("create", staged)?;
+    let new = Tree::open(staged).on("open", staged)?;
+    let (objects, _) = make(workspace, base, &new)?;
+    if objects.is_some() {
+        let flags = RenameFlags::EXCHANGE;
+        rustix::fs::renameat_with(new.top(), ".git", copy.top(), ".git", flags)
+            .on("replace", Path::new(".git"))?;
+    }
+    // A directory of the session in it may not be removable. It is then removed with the copy.
+    std::fs::remove_dir_all(staged).ok();
+    Ok(objects.is_some())
+}
+
+/// Digest of the references of the workspace's repository. `None` without one, or with too many of them.
+pub(crate) fn references_of_workspace(workspace: &Path, base: &Tree) -> Option<ContentHash> {
+    let Repository { own, common, .. } = repository(workspace, base).ok()?;
+    references(&own, &common).ok()
+}
+
+/// As [`references_of_workspace`], of the copy's repository.
+pub(crate) fn references_of_copy(copy: &Tree) -> Option<ContentHash> {
+    let git = copy.below(Path::new(".git")).ok()?;
+    references(&git, &git).ok()
+}
+
+fn references(own: &Tree, common: &Tree) -> io::Result<ContentHash> {
+    let mut digest = ReferenceDigest { hasher: Sha256::new(), n_left: MAX_REFERENCES };
+    digest.file(own, Path::new("HEAD"))?;
+    digest.file(common, Path::new("packed-refs"))?;
+    for name in ["refs", "reftable"] {
+        digest.all(common, Path::new(name), 0)?;
+    }
+    Ok(digest.hasher.into())
+}
+
+/// Hashes the files with references. A session may have written any of them.
+struct ReferenceDigest {
+    hasher: Sha256,
+    /// Number of files that may still be read.
+    n_left: usize,
+}
+
+impl ReferenceDigest {
+    /// Adds a file, if it exists.
+    fn file(&mut self, tree: &Tree, path: &Path) -> io::Result<()> {
+        let file = match tree.file(path) {
+            Err(error) if is_absent(&error) => return Ok(()),
+            opened => opened?,
+        };
+        let mut content = Vec::new();
+        file.take(MAX_PACKED_BYTES + 1).read_to_end(&mut content)?;
+        if MAX_PACKED_BYTES < content.len() as u64 {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        let name = path.as_os_str().as_encoded_bytes();
+        self.hasher.update(format!("{} {} ", name.len(), content.len()));
+        self.hasher.update(name);
+        self.hasher.update(&content);
+        Ok(())
+    }
+
+    /// Adds the files of a directory, if it exists.
+    fn all(&mut self, tree: &Tree, path: &Path, depth: usize) -> io::Result<()> {
+        let directory = match tree.directory(path) {
+            Err(error) if is_absent(&error) => return Ok(()),
+            opened => opened?,
+        };
+        for entry in list(directory.as_fd(), self.n_left)? {
+            self.n_left = self.n_left.saturating_sub(1);
+            let at = path.join(&entry.name);
+            match entry.kind() {
+                FileType::Directory if depth < MAX_DEPTH => self.all(tree, &at, depth + 1)?,
+                FileType::RegularFile => self.file(tree, &at)?,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
 fn is_kept(entry: &Entry) -> bool {
     SETTINGS
         .iter()
         .any(|(section, keys)| entry.section == *section && keys.contains(&entry.key.as_str()))
+}
+
+/// Opens the repository of the workspace.
+fn repository(workspace: &Path, base: &Tree) -> io::Result<Repository> {
+    let kind = base.stat(Path::new(".git"))?.map(|stat| FileType::from_raw_mode(stat.st_mode));
+    match kind {
+        Some(FileType::Directory) => directory(workspace),
+        Some(FileType::RegularFile) => linked(workspace, base),
+        _ => Err(io::Error::other("it is neither a directory nor a file")),
+    }
 }
 
 fn directory(workspace: &Path) -> io::Result<Repository> {

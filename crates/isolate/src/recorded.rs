@@ -10,7 +10,7 @@ use crate::node::{ContentHash, Node, Stamp};
 use crate::notes::Notes;
 use crate::path_text;
 use crate::tree::Tree;
-use quackd_protocol::isolate::{Checkpoint, FileChange};
+use quackd_protocol::isolate::{Checkpoint, FileChange, UNFINISHED_RESTORE};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -119,7 +119,7 @@ impl StateFiles {
 
     /// Directory with the journals of files that are being restored, one for each round.
     fn restoring(&self) -> PathBuf {
-        self.directory.join("restoring")
+        self.directory.join(UNFINISHED_RESTORE)
     }
 
     /// Journal of a round.

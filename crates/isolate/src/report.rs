@@ -22,9 +22,9 @@ const DIGEST_LENGTH: usize = 16;
 /// Returns a digest that differs after every change on either side.
 pub(crate) fn digest(changes: &[Change]) -> String {
     let mut hasher = Sha256::new();
-    for Change { path, common, session, base, .. } in changes {
+    for Change { path, common, source, target, .. } in changes {
         // The derived form is unambiguous: it quotes paths.
-        hasher.update(format!("{path:?} {common:?} {session:?} {base:?}\n"));
+        hasher.update(format!("{path:?} {common:?} {source:?} {target:?}\n"));
     }
     let mut text = ContentHash::from(hasher).to_string();
     text.truncate(DIGEST_LENGTH);
@@ -101,16 +101,16 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// Adds the differences between the common and the session's content.
+/// Adds the differences between the common content and that of the source.
 pub(crate) fn add_texts(
     report: &mut IsolatedReport,
     decided: &[(Change, Decision)],
-    copy: &Tree,
+    source: &Tree,
     texts: &mut Texts,
 ) -> Result<(), IsolateError> {
     let mut left = MAX_ISOLATED_TEXT;
     for (file, (change, _)) in report.files.iter_mut().zip(decided) {
-        let Some(patch) = patch(change, copy, texts)? else { continue };
+        let Some(patch) = patch(change, source, texts)? else { continue };
         match left.checked_sub(json_length(&patch)) {
             Some(rest) => {
                 left = rest;
@@ -126,15 +126,19 @@ pub(crate) fn add_texts(
 }
 
 /// Returns the difference of a file as unified diff. `None` for other content than text.
-fn patch(change: &Change, copy: &Tree, texts: &mut Texts) -> Result<Option<String>, IsolateError> {
+fn patch(
+    change: &Change,
+    source: &Tree,
+    texts: &mut Texts,
+) -> Result<Option<String>, IsolateError> {
     let old = match (&change.common, change.text) {
         (None, _) => Vec::new(),
         (Some(Node::File { .. }), Some(span)) => texts.read(span)?,
         _ => return Ok(None),
     };
-    let new = match &change.session {
+    let new = match &change.source {
         None => Vec::new(),
-        Some(Node::File { .. }) => match text_of(copy, &change.path)? {
+        Some(Node::File { .. }) => match text_of(source, &change.path)? {
             Some(text) => text,
             None => return Ok(None),
         },

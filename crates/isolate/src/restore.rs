@@ -1,6 +1,6 @@
 //! Writes an earlier state of a session's files.
 
-use crate::checkpoint::Checkpoints;
+use crate::checkpoint::{Cause, Checkpoints};
 use crate::error::{IsolateError, OnFile as _};
 use crate::journal::{self, Content, Pending};
 use crate::node::{self, Node, Stamp};
@@ -45,8 +45,11 @@ impl Checkpoints {
         choice: &IsolatedChoice,
         dry_run: bool,
     ) -> Result<IsolatedReport, IsolateError> {
-        let why = (!dry_run).then(|| format!("before the restore of {number}"));
-        self.record(why.as_slice(), false)?;
+        let cause = match dry_run {
+            true => Cause::default(),
+            false => Cause::restore(format!("before the restore of {number}")),
+        };
+        self.record(&cause)?;
         let is_chosen = |path: &Path| {
             choice.paths.is_empty() || choice.paths.iter().any(|chosen| path.starts_with(chosen))
         };
@@ -61,7 +64,7 @@ impl Checkpoints {
         let written = has_any && !dry_run;
         if written {
             self.write(&mut goals)?;
-            self.record(&[format!("restore of {number}")], false)?;
+            self.record(&Cause::restore(format!("restore of {number}")))?;
         }
         self.prune()?;
         let n = goals.len();

@@ -30,11 +30,31 @@ pub(crate) struct Tree {
     top: OwnedFd,
 }
 
-/// The workspace and the session's copy of it.
+/// The side whose changes are taken, and the side that they are written to.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Trees<'a> {
-    pub(crate) base: &'a Tree,
-    pub(crate) copy: &'a Tree,
+pub(crate) struct Sides<'a> {
+    pub(crate) direction: Direction,
+    pub(crate) source: &'a Tree,
+    pub(crate) target: &'a Tree,
+}
+
+impl<'a> Sides<'a> {
+    pub(crate) fn new(direction: Direction, base: &'a Tree, copy: &'a Tree) -> Self {
+        let (source, target) = match direction {
+            Direction::Apply => (copy, base),
+            Direction::Refresh => (base, copy),
+        };
+        Self { direction, source, target }
+    }
+}
+
+/// The side whose changes are taken, and the side that gets them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// Those of the session, to the workspace.
+    Apply,
+    /// Those of the workspace, to the copy.
+    Refresh,
 }
 
 /// An entry of a directory.
@@ -74,6 +94,11 @@ impl Tree {
             directory = openat(&directory, name, DIRECTORY, Mode::empty())?;
         }
         Ok(directory)
+    }
+
+    /// Opens the directory at a relative path as a separate tree.
+    pub(crate) fn below(&self, path: &Path) -> io::Result<Self> {
+        Ok(Self { top: self.directory(path)? })
     }
 
     /// Opens the directory that contains `path`.

@@ -9,7 +9,9 @@
     reason = "a test fails by panicking"
 )]
 
-use quackd_isolate::{Checkpoints, CopyOptions, IsolateError, RecordedFiles, copy_workspace};
+use quackd_isolate::{
+    Cause, Checkpoints, CopyOptions, IsolateError, RecordedFiles, copy_workspace,
+};
 use quackd_protocol::isolate::{
     ApplyOutcome, Checkpoint, FileChange, IsolatedChoice, IsolatedReport,
 };
@@ -58,7 +60,7 @@ impl World {
     }
 
     fn take(&self, call: &str) -> Option<Checkpoint> {
-        self.open().take(&[call.to_owned()], false).unwrap()
+        self.open().take(&Cause { calls: vec![call.to_owned()], ..Cause::default() }).unwrap()
     }
 
     fn restore(&self, number: u64) -> IsolatedReport {
@@ -209,12 +211,12 @@ fn hidden_and_ignored_files_and_repositories_are_not_recorded() {
     let files = RecordedFiles { hidden: vec![world.path("secret")], ..world.files() };
     let states = world.all.path().join("states");
     let open = || Checkpoints::open(files.clone(), &states).unwrap();
-    open().take(&[], false).unwrap();
+    open().take(&Cause::default()).unwrap();
     world.write("secret", "PRIVATE 2\n");
     world.write("inner/.git/config", "y\n");
     world.write("large.log", "small\n");
     world.write("target/out", "2\n");
-    let taken = open().take(&[], false).unwrap().unwrap();
+    let taken = open().take(&Cause::default()).unwrap().unwrap();
     // The log is small now, so its state is recorded from here on.
     assert_eq!(taken.changes.len(), 1);
     assert_eq!(taken.changes[0].path, "large.log");
@@ -230,9 +232,9 @@ fn a_tracked_file_in_an_ignored_directory_is_recorded() {
     let tracked = BTreeSet::from([PathBuf::from("target/out")]);
     let files = RecordedFiles { tracked, ..world.files() };
     let states = world.all.path().join("states");
-    Checkpoints::open(files.clone(), &states).unwrap().take(&[], false).unwrap();
+    Checkpoints::open(files.clone(), &states).unwrap().take(&Cause::default()).unwrap();
     world.write("target/out", "2\n");
-    let taken = Checkpoints::open(files, &states).unwrap().take(&[], false).unwrap();
+    let taken = Checkpoints::open(files, &states).unwrap().take(&Cause::default()).unwrap();
     assert_eq!(taken.unwrap().changes[0].path, "target/out");
 }
 
@@ -256,7 +258,7 @@ fn the_first_state_of_a_copy_is_the_copy_as_it_was_made() {
     for path in ["src/a.rs", "image"] {
         fs::write(at(path), "by the session\n").unwrap();
     }
-    let taken = Checkpoints::open(files.clone(), &states).unwrap().take(&[], false).unwrap();
+    let taken = Checkpoints::open(files.clone(), &states).unwrap().take(&Cause::default()).unwrap();
     assert_eq!(taken.unwrap().number, 1);
 
     // The text is in the record of the copy, and the other content still in the workspace.
@@ -368,7 +370,7 @@ fn files_that_were_not_recorded_are_not_taken_for_new_ones() {
     world.write("secret", "PRIVATE\n");
     let states = world.all.path().join("states");
     let hidden = RecordedFiles { hidden: vec![world.path("secret")], ..world.files() };
-    Checkpoints::open(hidden, &states).unwrap().take(&[], false).unwrap();
+    Checkpoints::open(hidden, &states).unwrap().take(&Cause::default()).unwrap();
     // The rules go, the large file gets small, and the hidden one is shown.
     world.write(".gitignore", "");
     world.write("large.log", "small\n");
@@ -408,13 +410,13 @@ fn a_touched_file_costs_no_state_and_no_content() {
     let open = || Checkpoints::open(files.clone(), &states).unwrap();
     let image = copy.join("tree/image");
     fs::write(&image, "\0binary\n").unwrap();
-    assert_eq!(open().take(&[], false).unwrap(), None);
+    assert_eq!(open().take(&Cause::default()).unwrap(), None);
     assert!(!states.join("1.pack").exists());
     // The next state has a pack with the same number.
     fs::write(copy.join("tree/other"), "by the session\n").unwrap();
-    open().take(&[], false).unwrap().unwrap();
+    open().take(&Cause::default()).unwrap().unwrap();
     fs::write(&image, "changed\n").unwrap();
-    open().take(&[], false).unwrap().unwrap();
+    open().take(&Cause::default()).unwrap().unwrap();
     open().restore(1, &IsolatedChoice::default(), false).unwrap();
     assert_eq!(fs::read(&image).unwrap(), b"\0binary\n");
 }
@@ -479,6 +481,6 @@ fn a_tree_with_too_many_files_has_no_states() {
     let world = World::new();
     let files = RecordedFiles { max_files: 2, ..world.files() };
     let mut opened = Checkpoints::open(files, &world.all.path().join("states")).unwrap();
-    let refused = opened.take(&[], false);
+    let refused = opened.take(&Cause::default());
     assert!(matches!(refused, Err(IsolateError::TooManyFiles { max: 2 })), "{refused:?}");
 }

@@ -9,7 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
-use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, copy_workspace};
+use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, RefreshOptions, copy_workspace};
 use quackd_protocol::isolate::{
     ApplyOutcome, CopiedTree, FileChange, IsolatedChoice, IsolatedReport, MergeRule,
 };
@@ -474,4 +474,160 @@ fn new_files_keep_the_permissions_of_the_session_without_those_of_others_to_writ
     let mode =
         |name: &str| fs::metadata(world.base.join(name)).unwrap().permissions().mode() & 0o7777;
     assert_eq!([mode("private"), mode("program"), mode("old")], [0o600, 0o755, 0o750]);
+}
+
+/// Brings the changes of the workspace into the copy.
+fn refresh(world: &World, merge: Option<MergeRule>) -> IsolatedReport {
+    let options =
+        RefreshOptions { merge, max_files: 1000, max_bytes: 1 << 30, ..RefreshOptions::default() };
+    world.open().refresh(&IsolatedChoice::default(), options).unwrap()
+}
+
+#[test]
+fn a_refresh_takes_the_changes_of_the_workspace_and_keeps_those_of_the_session() {
+    let world = World::repository();
+    world.make();
+    world.session("src/main.rs", "one\ntwo\nthree\nfour\nby the session\n");
+    world.session("new.rs", "new\n");
+    world.base("src/main.rs", "by the user\ntwo\nthree\nfour\nfive\n");
+    world.base("src/added.rs", "added\n");
+    world.base(".envrc", "export A=1\n");
+    fs::remove_file(world.base.join("src/lib.rs")).unwrap();
+
+    let report = refresh(&world, None);
+    assert!(report.written && report.conflicts == 0, "{report:?}");
+    let expected = [
+        (".envrc", (FileChange::Added, ApplyOutcome::Taken)),
+        ("src/added.rs", (FileChange::Added, ApplyOutcome::Taken)),
+        ("src/lib.rs", (FileChange::Deleted, ApplyOutcome::Taken)),
+        ("src/main.rs", (FileChange::Changed, ApplyOutcome::Merged)),
+    ];
+    assert_eq!(outcomes(&report), BTreeMap::from(expected));
+    let merged = "by the user\ntwo\nthree\nfour\nby the session\n";
+    assert_eq!(fs::read_to_string(world.copy("src/main.rs")).unwrap(), merged);
+    assert!(!world.copy("src/lib.rs").exists());
+    assert_eq!(world.read("src/main.rs"), "by the user\ntwo\nthree\nfour\nfive\n");
+
+    // Only what the session changed is left to apply.
+    let left = world.diff();
+    let expected = [
+        ("new.rs", (FileChange::Added, ApplyOutcome::Taken)),
+        ("src/main.rs", (FileChange::Changed, ApplyOutcome::Taken)),
+    ];
+    assert_eq!(outcomes(&left), BTreeMap::from(expected));
+    assert!(!refresh(&world, None).written);
+    world.apply(None);
+    assert_eq!(world.read("src/main.rs"), merged);
+}
+
+#[test]
+fn a_refresh_with_a_conflict_writes_nothing_until_it_is_resolved() {
+    let world = World::repository();
+    world.make();
+    for (content, write) in [("session\n", true), ("user\n", false)] {
+        match write {
+            true => world.session("src/lib.rs", content),
+            false => world.base("src/lib.rs", content),
+        }
+    }
+    world.base("other", "of the user\n");
+    let report = refresh(&world, None);
+    assert!(!report.written && report.conflicts == 1, "{report:?}");
+    assert!(!world.copy("other").exists());
+
+    let marked = refresh(&world, Some(MergeRule::Markers));
+    assert!(marked.written, "{marked:?}");
+    let text = fs::read_to_string(world.copy("src/lib.rs")).unwrap();
+    assert!(text.starts_with("<<<<<<< ours\nuser\n"), "{text}");
+    assert!(text.contains("session\n>>>>>>> theirs"), "{text}");
+    assert_eq!(world.read("src/lib.rs"), "user\n");
+    // The session resolves it, and its version is a change of what the workspace has now.
+    world.session("src/lib.rs", "both\n");
+    assert!(world.apply(None).written);
+    assert_eq!(world.read("src/lib.rs"), "both\n");
+    assert_eq!(world.read("other"), "of the user\n");
+}
+
+#[test]
+fn an_apply_before_a_refresh_can_still_be_taken_back() {
+    let world = World::repository();
+    world.make();
+    world.session("src/lib.rs", "by the session\n");
+    world.apply(None);
+    world.base("later", "of the user\n");
+    refresh(&world, None);
+    world.undo();
+    assert_eq!(world.read("src/lib.rs"), "lib, changed\n");
+    // The refreshed file is no change of the session.
+    let left = world.diff();
+    let expected = [("src/lib.rs", (FileChange::Changed, ApplyOutcome::Taken))];
+    assert_eq!(outcomes(&left), BTreeMap::from(expected));
+}
+
+#[test]
+fn hidden_files_and_too_many_files_are_not_brought_into_the_copy() {
+    let world = World::repository();
+    world.make();
+    world.base("secret/key", "KEY\n");
+    world.base("a", "a\n");
+    let options = |max_files| RefreshOptions {
+        hidden: vec![PathBuf::from("secret")],
+        max_files,
+        max_bytes: 1 << 30,
+        ..RefreshOptions::default()
+    };
+    let refused = world.open().refresh(&IsolatedChoice::default(), options(3)).unwrap_err();
+    assert!(matches!(refused, IsolateError::TooManyFiles { max: 3 }), "{refused}");
+    assert!(!world.copy("a").exists());
+    let report = world.open().refresh(&IsolatedChoice::default(), options(100)).unwrap();
+    assert_eq!(outcomes(&report).keys().copied().collect::<Vec<_>>(), ["a"]);
+    assert!(!world.copy("secret").exists());
+}
+
+#[test]
+fn a_refresh_brings_new_commits_unless_the_session_made_some() {
+    let world = World::repository();
+    world.make();
+    world.session("mine", "by the session\n");
+    world.base("src/main.rs", "second\n");
+    world.git(&["commit", "-q", "-a", "-m", "second"]);
+    let report = refresh(&world, None);
+    assert!(report.written, "{report:?}");
+    let status = |world: &World| git_in(&world.copy(""), &["status", "--porcelain"]);
+    let subject = |world: &World| {
+        let objects = world.base.join(".git/objects");
+        let alternates = world.copy(".git/objects/info/alternates");
+        fs::write(alternates, format!("{}\n", objects.display())).unwrap();
+        git_in(&world.copy(""), &["log", "-1", "--format=%s"])
+    };
+    assert_eq!(subject(&world), "second\n");
+    assert_eq!(status(&world), "?? mine\n");
+    let staged = fs::read_dir(&world.directory).unwrap().filter_map(Result::ok);
+    assert_eq!(staged.filter(|entry| entry.path().join(".git").exists()).count(), 1);
+
+    git_in(&world.copy(""), &["add", "-A"]);
+    git_in(&world.copy(""), &["commit", "-q", "-m", "by the session"]);
+    world.base("src/main.rs", "third\n");
+    world.git(&["commit", "-q", "-a", "-m", "third"]);
+    let report = refresh(&world, None);
+    assert!(report.notes.iter().any(|note| note.contains("its own references")), "{report:?}");
+    assert_eq!(subject(&world), "by the session\n");
+    assert_eq!(fs::read_to_string(world.copy("src/main.rs")).unwrap(), "third\n");
+}
+
+#[test]
+fn a_hostile_repository_of_the_copy_stops_no_refresh_and_leads_nowhere() {
+    let world = World::repository();
+    world.make();
+    let outside = world.directory.join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    fs::remove_dir_all(world.copy(".git")).unwrap();
+    symlink(&outside, world.copy(".git")).unwrap();
+    world.base("src/main.rs", "second\n");
+    world.git(&["commit", "-q", "-a", "-m", "second"]);
+    let report = refresh(&world, None);
+    assert!(report.written, "{report:?}");
+    assert!(fs::symlink_metadata(world.copy(".git")).unwrap().is_symlink());
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
 }

@@ -10,7 +10,9 @@
     reason = "a test fails by panicking"
 )]
 
-use quackd_isolate::{Checkpoints, CopyOptions, IsolatedCopy, RecordedFiles, copy_workspace};
+use quackd_isolate::{
+    Cause, Checkpoints, CopyOptions, IsolatedCopy, RecordedFiles, RefreshOptions, copy_workspace,
+};
 use quackd_protocol::isolate::IsolatedChoice;
 use std::collections::BTreeMap;
 use std::fs;
@@ -40,13 +42,18 @@ impl World {
     fn new() -> Self {
         let owner = tempfile::tempdir().unwrap();
         let all = owner.path().to_owned();
-        for directory in ["base/src", "copy", "states"] {
+        for directory in ["copy", "states"] {
             fs::create_dir_all(all.join(directory)).unwrap();
         }
-        for n in 0..FILES {
-            fs::write(all.join(format!("base/src/{n}")), format!("old {n}\n")).unwrap();
-        }
+        Self::fill(&all.join("base"));
         Self { all, _owner: Some(owner) }
+    }
+
+    fn fill(base: &Path) {
+        fs::create_dir_all(base.join("src")).unwrap();
+        for n in 0..FILES {
+            fs::write(base.join(format!("src/{n}")), format!("old {n}\n")).unwrap();
+        }
     }
 
     fn base(&self) -> PathBuf {
@@ -99,6 +106,14 @@ impl World {
             "copy" => self.make(),
             "apply" => drop(self.open().apply(&choice, None, false, None).unwrap()),
             "undo" => drop(self.open().undo().unwrap()),
+            "refresh" => {
+                let options = RefreshOptions {
+                    max_files: 10_000,
+                    max_bytes: 1 << 30,
+                    ..RefreshOptions::default()
+                };
+                assert!(self.open().refresh(&choice, options).unwrap().written);
+            }
             "restore" => drop(self.states().restore(1, &choice, false).unwrap()),
             other => panic!("{other}"),
         }
@@ -200,13 +215,43 @@ fn an_apply_and_an_undo_that_are_killed_leave_all_or_nothing() {
 }
 
 #[test]
+fn a_refresh_that_is_killed_leaves_all_or_nothing() {
+    let world = World::new();
+    let tree = world.copy().join("tree");
+    let again = || {
+        fs::remove_dir_all(world.copy()).unwrap();
+        fs::create_dir(world.copy()).unwrap();
+        fs::remove_dir_all(world.base()).unwrap();
+        World::fill(&world.base());
+        world.make();
+        let before = files_of(&tree);
+        World::change(&world.base());
+        before
+    };
+    let before = again();
+    let delays: Vec<Duration> = delays(&world, "refresh").collect();
+    let after = files_of(&tree);
+    assert_ne!(before, after);
+    for delay in delays {
+        again();
+        let of_user = files_of(&world.base());
+        world.kill("refresh", delay);
+        // Opening takes back what was written of an unfinished refresh.
+        let left = world.open().diff(&IsolatedChoice::default(), false).unwrap();
+        is_second(&tree, &before, &after);
+        assert!(left.files.is_empty(), "{left:?}");
+        assert_eq!(files_of(&world.base()), of_user);
+    }
+}
+
+#[test]
 fn a_restore_that_is_killed_leaves_all_or_nothing() {
     let world = World::new();
-    world.states().take(&[], false).unwrap();
+    world.states().take(&Cause::default()).unwrap();
     let first = files_of(&world.base());
     World::change(&world.base());
     let changed = files_of(&world.base());
-    let number = world.states().take(&[], false).unwrap().unwrap().number;
+    let number = world.states().take(&Cause::default()).unwrap().unwrap().number;
     let delays: Vec<Duration> = delays(&world, "restore").collect();
     let again = || {
         // The oldest states may be gone: then the test has no more to show.

@@ -12,7 +12,8 @@ use std::path::PathBuf;
 pub const TO_ISOLATE_TAGS: &[&str] = &["isolate", "checkpoints"];
 
 /// Tags of [`FromIsolate`].
-pub const FROM_ISOLATE_TAGS: &[&str] = &["copied", "compared", "recorded", "listed", "failed"];
+pub const FROM_ISOLATE_TAGS: &[&str] =
+    &["copied", "compared", "commits", "recorded", "listed", "failed"];
 
 /// Most files in one [`IsolatedReport`]. Its `more` counts the others.
 pub const MAX_ISOLATED_FILES: usize = 10_000;
@@ -91,6 +92,33 @@ pub enum IsolateTask {
     },
     /// Take back the last [`IsolateTask::Apply`]. Answered by [`FromIsolate::Compared`].
     Undo {},
+    /// Write the changes of the workspace to the copy: all or none. Answered by [`FromIsolate::Compared`].
+    Refresh {
+        /// The selected changes.
+        choice: IsolatedChoice,
+        /// As in [`IsolateTask::Apply`].
+        merge: Option<MergeRule>,
+        /// Only say what would be written.
+        dry_run: bool,
+        /// Paths that the session must not see. They are left out.
+        hidden: Vec<PathBuf>,
+        /// Whether commands of the session may be using its repository, which then stays.
+        keeps_git: bool,
+        /// Most files of the copy.
+        max_files: u64,
+        /// Largest size of the copy in bytes.
+        max_bytes: u64,
+    },
+    /// Write the commits of the session that the workspace does not have to [`COMMITS_BUNDLE`]. Answered by
+    /// [`FromIsolate::Commits`].
+    ExportCommits {},
+    /// Take the exported commits into the repository of the workspace. Answered by [`FromIsolate::Commits`].
+    ImportCommits {
+        /// Name of the reference that gets the newest of them, such as `refs/quack/feature`.
+        reference: String,
+        /// The exported commits.
+        commits: IsolatedCommits,
+    },
 }
 
 /// Work on the recorded states of one session's files. Answered by [`FromIsolate::Recorded`], [`FromIsolate::Listed`] or
@@ -122,6 +150,8 @@ pub enum CheckpointAction {
     Take {
         /// [`Checkpoint::calls`].
         calls: Vec<String>,
+        /// [`Checkpoint::by_commands`].
+        by_commands: bool,
         /// [`Checkpoint::while_running`].
         while_running: bool,
     },
@@ -169,6 +199,8 @@ pub enum FromIsolate {
     Copied(CopiedTree),
     /// The result of a comparison or of writing.
     Compared(IsolatedReport),
+    /// The commits of the session that the workspace does not have.
+    Commits(IsolatedCommits),
     /// The state that was recorded. `None`: nothing differs from the last one.
     Recorded(Option<Checkpoint>),
     /// The recorded states, the oldest first. At most [`MAX_CHECKPOINTS`] and one.
@@ -200,6 +232,42 @@ pub struct CopiedTree {
     pub notes: Vec<String>,
 }
 
+/// Commits of a session that its workspace does not have.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct IsolatedCommits {
+    /// The commits on the way to the session's HEAD, the newest first. At most [`MAX_ISOLATED_COMMITS`].
+    pub commits: Vec<IsolatedCommit>,
+    /// Number of further commits.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub more: u64,
+    /// Reference of the workspace that has the newest of them now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+}
+
+/// One of [`IsolatedCommits`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct IsolatedCommit {
+    /// Name of the commit, in hexadecimal digits.
+    pub id: String,
+    /// First line of its message, at most 200 characters.
+    pub subject: String,
+}
+
+/// Most [`IsolatedCommits::commits`].
+pub const MAX_ISOLATED_COMMITS: usize = 100;
+
+/// File with exported commits, in the private directory of the copy.
+pub const COMMITS_BUNDLE: &str = "commits/bundle";
+
+/// Directories in the private directory of a copy, and in that of recorded states, that exist only while files are being
+/// written.
+pub const UNFINISHED_COPY: [&str; 2] = ["applied.new", "refreshed.new"];
+/// See [`UNFINISHED_COPY`].
+pub const UNFINISHED_RESTORE: &str = "restoring";
+
 /// A recorded state of a session's files.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
@@ -211,6 +279,10 @@ pub struct Checkpoint {
     /// The calls that ended since the state before, one line each. At most [`MAX_CHECKPOINT_CALLS`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<String>,
+    /// Whether one of the calls ran commands or used an MCP server, or the state was recorded for a restore. Other tools
+    /// record their changes themselves, for `undo`.
+    #[serde(skip_serializing_if = "is_false")]
+    pub by_commands: bool,
     /// Number of files that differ from the state before.
     pub files: u64,
     /// The first of these files. At most [`MAX_CHECKPOINT_FILES`].

@@ -161,6 +161,8 @@ pub(crate) enum EvictionReason {
     Memory,
     /// The user has thrown away the private copy in which it works.
     Discarded,
+    /// The repository of that copy may be made again.
+    Refreshed,
 }
 
 impl EvictionReason {
@@ -171,6 +173,7 @@ impl EvictionReason {
             Self::Room => "another session needed its place",
             Self::Memory => "memory was short",
             Self::Discarded => "its copy of the workspace was discarded",
+            Self::Refreshed => "its copy of the workspace is brought up to date",
         }
     }
 }

@@ -217,7 +217,7 @@ pub(crate) enum MethodError {
     #[error("Only local clients may delete files")]
     LocalGc,
     #[error(
-        "Only local clients may make isolated sessions, apply or discard their changes, and restore files"
+        "Only local clients may make isolated sessions, apply, refresh or discard their changes, and restore files"
     )]
     LocalIsolated,
     #[error(
@@ -225,9 +225,11 @@ pub(crate) enum MethodError {
     )]
     NotIsolated(String),
     #[error(
-        "Invalid parameters for quack.isolated: action is required: diff, apply, undo, discard, checkpoints or restore"
+        "Invalid parameters for quack.isolated: action is required: diff, apply, undo, refresh, discard, checkpoints or restore"
     )]
     NoIsolatedAction,
+    #[error("Invalid parameters for quack.isolated: commits is for diff and apply")]
+    CommitsAction,
     #[error("Invalid parameters for quack.isolated: number is required to restore")]
     NoCheckpointNumber,
     #[error(

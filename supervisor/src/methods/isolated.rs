@@ -19,7 +19,8 @@ use quackd_protocol::client::{IsolatedAction, IsolatedData, IsolatedParams};
 use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::isolate::{
     ApplyOutcome, Checkpoint, CheckpointAction, CopiedTree, FromIsolate, IsolateRequest,
-    IsolateTask, IsolatedChoice, IsolatedReport, MAX_COPIED_BYTES, MAX_COPIED_FILES, MAX_OUTPUTS,
+    IsolateTask, IsolatedChoice, IsolatedCommits, IsolatedReport, MAX_COPIED_BYTES,
+    MAX_COPIED_FILES, MAX_OUTPUTS,
 };
 use serde_json::json;
 use std::path::{Component, Path, PathBuf};
@@ -46,31 +47,114 @@ pub(super) async fn isolated(
     let found = find(&params, caller).await?;
     let services = &caller.services.sessions;
     let running = services.table.snapshot(&found.session_id).worker.running();
-    let may_run = only_reads || params.force == Some(true) && action != IsolatedAction::Discard;
+    let takes_commits = params.commits == Some(true);
+    if takes_commits && !matches!(action, IsolatedAction::Diff | IsolatedAction::Apply) {
+        return Err(MethodError::CommitsAction);
+    }
+    let is_forced = params.force == Some(true) && action != IsolatedAction::Discard;
+    // Commits never change again, so other work may go on.
+    let may_run = only_reads || is_forced || takes_commits;
     if !may_run && !running.is_none() {
         return Err(MethodError::SessionBusy(running));
     }
-    let label = label(caller, &found.session_id).await?;
     let session_id = found.session_id.clone();
-    if action == IsolatedAction::Discard {
-        let copied = Some(discard(&found, caller).await?);
-        let (report, checkpoints) = (IsolatedReport::default(), Vec::new());
-        return Ok(IsolatedData { session_id, label, report, copied, checkpoints });
-    }
-    if matches!(action, IsolatedAction::Checkpoints | IsolatedAction::Restore) {
-        let (report, checkpoints) = states(&found, action, params, caller).await?;
-        return Ok(IsolatedData { session_id, label, report, copied: None, checkpoints });
-    }
-    let task = task(action, params, Path::new(&found.workspace_path))?;
+    let mut data = IsolatedData {
+        label: label(caller, &session_id).await?,
+        session_id: session_id.clone(),
+        report: IsolatedReport::default(),
+        copied: None,
+        commits: None,
+        checkpoints: Vec::new(),
+    };
+    let task = match action {
+        IsolatedAction::Discard => {
+            data.copied = Some(discard(&found, caller).await?);
+            return Ok(data);
+        }
+        IsolatedAction::Checkpoints | IsolatedAction::Restore => {
+            (data.report, data.checkpoints) = states(&found, action, params, caller).await?;
+            return Ok(data);
+        }
+        IsolatedAction::Diff | IsolatedAction::Apply if takes_commits => {
+            let writes = action == IsolatedAction::Apply && params.dry_run != Some(true);
+            let reference = writes.then(|| reference_of(&data.label, &session_id));
+            data.commits = Some(commits(&found, reference, services).await?);
+            return Ok(data);
+        }
+        IsolatedAction::Refresh => {
+            let is_idle = running.is_none();
+            refresh(params, &found, is_idle, caller).await?
+        }
+        IsolatedAction::Diff | IsolatedAction::Apply | IsolatedAction::Undo => {
+            task(action, params, Path::new(&found.workspace_path))?
+        }
+    };
     let answer = run(services, &session_id, &found.workspace_path, task).await?;
     let FromIsolate::Compared(report) = answer else { return Err(unusable()) };
-    if report.written {
+    if report.written && action != IsolatedAction::Refresh {
         const NAME: &str = "isolated_applied";
         let (files, is_undo) = (report.files.len(), action == IsolatedAction::Undo);
         let event = move || json!({ "type": NAME, "files": files, "undone": is_undo });
         services.events.publish(&session_id, NAME, event);
     }
-    Ok(IsolatedData { session_id, label, report, copied: None, checkpoints: Vec::new() })
+    data.report = report;
+    Ok(data)
+}
+
+/// Prepares to bring the changes of the workspace into the copy.
+async fn refresh(
+    params: IsolatedParams,
+    found: &FoundSession,
+    is_idle: bool,
+    caller: &Caller,
+) -> Result<IsolateTask, MethodError> {
+    let (merge, dry_run) = (params.merge, params.dry_run == Some(true));
+    let choice = choice(params, Path::new(&found.workspace_path))?;
+    let hidden = hidden_of(caller, &found.session_id).await?;
+    if is_idle && !dry_run {
+        // The worker protects names of the present repository of the copy, which may be made again.
+        let evict = Request::Evict(EvictionReason::Refreshed);
+        found.handle.send(Manage(ProcessKind::Worker, evict)).await?;
+    }
+    Ok(IsolateTask::Refresh {
+        choice,
+        merge,
+        dry_run,
+        hidden,
+        keeps_git: !is_idle,
+        max_files: MAX_COPIED_FILES,
+        max_bytes: MAX_COPIED_BYTES,
+    })
+}
+
+/// Lists the session's commits, and takes them into the workspace's repository if `reference` names where.
+async fn commits(
+    found: &FoundSession,
+    reference: Option<String>,
+    services: &Rc<SessionServices>,
+) -> Result<IsolatedCommits, MethodError> {
+    let (session, workspace) = (&found.session_id, found.workspace_path.as_str());
+    let exported = run(services, session, workspace, IsolateTask::ExportCommits {}).await?;
+    let FromIsolate::Commits(commits) = exported else { return Err(unusable()) };
+    let Some(reference) = reference.filter(|_| !commits.commits.is_empty()) else {
+        return Ok(commits);
+    };
+    let task = IsolateTask::ImportCommits { reference, commits };
+    let imported = run(services, session, workspace, task).await?;
+    let FromIsolate::Commits(commits) = imported else { return Err(unusable()) };
+    Ok(commits)
+}
+
+/// Returns the reference for the commits of a session. Git forbids some characters and beginnings of names.
+fn reference_of(label: &str, session: &SessionId) -> String {
+    // A label is the name of the workspace and that of the session.
+    let label = label.rsplit_once('/').map_or(label, |(_, name)| name);
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let is_usual = label.starts_with(|c: char| c.is_ascii_alphanumeric());
+    match is_usual && label.chars().all(is_plain) {
+        true => format!("refs/quack/{label}"),
+        false => format!("refs/quack/{session}"),
+    }
 }
 
 /// Lists the states of the session's files, or restores one.
@@ -253,7 +337,7 @@ fn unusable() -> MethodError {
 }
 
 /// Runs one piece of work on the copy of a session.
-async fn run(
+pub(crate) async fn run(
     services: &Rc<SessionServices>,
     session: &SessionId,
     workspace: &str,

@@ -50,6 +50,7 @@ mod voice;
 pub(crate) use agent::AgentTools;
 pub use dispatch::wire;
 pub(crate) use dispatch::{Caller, answer, is_concurrent};
+pub(crate) use isolated::run as run_on_copy;
 pub(crate) use metrics::metrics_text;
 
 use crate::errors::MethodError;
@@ -135,7 +136,7 @@ methods! {
     // Remote: `set` would let the token extend its own rights.
     SandboxParams: Concurrent, Part, sandbox::sandbox;
 
-    /// Compares the private copy of an isolated session with its workspace, applies its changes, or discards it.
+    /// Compares the private copy of an isolated session with its workspace, applies its changes, refreshes or discards it.
     // Remote: a comparison reads; applying writes files outside of the session.
     IsolatedParams: Concurrent, Part, isolated::isolated, needs ["action"];
 

@@ -31,6 +31,7 @@ use crate::service::memory_limit;
 use crate::service::memory_pressure;
 use crate::service::shutdown::{self, StopSources};
 use crate::service::state_dir_watch;
+use crate::service::unfinished;
 use crate::service::watchdog;
 use crate::services::{Services, StopRequest};
 use crate::session::models::load_lists_blocking;
@@ -347,6 +348,7 @@ async fn serve_until_stopped(
     ready.send(Ok(file)).ok();
     let reporting = actix::spawn(watchdog::report(Rc::clone(&services), registry.clone()));
     services.sessions.children.repo_cleanup.schedule();
+    actix::spawn(unfinished::take_back(Rc::clone(&services.sessions), registry.clone()));
     actix::spawn(monitor_loop(Rc::clone(&services)));
     actix::spawn(state_dir_watch::watch(Rc::clone(&services), tenure));
     actix::spawn(memory_pressure::watch(Rc::clone(&services)));

@@ -8,4 +8,5 @@ mod memory_limit;
 mod memory_pressure;
 pub(crate) mod shutdown;
 mod state_dir_watch;
+mod unfinished;
 mod watchdog;

@@ -1,8 +1,9 @@
-//! Records states of the session's files: when its worker is ready, and after calls that may change files. No call waits
-//! for it.
+//! Records states of the session's files: when its worker is ready, and after calls that may change files. Only the first
+//! such call waits for it, as long as for a worker: without a state before it, nothing could be taken back.
 
 use super::actor::SessionActor;
 use super::checkpoints::{SessionFiles, StatesError, records, run};
+use super::unrecorded::ChangingCall;
 use super::worker::command_text;
 use actix::prelude::*;
 use quackd_protocol::isolate::{Checkpoint, CheckpointAction, FromIsolate, MAX_CHECKPOINT_CALLS};
@@ -34,31 +35,45 @@ impl SessionActor {
             self.checkpoints.since = Some(Instant::now());
             self.record_state(ctx);
         }
+        let part = &mut self.checkpoints;
+        part.holds_calls = part.is_recording && !part.has_any;
+    }
+
+    /// Whether the call waits for the first state of the files.
+    pub(super) fn waits_for_state(&self, number: u64) -> bool {
+        self.checkpoints.holds_calls && self.checkpoints.running.contains_key(&number)
+    }
+
+    /// Sends the calls that wait for the first state: it is recorded, or one of them has waited long enough.
+    pub(super) fn release_calls(&mut self, ctx: &mut Context<Self>) {
+        if std::mem::take(&mut self.checkpoints.holds_calls) {
+            self.send_waiting(ctx);
+        }
     }
 
     /// Remembers a call that may change files.
     pub(super) fn note_call(&mut self, number: u64, tool: &str, arguments: &str) {
         if self.records_states() {
-            let name = name_of(tool, arguments);
-            self.checkpoints.running.extend(name.map(|name| (number, name)));
+            let call = changing_call(tool, arguments);
+            self.checkpoints.running.extend(call.map(|call| (number, call)));
         }
     }
 
     /// Records the state soon if a call has ended that may have changed files.
     pub(super) fn record_state_after_call(&mut self, number: u64, ctx: &mut Context<Self>) {
-        if let Some(name) = self.checkpoints.running.remove(&number) {
-            self.record_state_after(name, ctx);
+        if let Some(call) = self.checkpoints.running.remove(&number) {
+            self.record_state_after(call, ctx);
         }
     }
 
-    /// Records the state soon, because a call has ended that may have changed files. `what` names the call.
-    pub(super) fn record_state_after(&mut self, what: String, ctx: &mut Context<Self>) {
+    /// Records the state soon, because a call has ended that may have changed files.
+    pub(super) fn record_state_after(&mut self, call: ChangingCall, ctx: &mut Context<Self>) {
         if !self.records_states() {
             return;
         }
         let part = &mut self.checkpoints;
         if part.calls.len() < MAX_CHECKPOINT_CALLS {
-            part.calls.push(what);
+            part.calls.push(call);
         }
         part.since.get_or_insert_with(Instant::now);
         self.arm_record(ctx);
@@ -95,7 +110,9 @@ impl SessionActor {
         // The state has also the changes that they have made so far.
         calls.extend(part.running.values().cloned());
         calls.truncate(MAX_CHECKPOINT_CALLS);
-        let action = CheckpointAction::Take { calls, while_running: self.has_calls() };
+        let by_commands = calls.iter().any(|call| call.by_commands);
+        let calls = calls.into_iter().map(|call| call.name).collect();
+        let action = CheckpointAction::Take { calls, by_commands, while_running: self.has_calls() };
         let files = SessionFiles {
             session: self.session.clone(),
             workspace: self.workspace.clone(),
@@ -112,6 +129,7 @@ impl SessionActor {
         match answer {
             Ok(FromIsolate::Recorded(taken)) => {
                 self.checkpoints.has_failed = false;
+                self.checkpoints.has_any = true;
                 if let Some(taken) = taken {
                     self.publish_checkpoint(&taken);
                 }
@@ -123,6 +141,7 @@ impl SessionActor {
                 tracing::warn!(session = %self.session, %error, "state of the files not recorded");
             }
         }
+        self.release_calls(ctx);
         self.arm_record(ctx);
     }
 
@@ -133,16 +152,17 @@ impl SessionActor {
     }
 }
 
-/// Name of a call for the record of the state after it. `None` if the call changes no file.
-fn name_of(tool: &str, arguments: &str) -> Option<String> {
+/// Describes a call for the record of the state after it. `None` if the call changes no file.
+fn changing_call(tool: &str, arguments: &str) -> Option<ChangingCall> {
     if !may_change_files(tool) {
         return None;
     }
     let command = runs_commands(tool).then(|| command_text(arguments)).flatten();
-    Some(match command {
+    let name = match command {
         Some(command) => format!("{tool}: {}", masked(cut_at_word(&command, MAX_COMMAND))),
         None => tool.to_owned(),
-    })
+    };
+    Some(ChangingCall { name, by_commands: runs_commands(tool) || tool == MCP_CALL })
 }
 
 /// Whether a call of a tool may change files of the workspace.

@@ -5,23 +5,25 @@
 //! to the workspace and the directory of the copy before it reads the first of them (`quackd_sandbox::confine`). The work
 //! itself is `crates/isolate`.
 
+mod commits;
+mod git;
 mod states;
 mod tracked;
 
 use quackd_ipc::first::read_first_blocking;
 use quackd_ipc::{frames, link};
-use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, copy_workspace};
+use quackd_isolate::{CopyOptions, IsolateError, IsolatedCopy, RefreshOptions, copy_workspace};
 use quackd_process::{
     Role, abort_on_panic, complain, harden, rank_above_parent, set_process_name, split_off_monitor,
 };
 use quackd_protocol::isolate::{
-    FromIsolate, IsolateRequest, IsolateTask, TO_ISOLATE_TAGS, ToIsolate,
+    COMMITS_BUNDLE, FromIsolate, IsolateRequest, IsolateTask, TO_ISOLATE_TAGS, ToIsolate,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
 use quackd_sandbox::confine::{enter_isolate, user_excludes_blocking};
 use std::io::{self, Write as _};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 /// Longest request in bytes: paths.
@@ -65,43 +67,125 @@ fn serve() -> io::Result<()> {
 /// Confines this process and does the work.
 fn answer(request: IsolateRequest) -> FromIsolate {
     let failed = |text: String| FromIsolate::Failed { text };
-    let IsolateRequest { mut workspace, directory, home, task } = request;
+    let IsolateRequest { workspace, directory, home, task } = request;
     // The rules of the confinement name directories without links.
-    match workspace.canonicalize() {
-        Ok(real) => workspace = real,
+    let workspace = match workspace.canonicalize() {
+        Ok(real) => real,
         Err(error) => return failed(format!("cannot open {}: {error}", workspace.display())),
-    }
-    let excludes = user_excludes_blocking(&home, &workspace);
-    let (readable, writable): (Vec<PathBuf>, Vec<PathBuf>) = match &task {
-        IsolateTask::Copy { .. } => (tracked::repository_of(&workspace), vec![directory.clone()]),
-        IsolateTask::Diff { .. } | IsolateTask::Apply { .. } | IsolateTask::Undo {} => {
-            (Vec::new(), vec![workspace.clone(), directory.clone()])
-        }
     };
+    let user_excludes = user_excludes_blocking(&home, &workspace);
+    let bundle = directory.join(COMMITS_BUNDLE);
+    let commits = bundle.parent().unwrap_or(&directory);
+    if matches!(task, IsolateTask::ExportCommits {})
+        && let Err(error) = states::make_private(commits)
+    {
+        return failed(format!("cannot create {}: {error}", commits.display()));
+    }
+    let places = Places { workspace, directory, bundle };
+    let (readable, writable) = places.of(&task);
     if let Err(error) = enter_isolate(&readable, &writable) {
         return failed(error.to_string());
     }
-    let done = match task {
+    work(&places, user_excludes, task).unwrap_or_else(|error| failed(error.to_string()))
+}
+
+/// Directories and files of one task.
+struct Places {
+    workspace: PathBuf,
+    /// Private directory of the copy.
+    directory: PathBuf,
+    /// File with commits of the session.
+    bundle: PathBuf,
+}
+
+impl Places {
+    /// Returns the directories that the task reads, and those that it may also write.
+    fn of(&self, task: &IsolateTask) -> (Vec<PathBuf>, Vec<PathBuf>) {
+        let Self { workspace, directory, bundle } = self;
+        let commits = bundle.parent().unwrap_or(directory).to_owned();
+        let both = vec![workspace.clone(), directory.clone()];
+        match task {
+            IsolateTask::Copy { .. } => {
+                (tracked::repository_of(workspace), vec![directory.clone()])
+            }
+            IsolateTask::Diff { .. } | IsolateTask::Apply { .. } | IsolateTask::Undo {} => {
+                (Vec::new(), both)
+            }
+            // The repository of a linked worktree is elsewhere.
+            IsolateTask::Refresh { .. } => (tracked::repository_of(workspace), both),
+            // Git reads a repository that the session writes: it must not reach other files of the user.
+            IsolateTask::ExportCommits {} => {
+                let mut readable = tracked::repository_of(workspace);
+                readable.push(directory.join("tree"));
+                (readable, vec![commits])
+            }
+            IsolateTask::ImportCommits { .. } => (vec![commits], tracked::repository_of(workspace)),
+        }
+    }
+
+    fn open(&self, user_excludes: Option<String>) -> Result<IsolatedCopy, IsolateError> {
+        IsolatedCopy::open(&self.workspace, &self.directory, user_excludes)
+    }
+
+    /// Converts absolute paths of the workspace to relative ones.
+    fn relative(&self, paths: Vec<PathBuf>) -> Vec<PathBuf> {
+        let relative = |path: PathBuf| {
+            let path = path.canonicalize().unwrap_or(path);
+            path.strip_prefix(&self.workspace).ok().map(Path::to_owned)
+        };
+        paths.into_iter().filter_map(relative).collect()
+    }
+}
+
+/// Does the work in the confined process.
+fn work(
+    places: &Places,
+    user_excludes: Option<String>,
+    task: IsolateTask,
+) -> Result<FromIsolate, WorkError> {
+    let Places { workspace, directory, bundle } = places;
+    Ok(match task {
         IsolateTask::Copy { hidden, max_files, max_bytes } => {
-            let tracked = tracked::files(&workspace);
-            let options =
-                CopyOptions { hidden, max_files, max_bytes, user_excludes: excludes, tracked };
-            copy_workspace(&workspace, &directory, &options).map(FromIsolate::Copied)
+            let tracked = tracked::files(workspace);
+            let options = CopyOptions { hidden, max_files, max_bytes, user_excludes, tracked };
+            FromIsolate::Copied(copy_workspace(workspace, directory, &options)?)
         }
         IsolateTask::Diff { choice, text } => {
-            let opened = IsolatedCopy::open(&workspace, &directory, excludes);
-            opened.and_then(|opened| opened.diff(&choice, text)).map(FromIsolate::Compared)
+            FromIsolate::Compared(places.open(user_excludes)?.diff(&choice, text)?)
         }
         IsolateTask::Apply { choice, merge, dry_run, expect } => {
-            let opened = IsolatedCopy::open(&workspace, &directory, excludes);
-            let applied =
-                opened.and_then(|opened| opened.apply(&choice, merge, dry_run, expect.as_deref()));
-            applied.map(FromIsolate::Compared)
+            let copy = places.open(user_excludes)?;
+            FromIsolate::Compared(copy.apply(&choice, merge, dry_run, expect.as_deref())?)
         }
-        IsolateTask::Undo {} => {
-            let opened = IsolatedCopy::open(&workspace, &directory, excludes);
-            opened.and_then(IsolatedCopy::undo).map(FromIsolate::Compared)
+        IsolateTask::Undo {} => FromIsolate::Compared(places.open(user_excludes)?.undo()?),
+        IsolateTask::Refresh {
+            choice,
+            merge,
+            dry_run,
+            hidden,
+            keeps_git,
+            max_files,
+            max_bytes,
+        } => {
+            let hidden = places.relative(hidden);
+            let options =
+                RefreshOptions { hidden, merge, dry_run, keeps_git, max_files, max_bytes };
+            FromIsolate::Compared(places.open(user_excludes)?.refresh(&choice, options)?)
         }
-    };
-    done.unwrap_or_else(|error: IsolateError| failed(error.to_string()))
+        IsolateTask::ExportCommits {} => {
+            FromIsolate::Commits(commits::export(workspace, &directory.join("tree"), bundle)?)
+        }
+        IsolateTask::ImportCommits { reference, commits } => {
+            FromIsolate::Commits(commits::import(workspace, bundle, reference, commits)?)
+        }
+    })
+}
+
+/// Reason why nothing was done, for the user.
+#[derive(Debug, thiserror::Error)]
+enum WorkError {
+    #[error(transparent)]
+    Copy(#[from] IsolateError),
+    #[error(transparent)]
+    Git(#[from] io::Error),
 }

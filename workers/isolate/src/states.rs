@@ -1,7 +1,7 @@
 //! Records, lists and restores states of a session's files.
 
 use crate::tracked;
-use quackd_isolate::{Checkpoints, IsolateError, RecordedFiles};
+use quackd_isolate::{Cause, Checkpoints, IsolateError, RecordedFiles};
 use quackd_protocol::isolate::{CheckpointAction, CheckpointRequest, FromIsolate};
 use quackd_sandbox::confine::{enter_isolate, user_excludes_blocking};
 use std::collections::BTreeSet;
@@ -64,13 +64,13 @@ fn act(
 ) -> Result<FromIsolate, IsolateError> {
     let mut states = Checkpoints::open(files, directory)?;
     Ok(match action {
-        CheckpointAction::Take { calls, while_running } => {
-            FromIsolate::Recorded(states.take(&calls, while_running)?)
+        CheckpointAction::Take { calls, by_commands, while_running } => {
+            FromIsolate::Recorded(states.take(&Cause { calls, by_commands, while_running })?)
         }
         CheckpointAction::List {} => {
             // Then the user learns why there is none.
             if states.is_new() {
-                states.take(&[], false)?;
+                states.take(&Cause::default())?;
             }
             FromIsolate::Listed(states.list()?)
         }
@@ -81,7 +81,7 @@ fn act(
 }
 
 /// Creates a directory that only the user can read.
-fn make_private(directory: &Path) -> io::Result<()> {
+pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         _ if fs::symlink_metadata(directory)?.is_dir() => Ok(()),

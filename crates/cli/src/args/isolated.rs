@@ -1,4 +1,4 @@
-//! Arguments of `quack diff`, `quack apply`, `quack discard`, `quack checkpoints` and `quack restore`.
+//! Arguments of `quack diff`, `quack apply`, `quack refresh`, `quack discard`, `quack checkpoints` and `quack restore`.
 
 use super::{AnySessionArgs, SessionArgs};
 use clap::{Args, ValueEnum};
@@ -22,6 +22,9 @@ pub(crate) struct DiffArgs {
     /// List the files without their differences
     #[arg(long)]
     pub(crate) stat: bool,
+    /// List the commits that the session made instead
+    #[arg(long, conflicts_with_all = ["paths", "stat"])]
+    pub(crate) commits: bool,
     #[command(flatten)]
     pub(crate) which: SessionArgs,
 }
@@ -33,7 +36,7 @@ pub(crate) struct DiffArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack apply --session feature --dry-run\n  quack apply --session feature\n  quack apply --session feature src Cargo.toml\n  \
-    quack apply --session feature --merge markers\n  quack apply --session feature --undo   take back the last apply\n\n\
+    quack apply --session feature --merge markers\n  quack apply --session feature --commits   then: git merge quack/feature\n  quack apply --session feature --undo   take back the last apply\n\n\
     Exit codes: 0 applied, or nothing to apply; 1 conflicts, so that nothing was written; 4 calls run in the session (--force)."
 )]
 pub(crate) struct ApplyArgs {
@@ -52,6 +55,12 @@ pub(crate) struct ApplyArgs {
     /// Write nothing if anything differs from the comparison with this digest
     #[arg(long, value_name = "DIGEST", conflicts_with = "undo")]
     pub(crate) expect: Option<String>,
+    /// Take the session's commits into your repository as quack/SESSION; your files and branches do not change
+    #[arg(
+        long,
+        conflicts_with_all = ["paths", "undo", "merge", "protected", "expect"]
+    )]
+    pub(crate) commits: bool,
     /// Take back the last apply; files that changed since are left
     #[arg(long)]
     pub(crate) undo: bool,
@@ -67,9 +76,9 @@ pub(crate) struct ApplyArgs {
 pub(crate) enum MergeChoice {
     /// Write both versions with conflict markers
     Markers,
-    /// Keep the file of the workspace
+    /// The file of the workspace
     Ours,
-    /// Take the file of the session
+    /// The file of the session
     Theirs,
     /// Leave the file out
     Skip,
@@ -84,6 +93,34 @@ impl From<MergeChoice> for MergeRule {
             MergeChoice::Skip => Self::Skip,
         }
     }
+}
+
+/// Bring the changes of the workspace into the private copy of an isolated session
+///
+/// The reverse of apply: all or none, and changes of both sides are merged line by line. Changes of the session stay.
+/// New commits and branches of the workspace come too, unless the session made some itself. Directories that git ignores
+/// are always those of the workspace.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  quack refresh --session feature --dry-run\n  quack refresh --session feature\n  \
+    quack refresh --session feature --merge markers   conflicts stay in the session\n\n\
+    Exit codes: 0 refreshed, or nothing to do; 1 conflicts, so that nothing was written; 4 calls run in the session (--force)."
+)]
+pub(crate) struct RefreshArgs {
+    /// Files and directories [default: all]
+    #[arg(value_name = "PATH")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// Only show what would be written
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// How to resolve changes of both sides that cannot be merged: ours takes the workspace's file, theirs keeps the session's
+    #[arg(long, value_name = "RULE")]
+    pub(crate) merge: Option<MergeChoice>,
+    /// Also while calls or background jobs run in the session; its repository then stays as it is
+    #[arg(long)]
+    pub(crate) force: bool,
+    #[command(flatten)]
+    pub(crate) which: SessionArgs,
 }
 
 /// Throw away the private copy of an isolated session and make a new one

@@ -1,5 +1,6 @@
 //! `quack acp`: serves the sessions to one editor over stdin and stdout.
 
+use crate::args::acp::AcpArgs;
 use crate::connector::{ShellKeys, connector};
 use crate::exit::ExitCode;
 use crate::output::CliOutput;
@@ -7,7 +8,7 @@ use crate::session_file;
 use std::io::{self, IsTerminal};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(args: &AcpArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     if io::stdin().is_terminal() {
         output.note(
             "waiting for an editor's messages on stdin; docs/agents.md has the configuration of editors",
@@ -18,6 +19,6 @@ pub(crate) async fn run(output: CliOutput) -> anyhow::Result<ExitCode> {
         connector(ShellKeys::PassOn, output),
         session_file::read_blocking as quackd_acp::ReadTranscript,
     );
-    quackd_acp::serve_lines(sources, input, reply, CancellationToken::new()).await;
+    quackd_acp::serve_lines(sources, args.isolated, input, reply, CancellationToken::new()).await;
     Ok(ExitCode::Ok)
 }

@@ -104,8 +104,8 @@ async fn states_after_commands(scope: &ScopedClient) -> Vec<Checkpoint> {
     };
     let data = scope.client().call_within(params, ISOLATED_TIMEOUT).await;
     let mut states = data.map(|data| data.checkpoints).unwrap_or_default();
-    // The tools list their changes themselves, with their names alone.
-    states.retain(|state| state.calls.iter().any(|call| call.contains(' ')));
+    // The tools list their changes themselves.
+    states.retain(|state| state.by_commands);
     states
 }
 

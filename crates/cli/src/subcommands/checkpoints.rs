@@ -1,7 +1,7 @@
 //! `quack checkpoints` and `quack restore`: recorded states of a session's files.
 
 use super::changes::time;
-use super::isolated::{has, letter, list as list_of, relative, request, tell_notes};
+use super::isolated::{Side, has, letter, list as list_of, relative, request, tell_notes};
 use crate::args::isolated::{CheckpointsArgs, RestoreArgs};
 use crate::display::{count, name, plain};
 use crate::exit::ExitCode;
@@ -79,7 +79,7 @@ pub(crate) async fn restore(args: RestoreArgs, output: CliOutput) -> anyhow::Res
     if output.is_json() {
         output.document(&data)?;
     } else {
-        let mut text = list_of(report, output.audience());
+        let mut text = list_of(report, Side::Session, output.audience());
         let n = report.files.iter().filter(|file| file.outcome == ApplyOutcome::Taken).count();
         let more = usize::try_from(report.more).unwrap_or(usize::MAX);
         let n = count(n.saturating_add(more), "file");
@@ -89,7 +89,8 @@ pub(crate) async fn restore(args: RestoreArgs, output: CliOutput) -> anyhow::Res
                 "Restored {n}. The state before is in: quack checkpoints --session {session}\n"
             ),
             (false, true) => format!("Would restore {n}.\n"),
-            (false, false) => "There is nothing to restore.\n".to_owned(),
+            (false, false) if is_whole => "There is nothing to restore.\n".to_owned(),
+            (false, false) => "Nothing was restored: all files were left.\n".to_owned(),
         });
         let _reader = output.raw(text).await?;
         tell_notes(report, output);

@@ -1,7 +1,7 @@
-//! `quack diff`, `quack apply` and `quack discard`: the private copy of an isolated session.
+//! `quack diff`, `quack apply`, `quack refresh` and `quack discard`: the private copy of an isolated session.
 
 use crate::args::SessionArgs;
-use crate::args::isolated::{ApplyArgs, DiffArgs, DiscardArgs};
+use crate::args::isolated::{ApplyArgs, DiffArgs, DiscardArgs, RefreshArgs};
 use crate::connect::start_and_connect;
 use crate::display::{count, name, plain};
 use crate::exit::{CliError, ExitCode};
@@ -10,12 +10,17 @@ use crate::render::search::diff::diff as patch;
 use crate::render::search::{PATH, fit, push};
 use crate::session_ref::{self, Missing, Wanted};
 use quackd_protocol::client::{FoundInfo, IsolatedAction, IsolatedData, IsolatedParams};
-use quackd_protocol::isolate::{ApplyOutcome, FileChange, IsolatedFile, IsolatedReport};
+use quackd_protocol::isolate::{
+    ApplyOutcome, FileChange, IsolatedCommit, IsolatedCommits, IsolatedFile, IsolatedReport,
+};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 /// Timeout of a reply. The process has 120 s, and may wait 30 s for its turn.
 pub(super) const ISOLATED_TIMEOUT: Duration = Duration::from_secs(160);
+
+/// Characters of the name of a commit that are shown, as git shows at least seven.
+const SHORT_ID: usize = 8;
 
 /// Runs `quack diff`.
 pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -23,11 +28,17 @@ pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<Ex
         action: Some(IsolatedAction::Diff),
         paths: relative(&args.paths, found),
         text: Some(!args.stat),
+        commits: args.commits.then_some(true),
         ..IsolatedParams::default()
     };
     let data = request(&args.which, params, output).await?;
     if output.is_json() {
         output.document(&data)?;
+        return Ok(ExitCode::Ok);
+    }
+    if let Some(commits) = &data.commits {
+        let text = commit_list(commits, &data, output.audience());
+        let _reader = output.raw(text).await?;
         return Ok(ExitCode::Ok);
     }
     let report = &data.report;
@@ -37,7 +48,7 @@ pub(crate) async fn diff(args: DiffArgs, output: CliOutput) -> anyhow::Result<Ex
         let audience = output.audience();
         let is_patch = !args.stat && !audience.is_terminal;
         // A patch in a pipe has nothing else in it.
-        let mut text = if is_patch { String::new() } else { list(report, audience) };
+        let mut text = if is_patch { String::new() } else { list(report, Side::Session, audience) };
         for file in report.files.iter().filter(|_| !args.stat) {
             if let Some(difference) = &file.diff {
                 text.push_str(&patch(difference, audience));
@@ -59,6 +70,7 @@ pub(crate) async fn apply(args: ApplyArgs, output: CliOutput) -> anyhow::Result<
         merge: args.merge.map(Into::into),
         dry_run: args.dry_run.then_some(true),
         expect: args.expect.clone(),
+        commits: args.commits.then_some(true),
         force: args.force.then_some(true),
         ..IsolatedParams::default()
     };
@@ -67,13 +79,74 @@ pub(crate) async fn apply(args: ApplyArgs, output: CliOutput) -> anyhow::Result<
     let is_whole = report.conflicts == 0 && !(args.undo && has(report, ApplyOutcome::Left));
     if output.is_json() {
         output.document(&data)?;
+    } else if let Some(commits) = &data.commits {
+        let _reader = output.raw(commit_list(commits, &data, output.audience())).await?;
     } else {
-        let mut text = list(report, output.audience());
+        let mut text = list(report, Side::Session, output.audience());
         text.push_str(&last_line(&args, &data));
         let _reader = output.raw(text).await?;
         tell_notes(report, output);
     }
     Ok(if is_whole { ExitCode::Ok } else { ExitCode::Failed })
+}
+
+/// Runs `quack refresh`.
+pub(crate) async fn refresh(args: RefreshArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
+    let params = |found: &FoundInfo| IsolatedParams {
+        action: Some(IsolatedAction::Refresh),
+        paths: relative(&args.paths, found),
+        merge: args.merge.map(Into::into),
+        dry_run: args.dry_run.then_some(true),
+        force: args.force.then_some(true),
+        ..IsolatedParams::default()
+    };
+    let data = request(&args.which, params, output).await?;
+    let report = &data.report;
+    let has_conflicts = 0 < report.conflicts;
+    if output.is_json() {
+        output.document(&data)?;
+    } else {
+        let mut text = list(report, Side::Workspace, output.audience());
+        let (written, session) = (n_written(report), name(&data.label));
+        text.push_str(&match (has_conflicts, report.written, args.dry_run) {
+            (true, _, _) => conflicts(report),
+            (_, true, _) => format!("Brought {written} of the workspace into {session}.\n"),
+            (_, _, true) => format!("Would bring {written} of the workspace into {session}.\n"),
+            _ => format!("{session} has everything that changed in the workspace.\n"),
+        });
+        let _reader = output.raw(text).await?;
+        tell_notes(report, output);
+    }
+    Ok(if has_conflicts { ExitCode::Failed } else { ExitCode::Ok })
+}
+
+/// Lists the commits of a session, and says where they are.
+fn commit_list(
+    commits: &IsolatedCommits,
+    data: &IsolatedData,
+    audience: StdoutProperties,
+) -> String {
+    let mut text = String::new();
+    for IsolatedCommit { id, subject } in &commits.commits {
+        let short: String = plain(id).chars().take(SHORT_ID).collect();
+        push(&mut text, &short, DIM, audience);
+        text.push_str(&format!("  {}\n", fit(subject, audience)));
+    }
+    if 0 < commits.more {
+        text.push_str(&format!("and {} more\n", commits.more));
+    }
+    let session = name(&data.label);
+    match &commits.reference {
+        _ if commits.commits.is_empty() => {
+            text.push_str(&format!("{session} made no commits that the workspace lacks.\n"));
+        }
+        Some(reference) => {
+            let short = reference.strip_prefix("refs/").unwrap_or(reference);
+            text.push_str(&format!("To take them over: git merge {}\n", plain(short)));
+        }
+        None => {}
+    }
+    text
 }
 
 /// Runs `quack discard`.
@@ -155,10 +228,17 @@ pub(super) fn has(report: &IsolatedReport, outcome: ApplyOutcome) -> bool {
     report.files.iter().any(|file| file.outcome == outcome)
 }
 
-pub(super) fn list(report: &IsolatedReport, audience: StdoutProperties) -> String {
+/// The side whose changes are listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    Session,
+    Workspace,
+}
+
+pub(super) fn list(report: &IsolatedReport, of: Side, audience: StdoutProperties) -> String {
     let mut text = String::new();
     for file in &report.files {
-        line(file, &mut text, audience);
+        line(file, of, &mut text, audience);
     }
     if 0 < report.more {
         text.push_str(&format!("and {} more\n", report.more));
@@ -166,13 +246,17 @@ pub(super) fn list(report: &IsolatedReport, audience: StdoutProperties) -> Strin
     text
 }
 
-fn line(file: &IsolatedFile, text: &mut String, audience: StdoutProperties) {
+fn line(file: &IsolatedFile, of: Side, text: &mut String, audience: StdoutProperties) {
     text.push_str(&format!("{}  ", letter(file.change)));
     push(text, &fit(&file.path, audience), PATH, audience);
     let (words, style) = match file.outcome {
         ApplyOutcome::Taken => ("", DIM),
-        ApplyOutcome::Same => ("the workspace has it already", DIM),
-        ApplyOutcome::Merged => ("merged with changes of the workspace", DIM),
+        ApplyOutcome::Same if of == Side::Session => ("the workspace has it already", DIM),
+        ApplyOutcome::Same => ("the session has it already", DIM),
+        ApplyOutcome::Merged if of == Side::Session => {
+            ("merged with changes of the workspace", DIM)
+        }
+        ApplyOutcome::Merged => ("merged with changes of the session", DIM),
         ApplyOutcome::Marked => ("conflict markers", RED),
         ApplyOutcome::Conflict => ("conflict", RED),
         ApplyOutcome::Protected => ("left out", RED),
@@ -200,22 +284,13 @@ pub(super) fn letter(change: FileChange) -> &'static str {
 /// Says what happened.
 fn last_line(args: &ApplyArgs, data: &IsolatedData) -> String {
     let report = &data.report;
-    let n_of = |outcomes: &[ApplyOutcome]| {
-        report.files.iter().filter(|file| outcomes.contains(&file.outcome)).count()
-    };
-    let written = n_of(&[ApplyOutcome::Taken, ApplyOutcome::Merged, ApplyOutcome::Marked]);
-    let more = usize::try_from(report.more).unwrap_or(usize::MAX);
-    let written = count(written.saturating_add(more), "file");
+    let written = n_written(report);
     let session = name(&data.label);
     if args.undo {
-        return format!("Took back {}.\n", count(n_of(&[ApplyOutcome::Taken]), "file"));
+        return format!("Took back {written}.\n");
     }
     if 0 < report.conflicts {
-        let conflicts = usize::try_from(report.conflicts).unwrap_or(usize::MAX);
-        return format!(
-            "Nothing was written: {}. Resolve with --merge markers, ours, theirs or skip, or apply single paths.\n",
-            count(conflicts, "conflict")
-        );
+        return conflicts(report);
     }
     match (report.written, args.dry_run) {
         (true, _) => format!(
@@ -224,6 +299,24 @@ fn last_line(args: &ApplyArgs, data: &IsolatedData) -> String {
         (false, true) => format!("Would write {written}.\n"),
         (false, false) => "There is nothing to apply.\n".to_owned(),
     }
+}
+
+/// Number of files that were or would be written, in words.
+fn n_written(report: &IsolatedReport) -> String {
+    let is_written = |outcome: ApplyOutcome| {
+        matches!(outcome, ApplyOutcome::Taken | ApplyOutcome::Merged | ApplyOutcome::Marked)
+    };
+    let n = report.files.iter().filter(|file| is_written(file.outcome)).count();
+    let more = usize::try_from(report.more).unwrap_or(usize::MAX);
+    count(n.saturating_add(more), "file")
+}
+
+fn conflicts(report: &IsolatedReport) -> String {
+    let n = usize::try_from(report.conflicts).unwrap_or(usize::MAX);
+    let n = count(n, "conflict");
+    format!(
+        "Nothing was written: {n}. Resolve with --merge markers, ours, theirs or skip, or name single paths.\n"
+    )
 }
 
 pub(super) fn tell_notes(report: &IsolatedReport, output: CliOutput) {

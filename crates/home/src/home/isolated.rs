@@ -5,6 +5,9 @@ use crate::private_dir::{FinalLink, own_dir_blocking, restrict_blocking};
 use crate::{HomeError, keep};
 use std::path::PathBuf;
 
+/// Most directories that the supervisor checks after its start.
+const MAX_UNFINISHED: usize = 10_000;
+
 impl Home {
     /// Directory of the private copies of isolated sessions.
     #[must_use]
@@ -82,6 +85,32 @@ impl Home {
     pub fn remove_session_checkpoints_blocking(&self, id: &str) -> Result<(), HomeError> {
         let dir = self.session_checkpoints_dir(id, false)?;
         keep::remove_tree(&dir).map_err(|e| HomeError::io("delete", &dir, e))
+    }
+
+    /// Returns the ids of the sessions on whose copy or files a command was working when it ended, and whether it was a
+    /// restore of an earlier state. `of_copy` and `of_states` are the names of directories that exist only while it works.
+    #[must_use]
+    pub fn unfinished_sessions_blocking(
+        &self,
+        of_copy: &[&str],
+        of_states: &str,
+    ) -> Vec<(String, bool)> {
+        let mut unfinished = Vec::new();
+        for (all, is_copy) in [(self.isolated_dir(), true), (self.checkpoints_dir(), false)] {
+            let entries = std::fs::read_dir(all).into_iter().flatten().flatten();
+            for entry in entries.take(MAX_UNFINISHED) {
+                let Ok(id) = entry.file_name().into_string() else { continue };
+                let directory = entry.path();
+                let states =
+                    if is_copy { directory.join("checkpoints") } else { directory.clone() };
+                if states.join(of_states).is_dir() {
+                    unfinished.push((id, true));
+                } else if of_copy.iter().any(|name| directory.join(name).is_dir()) {
+                    unfinished.push((id, false));
+                }
+            }
+        }
+        unfinished
     }
 
     /// Returns the number of copies of other sessions than this one.

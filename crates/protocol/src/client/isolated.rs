@@ -1,7 +1,7 @@
 //! `quack.isolated`: the private copy of an isolated session, and recorded states of a session's files.
 
 use crate::SessionId;
-use crate::isolate::{Checkpoint, CopiedTree, IsolatedReport, MergeRule};
+use crate::isolate::{Checkpoint, CopiedTree, IsolatedCommits, IsolatedReport, MergeRule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +15,7 @@ pub struct IsolatedParams {
     /// Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<IsolatedAction>,
-    /// For `diff`, `apply` and `restore`: paths of files and directories, relative to the workspace. All if absent.
+    /// For `diff`, `apply`, `refresh` and `restore`: paths of files and directories, relative to the workspace. All if absent.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
     /// For `diff`, `apply` and `restore`: relative paths with protected names that are included.
@@ -24,16 +24,20 @@ pub struct IsolatedParams {
     /// For `diff`: return the differences as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<bool>,
-    /// For `apply`: how to resolve changes of both sides that cannot be merged. If absent, nothing is written then.
+    /// For `apply` and `refresh`: how to resolve changes of both sides that cannot be merged. If absent, nothing is written then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub merge: Option<MergeRule>,
-    /// For `apply` and `restore`: only say what would be written.
+    /// For `apply`, `refresh` and `restore`: only say what would be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dry_run: Option<bool>,
     /// For `apply`: `digest` of an earlier reply. Nothing is written if anything changed since.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expect: Option<String>,
-    /// For `apply`, `undo` and `restore`: also while calls or background jobs run in the session.
+    /// For `diff` and `apply`: the session's commits instead of its files. `apply` writes them to a reference of the
+    /// workspace's repository, and nothing else.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub commits: Option<bool>,
+    /// For `apply`, `undo`, `refresh` and `restore`: also while calls or background jobs run in the session.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub force: Option<bool>,
     /// For `restore`: `number` of the state, which is required.
@@ -51,6 +55,8 @@ pub enum IsolatedAction {
     Apply,
     /// Take back the last `apply`.
     Undo,
+    /// Write the changes of the workspace to the copy, all or none.
+    Refresh,
     /// Throw the copy away and make a new one.
     Discard,
     /// List the recorded states of the session's files. Also for a session that is not isolated.
@@ -73,6 +79,9 @@ pub struct IsolatedData {
     /// For `discard`: the new copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copied: Option<CopiedTree>,
+    /// For `diff` and `apply` with `commits`: the session's commits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commits: Option<IsolatedCommits>,
     /// For `checkpoints`: the recorded states, the oldest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<Checkpoint>,

@@ -280,7 +280,7 @@ impl SessionActor {
     }
 
     /// Sends the calls that wait for a worker, as far as it may run them.
-    pub(super) fn send_waiting(&mut self, ctx: &mut Context<Self>) {
+    pub(in crate::session) fn send_waiting(&mut self, ctx: &mut Context<Self>) {
         if self.worker.child.is_ready() {
             for number in self.worker.calls.unsent() {
                 if self.may_send(number) {
@@ -357,6 +357,7 @@ impl SessionActor {
         self.worker.call_timer = None;
         for (number, wait, due) in self.worker.calls.overdue(Instant::now()) {
             match wait {
+                CallWait::Worker if self.waits_for_state(number) => self.release_calls(ctx),
                 CallWait::Worker => self.not_ready(number, ctx),
                 CallWait::Slot => self.on_slot_timeout(number, ctx),
                 // The worker may have been suspended as well, before it read the call.

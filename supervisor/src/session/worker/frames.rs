@@ -5,6 +5,7 @@ use super::jobs::ReportedJobs;
 use crate::children::{ChannelEvent, ChildActor, HeartbeatDriver, LifecycleDriver};
 use crate::session::actor::SessionActor;
 use crate::session::pending_calls::{PendingCalls, Printed};
+use crate::session::unrecorded::ChangingCall;
 use crate::session::worker::CallDone;
 use crate::wire::raw_json::is_sound;
 use actix::prelude::*;
@@ -122,7 +123,9 @@ impl SessionActor {
         }
         self.record_first_state(ctx);
         for number in self.worker.calls.unsent() {
-            self.send(number, ctx);
+            if !self.waits_for_state(number) {
+                self.send(number, ctx);
+            }
         }
         self.publish_status(OfWorker);
     }
@@ -224,7 +227,8 @@ impl SessionActor {
             }
         }
         for job in ended {
-            self.record_state_after(format!("end of job {}", job.info.id), ctx);
+            let name = format!("end of job {}", job.info.id);
+            self.record_state_after(ChangingCall { name, by_commands: true }, ctx);
             self.note_job_end(job);
         }
         self.services.pool.spills.notify_write();

@@ -126,6 +126,9 @@ impl SessionActor {
         if tool.is_some_and(|tool| tool.is_job_tool) {
             return true;
         }
+        if self.waits_for_state(number) {
+            return false;
+        }
         if self.has_left_jobs() || self.worker.place.is_checking || self.worker.place.is_moved {
             return false;
         }

@@ -28,6 +28,8 @@ pub fn enter_isolate(readable: &[PathBuf], writable: &[PathBuf]) -> Result<(), C
         files.extend(FileRule::open(&path, FileRights::Read)?);
     }
     files.extend(FileRule::open(Path::new("/dev/null"), FileRights::Change)?);
+    // Git names its temporary files at random.
+    files.extend(FileRule::open(Path::new("/dev/urandom"), FileRights::Read)?);
     for path in writable {
         files.extend(FileRule::open(path, FileRights::Write)?);
     }
