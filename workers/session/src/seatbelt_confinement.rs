@@ -5,7 +5,7 @@
 use crate::confinement_result::ConfinementResult;
 use crate::private_files;
 use crate::start_error::WorkerStartError;
-use quackd_process::{SessionPaths, split_off_monitor_of};
+use quackd_process::{SessionPaths, find_processes_by_list, split_off_monitor_of};
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{SandboxReport, Start};
@@ -43,6 +43,7 @@ pub(crate) fn enter(
     }
     split_off_monitor_of(cgroup)
         .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
+    find_processes_by_list();
     let policy = &start.sandbox.policy;
     let mut places = places(start);
     private_files::make_directory_blocking(&places.temporary)
