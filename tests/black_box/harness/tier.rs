@@ -37,14 +37,29 @@ pub(crate) fn variables() -> Vec<(&'static str, String)> {
 /// Reason why a test cannot hold in tier M on Linux.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Reason {
-    /// The private home, `/tmp`, mounts, or processes of a namespace.
+    /// It shows private mounts: the home, `/tmp`, caches, files of `/etc`, hidden and protected names.
     Namespaces,
+    /// It works in a copy of the repository.
+    Isolated,
+    /// The test chooses the tiers of its daemons itself.
+    OwnTier,
+    /// The commands of the test read `/proc`.
+    Procfs,
+    /// The documents that the test compares have answers of tiers A and B.
+    Answers,
+    /// A command of the test kills its worker.
+    Signals,
 }
 
 impl Reason {
     fn text(self) -> &'static str {
         match self {
-            Self::Namespaces => "needs namespaces",
+            Self::Namespaces => "shows private mounts and namespaces",
+            Self::Isolated => "isolated sessions need Linux",
+            Self::OwnTier => "chooses the tiers of its daemons itself",
+            Self::Procfs => "its commands read /proc, which macOS does not have",
+            Self::Answers => "its documents have answers of tiers A and B",
+            Self::Signals => "a command cannot signal its worker",
         }
     }
 }
