@@ -41,6 +41,7 @@ pub(crate) fn read(path: &str) -> String {
 
 #[test]
 fn the_protocol_is_as_documented() {
+    needs!(Answers);
     replay("docs/protocol.md");
 }
 
