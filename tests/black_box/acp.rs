@@ -3,6 +3,7 @@
 
 use crate::approvals::connect;
 use crate::first_hour_network::has_namespaces;
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, wait_for};
 use crate::mcp::Agent;
 use crate::pi::World;
@@ -352,6 +353,7 @@ fn configured(line: &str) -> Daemon {
 
 #[test]
 fn the_mode_ask_does_not_claim_questions_about_hosts_where_the_user_has_turned_the_network_off() {
+    needs!(Namespaces);
     let daemon = configured("network = \"off\"");
     let repo = daemon.repo("project");
     let mut editor = Editor::spawn(&daemon, json!({}));
@@ -645,6 +647,7 @@ fn the_daemon_is_started_and_found_again() {
 
 #[test]
 fn an_isolated_editor_gets_a_copy_of_the_workspace() {
+    needs!(Isolated);
     let world = World::new("");
     let mut editor = Editor {
         agent: Agent::spawn(world.daemon.command(&["acp", "--isolated"])),

@@ -2,6 +2,7 @@
 //! as long as it says, and nothing waits without a client that can answer.
 
 use crate::first_hour_network::in_session;
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, Terminal, Wire, wait_for};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -160,6 +161,7 @@ fn a_denial_is_remembered_and_equal_connections_share_a_question() {
 
 #[test]
 fn without_an_answer_the_host_is_denied_and_a_late_answer_helps_the_next_attempt() {
+    needs!(Namespaces);
     let mut daemon = Daemon::absent();
     std::fs::create_dir_all(daemon.app()).unwrap();
     std::fs::write(

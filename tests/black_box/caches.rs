@@ -1,6 +1,7 @@
 //! Package caches: downloads of a session stay for its workspace, and only there. The user's caches
 //! never change.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, untested, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -126,6 +127,7 @@ const FOUND: &str = "b.crate\nmine\npackage\n\n[Exit code: 0]";
 
 #[test]
 fn downloads_stay_for_later_workers_sessions_and_daemons_of_the_workspace() {
+    needs!(Namespaces);
     let mut daemon = started("");
     let repo = daemon.repo("a");
     let wire = daemon.wire();
@@ -165,6 +167,7 @@ fn downloads_stay_for_later_workers_sessions_and_daemons_of_the_workspace() {
 
 #[test]
 fn downloads_of_a_host_that_is_allowed_later_are_kept() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let wire = daemon.wire();
@@ -187,6 +190,7 @@ fn downloads_of_a_host_that_is_allowed_later_are_kept() {
 
 #[test]
 fn an_evicted_worker_leaves_its_caches_to_the_next_one() {
+    needs!(Namespaces);
     let daemon = started("[worker]\nmax_live = 1\n");
     let wire = daemon.wire();
     let first = wire.attach(daemon.repo("a").path());
@@ -202,6 +206,7 @@ fn an_evicted_worker_leaves_its_caches_to_the_next_one() {
 
 #[test]
 fn a_second_worker_at_the_same_time_has_its_caches_in_memory_and_says_so() {
+    needs!(Namespaces);
     let daemon = started("");
     let wire = daemon.wire();
     let first = wire.attach(daemon.repo("a").path());
@@ -225,6 +230,7 @@ fn a_second_worker_at_the_same_time_has_its_caches_in_memory_and_says_so() {
 
 #[test]
 fn a_poisoned_crate_reaches_neither_the_user_nor_another_workspace() {
+    needs!(Namespaces);
     let daemon = started("");
     let wire = daemon.wire();
     let (a, b) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));
@@ -271,6 +277,7 @@ fn a_poisoned_crate_reaches_neither_the_user_nor_another_workspace() {
 
 #[test]
 fn a_session_that_may_not_write_does_not_get_the_kept_caches() {
+    needs!(Namespaces);
     let daemon = started("profile = \"read-only\"\n");
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
@@ -288,6 +295,7 @@ fn a_session_that_may_not_write_does_not_get_the_kept_caches() {
 
 #[test]
 fn without_room_for_caches_they_are_in_memory_and_kept_ones_go() {
+    needs!(Namespaces);
     let mut daemon = started("");
     let repo = daemon.repo("a");
     {
@@ -316,6 +324,7 @@ fn used_before(layer: &Path, hours: u64) {
 
 #[test]
 fn gc_deletes_the_least_recently_used_caches_and_none_in_use() {
+    needs!(Namespaces);
     let mut daemon = started("[keep]\ncaches_mb = 5\n");
     let mut used = Vec::new();
     {
@@ -377,6 +386,7 @@ fn gc_deletes_the_least_recently_used_caches_and_none_in_use() {
 
 #[test]
 fn caches_of_a_forgotten_workspace_and_interrupted_deletions_go_and_the_rest_stays() {
+    needs!(Namespaces);
     let daemon = started("");
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());
@@ -396,6 +406,7 @@ fn caches_of_a_forgotten_workspace_and_interrupted_deletions_go_and_the_rest_sta
 
 #[test]
 fn a_killed_worker_and_a_stale_mark_of_the_kernel_do_not_break_the_next_start() {
+    needs!(Namespaces);
     let mut daemon = started("");
     let repo = daemon.repo("a");
     for round in 0..3 {
@@ -438,6 +449,7 @@ fn a_killed_worker_and_a_stale_mark_of_the_kernel_do_not_break_the_next_start() 
 
 #[test]
 fn a_file_system_that_cannot_hold_a_layer_means_memory_and_a_note() {
+    needs!(Namespaces);
     let mut daemon = started("");
     let repo = daemon.repo("a");
     let note = "downloads to package caches are lost when the worker ends: ";

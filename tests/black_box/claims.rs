@@ -1,5 +1,6 @@
 //! `quack.hello` and `quack.claim`: each client has separate sessions, and a disconnect ends its work.
 
+use crate::harness::tier::needs;
 use crate::harness::{
     Daemon, Process, Repo, Running, Terminal, Wire, descendants_of, is_alive, wait_for,
 };
@@ -333,6 +334,7 @@ fn events_and_follow_name_the_client_of_a_call() {
 
 #[test]
 fn the_log_has_a_line_for_each_call_of_a_client_that_named_itself() {
+    needs!(Signals);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let wire = client(&daemon, "Claude Code");

@@ -1,6 +1,7 @@
 //! The first hour with git: settings of a repository stay protected, and usual work with branches
 //! succeeds.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Repo, Session, wait_for};
 use serde_json::json;
 use std::fs;
@@ -56,6 +57,7 @@ fn ok(session: &Session<'_>, command: &str) -> String {
 
 #[test]
 fn every_refused_change_of_git_settings_is_explained_and_listed() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = cloned(&daemon, "a b");
     let wire = daemon.wire();
@@ -101,6 +103,7 @@ fn every_refused_change_of_git_settings_is_explained_and_listed() {
 
 #[test]
 fn upstreams_of_branches_work_in_the_session_and_the_settings_stay_as_they_are() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = cloned(&daemon, "a");
     let wire = daemon.wire();
@@ -157,6 +160,7 @@ fn upstreams_of_branches_work_in_the_session_and_the_settings_stay_as_they_are()
 
 #[test]
 fn an_upstream_of_the_session_gives_way_to_one_that_the_user_sets() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = cloned(&daemon, "a");
     let wire = daemon.wire();
@@ -179,6 +183,7 @@ fn an_upstream_of_the_session_gives_way_to_one_that_the_user_sets() {
 
 #[test]
 fn upstreams_work_in_a_linked_worktree() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = cloned(&daemon, "a");
     // Commands in the worktree reach a remote inside it.
@@ -202,6 +207,7 @@ fn upstreams_work_in_a_linked_worktree() {
 
 #[test]
 fn no_command_makes_git_outside_of_the_session_obey_an_upstream_that_it_invents() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = cloned(&daemon, "a");
     let wire = daemon.wire();

@@ -2,6 +2,7 @@
 //! lists the hosts, regardless of their output and exit code. Servers inside a session stay
 //! reachable.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, skipped, untested};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -250,6 +251,7 @@ fn set(daemon: &Daemon, repo: &Path, args: &[&str]) {
 
 #[test]
 fn variables_are_set_without_a_network_only_and_never_over_those_of_the_user() {
+    needs!(Namespaces);
     let mut daemon = Daemon::absent();
     std::fs::create_dir(daemon.app()).unwrap();
     let settings = "[tools]\nenv = [\"https_proxy\", \"PIP_RETRIES\"]\n";

@@ -402,7 +402,7 @@ fn people_read_words_for_tiers_and_programs_letters() {
     let tier = session.worker()["tier"].as_str().unwrap().to_owned();
     let words = match tier.as_str() {
         "A" | "B" => "confined",
-        "D" => "partly confined",
+        "D" | "M" => "partly confined",
         other => panic!("{other}"),
     };
     for args in

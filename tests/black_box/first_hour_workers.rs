@@ -1,6 +1,7 @@
 //! The first hour with workers: replacement of a session's worker, policy changes while jobs run,
 //! and the commands' view of the system.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Repo, Session, wait_for, write_program};
 use serde_json::{Value, json};
 use std::fs;
@@ -80,6 +81,7 @@ fn a_call_runs_in_a_workspace_that_was_deleted_and_made_again() {
 
 #[test]
 fn calls_side_by_side_run_once_each_after_a_protected_name_was_replaced() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let hidden = hide_a_file(&repo);
@@ -114,6 +116,7 @@ fn hide_a_file(repo: &Repo) -> std::path::PathBuf {
 
 #[test]
 fn a_background_job_that_keeps_a_replaced_name_bare_is_named_and_can_be_ended() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let hidden = hide_a_file(&repo);
@@ -144,6 +147,7 @@ fn sandbox(daemon: &Daemon, repo: &Repo, args: &[&str]) -> String {
 
 #[test]
 fn a_policy_that_changes_while_a_job_runs_leaves_jobs_and_reading_in_service() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let wire = daemon.wire();
@@ -181,6 +185,7 @@ fn a_policy_that_changes_while_a_job_runs_leaves_jobs_and_reading_in_service() {
 
 #[test]
 fn a_policy_that_hides_a_file_is_kept_by_reading_tools_while_a_job_runs() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     repo.write("env", "TOPSECRET");
@@ -212,6 +217,7 @@ fn a_policy_that_hides_a_file_is_kept_by_reading_tools_while_a_job_runs() {
 
 #[test]
 fn a_worker_of_full_access_reads_nothing_after_the_session_was_confined() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let wire = daemon.wire();
@@ -264,6 +270,7 @@ fn full_access_shows_the_network_that_it_has() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one world for all toolchains")]
 fn toolchains_outside_the_home_are_seen_like_those_in_it() {
+    needs!(Namespaces);
     let mut daemon = Daemon::absent();
     let home = daemon.home();
     let world = home.parent().unwrap();
@@ -343,6 +350,7 @@ fn toolchains_outside_the_home_are_seen_like_those_in_it() {
 
 #[test]
 fn a_write_next_to_the_workspace_fails_and_caches_of_the_home_can_be_written() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("code/a");
     let beside = repo.path().parent().unwrap().to_path_buf();
@@ -385,6 +393,7 @@ fn a_write_next_to_the_workspace_fails_and_caches_of_the_home_can_be_written() {
 
 #[test]
 fn a_workspace_in_the_home_closes_its_way_and_not_the_directories_of_programs() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     for (name, is_closed) in
         [("home/code/a", true), ("home/.config/app", false), ("home/go/src/a", false)]
@@ -403,6 +412,7 @@ fn a_workspace_in_the_home_closes_its_way_and_not_the_directories_of_programs() 
 
 #[test]
 fn links_on_the_way_to_the_home_and_the_state_directory_are_followed() {
+    needs!(Namespaces);
     let mut daemon = Daemon::absent();
     let world = daemon.home().parent().unwrap().to_owned();
     let (home, disk) = (daemon.home(), world.join("disk"));

@@ -1,6 +1,7 @@
 //! Isolated sessions: a private copy of the workspace at the same path, whose changes the user sees, applies, takes back or
 //! throws away.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Repo, Wire, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -45,6 +46,7 @@ fn bash(daemon: &Daemon, session: &str, command: &str) -> String {
 
 #[test]
 fn a_session_works_in_its_copy_and_the_user_decides_what_becomes_of_it() {
+    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");
@@ -98,6 +100,7 @@ fn a_session_works_in_its_copy_and_the_user_decides_what_becomes_of_it() {
 
 #[test]
 fn both_sides_are_merged_and_a_conflict_writes_nothing() {
+    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");
@@ -142,6 +145,7 @@ fn both_sides_are_merged_and_a_conflict_writes_nothing() {
 
 #[test]
 fn a_copy_outlives_worker_and_daemon_and_is_not_deleted_without_a_word() {
+    needs!(Isolated);
     let mut daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");
@@ -179,6 +183,7 @@ fn a_copy_outlives_worker_and_daemon_and_is_not_deleted_without_a_word() {
 
 #[test]
 fn what_an_isolated_session_may_not_do_is_refused() {
+    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     let at = repo.path().to_str().unwrap();
@@ -223,6 +228,7 @@ fn what_an_isolated_session_may_not_do_is_refused() {
 
 #[test]
 fn an_apply_that_is_killed_leaves_all_or_nothing() {
+    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");
@@ -283,6 +289,7 @@ fn an_apply_that_is_killed_leaves_all_or_nothing() {
 
 #[test]
 fn each_agent_gets_its_own_copy() {
+    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     let claim = |name: &str, isolated: bool| {
@@ -335,6 +342,7 @@ fn each_agent_gets_its_own_copy() {
 
 #[test]
 fn the_session_gets_new_files_and_commits_of_the_workspace() {
+    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");
@@ -388,6 +396,7 @@ fn the_session_gets_new_files_and_commits_of_the_workspace() {
 
 #[test]
 fn the_workspace_gets_the_commits_of_the_session_and_runs_nothing_of_it() {
+    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");
@@ -464,6 +473,7 @@ fn the_workspace_gets_the_commits_of_the_session_and_runs_nothing_of_it() {
 
 #[test]
 fn the_next_daemon_takes_back_an_apply_that_did_not_end() {
+    needs!(Isolated);
     let mut daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");

@@ -1,6 +1,7 @@
 //! Background jobs: they continue after their call and between calls, and end with their session's
 //! worker.
 
+use crate::harness::tier::{self, needs};
 use crate::harness::{Daemon, Process, Session, is_alive, one_takes_less_than, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -144,10 +145,10 @@ fn a_killed_job_is_gone_with_everything_below_it_when_the_answer_comes() {
     assert!(processes.iter().all(is_alive));
     assert_eq!(wire.refused("abort", json!({})), "No running operation to abort");
     let text = session.call("job_kill", json!("job-1"));
-    assert_eq!(
-        text,
-        "Ended background job job-1: 3 processes\n[Process aborted]\n[Exit code: unknown]"
-    );
+    // On macOS one that hides could be left.
+    let doubt = if tier::is_macos() { "[Some of its processes may still be there]\n" } else { "" };
+    let ended = "Ended background job job-1: 3 processes\n";
+    assert_eq!(text, format!("{ended}{doubt}[Process aborted]\n[Exit code: unknown]"));
     assert!(!processes.iter().any(is_alive), "answered before everything was gone");
 }
 
@@ -340,6 +341,7 @@ fn eight_jobs_run_beside_calls_and_one_more_is_refused() {
 
 #[test]
 fn a_running_job_does_not_disable_commands_when_the_user_allows_more() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let wire = daemon.wire();

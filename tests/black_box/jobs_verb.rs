@@ -1,5 +1,6 @@
 //! `quack jobs`, `quack tools`, `quack tool NAME --help`, and commands without a deadline.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Terminal, wait_for};
 use serde_json::{Value, json};
 use std::process::Command;
@@ -54,6 +55,7 @@ fn jobs_are_listed_followed_to_their_end_and_killed() {
 
 #[test]
 fn a_change_that_waits_is_shown_with_the_way_to_end_what_it_waits_for() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let wire = daemon.wire();

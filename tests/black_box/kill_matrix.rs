@@ -1,6 +1,8 @@
 //! Kill matrix: regardless of the command's processes and of the end of its call, no process
 //! remains. Tests every way to escape from a shell against every way to end.
 
+use crate::harness::stand_in::{VARIABLE, sandbox_exec};
+use crate::harness::tier::{self, needs};
 use crate::harness::{Daemon, Session, skipped, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -127,6 +129,9 @@ fn run_unprivileged(test: &str) {
     let as_user = |args: &[&str]| {
         let mut command = std::process::Command::new("setpriv");
         command.args([&format!("--reuid={id}"), &format!("--regid={id}")]);
+        if tier::is_macos() {
+            command.env(VARIABLE, sandbox_exec());
+        }
         command.args(["--clear-groups", "--"]).args(args).output().expect("run setpriv")
     };
     let path = program.to_str().expect("a path");
@@ -177,6 +182,7 @@ fn a_command_with_more_processes_than_it_may_have_is_told_so_and_leaves_none() {
 
 #[test]
 fn nothing_survives_a_call_that_ends_normally() {
+    needs!(Procfs);
     column(End::Normally);
 }
 

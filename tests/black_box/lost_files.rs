@@ -1,5 +1,6 @@
 //! Files that a command writes where they will be lost: the answer names them, or the write fails.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, copy_program, untested};
 use serde_json::json;
 use std::path::PathBuf;
@@ -27,6 +28,7 @@ fn has_namespaces(session: &Session<'_>) -> bool {
 
 #[test]
 fn no_write_next_to_the_workspace_or_in_the_home_vanishes_without_a_word() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let path = repository(&daemon);
     let wire = daemon.wire();
@@ -75,6 +77,7 @@ fn no_write_next_to_the_workspace_or_in_the_home_vanishes_without_a_word() {
 
 #[test]
 fn a_result_in_a_private_directory_for_temporary_files_is_named_once() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let path = repository(&daemon);
     let wire = daemon.wire();
@@ -112,6 +115,7 @@ fn a_result_in_a_private_directory_for_temporary_files_is_named_once() {
 
 #[test]
 fn a_failure_about_what_the_session_does_not_see_says_so() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let path = repository(&daemon);
     std::fs::create_dir_all(daemon.home().join("src/other")).unwrap();
@@ -139,6 +143,7 @@ fn a_failure_about_what_the_session_does_not_see_says_so() {
 
 #[test]
 fn a_write_next_to_a_workspace_deep_in_the_home_fails_or_is_named() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let path = daemon.home().join("src/work/app");
     std::fs::create_dir_all(&path).unwrap();
@@ -163,6 +168,7 @@ fn a_write_next_to_a_workspace_deep_in_the_home_fails_or_is_named() {
 
 #[test]
 fn a_job_and_an_exact_output_say_it_too() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let path = repository(&daemon);
     let wire = daemon.wire();
@@ -182,6 +188,7 @@ fn a_job_and_an_exact_output_say_it_too() {
 
 #[test]
 fn quack_inside_a_session_starts_no_second_daemon() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let path = repository(&daemon);
     let wire = daemon.wire();
@@ -207,6 +214,7 @@ fn quack_inside_a_session_starts_no_second_daemon() {
 
 #[test]
 fn a_command_that_names_a_hidden_file_is_told_once_with_the_command_that_shows_it() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("shop");
     for name in [".env", "src/.env", "secrets/key", "server.pem", ".env.example"] {

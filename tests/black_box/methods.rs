@@ -300,7 +300,7 @@ fn ps_shows_the_tree_as_it_is() {
     assert_eq!(worker["calls"][0]["deadlineMs"], 30_000);
     assert_eq!((&worker["policy"], &worker["restarts"]), (&json!("workspace-write"), &json!(0)));
     let tier = worker["tier"].as_str().unwrap();
-    assert!(["A", "B", "D"].contains(&tier), "{tier}");
+    assert!(["A", "B", "D", "M"].contains(&tier), "{tier}");
     let (pid, monitor) = (session.pid("pid"), session.pid("monitorPid"));
     let found = crate::harness::Process::find(pid).expect("the worker");
     let above = crate::harness::Process::find(found.parent).expect("the process above the worker");

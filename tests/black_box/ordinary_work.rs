@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::escapes::{Program, User, become_user, best_tier, shell};
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, wait_for};
 use serde_json::json;
 use std::fs;
@@ -315,16 +316,19 @@ fn all_work(place: &Place) {
 
 #[test]
 fn ordinary_work_succeeds_in_the_default_profile_as_root() {
+    needs!(OwnTier);
     as_user(User::Root, all_work);
 }
 
 #[test]
 fn ordinary_work_succeeds_in_the_default_profile_as_an_ordinary_user() {
+    needs!(OwnTier);
     as_user(User::Ordinary, all_work);
 }
 
 #[test]
 fn a_home_and_the_root_are_no_workspaces_and_the_refusal_says_how_to_go_on() {
+    needs!(OwnTier);
     as_user(User::Ordinary, |place| {
         let wire = place.daemon.wire();
         for (workspace, reason) in [

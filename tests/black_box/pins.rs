@@ -1,6 +1,7 @@
 //! Protected, hidden and resolved names are checked again later. Neither programs that change the
 //! same files outside the session nor a restart of the worker removes the protection.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -23,6 +24,7 @@ fn end_worker(session: &Session<'_>) {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as another program does it")]
 fn a_protected_name_that_is_replaced_outside_is_protected_again_before_anything_runs() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let git = repo.path().join(".git");
@@ -47,6 +49,7 @@ fn a_protected_name_that_is_replaced_outside_is_protected_again_before_anything_
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as the user does it")]
 fn a_protected_or_hidden_name_that_is_moved_away_and_made_again_outside_is_protected_again() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let git = repo.path().join(".git");
@@ -78,6 +81,7 @@ fn a_protected_or_hidden_name_that_is_moved_away_and_made_again_outside_is_prote
 
 #[test]
 fn what_is_hidden_stays_hidden_when_its_directory_would_be_moved() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     fs::create_dir_all(repo.path().join("s/deep")).unwrap();
@@ -103,6 +107,7 @@ fn what_is_hidden_stays_hidden_when_its_directory_would_be_moved() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as another program does it")]
 fn a_link_on_the_way_to_a_workspace_leads_no_worker_elsewhere() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let outer = daemon.repo("outer");
     let inner = outer.path().join("x/inner");
@@ -126,6 +131,7 @@ fn a_link_on_the_way_to_a_workspace_leads_no_worker_elsewhere() {
 
 #[test]
 fn no_file_gets_the_rights_of_its_owner() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let wire = daemon.wire();
@@ -165,6 +171,7 @@ fn a_call_in_safe_mode_writes_nothing_also_beneath_the_temporary_directory() {
 
 #[test]
 fn a_hidden_path_that_does_not_exist_yet_is_hidden_once_it_appears() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let wire = daemon.wire();
@@ -199,6 +206,7 @@ fn a_hidden_path_that_does_not_exist_yet_is_hidden_once_it_appears() {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "as another program does it")]
 fn a_background_job_blocks_no_call_after_the_user_has_changed_gits_configuration() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     let git = |script: &str| {

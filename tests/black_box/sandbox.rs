@@ -2,6 +2,7 @@
 //! the line after a command that changed files which other programs run.
 
 use crate::harness::Daemon;
+use crate::harness::tier::needs;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -197,6 +198,7 @@ fn a_daemon_with_a_configured_root_that_would_open_everything_does_not_start() {
 
 #[test]
 fn a_workspace_in_shared_memory_is_one_like_others() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let directory = tempfile::tempdir_in("/dev/shm").unwrap();
     let workspace = std::fs::canonicalize(directory.path()).unwrap();

@@ -89,7 +89,7 @@ fn the_state_of_a_session_names_its_worker() {
     assert!(0 < state["worker"]["pid"].take().as_i64().unwrap());
     assert_eq!(state["isRunning"], true);
     let tier = state["worker"]["tier"].take();
-    assert!(["A", "B", "D"].contains(&tier.as_str().unwrap()), "{tier}");
+    assert!(["A", "B", "D", "M"].contains(&tier.as_str().unwrap()), "{tier}");
     assert_eq!(
         state["worker"],
         json!({

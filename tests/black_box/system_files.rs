@@ -3,6 +3,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "the tests replace files as other programs do")]
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, untested, wait_for};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,7 @@ fn wait_until_shown(session: &Session<'_>, content: &str) {
 
 #[test]
 fn a_session_sees_a_file_of_etc_that_was_replaced_while_its_worker_runs() {
+    needs!(Namespaces);
     let mut daemon = Daemon::absent();
     let repo = daemon.repo("repo");
     let base = repo.path().parent().unwrap().to_owned();
@@ -75,6 +77,7 @@ fn a_session_sees_a_file_of_etc_that_was_replaced_while_its_worker_runs() {
 
 #[test]
 fn a_replaced_file_of_etc_makes_no_call_wait_for_calls_and_jobs_of_the_old_worker() {
+    needs!(Namespaces);
     let mut daemon = Daemon::absent();
     let repo = daemon.repo("repo");
     let base = repo.path().parent().unwrap().to_owned();

@@ -295,7 +295,7 @@ fn it_is_shown_as_partly_confined() {
 fn it_is_refused_without_a_stand_in_and_never_chosen_by_itself() {
     let mut without = Daemon::absent();
     let repo = without.repo("a");
-    without.boot_with("env", &["QUACKD_SANDBOX_TIER=M", QUACK, "daemon"]);
+    without.boot_with("env", &["-u", VARIABLE, "QUACKD_SANDBOX_TIER=M", QUACK, "daemon"]);
     let text = without.wire().attach(repo.path()).bash("true");
     assert!(text.contains("tier M was asked for, but this is not macOS"), "{text}");
     drop(without);
@@ -308,7 +308,7 @@ fn it_is_refused_without_a_stand_in_and_never_chosen_by_itself() {
     let mut unasked = Daemon::absent();
     let repo = unasked.repo("a");
     let variable = format!("{VARIABLE}={}", sandbox_exec().display());
-    unasked.boot_with("env", &[&variable, QUACK, "daemon"]);
+    unasked.boot_with("env", &["-u", "QUACKD_SANDBOX_TIER", &variable, QUACK, "daemon"]);
     let wire = unasked.wire();
     assert_ne!(tier(&wire.attach(repo.path())), "M");
 }

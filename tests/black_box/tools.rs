@@ -1,6 +1,7 @@
 //! read_file, bash and grep_search through the daemon: aliases, tolerated arguments, limits, texts
 //! and markers.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, is_alive, wait_for};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -163,6 +164,7 @@ fn bash_texts_are_exact() {
 
 #[test]
 fn commands_get_no_secret_no_terminal_and_no_descriptor_of_ours() {
+    needs!(Procfs);
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let session = wire.attach(daemon.repo("a").path());

@@ -99,12 +99,10 @@ pub struct Finished {
     /// Kept standard error.
     pub stderr: Captured,
     /// Processes that outlived a shell that exited by itself, and were killed. Always 0 after a deadline or an abort.
-    /// Always 0 outside Linux, where they are killed by group but cannot be counted.
     pub background_ended: u32,
-    /// Number of processes when the command was stopped, including its shell. 0 if it exited by itself, and outside
-    /// Linux.
+    /// Number of processes when the command was stopped, including its shell. 0 if it exited by itself.
     pub stopped: u32,
-    /// True if certainly no process is left. False if a process hangs in the kernel, and outside Linux.
+    /// True if certainly no process is left. False if a process hangs in the kernel, and always on macOS.
     pub is_gone: bool,
     /// Number of known surviving processes. They hang in the kernel or run with credentials that this process may not
     /// signal. 0 if `is_gone`.

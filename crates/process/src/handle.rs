@@ -1,5 +1,6 @@
 //! Handle of a direct child. The supervisor watches its workers with it, and [`crate::run`] its shell.
 
+use crate::pid::to_pid;
 use crate::platform::{ExitWatch, Identity};
 use crate::wait::reap;
 use crate::{Exit, Usage};
@@ -93,12 +94,4 @@ impl ProcessHandle {
     pub fn usage(&self) -> Option<Usage> {
         self.child.exit.get().map(|(_, usage)| *usage)
     }
-}
-
-/// Converts a number to the type that system calls take.
-pub(crate) fn to_pid(pid: u32) -> io::Result<Pid> {
-    i32::try_from(pid)
-        .ok()
-        .and_then(Pid::from_raw)
-        .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))
 }

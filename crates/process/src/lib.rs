@@ -13,8 +13,8 @@
 //!
 //! All functions that find processes in order to kill them need a caller that is a child sub-reaper (Linux,
 //! [`harden`]). A descendant that loses its parent becomes a child of the sub-reaper, so an empty list of children
-//! proves that nothing is left. Other systems have no such list: there only process groups are killed, and the
-//! results report the rest as unknown.
+//! proves that nothing is left. macOS has no such list: there the processes of a command are found in the list of all
+//! processes, by group, descent and a variable (`members.rs`), and the results do not say that none is left.
 //!
 //! If control groups are available ([`CgroupBase`]), each command also has its own. The group identifies the command
 //! of an orphan, is killed as a whole, and lets the kernel count its processes.
@@ -31,12 +31,15 @@ mod harden;
 mod input;
 mod limits;
 mod live_output;
+mod members;
 mod oom;
 mod output;
 mod outside;
+mod pid;
 mod pipe_holders;
 mod piped;
 mod platform;
+mod process_facts;
 mod process_tree;
 mod run;
 mod shell;
@@ -67,6 +70,7 @@ pub use harden::{Role, harden, restore_after_fork};
 pub use input::{CommandInput, Wanted};
 pub use limits::{DEFAULT_PROCESSES, Limits, MIN_OPEN_FILES};
 pub use live_output::{LIVE_BYTES, Live, Piece};
+pub use members::{end_commands_blocking, find_processes_by_list};
 pub use oom::{OomScore, rank_above_parent};
 pub use outside::{Held, Writable};
 pub use piped::{Piped, Pipes, launch_piped};

@@ -73,7 +73,7 @@ impl Limits {
     pub(crate) fn impose_on(&self, pid: u32) {
         let Some(cpu) = self.cpu else { return };
         let seconds = cpu.as_secs().saturating_add(u64::from(cpu.subsec_nanos() != 0)).max(1);
-        if let Ok(pid) = crate::handle::to_pid(pid) {
+        if let Ok(pid) = crate::pid::to_pid(pid) {
             limit_cpu(pid, seconds);
         }
     }

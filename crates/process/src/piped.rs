@@ -56,12 +56,12 @@ impl Piped {
     }
 
     /// Sends TERM to the program and all its processes, including stopped ones.
-    pub fn terminate(&self) {
+    pub fn terminate(&mut self) {
         let _n_found = self.shell.terminate();
     }
 
     /// Kills the program and all its processes.
-    pub fn kill(&self) {
+    pub fn kill(&mut self) {
         self.shell.kill();
     }
 
@@ -75,7 +75,7 @@ impl Piped {
     ///
     /// # Errors
     /// The program was reaped elsewhere.
-    pub fn end(self) -> io::Result<Exit> {
+    pub fn end(mut self) -> io::Result<Exit> {
         self.shell.kill();
         self.shell.note_end();
         self.shell.reap().map(|(exit, _usage)| exit)

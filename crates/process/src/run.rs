@@ -5,7 +5,6 @@
 
 use crate::input::InputWriter;
 use crate::output::OutputReader;
-use crate::platform::HAS_PROC;
 use crate::shell::{Input, Shell, reap_ended_orphans};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper};
 use crate::{Command, EndedBy, Finished, Holder, LaunchError};
@@ -75,7 +74,7 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
     }
     let begin = Instant::now();
     let pipe = if command.input.is_some() { Input::Pipe } else { Input::Nothing };
-    let (shell, stdin, stdout, stderr) = Shell::launch(&command, pipe)?;
+    let (mut shell, stdin, stdout, stderr) = Shell::launch(&command, pipe)?;
     let explain = |error| LaunchError::explain(error, Path::new(&command.program), &command.cwd);
     let mut input = match (stdin, &command.input) {
         (Some(pipe), Some(input)) => Some(InputWriter::new(pipe, input.clone()).map_err(explain)?),
@@ -89,19 +88,19 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
         command.flow.clone(),
     )
     .map_err(explain)?;
-    let ended_by = watch(&shell, &mut output, &mut input, &command, begin).await;
+    let ended_by = watch(&mut shell, &mut output, &mut input, &command, begin).await;
     // Processes that outlive the command read the end of the input.
     drop(input);
     output.lose_patience();
     let (mut stopped, mut held) = (0, None);
     if ended_by == EndedBy::Itself {
-        held = settle(&shell, &mut output).await;
-        dismiss(&shell, &mut output, command.leave.min(LONGEST)).await;
+        held = settle(&mut shell, &mut output).await;
+        dismiss(&mut shell, &mut output, command.leave.min(LONGEST)).await;
     } else {
-        stopped = stop(&shell, &mut output, &command, ended_by).await;
+        stopped = stop(&mut shell, &mut output, &command, ended_by).await;
     }
     let end = Instant::now() + END_LIMIT;
-    let (n_killed, survivors) = end_strays(&shell, &mut output, end).await;
+    let (n_killed, survivors) = end_strays(&mut shell, &mut output, end).await;
     output.drain(DRAIN_QUIET, end).await;
     // A remaining holder is not one of the command's processes, because those are dead.
     let output_open = held.is_some() || !output.is_at_end();
@@ -129,7 +128,7 @@ pub async fn run(command: Command) -> Result<Finished, LaunchError> {
 
 /// Reads the output until the shell has exited or must be stopped.
 async fn watch(
-    shell: &Shell,
+    shell: &mut Shell,
     output: &mut OutputReader,
     input: &mut Option<InputWriter>,
     command: &Command,
@@ -169,7 +168,7 @@ async fn watch(
 
 /// Lets background processes finish that only forward output. If a pipe is still held after that, returns the known
 /// holders.
-async fn settle(shell: &Shell, output: &mut OutputReader) -> Option<Vec<Holder>> {
+async fn settle(shell: &mut Shell, output: &mut OutputReader) -> Option<Vec<Holder>> {
     if !output.is_at_end() && shell.has_strays() {
         output.drain(SETTLE_QUIET, Instant::now() + SETTLE_LIMIT).await;
         if !output.is_at_end() {
@@ -184,7 +183,7 @@ async fn settle(shell: &Shell, output: &mut OutputReader) -> Option<Vec<Holder>>
 }
 
 /// Sends TERM to the processes that outlive the command, and waits for the grace.
-async fn dismiss(shell: &Shell, output: &mut OutputReader, grace: Duration) {
+async fn dismiss(shell: &mut Shell, output: &mut OutputReader, grace: Duration) {
     if grace.is_zero() || !shell.has_strays() {
         return;
     }
@@ -201,7 +200,7 @@ async fn dismiss(shell: &Shell, output: &mut OutputReader, grace: Duration) {
 /// Stops the command: TERM, the grace, KILL. The grace also applies to processes that outlive the shell. Returns the
 /// number of processes found.
 async fn stop(
-    shell: &Shell,
+    shell: &mut Shell,
     output: &mut OutputReader,
     command: &Command,
     ended_by: EndedBy,
@@ -237,7 +236,11 @@ async fn stop(
 
 /// Waits for the shell, which has exited or was killed, then kills and reaps the remaining processes. Returns how
 /// many were still running, and how many are left; `None` if that is unknown.
-async fn end_strays(shell: &Shell, output: &mut OutputReader, end: Instant) -> (u32, Option<u32>) {
+async fn end_strays(
+    shell: &mut Shell,
+    output: &mut OutputReader,
+    end: Instant,
+) -> (u32, Option<u32>) {
     // If the shell hangs in the kernel, continue without it.
     let has_ended = timeout_at(end, shell.exited()).await.is_ok();
     shell.note_end();
@@ -253,7 +256,7 @@ async fn end_strays(shell: &Shell, output: &mut OutputReader, end: Instant) -> (
         left = shell.sweep(&mut sweeper);
     }
     let survivors = match left {
-        _ if !HAS_PROC => None,
+        _ if !shell.knows_all() => None,
         SweepProgress::Unknown => None,
         SweepProgress::Nothing if has_ended => Some(0),
         // A process that is gone at this last check only exited late.

@@ -3,12 +3,13 @@
 
 use crate::cgroup::CommandCgroup;
 use crate::command::CALL_VARIABLE;
+use crate::members::{MEMBER_VARIABLE, Members, is_by_list, signal as signal_listed};
 use crate::pipe_holders::holders;
 use crate::platform::ExitWatch;
 use crate::process_tree::{ProcessTree, has_variable, stat};
 use crate::shell_registry::{self, ShellSlot};
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE, SweepProgress, Sweeper, living_strays, send};
-use crate::{Command, Exit, Group, Holder, LaunchError, ProcessHandle, Usage};
+use crate::{Command, Exit, Group, Holder, LaunchError, ProcessHandle, SpawnThread, Usage};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
@@ -39,6 +40,8 @@ pub(crate) struct Shell {
     process: ProcessHandle,
     watch: ExitWatch,
     mark: ProcessMarker,
+    /// The command's processes, on systems that find them in the list of all processes.
+    listed: Option<Members>,
     /// Taken when the shell is abandoned.
     place: Option<ShellSlot>,
     is_reaped: bool,
@@ -103,13 +106,21 @@ impl Shell {
         let explain = |error| LaunchError::explain(error, program, cwd);
         let place = ShellSlot::reserve()
             .ok_or_else(|| LaunchError::TooManyProcesses(io::ErrorKind::QuotaExceeded.into()))?;
+        let by_list = is_by_list().then(Members::before_start);
+        let listed = by_list.transpose().map_err(LaunchError::Io)?;
         // Without a control group, for example because no descriptor is left, the marks identify the processes.
-        let leaf = command.group.as_ref().and_then(|group| group.leaf().ok()).map(Arc::new);
-        let (mut child, leaf) = launch_in(leaf, command, input).map_err(explain)?;
+        let group = command.group.as_ref().filter(|_| listed.is_none());
+        let leaf = group.and_then(|group| group.leaf().ok()).map(Arc::new);
+        let program = prepare(command, input, listed.as_ref());
+        let (mut child, leaf) =
+            launch_in(leaf, group, program, command.spawn_thread.as_deref()).map_err(explain)?;
         place.hold(child.id());
         command.limits.impose_on(child.id());
         match Self::adopt(&mut child, place, command, leaf) {
-            Ok(launched) => Ok(launched),
+            Ok((mut shell, stdin, stdout, stderr)) => {
+                shell.listed = listed.map(|listed| listed.of_group(shell.pid()));
+                Ok((shell, stdin, stdout, stderr))
+            }
             Err(error) => {
                 // The child has not run long enough to start processes outside of its group.
                 signal_group(child.id(), Signal::SIGKILL);
@@ -132,7 +143,8 @@ impl Shell {
         };
         let variable = format!("{CALL_VARIABLE}={}", command.tag).into_bytes();
         let mark = ProcessMarker { group: child.id(), variable, leaf };
-        let shell = Self { process, watch, mark, place: Some(place), is_reaped: false };
+        let shell =
+            Self { process, watch, mark, listed: None, place: Some(place), is_reaped: false };
         Ok((shell, child.stdin.take().map(OwnedFd::from), stdout.into(), stderr.into()))
     }
 
@@ -156,7 +168,10 @@ impl Shell {
     }
 
     /// Sends TERM to every process of this command, including stopped ones. Returns the number of processes found.
-    pub(crate) fn terminate(&self) -> u32 {
+    pub(crate) fn terminate(&mut self) -> u32 {
+        if let Some(listed) = &mut self.listed {
+            return terminate_listed(listed, self.mark.group);
+        }
         // Count before the signal, because TERM may end a process before it is counted.
         let escaped = ProcessTree::now().map(|lineage| lineage.descendants(&self.roots()));
         let mut escaped = escaped.unwrap_or_default();
@@ -175,9 +190,14 @@ impl Shell {
     }
 
     /// Kills every process of this command at once. The sweep kills the processes that are forked in between.
-    pub(crate) fn kill(&self) {
-        // Without /proc or a free descriptor only the group can be killed.
+    pub(crate) fn kill(&mut self) {
+        // Without a list or a free descriptor only the group can be killed.
         let mut sweeper = Sweeper::new(Instant::now() + FREEZE_LIMIT);
+        if let Some(listed) = &mut self.listed {
+            drop(listed.kill(|_| true, sweeper.killed(), Instant::now() + FREEZE_LIMIT));
+            signal_group(self.mark.group, Signal::SIGKILL);
+            return;
+        }
         if let Some(leaf) = &self.mark.leaf {
             drop(leaf.kill(sweeper.killed()));
         }
@@ -197,20 +217,33 @@ impl Shell {
         living_strays(shell_registry::contains, |pid| self.mark.fits(pid)).unwrap_or_default()
     }
 
-    pub(crate) fn has_strays(&self) -> bool {
-        !self.strays().is_empty()
+    pub(crate) fn has_strays(&mut self) -> bool {
+        match &mut self.listed {
+            Some(listed) => listed.look_beside_shell().is_ok_and(|found| !found.is_empty()),
+            None => !self.strays().is_empty(),
+        }
+    }
+
+    /// Returns whether an empty list of processes shows that none is left. In the list of all processes one may be
+    /// missing that hides.
+    pub(crate) fn knows_all(&self) -> bool {
+        self.listed.is_none()
     }
 
     /// Kills what the shell left behind, one step. If orphans cannot be listed, only the process group is killed.
-    pub(crate) fn sweep(&self, sweeper: &mut Sweeper) -> SweepProgress {
-        let left = self.mark.sweep(sweeper);
+    pub(crate) fn sweep(&mut self, sweeper: &mut Sweeper) -> SweepProgress {
+        let left = sweep(&self.mark, self.listed.as_mut(), sweeper);
         signal_group(self.mark.group, Signal::SIGKILL);
         left
     }
 
     /// Returns the known running processes of this command: descendants of the shell, its orphans, and the processes
     /// in its control group. Stops searching at about `limit`.
-    pub(crate) fn processes(&self, limit: usize) -> BTreeSet<u32> {
+    pub(crate) fn processes(&mut self, limit: usize) -> BTreeSet<u32> {
+        if let Some(listed) = &mut self.listed {
+            let found = listed.look().unwrap_or_default();
+            return found.into_iter().map(|one| one.pid).take(limit).collect();
+        }
         let lineage = ProcessTree::now();
         let members = lineage.map(|lineage| lineage.descendants_up_to(&self.roots(), limit));
         let mut found: BTreeSet<u32> =
@@ -223,14 +256,14 @@ impl Shell {
     }
 
     /// Returns true if the command has more than `limit` processes and its control group does not limit them.
-    pub(crate) fn exceeds(&self, limit: u32) -> bool {
+    pub(crate) fn exceeds(&mut self, limit: u32) -> bool {
         let is_counted = self.mark.leaf.as_ref().is_some_and(|leaf| leaf.is_counted());
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
         !is_counted && limit < self.processes(limit.saturating_add(1)).len()
     }
 
     /// Returns the processes of this command that hold one of these pipes.
-    pub(crate) fn holders(&self, pipes: &[u64]) -> Vec<Holder> {
+    pub(crate) fn holders(&mut self, pipes: &[u64]) -> Vec<Holder> {
         holders(self.processes(MAX_SUSPECTS), pipes)
     }
 
@@ -257,6 +290,7 @@ impl Drop for Shell {
         let abandoned = AbandonedShell {
             process: self.process.clone(),
             mark: self.mark.clone(),
+            listed: self.listed.take(),
             _place: self.place.take(),
         };
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
@@ -269,12 +303,13 @@ impl Drop for Shell {
 struct AbandonedShell {
     process: ProcessHandle,
     mark: ProcessMarker,
+    listed: Option<Members>,
     /// Held until the shell is reaped.
     _place: Option<ShellSlot>,
 }
 
 impl AbandonedShell {
-    async fn clean_up(self) {
+    async fn clean_up(mut self) {
         let until = Instant::now() + CLEANUP_LIMIT;
         let mut sweeper = Sweeper::new(until);
         let mut pause = FIRST_PAUSE;
@@ -282,7 +317,7 @@ impl AbandonedShell {
             // Before the sweep: a shell that dies after it leaves children that the sweep has not seen. An error means that the
             // shell was already reaped.
             let is_gone = !matches!(self.process.try_reap(), Ok(None));
-            let left = self.mark.sweep(&mut sweeper);
+            let left = sweep(&self.mark, self.listed.as_mut(), &mut sweeper);
             if is_gone && left != SweepProgress::Dying {
                 return;
             }
@@ -297,6 +332,34 @@ impl Drop for AbandonedShell {
     fn drop(&mut self) {
         drop(self.process.try_reap());
     }
+}
+
+/// Kills what a shell left behind, one step.
+fn sweep(
+    mark: &ProcessMarker,
+    listed: Option<&mut Members>,
+    sweeper: &mut Sweeper,
+) -> SweepProgress {
+    let Some(listed) = listed else { return mark.sweep(sweeper) };
+    let until = Instant::now() + FREEZE_LIMIT;
+    let left = listed.sweep(sweeper.killed(), until);
+    // Where they become children of this process, nobody else reaps them.
+    reap_ended_orphans();
+    left
+}
+
+/// Sends TERM to every process of a command, including stopped ones. Returns the number of processes found.
+fn terminate_listed(listed: &mut Members, group: u32) -> u32 {
+    let mut found = listed.look().unwrap_or_default();
+    let n_found = u32::try_from(found.len()).unwrap_or(u32::MAX);
+    found.retain(|one| one.group != group);
+    for signal in [Signal::SIGTERM, Signal::SIGCONT] {
+        signal_group(group, signal);
+        for one in &found {
+            signal_listed(one, signal);
+        }
+    }
+    n_found
 }
 
 /// Signals a process group. A group without processes is not an error.
@@ -314,11 +377,12 @@ pub(crate) fn reap_ended_orphans() {
 /// Starts the command, on the spawn thread if the worker has one.
 fn launch_in(
     leaf: Option<Arc<CommandCgroup>>,
-    command: &Command,
-    input: Input,
+    group: Option<&Arc<Group>>,
+    program: std::process::Command,
+    spawn_thread: Option<&SpawnThread>,
 ) -> io::Result<(Child, Option<Arc<CommandCgroup>>)> {
-    let (program, group) = (prepare(command, input), command.group.clone());
-    match &command.spawn_thread {
+    let group = group.cloned();
+    match spawn_thread {
         Some(thread) => thread.run(move || spawn_in(leaf, group.as_deref(), program))?,
         None => spawn_in(leaf, group.as_deref(), program),
     }
@@ -343,7 +407,7 @@ fn spawn_in(
 }
 
 #[expect(clippy::disallowed_methods, reason = "this crate is where processes are started")]
-fn prepare(command: &Command, input: Input) -> std::process::Command {
+fn prepare(command: &Command, input: Input, listed: Option<&Members>) -> std::process::Command {
     let stdin = match input {
         Input::Nothing => Stdio::null(),
         Input::Pipe => Stdio::piped(),
@@ -354,6 +418,7 @@ fn prepare(command: &Command, input: Input) -> std::process::Command {
         .env_clear()
         .envs(command.env.iter().map(|(name, value)| (name, value)))
         .env(CALL_VARIABLE, &command.tag)
+        .envs(listed.map(|listed| (MEMBER_VARIABLE, listed.value())))
         .current_dir(&command.cwd)
         .process_group(0)
         .stdin(stdin)

@@ -6,7 +6,7 @@
 //! cannot fork. Then it kills them all. Their orphans become children of this process, so the tree is gone when no
 //! such child is left. Until then the sweep starts over.
 
-use crate::handle::to_pid;
+use crate::pid::to_pid;
 use crate::platform::signal_if;
 use crate::process_tree::{ProcessTree, TreeProcess, stat};
 use nix::sys::signal::{Signal, kill};

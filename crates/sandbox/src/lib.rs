@@ -27,6 +27,7 @@ mod platform;
 mod staged;
 mod turns;
 mod version;
+mod workspace_place;
 
 pub use error::{Kind, PathError, WriteError};
 pub use obeyed::{Held, Obeyed, Rule};
@@ -36,3 +37,4 @@ pub use seatbelt::{MacPaths, SANDBOX_EXEC, Seatbelt};
 pub use staged::StagedTag;
 pub use target::{OtherNames, Purpose, StagedContent, Target};
 pub use version::FileVersion;
+pub use workspace_place::workspace_refusal;

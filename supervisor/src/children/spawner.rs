@@ -14,8 +14,8 @@ use crate::obeyed::HeldFile;
 use crate::workspaces::NoPlace;
 use quackd_home::HomeError;
 use quackd_process::{
-    Exit, Launcher, ProcessHandle, SelfExe, SpawnError, SpawnedWorker, spawn_launched_blocking,
-    spawn_worker_blocking, sweep_strays_blocking,
+    Exit, Launcher, ProcessHandle, SelfExe, SpawnError, SpawnedWorker, end_commands_blocking,
+    spawn_launched_blocking, spawn_worker_blocking, sweep_strays_blocking,
 };
 use quackd_protocol::limits::MAX_WORKERS;
 use quackd_supervision::Cause;
@@ -196,7 +196,9 @@ pub(crate) fn serve_blocking(
                     None
                 });
                 live.remove(&process.pid());
-                workers.remove(&process.pid());
+                if workers.remove(&process.pid()) {
+                    end_commands(&process, metrics);
+                }
                 if exit.is_some_and(may_be_an_attack) {
                     workers_from.discard();
                 }
@@ -228,6 +230,15 @@ fn sweep(live: &BTreeSet<u32>, workers_from: &WorkerSource, metrics: &Arc<Metric
         );
     }
     sweep.verified_empty
+}
+
+/// Kills the commands of a worker that has exited, on systems where no monitor does that.
+fn end_commands(worker: &ProcessHandle, metrics: &Arc<Metrics>) {
+    let killed = end_commands_blocking(worker, SWEEP_LIMIT);
+    if killed != 0 {
+        metrics.strays_killed.add(u64::from(killed));
+        tracing::warn!(killed, "killed commands of a worker that has exited");
+    }
 }
 
 /// Settings for starting children, and their maximum number.

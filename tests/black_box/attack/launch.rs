@@ -4,6 +4,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::escapes::{Program, User, become_user, best_tier, shell};
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, descendants_of, untested, wait_for};
 use serde_json::json;
 use std::fs;
@@ -101,6 +102,7 @@ fn score_of(pid: i32) -> Option<i32> {
 
 #[test]
 fn no_command_makes_a_link_that_git_would_write_through() {
+    needs!(OwnTier);
     as_each_user(|daemon, session| {
         let root = Path::new(&session.path);
         let canary = daemon.home().join("canary");
@@ -136,6 +138,7 @@ fn parent(name: &str) -> &str {
 
 #[test]
 fn a_background_job_makes_no_such_link_after_its_call_has_ended() {
+    needs!(OwnTier);
     as_each_user(|_, session| {
         let command =
             "until [ -e go ]; do sleep 0.02; done; exec 2>&1; ln -s config .git/MERGE_MSG";
@@ -151,6 +154,7 @@ fn a_background_job_makes_no_such_link_after_its_call_has_ended() {
 
 #[test]
 fn links_elsewhere_are_made_as_ever() {
+    needs!(OwnTier);
     as_each_user(|_, session| {
         let script = "mkdir -p a/b && cd a/b && ln -s ../c rel && ln -s /abs abs && ln -s x $PWD/here \
                       && ln -s t /tmp/l && ln -s t ~/l && readlink rel abs here /tmp/l ~/l; ln -s x rel; ln -s x no/where; \
@@ -171,6 +175,7 @@ fn links_elsewhere_are_made_as_ever() {
 
 #[test]
 fn a_safe_call_makes_no_link() {
+    needs!(OwnTier);
     as_each_user(|_, session| {
         let command = "find f -execdir ln -s f link ;";
         session.call("bash", json!({"command": command, "safeMode": true}));
@@ -184,6 +189,7 @@ fn a_safe_call_makes_no_link() {
 
 #[test]
 fn no_command_makes_a_file_that_runs_with_its_owners_rights() {
+    needs!(OwnTier);
     as_each_user(|_, session| {
         fs::write(Path::new(&session.path).join("make.py"), SET_ID).expect("a script");
         let text = session.bash("/usr/bin/python3 make.py; ls");
@@ -200,6 +206,7 @@ fn no_command_makes_a_file_that_runs_with_its_owners_rights() {
 
 #[test]
 fn when_memory_runs_out_commands_go_before_workers_and_workers_before_the_daemon() {
+    needs!(OwnTier);
     as_each_user(|daemon, session| {
         let text = session.bash(
             "echo born $(cat /proc/self/oom_score_adj); for n in 0 -1000 100; do echo $n > /proc/self/oom_score_adj; \

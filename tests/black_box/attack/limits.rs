@@ -1,6 +1,7 @@
 //! Attacks on counters and limits: process counts, probes, watches, directory depth, variables.
 
 use crate::escapes::{Program, User, become_user};
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, Wire, untested, wait_for, wait_within, write_program};
 use nix::libc;
 use nix::sys::signal::Signal;
@@ -124,6 +125,7 @@ const PROCESSES: usize = 120;
 #[cfg(target_os = "linux")]
 #[test]
 fn a_fork_bomb_without_namespaces_ends_at_a_limit_of_the_kernel() {
+    needs!(OwnTier);
     as_user(0, |quack| {
         let daemon = configured(
             &format!("[sandbox]\ntier = \"D\"\n[limits]\nprocesses = {PROCESSES}\n"),
@@ -260,6 +262,7 @@ fn an_ordinary_users_daemon_deletes_deep_trees_that_cannot_be_entered() {
 #[cfg(target_os = "linux")]
 #[test]
 fn one_job_cannot_take_every_inotify_instance_of_the_user() {
+    needs!(Namespaces);
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let repo = daemon.repo("a");
@@ -366,6 +369,7 @@ fn asked(wire: &Wire, path: &Path) -> (String, String) {
 #[cfg(target_os = "linux")]
 #[test]
 fn nothing_that_only_reads_can_make_a_request_that_changes_a_file() {
+    needs!(OwnTier);
     const READ_ONLY: &str = "[sandbox]\nprofile = \"read-only\"\n";
     let daemon = configured(READ_ONLY, QUACK);
     let (tier, text) = asked(&daemon.wire(), daemon.repo("a").path());

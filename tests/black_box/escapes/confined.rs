@@ -4,6 +4,7 @@
 use super::corpus;
 use super::modes::{ALONE, MACOS, Mode, Reading, User, best_tier, no_landlock};
 use super::{Row, Verdict, run_corpus};
+use crate::harness::tier::needs;
 use crate::harness::untested;
 use std::collections::BTreeMap;
 
@@ -56,37 +57,44 @@ fn alone(reading: Reading) {
 
 #[test]
 fn nothing_gets_out_of_namespaces_as_an_ordinary_user() {
+    needs!(OwnTier);
     in_namespaces(User::Ordinary, Reading::Profile, false);
 }
 
 #[test]
 fn nothing_gets_out_of_namespaces_as_root() {
+    needs!(OwnTier);
     in_namespaces(User::Root, Reading::Profile, false);
 }
 
 #[test]
 fn nothing_gets_out_of_namespaces_with_the_network_by_host() {
+    needs!(OwnTier);
     in_namespaces(User::Ordinary, Reading::Profile, true);
 }
 
 #[test]
 fn what_gets_out_without_namespaces_is_written_down() {
+    needs!(OwnTier);
     alone(Reading::Profile);
 }
 
 #[test]
 fn what_gets_out_of_the_profile_of_macos_is_written_down() {
+    needs!(OwnTier);
     let mode = Mode::confined(User::Ordinary, MACOS);
     assert_escaped(&run_corpus(&mode, |_| true), &corpus::exceptions_of_macos());
 }
 
 #[test]
 fn a_session_in_safe_mode_only_reads_in_namespaces() {
+    needs!(OwnTier);
     in_namespaces(User::Ordinary, Reading::SafeSession, false);
     in_namespaces(User::Root, Reading::SafeSession, false);
 }
 
 #[test]
 fn a_session_in_safe_mode_only_reads_without_namespaces() {
+    needs!(OwnTier);
     alone(Reading::SafeSession);
 }

@@ -5,6 +5,7 @@
 use super::Program;
 use super::modes::{User, best_tier};
 use super::world;
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Process, Session, descendants_of, is_alive, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -280,10 +281,12 @@ fn as_both(number: u32, work: fn(&Path)) {
 
 #[test]
 fn nothing_is_left_of_a_confined_worker_whichever_process_is_killed() {
+    needs!(OwnTier);
     as_both(0, each_in_turn);
 }
 
 #[test]
 fn nothing_is_left_of_a_start_that_is_cut_short_at_any_moment() {
+    needs!(OwnTier);
     as_both(1, in_the_middle_of_a_start);
 }

@@ -27,6 +27,7 @@ mod self_check;
 mod world;
 
 use crate::harness::stand_in::{REFUSAL, VARIABLE, sandbox_exec};
+use crate::harness::tier::needs;
 use crate::harness::{Session, Wire, copy_program};
 use calls::Caller;
 use corpus::{Case, LiveList};
@@ -299,12 +300,14 @@ fn every_case_of_the_corpus_is_accounted_for_once() {
 
 #[test]
 fn with_full_access_exactly_the_cases_of_the_live_list_get_out() {
+    needs!(OwnTier);
     let mode = Mode::unconfined(User::Ordinary);
     assert_live(&run_corpus(&mode, |_| true));
 }
 
 #[test]
 fn our_tools_hold_as_root_what_they_hold_as_an_ordinary_user() {
+    needs!(OwnTier);
     if !rustix::process::geteuid().is_root() {
         // Only root can become another user.
         return;
@@ -315,6 +318,7 @@ fn our_tools_hold_as_root_what_they_hold_as_an_ordinary_user() {
 
 #[test]
 fn safe_mode_refuses_what_would_write_in_the_guise_of_reading() {
+    needs!(OwnTier);
     let mode = Mode { reading: Reading::SafeCalls, ..Mode::unconfined(User::Ordinary) };
     let rows = run_corpus(&mode, Case::is_read_only);
     assert_eq!(violated(&rows), Vec::<&str>::new());

@@ -8,6 +8,7 @@ use super::corpus::Case;
 use super::modes::{Mode, User};
 use super::world::has_program;
 use super::{Verdict, run};
+use crate::harness::tier::needs;
 use serde_json::{Value, json};
 
 const PYTHON: &str = "/usr/bin/python3";
@@ -28,6 +29,7 @@ const WITH_PYTHON: [(&str, &str, &str); 3] = [
 
 #[test]
 fn every_kind_of_predicate_can_become_true() {
+    needs!(OwnTier);
     let rows = [
         ("echo here", json!({"kind": "output_has", "text": "here"})),
         ("seq 100000", json!({"kind": "output_has", "text": "\n50001\n"})),

@@ -1,6 +1,6 @@
 //! A daemon in a separate world.
 
-use super::{Process, Wire, descendants_of, is_alive, wait_for};
+use super::{Process, Wire, descendants_of, is_alive, tier, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -46,7 +46,15 @@ impl Daemon {
     /// Starts a program that becomes the daemon.
     #[track_caller]
     pub(crate) fn boot_with(&mut self, program: &str, args: &[&str]) {
-        let child = self.program(program, args).stdin(Stdio::null()).spawn();
+        let variables = tier::variables();
+        let variables: Vec<_> =
+            variables.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let mut args = args.to_vec();
+        // `env -i` clears what the harness sets.
+        if args.first() == Some(&"-i") {
+            args.splice(1..1, variables.iter().map(String::as_str));
+        }
+        let child = self.program(program, &args).stdin(Stdio::null()).spawn();
         self.child = Some(child.expect("start the daemon"));
         let (socket, pid) = (self.socket(), format!("\"pid\":{}", self.pid()));
         // A connection alone proves nothing. A killed daemon may have been starting a child, which
@@ -107,6 +115,7 @@ impl Daemon {
         command.env("EXA_API_KEY", "secret-of-the-daemon").env("TERM", "xterm-256color");
         // Like from a shell: the first worker does not wait for a login shell.
         command.env("TMPDIR", "/tmp").env("SHLVL", "1");
+        command.envs(tier::variables());
         command
     }
 

@@ -13,6 +13,7 @@ mod running;
 mod screen;
 pub(crate) mod stand_in;
 mod terminal;
+pub(crate) mod tier;
 mod wire;
 
 pub(crate) use daemon::{Cli, Daemon, Repo};

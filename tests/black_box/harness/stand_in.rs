@@ -10,11 +10,15 @@ pub(crate) const VARIABLE: &str = "QUACKD_TEST_SANDBOX_EXEC";
 /// Begin of the text of the program if it cannot apply a profile.
 pub(crate) const REFUSAL: &str = "stand-in for sandbox-exec: ";
 
-/// Builds the program, which is an example of `crates/sandbox`, and returns its path.
+/// Builds the program, which is an example of `crates/sandbox`, and returns its path. A test that starts itself again as
+/// another user, who cannot build, names it in [`VARIABLE`].
 #[track_caller]
 pub(crate) fn sandbox_exec() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
+        if let Some(path) = std::env::var_os(VARIABLE) {
+            return path.into();
+        }
         let mut cargo = cargo();
         cargo.args(["build", "--quiet", "--locked", "--offline", "-p", "quackd"]);
         cargo.args(["-p", "quackd-sandbox", "--example", "sandbox_exec_stand_in"]);

@@ -8,6 +8,7 @@
 mod block;
 mod pattern;
 
+use crate::harness::tier::needs;
 use crate::harness::{Answer, Daemon, FakeExa, Wire, answer};
 use crate::schema::Checker;
 use block::{Action, Block, Step, blocks};
@@ -40,11 +41,13 @@ pub(crate) fn read(path: &str) -> String {
 
 #[test]
 fn the_protocol_is_as_documented() {
+    needs!(Answers);
     replay("docs/protocol.md");
 }
 
 #[test]
 fn the_tools_are_as_documented() {
+    needs!(Answers);
     replay("docs/tools.md");
 }
 

@@ -12,13 +12,15 @@
 //! - [`confined`] and `become_shell`: confines it first;
 //! - [`pipe`]: transports the answer, separate from the output of the start files;
 //! - [`variables`]: selects the requested variables;
-//! - [`tools`]: asks the tools and the keychain.
+//! - [`tools`]: asks the tools and the keychain;
+//! - [`keychain_program`]: the program of the keychain.
 //!
 //! The process has every secret of the user's profile in memory for a short time. It writes none of it to disk, and
 //! sends only the requested variables.
 
 mod capture;
 mod confined;
+mod keychain_program;
 mod pipe;
 mod platform;
 mod shell;
@@ -109,7 +111,7 @@ async fn answer(control: OwnedFd, account: Option<&Account>) -> io::Result<()> {
             return answer_tools(channel, answers, &abandon).await;
         }
         ToEnvironmentWorker::ReadKey { request, account } => {
-            let key = tools::read_key(request, &account, &abandon);
+            let key = tools::read_key(platform::KEYCHAIN, request, &account, &abandon);
             return answer_tools(channel, key, &abandon).await;
         }
     };

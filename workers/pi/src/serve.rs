@@ -112,7 +112,7 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
     };
     // Both contain the user's keys.
     drop((start, command));
-    let (pi, pipes) = match launched {
+    let (mut pi, pipes) = match launched {
         Ok(launched) => launched,
         Err(reason) => {
             outbox.send(&FromPi::CannotStart { reason }).await;
@@ -124,7 +124,7 @@ async fn serve(Stage0Output { control, start, group }: Stage0Output) -> io::Resu
     let (proto, pid, pi_pid) = (AGENT_FRAME_PROTOCOL, std::process::id(), pi.pid());
     outbox.send(&FromPi::Hello { proto, pid, pi_pid }).await;
     let session = PiPipes::start(pipes, outbox.clone())?;
-    if session.watch(&pi, reading).await == ServeEnd::Alone {
+    if session.watch(&mut pi, reading).await == ServeEnd::Alone {
         // The supervisor has exited, so no report is sent. Dropping Pi kills it.
         return Ok(ExitCode::SUCCESS);
     }
@@ -212,7 +212,7 @@ impl PiPipes {
     }
 
     /// Serves the control channel until Pi exits or the channel is closed.
-    async fn watch(&self, pi: &Piped, reading: ReadingHalf) -> ServeEnd {
+    async fn watch(&self, pi: &mut Piped, reading: ReadingHalf) -> ServeEnd {
         let mut control = frames::reader(reading);
         let mut reaping = interval(REAP_INTERVAL);
         reaping.set_missed_tick_behavior(MissedTickBehavior::Delay);

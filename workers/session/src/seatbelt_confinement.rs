@@ -5,12 +5,12 @@
 use crate::confinement_result::ConfinementResult;
 use crate::private_files;
 use crate::start_error::WorkerStartError;
-use quackd_process::{SessionPaths, split_off_monitor_of};
+use quackd_process::{SessionPaths, find_processes_by_list, split_off_monitor_of};
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{SandboxReport, Start};
 use quackd_sandbox::confine::PrivateNetwork;
-use quackd_sandbox::{MacPaths, Seatbelt, git_config};
+use quackd_sandbox::{MacPaths, Seatbelt, git_config, workspace_refusal};
 use quackd_tools::UserGit;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -41,10 +41,17 @@ pub(crate) fn enter(
     if start.sandbox.isolated.is_some() {
         return Err(WorkerStartError::Confinement("isolated sessions need Linux".to_owned()));
     }
+    let mut places = places(start);
+    let policy = &start.sandbox.policy;
+    let own = [places.run_dir.as_path(), &places.state_dir, &places.home];
+    let why = workspace_refusal(&places.workspace, own, &policy.hidden);
+    if let Some(why) = why.filter(|_| policy.profile != Profile::FullAccess) {
+        let refusal = format!("{} {why}", places.workspace.display());
+        return Err(WorkerStartError::Confinement(refusal));
+    }
     split_off_monitor_of(cgroup)
         .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
-    let policy = &start.sandbox.policy;
-    let mut places = places(start);
+    find_processes_by_list();
     private_files::make_directory_blocking(&places.temporary)
         .map_err(|source| WorkerStartError::System { step: "cannot make a directory", source })?;
     let private_network = match policy.network_mode() {

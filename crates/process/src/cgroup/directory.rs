@@ -3,7 +3,7 @@
 //! All accesses use descriptors: a worker in another mount namespace has no path to the directory.
 
 use super::CgroupKind;
-use crate::handle::to_pid;
+use crate::pid::to_pid;
 use crate::platform::signal_if;
 use crate::sweep::{FIRST_PAUSE, LONGEST_PAUSE};
 use nix::sys::signal::Signal;

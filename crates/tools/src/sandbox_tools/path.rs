@@ -136,6 +136,11 @@ impl PathQuery {
                 ),
                 Some(Remedy::Words("write it by hand")),
             ),
+            (Some(rule), false) if self.tier == Some(Tier::M) && is_in_git(name) => told(
+                PathAccess::ReadOnly,
+                format!("it is a protected name, which {}; the profile forbids it", rule.reason()),
+                Some(Remedy::Words("write it by hand")),
+            ),
             (Some(rule), false) => told(
                 PathAccess::Protected,
                 format!(

@@ -28,6 +28,12 @@ impl Identity {
     #[expect(clippy::unused_self, reason = "as on macOS")]
     pub(crate) fn note_reaped(&self) {}
 
+    /// `None`: the monitor of a worker ends its commands, and needs no start time.
+    #[expect(clippy::unused_self, reason = "as on macOS")]
+    pub(crate) fn started(&self) -> Option<u64> {
+        None
+    }
+
     /// Registers with the runtime's event queue. The pidfd is duplicated, because one descriptor can
     /// be registered only once and handles are cloned.
     #[expect(unsafe_code, reason = "registering a descriptor with the runtime has no safe form")]

@@ -4,6 +4,10 @@ mod descriptor;
 mod handle;
 mod harden;
 mod monitor;
+#[cfg(test)]
+#[path = "../macos/process_arguments.rs"]
+mod process_arguments;
+mod process_list;
 mod program_pages;
 mod self_exe;
 mod template;
@@ -19,6 +23,7 @@ pub use template::{Template, serve_template};
 
 pub(crate) use handle::{ExitWatch, Identity};
 pub(crate) use harden::{OPEN_FILES, SUPERVISOR_FILES, adopt_orphans, hide_from_others};
+pub(crate) use process_list::{has_entry, process_facts, processes};
 
 use nix::sys::signal::Signal;
 use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, pidfd_open, pidfd_send_signal, prlimit};

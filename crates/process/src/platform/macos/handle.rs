@@ -1,5 +1,6 @@
 //! Identity of a child by process id, which belongs to the child until it is reaped. Compiled for macOS, not run there.
 
+use super::process_facts;
 use nix::sys::signal::Signal;
 use rustix::process::Pid;
 use std::io;
@@ -10,13 +11,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Clone)]
 pub(crate) struct Identity {
     pid: Pid,
+    /// `None` if the child exited before it was read.
+    started: Option<u64>,
     is_reaped: Arc<AtomicBool>,
 }
 
 impl Identity {
     #[expect(clippy::unnecessary_wraps, reason = "as on Linux")]
     pub(crate) fn open(pid: Pid) -> io::Result<Self> {
-        Ok(Self { pid, is_reaped: Arc::default() })
+        let facts = process_facts(pid.as_raw_nonzero().get().unsigned_abs());
+        let started = facts.map(|facts| facts.started);
+        Ok(Self { pid, started, is_reaped: Arc::default() })
+    }
+
+    /// Start time of the child, which its commands have in their environment.
+    pub(crate) fn started(&self) -> Option<u64> {
+        self.started
     }
 
     /// Sends a signal. Succeeds if the process has already exited.

@@ -3,6 +3,8 @@
 mod handle;
 mod harden;
 mod monitor;
+mod process_arguments;
+mod process_list;
 mod self_exe;
 mod template;
 
@@ -15,6 +17,7 @@ pub use template::{Template, serve_template};
 
 pub(crate) use handle::{ExitWatch, Identity};
 pub(crate) use harden::{OPEN_FILES, SUPERVISOR_FILES, adopt_orphans, hide_from_others};
+pub(crate) use process_list::{has_entry, process_facts, processes};
 
 use nix::sys::signal::Signal;
 use rustix::process::Pid;
@@ -25,9 +28,12 @@ pub(crate) const HAS_PROC: bool = false;
 /// Units per KiB in which the system counts resident memory (`ru_maxrss`).
 pub(crate) const RSS_UNITS_PER_KB: u64 = 1024;
 
-/// Sends nothing: without a handle, the number may belong to another process by now.
-pub(crate) fn signal_if(_pid: Pid, _signal: Signal, _is_meant: impl FnOnce() -> bool) -> bool {
-    false
+/// Sends a signal if `is_meant` says that the number belongs to the meant process. Returns true if it was sent. There are no
+/// handles of other processes: between the question and the signal the process may exit, and its number be given to
+/// another one, which takes all other numbers first.
+pub(crate) fn signal_if(pid: Pid, signal: Signal, is_meant: impl FnOnce() -> bool) -> bool {
+    let pid = nix::unistd::Pid::from_raw(pid.as_raw_nonzero().get());
+    is_meant() && nix::sys::signal::kill(pid, signal).is_ok()
 }
 
 /// Does nothing: this system cannot set limits of another process.

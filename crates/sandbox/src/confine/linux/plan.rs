@@ -13,7 +13,7 @@ use super::limits::ConfinementLimits;
 use super::mounts::DirectoryId;
 use super::overlay::CacheDirectory;
 use super::toolchains::is_toolchain;
-use quackd_protocol::places::refusal;
+use crate::workspace_place::workspace_refusal;
 use quackd_protocol::policy::{Policy, Profile};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,13 +24,6 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of overlays for package caches. Each is a separate file system.
 const MAX_CACHES: usize = 16;
-
-/// Directories in the state directory that belong to the daemon, Pi and the app. The user owns everything else there:
-/// tests of clients create all their files, also workspaces, in one temporary directory.
-const KEPT: [&str; 6] = ["caches", "isolated", "pi-sessions", "placeholders", "run", "sessions"];
-
-/// Prefix of the names of run directories that were moved aside.
-const KEPT_ASIDE: &str = "run.old-";
 
 /// Content of `resolv.conf` in a network namespace: names the resolver on the loopback.
 const RESOLVER_FILE: &str = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
@@ -446,35 +439,14 @@ fn home_inside(home: &Path) -> PathBuf {
     if home.parent().is_some() { home.to_path_buf() } else { PathBuf::from("/tmp/home") }
 }
 
-/// Returns true if the workspace is in a part of the state directory that the daemon uses.
-fn is_kept(workspace: &Path, state_dir: &Path) -> bool {
-    let beneath = workspace.strip_prefix(state_dir).ok().and_then(|beneath| beneath.iter().next());
-    beneath.and_then(|name| name.to_str()).is_some_and(|name| {
-        // A file system may ignore case.
-        let name = name.to_lowercase();
-        KEPT.contains(&name.as_str()) || name.starts_with(KEPT_ASIDE)
-    })
-}
-
 fn check_workspace(places: &SessionDirs, hidden: &[PathBuf]) -> Result<(), PlanError> {
     let SessionDirs { workspace, run_dir, state_dir, home } = places;
-    let refuse = |reason| {
-        let workspace = workspace.display().to_string();
-        Err(PlanError::Workspace { workspace, reason })
-    };
-    if let Some(reason) = refusal(workspace, home) {
-        return refuse(reason);
+    match workspace_refusal(workspace, [run_dir, state_dir, home], hidden) {
+        Some(reason) => {
+            Err(PlanError::Workspace { workspace: workspace.display().to_string(), reason })
+        }
+        None => Ok(()),
     }
-    if state_dir.starts_with(workspace) || run_dir.starts_with(workspace) {
-        return refuse("holds the daemon's own files");
-    }
-    if is_kept(workspace, state_dir) {
-        return refuse("lies among the daemon's own files");
-    }
-    if hidden.iter().any(|hidden| workspace.starts_with(hidden)) {
-        return refuse("is hidden by the policy");
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,6 +1,12 @@
 //! The names of [`super`] for Linux.
 
 mod become_shell;
+mod keychain;
+#[cfg(test)]
+#[path = "../macos/keychain.rs"]
+mod macos_keychain;
+
+pub(crate) use keychain::KEYCHAIN;
 
 use become_shell::become_shell;
 use std::process::ExitCode;
@@ -11,15 +17,7 @@ pub fn run_role(verb: &str) -> Option<ExitCode> {
     (verb == "login-shell").then(|| become_shell(std::env::args_os().skip(2)))
 }
 
-/// Program that reads the keychain.
-pub(crate) const KEYCHAIN: &str = "secret-tool";
-
-/// Arguments that print the key of an account.
-pub(crate) fn reading<'a>(service: &'a str, account: &'a str) -> Vec<&'a str> {
-    vec!["lookup", "service", service, "account", account]
-}
-
-/// Command line with which a user stores the key of an account.
-pub(crate) fn storing(service: &str, account: &str) -> String {
-    format!("secret-tool store --label=quackd service {service} account {account}")
-}
+/// The keychains whose programs can be tested here.
+#[cfg(test)]
+pub(crate) const KEYCHAINS: &[crate::keychain_program::KeychainProgram] =
+    &[KEYCHAIN, macos_keychain::KEYCHAIN];

@@ -1,5 +1,9 @@
 //! The names of [`super`] for macOS.
 
+mod keychain;
+
+pub(crate) use keychain::KEYCHAIN;
+
 use std::process::ExitCode;
 
 /// Runs no role: the login shell is not confined.
@@ -8,15 +12,6 @@ pub fn run_role(_verb: &str) -> Option<ExitCode> {
     None
 }
 
-/// Program that reads the keychain.
-pub(crate) const KEYCHAIN: &str = "security";
-
-/// Arguments that print the key of an account.
-pub(crate) fn reading<'a>(service: &'a str, account: &'a str) -> Vec<&'a str> {
-    vec!["find-generic-password", "-s", service, "-a", account, "-w"]
-}
-
-/// Command line with which a user stores the key of an account.
-pub(crate) fn storing(service: &str, account: &str) -> String {
-    format!("security add-generic-password -s {service} -a {account} -w")
-}
+/// The keychains whose programs can be tested here.
+#[cfg(test)]
+pub(crate) const KEYCHAINS: &[crate::keychain_program::KeychainProgram] = &[KEYCHAIN];
