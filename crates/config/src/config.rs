@@ -39,6 +39,8 @@ pub struct Config {
     pub pi: PiSettings,
     /// `[log]`
     pub log: LogSettings,
+    /// `[forward]`
+    pub forward: ForwardSettings,
     /// `[metrics]`
     pub metrics: MetricsSettings,
     /// `[remote]`
@@ -344,6 +346,13 @@ pub struct LogSettings {
     pub level: Setting<String>,
 }
 
+/// Links to servers of sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardSettings {
+    /// Loopback address of the listener, or `off`. It opens with the first link.
+    pub listen: Setting<String>,
+}
+
 /// Metrics of the daemon over HTTP.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MetricsSettings {
@@ -479,6 +488,7 @@ impl Default for Config {
                 env: Setting::default_of(Vec::new()),
             },
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
+            forward: ForwardSettings { listen: Setting::default_of("127.0.0.1:43112".to_owned()) },
             metrics: MetricsSettings { listen: Setting::default_of(String::new()) },
             remote: RemoteSettings { approvals: Setting::default_of(RemoteApprovals::Off) },
             web_search: WebSearchSettings {

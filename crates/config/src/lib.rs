@@ -28,8 +28,8 @@ mod validate;
 mod value_kind;
 
 pub use config::{
-    AgentSettings, CheckpointChoice, Config, EngineChoice, EnvironmentSettings, KeepSettings,
-    LimitSettings, LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart,
+    AgentSettings, CheckpointChoice, Config, EngineChoice, EnvironmentSettings, ForwardSettings,
+    KeepSettings, LimitSettings, LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart,
     RemoteApprovals, RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice,
     WebSearchSettings, WorkerSettings,
 };

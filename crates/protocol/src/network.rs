@@ -5,6 +5,10 @@
 //! sequenced-packet socket pair, perhaps with descriptors. The supervisor creates the pair for each worker. It reads the
 //! first packet, which has the sockets of the worker's network namespace, and then gives its end to the proxy.
 //!
+//! A router is a proxy process without a session: it owns the listener of links, `http://PORT.NAME.localhost`. It finds
+//! the name and the port, and passes each connection with a [`RouteAsk`] to the supervisor, which passes it on to the
+//! proxy of the session with a [`RoutedPacket`].
+//!
 //! The supervisor treats both a worker and a proxy as hostile: the proxy parses bytes of commands and of the network.
 
 use crate::SessionId;
@@ -15,7 +19,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// Version of these frames.
-pub const PROXY_PROTOCOL: u32 = 1;
+pub const PROXY_PROTOCOL: u32 = 2;
 
 /// Name by which commands reach services of this machine that a rule for `machine` allows.
 pub const MACHINE_HOST: &str = "host.quackd.internal";
@@ -23,11 +27,20 @@ pub const MACHINE_HOST: &str = "host.quackd.internal";
 /// Port of the HTTP and SOCKS proxy on 127.0.0.1 in the worker's network namespace.
 pub const PROXY_PORT: u16 = 61_080;
 
+/// Port of the resolver on 127.0.0.1 in the worker's network namespace.
+pub const RESOLVER_PORT: u16 = 53;
+
 /// Longest packet between a proxy and a worker, in bytes.
 pub const MAX_PACKET_BYTES: usize = 4096;
 
 /// Most sockets in the first packet of a worker.
 pub const MAX_PROXY_SOCKETS: usize = 24;
+
+/// Most connections that a router reads, or for which it waits for the supervisor. Further ones wait in the listener.
+pub const MAX_ROUTED: usize = 256;
+
+/// Time for the head of the first request of a routed connection.
+pub const ROUTE_HEAD_TIME: Duration = Duration::from_secs(5);
 
 /// Most ports with a listener for programs that do not use the HTTP proxy.
 pub const MAX_TRANSPARENT_PORTS: usize = 16;
@@ -45,6 +58,7 @@ pub const LOG_CREDITS: u32 = 2;
 /// Tags of [`ToProxy`].
 pub const TO_PROXY_TAGS: &[&str] = &[
     "start",
+    "route",
     "rules",
     "answered",
     "allow_once",
@@ -74,6 +88,12 @@ pub enum ToProxy {
     /// First frame, with descriptors: the end of the pair to the worker, then the sockets in the order of
     /// [`ProxyStart::sockets`]. Answered by [`FromProxy::Hello`].
     Start(Box<ProxyStart>),
+    /// First frame of a router, with descriptors: the end of the pair to the supervisor, then the listener. Answered by
+    /// [`FromProxy::Hello`]. After it a router gets only [`ToProxy::Ping`] and [`ToProxy::Shutdown`].
+    Route {
+        /// [`PROXY_PROTOCOL`] of the supervisor.
+        proto: u32,
+    },
     /// Replaces all rules. Connections that the new rules do not allow are closed within 1 s.
     Rules(Rules),
     /// Answer to [`FromProxy::Ask`].
@@ -163,6 +183,9 @@ pub enum SocketKind {
     /// Listens on all addresses of the namespace. The proxy refuses connections whose local address is outside of
     /// 198.18.0.0/15.
     Transparent(u16),
+    /// Not of the namespace: the end of a pair by which the supervisor passes connections to servers of the session,
+    /// each in a [`RoutedPacket`]. A worker may not pass one.
+    Routed,
 }
 
 /// All rules of a session, after the layers were resolved and the presets replaced by their hosts.
@@ -439,4 +462,46 @@ pub enum ToWorkerPacket {
         /// The port.
         port: u16,
     },
+}
+
+/// Packet from a router to the supervisor, with the unread connection as descriptor. At most [`MAX_ROUTED`] have no
+/// [`RouteAnswer`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteAsk {
+    /// Chosen by the router.
+    pub id: u64,
+    /// Name of the session in the address, in lower case. At most 63 bytes.
+    pub name: String,
+    /// Port in the session.
+    pub port: u16,
+}
+
+/// Packet from the supervisor to a router.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteAnswer {
+    /// Id of the request.
+    pub id: u64,
+    /// Whether the connection was passed on. The router answers refused connections.
+    pub result: Result<(), RouteRefusal>,
+}
+
+/// Reason why a connection was not passed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RouteRefusal {
+    /// No session has the name.
+    NoSession,
+    /// Several sessions have the name.
+    Ambiguous,
+    /// The session has no running worker.
+    NoWorker,
+    /// Too many connections wait for the proxy of the session.
+    Busy,
+}
+
+/// Packet from the supervisor to the proxy of a session, with a connection as descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RoutedPacket {
+    /// Port in the session.
+    pub port: u16,
 }
