@@ -102,6 +102,11 @@ fn link(wire: &Wire, session: &str, port: u16) -> Link {
     Link::of(data["link"].as_str().unwrap())
 }
 
+/// An id as a part of a host name.
+fn host_of(id: &str) -> String {
+    id.to_lowercase().replace('_', "-").trim_matches('-').to_owned()
+}
+
 /// A link, as a browser reads it.
 #[derive(Debug, Clone, PartialEq)]
 struct Link {
@@ -192,7 +197,7 @@ fn two_isolated_sessions_serve_on_one_port_and_each_has_its_link() {
     let Some(daemon) = world() else { return };
     let (repo, wire) = (repository(&daemon), daemon.wire());
     let names = ["one", "two"];
-    names.map(|name| isolated(&daemon, &repo, name));
+    names.iter().for_each(|name| isolated(&daemon, &repo, name));
     let sessions = names.map(|name| found(&wire, &format!("project/{name}")));
     for (session, name) in sessions.iter().zip(names) {
         serve(session, name, 3000);
@@ -220,7 +225,7 @@ fn two_isolated_sessions_serve_on_one_port_and_each_has_its_link() {
     }
     // An id is a name too, and neither case nor the port of the listener matters.
     for host in [
-        format!("3000.{}.localhost:{}", sessions[0].id, links[0].at),
+        format!("3000.{}.localhost:{}", host_of(&sessions[0].id), links[0].at),
         links[0].host.to_uppercase(),
         "3000.project-one.localhost".to_owned(),
     ] {
@@ -234,11 +239,11 @@ fn two_isolated_sessions_serve_on_one_port_and_each_has_its_link() {
 #[test]
 fn connections_are_kept_streamed_and_upgraded_and_stay_in_their_session() {
     let Some(daemon) = world() else { return };
-    let (repo, wire) = (daemon.repo("app"), daemon.wire());
+    let (repo, wire) = (daemon.repo("shop"), daemon.wire());
     let sessions = ["a", "b"].map(|name| session(&daemon, &wire, &repo, name));
     serve(&sessions[0], "a", 3000);
     serve(&sessions[1], "b", 3000);
-    let [a, b] = ["app/a", "app/b"].map(|name| link(&wire, name, 3000));
+    let [a, b] = ["shop/a", "shop/b"].map(|name| link(&wire, name, 3000));
 
     // The head arrives in pieces, and requests follow on the same connection.
     let mut client = a.connect();
@@ -289,10 +294,10 @@ fn connections_are_kept_streamed_and_upgraded_and_stay_in_their_session() {
 #[test]
 fn a_request_for_another_host_is_refused_and_learns_no_name() {
     let Some(daemon) = world() else { return };
-    let (repo, wire) = (daemon.repo("app"), daemon.wire());
+    let (repo, wire) = (daemon.repo("shop"), daemon.wire());
     let served = session(&daemon, &wire, &repo, "secret");
     serve(&served, "secret", 3000);
-    let link = link(&wire, "app/secret", 3000);
+    let link = link(&wire, "shop/secret", 3000);
     let at = link.at;
     let get = |host: &str| format!("GET / HTTP/1.1\r\nHost: {host}\r\n\r\n");
     let good = &link.host;
@@ -301,12 +306,12 @@ fn a_request_for_another_host_is_refused_and_learns_no_name() {
         (get(&format!("evil.example:{at}")), 421),
         (get(&format!("127.0.0.1:{at}")), 421),
         (get(&format!("localhost:{at}")), 421),
-        (get(&format!("app-secret.localhost:{at}")), 421),
-        (get(&format!("3000.app-secret.localhost.:{at}")), 421),
-        (get("3000.app-secret.localhost:1"), 421),
-        (get(&format!("user@3000.app-secret.localhost:{at}")), 421),
-        (get(&format!("03000.app-secret.localhost:{at}")), 421),
-        (get("3000.app-secret.localhost.evil.example"), 421),
+        (get(&format!("shop-secret.localhost:{at}")), 421),
+        (get(&format!("3000.shop-secret.localhost.:{at}")), 421),
+        (get("3000.shop-secret.localhost:1"), 421),
+        (get(&format!("user@3000.shop-secret.localhost:{at}")), 421),
+        (get(&format!("03000.shop-secret.localhost:{at}")), 421),
+        (get("3000.shop-secret.localhost.evil.example"), 421),
         (get(""), 421),
         ("GET / HTTP/1.1\r\n\r\n".to_owned(), 400),
         (format!("GET / HTTP/1.1\r\nHost: {good}\r\nHost: {good}\r\n\r\n"), 400),
@@ -317,7 +322,7 @@ fn a_request_for_another_host_is_refused_and_learns_no_name() {
         ("\u{16}\u{3}\u{1}\u{2}\u{0}\u{1}".to_owned(), 400),
         (format!("GET / HTTP/1.1\r\nHost: {good}\r\nA: {}\r\n\r\n", "a".repeat(20_000)), 431),
         // The listener itself, as a server of a session with the network of the machine.
-        (get(&format!("{at}.app-secret.localhost:{at}")), 400),
+        (get(&format!("{at}.shop-secret.localhost:{at}")), 400),
     ] {
         let (found, text) = talk(&link, head.as_bytes());
         assert_eq!(found, status, "{head:.100}: {text}");
@@ -337,17 +342,17 @@ fn a_request_for_another_host_is_refused_and_learns_no_name() {
 #[test]
 fn a_link_without_a_server_says_what_is_missing() {
     let Some(daemon) = world() else { return };
-    let (repo, wire) = (daemon.repo("app"), daemon.wire());
+    let (repo, wire) = (daemon.repo("shop"), daemon.wire());
     let web = session(&daemon, &wire, &repo, "web");
     let idle = session(&daemon, &wire, &repo, "idle");
     serve(&web, "web", 3000);
-    let good = link(&wire, "app/web", 3000);
+    let good = link(&wire, "shop/web", 3000);
     let at = good.at;
     let other = |host: &str| Link { host: format!("{host}.localhost:{at}"), at };
     let unknown = other("3000.nobody").get();
     assert_eq!(unknown.0, 404);
     assert!(unknown.1.contains("no session has this name") && !unknown.1.contains("web"));
-    let closed = other("3001.app-web").get();
+    let closed = other("3001.shop-web").get();
     assert_eq!(closed.0, 502);
     assert!(closed.1.contains("nothing listens on port 3001"), "{}", closed.1);
     let absent = link(&wire, &idle.id, 3000).get();
@@ -357,10 +362,10 @@ fn a_link_without_a_server_says_what_is_missing() {
     // Labels that are alike in a host name mean no session, and each session has its id.
     let (first, second) =
         (session(&daemon, &wire, &repo, "x y"), session(&daemon, &wire, &repo, "x.y"));
-    let several = other("3000.app-x-y").get();
+    let several = other("3000.shop-x-y").get();
     assert_eq!((several.0, several.1.contains("several sessions")), (404, true));
     for one in [&first, &second] {
-        assert_eq!(link(&wire, &one.id, 1).host, format!("1.{}.localhost:{at}", one.id));
+        assert_eq!(link(&wire, &one.id, 1).host, format!("1.{}.localhost:{at}", host_of(&one.id)));
     }
     let mut open = good.connect();
     open.request(&good.host, "/");
@@ -375,11 +380,11 @@ fn a_link_without_a_server_says_what_is_missing() {
 #[test]
 fn many_connections_are_served_and_silent_ones_keep_nothing_busy() {
     let Some(daemon) = world() else { return };
-    let (repo, wire) = (daemon.repo("app"), daemon.wire());
+    let (repo, wire) = (daemon.repo("shop"), daemon.wire());
     let sessions = ["a", "b"].map(|name| session(&daemon, &wire, &repo, name));
     serve(&sessions[0], "a", 3000);
     serve(&sessions[1], "b", 3000);
-    let links = ["app/a", "app/b"].map(|name| link(&wire, name, 3000));
+    let links = ["shop/a", "shop/b"].map(|name| link(&wire, name, 3000));
     std::thread::scope(|scope| {
         let get = |n: usize| {
             let link = &links[n % 2];
@@ -409,14 +414,14 @@ fn the_listener_opens_with_the_first_link_and_outlives_its_process_but_not_the_d
         daemon.boot();
     };
     restart(&mut daemon, &address);
-    let repo = daemon.repo("app");
+    let repo = daemon.repo("shop");
     {
         let wire = daemon.wire();
         let web = session(&daemon, &wire, &repo, "web");
         serve(&web, "web", 3000);
         assert_eq!(children_named(&daemon, "quack-router"), Vec::<i32>::new());
         assert!(TcpStream::connect(&address).is_err(), "closed until the first link");
-        let link = link(&wire, "app/web", 3000);
+        let link = link(&wire, "shop/web", 3000);
         assert_eq!((link.at, link.get().0), (port, 200));
         let mut open = link.connect();
         open.request(&link.host, "/");
@@ -430,7 +435,7 @@ fn the_listener_opens_with_the_first_link_and_outlives_its_process_but_not_the_d
         let deaths = wire.request("quack.ps", json!({}))["deaths"].clone();
         let died = deaths.as_array().unwrap().iter().filter(|death| death["child"] == "router");
         assert_eq!(died.count(), 1, "{deaths}");
-        // A router that dies again and again closes the listener, and the next link opens it.
+        // A router that dies repeatedly closes the listener, and the next link opens it.
         wait_for("the listener to close", || {
             for router in children_named(&daemon, "quack-router") {
                 // It may have just ended.
@@ -438,23 +443,23 @@ fn the_listener_opens_with_the_first_link_and_outlives_its_process_but_not_the_d
             }
             TcpStream::connect(&address).is_err().then_some(())
         });
-        assert_eq!(self::link(&wire, "app/web", 3000).get().0, 200);
+        assert_eq!(self::link(&wire, "shop/web", 3000).get().0, 200);
     }
     restart(&mut daemon, &address);
     assert!(TcpStream::connect(&address).is_err(), "closed until the first link");
     {
         let wire = daemon.wire();
-        assert_eq!(link(&wire, "app/web", 3000).get().0, 502, "the same name, without a worker");
+        assert_eq!(link(&wire, "shop/web", 3000).get().0, 502, "the same name, without a worker");
         assert_eq!(wire.request("quack.ps", json!({}))["deaths"], json!([]));
     }
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     restart(&mut daemon, &taken.local_addr().unwrap().to_string());
-    let refused = forward(&daemon, &["app/web", "3000", "--link"]).stderr();
+    let refused = forward(&daemon, &["shop/web", "3000", "--link"]).stderr();
     assert!(refused.contains("quack config set forward.listen"), "{refused}");
     restart(&mut daemon, "off");
-    let refused = forward(&daemon, &["app/web", "3000", "--link"]).stderr();
+    let refused = forward(&daemon, &["shop/web", "3000", "--link"]).stderr();
     assert!(refused.contains("Links are off: forward.listen"), "{refused}");
-    let usage = forward(&daemon, &["app/web", "3000:1", "--link"]);
+    let usage = forward(&daemon, &["shop/web", "3000:1", "--link"]);
     assert_eq!(usage.code(), Some(2), "{}", usage.stderr());
 }
 
@@ -465,10 +470,9 @@ fn forward(daemon: &Daemon, args: &[&str]) -> Cli {
 #[test]
 fn servers_of_a_session_are_listed_without_those_of_quackd_and_of_the_machine() {
     let Some(daemon) = world() else { return };
-    let (repo, wire) = (daemon.repo("app"), daemon.wire());
+    let (repo, wire) = (daemon.repo("shop"), daemon.wire());
     let web = session(&daemon, &wire, &repo, "web");
-    let at = repo.path().to_str().unwrap();
-    daemon.quack(&["sandbox", "set", "--network", "hosts", "-C", at, "--session", "app/web"]).ok();
+    daemon.quack(&["sandbox", "set", "--network", "hosts", "--session", "shop/web"]).ok();
     assert_eq!(web.bash("true"), "\n[Exit code: 0]");
     assert_eq!(web.worker().get("servers"), None, "the proxy and its ports are not listed");
     let many = "import socket,time;all=[socket.create_server(('', 4000+n)) for n in range(20)];print('on',flush=True);time.sleep(600)";
@@ -483,7 +487,7 @@ fn servers_of_a_session_are_listed_without_those_of_quackd_and_of_the_machine() 
     assert_eq!(servers[15], json!({"port": 4015}), "in order, and bounded");
     let here = TcpListener::bind("127.0.0.1:0").unwrap();
     let other = session(&daemon, &wire, &repo, "machine");
-    daemon.quack(&["sandbox", "set", "--network", "on", "-C", at, "--session", "app/machine"]).ok();
+    daemon.quack(&["sandbox", "set", "--network", "on", "--session", "shop/machine"]).ok();
     other.bash("true");
     assert_eq!(other.worker()["network"], true);
     assert_eq!(other.worker().get("servers"), None::<&Value>, "the machine has {here:?}");

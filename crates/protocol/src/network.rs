@@ -148,7 +148,8 @@ pub struct ProxyStart {
     pub session_id: SessionId,
     /// Label of the session, for refusals.
     pub label: String,
-    /// Kinds of the passed sockets. Empty if the machine's network is on: then the proxy only serves forwards.
+    /// Kinds of the passed sockets. If the machine's network is on, only [`SocketKind::Routed`]: then the proxy only
+    /// serves forwards and links.
     pub sockets: Vec<SocketKind>,
     /// Rules at the start.
     pub rules: Rules,

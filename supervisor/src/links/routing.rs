@@ -41,20 +41,27 @@ pub(super) async fn serve(
                 let (Ok(RouteAsk { id, name, port }), Some(client)) = (ask, client) else {
                     return Err(io::Error::other("a request that is not understood"));
                 };
-                let result = match is_tcp_connection(&client) {
-                    true => pass_on(&name, port, client, (&sessions, &registry)).await,
-                    false => return Err(io::Error::other("a descriptor that is no connection")),
-                };
+                if !is_tcp_connection(&client) {
+                    return Err(io::Error::other("a descriptor other than a connection"));
+                }
+                let result = pass_on(&name, port, client, (&sessions, &registry)).await;
                 let answer = serde_json::to_vec(&RouteAnswer { id, result })?;
-                send_with_descriptors(pair.get_ref(), &answer, &[])?;
+                match send_with_descriptors(pair.get_ref(), &answer, &[]) {
+                    Err(error) if has_ended(&error) => return Ok(()),
+                    sent => drop(sent?),
+                }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // The process has ended with unread answers.
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(()),
+            Err(error) if has_ended(&error) => return Ok(()),
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Whether the process has ended, perhaps with unread answers.
+fn has_ended(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// Passes a connection on to the proxy of the session with this name.

@@ -193,11 +193,18 @@ async fn read_target(client: &TcpStream, own_port: u16) -> Result<LinkTarget, Re
     }
 }
 
+/// Whether no byte has arrived.
+fn is_silent(client: &TcpStream) -> bool {
+    recv(client, &mut [0; 1][..], RecvFlags::PEEK).is_err()
+}
+
 /// Answers a refused connection. No text names a session that the request has not named.
 async fn refuse(client: TcpStream, refusal: Refusal, own_port: u16) {
     let form = format!("the address has the form http://PORT.SESSION.localhost:{own_port}/");
     let (status, text) = match refusal {
         Refusal::Gone => return,
+        // A connection that a browser has opened in advance is closed without a word.
+        Refusal::Slow if is_silent(&client) => return,
         Refusal::Slow => ("408 Request Timeout", "the head of the request took too long".to_owned()),
         Refusal::Head(LinkRefusal::Malformed) => {
             ("400 Bad Request", format!("not a request of HTTP/1.1 with one Host; {form}"))

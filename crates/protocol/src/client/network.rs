@@ -153,8 +153,8 @@ pub struct ForwardParams {
     /// Port of this machine; `port` if absent, 0 for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<u16>,
-    /// True for a link by name to `port`, in place of a forward: `http://3000.web.localhost:43112`. It has no end of its
-    /// own.
+    /// True for a link by name to `port`, in place of a forward: `http://3000.web.localhost:43112`. It cannot be
+    /// closed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<bool>,
     /// True to close the forward of `port`.
