@@ -1,7 +1,7 @@
 //! The configuration as types. Combines the defaults, the file and the environment, in this order. Read once by the
 //! supervisor at its start, and by `quack config`.
 
-use crate::{Dollars, Origin, Secret, Setting};
+use crate::{Dollars, ForwardSettings, Origin, Secret, Setting};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, JOURNAL_KEPT, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS,
@@ -344,13 +344,6 @@ impl CheckpointChoice {
 pub struct LogSettings {
     /// A filter of `tracing`: a level, or `target=level`, several separated by commas.
     pub level: Setting<String>,
-}
-
-/// Links to servers of sessions.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ForwardSettings {
-    /// Loopback address of the listener, or `off`. It opens with the first link.
-    pub listen: Setting<String>,
 }
 
 /// Metrics of the daemon over HTTP.

@@ -28,8 +28,8 @@ mod validate;
 mod value_kind;
 
 pub use config::{
-    AgentSettings, CheckpointChoice, Config, EngineChoice, EnvironmentSettings, ForwardSettings,
-    KeepSettings, LimitSettings, LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart,
+    AgentSettings, CheckpointChoice, Config, EngineChoice, EnvironmentSettings, KeepSettings,
+    LimitSettings, LogSettings, MetricsSettings, ModelSettings, PiSettings, PiStart,
     RemoteApprovals, RemoteSettings, SandboxSettings, ToolSettings, UpstreamChoice,
     WebSearchSettings, WorkerSettings,
 };
@@ -40,4 +40,4 @@ pub use file::locate;
 pub use key::keys;
 pub use load::{load_blocking, load_untrusted_blocking};
 pub use secret::Secret;
-pub use setting::{Dollars, Origin, Setting};
+pub use setting::{Dollars, ForwardSettings, Origin, Setting};

@@ -11,6 +11,10 @@
 //!
 //! The supervisor treats both a worker and a proxy as hostile: the proxy parses bytes of commands and of the network.
 
+mod route;
+
+pub use route::{MAX_ROUTED, ROUTE_HEAD_TIME, RouteAnswer, RouteAsk, RouteRefusal, RoutedPacket};
+
 use crate::SessionId;
 use crate::approval::AnswerScope;
 use schemars::JsonSchema;
@@ -35,12 +39,6 @@ pub const MAX_PACKET_BYTES: usize = 4096;
 
 /// Most sockets in the first packet of a worker.
 pub const MAX_PROXY_SOCKETS: usize = 24;
-
-/// Most connections that a router reads, or for which it waits for the supervisor. Further ones wait in the listener.
-pub const MAX_ROUTED: usize = 256;
-
-/// Time for the head of the first request of a routed connection.
-pub const ROUTE_HEAD_TIME: Duration = Duration::from_secs(5);
 
 /// Most ports with a listener for programs that do not use the HTTP proxy.
 pub const MAX_TRANSPARENT_PORTS: usize = 16;
@@ -463,46 +461,4 @@ pub enum ToWorkerPacket {
         /// The port.
         port: u16,
     },
-}
-
-/// Packet from a router to the supervisor, with the unread connection as descriptor. At most [`MAX_ROUTED`] have no
-/// [`RouteAnswer`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RouteAsk {
-    /// Chosen by the router.
-    pub id: u64,
-    /// Name of the session in the address, in lower case. At most 63 bytes.
-    pub name: String,
-    /// Port in the session.
-    pub port: u16,
-}
-
-/// Packet from the supervisor to a router.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RouteAnswer {
-    /// Id of the request.
-    pub id: u64,
-    /// Whether the connection was passed on. The router answers refused connections.
-    pub result: Result<(), RouteRefusal>,
-}
-
-/// Reason why a connection was not passed on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RouteRefusal {
-    /// No session has the name.
-    NoSession,
-    /// Several sessions have the name.
-    Ambiguous,
-    /// The session has no running worker.
-    NoWorker,
-    /// Too many connections wait for the proxy of the session.
-    Busy,
-}
-
-/// Packet from the supervisor to the proxy of a session, with a connection as descriptor.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RoutedPacket {
-    /// Port in the session.
-    pub port: u16,
 }

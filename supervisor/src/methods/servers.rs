@@ -1,10 +1,12 @@
 //! Listening servers of sessions, with their links. For `quack.ps` and `get_state`.
 
-use super::Caller;
 use crate::links::LinkBuilder;
 use crate::metrics::listening_ports::listening_ports_blocking;
 use crate::metrics::process_usage::is_below_blocking;
+use crate::registry::Registry;
+use crate::services::Services;
 use crate::session::services::SessionServices;
+use actix::Addr;
 use quackd_protocol::SessionId;
 use quackd_protocol::client::ServerInfo;
 use std::time::Duration;
@@ -45,15 +47,19 @@ impl Namespace {
 }
 
 /// The servers of one session.
-pub(super) async fn servers(session: &SessionId, caller: &Caller) -> Vec<ServerInfo> {
-    let sessions = &caller.services.sessions;
+pub(super) async fn servers(
+    session: &SessionId,
+    services: &Services,
+    registry: &Addr<Registry>,
+) -> Vec<ServerInfo> {
+    let sessions = &services.sessions;
     let worker = &sessions.table.snapshot(session).worker;
     let pids = (worker.hello.as_ref().map(|hello| hello.pid), worker.process.child.monitor_pid);
     let Some(namespace) = Namespace::of(session, pids, sessions) else { return Vec::new() };
     let reading = actix_rt::task::spawn_blocking(move || namespace.ports_blocking());
     let ports = tokio::time::timeout(READ_LIMIT, reading).await;
     let ports = ports.ok().and_then(Result::ok).unwrap_or_default();
-    let links = caller.services.links.builder(&caller.registry).await;
+    let links = services.links.builder(registry).await;
     infos(session, ports, links.as_ref())
 }
 

@@ -22,7 +22,7 @@ pub(super) async fn get_state(
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     ask_agent(caller, &found.session_id).await;
-    let servers = servers(&found.session_id, caller).await;
+    let servers = servers(&found.session_id, &caller.services, &caller.registry).await;
     let table = &caller.services.sessions.table;
     let session = table.snapshot(&found.session_id);
     let interrupted = caller.services.interrupted.of(&found.session_id);
