@@ -12,7 +12,7 @@
 //!    [`voice`] tracks voice clients. [`approvals`] asks the user about denied operations.
 //! 5. [`session`] runs one session in one actor: its worker, its pending calls and its agent.
 //! 6. [`registry`] owns workspaces and sessions, and saves them.
-//! 7. [`retention`] deletes expired files and sessions without a directory.
+//! 7. [`retention`] deletes expired files and sessions without a directory. [`links`] leads requests by name to sessions.
 //! 8. [`services`] bundles all of this for [`methods`], which answer requests.
 //! 9. [`clients`] accepts connections; [`service`] starts and stops the daemon.
 //!
@@ -30,6 +30,7 @@ mod daemon_info;
 mod errors;
 mod events;
 mod health;
+mod links;
 mod log;
 mod methods;
 mod metrics;

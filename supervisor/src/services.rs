@@ -6,6 +6,7 @@ use crate::health::Health;
 use crate::health::executable::Executable;
 use crate::health::loop_monitor::LoopMonitor;
 use crate::health::service_manager::ServiceManager;
+use crate::links::Links;
 use crate::metrics::endpoint::MetricsEndpoint;
 use crate::registry::shutdown_record::Interrupted;
 use crate::remote::RemoteControl;
@@ -43,6 +44,7 @@ pub(crate) struct Services {
     pub(crate) interrupted: Rc<Interrupted>,
     pub(crate) loop_monitor: Rc<LoopMonitor>,
     pub(crate) retention: Rc<Retention>,
+    pub(crate) links: Links,
     /// Takes one request to stop the daemon.
     pub(crate) stop: mpsc::Sender<StopRequest>,
 }

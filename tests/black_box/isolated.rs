@@ -21,7 +21,7 @@ fn git(repo: &Repo, words: &[&str]) -> String {
 }
 
 /// A committed repository with an ignored build directory and a secret that git ignores.
-fn repository(daemon: &Daemon) -> Repo {
+pub(crate) fn repository(daemon: &Daemon) -> Repo {
     let repo = daemon.repo("project");
     git(&repo, &["init", "-q", "-b", "main"]);
     git(&repo, &["config", "user.name", "a"]);
@@ -35,7 +35,7 @@ fn repository(daemon: &Daemon) -> Repo {
     repo
 }
 
-fn isolated(daemon: &Daemon, repo: &Repo, name: &str) {
+pub(crate) fn isolated(daemon: &Daemon, repo: &Repo, name: &str) {
     let at = repo.path().to_str().unwrap();
     daemon.quack(&["new", "--isolated", "--name", name, at]).ok();
 }

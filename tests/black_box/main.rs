@@ -59,6 +59,7 @@ mod jobs_verb;
 mod journal;
 mod kill_matrix;
 mod limits;
+mod links;
 mod login_environment;
 mod logs_verb;
 mod lost_files;

@@ -328,14 +328,18 @@ pub(crate) fn proxy_of(daemon: &Daemon) -> i32 {
 
 /// Process ids of the proxies of this daemon.
 fn proxies(daemon: &Daemon) -> Vec<i32> {
+    children_named(daemon, "quack-proxy")
+}
+
+/// Process ids of the children of this daemon with this name.
+pub(crate) fn children_named(daemon: &Daemon, name: &str) -> Vec<i32> {
     let children =
         std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", daemon.pid())).unwrap();
-    let is_proxy = |pid: &&str| {
-        std::fs::read_to_string(format!("/proc/{pid}/comm"))
-            .is_ok_and(|name| name == "quack-proxy\n")
+    let is_meant = |pid: &&str| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it.trim_end() == name)
     };
-    let proxies = children.split_whitespace().filter(is_proxy);
-    proxies.map(|pid| pid.parse().unwrap()).collect()
+    let meant = children.split_whitespace().filter(is_meant);
+    meant.map(|pid| pid.parse().unwrap()).collect()
 }
 
 #[test]

@@ -354,6 +354,7 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
             "Only local clients may give keys to the daemon",
         ),
         ("quack.forward", json!({"port": 3000}), "Only local clients may forward ports"),
+        ("quack.forward", json!({"port": 1, "link": true}), "Only local clients may forward ports"),
         (
             "remote_configure",
             json!({"rotateToken": true, "includeToken": true}),

@@ -5,7 +5,8 @@
 pub(crate) use quackd_protocol::foreign_text::one_line as plain;
 
 use quackd_agent::message::cost_text;
-use quackd_protocol::client::PendingChange;
+use quackd_protocol::client::{PendingChange, ServerInfo};
+use quackd_protocol::denial::of_session;
 use serde_json::Value;
 use std::fmt::Write;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -181,6 +182,15 @@ pub(crate) fn network(is_on: bool, has_hosts: bool) -> &'static str {
         (true, _) => "on",
         (false, true) => "hosts",
         (false, false) => "off",
+    }
+}
+
+/// Formats a server of a session with its link, or with the command that prints one.
+pub(crate) fn server(server: &ServerInfo, label: &str) -> String {
+    let port = server.port;
+    match &server.link {
+        Some(link) => format!("port {port}  {}", plain(link)),
+        None => format!("port {port}  quack forward {port} --link{}", of_session(label)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The configuration as types. Combines the defaults, the file and the environment, in this order. Read once by the
 //! supervisor at its start, and by `quack config`.
 
-use crate::{Dollars, Origin, Secret, Setting};
+use crate::{Dollars, ForwardSettings, Origin, Secret, Setting};
 use quackd_protocol::approval::ApprovalKind;
 use quackd_protocol::limits::{
     DEFAULT_TOOL_DEADLINE, EVICT_BELOW_MB, JOURNAL_KEPT, MAX_CACHES_BYTES, MAX_COMMANDS, MAX_JOBS,
@@ -39,6 +39,8 @@ pub struct Config {
     pub pi: PiSettings,
     /// `[log]`
     pub log: LogSettings,
+    /// `[forward]`
+    pub forward: ForwardSettings,
     /// `[metrics]`
     pub metrics: MetricsSettings,
     /// `[remote]`
@@ -479,6 +481,7 @@ impl Default for Config {
                 env: Setting::default_of(Vec::new()),
             },
             log: LogSettings { level: Setting::default_of("info".to_owned()) },
+            forward: ForwardSettings { listen: Setting::default_of("127.0.0.1:43112".to_owned()) },
             metrics: MetricsSettings { listen: Setting::default_of(String::new()) },
             remote: RemoteSettings { approvals: Setting::default_of(RemoteApprovals::Off) },
             web_search: WebSearchSettings {

@@ -451,6 +451,16 @@ static KEYS: &[Key] = &[
         },
     },
     Key {
+        name: "forward.listen",
+        description: "Address of links such as `http://3000.web.localhost:43112`, which open with the first `quack forward --link`; `off` for none.",
+        kind: ValueKind::Text {
+            field: field!(forward.listen),
+            values: "an address of this machine only, and a port; off",
+            variable: None,
+            check: validate::links,
+        },
+    },
+    Key {
         name: "metrics.listen",
         description: "Address of the metrics endpoint for Prometheus, such as `127.0.0.1:9464`; empty for none.",
         kind: ValueKind::Text {

@@ -40,4 +40,4 @@ pub use file::locate;
 pub use key::keys;
 pub use load::{load_blocking, load_untrusted_blocking};
 pub use secret::Secret;
-pub use setting::{Dollars, Origin, Setting};
+pub use setting::{Dollars, ForwardSettings, Origin, Setting};

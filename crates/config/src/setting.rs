@@ -85,6 +85,13 @@ impl Dollars {
     }
 }
 
+/// Links to servers of sessions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForwardSettings {
+    /// Loopback address of the listener, or `off`. It opens with the first link.
+    pub listen: Setting<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -108,6 +108,18 @@ pub(crate) fn loopback(text: &str) -> Result<(), String> {
     }
 }
 
+/// Checks the address of links: one that only programs on this machine can reach, or `off`.
+pub(crate) fn links(text: &str) -> Result<(), String> {
+    let is_here = |address: SocketAddr| address.ip().is_loopback();
+    if text == "off" || text.parse().is_ok_and(is_here) {
+        return Ok(());
+    }
+    Err(format!(
+        "must be an address of this machine only and a port, such as 127.0.0.1:43112 or [::1]:43112, or `off`, not `{}`",
+        excerpt(text)
+    ))
+}
+
 /// Returns the host of `host[:port]`. Accepts no other form, so that no other parser can find a different host in the
 /// same text.
 fn host(authority: &str) -> Option<&str> {
@@ -265,6 +277,26 @@ mod tests {
         ] {
             let message = loopback(bad).unwrap_err();
             assert!(message.starts_with("must be an address and a port, such as 127."), "{bad}");
+        }
+    }
+
+    #[test]
+    fn links_are_for_this_machine_only_or_off() {
+        for good in ["off", "127.0.0.1:43112", "[::1]:0"] {
+            assert_eq!(links(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "on",
+            "Off",
+            "0.0.0.0:43112",
+            "[::]:1",
+            "192.168.1.2:80",
+            "localhost:1",
+            "127.0.0.1",
+        ] {
+            let message = links(bad).unwrap_err();
+            assert!(message.contains(&format!("or `off`, not `{bad}`")), "{message}");
         }
     }
 

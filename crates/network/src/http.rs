@@ -25,7 +25,7 @@ const REWRITTEN: [&str; 9] = [
 ];
 
 /// Most fields of a head.
-const MAX_FIELDS: usize = 100;
+pub(crate) const MAX_FIELDS: usize = 100;
 
 /// A request for a host.
 #[derive(Debug, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! Parsers for the bytes that the network proxy of a session reads from commands, which are hostile. Bounded, without I/O.
 //!
 //! - [`http`]: the head of a request to an HTTP proxy, and of a request to a server;
+//! - [`link`]: the host of a request for a server of a session;
 //! - [`socks`]: the two messages of SOCKS5;
 //! - [`dns`]: queries for names, and their answers;
 //! - [`hello`]: the server name in the first message of TLS;
@@ -11,5 +12,6 @@
 pub mod dns;
 pub mod hello;
 pub mod http;
+pub mod link;
 pub mod socks;
 pub mod synthetic;

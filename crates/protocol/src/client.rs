@@ -60,7 +60,7 @@ pub use methods::{METHODS, Method, MethodRow};
 pub use models::{ChosenModel, ModelTest, ModelsData, ModelsParams};
 pub use network::{
     ForwardData, ForwardInfo, ForwardParams, HostExplained, HostTotals, HostVerdict, NetworkData,
-    NetworkRequest, PresetInfo, PresetsData, SessionForward,
+    NetworkRequest, PresetInfo, PresetsData, ServerInfo, SessionForward,
 };
 pub use ps::{
     CallInfo, MetricsData, PendingChange, PlacesInfo, PsData, RunningJob, SupervisorInfo,

@@ -460,6 +460,9 @@ pub const MAX_FORWARDS_PER_SESSION: usize = 8;
 /// Most forwards of all sessions.
 pub const MAX_FORWARDS: usize = 64;
 
+/// Most servers of one session that are listed.
+pub const MAX_SERVERS: usize = 16;
+
 /// Requests for hosts that the daemon remembers for one session.
 pub const MAX_NETWORK_LOG: usize = 1000;
 

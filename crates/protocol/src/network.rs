@@ -5,7 +5,15 @@
 //! sequenced-packet socket pair, perhaps with descriptors. The supervisor creates the pair for each worker. It reads the
 //! first packet, which has the sockets of the worker's network namespace, and then gives its end to the proxy.
 //!
+//! A router is a proxy process without a session: it owns the listener of links, `http://PORT.NAME.localhost`. It finds
+//! the name and the port, and passes each connection with a [`RouteAsk`] to the supervisor, which passes it on to the
+//! proxy of the session with a [`RoutedPacket`].
+//!
 //! The supervisor treats both a worker and a proxy as hostile: the proxy parses bytes of commands and of the network.
+
+mod route;
+
+pub use route::{MAX_ROUTED, ROUTE_HEAD_TIME, RouteAnswer, RouteAsk, RouteRefusal, RoutedPacket};
 
 use crate::SessionId;
 use crate::approval::AnswerScope;
@@ -15,13 +23,16 @@ use std::fmt;
 use std::time::Duration;
 
 /// Version of these frames.
-pub const PROXY_PROTOCOL: u32 = 1;
+pub const PROXY_PROTOCOL: u32 = 2;
 
 /// Name by which commands reach services of this machine that a rule for `machine` allows.
 pub const MACHINE_HOST: &str = "host.quackd.internal";
 
 /// Port of the HTTP and SOCKS proxy on 127.0.0.1 in the worker's network namespace.
 pub const PROXY_PORT: u16 = 61_080;
+
+/// Port of the resolver on 127.0.0.1 in the worker's network namespace.
+pub const RESOLVER_PORT: u16 = 53;
 
 /// Longest packet between a proxy and a worker, in bytes.
 pub const MAX_PACKET_BYTES: usize = 4096;
@@ -45,6 +56,7 @@ pub const LOG_CREDITS: u32 = 2;
 /// Tags of [`ToProxy`].
 pub const TO_PROXY_TAGS: &[&str] = &[
     "start",
+    "route",
     "rules",
     "answered",
     "allow_once",
@@ -74,6 +86,12 @@ pub enum ToProxy {
     /// First frame, with descriptors: the end of the pair to the worker, then the sockets in the order of
     /// [`ProxyStart::sockets`]. Answered by [`FromProxy::Hello`].
     Start(Box<ProxyStart>),
+    /// First frame of a router, with descriptors: the end of the pair to the supervisor, then the listener. Answered by
+    /// [`FromProxy::Hello`]. After it a router gets only [`ToProxy::Ping`] and [`ToProxy::Shutdown`].
+    Route {
+        /// [`PROXY_PROTOCOL`] of the supervisor.
+        proto: u32,
+    },
     /// Replaces all rules. Connections that the new rules do not allow are closed within 1 s.
     Rules(Rules),
     /// Answer to [`FromProxy::Ask`].
@@ -128,7 +146,8 @@ pub struct ProxyStart {
     pub session_id: SessionId,
     /// Label of the session, for refusals.
     pub label: String,
-    /// Kinds of the passed sockets. Empty if the machine's network is on: then the proxy only serves forwards.
+    /// Kinds of the passed sockets. If the machine's network is on, only [`SocketKind::Routed`]: then the proxy only
+    /// serves forwards and links.
     pub sockets: Vec<SocketKind>,
     /// Rules at the start.
     pub rules: Rules,
@@ -163,6 +182,9 @@ pub enum SocketKind {
     /// Listens on all addresses of the namespace. The proxy refuses connections whose local address is outside of
     /// 198.18.0.0/15.
     Transparent(u16),
+    /// Not of the namespace: the end of a pair by which the supervisor passes connections to servers of the session,
+    /// each in a [`RoutedPacket`]. A worker may not pass one.
+    Routed,
 }
 
 /// All rules of a session, after the layers were resolved and the presets replaced by their hosts.

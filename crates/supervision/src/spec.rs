@@ -136,6 +136,13 @@ pub const NETWORK_PROXY: ChildSpec = ChildSpec {
     ..SESSION_WORKER
 };
 
+/// The process that leads requests for `PORT.NAME.localhost` to sessions.
+pub const ROUTER: ChildSpec = ChildSpec {
+    name: "router",
+    about: "leads requests by name to servers of sessions",
+    ..NETWORK_PROXY
+};
+
 /// Common values of one-shot processes, which are not restarted automatically.
 const ONE_SHOT: ChildSpec = ChildSpec {
     name: "",
@@ -242,7 +249,7 @@ pub const METRICS_THREAD: ChildSpec =
     ChildSpec { name: "metrics", about: "serves metrics to Prometheus", ..THREAD };
 
 /// All kinds of children, in start order. They stop in reverse order.
-pub const TREE: [&ChildSpec; 14] = [
+pub const TREE: [&ChildSpec; 15] = [
     &STORE_THREAD,
     &EGRESS_THREAD,
     &ACTORS_THREAD,
@@ -256,6 +263,7 @@ pub const TREE: [&ChildSpec; 14] = [
     &REPOSITORY_CLEANER,
     &SESSION_WORKER,
     &NETWORK_PROXY,
+    &ROUTER,
     &AGENT,
 ];
 

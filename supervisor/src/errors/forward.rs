@@ -20,7 +20,8 @@ pub(crate) enum ForwardRefusal {
 pub(super) fn text(port: u16, local: u16, refusal: ForwardRefusal) -> String {
     match refusal {
         ForwardRefusal::Listen(ForwardError::InUse) => format!(
-            "Port {local} is in use on this machine: choose another, such as quack forward SESSION {port}:{}",
+            "Port {local} is in use on this machine: choose another, such as quack forward SESSION {port}:{}, or take a \
+             link by name with --link",
             local.checked_add(1).unwrap_or(8080)
         ),
         ForwardRefusal::Listen(ForwardError::Privileged) => format!(

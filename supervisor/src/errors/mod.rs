@@ -23,6 +23,7 @@ use quackd_protocol::limits::{MAX_CLIENT_CLAIMS, MIN_REMOTE_TOKEN_BYTES};
 use quackd_protocol::mcp::{MAX_MCP_SERVERS, McpServerError};
 use quackd_remote::gate::MAX_TOKEN_BYTES;
 use quackd_store::StoreError;
+use std::net::SocketAddr;
 
 /// The reason why the reply to a request has `ok:false`.
 #[derive(Debug, thiserror::Error)]
@@ -144,6 +145,15 @@ pub(crate) enum MethodError {
     NoWorkerToForward(String),
     #[error("{}", forward::text(*port, *local, *refusal))]
     Forward { port: u16, local: u16, refusal: ForwardRefusal },
+    #[error("Links are off: forward.listen is \"off\" in the configuration")]
+    LinksOff,
+    #[error(
+        "Cannot listen on {address} for links: {source}; set another address with `quack config set forward.listen \
+         127.0.0.1:PORT`, then `quack restart`"
+    )]
+    LinksListen { address: SocketAddr, source: std::io::Error },
+    #[error("Session {0} has no name for a link: its id is not a part of a host name")]
+    NoLinkName(String),
     #[error("No question to the user has this id: {0}; quack approvals lists them")]
     NoSuchRequest(String),
     #[error("UI request {} was answered already ({})", .0.id, approval::closed(.0))]

@@ -1,4 +1,5 @@
-//! `quack.forward`: makes a port of a session reachable on this machine, closes it, and lists such ports.
+//! `quack.forward`: makes a port of a session reachable on this machine, at a port or by name, closes it, and lists such
+//! ports.
 
 use super::Caller;
 use super::find::id_of;
@@ -24,6 +25,7 @@ pub(super) async fn forward(
         None => None,
     };
     let id = found.as_ref().map(|found| found.session_id.clone());
+    let mut link = None;
     let listen = match (found, asked.port) {
         _ if asked.list == Some(true) => None,
         // Only local clients may reach into a session.
@@ -34,10 +36,14 @@ pub(super) async fn forward(
             close(&found, port, caller).await?;
             None
         }
+        (Some(found), Some(port)) if asked.link == Some(true) => {
+            link = Some(link_to(&found, port, caller).await?);
+            None
+        }
         (Some(found), Some(port)) => Some(open(&found, port, asked.local, caller).await?),
     };
     let forwards = list(id.as_ref(), caller).await?;
-    Ok(ForwardData { listen, forwards })
+    Ok(ForwardData { listen, link, forwards })
 }
 
 async fn session(wanted: String, caller: &Caller) -> Result<FoundSession, MethodError> {
@@ -60,6 +66,15 @@ async fn open(
     let local = opened.map_err(|refusal| MethodError::Forward { port, local, refusal })?;
     tracing::info!(session = %found.session_id, port, local, client = ?caller.client.id, "forwarding a port");
     Ok(format!("127.0.0.1:{local}"))
+}
+
+/// Returns the link to a port. Opens the listener of links first if necessary. The session needs no worker.
+async fn link_to(found: &FoundSession, port: u16, caller: &Caller) -> Result<String, MethodError> {
+    let links = &caller.services.links;
+    links.open(&caller.registry)?;
+    let builder = links.builder(&caller.registry).await;
+    let link = builder.and_then(|links| links.link(&found.session_id, port));
+    link.ok_or_else(|| MethodError::NoLinkName(found.session_name.clone()))
 }
 
 async fn close(found: &FoundSession, port: u16, caller: &Caller) -> Result<(), MethodError> {

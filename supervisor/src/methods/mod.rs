@@ -38,6 +38,7 @@ mod ps;
 mod remote;
 mod sandbox;
 mod say;
+mod servers;
 mod session_admin;
 mod sessions;
 mod state;

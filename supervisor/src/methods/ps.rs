@@ -1,5 +1,6 @@
 //! `quack.ps`: the current processes and sessions.
 
+use super::servers::{Namespace, infos};
 use super::{Caller, NoParams};
 use crate::errors::MethodError;
 use crate::events::client_registry::Client;
@@ -8,7 +9,9 @@ use crate::registry::{Registry, RegistrySnapshot, TakeSnapshot};
 use crate::services::Services;
 use actix::Addr;
 use quackd_protocol::VERSION;
-use quackd_protocol::client::{ClientInfo, HelloParams, PsData, SupervisorInfo};
+use quackd_protocol::client::{
+    ClientInfo, DeathInfo, HelloParams, PsData, SupervisorInfo, WorkerInfo,
+};
 use quackd_protocol::limits::MAX_SHOWN_CLIENTS;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -35,16 +38,26 @@ pub(super) async fn processes(
         .flat_map(|worker| [worker.pid, worker.pi.as_ref().and_then(|pi| pi.pid)])
         .flatten()
         .collect();
+    let namespaces: Vec<Option<Namespace>> = workers
+        .iter()
+        .map(|it| Namespace::of(&it.session_id, (it.pid, it.monitor_pid), &services.sessions))
+        .collect();
     let look = move || {
+        let ports = namespaces.iter().map(|it| it.as_ref().map(Namespace::ports_blocking));
+        let ports: Vec<Option<Vec<u16>>> = ports.collect();
         let resident = pids.into_iter().filter_map(|pid| Some((pid, resident_kb_blocking(pid)?)));
         let resident = resident.collect::<HashMap<u32, u64>>();
-        (own_usage_blocking(), resident, ProcessTable::read_blocking())
+        (own_usage_blocking(), resident, ProcessTable::read_blocking(), ports)
     };
     let usage = actix_rt::task::spawn_blocking(look);
     let usage = tokio::time::timeout(USAGE_LIMIT, usage).await;
-    let (usage, resident, all) = usage.ok().and_then(Result::ok).unwrap_or_default();
+    let (usage, resident, all, mut ports) = usage.ok().and_then(Result::ok).unwrap_or_default();
     let of = |pid: Option<u32>| pid.and_then(|pid| resident.get(&pid).copied());
-    for worker in &mut workers {
+    // Rows without ports, if reading took too long.
+    ports.resize(workers.len(), None);
+    let links = services.links.builder(registry).await;
+    for (worker, ports) in workers.iter_mut().zip(ports) {
+        worker.servers = infos(&worker.session_id, ports.unwrap_or_default(), links.as_ref());
         worker.rss_kb = of(worker.pid);
         let pi = worker.pi.as_ref().and_then(|pi| pi.monitor_pid);
         worker.usage = all.usage_of_trees([worker.monitor_pid, pi].into_iter().flatten());
@@ -78,8 +91,14 @@ pub(super) async fn processes(
         places: services.sessions.pool.slots.describe(),
         last_pause: services.loop_monitor.pauses().pop(),
     };
-    let (mut deaths, interrupted) =
-        (services.sessions.children.deaths.list(), services.interrupted.all());
+    let (deaths, interrupted) = (deaths(services, &workers), services.interrupted.all());
+    let (clients, named_clients) = clients(services, &snapshot);
+    Ok(PsData { supervisor, workers, deaths, interrupted, clients, named_clients })
+}
+
+/// Returns the last deaths, with the present labels of their sessions.
+fn deaths(services: &Services, workers: &[WorkerInfo]) -> Vec<DeathInfo> {
+    let mut deaths = services.sessions.children.deaths.list();
     for death in &mut deaths {
         let mut workers = workers.iter();
         let worker = workers.find(|worker| Some(&worker.session_id) == death.session_id.as_ref());
@@ -88,8 +107,7 @@ pub(super) async fn processes(
             death.label.clone_from(&worker.label);
         }
     }
-    let (clients, named_clients) = clients(services, &snapshot);
-    Ok(PsData { supervisor, workers, deaths, interrupted, clients, named_clients })
+    deaths
 }
 
 /// Returns the first clients that named themselves, and the number of all.

@@ -1,5 +1,6 @@
 //! `get_state`: the current state of one session and its worker.
 
+use super::servers::servers;
 use super::{AnySession, Caller};
 use crate::errors::MethodError;
 use crate::pool::snapshot::{AgentSnapshot, SessionSnapshot, WorkerSnapshot};
@@ -21,6 +22,7 @@ pub(super) async fn get_state(
     let find = FindSession { reference: reference(&session_id), purpose: Purpose::Describe };
     let found = caller.registry.send(find).await??.ok_or(MethodError::NoSession)?;
     ask_agent(caller, &found.session_id).await;
+    let servers = servers(&found.session_id, &caller.services, &caller.registry).await;
     let table = &caller.services.sessions.table;
     let session = table.snapshot(&found.session_id);
     let interrupted = caller.services.interrupted.of(&found.session_id);
@@ -42,6 +44,7 @@ pub(super) async fn get_state(
         worker: worker_state(&session.worker, found.restarts),
         safe_mode: found.safe_mode,
         isolated: found.isolated.is_some(),
+        servers,
         interrupted,
     })
 }

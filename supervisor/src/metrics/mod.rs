@@ -2,6 +2,7 @@
 
 pub(crate) mod call_latency;
 pub(crate) mod endpoint;
+pub(crate) mod listening_ports;
 pub(crate) mod process_usage;
 pub(crate) mod prometheus_text;
 

@@ -39,6 +39,18 @@ pub(crate) fn resident_kb_blocking(pid: u32) -> Option<u64> {
     resident_kb(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
+/// Most processes between a worker and its monitor.
+const MAX_DEPTH: usize = 4;
+
+/// Whether a process is a descendant of another one. For the blocking pool.
+pub(crate) fn is_below_blocking(pid: u32, ancestor: u32) -> bool {
+    let parent = |pid: &u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Some(ProcStat::parse(&stat)?.parent)
+    };
+    std::iter::successors(Some(pid), parent).skip(1).take(MAX_DEPTH).any(|it| it == ancestor)
+}
+
 fn resident_kb(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
     line.trim().strip_suffix("kB")?.trim().parse().ok()
@@ -180,5 +192,8 @@ mod tests {
         let usage = ProcessTable::read_blocking().usage_of_trees([std::process::id()]).unwrap();
         assert!(1 <= usage.processes && 100 < usage.rss_kb, "{usage:?}");
         assert!(own_usage_blocking().cpu_ms.is_some());
+        let (own, parent) = (std::process::id(), std::os::unix::process::parent_id());
+        assert!(is_below_blocking(own, parent));
+        assert!(!is_below_blocking(own, own) && !is_below_blocking(parent, own));
     }
 }

@@ -70,6 +70,8 @@ pub(crate) struct SessionNetwork {
     log: RefCell<NetworkLog>,
     /// Open forwards, and those that the next proxy opens again.
     pub(crate) forwards: RefCell<Vec<ForwardInfo>>,
+    /// Ports on which quackd listens in the network namespace of the running worker. Empty without such a namespace.
+    pub(crate) own_ports: RefCell<Vec<u16>>,
 }
 
 #[derive(Debug, Default)]

@@ -19,6 +19,7 @@ use crate::health::Health;
 use crate::health::executable::Executable;
 use crate::health::loop_monitor::LoopMonitor;
 use crate::health::service_manager::ServiceManager;
+use crate::links::Links;
 use crate::log::LogControl;
 use crate::log::journal::Journal;
 use crate::metrics::Metrics;
@@ -91,19 +92,18 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     let interrupted = Interrupted::new(parts.home.interrupted_file(), parts.interrupted);
     let clients = Rc::<Clients>::default();
     let events = Rc::new(Events::new(format!("{}-{}", now_text(), std::process::id())));
-    let metrics = Arc::clone(&parts.metrics);
     let min_free = mebibytes(parts.config.keep.min_free_mb.value);
     let disk = Rc::new(DiskSpace::new(&parts.home, min_free, parts.log));
-    let pool = pool(&parts.config, &parts.home, disk, &metrics);
+    let pool = pool(&parts.config, &parts.home, disk, &parts.metrics);
     let live = (parts.config.worker.max_live.value, parts.config.pi.max_live.value);
     let cache = (parts.login, parts.home.login_environment());
     let base = (parts.spawner, parts.cgroups);
-    let children = children(&parts.config, &parts.home, base, cache, &metrics);
+    let children = children(&parts.config, &parts.home, base, cache, &parts.metrics);
     let approvals = Approvals::new(
         Rc::clone(&events),
         Rc::clone(&clients),
         Journal::of_approvals(parts.home.approvals_file()),
-        Arc::clone(&metrics),
+        Arc::clone(&parts.metrics),
     );
     let obeyed = Obeyed::new(&parts.config, parts.config_file.path.clone(), &parts.home);
     let daemon = Rc::new(DaemonInfo {
@@ -133,7 +133,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         egress: models.egress(),
         models,
         spending: Spending::new(daemon.home.spending_file(), parts.spent),
-        metrics,
+        metrics: parts.metrics,
         lookups: Arc::new(Semaphore::new(MAX_PATH_LOOKUPS)),
     });
     publish_questions(&sessions);
@@ -142,6 +142,7 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
         Retention::new(Rc::clone(&sessions), Rc::clone(&health), Rc::clone(&loop_monitor));
     Rc::new(Services {
         daemon,
+        links: Links::new(Rc::clone(&sessions)),
         sessions,
         voice: Rc::new(Voice::new(Rc::clone(&clients), events)),
         clients,

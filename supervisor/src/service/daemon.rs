@@ -365,6 +365,7 @@ async fn serve_until_stopped(
     reporting.abort();
     listening.abort();
     services.metrics_endpoint.close();
+    services.links.close().await;
     services.remote.close().await;
     // When this process exits, the service manager kills its remaining children.
     services.sessions.children.login.stopping().end().await;

@@ -37,6 +37,7 @@ pub(crate) fn worker_info(
         last_death: life.last_cause.clone(),
         calls: worker.calls.iter().map(|call| call_info(call, now)).collect(),
         jobs: jobs(&worker.jobs, now),
+        servers: Vec::new(),
         pi: snapshot.agent.has_run.then(|| pi_info(&snapshot.agent, pinned, now)),
         status: snapshot.status(pinned, now),
         why: process.activity.why(pinned, now),

@@ -95,6 +95,12 @@ fn play(block: &Block) -> Result<(), String> {
         block.steps.iter().filter_map(|step| provided(&step.action)).collect();
     let provider = (!answers.is_empty()).then(|| FakeExa::start(&answers));
     let mut daemon = Daemon::absent();
+    if block.steps.iter().any(|step| asks_for_link(&step.action)) {
+        // Another daemon of this machine may have the usual port.
+        std::fs::create_dir(daemon.app()).expect("a state directory");
+        let config = "[forward]\nlisten = \"127.0.0.1:0\"\n";
+        std::fs::write(daemon.app().join("quackd.toml"), config).expect("a configuration");
+    }
     match &provider {
         Some(exa) => {
             let endpoint = format!("QUACKD_EXA_ENDPOINT={}", exa.endpoint());
@@ -120,6 +126,10 @@ fn play(block: &Block) -> Result<(), String> {
         events: VecDeque::new(),
     };
     client.play(block, names, &|name, content| repo.write(name, content))
+}
+
+fn asks_for_link(action: &Action) -> bool {
+    matches!(action, Action::Send(text) if text.contains("\"link\":true"))
 }
 
 /// Returns true if the transcript needs a Pi, so its daemon runs the fake Pi.

@@ -4,6 +4,7 @@ use crate::dial::{DialError, Route, Server, dial};
 use crate::own::told_reason;
 use crate::proxy::{Admitted, Proxy, Request, Slot};
 use crate::relay::{self, BodyReader, First, HTTP, TLS, Upstream, reset, tls_hello};
+use crate::reply::answer;
 use quackd_network::http::{self, Head, Kind, MAX_HEAD, Read};
 use quackd_network::socks::{self, GREETING_REPLY, Message, Reply};
 use quackd_network::synthetic::SyntheticAddresses;
@@ -23,11 +24,6 @@ const HEAD_TIME: Duration = Duration::from_secs(10);
 
 /// Pause after a failed `accept`, for example without free descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-
-/// Time and size of a body that is read and ignored after a refusal. A client that still sends would get a reset in place
-/// of the answer.
-const DRAIN_TIME: Duration = Duration::from_secs(1);
-const MAX_DRAINED: u64 = 1024 * 1024;
 
 /// Longest message of SOCKS5, in bytes.
 const MAX_SOCKS: usize = 512;
@@ -299,20 +295,6 @@ async fn refuse(
         _ => format!("quackd: denied ({why}). More: quack sandbox explain {rule}{of_session}\n"),
     };
     answer(client, &status, &format!("Quackd-Denied: {why}\r\n"), &body).await
-}
-
-async fn answer(mut client: TcpStream, status: &str, fields: &str, body: &str) -> Option<()> {
-    let length = body.len();
-    let answer = format!(
-        "HTTP/1.1 {status}\r\n{fields}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
-         Connection: close\r\nProxy-Connection: close\r\n\r\n{body}"
-    );
-    // The answer fits into the socket's buffer, so the write does not wait for the client.
-    client.write_all(answer.as_bytes()).await.ok()?;
-    client.shutdown().await.ok()?;
-    let mut rest = client.take(MAX_DRAINED);
-    let mut nowhere = tokio::io::sink();
-    timeout(DRAIN_TIME, tokio::io::copy(&mut rest, &mut nowhere)).await.ok()?.ok().map(drop)
 }
 
 async fn by_socks(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option<()> {

@@ -1,9 +1,9 @@
 //! Frames of the supervisor, and reports to it.
 
 use crate::accept::{self, Door};
-use crate::forward::Forwards;
+use crate::forward::{Forwards, serve_routed};
 use crate::own::NearHosts;
-use crate::pair::Pair;
+use crate::pair::{Pair, watch};
 use crate::proxy::Proxy;
 use crate::resolver;
 use futures_util::{SinkExt, StreamExt};
@@ -75,9 +75,9 @@ async fn next(questions: &mut Option<mpsc::Receiver<FromProxy>>) -> Option<FromP
     questions.as_mut()?.recv().await
 }
 
-type Channel = Framed<tokio::net::UnixStream, tokio_util::codec::LengthDelimitedCodec>;
+pub(crate) type Channel = Framed<tokio::net::UnixStream, tokio_util::codec::LengthDelimitedCodec>;
 
-async fn send(channel: &mut Channel, frame: &FromProxy) -> io::Result<()> {
+pub(crate) async fn send(channel: &mut Channel, frame: &FromProxy) -> io::Result<()> {
     channel.send(frames::encode(frame).map_err(io::Error::other)?).await
 }
 
@@ -101,6 +101,9 @@ fn open(kind: SocketKind, socket: OwnedFd, proxy: &Rc<Proxy>) -> io::Result<()> 
         SocketKind::Transparent(port) => {
             let listener = TcpListener::from_std(socket.into())?;
             tokio::task::spawn_local(accept::serve(listener, Door::Transparent(port), proxy));
+        }
+        SocketKind::Routed => {
+            tokio::task::spawn_local(serve_routed(watch(socket)?, proxy));
         }
     }
     Ok(())
@@ -146,7 +149,9 @@ fn handle(
         }
         ToProxy::Ping { seq } => Some(FromProxy::Pong { seq }),
         ToProxy::Shutdown {} => return Ok((None, ControlFlow::Break(()))),
-        ToProxy::Start(_) => return Err(io::Error::other("a second start frame")),
+        ToProxy::Start(_) | ToProxy::Route { .. } => {
+            return Err(io::Error::other("a second start frame"));
+        }
     };
     Ok((reply, ControlFlow::Continue(())))
 }

@@ -1,20 +1,30 @@
-//! Forwarded ports: listeners on 127.0.0.1 of this machine that lead to a server of the session.
+//! Servers of the session for programs of this machine: listeners on 127.0.0.1 that lead to one, and connections that the
+//! router has accepted.
 
 use crate::proxy::Proxy;
+use crate::reply::answer;
+use quackd_ipc::descriptors::receive_with_descriptors;
 use quackd_protocol::limits::MAX_FORWARDS_PER_SESSION;
-use quackd_protocol::network::ForwardError;
+use quackd_protocol::network::{ForwardError, MAX_PACKET_BYTES, RoutedPacket};
 use std::collections::HashMap;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener as StdListener};
+use std::net::{Ipv4Addr, TcpListener as StdListener, TcpStream as StdStream};
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::copy_bidirectional;
-use tokio::net::TcpListener;
+use tokio::io::unix::AsyncFd;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 /// Pause after a failed `accept`.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// Routed connections for which the worker is asked at the same time. Others wait, so that forwards and requests of
+/// commands find room among those that a worker accepts.
+const MAX_ROUTED_CONNECTING: usize = 32;
 
 /// Open forwards by id.
 #[derive(Debug, Default)]
@@ -63,20 +73,80 @@ async fn serve(listener: TcpListener, port: u16, proxy: Rc<Proxy>) {
             accepted = listener.accept() => accepted,
             Some(_ended) = connections.join_next() => continue,
         };
-        let Ok((mut client, _)) = accepted else {
+        let Ok((client, _)) = accepted else {
             sleep(PAUSE).await;
             continue;
         };
         let Some(slot) = proxy.slot() else { continue };
         let proxy = Rc::clone(&proxy);
         connections.spawn_local(async move {
-            if let Some(mut server) = proxy.pair.connect(port).await {
-                client.set_nodelay(true).ok();
-                server.set_nodelay(true).ok();
-                // A broken connection ends for both sides.
-                drop(copy_bidirectional(&mut client, &mut server).await);
+            if let Some(server) = proxy.pair.connect(port).await {
+                copy(client, server).await;
             }
             drop(slot);
         });
     }
+}
+
+async fn copy(mut client: TcpStream, mut server: TcpStream) {
+    client.set_nodelay(true).ok();
+    server.set_nodelay(true).ok();
+    // A broken connection ends for both sides.
+    drop(copy_bidirectional(&mut client, &mut server).await);
+}
+
+/// Serves connections that the supervisor passes on, until it closes the pair.
+pub(crate) async fn serve_routed(socket: AsyncFd<OwnedFd>, proxy: Rc<Proxy>) {
+    let connecting = Rc::new(Semaphore::new(MAX_ROUTED_CONNECTING));
+    let mut packet = vec![0; MAX_PACKET_BYTES];
+    loop {
+        let Ok(mut ready) = socket.readable().await else { return };
+        let mut sockets = Vec::new();
+        match receive_with_descriptors(socket.get_ref(), &mut packet, 1, &mut sockets) {
+            Ok(0) => return,
+            Ok(n) => {
+                let packet = serde_json::from_slice(packet.get(..n).unwrap_or_default());
+                let (Ok(RoutedPacket { port }), Some(client)) = (packet, sockets.pop()) else {
+                    continue;
+                };
+                let (connecting, proxy) = (Rc::clone(&connecting), Rc::clone(&proxy));
+                // It ends with the process, which ends with the worker.
+                tokio::task::spawn_local(async move {
+                    routed(client, port, &proxy, &connecting).await;
+                });
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_broken) => return,
+        }
+    }
+}
+
+/// Serves one connection. Its first request is still unread.
+async fn routed(client: OwnedFd, port: u16, proxy: &Rc<Proxy>, connecting: &Semaphore) {
+    let client = StdStream::from(client);
+    // The router has set this already.
+    let Ok(client) = client.set_nonblocking(true).and_then(|()| TcpStream::from_std(client)) else {
+        return;
+    };
+    let Some(slot) = proxy.slot() else {
+        let text = "quackd: too many connections: try again\n";
+        let _sent = answer(client, "503 Service Unavailable", "", text).await;
+        return;
+    };
+    let permit = connecting.acquire().await;
+    let server = proxy.pair.connect(port).await;
+    drop(permit);
+    match server {
+        Some(server) => copy(client, server).await,
+        None => {
+            let text = format!(
+                "quackd: nothing listens on port {port} of the loopback of this session: start the server, or check its \
+                 port. `quack ps` lists servers\n"
+            );
+            // The client may be gone.
+            let _sent = answer(client, "502 Bad Gateway", "", &text).await;
+        }
+    }
+    drop(slot);
 }

@@ -11,7 +11,8 @@
 //! - [`lookups`] and [`dial`]: names outside, the address filter, and the connection to the host;
 //! - [`relay`]: copies bytes, and checks the server name of TLS;
 //! - [`resolver`]: answers to queries for names;
-//! - [`pair`] and [`forward`]: notes to the worker, and forwarded ports;
+//! - [`pair`] and [`forward`]: notes to the worker, forwarded ports and routed connections;
+//! - [`router`]: the other role of this program, without a session: it leads connections to sessions by name;
 //! - [`channel`]: frames of the supervisor.
 //!
 //! Before it reads the first byte of a command, the process gives up files, programs and new processes
@@ -28,7 +29,9 @@ mod own;
 mod pair;
 mod proxy;
 mod relay;
+mod reply;
 mod resolver;
+mod router;
 
 use channel::Started;
 use own::NearHosts;
@@ -71,8 +74,14 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// Work of this process, by its first frame.
+enum Work {
+    Proxy(Box<Started>),
+    Router(router::Started),
+}
+
 /// The part of the start with one thread.
-fn enter() -> io::Result<Started> {
+fn enter() -> io::Result<Work> {
     die_with_parent()?;
     set_process_name("quack-proxy");
     harden(Role::Proxy)?;
@@ -82,31 +91,38 @@ fn enter() -> io::Result<Started> {
         rustix::stdio::stdin(),
         MAX_FIRST_FRAME,
         TO_PROXY_TAGS,
-        MAX_PROXY_SOCKETS + 1,
+        // With the two pairs.
+        MAX_PROXY_SOCKETS + 2,
     )?;
-    let ToProxy::Start(settings) = first else {
-        return Err(io::Error::other("another message came first"));
-    };
-    if settings.proto != PROXY_PROTOCOL {
-        let text = format!(
-            "the supervisor speaks version {}, this program {PROXY_PROTOCOL}",
-            settings.proto
-        );
-        return Err(io::Error::other(text));
-    }
     let mut descriptors = descriptors.into_iter();
     let pair = descriptors.next().ok_or_else(|| io::Error::other("no pair"))?;
-    let sockets: Vec<OwnedFd> = descriptors.collect();
-    if sockets.len() != settings.sockets.len() {
+    let mut sockets: Vec<OwnedFd> = descriptors.collect();
+    let (proto, n_sockets) = match &first {
+        ToProxy::Start(settings) => (settings.proto, settings.sockets.len()),
+        ToProxy::Route { proto } => (*proto, 1),
+        _ => return Err(io::Error::other("another message came first")),
+    };
+    if proto != PROXY_PROTOCOL {
+        let text = format!("the supervisor speaks version {proto}, this program {PROXY_PROTOCOL}");
+        return Err(io::Error::other(text));
+    }
+    if sockets.len() != n_sockets {
         return Err(io::Error::other("the sockets are not those that were announced"));
     }
     let control = link::take_control_channel()?;
     let near = NearHosts::read_blocking();
     let notes = quackd_sandbox::confine::enter_proxy().map_err(io::Error::other)?;
-    Ok(Started { control, settings: *settings, pair, sockets, near, notes })
+    if let ToProxy::Start(settings) = first {
+        let settings = *settings;
+        let started = Started { control, settings, pair, sockets, near, notes };
+        return Ok(Work::Proxy(Box::new(started)));
+    }
+    set_process_name("quack-router");
+    let listener = sockets.pop().ok_or_else(|| io::Error::other("no listener"))?;
+    Ok(Work::Router(router::Started { control, pair, listener, notes }))
 }
 
-fn serve(started: Started) -> io::Result<()> {
+fn serve(work: Work) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         // They resolve names. A thread that hangs in a resolver keeps its place.
@@ -115,7 +131,10 @@ fn serve(started: Started) -> io::Result<()> {
         .thread_stack_size(1024 * 1024)
         .build()?;
     let local = tokio::task::LocalSet::new();
-    let ended = local.block_on(&runtime, channel::serve(started));
+    let ended = match work {
+        Work::Proxy(started) => local.block_on(&runtime, channel::serve(*started)),
+        Work::Router(started) => local.block_on(&runtime, router::serve(started)),
+    };
     runtime.shutdown_background();
     ended
 }

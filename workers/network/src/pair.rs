@@ -75,7 +75,7 @@ impl Pair {
     deprecated,
     reason = "the other function is unsafe, for types that change their descriptor"
 )]
-fn watch(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+pub(crate) fn watch(socket: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     rustix::io::ioctl_fionbio(&socket, true)?;
     AsyncFd::with_interest(socket, Interest::READABLE)
 }

@@ -7,11 +7,13 @@ use clap::Args;
 /// Make a server of a session reachable on this machine
 ///
 /// Listens on 127.0.0.1 and passes connections on to a port of the session. Ends with the session or with --close.
+/// With --link the session has a name for browsers, so that several sessions can serve on the same port.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack forward 3000             http://127.0.0.1:3000 is port 3000 of your session here\n  \
     quack forward web 3000         the same of web\n  \
-    quack forward web 3000:8080    http://127.0.0.1:8080 is port 3000 of web\n  quack forward --list\n  \
+    quack forward web 3000:8080    http://127.0.0.1:8080 is port 3000 of web\n  \
+    quack forward web 3000 --link  prints http://3000.web.localhost:43112\n  quack forward --list\n  \
     quack forward web 3000 --close"
 )]
 pub(crate) struct ForwardArgs {
@@ -23,6 +25,9 @@ pub(crate) struct ForwardArgs {
     ports: Option<Ports>,
     #[command(flatten)]
     which: SessionArgs,
+    /// Print a link by name in place of a forward; it stays until the daemon stops
+    #[arg(long, conflicts_with_all = ["list", "close"])]
+    pub(crate) link: bool,
     /// Close the forward
     #[arg(long, conflicts_with = "list")]
     pub(crate) close: bool,
@@ -51,6 +56,9 @@ impl ForwardArgs {
             }
             other => other,
         };
+        if self.link && ports.is_some_and(|(_, local)| local.is_some()) {
+            return Err(CliError::usage("a link has no port of this machine: give PORT alone"));
+        }
         match (word, session) {
             (Some(_), Some(_)) => Err(CliError::usage("the session is given twice")),
             (word, session) => Ok((SessionArgs { session: word.or(session), dir }, ports)),

@@ -25,14 +25,15 @@ pub(crate) async fn run(mut args: ForwardArgs, output: CliOutput) -> anyhow::Res
         session_id: session,
         port,
         local: on,
+        link: args.link.then_some(true),
         close: args.close.then_some(true),
         list: args.list.then_some(true),
     };
     let data = daemon.client.call(params).await?;
     if output.is_json() {
         output.document(&data)?;
-    } else if let Some(listen) = &data.listen {
-        output.text(&format!("{listen}\n"))?;
+    } else if let Some(address) = data.listen.as_ref().or(data.link.as_ref()) {
+        output.text(&format!("{address}\n"))?;
     } else if args.close {
         output.note("closed");
     } else if data.forwards.is_empty() {

@@ -124,6 +124,11 @@ pub(crate) fn tree(data: &PsData, home_dir: Option<&str>) -> String {
         for job in &worker.jobs {
             text.push_str(&format!("{rail} └─ {}\n", job_line(job)));
         }
+        for server in &worker.servers {
+            let server =
+                display::server(server, display::label(&worker.label, &worker.session_name));
+            text.push_str(&format!("{rail} └─ {server}\n"));
+        }
     }
     text.push_str(&clients(data, Timestamp::now(), &TimeZone::system()));
     text

@@ -91,6 +91,9 @@ fn lines(data: &StateData, label: &str) -> String {
     for (name, value) in agent_rows(data) {
         row(name, &value);
     }
+    for server in &data.servers {
+        row("server", &display::server(server, label));
+    }
     for problem in data.mcp_problems.iter().take(MAX_WORK) {
         row("mcp server", &display::plain(problem));
     }

@@ -153,6 +153,10 @@ pub struct ForwardParams {
     /// Port of this machine; `port` if absent, 0 for any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub local: Option<u16>,
+    /// True for a link by name to `port`, in place of a forward: `http://3000.web.localhost:43112`. It cannot be
+    /// closed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<bool>,
     /// True to close the forward of `port`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub close: Option<bool>,
@@ -167,6 +171,9 @@ pub struct ForwardData {
     /// The address on this machine of the new forward: `127.0.0.1:3000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub listen: Option<String>,
+    /// The link that was asked for: `http://3000.web.localhost:43112`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
     /// All forwards of the session, or of all sessions.
     pub forwards: Vec<SessionForward>,
 }
@@ -194,6 +201,16 @@ pub struct ForwardInfo {
     pub local: u16,
     /// When it was opened, ISO 8601 UTC.
     pub since: String,
+}
+
+/// A server of a session with a private network.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ServerInfo {
+    /// TCP port in the session.
+    pub port: u16,
+    /// Address of the server for a browser. Absent until a link was asked for with `quack.forward`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -2,7 +2,7 @@
 
 use super::{
     ClientInfo, DeathInfo, DiskInfo, InterruptedSession, LifeInfo, LoopLag, PauseInfo, PiInfo,
-    ProcessState, StatusInfo,
+    ProcessState, ServerInfo, StatusInfo,
 };
 use crate::SessionId;
 use crate::policy::Profile;
@@ -174,6 +174,10 @@ pub struct WorkerInfo {
     /// Running background jobs; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub jobs: Vec<RunningJob>,
+    /// Listening servers of the session, at most [`crate::limits::MAX_SERVERS`], by port. Absent without any, and if
+    /// commands have the machine's network.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerInfo>,
     /// The session's Pi; absent if it never had one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pi: Option<PiInfo>,

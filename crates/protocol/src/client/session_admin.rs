@@ -3,7 +3,7 @@
 
 use super::{
     AttachedSession, AttachedWorkspace, Interruption, PendingChange, ProcessState, RunningJob,
-    StatusInfo,
+    ServerInfo, StatusInfo,
 };
 use crate::agent_options::AgentOptions;
 use crate::approval::ScopedGrant;
@@ -164,6 +164,9 @@ pub struct StateDataOf<P> {
     /// Whether the session works in a private copy of the workspace.
     #[serde(default, skip_serializing_if = "is_false")]
     pub isolated: bool,
+    /// Listening servers of the session, as in `quack.ps`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub servers: Vec<ServerInfo>,
     /// Status of the session.
     #[serde(flatten)]
     pub status: StatusInfo,

@@ -60,11 +60,13 @@ impl ChildActor<OfProxy> for NetworkActor {
 
     fn start(&mut self, _: OfProxy, ctx: &mut Context<Self>) {
         let Some(link) = &self.link else { return self.not_started(OfProxy, ctx) };
-        let (descriptors, sockets) = (link.duplicates(), link.kinds().to_vec());
+        let given = link.for_proxy();
         self.asked.clear();
-        let frame = self.start_frame(sockets);
-        match descriptors {
-            Ok(descriptors) => self.launch(OfProxy, (&frame, &descriptors), None, ctx),
+        match given {
+            Ok((sockets, descriptors)) => {
+                let frame = self.start_frame(sockets);
+                self.launch(OfProxy, (&frame, &descriptors), None, ctx);
+            }
             Err(error) => {
                 self.spawn_failed(OfProxy, &SpawnRequestError::Channel(error), ctx);
             }

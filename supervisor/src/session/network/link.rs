@@ -1,9 +1,12 @@
 //! The sockets of a worker's network namespace: receives them from the worker, which is hostile, and checks them.
 
 use crate::platform;
-use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors};
+use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors, send_with_descriptors};
 use quackd_ipc::sockets::{is_tcp_listener, is_udp_socket, packet_pair};
-use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, MAX_PROXY_SOCKETS, SocketKind};
+use quackd_protocol::network::{
+    FromWorkerPacket, MAX_PACKET_BYTES, MAX_PROXY_SOCKETS, PROXY_PORT, RESOLVER_PORT, RoutedPacket,
+    SocketKind,
+};
 use rustix::net::sockopt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,19 +21,35 @@ pub(crate) struct NetworkLink {
     pair: Arc<OwnedFd>,
     kinds: Vec<SocketKind>,
     sockets: Vec<OwnedFd>,
+    /// The pair for routed connections: our end and the proxy's. Connections wait in it until a proxy runs. `None` if the
+    /// system had no descriptors.
+    routed: Option<(OwnedFd, OwnedFd)>,
 }
 
 /// Closes the descriptors on another thread: closing one that the worker has prepared may wait.
 impl Drop for NetworkLink {
     fn drop(&mut self) {
         let (pair, sockets) = (Arc::clone(&self.pair), std::mem::take(&mut self.sockets));
-        let close = move || close_blocking(&pair, sockets);
+        let routed = self.routed.take();
+        let close = move || {
+            // With connections that nothing has taken out of it.
+            drop(routed);
+            close_blocking(&pair, sockets);
+        };
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) => drop(runtime.spawn_blocking(close)),
             // The daemon has ended.
             Err(_) => close(),
         }
     }
+}
+
+/// Closes a connection that came from another process, which may have prepared it, on another thread.
+pub(crate) fn close_elsewhere(socket: OwnedFd) {
+    drop(tokio::task::spawn_blocking(move || {
+        sockopt::set_socket_linger(&socket, None).ok();
+        drop(socket);
+    }));
 }
 
 /// Closes a worker's sockets, and those that wait unread in its pair. A socket with `SO_LINGER` would wait in `close` until
@@ -68,7 +87,8 @@ pub(crate) fn worker_pair() -> io::Result<(OwnedFd, OwnedFd)> {
 impl NetworkLink {
     /// A link without sockets, for forwards of a worker with the machine's network.
     pub(crate) fn without_sockets(pair: OwnedFd) -> Self {
-        Self { pair: Arc::new(pair), kinds: Vec::new(), sockets: Vec::new() }
+        let (kinds, sockets) = (Vec::new(), Vec::new());
+        Self { pair: Arc::new(pair), kinds, sockets, routed: packet_pair().ok() }
     }
 
     /// Receives the sockets. The worker has sent them before its hello, so this does not wait.
@@ -100,15 +120,34 @@ impl NetworkLink {
         platform::first_connection(&self.sockets)
     }
 
-    /// Kinds of the sockets.
-    pub(crate) fn kinds(&self) -> &[SocketKind] {
-        &self.kinds
+    /// Ports on which quackd itself listens in the network namespace of the worker. Empty without one.
+    pub(crate) fn own_ports(&self) -> Vec<u16> {
+        let port = |kind: &SocketKind| match kind {
+            SocketKind::Proxy => Some(PROXY_PORT),
+            SocketKind::ResolverTcp => Some(RESOLVER_PORT),
+            SocketKind::Transparent(port) => Some(*port),
+            SocketKind::ResolverUdp | SocketKind::Routed => None,
+        };
+        self.kinds.iter().filter_map(port).collect()
     }
 
-    /// Duplicates for a proxy: the pair, then the sockets.
-    pub(crate) fn duplicates(&self) -> io::Result<Vec<OwnedFd>> {
-        let all = std::iter::once(&*self.pair).chain(&self.sockets);
-        all.map(|descriptor| descriptor.as_fd().try_clone_to_owned()).collect()
+    /// Duplicates for a proxy: the pair, then the sockets. And their kinds.
+    pub(crate) fn for_proxy(&self) -> io::Result<(Vec<SocketKind>, Vec<OwnedFd>)> {
+        let routed = self.routed.as_ref().map(|(_, theirs)| theirs);
+        let all = std::iter::once(&*self.pair).chain(&self.sockets).chain(routed);
+        let all = all.map(|descriptor| descriptor.as_fd().try_clone_to_owned());
+        let kinds = self.kinds.iter().copied().chain(routed.map(|_| SocketKind::Routed));
+        Ok((kinds.collect(), all.collect::<io::Result<_>>()?))
+    }
+
+    /// Passes a connection to a server of the session on to the proxy, which takes it when it runs.
+    ///
+    /// # Errors
+    /// Too many connections wait, or the system has no descriptors.
+    pub(crate) fn pass_on(&self, port: u16, client: &OwnedFd) -> io::Result<()> {
+        let (ours, _) = self.routed.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        let packet = serde_json::to_vec(&RoutedPacket { port })?;
+        send_with_descriptors(ours, &packet, &[client.as_fd()]).map(drop)
     }
 }
 
@@ -116,7 +155,7 @@ impl NetworkLink {
 fn is_socket_of(kind: SocketKind, socket: &OwnedFd) -> bool {
     match kind {
         // Port 0 means any port to the rules.
-        SocketKind::Transparent(0) => false,
+        SocketKind::Transparent(0) | SocketKind::Routed => false,
         SocketKind::ResolverUdp => is_udp_socket(socket),
         _ => is_tcp_listener(socket),
     }
@@ -125,7 +164,6 @@ fn is_socket_of(kind: SocketKind, socket: &OwnedFd) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quackd_ipc::descriptors::send_with_descriptors;
     use std::net::{TcpListener, UdpSocket};
     use std::os::fd::BorrowedFd;
 
@@ -146,7 +184,9 @@ mod tests {
         let file = std::fs::File::open("/dev/null").unwrap();
         let kinds = [SocketKind::Proxy, SocketKind::ResolverUdp];
         let link = received(&kinds, &[tcp.as_fd(), udp.as_fd()]).unwrap();
-        assert_eq!((link.kinds(), link.duplicates().unwrap().len()), (&kinds[..], 3));
+        let (passed, descriptors) = link.for_proxy().unwrap();
+        assert_eq!(passed, [&kinds[..], &[SocketKind::Routed]].concat());
+        assert_eq!((descriptors.len(), link.own_ports()), (4, vec![PROXY_PORT]));
         for sockets in [
             &[udp.as_fd(), tcp.as_fd()][..],
             &[tcp.as_fd()],
@@ -154,6 +194,16 @@ mod tests {
             &[tcp.as_fd(), udp.as_fd(), udp.as_fd()],
         ] {
             assert!(matches!(received(&kinds, sockets), Err(LinkError::Unusable)));
+        }
+    }
+
+    #[test]
+    fn a_worker_passes_no_pair_for_connections() {
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (ours, _theirs) = worker_pair().unwrap();
+        for socket in [tcp.as_fd(), ours.as_fd()] {
+            let link = received(&[SocketKind::Routed], &[socket]);
+            assert!(matches!(link, Err(LinkError::Unusable)));
         }
     }
 

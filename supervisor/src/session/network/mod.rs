@@ -14,7 +14,7 @@ mod frames;
 mod link;
 mod questions;
 
-pub(crate) use link::{NetworkLink, worker_pair};
+pub(crate) use link::{NetworkLink, close_elsewhere, worker_pair};
 
 use crate::children::{Child, DrainReason, LifecycleDriver};
 use crate::clock::now_text;
@@ -28,11 +28,12 @@ use quackd_protocol::SessionId;
 use quackd_protocol::client::ForwardInfo;
 use quackd_protocol::limits::{MAX_FORWARDS, MAX_FORWARDS_PER_SESSION};
 use quackd_protocol::network::{
-    ForwardError, PROXY_PROTOCOL, ProxyStart, Rules, SocketKind, ToProxy,
+    ForwardError, PROXY_PROTOCOL, ProxyStart, RouteRefusal, Rules, SocketKind, ToProxy,
 };
 use quackd_supervision::{Demander, NETWORK_PROXY};
 use questions::AskedHost;
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,6 +85,8 @@ pub(crate) enum TellNetwork {
     Forward { port: u16, local: u16, reply: oneshot::Sender<Result<u16, ForwardRefusal>> },
     /// Close a forward.
     Close { port: u16 },
+    /// Pass a connection on to a server of the session.
+    Route { port: u16, client: OwnedFd, reply: oneshot::Sender<Result<(), RouteRefusal>> },
     /// Allow connections to this host and port for a while.
     AllowOnce { target: String },
     /// The last running call has ended.
@@ -101,6 +104,7 @@ impl NetworkActor {
         rules: Arc<Rules>,
     ) -> Addr<Self> {
         let network = services.pool.networks.of(&session);
+        network.own_ports.replace(link.own_ports());
         let actor = Self {
             child: Child::new(NETWORK_PROXY, session.0.clone()),
             session,
@@ -141,6 +145,7 @@ impl NetworkActor {
     /// Ends the proxy, then this actor: its futures would keep it and their descriptors.
     fn end(&mut self, ctx: &mut Context<Self>) {
         self.link = None;
+        self.network.own_ports.take();
         self.child.ending = Some(DrainReason::Deleted);
         self.opening.drain().for_each(|(_, one)| one.end(Err(ForwardRefusal::Gone)));
         let Some(gone) = self.gone(OfProxy) else { return ctx.stop() };
@@ -270,6 +275,19 @@ impl NetworkActor {
         opening.end(result.map_err(ForwardRefusal::Listen));
     }
 
+    /// Passes a connection on. The proxy starts if necessary, and takes it then.
+    fn route(
+        &mut self,
+        port: u16,
+        client: &OwnedFd,
+        ctx: &mut Context<Self>,
+    ) -> Result<(), RouteRefusal> {
+        let link = self.link.as_ref().ok_or(RouteRefusal::NoWorker)?;
+        link.pass_on(port, client).map_err(|_full| RouteRefusal::Busy)?;
+        self.start_proxy(ctx);
+        Ok(())
+    }
+
     fn close_forward(&mut self, port: u16) {
         let Some(id) = self.open.remove(&port) else { return };
         self.child.try_send(&ToProxy::CloseForward { id }).ok();
@@ -307,6 +325,12 @@ impl Handler<TellNetwork> for NetworkActor {
             TellNetwork::Rules(rules) => self.set_rules(rules, ctx),
             TellNetwork::Forward { port, local, reply } => self.forward((port, local), reply, ctx),
             TellNetwork::Close { port } => self.close_forward(port),
+            TellNetwork::Route { port, client, reply } => {
+                let routed = self.route(port, &client, ctx);
+                close_elsewhere(client);
+                // The router may have ended.
+                reply.send(routed).ok();
+            }
             TellNetwork::AllowOnce { target } => self.allow_once(&target, ctx),
             TellNetwork::CallsEnded => self.calls_ended(ctx),
             TellNetwork::End => self.end(ctx),

@@ -1,14 +1,12 @@
 //! Opens the sockets and counters in the network namespace of a worker. Called by `enter`.
 
 use super::private_network::{PrivateNetwork, listen};
-use quackd_protocol::network::{PROXY_PORT, SocketKind};
+use quackd_protocol::network::{PROXY_PORT, RESOLVER_PORT, SocketKind};
 use rustix::fs::{Mode, OFlags, openat};
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
-
-const RESOLVER_PORT: u16 = 53;
 
 impl PrivateNetwork {
     /// Opens the sockets, for which the process needs the rights of its user namespace. `ports` are those of hosts for

@@ -1,0 +1,241 @@
+//! The owner of the router process, and the connections that the router passes on.
+//!
+//! The router is hostile: it parses bytes of every program of this machine. It gets the listener and one end of a pair.
+//! Requests on the pair are handled one at a time, so a flood of them delays links only.
+
+use super::routing::{serve, watch};
+use crate::children::spawner::SpawnRequestError;
+use crate::children::{
+    ChannelEvent, ChannelLimits, Child, ChildActor, ChildKind, ChildServices, Death, DrainReason,
+    HeartbeatDriver, KillReason, LifecycleDriver, Program,
+};
+use crate::registry::Registry;
+use crate::session::services::SessionServices;
+use actix::prelude::*;
+use quackd_ipc::frames;
+use quackd_ipc::sockets::packet_pair;
+use quackd_process::Exit as ProcessExit;
+use quackd_protocol::foreign_text::stripped_line;
+use quackd_protocol::network::{FROM_PROXY_TAGS, FromProxy, PROXY_PROTOCOL, ToProxy};
+use quackd_supervision::{Cause, Demander, Exit, Hello, Load, NETWORK_PROXY, ROUTER};
+use std::io;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::rc::Rc;
+use std::time::Instant;
+
+/// Owner of the router process. Ends when the process has failed for good, and closes the listener then.
+pub(crate) struct Router {
+    sessions: Rc<SessionServices>,
+    registry: Addr<Registry>,
+    child: Child,
+    listener: TcpListener,
+}
+
+/// Closes the listener. Answered when the process is gone.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct CloseRouter;
+
+impl Router {
+    pub(super) fn start_for(
+        sessions: Rc<SessionServices>,
+        registry: Addr<Registry>,
+        listener: TcpListener,
+    ) -> Addr<Self> {
+        let child = Child::new(ROUTER, String::new());
+        Self { sessions, registry, child, listener }.start()
+    }
+
+    /// Creates the pair to the next process and serves it. Returns the descriptors of the process.
+    fn descriptors(&self, ctx: &mut Context<Self>) -> io::Result<Vec<OwnedFd>> {
+        let (ours, theirs) = packet_pair()?;
+        let listener = self.listener.as_fd().try_clone_to_owned()?;
+        let (sessions, registry) = (Rc::clone(&self.sessions), self.registry.clone());
+        let generation = self.child.generation;
+        let serving = serve(watch(ours)?, sessions, registry);
+        ctx.spawn(serving.into_actor(self).map(move |ended, actor, ctx| {
+            // The end of the pair is the end of the process, which is handled elsewhere.
+            if let Err(error) = ended
+                && actor.child.current(generation).is_some()
+            {
+                actor.broke(&error.to_string(), ctx);
+            }
+        }));
+        Ok(vec![theirs, listener])
+    }
+
+    /// Kills a router that violated the protocol.
+    fn broke(&mut self, why: &str, ctx: &mut Context<Self>) {
+        self.kill_for(OfRouter, Cause::Protocol(why.to_owned()), KillReason::BrokeProtocol, ctx);
+    }
+}
+
+impl Actor for Router {
+    type Context = Context<Self>;
+
+    fn started(&mut self, ctx: &mut Self::Context) {
+        self.demand(OfRouter, Demander::Call, ctx);
+    }
+}
+
+impl Handler<CloseRouter> for Router {
+    type Result = ResponseActFuture<Self, ()>;
+
+    fn handle(&mut self, _: CloseRouter, ctx: &mut Self::Context) -> Self::Result {
+        self.child.ending = Some(DrainReason::Shutdown);
+        let gone = self.gone(OfRouter);
+        if gone.is_some() {
+            self.drain(OfRouter, ctx);
+        }
+        let gone = async move {
+            if let Some(gone) = gone {
+                gone.await.ok();
+            }
+        };
+        Box::pin(gone.into_actor(self).map(|(), _, ctx| ctx.stop()))
+    }
+}
+
+/// Selects the process of a [`Router`].
+#[derive(Debug, Clone, Copy)]
+struct OfRouter;
+
+/// Burst size and frames per second. A router sends one hello, then only pongs.
+const PACE: (u32, u32) = (16, 10);
+
+/// Longest text of a router in the log, in characters.
+const MAX_TEXT: usize = 300;
+
+impl ChildKind for OfRouter {
+    type FromChild = FromProxy;
+    type ToChild = ToProxy;
+    const WIRE: ChannelLimits = ChannelLimits { max_unknown: 0, pace: Some(PACE) };
+    const NAME: &'static str = ROUTER.name;
+
+    fn ping(seq: u64) -> ToProxy {
+        ToProxy::Ping { seq }
+    }
+
+    fn shutdown() -> ToProxy {
+        ToProxy::Shutdown {}
+    }
+
+    /// The program of proxies, whose first frame is another one here.
+    fn program(_: &ToProxy) -> Program<Self::FromChild> {
+        Program { verb: NETWORK_PROXY.name, decode: |body| frames::decode(body, FROM_PROXY_TAGS) }
+    }
+}
+
+impl ChildActor<OfRouter> for Router {
+    fn child(&self, _: OfRouter) -> &Child {
+        &self.child
+    }
+
+    fn child_mut(&mut self, _: OfRouter) -> &mut Child {
+        &mut self.child
+    }
+
+    fn services(&self, _: OfRouter) -> &ChildServices {
+        &self.sessions.children
+    }
+
+    fn start(&mut self, _: OfRouter, ctx: &mut Context<Self>) {
+        let frame = ToProxy::Route { proto: PROXY_PROTOCOL };
+        match self.descriptors(ctx) {
+            Ok(descriptors) => self.launch(OfRouter, (&frame, &descriptors), None, ctx),
+            Err(error) => self.spawn_failed(OfRouter, &SpawnRequestError::Channel(error), ctx),
+        }
+    }
+
+    /// Connections wait in the listener.
+    fn has_waiters(&self, _: OfRouter) -> bool {
+        true
+    }
+
+    fn on_frame(&mut self, _: OfRouter, frame: FromProxy, ctx: &mut Context<Self>) {
+        match frame {
+            FromProxy::Hello { proto, notes } => self.hello(proto, &notes, ctx),
+            FromProxy::CannotStart { reason } if !self.child.is_ready() => {
+                let cause = Cause::Refused(stripped_line(&reason, MAX_TEXT));
+                self.kill_for(OfRouter, cause, KillReason::Failed, ctx);
+            }
+            FromProxy::Pong { seq } if self.child.is_ready() => {
+                if !self.on_pong(OfRouter, seq, ctx) {
+                    self.broke("a pong without a ping", ctx);
+                }
+            }
+            _ => self.broke("a frame that a router may not send", ctx),
+        }
+    }
+
+    /// Closes the listener, so that programs see an error and do not wait. The next link opens another one.
+    fn fail_waiters(&mut self, _: OfRouter, cause: &Cause, ctx: &mut Context<Self>) {
+        tracing::error!(%cause, "no router: links are closed until the next `quack forward --link`");
+        ctx.stop();
+    }
+
+    fn on_exit(&mut self, _: OfRouter, exit: Option<ProcessExit>, ctx: &mut Context<Self>) {
+        let exit = match exit {
+            Some(ProcessExit::Code(code)) => Exit::Code(code),
+            Some(ProcessExit::Signal(signal)) => Exit::Signal(signal),
+            None => Exit::Signal(9),
+        };
+        let load = Load { in_flight: true, waiting: true };
+        let (after, process, crash) = self.note_exit(OfRouter, exit, load, ctx);
+        if let (Some(process), Some(cause), None) = (process, crash, self.child.ending) {
+            let deaths = Rc::clone(&self.sessions.children.deaths);
+            // Not of this actor, which may end now.
+            actix::spawn(async move {
+                let (pid, started) = (process.monitor_pid(), process.started);
+                let stderr = process.stderr_tail().await;
+                tracing::warn!(pid, %cause, stderr, "router died");
+                deaths.note(&Death {
+                    spec: &ROUTER,
+                    session: None,
+                    pid,
+                    exit: Some(exit),
+                    kind: cause.kind().name(),
+                    cause: &cause.to_string(),
+                    last_words: &stderr,
+                    started: Some(started),
+                });
+            });
+        }
+        self.after_exit(OfRouter, after, ctx);
+    }
+
+    fn publish_status(&mut self, _: OfRouter) {}
+
+    /// It keeps the listener as long as the daemon runs.
+    fn idle_deadline(&self, _: OfRouter) -> Option<Instant> {
+        None
+    }
+}
+
+impl Router {
+    fn hello(&mut self, proto: u32, notes: &[String], ctx: &mut Context<Self>) {
+        if proto != PROXY_PROTOCOL {
+            let cause = Cause::VersionMismatch { ours: PROXY_PROTOCOL, theirs: proto };
+            return self.kill_for(OfRouter, cause, KillReason::Failed, ctx);
+        }
+        match self.child.lifecycle.on_hello(Instant::now()) {
+            Hello::Ready => {}
+            Hello::Late => return,
+            Hello::Unexpected => return self.broke("a second hello", ctx),
+        }
+        let notes: Vec<String> =
+            notes.iter().take(8).map(|note| stripped_line(note, MAX_TEXT)).collect();
+        tracing::info!(?notes, "router ready");
+        self.begin_heartbeat(OfRouter, ctx);
+        self.arm_life(OfRouter, ctx);
+    }
+}
+
+impl Handler<ChannelEvent<FromProxy>> for Router {
+    type Result = ();
+
+    fn handle(&mut self, msg: ChannelEvent<FromProxy>, ctx: &mut Self::Context) {
+        self.on_channel_event(OfRouter, msg, ctx);
+    }
+}

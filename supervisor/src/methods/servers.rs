@@ -1,0 +1,74 @@
+//! Listening servers of sessions, with their links. For `quack.ps` and `get_state`.
+
+use crate::links::LinkBuilder;
+use crate::metrics::listening_ports::listening_ports_blocking;
+use crate::metrics::process_usage::is_below_blocking;
+use crate::registry::Registry;
+use crate::services::Services;
+use crate::session::services::SessionServices;
+use actix::Addr;
+use quackd_protocol::SessionId;
+use quackd_protocol::client::ServerInfo;
+use std::time::Duration;
+
+/// Timeout for reading the ports. Without it the reply lacks them, if the blocking pool is exhausted.
+const READ_LIMIT: Duration = Duration::from_secs(1);
+
+/// The network namespace of one session's worker.
+#[derive(Debug)]
+pub(super) struct Namespace {
+    /// Process id as the worker reported it, below that of its monitor.
+    worker: u32,
+    monitor: u32,
+    /// Ports of quackd.
+    own_ports: Vec<u16>,
+}
+
+impl Namespace {
+    /// `None` if the session has no worker, or its commands have the network of the machine.
+    pub(super) fn of(
+        session: &SessionId,
+        (worker, monitor): (Option<u32>, Option<u32>),
+        sessions: &SessionServices,
+    ) -> Option<Self> {
+        let own_ports = sessions.pool.networks.get(session)?.own_ports.borrow().clone();
+        let (worker, monitor) = (worker?, monitor?);
+        (!own_ports.is_empty()).then_some(Self { worker, monitor, own_ports })
+    }
+
+    /// Ports on which servers listen. For the blocking pool.
+    pub(super) fn ports_blocking(&self) -> Vec<u16> {
+        // A worker could report the process of another session.
+        match is_below_blocking(self.worker, self.monitor) {
+            true => listening_ports_blocking(self.worker, &self.own_ports),
+            false => Vec::new(),
+        }
+    }
+}
+
+/// The servers of one session.
+pub(super) async fn servers(
+    session: &SessionId,
+    services: &Services,
+    registry: &Addr<Registry>,
+) -> Vec<ServerInfo> {
+    let sessions = &services.sessions;
+    let worker = &sessions.table.snapshot(session).worker;
+    let pids = (worker.hello.as_ref().map(|hello| hello.pid), worker.process.child.monitor_pid);
+    let Some(namespace) = Namespace::of(session, pids, sessions) else { return Vec::new() };
+    let reading = actix_rt::task::spawn_blocking(move || namespace.ports_blocking());
+    let ports = tokio::time::timeout(READ_LIMIT, reading).await;
+    let ports = ports.ok().and_then(Result::ok).unwrap_or_default();
+    let links = services.links.builder(registry).await;
+    infos(session, ports, links.as_ref())
+}
+
+/// Adds the links, if they are open.
+pub(super) fn infos(
+    session: &SessionId,
+    ports: Vec<u16>,
+    links: Option<&LinkBuilder>,
+) -> Vec<ServerInfo> {
+    let info = |port| ServerInfo { port, link: links.and_then(|links| links.link(session, port)) };
+    ports.into_iter().map(info).collect()
+}
