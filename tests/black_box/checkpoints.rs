@@ -202,7 +202,7 @@ fn a_workspace_with_too_many_files_is_told_when_states_are_listed() {
 fn the_very_first_command_can_be_taken_back() {
     let (daemon, repo) = daemon_for_all();
     for n in 0..2_000 {
-        repo.write(&format!("many/{n}"), &format!("{n}\n"));
+        repo.write(&format!("many/{n}"), format!("{n}\n"));
     }
     daemon.quack(&["new", "--name", "plain", repo.path().to_str().unwrap()]).ok();
     bash(&daemon, "plain", "rm -rf many src");
