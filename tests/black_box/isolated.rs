@@ -435,7 +435,7 @@ fn the_workspace_gets_the_commits_of_the_session_and_runs_nothing_of_it() {
         ["second subject", "a subject"]
     );
     let applied = daemon.quack(&["apply", "--commits", "--session", "one"]).ok();
-    assert!(applied.ends_with("To take them over: git merge quack/one\n"), "{applied}");
+    assert!(applied.ends_with("To take them over: git merge quack/project/one\n"), "{applied}");
     assert!(!repo.path().join("TRAP").exists());
     git(&repo, &["config", "--unset", "core.hooksPath"]);
     fs::remove_dir_all(repo.path().join("traps")).unwrap();
@@ -445,9 +445,9 @@ fn the_workspace_gets_the_commits_of_the_session_and_runs_nothing_of_it() {
     assert_eq!(git(&repo, &["log", "--oneline"]).lines().count(), 1);
     assert_eq!(
         git(&repo, &["for-each-ref", "--format=%(refname)"]),
-        "refs/heads/main\nrefs/quack/one\n"
+        "refs/heads/main\nrefs/quack/project/one\n"
     );
-    git(&repo, &["merge", "-q", "quack/one"]);
+    git(&repo, &["merge", "-q", "quack/project/one"]);
     assert_eq!(repo.read("made.txt"), "2\n");
     assert_eq!(git(&repo, &["fsck", "--strict"]), "");
 
@@ -458,7 +458,7 @@ fn the_workspace_gets_the_commits_of_the_session_and_runs_nothing_of_it() {
         "git config --unset-all core.fsmonitor; git commit -q --amend -m rewritten",
     );
     daemon.quack(&["apply", "--commits", "--session", "one"]).ok();
-    assert_eq!(git(&repo, &["log", "-1", "--format=%s", "quack/one"]), "rewritten\n");
+    assert_eq!(git(&repo, &["log", "-1", "--format=%s", "quack/project/one"]), "rewritten\n");
 
     // Forged objects are refused.
     let forged = "git hash-object -t tree -w --stdin --literally < /dev/null; \
@@ -468,7 +468,7 @@ fn the_workspace_gets_the_commits_of_the_session_and_runs_nothing_of_it() {
     let refused = daemon.quack(&["apply", "--commits", "--session", "one"]);
     assert_eq!(refused.code(), Some(1), "{}", refused.stdout());
     assert!(refused.stderr().contains("Git failed: "), "{}", refused.stderr());
-    assert_eq!(git(&repo, &["log", "-1", "--format=%s", "quack/one"]), "rewritten\n");
+    assert_eq!(git(&repo, &["log", "-1", "--format=%s", "quack/project/one"]), "rewritten\n");
 }
 
 #[test]

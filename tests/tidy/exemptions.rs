@@ -20,10 +20,10 @@ fn marks(tree: &Tree) -> (Vec<String>, BTreeMap<String, usize>) {
         let lines: Vec<&str> = text.lines().collect();
         for (number, line) in (1_usize..).zip(&lines) {
             let Some(reason) = line.trim_start().strip_prefix(MARK.trim_start()) else { continue };
-            let above = |n: usize| number.checked_sub(n + 1).and_then(|at: usize| lines.get(at));
+            let mut above = lines.iter().take(number.saturating_sub(1)).rev();
             let is_first = line.starts_with(MARK)
-                && above(1).is_some_and(|line| line.starts_with("fn "))
-                && above(2).is_some_and(|line| *line == "#[test]" || line.starts_with("#["));
+                && above.next().is_some_and(|line| line.starts_with("fn "))
+                && above.take_while(|line| line.starts_with("#[")).any(|line| *line == "#[test]");
             if !is_first {
                 complaints.push(format!("{path}: line {number}: not the first line of a test"));
             }

@@ -473,7 +473,7 @@ mod tests {
         }
         let mut seen = Vec::new();
         look(&Cli::command(), "", &mut seen);
-        assert_eq!(seen.len(), 58, "{seen:?}");
+        assert_eq!(seen.len(), 59, "{seen:?}");
     }
 
     #[test]

@@ -9,10 +9,11 @@ use crate::journal::{
     Content, Pending, RECORD, TakenBack, begin, has_plan, remove_directory, take_back, write,
 };
 use crate::manifest::{Common, CopyPaths, Manifest, Texts};
-use crate::node::{self, Node};
+use crate::node::{self, ContentHash, Node};
 use crate::notes::Notes;
 use crate::plan::{Decision, text_of};
 use crate::tree::{Direction, Sides, Tree};
+use jiff::Timestamp;
 use quackd_protocol::isolate::ApplyOutcome;
 use rustix::fs::Mode;
 use std::fs::File;
@@ -61,6 +62,11 @@ pub(crate) fn apply(
             record(manifest, sides, texts, change)?;
         }
     }
+    if direction == Direction::Refresh {
+        let at_ms = Timestamp::now().as_millisecond();
+        let written = decided.iter().filter(|(_, decision)| decision.writes());
+        manifest.refreshed.extend(written.map(|(change, _)| (change.path.clone(), at_ms)));
+    }
     texts.sync()?;
     manifest.write(&paths.manifest())?;
     if direction == Direction::Refresh {
@@ -98,8 +104,11 @@ fn record(
         manifest.entries.remove(path);
         return Ok(());
     };
+    // The source may have changed since the decision. A merge needs the content that was taken.
     let text = match &node {
-        Node::File { .. } => text_of(source, path)?,
+        Node::File { hash, .. } => {
+            text_of(source, path)?.filter(|text| ContentHash::of(text) == *hash)
+        }
         _ => None,
     };
     let text = text.map(|text| texts.keep(&text)).transpose()?.flatten();

@@ -13,6 +13,7 @@ use quackd_protocol::isolate::{
     Checkpoint, CheckpointFile, MAX_CHECKPOINT_CALL, MAX_CHECKPOINT_CALLS, MAX_CHECKPOINT_FILES,
     MAX_CHECKPOINTS, MAX_ISOLATED_LIST,
 };
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -46,6 +47,8 @@ pub struct Checkpoints {
     /// Inode of the files' directory.
     directory: u64,
     outputs: Vec<PathBuf>,
+    /// When a refresh last wrote these paths of a copy, in milliseconds since 1970.
+    pub(crate) refreshed: BTreeMap<PathBuf, i64>,
     /// `None` before the first state.
     pub(crate) newest: Option<Current>,
     /// Whether a content was not kept because there was no room.
@@ -76,7 +79,7 @@ impl Checkpoints {
         }
         states.remove_journals()?;
 
-        let mut outputs = Vec::new();
+        let (mut outputs, mut refreshed) = (Vec::new(), BTreeMap::new());
         if let Some(copy) = copy {
             let manifest = Manifest::read(&copy.manifest())?;
             if newest.is_none() {
@@ -86,12 +89,23 @@ impl Checkpoints {
                 states.write_current(directory, &first)?;
                 newest = Some(first);
             }
-            outputs = manifest.copied.outputs;
+            (outputs, refreshed) = (manifest.copied.outputs, manifest.refreshed);
         }
         // A process that ended before its state counted may have left files.
         states.remove_from(newest.as_ref().map_or(0, |newest| newest.number + 1))?;
         let is_full = false;
-        Ok(Self { files, states, tree, directory, outputs, newest, is_full, notes, _lock: lock })
+        Ok(Self {
+            files,
+            states,
+            tree,
+            directory,
+            outputs,
+            refreshed,
+            newest,
+            is_full,
+            notes,
+            _lock: lock,
+        })
     }
 
     /// Whether the directory has no state yet.

@@ -80,7 +80,7 @@ pub fn copy_workspace(
     let opened = File::open(workspace).on("open", workspace)?;
     let base = identity(&opened).on("read", workspace)?;
     let references = private_git::references_of_copy(&copy);
-    let manifest = Manifest { base, copied, references, entries };
+    let manifest = Manifest { base, copied, references, refreshed: BTreeMap::new(), entries };
     manifest.write(&paths.manifest())?;
     Ok(manifest.copied)
 }

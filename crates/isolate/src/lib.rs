@@ -160,7 +160,15 @@ impl IsolatedCopy {
         text: bool,
     ) -> Result<IsolatedReport, IsolateError> {
         let (decided, digest) = self.decide(Direction::Apply, choice, None, Vec::new())?;
+        let recorded = self.manifest.references;
+        let own_references =
+            recorded.is_some() && private_git::references_of_copy(&self.copy) != recorded;
+        if own_references {
+            self.notes
+                .line("the session changed branches or other references: quack diff --commits");
+        }
         let mut report = report::report(&decided, digest, self.notes);
+        report.own_references = own_references;
         if text {
             report::add_texts(&mut report, &decided, &self.copy, &mut self.texts)?;
         }
@@ -220,12 +228,13 @@ impl IsolatedCopy {
         max_bytes: u64,
     ) -> Result<(), IsolateError> {
         let len = |node: &Node| if let Node::File { len, .. } = node { *len } else { 0 };
-        let mut files = self.manifest.entries.len() as u64;
-        let mut bytes: u64 = self.manifest.entries.values().map(|common| len(&common.node)).sum();
-        for (change, decision) in decided {
-            let Some(after) = &decision.after else { continue };
-            files += u64::from(change.common.is_none());
-            bytes = bytes.saturating_add(len(after));
+        let size = |node: Option<&Node>| (u64::from(node.is_some()), node.map_or(0, len));
+        let known = self.manifest.entries.values().map(|common| size(Some(&common.node)));
+        let (mut files, mut bytes) = known.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        for (change, decision) in decided.iter().filter(|(_, decision)| decision.writes()) {
+            let (before, after) = (size(change.common.as_ref()), size(decision.after.as_ref()));
+            files = (files + after.0).saturating_sub(before.0);
+            bytes = (bytes + after.1).saturating_sub(before.1);
         }
         if max_files < files {
             return Err(IsolateError::TooManyFiles { max: max_files });
@@ -238,29 +247,46 @@ impl IsolatedCopy {
 
     /// Makes the copy's repository again if only that of the workspace has changed. Returns whether it did.
     fn refresh_git(&mut self, keeps_git: bool) -> Result<bool, IsolateError> {
-        let Some(recorded) = self.manifest.references else { return Ok(false) };
-        let workspace = self.workspace.as_path();
-        let of_workspace = private_git::references_of_workspace(workspace, &self.base);
-        if of_workspace.is_none() || of_workspace == Some(recorded) {
+        let of_workspace = private_git::references_of_workspace(&self.workspace, &self.base);
+        let of_copy = private_git::references_of_copy(&self.copy);
+        if of_workspace.is_none() || of_workspace == self.manifest.references {
             return Ok(false);
         }
-        if keeps_git || private_git::references_of_copy(&self.copy) != Some(recorded) {
-            let why = if keeps_git {
-                "calls run in the session"
-            } else {
-                "the session changed its own references"
-            };
-            self.notes.line(&format!("{why}, so its repository does not get the new commits of the workspace, whose files appear as changes in it"));
+        if of_workspace == of_copy {
+            // The session has the same, or an earlier refresh was interrupted at its end.
+            self.manifest.references = of_copy;
+            self.manifest.write(&self.paths.manifest())?;
             return Ok(false);
         }
-        let staged = self.paths.staged_git().on("name", workspace)?;
-        let made = private_git::renew(workspace, &self.base, &self.copy, &staged)?;
-        if !made {
+        let why = match of_copy {
+            _ if self.manifest.references.is_none() => Some("an earlier version made the copy"),
+            _ if keeps_git => Some("calls run in the session"),
+            of_copy if of_copy.is_none() || of_copy != self.manifest.references => {
+                Some("the session changed its own references")
+            }
+            _ if private_git::has_work(&self.copy) => {
+                Some("the session has a merge, rebase, submodule or worktree in it")
+            }
+            _ => None,
+        };
+        if let Some(why) = why {
+            self.notes.line(&format!(
+                "the copy's repository does not get the new commits of the workspace, because {why}; their files appear as changes in it"
+            ));
             return Ok(false);
         }
-        self.manifest.references = private_git::references_of_copy(&self.copy);
+        let Some(references) =
+            private_git::renew((&self.workspace, &self.base), (&self.copy, of_copy), &self.paths)?
+        else {
+            self.notes.line("the session changed its repository at the same moment: it stays");
+            return Ok(false);
+        };
+        self.manifest.references = Some(references);
         self.manifest.write(&self.paths.manifest())?;
-        self.notes.line("the copy's repository has the new commits of the workspace; what was staged in it is not staged any more");
+        self.notes.line(&format!(
+            "the copy's repository has the new commits of the workspace; the earlier one, with what was staged in it, is in {}",
+            self.paths.replaced_git().display()
+        ));
         Ok(true)
     }
 

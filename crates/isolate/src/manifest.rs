@@ -5,7 +5,6 @@ use crate::error::{IsolateError, OnFile as _};
 use crate::node::{ContentHash, Node, Stamp};
 use crate::path_text;
 use quackd_protocol::isolate::{CopiedTree, UNFINISHED_COPY};
-use quackd_sandbox::StagedTag;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -64,8 +63,13 @@ impl CopyPaths {
     }
 
     /// Directory in which a repository is made that replaces that of the copy.
-    pub(crate) fn staged_git(&self) -> std::io::Result<PathBuf> {
-        Ok(self.directory.join(StagedTag::random()?.file_name()))
+    pub(crate) fn staged_git(&self) -> PathBuf {
+        self.directory.join("git.new")
+    }
+
+    /// Directory with the repository of the copy that was replaced last.
+    pub(crate) fn replaced_git(&self) -> PathBuf {
+        self.directory.join("git.replaced")
     }
 
     pub(crate) fn lock(&self) -> PathBuf {
@@ -100,6 +104,8 @@ pub(crate) struct Manifest {
     pub(crate) copied: CopiedTree,
     /// Digest of the references that the repositories of both sides had in common at last. `None` without a repository.
     pub(crate) references: Option<ContentHash>,
+    /// When a refresh last wrote these paths, in milliseconds since 1970.
+    pub(crate) refreshed: BTreeMap<PathBuf, i64>,
     pub(crate) entries: BTreeMap<PathBuf, Common>,
 }
 
@@ -110,7 +116,16 @@ struct Written {
     copied: CopiedTree,
     #[serde(default)]
     references: Option<ContentHash>,
+    #[serde(default)]
+    refreshed: Vec<RefreshedPath>,
     entries: Vec<WrittenEntry>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct RefreshedPath {
+    #[serde(with = "path_text")]
+    path: PathBuf,
+    at_ms: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -127,9 +142,10 @@ impl Manifest {
         if written.version != VERSION {
             return Err(IsolateError::Damaged("another version wrote it".to_owned()));
         }
-        let Written { base, copied, references, entries, .. } = written;
+        let Written { base, copied, references, refreshed, entries, .. } = written;
+        let refreshed = refreshed.into_iter().map(|one| (one.path, one.at_ms)).collect();
         let entries = entries.into_iter().map(|entry| (entry.path, entry.common)).collect();
-        Ok(Self { base, copied, references, entries })
+        Ok(Self { base, copied, references, refreshed, entries })
     }
 
     /// Replaces the record in one step.
@@ -138,11 +154,16 @@ impl Manifest {
             .entries
             .iter()
             .map(|(path, common)| WrittenEntry { path: path.clone(), common: common.clone() });
+        let refreshed = self
+            .refreshed
+            .iter()
+            .map(|(path, at_ms)| RefreshedPath { path: path.clone(), at_ms: *at_ms });
         let written = Written {
             version: VERSION,
             base: self.base,
             copied: self.copied.clone(),
             references: self.references,
+            refreshed: refreshed.collect(),
             entries: entries.collect(),
         };
         write_record(path, &written)

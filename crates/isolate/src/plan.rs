@@ -121,8 +121,11 @@ impl Planner<'_> {
 
     /// Merges the changes of both sides.
     fn merged(&mut self, change: &Change) -> Result<Merged, IsolateError> {
-        let (Some(Node::File { .. }), Some(Node::File { .. }), Some(span)) =
-            (&change.source, &change.target, change.text)
+        let (
+            Some(Node::File { hash: of_source, .. }),
+            Some(Node::File { hash: of_target, .. }),
+            Some(span),
+        ) = (&change.source, &change.target, change.text)
         else {
             return Ok(Merged::NoText);
         };
@@ -130,6 +133,9 @@ impl Planner<'_> {
         let source = text_of(self.sides.source, &change.path)?;
         let target = text_of(self.sides.target, &change.path)?;
         let (Some(source), Some(target)) = (source, target) else { return Ok(Merged::NoText) };
+        if ContentHash::of(&source) != *of_source || ContentHash::of(&target) != *of_target {
+            return Err(IsolateError::ChangedNow(change.path.clone()));
+        }
         self.merged_bytes += (source.len() + target.len()) as u64;
         if MAX_ALL_MERGED < self.merged_bytes {
             return Ok(Merged::NoText);

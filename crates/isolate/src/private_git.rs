@@ -2,6 +2,7 @@
 //! repository, which the session sees read-only, and has no hooks.
 
 use crate::error::{IsolateError, OnFile as _};
+use crate::manifest::CopyPaths;
 use crate::node::ContentHash;
 use crate::tree::{Tree, is_absent, list};
 use quackd_protocol::isolate::OBJECTS_INSIDE;
@@ -116,25 +117,62 @@ pub(crate) fn make(
     Ok((Some(common_path.join("objects")), notes))
 }
 
-/// Replaces `.git` of the copy in one step with a new one. Returns whether it did: not without a repository of the
-/// workspace. The earlier one goes with `staged`, a new directory.
+/// Names in a repository that exist during a longer work of git, or that have commits which no reference names.
+const WORK: &[&str] = &[
+    "MERGE_HEAD",
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "BISECT_START",
+    "rebase-merge",
+    "rebase-apply",
+    "sequencer",
+    "modules",
+    "worktrees",
+];
+
+/// Whether the copy's repository has work that a new one would not have.
+pub(crate) fn has_work(copy: &Tree) -> bool {
+    let git = Path::new(".git");
+    WORK.iter().any(|name| copy.stat(&git.join(name)).is_ok_and(|stat| stat.is_some()))
+}
+
+/// Replaces `.git` of the copy in one step with a new one, if its references still are `known`. Returns those of the new
+/// one. The earlier one is kept until the next time.
 pub(crate) fn renew(
-    workspace: &Path,
-    base: &Tree,
-    copy: &Tree,
-    staged: &Path,
-) -> Result<bool, IsolateError> {
-    std::fs::create_dir(staged).on("create", staged)?;
-    let new = Tree::open(staged).on("open", staged)?;
+    (workspace, base): (&Path, &Tree),
+    (copy, known): (&Tree, Option<ContentHash>),
+    paths: &CopyPaths,
+) -> Result<Option<ContentHash>, IsolateError> {
+    let (staged, replaced) = (paths.staged_git(), paths.replaced_git());
+    remove_tree(&staged)?;
+    std::fs::create_dir(&staged).on("create", &staged)?;
+    let new = Tree::open(&staged).on("open", &staged)?;
     let (objects, _) = make(workspace, base, &new)?;
-    if objects.is_some() {
+    let references = references_of_copy(&new);
+    if objects.is_none() || references.is_none() {
+        return Ok(None);
+    }
+    let exchange = || {
         let flags = RenameFlags::EXCHANGE;
         rustix::fs::renameat_with(new.top(), ".git", copy.top(), ".git", flags)
-            .on("replace", Path::new(".git"))?;
+            .on("replace", Path::new(".git"))
+    };
+    exchange()?;
+    // A command of the session may have committed since the decision.
+    if references_of_copy(&new) != known {
+        exchange()?;
+        return Ok(None);
     }
-    // A directory of the session in it may not be removable. It is then removed with the copy.
-    std::fs::remove_dir_all(staged).ok();
-    Ok(objects.is_some())
+    remove_tree(&replaced)?;
+    rustix::fs::rename(&staged, &replaced).on("keep", &replaced)?;
+    Ok(references)
+}
+
+fn remove_tree(path: &Path) -> Result<(), IsolateError> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).on("remove", path),
+        _ => Ok(()),
+    }
 }
 
 /// Digest of the references of the workspace's repository. `None` without one, or with too many of them.

@@ -50,6 +50,7 @@ pub(crate) fn report(
         files,
         more,
         written: false,
+        own_references: false,
         conflicts: conflicts as u64,
         digest,
         notes: notes.into_lines(),

@@ -54,9 +54,10 @@ impl Checkpoints {
             choice.paths.is_empty() || choice.paths.iter().any(|chosen| path.starts_with(chosen))
         };
         let chosen = self.differences_to(number)?.into_iter();
+        let at_ms = self.recorded_at(number)?;
         let chosen = chosen.filter(|difference| is_chosen(&difference.path));
         let mut goals: Vec<Goal> = chosen
-            .map(|difference| Goal { left: self.obstacle(&difference, choice), difference })
+            .map(|difference| Goal { left: self.obstacle(&difference, at_ms, choice), difference })
             .collect();
         self.leave_what_is_in_the_way(&mut goals)?;
 
@@ -101,8 +102,20 @@ impl Checkpoints {
         Ok(goals.into_iter().filter_map(difference).collect())
     }
 
-    /// Returns the reason why a file is not restored, by its states.
-    fn obstacle(&self, goal: &Difference, choice: &IsolatedChoice) -> Option<Left> {
+    /// When a state was recorded, in milliseconds since 1970. 0 for the oldest one.
+    fn recorded_at(&self, number: u64) -> Result<i64, IsolateError> {
+        match self.states.numbers("changes")?.contains(&number) {
+            true => Ok(self.states.read_changes(number)?.checkpoint.at_ms),
+            false => Ok(0),
+        }
+    }
+
+    /// Returns the reason why a file is not restored to its state of that time.
+    fn obstacle(&self, goal: &Difference, at_ms: i64, choice: &IsolatedChoice) -> Option<Left> {
+        // The next apply would take the newer version out of the workspace.
+        if self.refreshed.get(&goal.path).is_some_and(|refreshed_ms| at_ms < *refreshed_ms) {
+            return Left::because("came from the workspace after that state");
+        }
         let node = |recorded: &Option<Recorded>| recorded.as_ref().map(|it| it.node.clone());
         let (before, after) = (node(&goal.before), node(&goal.after));
         if self.files.copy.is_none()

@@ -10,7 +10,8 @@
 )]
 
 use quackd_isolate::{
-    Cause, Checkpoints, CopyOptions, IsolateError, RecordedFiles, copy_workspace,
+    Cause, Checkpoints, CopyOptions, IsolateError, IsolatedCopy, RecordedFiles, RefreshOptions,
+    copy_workspace,
 };
 use quackd_protocol::isolate::{
     ApplyOutcome, Checkpoint, FileChange, IsolatedChoice, IsolatedReport,
@@ -483,4 +484,46 @@ fn a_tree_with_too_many_files_has_no_states() {
     let mut opened = Checkpoints::open(files, &world.all.path().join("states")).unwrap();
     let refused = opened.take(&Cause::default());
     assert!(matches!(refused, Err(IsolateError::TooManyFiles { max: 2 })), "{refused:?}");
+}
+
+#[test]
+fn a_restore_leaves_what_a_refresh_brought_after_that_state() {
+    let world = World::new();
+    let copy = world.all.path().join("copy");
+    let options = CopyOptions { max_files: 100, max_bytes: 1 << 20, ..CopyOptions::default() };
+    copy_workspace(&world.path(""), &copy, &options).unwrap();
+    let states = copy.join("checkpoints");
+    fs::create_dir(&states).unwrap();
+    let files = RecordedFiles {
+        tree: copy.join("tree"),
+        workspace: world.path(""),
+        copy: Some(copy.clone()),
+        max_files: 1000,
+        ..RecordedFiles::default()
+    };
+    let open = || Checkpoints::open(files.clone(), &states).unwrap();
+    let at = |path: &str| copy.join("tree").join(path);
+    fs::write(at("src/b.rs"), "by the session\n").unwrap();
+    assert_eq!(open().take(&Cause::default()).unwrap().unwrap().number, 1);
+
+    world.write("src/a.rs", "by the user\n");
+    world.write("new.rs", "new\n");
+    let options =
+        RefreshOptions { max_files: 100, max_bytes: 1 << 20, ..RefreshOptions::default() };
+    let isolated = IsolatedCopy::open(&world.path(""), &copy, None).unwrap();
+    assert!(isolated.refresh(&IsolatedChoice::default(), options).unwrap().written);
+    let report = open().restore(0, &IsolatedChoice::default(), false).unwrap();
+    let expected = [
+        ("new.rs", FileChange::Deleted, ApplyOutcome::Left),
+        ("src/a.rs", FileChange::Changed, ApplyOutcome::Left),
+        ("src/b.rs", FileChange::Changed, ApplyOutcome::Taken),
+    ];
+    assert_eq!(outcomes(&report), expected);
+    assert_eq!(fs::read(at("src/a.rs")).unwrap(), b"by the user\n");
+    assert_eq!(fs::read(at("src/b.rs")).unwrap(), b"b\n");
+
+    // So an apply takes nothing of the user's away.
+    let isolated = IsolatedCopy::open(&world.path(""), &copy, None).unwrap();
+    let left = isolated.diff(&IsolatedChoice::default(), false).unwrap();
+    assert!(left.files.is_empty(), "{left:?}");
 }

@@ -602,11 +602,24 @@ fn a_refresh_brings_new_commits_unless_the_session_made_some() {
     };
     assert_eq!(subject(&world), "second\n");
     assert_eq!(status(&world), "?? mine\n");
-    let staged = fs::read_dir(&world.directory).unwrap().filter_map(Result::ok);
-    assert_eq!(staged.filter(|entry| entry.path().join(".git").exists()).count(), 1);
+    // The earlier repository is kept, with what was staged in it.
+    assert!(world.directory.join("git.replaced/.git/index").exists());
+    assert!(!world.directory.join("git.new").exists());
+
+    fs::create_dir(world.copy(".git/rebase-merge")).unwrap();
+    world.base("src/main.rs", "while rebasing\n");
+    world.git(&["commit", "-q", "-a", "-m", "while rebasing"]);
+    let report = refresh(&world, None);
+    assert!(report.notes.iter().any(|note| note.contains("rebase")), "{report:?}");
+    assert_eq!(subject(&world), "second\n");
+    fs::remove_dir(world.copy(".git/rebase-merge")).unwrap();
+    assert!(refresh(&world, None).written);
+    assert_eq!(subject(&world), "while rebasing\n");
+    assert!(!world.diff().own_references);
 
     git_in(&world.copy(""), &["add", "-A"]);
     git_in(&world.copy(""), &["commit", "-q", "-m", "by the session"]);
+    assert!(world.diff().own_references);
     world.base("src/main.rs", "third\n");
     world.git(&["commit", "-q", "-a", "-m", "third"]);
     let report = refresh(&world, None);

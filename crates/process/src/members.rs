@@ -101,6 +101,11 @@ impl Members {
         self
     }
 
+    /// The shell was reaped: the number of its group may belong to other processes from now on.
+    pub(crate) fn note_reaped(&mut self) {
+        self.group = None;
+    }
+
     /// Returns the running members without the shell.
     ///
     /// # Errors
@@ -124,7 +129,7 @@ impl Members {
         for (&pid, one) in &all {
             match self.is_member(one, &mut reads) {
                 Some(true) => members.push(*one),
-                Some(false) if self.seen.contains_key(&pid) => (),
+                Some(false) if self.seen.contains_key(&pid) || one.user != self.user => (),
                 is_member => {
                     unknown.insert(pid, (*one, is_member.is_some()));
                 }
@@ -175,7 +180,12 @@ impl Members {
     ) -> io::Result<()> {
         let mut stopped: BTreeMap<u32, ProcessFacts> = BTreeMap::new();
         for _ in 0..MAX_PASSES {
-            let mut found = self.look()?;
+            let mut found = match self.look() {
+                Ok(found) => found,
+                Err(error) if stopped.is_empty() => return Err(error),
+                // Those that are stopped must not stay so.
+                Err(_) => break,
+            };
             found.retain(|one| {
                 meant(one) && stopped.get(&one.pid).is_none_or(|was| was.started != one.started)
             });

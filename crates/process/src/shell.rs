@@ -317,6 +317,9 @@ impl AbandonedShell {
             // Before the sweep: a shell that dies after it leaves children that the sweep has not seen. An error means that the
             // shell was already reaped.
             let is_gone = !matches!(self.process.try_reap(), Ok(None));
+            if let Some(listed) = self.listed.as_mut().filter(|_| is_gone) {
+                listed.note_reaped();
+            }
             let left = sweep(&self.mark, self.listed.as_mut(), &mut sweeper);
             if is_gone && left != SweepProgress::Dying {
                 return;

@@ -109,9 +109,11 @@ pub enum IsolateTask {
         /// Largest size of the copy in bytes.
         max_bytes: u64,
     },
-    /// Write the commits of the session that the workspace does not have to [`COMMITS_BUNDLE`]. Answered by
-    /// [`FromIsolate::Commits`].
-    ExportCommits {},
+    /// List the commits of the session that the workspace does not have. Answered by [`FromIsolate::Commits`].
+    ExportCommits {
+        /// Whether to write their objects to [`EXPORTED_COMMITS`] too.
+        writes: bool,
+    },
     /// Take the exported commits into the repository of the workspace. Answered by [`FromIsolate::Commits`].
     ImportCommits {
         /// Name of the reference that gets the newest of them, such as `refs/quack/feature`.
@@ -259,8 +261,8 @@ pub struct IsolatedCommit {
 /// Most [`IsolatedCommits::commits`].
 pub const MAX_ISOLATED_COMMITS: usize = 100;
 
-/// File with exported commits, in the private directory of the copy.
-pub const COMMITS_BUNDLE: &str = "commits/bundle";
+/// File with the objects of exported commits, in the private directory of the copy.
+pub const EXPORTED_COMMITS: &str = "commits/pack";
 
 /// Directories in the private directory of a copy, and in that of recorded states, that exist only while files are being
 /// written.
@@ -334,6 +336,9 @@ pub struct IsolatedReport {
     pub written: bool,
     /// Number of changes that conflict with those of the workspace.
     pub conflicts: u64,
+    /// For a comparison: whether the session changed branches or other references of its repository, such as by a commit.
+    #[serde(skip_serializing_if = "is_false")]
+    pub own_references: bool,
     /// Identifies what was compared. It differs after every change on either side.
     pub digest: String,
     /// Further facts, one line each. At most [`MAX_ISOLATED_NOTES`].

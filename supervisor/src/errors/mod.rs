@@ -74,6 +74,8 @@ pub(crate) enum MethodError {
     WorkspaceNotFound(String),
     #[error("Session is busy: {}; end with force", running(*.0))]
     SessionBusy(RunningWork),
+    #[error("Session is busy: {}; wait or end that, or use --force (not for discard)", running(*.0))]
+    FilesInUse(RunningWork),
     #[error("Session name must be {0}")]
     BadName(#[from] NameError),
     #[error("A session of this name exists already in the workspace: {0}")]
@@ -238,7 +240,9 @@ pub(crate) enum MethodError {
         "Invalid parameters for quack.isolated: action is required: diff, apply, undo, refresh, discard, checkpoints or restore"
     )]
     NoIsolatedAction,
-    #[error("Invalid parameters for quack.isolated: commits is for diff and apply")]
+    #[error(
+        "Invalid parameters for quack.isolated: commits is for diff and apply, without paths, merge and expect"
+    )]
     CommitsAction,
     #[error("Invalid parameters for quack.isolated: number is required to restore")]
     NoCheckpointNumber,
@@ -280,6 +284,7 @@ impl MethodError {
             Self::Refused { code, .. } => *code,
             Self::SessionNotFound(_) => Some(ErrorCode::SessionNotFound),
             Self::Agent(AgentError::TooMany | AgentError::TooManyAgents { .. })
+            | Self::FilesInUse(_)
             | Self::Overloaded => Some(ErrorCode::Busy),
             Self::NoPlace(_) => Some(ErrorCode::NotAWorkspace),
             Self::ShuttingDown

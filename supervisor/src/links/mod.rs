@@ -13,7 +13,7 @@ use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::SessionId;
 use router::{CloseRouter, Router};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 
@@ -22,6 +22,8 @@ use std::rc::Rc;
 pub(crate) struct Links {
     sessions: Rc<SessionServices>,
     open: RefCell<Option<Open>>,
+    /// The daemon is stopping.
+    is_closed: Cell<bool>,
 }
 
 #[derive(Debug)]
@@ -32,7 +34,7 @@ struct Open {
 
 impl Links {
     pub(crate) fn new(sessions: Rc<SessionServices>) -> Self {
-        Self { sessions, open: RefCell::new(None) }
+        Self { sessions, open: RefCell::new(None), is_closed: Cell::new(false) }
     }
 
     /// Opens the listener unless it is open.
@@ -42,6 +44,9 @@ impl Links {
     pub(crate) fn open(&self, registry: &Addr<Registry>) -> Result<(), MethodError> {
         if self.port().is_some() {
             return Ok(());
+        }
+        if self.is_closed.get() {
+            return Err(MethodError::ShuttingDown);
         }
         let setting = &self.sessions.daemon.config.forward.listen.value;
         // `off`. Everything else was checked when the configuration was read.
@@ -73,6 +78,7 @@ impl Links {
 
     /// Closes the listener and waits for the end of the router.
     pub(crate) async fn close(&self) {
+        self.is_closed.set(true);
         let Some(open) = self.open.take() else { return };
         // It may have ended.
         open.router.send(CloseRouter).await.ok();

@@ -3,7 +3,7 @@
 //! The router is hostile: it parses bytes of every program of this machine. It gets the listener and one end of a pair.
 //! Requests on the pair are handled one at a time, so a flood of them delays links only.
 
-use super::routing::{serve, watch};
+use super::routing::{RouterPair, serve};
 use crate::children::spawner::SpawnRequestError;
 use crate::children::{
     ChannelEvent, ChannelLimits, Child, ChildActor, ChildKind, ChildServices, Death, DrainReason,
@@ -53,7 +53,8 @@ impl Router {
         let listener = self.listener.as_fd().try_clone_to_owned()?;
         let (sessions, registry) = (Rc::clone(&self.sessions), self.registry.clone());
         let generation = self.child.generation;
-        let serving = serve(watch(ours)?, sessions, registry);
+        let address = self.listener.local_addr()?;
+        let serving = serve(RouterPair::watch(ours)?, address, sessions, registry);
         ctx.spawn(serving.into_actor(self).map(move |ended, actor, ctx| {
             // The end of the pair is the end of the process, which is handled elsewhere.
             if let Err(error) = ended

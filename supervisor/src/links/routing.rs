@@ -1,50 +1,71 @@
 //! Connections that the router passes on: finds the session of each, and its proxy.
 
-use crate::registry::{LinkNames, Named, Registry, TakeSnapshot};
+use crate::registry::{LinkNames, Named, Registry, RegistrySnapshot, TakeSnapshot};
 use crate::session::actor::TellSession;
-use crate::session::network::{NetworkActor, TellNetwork, close_elsewhere};
+use crate::session::network::{ForeignSocket, NetworkActor, TellNetwork, close_pair_elsewhere};
 use crate::session::services::SessionServices;
 use actix::Addr;
-use quackd_ipc::descriptors::{receive_with_descriptors, send_with_descriptors};
+use quackd_ipc::descriptors::{MAX_DESCRIPTORS, receive_with_descriptors, send_with_descriptors};
 use quackd_ipc::sockets::is_tcp_connection;
 use quackd_protocol::network::{MAX_PACKET_BYTES, RouteAnswer, RouteAsk, RouteRefusal};
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use tokio::sync::oneshot;
 
-#[expect(
-    deprecated,
-    reason = "the other function is unsafe, for types that change their descriptor"
-)]
-pub(super) fn watch(pair: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(pair, Interest::READABLE)
+/// The supervisor's end of the pair to a router.
+pub(super) struct RouterPair(Option<AsyncFd<OwnedFd>>);
+
+impl RouterPair {
+    #[expect(
+        deprecated,
+        reason = "the other function is unsafe, for types that change their descriptor"
+    )]
+    pub(super) fn watch(pair: OwnedFd) -> io::Result<Self> {
+        Ok(Self(Some(AsyncFd::with_interest(pair, Interest::READABLE)?)))
+    }
 }
 
-/// Serves requests of one process until its end of the pair is closed.
+impl Drop for RouterPair {
+    fn drop(&mut self) {
+        if let Some(pair) = self.0.take() {
+            close_pair_elsewhere(pair.into_inner());
+        }
+    }
+}
+
+/// Serves requests of one process until its end of the pair is closed. `listener` is the address of links.
 pub(super) async fn serve(
-    pair: AsyncFd<OwnedFd>,
+    pair: RouterPair,
+    listener: SocketAddr,
     sessions: Rc<SessionServices>,
     registry: Addr<Registry>,
 ) -> io::Result<()> {
+    let Some(pair) = &pair.0 else { return Ok(()) };
     let mut packet = vec![0; MAX_PACKET_BYTES];
+    let mut names = NameCache::default();
     loop {
         let mut ready = pair.readable().await?;
         let mut received = Vec::new();
-        match receive_with_descriptors(pair.get_ref(), &mut packet, 1, &mut received) {
+        let read =
+            receive_with_descriptors(pair.get_ref(), &mut packet, MAX_DESCRIPTORS, &mut received);
+        let mut received: Vec<ForeignSocket> =
+            received.into_iter().map(ForeignSocket::new).collect();
+        match read {
             Ok(0) => return Ok(()),
             Ok(n) => {
                 let ask = serde_json::from_slice(packet.get(..n).unwrap_or_default());
-                let client = received.pop();
+                let client = received.pop().filter(|_| received.is_empty());
                 let (Ok(RouteAsk { id, name, port }), Some(client)) = (ask, client) else {
                     return Err(io::Error::other("a request that is not understood"));
                 };
-                if !is_tcp_connection(&client) {
-                    return Err(io::Error::other("a descriptor other than a connection"));
+                if !client.get().is_some_and(|client| is_accepted_by(client, listener)) {
+                    return Err(io::Error::other("a descriptor other than a connection of a link"));
                 }
-                let result = pass_on(&name, port, client, (&sessions, &registry)).await;
+                let result = pass_on(&name, port, client, &mut names, (&sessions, &registry)).await;
                 let answer = serde_json::to_vec(&RouteAnswer { id, result })?;
                 match send_with_descriptors(pair.get_ref(), &answer, &[]) {
                     Err(error) if has_ended(&error) => return Ok(()),
@@ -59,30 +80,44 @@ pub(super) async fn serve(
     }
 }
 
+/// Whether a descriptor is a connection that came in at this address.
+fn is_accepted_by(client: &OwnedFd, listener: SocketAddr) -> bool {
+    let local = rustix::net::getsockname(client).ok();
+    let local = local.and_then(|local| SocketAddr::try_from(local).ok());
+    is_tcp_connection(client) && local == Some(listener)
+}
+
 /// Whether the process has ended, perhaps with unread answers.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+/// Names of the sessions, kept until a session changes: any program of this machine can ask for one at any rate.
+#[derive(Debug, Default)]
+struct NameCache(Option<(RegistrySnapshot, LinkNames)>);
+
+impl NameCache {
+    async fn names(&mut self, registry: &Addr<Registry>) -> Option<&LinkNames> {
+        let now = registry.send(TakeSnapshot).await.ok()?;
+        if !self.0.as_ref().is_some_and(|(known, _)| known.is_same(&now)) {
+            let names = now.link_names();
+            self.0 = Some((now, names));
+        }
+        self.0.as_ref().map(|(_, names)| names)
+    }
 }
 
 /// Passes a connection on to the proxy of the session with this name.
 async fn pass_on(
     name: &str,
     port: u16,
-    client: OwnedFd,
+    client: ForeignSocket,
+    names: &mut NameCache,
     (sessions, registry): (&SessionServices, &Addr<Registry>),
 ) -> Result<(), RouteRefusal> {
-    let to = match registry.send(TakeSnapshot).await.map(|snapshot| snapshot.link_names()) {
-        Ok(names) => proxy_of(name, &names, sessions).await,
-        // The daemon is overloaded.
-        Err(_full) => Err(RouteRefusal::Busy),
-    };
-    let network = match to {
-        Ok(network) => network,
-        Err(refusal) => {
-            close_elsewhere(client);
-            return Err(refusal);
-        }
-    };
+    // Without a registry the daemon is stopping.
+    let names = names.names(registry).await.ok_or(RouteRefusal::Busy)?;
+    let network = proxy_of(name, names, sessions).await?;
     let (reply, routed) = oneshot::channel();
     // An actor that has ended drops the connection, which the router still has.
     network.send(TellNetwork::Route { port, client, reply }).await.ok();

@@ -48,14 +48,16 @@ pub(super) async fn isolated(
     let services = &caller.services.sessions;
     let running = services.table.snapshot(&found.session_id).worker.running();
     let takes_commits = params.commits == Some(true);
-    if takes_commits && !matches!(action, IsolatedAction::Diff | IsolatedAction::Apply) {
+    let has_other = params.merge.is_some() || params.expect.is_some() || !params.paths.is_empty();
+    let may_have = matches!(action, IsolatedAction::Diff | IsolatedAction::Apply) && !has_other;
+    if takes_commits && !may_have {
         return Err(MethodError::CommitsAction);
     }
     let is_forced = params.force == Some(true) && action != IsolatedAction::Discard;
     // Commits never change again, so other work may go on.
     let may_run = only_reads || is_forced || takes_commits;
     if !may_run && !running.is_none() {
-        return Err(MethodError::SessionBusy(running));
+        return Err(MethodError::FilesInUse(running));
     }
     let session_id = found.session_id.clone();
     let mut data = IsolatedData {
@@ -111,17 +113,19 @@ async fn refresh(
     let (merge, dry_run) = (params.merge, params.dry_run == Some(true));
     let choice = choice(params, Path::new(&found.workspace_path))?;
     let hidden = hidden_of(caller, &found.session_id).await?;
+    let mut keeps_git = !is_idle;
     if is_idle && !dry_run {
         // The worker protects names of the present repository of the copy, which may be made again.
         let evict = Request::Evict(EvictionReason::Refreshed);
-        found.handle.send(Manage(ProcessKind::Worker, evict)).await?;
+        let is_gone = found.handle.send(Manage(ProcessKind::Worker, evict)).await?;
+        keeps_git = !is_gone;
     }
     Ok(IsolateTask::Refresh {
         choice,
         merge,
         dry_run,
         hidden,
-        keeps_git: !is_idle,
+        keeps_git,
         max_files: MAX_COPIED_FILES,
         max_bytes: MAX_COPIED_BYTES,
     })
@@ -134,7 +138,8 @@ async fn commits(
     services: &Rc<SessionServices>,
 ) -> Result<IsolatedCommits, MethodError> {
     let (session, workspace) = (&found.session_id, found.workspace_path.as_str());
-    let exported = run(services, session, workspace, IsolateTask::ExportCommits {}).await?;
+    let export = IsolateTask::ExportCommits { writes: reference.is_some() };
+    let exported = run(services, session, workspace, export).await?;
     let FromIsolate::Commits(commits) = exported else { return Err(unusable()) };
     let Some(reference) = reference.filter(|_| !commits.commits.is_empty()) else {
         return Ok(commits);
@@ -147,11 +152,11 @@ async fn commits(
 
 /// Returns the reference for the commits of a session. Git forbids some characters and beginnings of names.
 fn reference_of(label: &str, session: &SessionId) -> String {
-    // A label is the name of the workspace and that of the session.
-    let label = label.rsplit_once('/').map_or(label, |(_, name)| name);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-    let is_usual = label.starts_with(|c: char| c.is_ascii_alphanumeric());
-    match is_usual && label.chars().all(is_plain) {
+    let is_part = |part: &str| {
+        part.starts_with(|c: char| c.is_ascii_alphanumeric()) && part.chars().all(is_plain)
+    };
+    match label.split('/').all(is_part) {
         true => format!("refs/quack/{label}"),
         false => format!("refs/quack/{session}"),
     }
@@ -317,7 +322,9 @@ async fn n_changes(found: &FoundSession, caller: &Caller) -> u64 {
     let compared = run(services, &found.session_id, &found.workspace_path, task).await;
     let Ok(FromIsolate::Compared(report)) = compared else { return 0 };
     let n = report.files.iter().filter(|file| file.outcome != ApplyOutcome::Same).count();
-    u64::try_from(n).unwrap_or(u64::MAX).saturating_add(report.more)
+    let n = u64::try_from(n).unwrap_or(u64::MAX).saturating_add(report.more);
+    // Commits go with the copy too.
+    n.saturating_add(u64::from(report.own_references))
 }
 
 /// Removes the copy of a session that was not created.

@@ -1,6 +1,6 @@
 //! `quack.ps`: the current processes and sessions.
 
-use super::servers::{Namespace, infos};
+use super::servers::add_servers;
 use super::{Caller, NoParams};
 use crate::errors::MethodError;
 use crate::events::client_registry::Client;
@@ -23,7 +23,9 @@ use std::time::Duration;
 const USAGE_LIMIT: Duration = Duration::from_secs(1);
 
 pub(super) async fn ps(_: NoParams, caller: &Caller) -> Result<PsData, MethodError> {
-    processes(&caller.services, &caller.registry).await
+    let mut data = processes(&caller.services, &caller.registry).await?;
+    add_servers(&mut data.workers, &caller.services, &caller.registry).await;
+    Ok(data)
 }
 
 /// Returns the processes and their memory.
@@ -38,26 +40,16 @@ pub(super) async fn processes(
         .flat_map(|worker| [worker.pid, worker.pi.as_ref().and_then(|pi| pi.pid)])
         .flatten()
         .collect();
-    let namespaces: Vec<Option<Namespace>> = workers
-        .iter()
-        .map(|it| Namespace::of(&it.session_id, (it.pid, it.monitor_pid), &services.sessions))
-        .collect();
     let look = move || {
-        let ports = namespaces.iter().map(|it| it.as_ref().map(Namespace::ports_blocking));
-        let ports: Vec<Option<Vec<u16>>> = ports.collect();
         let resident = pids.into_iter().filter_map(|pid| Some((pid, resident_kb_blocking(pid)?)));
         let resident = resident.collect::<HashMap<u32, u64>>();
-        (own_usage_blocking(), resident, ProcessTable::read_blocking(), ports)
+        (own_usage_blocking(), resident, ProcessTable::read_blocking())
     };
     let usage = actix_rt::task::spawn_blocking(look);
     let usage = tokio::time::timeout(USAGE_LIMIT, usage).await;
-    let (usage, resident, all, mut ports) = usage.ok().and_then(Result::ok).unwrap_or_default();
+    let (usage, resident, all) = usage.ok().and_then(Result::ok).unwrap_or_default();
     let of = |pid: Option<u32>| pid.and_then(|pid| resident.get(&pid).copied());
-    // Rows without ports, if reading took too long.
-    ports.resize(workers.len(), None);
-    let links = services.links.builder(registry).await;
-    for (worker, ports) in workers.iter_mut().zip(ports) {
-        worker.servers = infos(&worker.session_id, ports.unwrap_or_default(), links.as_ref());
+    for worker in &mut workers {
         worker.rss_kb = of(worker.pid);
         let pi = worker.pi.as_ref().and_then(|pi| pi.monitor_pid);
         worker.usage = all.usage_of_trees([worker.monitor_pid, pi].into_iter().flatten());

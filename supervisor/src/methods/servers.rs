@@ -8,8 +8,8 @@ use crate::services::Services;
 use crate::session::services::SessionServices;
 use actix::Addr;
 use quackd_protocol::SessionId;
-use quackd_protocol::client::ServerInfo;
-use std::time::Duration;
+use quackd_protocol::client::{ServerInfo, WorkerInfo};
+use std::time::{Duration, Instant};
 
 /// Timeout for reading the ports. Without it the reply lacks them, if the blocking pool is exhausted.
 const READ_LIMIT: Duration = Duration::from_secs(1);
@@ -46,6 +46,36 @@ impl Namespace {
     }
 }
 
+/// Adds the servers of the sessions in which something runs. Reading the ports of one session takes the kernel some ms, so
+/// the last of many sessions may lack them.
+pub(super) async fn add_servers(
+    workers: &mut [WorkerInfo],
+    services: &Services,
+    registry: &Addr<Registry>,
+) {
+    let namespace = |worker: &WorkerInfo| {
+        let is_busy = !worker.jobs.is_empty() || !worker.calls.is_empty();
+        let pids = (worker.pid, worker.monitor_pid);
+        is_busy.then(|| Namespace::of(&worker.session_id, pids, &services.sessions))?
+    };
+    let namespaces: Vec<Option<Namespace>> = workers.iter().map(namespace).collect();
+    if namespaces.iter().all(Option::is_none) {
+        return;
+    }
+    let until = Instant::now() + READ_LIMIT;
+    let read = move || {
+        let in_time = |_: &&Namespace| Instant::now() < until;
+        let ports = namespaces.iter().map(|it| it.as_ref().filter(in_time));
+        ports.map(|it| it.map(Namespace::ports_blocking).unwrap_or_default()).collect::<Vec<_>>()
+    };
+    let ports = tokio::time::timeout(2 * READ_LIMIT, actix_rt::task::spawn_blocking(read)).await;
+    let ports = ports.ok().and_then(Result::ok).unwrap_or_default();
+    let links = services.links.builder(registry).await;
+    for (worker, ports) in workers.iter_mut().zip(ports) {
+        worker.servers = infos(&worker.session_id, ports, links.as_ref());
+    }
+}
+
 /// The servers of one session.
 pub(super) async fn servers(
     session: &SessionId,
@@ -64,11 +94,7 @@ pub(super) async fn servers(
 }
 
 /// Adds the links, if they are open.
-pub(super) fn infos(
-    session: &SessionId,
-    ports: Vec<u16>,
-    links: Option<&LinkBuilder>,
-) -> Vec<ServerInfo> {
+fn infos(session: &SessionId, ports: Vec<u16>, links: Option<&LinkBuilder>) -> Vec<ServerInfo> {
     let info = |port| ServerInfo { port, link: links.and_then(|links| links.link(session, port)) };
     ports.into_iter().map(info).collect()
 }

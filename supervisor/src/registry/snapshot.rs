@@ -37,6 +37,13 @@ pub(crate) struct RegistrySnapshot {
     pub(super) state: Arc<DaemonState>,
 }
 
+impl RegistrySnapshot {
+    /// Whether nothing has changed between the two.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.metadata, &other.metadata) && Arc::ptr_eq(&self.state, &other.state)
+    }
+}
+
 impl Handler<TakeSnapshot> for Registry {
     type Result = MessageResult<TakeSnapshot>;
 

@@ -33,10 +33,11 @@ impl SessionActor {
         let is_copy = self.worker.isolated.is_some();
         if self.records_states() && !is_copy && !self.checkpoints.is_recording {
             self.checkpoints.since = Some(Instant::now());
-            self.record_state(ctx);
+            // The waiting calls have changed nothing yet.
+            self.record_state_after_calls(Vec::new(), ctx);
         }
         let part = &mut self.checkpoints;
-        part.holds_calls = part.is_recording && !part.has_any;
+        part.holds_calls = part.is_recording && !part.is_begun;
     }
 
     /// Whether the call waits for the first state of the files.
@@ -102,17 +103,23 @@ impl SessionActor {
 
     fn record_state(&mut self, ctx: &mut Context<Self>) {
         let part = &mut self.checkpoints;
-        if part.since.take().is_none() || self.services.pool.disk.is_low() {
-            return;
-        }
-        part.is_recording = true;
         let mut calls = std::mem::take(&mut part.calls);
         // The state has also the changes that they have made so far.
         calls.extend(part.running.values().cloned());
         calls.truncate(MAX_CHECKPOINT_CALLS);
+        self.record_state_after_calls(calls, ctx);
+    }
+
+    fn record_state_after_calls(&mut self, calls: Vec<ChangingCall>, ctx: &mut Context<Self>) {
+        let part = &mut self.checkpoints;
+        if part.since.take().is_none() || self.services.pool.disk.is_low() {
+            return;
+        }
+        part.is_recording = true;
         let by_commands = calls.iter().any(|call| call.by_commands);
+        let while_running = !calls.is_empty() && self.has_calls();
         let calls = calls.into_iter().map(|call| call.name).collect();
-        let action = CheckpointAction::Take { calls, by_commands, while_running: self.has_calls() };
+        let action = CheckpointAction::Take { calls, by_commands, while_running };
         let files = SessionFiles {
             session: self.session.clone(),
             workspace: self.workspace.clone(),
@@ -126,10 +133,10 @@ impl SessionActor {
 
     fn recorded(&mut self, answer: Result<FromIsolate, StatesError>, ctx: &mut Context<Self>) {
         self.checkpoints.is_recording = false;
+        self.checkpoints.is_begun = true;
         match answer {
             Ok(FromIsolate::Recorded(taken)) => {
                 self.checkpoints.has_failed = false;
-                self.checkpoints.has_any = true;
                 if let Some(taken) = taken {
                     self.publish_checkpoint(&taken);
                 }

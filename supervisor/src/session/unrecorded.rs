@@ -24,8 +24,8 @@ pub(super) struct UnrecordedCalls {
     pub(super) since: Option<Instant>,
     pub(super) timer: Option<SpawnHandle>,
     pub(super) is_recording: bool,
-    /// Whether a state was recorded since the daemon's start.
-    pub(super) has_any: bool,
+    /// Whether the first record since the daemon's start has ended.
+    pub(super) is_begun: bool,
     /// Whether calls that may change files wait for the first state.
     pub(super) holds_calls: bool,
     /// Whether the last attempt failed. Only the first failure is logged; the next call leads to another attempt.

@@ -1,9 +1,9 @@
 //! Takes the commits of a session into the repository of its workspace, in two processes: one reads the session's
 //! repository, whose settings may name programs, and can write one directory of the copy; the other writes the repository
-//! of the workspace, and reads nothing but the file in between.
+//! of the workspace, and reads the file in between.
 
 use crate::git;
-use crate::tracked::repository_of;
+use crate::tracked::git_directories;
 use quackd_protocol::foreign_text::message_line;
 use quackd_protocol::isolate::{IsolatedCommit, IsolatedCommits, MAX_ISOLATED_COMMITS};
 use std::collections::BTreeSet;
@@ -17,20 +17,31 @@ use std::process::Command;
 /// Most references of the workspace whose commits are not exported again.
 const MAX_KNOWN: usize = 5_000;
 
+/// Maximum size of the objects of one export, in bytes.
+const MAX_PACK: u64 = 1024 * 1024 * 1024;
+
+/// Maximum size of an output that is ignored, in bytes.
+const MAX_OUTPUT: u64 = 1024 * 1024;
+
 /// Longest subject, in characters.
 const MAX_SUBJECT: usize = 200;
 
 /// Longest name of a commit, in hexadecimal digits.
 const MAX_ID: usize = 64;
 
-/// Writes the commits of `tree` that the workspace does not have to the file `bundle`. Writes none without commits.
-pub(crate) fn export(workspace: &Path, tree: &Path, bundle: &Path) -> io::Result<IsolatedCommits> {
-    let known = known_commits(workspace)?;
-    let objects = objects_of(workspace);
-    let mut excluded = String::new();
-    for id in &known {
-        excluded.push_str(&format!("^{id}\n"));
+/// Lists the commits of `tree` that the workspace does not have, and writes their objects to the file `pack` if there is
+/// one.
+pub(crate) fn export(
+    workspace: &Path,
+    tree: &Path,
+    pack: Option<&Path>,
+) -> io::Result<IsolatedCommits> {
+    let git = tree.join(".git");
+    // A file or another common directory would lead to a repository that the session must not see.
+    if !fs::symlink_metadata(&git)?.is_dir() || git.join("commondir").exists() {
+        return Err(io::Error::other("the session's repository was replaced by something else"));
     }
+    let objects = objects_of(workspace);
     let in_copy = |words: &[&str]| -> Command {
         let mut command = git::command(tree, words);
         // Outside of the session, the objects that its repository borrows are elsewhere.
@@ -38,24 +49,27 @@ pub(crate) fn export(workspace: &Path, tree: &Path, bundle: &Path) -> io::Result
         command
     };
     let head = in_copy(&["rev-parse", "--verify", "--quiet", "HEAD^{commit}"]);
-    if git::output(head, &[]).is_err() {
-        return Ok(IsolatedCommits::default());
+    let Ok(head) = git::output(head, &[]) else { return Ok(IsolatedCommits::default()) };
+    let mut range = String::from_utf8_lossy(&head).into_owned();
+    for id in known_commits(workspace)? {
+        range.push_str(&format!("^{id}\n"));
     }
-    let max_count = format!("--max-count={}", MAX_ISOLATED_COMMITS + 1);
-    let list = ["rev-list", &max_count, "--format=%H %s", "HEAD", "--stdin"];
-    let listed = git::output(in_copy(&list), excluded.as_bytes())?;
-    let listed = String::from_utf8_lossy(&listed);
-    let mut commits: Vec<IsolatedCommit> = listed.lines().filter_map(commit).collect();
+
+    let max_count = format!("--max-count={MAX_ISOLATED_COMMITS}");
+    let list = ["rev-list", &max_count, "--format=%H %s", "--stdin"];
+    let listed = git::output(in_copy(&list), range.as_bytes())?;
+    let commits: Vec<IsolatedCommit> =
+        String::from_utf8_lossy(&listed).lines().filter_map(commit).collect();
     if commits.is_empty() {
         return Ok(IsolatedCommits::default());
     }
-    let n = git::output(in_copy(&["rev-list", "--count", "HEAD", "--stdin"]), excluded.as_bytes())?;
+    let n = git::output(in_copy(&["rev-list", "--count", "--stdin"]), range.as_bytes())?;
     let n: usize = String::from_utf8_lossy(&n).trim().parse().unwrap_or(commits.len());
-    commits.truncate(MAX_ISOLATED_COMMITS);
-
-    let mut create = in_copy(&["bundle", "create", "--quiet"]);
-    create.arg(bundle).args(["HEAD", "--stdin"]);
-    git::output(create, excluded.as_bytes())?;
+    if let Some(pack) = pack {
+        let words = ["pack-objects", "--revs", "--thin", "--delta-base-offset", "--stdout", "-q"];
+        let mut written = fs::File::create(pack)?;
+        git::run(in_copy(&words), &mut range.as_bytes(), &mut written, MAX_PACK)?;
+    }
     let more = n.saturating_sub(commits.len()) as u64;
     Ok(IsolatedCommits { commits, more, reference: None })
 }
@@ -63,18 +77,24 @@ pub(crate) fn export(workspace: &Path, tree: &Path, bundle: &Path) -> io::Result
 /// Takes the exported commits into the repository of the workspace, and lets `reference` name the newest.
 pub(crate) fn import(
     workspace: &Path,
-    bundle: &Path,
+    pack: &Path,
     reference: String,
     commits: IsolatedCommits,
 ) -> io::Result<IsolatedCommits> {
-    let mut fetch = git::command(
-        workspace,
-        &["fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"],
-    );
+    let Some(newest) = commits.commits.first() else { return Ok(commits) };
+    if !is_id(&newest.id) {
+        return Err(io::Error::other("the name of the newest commit is none"));
+    }
+    let in_workspace = |words: &[&str]| git::command(workspace, words);
+    // It checks each object, and that those it names exist.
+    let index = in_workspace(&["index-pack", "--stdin", "--fix-thin", "--strict"]);
+    git::run(index, &mut fs::File::open(pack)?, &mut io::sink(), MAX_OUTPUT)?;
+    let connected =
+        in_workspace(&["rev-list", "--objects", "--quiet", &newest.id, "--not", "--all"]);
+    git::output(connected, &[])?;
     // A later export replaces an earlier one, also if the session has rewritten its commits.
-    fetch.arg(bundle).arg(format!("+HEAD:{reference}"));
-    git::output(fetch, &[])?;
-    fs::remove_file(bundle).ok();
+    git::output(in_workspace(&["update-ref", &reference, &newest.id]), &[])?;
+    fs::remove_file(pack)?;
     Ok(IsolatedCommits { reference: Some(reference), ..commits })
 }
 
@@ -99,15 +119,11 @@ fn known_commits(workspace: &Path) -> io::Result<BTreeSet<String>> {
     Ok(listed.lines().filter(|id| is_id(id)).map(str::to_owned).collect())
 }
 
-/// Directory of the objects that the session's repository borrows.
+/// Directory of the objects that the session's repository borrows, as a list of one for git.
 fn objects_of(workspace: &Path) -> OsString {
-    let repository = repository_of(workspace);
-    let common = match repository.as_slice() {
-        [_, _, common] => common.clone(),
-        _ => workspace.join(".git"),
-    };
+    let common = git_directories(workspace).pop().unwrap_or_else(|| workspace.join(".git"));
     let objects = common.join("objects").into_os_string().into_encoded_bytes();
-    // The variable is a list of directories with colons between them, each of which may be quoted.
+    // The list has colons between directories, each of which may be quoted.
     let mut quoted = vec![b'"'];
     for byte in objects {
         if matches!(byte, b'"' | b'\\') {

@@ -1,6 +1,6 @@
 //! Runs git in this confined process, without settings of the user, hooks and background work.
 
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -12,10 +12,9 @@ const MAX_ERROR: u64 = 4 * 1024;
 
 /// Settings of every call. Those of the repository itself count too, so the caller's confinement must allow for them.
 const SETTINGS: &[&str] = &[
+    "core.commitGraph=false",
     "core.fsmonitor=false",
     "core.hooksPath=/dev/null",
-    "fetch.fsckObjects=true",
-    "fetch.writeCommitGraph=false",
     "gc.auto=0",
     "maintenance.auto=false",
     "safe.directory=*",
@@ -30,7 +29,9 @@ pub(crate) fn command(directory: &Path, words: &[&str]) -> Command {
     let mut command = Command::new("git");
     command
         .env_clear()
-        .env("PATH", "/usr/local/bin:/usr/bin:/bin")
+        // Settings may name files below the home: there are none.
+        .envs([("PATH", "/usr/local/bin:/usr/bin:/bin"), ("HOME", "/nonexistent")])
+        .envs([("GIT_NO_REPLACE_OBJECTS", "1"), ("GIT_GRAFT_FILE", "/dev/null")])
         .envs([("GIT_CONFIG_GLOBAL", "/dev/null"), ("GIT_CONFIG_NOSYSTEM", "1")])
         .envs([("GIT_OPTIONAL_LOCKS", "0"), ("GIT_NO_LAZY_FETCH", "1")])
         .arg("-C")
@@ -42,39 +43,55 @@ pub(crate) fn command(directory: &Path, words: &[&str]) -> Command {
     command
 }
 
-/// Runs a call to its end with `input`, which is at most some hundred KiB, and returns its output.
+/// Runs a call to its end and returns its output, which is bounded.
 ///
 /// # Errors
 /// That of the start, or the first cause that git printed.
-pub(crate) fn output(mut command: Command, input: &[u8]) -> io::Result<Vec<u8>> {
+pub(crate) fn output(command: Command, input: &[u8]) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    run(command, &mut io::Cursor::new(input), &mut text, MAX_OUTPUT)?;
+    Ok(text)
+}
+
+/// As [`output`], from one file to another. With more than `max_output` bytes git ends with an error.
+pub(crate) fn run(
+    mut command: Command,
+    input: &mut (impl Read + Send),
+    output: &mut impl Write,
+    max_output: u64,
+) -> io::Result<()> {
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    // Git may print errors before it has read everything.
-    let errors = std::thread::spawn(move || {
-        let mut text = Vec::new();
-        if let Some(stderr) = stderr {
-            stderr.take(MAX_ERROR).read_to_end(&mut text).ok();
-        }
-        text
+    let (errors, written) = std::thread::scope(|scope| {
+        // Git may print while it still reads.
+        let errors = scope.spawn(move || stderr.map(first_bytes).unwrap_or_default());
+        scope.spawn(move || {
+            if let Some(mut stdin) = stdin {
+                // Git that does not read it says why.
+                io::copy(input, &mut stdin).ok();
+            }
+        });
+        let written = stdout.map_or(Ok(0), |stdout| io::copy(&mut stdout.take(max_output), output));
+        (errors.join().unwrap_or_default(), written)
     });
-    if let Some(mut stdin) = stdin {
-        // Git that does not read it says why.
-        stdin.write_all(input).ok();
-    }
-    let mut text = Vec::new();
-    if let Some(stdout) = stdout {
-        stdout.take(MAX_OUTPUT).read_to_end(&mut text)?;
-    }
     // With more output git ends, because the pipe has no reader.
     let status = child.wait()?;
+    written?;
     if status.success() {
-        return Ok(text);
+        return Ok(());
     }
-    let errors = errors.join().unwrap_or_default();
     let errors = String::from_utf8_lossy(&errors);
     let cause = errors.lines().find_map(|line| line.strip_prefix("fatal: "));
     let last = errors.lines().rfind(|line| !line.trim().is_empty());
     let cause = cause.or(last).unwrap_or("no reason given");
     Err(io::Error::other(format!("git failed: {cause}")))
+}
+
+/// Reads everything and keeps the beginning.
+fn first_bytes(mut errors: impl Read) -> Vec<u8> {
+    let mut text = Vec::new();
+    errors.by_ref().take(MAX_ERROR).read_to_end(&mut text).ok();
+    io::copy(&mut errors, &mut io::sink()).ok();
+    text
 }

@@ -17,7 +17,7 @@ use quackd_process::{
     Role, abort_on_panic, complain, harden, rank_above_parent, set_process_name, split_off_monitor,
 };
 use quackd_protocol::isolate::{
-    COMMITS_BUNDLE, FromIsolate, IsolateRequest, IsolateTask, TO_ISOLATE_TAGS, ToIsolate,
+    EXPORTED_COMMITS, FromIsolate, IsolateRequest, IsolateTask, TO_ISOLATE_TAGS, ToIsolate,
 };
 use quackd_protocol::worker::EXIT_TERMINAL;
 use quackd_sandbox::confine::{enter_isolate, user_excludes_blocking};
@@ -74,14 +74,14 @@ fn answer(request: IsolateRequest) -> FromIsolate {
         Err(error) => return failed(format!("cannot open {}: {error}", workspace.display())),
     };
     let user_excludes = user_excludes_blocking(&home, &workspace);
-    let bundle = directory.join(COMMITS_BUNDLE);
-    let commits = bundle.parent().unwrap_or(&directory);
-    if matches!(task, IsolateTask::ExportCommits {})
+    let pack = directory.join(EXPORTED_COMMITS);
+    let commits = pack.parent().unwrap_or(&directory);
+    if matches!(task, IsolateTask::ExportCommits { .. })
         && let Err(error) = states::make_private(commits)
     {
         return failed(format!("cannot create {}: {error}", commits.display()));
     }
-    let places = Places { workspace, directory, bundle };
+    let places = Places { workspace, directory, pack };
     let (readable, writable) = places.of(&task);
     if let Err(error) = enter_isolate(&readable, &writable) {
         return failed(error.to_string());
@@ -94,15 +94,15 @@ struct Places {
     workspace: PathBuf,
     /// Private directory of the copy.
     directory: PathBuf,
-    /// File with commits of the session.
-    bundle: PathBuf,
+    /// File with the objects of exported commits.
+    pack: PathBuf,
 }
 
 impl Places {
     /// Returns the directories that the task reads, and those that it may also write.
     fn of(&self, task: &IsolateTask) -> (Vec<PathBuf>, Vec<PathBuf>) {
-        let Self { workspace, directory, bundle } = self;
-        let commits = bundle.parent().unwrap_or(directory).to_owned();
+        let Self { workspace, directory, pack } = self;
+        let commits = pack.parent().unwrap_or(directory).to_owned();
         let both = vec![workspace.clone(), directory.clone()];
         match task {
             IsolateTask::Copy { .. } => {
@@ -114,12 +114,16 @@ impl Places {
             // The repository of a linked worktree is elsewhere.
             IsolateTask::Refresh { .. } => (tracked::repository_of(workspace), both),
             // Git reads a repository that the session writes: it must not reach other files of the user.
-            IsolateTask::ExportCommits {} => {
-                let mut readable = tracked::repository_of(workspace);
-                readable.push(directory.join("tree"));
+            IsolateTask::ExportCommits { .. } => {
+                let mut readable = tracked::git_directories(workspace);
+                readable.extend([workspace.join(".git"), directory.join("tree")]);
                 (readable, vec![commits])
             }
-            IsolateTask::ImportCommits { .. } => (vec![commits], tracked::repository_of(workspace)),
+            IsolateTask::ImportCommits { .. } => {
+                let mut writable = tracked::git_directories(workspace);
+                writable.push(commits);
+                (vec![workspace.join(".git")], writable)
+            }
         }
     }
 
@@ -143,7 +147,7 @@ fn work(
     user_excludes: Option<String>,
     task: IsolateTask,
 ) -> Result<FromIsolate, WorkError> {
-    let Places { workspace, directory, bundle } = places;
+    let Places { workspace, directory, pack } = places;
     Ok(match task {
         IsolateTask::Copy { hidden, max_files, max_bytes } => {
             let tracked = tracked::files(workspace);
@@ -172,11 +176,12 @@ fn work(
                 RefreshOptions { hidden, merge, dry_run, keeps_git, max_files, max_bytes };
             FromIsolate::Compared(places.open(user_excludes)?.refresh(&choice, options)?)
         }
-        IsolateTask::ExportCommits {} => {
-            FromIsolate::Commits(commits::export(workspace, &directory.join("tree"), bundle)?)
+        IsolateTask::ExportCommits { writes } => {
+            let (tree, pack) = (directory.join("tree"), writes.then_some(pack.as_path()));
+            FromIsolate::Commits(commits::export(workspace, &tree, pack)?)
         }
         IsolateTask::ImportCommits { reference, commits } => {
-            FromIsolate::Commits(commits::import(workspace, bundle, reference, commits)?)
+            FromIsolate::Commits(commits::import(workspace, pack, reference, commits)?)
         }
     })
 }

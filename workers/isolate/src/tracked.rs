@@ -31,6 +31,16 @@ pub(crate) fn repository_of(workspace: &Path) -> Vec<PathBuf> {
     all.into_iter().flatten().collect()
 }
 
+/// Returns the directories of the repository of the workspace alone, the common one last. Empty without one.
+pub(crate) fn git_directories(workspace: &Path) -> Vec<PathBuf> {
+    let git = workspace.join(".git");
+    match std::fs::symlink_metadata(&git) {
+        Ok(found) if found.is_dir() => vec![git],
+        Ok(_) => repository_of(workspace).split_off(1),
+        Err(_) => Vec::new(),
+    }
+}
+
 fn read(path: &Path) -> Option<String> {
     let file = std::fs::File::open(path).ok()?;
     if !file.metadata().ok()?.is_file() {

@@ -11,6 +11,7 @@ use std::io;
 use std::net::{Ipv4Addr, TcpListener as StdListener, TcpStream as StdStream};
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::copy_bidirectional;
 use tokio::io::unix::AsyncFd;
@@ -25,6 +26,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Routed connections for which the worker is asked at the same time. Others wait, so that forwards and requests of
 /// commands find room among those that a worker accepts.
 const MAX_ROUTED_CONNECTING: usize = 32;
+
+/// Open routed connections of a session. They have places of their own: any program of the machine can keep some open, and
+/// commands need theirs.
+const MAX_ROUTED_OPEN: usize = 256;
 
 /// Open forwards by id.
 #[derive(Debug, Default)]
@@ -98,6 +103,7 @@ async fn copy(mut client: TcpStream, mut server: TcpStream) {
 /// Serves connections that the supervisor passes on, until it closes the pair.
 pub(crate) async fn serve_routed(socket: AsyncFd<OwnedFd>, proxy: Rc<Proxy>) {
     let connecting = Rc::new(Semaphore::new(MAX_ROUTED_CONNECTING));
+    let places = Arc::new(Semaphore::new(MAX_ROUTED_OPEN));
     let mut packet = vec![0; MAX_PACKET_BYTES];
     loop {
         let Ok(mut ready) = socket.readable().await else { return };
@@ -109,10 +115,13 @@ pub(crate) async fn serve_routed(socket: AsyncFd<OwnedFd>, proxy: Rc<Proxy>) {
                 let (Ok(RoutedPacket { port }), Some(client)) = (packet, sockets.pop()) else {
                     continue;
                 };
+                // Without a place it is closed.
+                let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
                 let (connecting, proxy) = (Rc::clone(&connecting), Rc::clone(&proxy));
                 // It ends with the process, which ends with the worker.
                 tokio::task::spawn_local(async move {
                     routed(client, port, &proxy, &connecting).await;
+                    drop(place);
                 });
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
@@ -129,11 +138,6 @@ async fn routed(client: OwnedFd, port: u16, proxy: &Rc<Proxy>, connecting: &Sema
     let Ok(client) = client.set_nonblocking(true).and_then(|()| TcpStream::from_std(client)) else {
         return;
     };
-    let Some(slot) = proxy.slot() else {
-        let text = "quackd: too many connections: try again\n";
-        let _sent = answer(client, "503 Service Unavailable", "", text).await;
-        return;
-    };
     let permit = connecting.acquire().await;
     let server = proxy.pair.connect(port).await;
     drop(permit);
@@ -148,5 +152,4 @@ async fn routed(client: OwnedFd, port: u16, proxy: &Rc<Proxy>, connecting: &Sema
             let _sent = answer(client, "502 Bad Gateway", "", &text).await;
         }
     }
-    drop(slot);
 }

@@ -111,7 +111,12 @@ fn enter() -> io::Result<Work> {
     }
     let control = link::take_control_channel()?;
     let near = NearHosts::read_blocking();
-    let notes = quackd_sandbox::confine::enter_proxy().map_err(io::Error::other)?;
+    let notes = match &first {
+        // It gets its connections from the listener, and resolves no name.
+        ToProxy::Route { .. } => quackd_sandbox::confine::enter_agent(),
+        _ => quackd_sandbox::confine::enter_proxy(),
+    };
+    let notes = notes.map_err(io::Error::other)?;
     if let ToProxy::Start(settings) = first {
         let settings = *settings;
         let started = Started { control, settings, pair, sockets, near, notes };

@@ -20,7 +20,7 @@ pub(crate) async fn answer(
     let length = body.len();
     let answer = format!(
         "HTTP/1.1 {status}\r\n{fields}Content-Type: text/plain; charset=utf-8\r\nContent-Length: {length}\r\n\
-         Connection: close\r\n\r\n{body}"
+         Connection: close\r\nProxy-Connection: close\r\n\r\n{body}"
     );
     // The answer fits into the socket's buffer, so the write does not wait for the client.
     client.write_all(answer.as_bytes()).await.ok()?;

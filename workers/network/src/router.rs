@@ -202,7 +202,8 @@ fn is_silent(client: &TcpStream) -> bool {
 async fn refuse(client: TcpStream, refusal: Refusal, own_port: u16) {
     let form = format!("the address has the form http://PORT.SESSION.localhost:{own_port}/");
     let (status, text) = match refusal {
-        Refusal::Gone => return,
+        // The supervisor may still pass a connection on that it has got too late: its bytes are not for this process.
+        Refusal::Gone | Refusal::NoAnswer => return,
         // A connection that a browser has opened in advance is closed without a word.
         Refusal::Slow if is_silent(&client) => return,
         Refusal::Slow => ("408 Request Timeout", "the head of the request took too long".to_owned()),
@@ -233,7 +234,6 @@ async fn refuse(client: TcpStream, refusal: Refusal, own_port: u16) {
         Refusal::Route(RouteRefusal::Busy) => {
             ("503 Service Unavailable", "too many connections wait: try again".to_owned())
         }
-        Refusal::NoAnswer => ("504 Gateway Timeout", "the daemon did not answer: try again".to_owned()),
     };
     // The client may be gone.
     let _sent = answer(client, status, "", &format!("quackd: {text}\n")).await;

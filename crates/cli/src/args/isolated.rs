@@ -36,7 +36,7 @@ pub(crate) struct DiffArgs {
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  quack apply --session feature --dry-run\n  quack apply --session feature\n  quack apply --session feature src Cargo.toml\n  \
-    quack apply --session feature --merge markers\n  quack apply --session feature --commits   then: git merge quack/feature\n  quack apply --session feature --undo   take back the last apply\n\n\
+    quack apply --session feature --merge markers\n  quack apply --session feature --commits   then: git merge quack/app/feature\n  quack apply --session feature --undo   take back the last apply\n\n\
     Exit codes: 0 applied, or nothing to apply; 1 conflicts, so that nothing was written; 4 calls run in the session (--force)."
 )]
 pub(crate) struct ApplyArgs {
@@ -55,7 +55,7 @@ pub(crate) struct ApplyArgs {
     /// Write nothing if anything differs from the comparison with this digest
     #[arg(long, value_name = "DIGEST", conflicts_with = "undo")]
     pub(crate) expect: Option<String>,
-    /// Take the session's commits into your repository as quack/SESSION; your files and branches do not change
+    /// Take the session's commits into your repository as quack/LABEL; your files and branches do not change
     #[arg(
         long,
         conflicts_with_all = ["paths", "undo", "merge", "protected", "expect"]

@@ -5,7 +5,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
     (
         "Run",
         &[
-            ("tool, tools, jobs", "Run a tool: quack tool bash 'make'; background jobs"),
+            ("tool, tools, jobs", "Run a tool: quack tool bash make; its jobs"),
             ("say", "Send a prompt to the agent and show its turn"),
             ("grep, find, replace, undo", "Search and change files; take changes back"),
             ("follow, log, changes", "Watch a session; list calls and changed files"),
@@ -15,10 +15,10 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
     (
         "Sessions",
         &[
-            ("new, sessions, workspaces", "Create a session; list them and their directories"),
-            ("activate, state, delete", "Choose a session or its model, show it, delete it"),
+            ("new, sessions, workspaces", "Create a session; list them and workspaces"),
+            ("activate, state, delete", "Choose a session or model, show it, delete it"),
             ("history, export, fork", "Read, write and branch a conversation"),
-            ("diff, apply, discard", "See and take over what an isolated session did"),
+            ("diff, apply, refresh, discard", "See and take over what an isolated session did"),
             ("checkpoints, restore", "Earlier states of a session's files"),
             ("abort, pin, unpin", "Cancel calls; keep the processes of a session"),
         ],
@@ -53,7 +53,7 @@ const GROUPS: [(&str, &[(&str, &str)]); 5] = [
 ];
 
 /// Column of the descriptions.
-const COLUMN: usize = 29;
+const COLUMN: usize = 33;
 
 /// Returns the text, with bold headings.
 pub(super) fn text() -> String {

@@ -104,8 +104,9 @@ impl Home {
                 let states =
                     if is_copy { directory.join("checkpoints") } else { directory.clone() };
                 if states.join(of_states).is_dir() {
-                    unfinished.push((id, true));
-                } else if of_copy.iter().any(|name| directory.join(name).is_dir()) {
+                    unfinished.push((id.clone(), true));
+                }
+                if of_copy.iter().any(|name| directory.join(name).is_dir()) {
                     unfinished.push((id, false));
                 }
             }

@@ -32,24 +32,55 @@ impl Drop for NetworkLink {
         let (pair, sockets) = (Arc::clone(&self.pair), std::mem::take(&mut self.sockets));
         let routed = self.routed.take();
         let close = move || {
-            // With connections that nothing has taken out of it.
-            drop(routed);
+            // With connections that nothing has taken out of it, and those that a proxy has sent.
+            for end in routed.iter().flat_map(|(ours, theirs)| [ours, theirs]) {
+                close_blocking(end, Vec::new());
+            }
             close_blocking(&pair, sockets);
         };
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(close)),
-            // The daemon has ended.
-            Err(_) => close(),
-        }
+        on_another_thread(close);
     }
 }
 
-/// Closes a connection that came from another process, which may have prepared it, on another thread.
-pub(crate) fn close_elsewhere(socket: OwnedFd) {
-    drop(tokio::task::spawn_blocking(move || {
-        sockopt::set_socket_linger(&socket, None).ok();
-        drop(socket);
-    }));
+/// A descriptor that came from another process, which may have prepared it so that closing it waits. It is closed on
+/// another thread.
+#[derive(Debug)]
+pub(crate) struct ForeignSocket(Option<OwnedFd>);
+
+impl ForeignSocket {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self(Some(socket))
+    }
+
+    /// `None` only while it is being closed.
+    pub(crate) fn get(&self) -> Option<&OwnedFd> {
+        self.0.as_ref()
+    }
+}
+
+impl Drop for ForeignSocket {
+    fn drop(&mut self) {
+        let sockets: Vec<OwnedFd> = self.0.take().into_iter().collect();
+        on_another_thread(move || {
+            for socket in &sockets {
+                sockopt::set_socket_linger(socket, None).ok();
+            }
+            drop(sockets);
+        });
+    }
+}
+
+/// Closes a pair to another process, with the descriptors that wait unread in it, on another thread.
+pub(crate) fn close_pair_elsewhere(pair: OwnedFd) {
+    on_another_thread(move || close_blocking(&pair, Vec::new()));
+}
+
+fn on_another_thread(close: impl FnOnce() + Send + 'static) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(close)),
+        // The daemon has ended.
+        Err(_) => close(),
+    }
 }
 
 /// Closes a worker's sockets, and those that wait unread in its pair. A socket with `SO_LINGER` would wait in `close` until

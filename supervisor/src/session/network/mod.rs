@@ -14,7 +14,7 @@ mod frames;
 mod link;
 mod questions;
 
-pub(crate) use link::{NetworkLink, close_elsewhere, worker_pair};
+pub(crate) use link::{ForeignSocket, NetworkLink, close_pair_elsewhere, worker_pair};
 
 use crate::children::{Child, DrainReason, LifecycleDriver};
 use crate::clock::now_text;
@@ -33,7 +33,6 @@ use quackd_protocol::network::{
 use quackd_supervision::{Demander, NETWORK_PROXY};
 use questions::AskedHost;
 use std::collections::HashMap;
-use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +85,7 @@ pub(crate) enum TellNetwork {
     /// Close a forward.
     Close { port: u16 },
     /// Pass a connection on to a server of the session.
-    Route { port: u16, client: OwnedFd, reply: oneshot::Sender<Result<(), RouteRefusal>> },
+    Route { port: u16, client: ForeignSocket, reply: oneshot::Sender<Result<(), RouteRefusal>> },
     /// Allow connections to this host and port for a while.
     AllowOnce { target: String },
     /// The last running call has ended.
@@ -279,10 +278,11 @@ impl NetworkActor {
     fn route(
         &mut self,
         port: u16,
-        client: &OwnedFd,
+        client: &ForeignSocket,
         ctx: &mut Context<Self>,
     ) -> Result<(), RouteRefusal> {
         let link = self.link.as_ref().ok_or(RouteRefusal::NoWorker)?;
+        let client = client.get().ok_or(RouteRefusal::Busy)?;
         link.pass_on(port, client).map_err(|_full| RouteRefusal::Busy)?;
         self.start_proxy(ctx);
         Ok(())
@@ -327,7 +327,6 @@ impl Handler<TellNetwork> for NetworkActor {
             TellNetwork::Close { port } => self.close_forward(port),
             TellNetwork::Route { port, client, reply } => {
                 let routed = self.route(port, &client, ctx);
-                close_elsewhere(client);
                 // The router may have ended.
                 reply.send(routed).ok();
             }

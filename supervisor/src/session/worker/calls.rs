@@ -355,9 +355,15 @@ impl SessionActor {
     /// Ends the waits that have reached their limit.
     fn on_call_timer(&mut self, ctx: &mut Context<Self>) {
         self.worker.call_timer = None;
-        for (number, wait, due) in self.worker.calls.overdue(Instant::now()) {
+        let overdue = self.worker.calls.overdue(Instant::now());
+        let (held, overdue): (Vec<_>, Vec<_>) =
+            overdue.into_iter().partition(|(number, _, _)| self.waits_for_state(*number));
+        if !held.is_empty() {
+            // They are sent now, and wait for something else from now on.
+            self.release_calls(ctx);
+        }
+        for (number, wait, due) in overdue {
             match wait {
-                CallWait::Worker if self.waits_for_state(number) => self.release_calls(ctx),
                 CallWait::Worker => self.not_ready(number, ctx),
                 CallWait::Slot => self.on_slot_timeout(number, ctx),
                 // The worker may have been suspended as well, before it read the call.
