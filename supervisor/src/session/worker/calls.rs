@@ -356,13 +356,11 @@ impl SessionActor {
     fn on_call_timer(&mut self, ctx: &mut Context<Self>) {
         self.worker.call_timer = None;
         let overdue = self.worker.calls.overdue(Instant::now());
-        let (held, overdue): (Vec<_>, Vec<_>) =
-            overdue.into_iter().partition(|(number, _, _)| self.waits_for_state(*number));
-        if !held.is_empty() {
-            // They are sent now, and wait for something else from now on.
+        if overdue.iter().any(|(number, _, _)| self.waits_for_state(*number)) {
+            // Those that are sent now wait for something else, so the list is made again.
             self.release_calls(ctx);
         }
-        for (number, wait, due) in overdue {
+        for (number, wait, due) in self.worker.calls.overdue(Instant::now()) {
             match wait {
                 CallWait::Worker => self.not_ready(number, ctx),
                 CallWait::Slot => self.on_slot_timeout(number, ctx),
