@@ -355,8 +355,7 @@ impl SessionActor {
     /// Ends the waits that have reached their limit.
     fn on_call_timer(&mut self, ctx: &mut Context<Self>) {
         self.worker.call_timer = None;
-        let overdue = self.worker.calls.overdue(Instant::now());
-        if overdue.iter().any(|(number, _, _)| self.waits_for_state(*number)) {
+        if self.worker.calls.overdue(Instant::now()).iter().any(|it| self.waits_for_state(it.0)) {
             // Those that are sent now wait for something else, so the list is made again.
             self.release_calls(ctx);
         }
