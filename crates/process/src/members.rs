@@ -183,7 +183,7 @@ impl Members {
             let mut found = match self.look() {
                 Ok(found) => found,
                 Err(error) if stopped.is_empty() => return Err(error),
-                // Those that are stopped must not stay so.
+                // The stopped processes must not stay stopped.
                 Err(_) => break,
             };
             found.retain(|one| {
@@ -219,7 +219,7 @@ impl Members {
         }
     }
 
-    /// Kills all members. Blocks for at most `limit` plus one pass. Nobody can say that none is left that removed the entry.
+    /// Kills all members. Blocks for at most `limit` plus one pass. A process that removed the entry is not found.
     pub(crate) fn end_blocking(mut self, limit: Duration) -> SweepReport {
         let (until, mut killed) = (Instant::now() + limit, BTreeSet::new());
         let mut left = self.sweep(&mut killed, until);

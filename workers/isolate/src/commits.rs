@@ -83,7 +83,7 @@ pub(crate) fn import(
 ) -> io::Result<IsolatedCommits> {
     let Some(newest) = commits.commits.first() else { return Ok(commits) };
     if !is_id(&newest.id) {
-        return Err(io::Error::other("the name of the newest commit is none"));
+        return Err(io::Error::other("the name of the newest commit is not valid"));
     }
     let in_workspace = |words: &[&str]| git::command(workspace, words);
     // It checks each object, and that those it names exist.

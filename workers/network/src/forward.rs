@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// commands find room among those that a worker accepts.
 const MAX_ROUTED_CONNECTING: usize = 32;
 
-/// Open routed connections of a session. They have places of their own: any program of the machine can keep some open, and
+/// Open routed connections of a session. Their places are separate: any program of the machine can keep some open, and
 /// commands need theirs.
 const MAX_ROUTED_OPEN: usize = 256;
 

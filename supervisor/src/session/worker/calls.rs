@@ -356,7 +356,7 @@ impl SessionActor {
     fn on_call_timer(&mut self, ctx: &mut Context<Self>) {
         self.worker.call_timer = None;
         if self.worker.calls.overdue(Instant::now()).iter().any(|it| self.waits_for_state(it.0)) {
-            // Those that are sent now wait for something else, so the list is made again.
+            // Calls that are sent now wait for something else, so the list is made again.
             self.release_calls(ctx);
         }
         for (number, wait, due) in self.worker.calls.overdue(Instant::now()) {
