@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 /// id and the start time of the process that runs the command.
 pub(crate) const MEMBER_VARIABLE: &str = "QUACKD_COMMAND";
 
-/// Maximum number of environments that one look reads. The next look reads the rest.
+/// Maximum number of environments that one scan reads. The next scan reads the rest.
 const MAX_READS: usize = 4096;
 
 /// Maximum number of passes that look for processes forked during earlier passes. Each pass stops all that it finds.

@@ -346,7 +346,7 @@ fn sweep(
     let Some(listed) = listed else { return mark.sweep(sweeper) };
     let until = Instant::now() + FREEZE_LIMIT;
     let left = listed.sweep(sweeper.killed(), until);
-    // Where they become children of this process, nobody else reaps them.
+    // Where they become children of this process, only this process can reap them.
     reap_ended_orphans();
     left
 }

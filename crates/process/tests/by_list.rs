@@ -69,7 +69,7 @@ async fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
 
 #[tokio::test]
 async fn what_left_its_group_and_its_parent_is_ended_with_the_command() {
-    // A session of its own, and a parent that has exited.
+    // It is in another session, and its parent has exited.
     let finished = run(bash("(setsid sleep 600 >&- 2>&- & echo $!)")).await;
     let [orphan] = pids(&finished)[..] else { panic!("{finished:?}") };
     assert!(!runs(orphan));

@@ -1,8 +1,8 @@
 //! Layout of the arguments and the environment of a process, as macOS shows them (`KERN_PROCARGS2`). Used by
 //! `process_list`; the unit tests run on Linux too.
 
-/// Returns the entries of the environment, each followed by a NUL byte: what follows the number of arguments, the path of
-/// the program, its padding, and the arguments. `None` if something is missing.
+/// Returns the entries of the environment, each followed by a NUL byte. They come after the number of arguments, the path
+/// of the program, its padding, and the arguments. `None` if one of these is missing.
 pub(crate) fn environment(block: &[u8]) -> Option<&[u8]> {
     let (n_arguments, rest) = block.split_first_chunk()?;
     let n_arguments = usize::try_from(i32::from_ne_bytes(*n_arguments)).ok()?;
@@ -32,7 +32,7 @@ mod tests {
         let text = "/bin/sleep\0\0\0\0sleep\x0060\0A=1\0QUACKD_COMMAND=7.8.9.\0\0ptr_munge=\0";
         let found = environment(&block(2, text)).map(<[u8]>::to_vec);
         assert_eq!(found.unwrap(), b"A=1\0QUACKD_COMMAND=7.8.9.\0");
-        // An argument that looks like an entry is none.
+        // An argument that looks like an entry does not count.
         let text = "/bin/sh\0sh\0-c\0QUACKD_COMMAND=1.\0A=1\0";
         assert_eq!(environment(&block(3, text)).unwrap(), b"A=1\0");
     }
