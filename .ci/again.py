@@ -2,7 +2,7 @@
 """Runs the tests that failed in LOG, the output of `cargo test --no-fail-fast`, once more and alone.
 
 More than a thousand tests start real daemons here, and a race in one of them says nothing about a change elsewhere. A
-test that passes now is reported as FLAKY: it has a fault of its own, to be mended. More than three failures, a failure
+test that passes now is reported as FLAKY: it has a fault of its own, to be mended. More than ten failures, a failure
 without a name (a build, a crash), and a test that fails again end with code 1.
 """
 
@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-MAX_FAILED = 3
+MAX_FAILED = 10
 
 
 def failed(log):
@@ -29,14 +29,17 @@ def main():
         return 1
     passed = 0
     for program in programs:
-        command = ["cargo", "test", "--locked", *program.split(), "--"]
+        # Not the package: with `--workspace` the programs that exist are run, with `-p` all dependencies are built again,
+        # with other features.
+        kind = re.sub(r"-p \S+ ?", "", program).split()
+        command = ["cargo", "test", "--locked", "--workspace", *kind, "--"]
         command += ["--test-threads=1", "--exact", *names]
         ran = subprocess.run(command, stdout=subprocess.PIPE, encoding="utf-8", errors="replace")
         print(ran.stdout, end="")
         if ran.returncode != 0:
             return 1
         passed += sum(int(n) for n in re.findall(r"test result: ok\. (\d+) passed", ran.stdout))
-    if passed != len(names):
+    if passed < len(names):
         print(f"not every test was found: {passed} of {len(names)} ran")
         return 1
     for name in names:

@@ -650,6 +650,7 @@ fn clients_that_come_and_go_leave_nothing_behind() {
     };
     drop(remote.socket());
     wait_for("the first one to be gone", || (status(&wire)["connectedClients"] == 0).then_some(()));
+    // The daemon's own background processes may hold a few more later: a leak would be 150.
     let before = descriptors();
     for n in 0..150 {
         let mut phone = remote.socket();
@@ -668,7 +669,7 @@ fn clients_that_come_and_go_leave_nothing_behind() {
     wait_for("all of them to be forgotten", || {
         let ping = wire.request("ping", json!({}));
         let is_quiet = status(&wire)["connectedClients"] == 0 && ping["clients"] == 1;
-        (is_quiet && descriptors() <= before + 4).then_some(())
+        (is_quiet && descriptors() <= before + 16).then_some(())
     });
 }
 
