@@ -278,6 +278,70 @@ fn the_network_by_host_reaches_allowed_hosts_through_the_proxy_only() {
 }
 
 #[test]
+fn an_isolated_session_works_in_a_copy_at_another_path() {
+    let (daemon, repo) = daemon(sandbox_exec(), "");
+    repo.write("target/built", "x");
+    repo.write(".gitignore", "/target\n");
+    let base = text(&repo);
+    daemon.quack(&["new", "--isolated", "--name", "one", &base]).ok();
+    let bash = |command: &str| {
+        daemon.quack(&["tool", "bash", "--raw", command, "--session", "one"]).stdout()
+    };
+    let at = bash("pwd");
+    assert!(at.contains("/isolated/") && at.ends_with("/tree\n"), "{at}");
+    let tree = PathBuf::from(at.trim_end());
+
+    // Git has the user's commits, and its own are not the user's.
+    let commit = "git log --oneline | wc -l; echo mine >> README.md; git commit -qam two; git status --short; \
+                  git log --oneline | wc -l";
+    assert_eq!(bash(commit), "1\n?? .gitignore\n2\n");
+    let mut shell = daemon.program_for_tests("git");
+    let log = shell.args(["log", "--oneline"]).current_dir(repo.path()).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&log.stdout).lines().count(), 1);
+
+    // A path of the user's file names that of the copy.
+    let write = json!({"path": format!("{base}/new.txt"), "content": "tool\n"}).to_string();
+    daemon.quack(&["tool", "write_file", &write, "--session", "one"]).ok();
+    assert_eq!(bash("cat new.txt"), "tool\n");
+    assert!(!repo.path().join("new.txt").exists());
+
+    // Commands reach neither the workspace, nor the rest of the copy's directory.
+    for command in [
+        format!("cat '{base}/README.md' && echo ESC''APED"),
+        format!("echo x > '{base}/evil' && echo ESC''APED"),
+        format!("echo x > '{base}/.git/objects/evil' && echo ESC''APED"),
+        "cat ../manifest && echo ESC''APED".to_owned(),
+        "echo x > ../evil && echo ESC''APED".to_owned(),
+        "echo / > .git/objects/info/alternates && echo ESC''APED".to_owned(),
+    ] {
+        let text = bash(&command);
+        assert!(!text.contains(ESCAPED), "{command}: {text}");
+    }
+    let shown = daemon.quack(&["sandbox", "show", "--session", "one"]).ok();
+    assert!(shown.contains("ignored directories are not in the copy: target"), "{shown}");
+
+    let stat = daemon.quack(&["diff", "--session", "one", "--stat"]).ok();
+    assert_eq!(stat, "M  README.md\nA  new.txt\n");
+    daemon.quack(&["apply", "--session", "one"]).ok();
+    assert_eq!(repo.read("new.txt"), "tool\n");
+    let commits = daemon.quack(&["apply", "--session", "one", "--commits"]).ok();
+    assert!(commits.contains("refs/quack/"), "{commits}");
+    daemon.quack(&["apply", "--undo", "--session", "one"]).ok();
+    assert!(!repo.path().join("new.txt").exists());
+    repo.write("later.txt", "later\n");
+    daemon.quack(&["refresh", "--session", "one"]).ok();
+    assert_eq!(bash("cat later.txt; git log --oneline | wc -l"), "later\n2\n");
+
+    // A copy that is gone is an error, and `discard` makes another one.
+    daemon.quack(&["restart", "one"]).stdout();
+    std::fs::remove_dir_all(&tree).unwrap();
+    let text = daemon.quack(&["tool", "bash", "true", "--session", "one"]).stdout();
+    assert!(text.contains("no complete copy of the workspace"), "{text}");
+    daemon.quack(&["discard", "one"]).ok();
+    assert_eq!(bash("cat later.txt"), "later\n");
+}
+
+#[test]
 fn it_is_shown_as_partly_confined() {
     let (daemon, repo) = daemon(sandbox_exec(), "");
     let wire = daemon.wire();

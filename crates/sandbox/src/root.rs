@@ -25,6 +25,7 @@ pub struct Root {
     access: Access,
     canonical: PathBuf,
     given: PathBuf,
+    other_name: Option<PathBuf>,
     // INVARIANT: device and inode of the directory behind `access`. The open handle keeps the inode
     // alive, so that its number cannot be given to another directory.
     identity: (u64, u64),
@@ -75,6 +76,12 @@ impl Root {
         Self::open_with(path, Access::new)
     }
 
+    /// Sets another absolute path by which arguments may name this directory, although it is elsewhere.
+    #[must_use]
+    pub fn with_other_name(self, other_name: Option<PathBuf>) -> Self {
+        Self { other_name, ..self }
+    }
+
     fn open_with(path: &Path, access: fn(File) -> Access) -> io::Result<Self> {
         for _ in 0..MAX_OPEN_ATTEMPTS {
             let handle = Access::open_directory(path)?;
@@ -87,6 +94,7 @@ impl Root {
                     access: access(handle),
                     canonical,
                     given,
+                    other_name: None,
                     identity,
                 });
             }
@@ -243,9 +251,9 @@ impl Root {
     }
 
     fn strip(&self, absolute: &Path) -> Option<PathBuf> {
-        let stripped =
-            absolute.strip_prefix(&self.canonical).or_else(|_| absolute.strip_prefix(&self.given));
-        stripped.ok().map(Path::to_path_buf)
+        let names = [Some(&self.canonical), Some(&self.given), self.other_name.as_ref()];
+        let mut stripped = names.into_iter().flatten().map(|name| absolute.strip_prefix(name));
+        stripped.find_map(Result::ok).map(Path::to_path_buf)
     }
 
     fn resolve(&self, relative: &Path) -> Result<PathBuf, PathError> {

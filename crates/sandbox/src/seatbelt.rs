@@ -34,6 +34,8 @@ pub struct MacPaths {
     pub toolchains: Vec<PathBuf>,
     /// `.git` nodes in the workspace, as found by a walk.
     pub repositories: Vec<PathBuf>,
+    /// Directory of the user's repository with the objects that the copy of an isolated session borrows, read-only.
+    pub objects: Option<PathBuf>,
     /// Port of the session's network proxy on 127.0.0.1, which [`NetworkMode::Hosts`] needs. `None` without a proxy.
     pub proxy: Option<u16>,
 }
@@ -112,23 +114,46 @@ impl Seatbelt {
         for toolchain in places.toolchains.iter().filter(is_narrow) {
             profile.rule("allow file-read*", "subpath", "TOOLS", toolchain);
         }
+        let beside = match policy.may_write() {
+            true => "allow file-read* file-write*",
+            false => "allow file-read*",
+        };
+        for root in &policy.writable_roots {
+            profile.rule(beside, "subpath", "ROOT", root);
+        }
+        // The copy of an isolated session is in the state directory. Any other workspace may contain it.
+        let is_copy = places.workspace.starts_with(&places.state_dir);
+        if is_copy {
+            profile.hide_state(places);
+        }
         profile.rule("allow file-read*", "subpath", "WORKSPACE", &places.workspace);
-        let temporary = &places.temporary;
-        profile.rule("allow file-read* file-write*", "subpath", "TEMPORARY", temporary);
+        if let Some(objects) = &places.objects {
+            profile.rule("allow file-read*", "subpath", "OBJECTS", objects);
+        }
         if policy.may_write() {
             profile.rule("allow file-write*", "subpath", "WRITE", &places.workspace);
-            for root in &policy.writable_roots {
-                profile.rule("allow file-read* file-write*", "subpath", "ROOT", root);
-            }
             profile.protect(policy, places);
-        } else {
-            for root in &policy.writable_roots {
-                profile.rule("allow file-read*", "subpath", "ROOT", root);
-            }
+        }
+        if !is_copy {
+            profile.hide_state(places);
         }
         profile.hide(policy, places);
         profile.connect(policy.network_mode(), places.proxy);
         Some(profile)
+    }
+
+    /// Creates the profile of a process that works on files only: it reads the system's programs and `readable`, and
+    /// changes `writable`. All paths must be canonical.
+    #[must_use]
+    pub fn of_files(readable: &[PathBuf], writable: &[PathBuf]) -> Self {
+        let mut profile = Self { text: BASE.to_owned(), parameters: Vec::new() };
+        for path in readable {
+            profile.rule("allow file-read*", "subpath", "READ", path);
+        }
+        for path in writable {
+            profile.rule("allow file-read* file-write*", "subpath", "WRITE", path);
+        }
+        profile
     }
 
     /// Returns the arguments of [`SANDBOX_EXEC`] before the program and its arguments.
@@ -217,14 +242,19 @@ impl Seatbelt {
         self.rule("deny file-write-unlink", "literal", "PIN", directory);
     }
 
-    fn hide(&mut self, policy: &Policy, places: &MacPaths) {
+    /// Hides the state directory, but for the session's own directories in it.
+    fn hide_state(&mut self, places: &MacPaths) {
         let state = &places.state_dir;
         self.forbid("deny file-read* file-write*", Extent::Tree, "STATE", state);
-        // The run directory may be in the state directory.
+        let temporary = &places.temporary;
+        self.rule("allow file-read* file-write*", "subpath", "TEMPORARY", temporary);
         self.rule("allow file-read* file-write*", "subpath", "RUN", &places.run_dir);
         // The profile of the next worker would allow the target of a link in their place.
         self.pin(&places.run_dir);
-        self.pin(&places.temporary);
+        self.pin(temporary);
+    }
+
+    fn hide(&mut self, policy: &Policy, places: &MacPaths) {
         for hidden in &policy.hidden {
             self.forbid("deny file-read* file-write*", Extent::Tree, "HIDDEN", hidden);
         }
@@ -249,6 +279,7 @@ mod tests {
             temporary: "/private/var/folders/x/T/s1".into(),
             toolchains: vec!["/Users/u/.cargo/bin".into()],
             repositories: vec!["/Users/u/w/.git".into(), "/Users/u/w/a/b/.git".into()],
+            objects: None,
             proxy: Some(61_234),
         }
     }

@@ -39,6 +39,7 @@ mod tests {
                 "bin".into(),
             ],
             repositories: vec!["/Users/u/w/.git".into(), "/Users/u/w/a/b/.git".into()],
+            objects: None,
             proxy: Some(PROXY),
         }
     }
@@ -284,6 +285,37 @@ mod tests {
         (places, decisions)
     }
 
+    /// The copy of an isolated session: in the hidden state directory, with objects of a repository outside.
+    fn in_a_copy() -> (MacPaths, Vec<Decision>) {
+        const TREE: &str = "/Users/u/state/isolated/s1/tree";
+        let decisions = vec![
+            (READ, path("/Users/u/state/isolated/s1/tree/src/main.rs"), true),
+            (CREATE, path("/Users/u/state/isolated/s1/tree/src/new"), true),
+            (CREATE, path("/Users/u/state/isolated/s1/tree/.git/refs/heads/x"), true),
+            (WRITE, path("/Users/u/state/isolated/s1/tree/.git/hooks/pre-commit"), false),
+            (WRITE, path("/Users/u/state/isolated/s1/tree/.git/objects/info/alternates"), false),
+            (UNLINK, path(TREE), false),
+            (READ, path("/Users/u/w/.git/objects/pack/x.pack"), true),
+            (CREATE, path("/Users/u/w/.git/objects/pack/y.pack"), false),
+            (READ, path("/Users/u/w/.git/config"), false),
+            (READ, path("/Users/u/w/src/main.rs"), false),
+            (WRITE, path("/Users/u/w/src/main.rs"), false),
+            (READ, path("/Users/u/state/isolated/s1/manifest"), false),
+            (WRITE, path("/Users/u/state/isolated/s1/manifest"), false),
+            (READ, path("/Users/u/state/isolated/s2/tree/src/main.rs"), false),
+            (READ, path("/Users/u/state/keys.json"), false),
+            (WRITE, path("/Users/u/state/run/s1/spill"), true),
+            (CREATE, path("/private/var/folders/x/T/s1/a"), true),
+        ];
+        let places = MacPaths {
+            workspace: TREE.into(),
+            repositories: vec![format!("{TREE}/.git").into()],
+            objects: Some("/Users/u/w/.git/objects".into()),
+            ..places()
+        };
+        (places, decisions)
+    }
+
     /// The policies with what they decide.
     fn cases() -> Vec<(Policy, MacPaths, Vec<Decision>)> {
         let reading: Vec<Decision> = vec![
@@ -300,6 +332,8 @@ mod tests {
         let decisions = [of_every_policy(), reading, of_network(NetworkMode::Off)].concat();
         all.push((policy(Profile::ReadOnly, NetworkMode::Off), places(), decisions));
         all.push((policy(Profile::WorkspaceWrite, NetworkMode::Off), home, secrets));
+        let (copy, decisions) = in_a_copy();
+        all.push((policy(Profile::WorkspaceWrite, NetworkMode::Off), copy, decisions));
         all
     }
 
@@ -319,6 +353,23 @@ mod tests {
             let wrong = wrong(&rules(&profile), &decisions);
             assert!(wrong.is_empty(), "{wrong:?}\n{}", profile.text);
         }
+    }
+
+    #[test]
+    fn a_process_of_files_reads_and_changes_what_it_was_given_and_has_no_network() {
+        let profile = Seatbelt::of_files(&["/Users/u/w".into()], &["/Users/u/state/i".into()]);
+        let decisions = [
+            (READ, path("/Users/u/w/a"), true),
+            (CREATE, path("/Users/u/w/a"), false),
+            (READ, path("/Users/u/state/i/a"), true),
+            (CREATE, path("/Users/u/state/i/a"), true),
+            (UNLINK, path("/Users/u/state/i/a"), true),
+            (READ, path("/Users/u/state/keys.json"), false),
+            (READ, path("/usr/bin/git"), true),
+            ("network-outbound", Object::UnixSocket("/private/tmp/ssh-agent"), false),
+        ];
+        let wrong = wrong(&rules(&profile), &decisions);
+        assert!(wrong.is_empty(), "{wrong:?}\n{}", profile.text);
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub struct UserGit {
 #[derive(Debug)]
 pub struct Toolbox {
     pub(crate) workspace: PathBuf,
+    /// See [`Toolbox::with_other_name`].
+    other_name: Option<PathBuf>,
     pub(crate) run_dir: PathBuf,
     pub(crate) env: Vec<(String, String)>,
     pub(crate) safe_mode: bool,
@@ -107,6 +109,7 @@ impl Toolbox {
         let (sandbox, watched) = (unconfined(), WatchedFiles::default());
         Self {
             workspace,
+            other_name: None,
             run_dir,
             env,
             safe_mode,
@@ -201,6 +204,13 @@ impl Toolbox {
         self.pins = pins.into();
         self.read_only_pins = read_only.into();
         self.absent = absent.into();
+        self
+    }
+
+    /// Sets another path of the workspace, by which clients name its files: that of the user's own files, for a copy.
+    #[must_use]
+    pub fn with_other_name(mut self, other_name: Option<PathBuf>) -> Self {
+        self.other_name = other_name;
         self
     }
 
@@ -359,6 +369,7 @@ impl Toolbox {
     ) -> Result<T, Output> {
         let cached = self.root.borrow().clone();
         let (workspace, watched) = (self.workspace.clone(), self.watched.clone());
+        let other_name = self.other_name.clone();
         let (pins, absent) = (Arc::clone(&self.pins), Arc::clone(&self.absent));
         let read_only = match tools::find(tool).is_some_and(|tool| tool.reads_only) {
             true => Arc::default(),
@@ -369,7 +380,8 @@ impl Toolbox {
                 let current = match cached {
                     Some(root) if !root.is_stale() => Some(root),
                     Some(_) | None => {
-                        let root = Root::open(&workspace).ok().map(Arc::new);
+                        let root = Root::open(&workspace).ok();
+                        let root = root.map(|root| Arc::new(root.with_other_name(other_name)));
                         root.inspect(|root| watched.begin_blocking(root))
                     }
                 };

@@ -13,6 +13,8 @@ use std::path::PathBuf;
 pub(crate) struct ConfinementResult {
     /// Report of the confinement in force.
     pub(crate) report: SandboxReport,
+    /// Path of an isolated session's copy, if commands do not see it at the path of the workspace.
+    pub(crate) copy: Option<PathBuf>,
     /// True if the worker is confined.
     pub(crate) is_confined: bool,
     /// Process id of the worker in the supervisor's namespace.

@@ -5,6 +5,7 @@ use rustix::fs::{AtFlags, Mode, OFlags, open, openat, unlinkat};
 use rustix::io::Errno;
 use std::fs::{DirBuilder, File};
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
@@ -32,7 +33,14 @@ pub(crate) fn make_directory_blocking(path: &Path) -> io::Result<()> {
 /// The system refuses, or another program makes the name at the same time.
 pub(crate) fn write_blocking(directory: &Path, name: &str, text: &str) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = open(directory, flags, Mode::empty())?;
+    write_in_blocking(open(directory, flags, Mode::empty())?, name, text)
+}
+
+/// As [`write_blocking`], in an open directory.
+///
+/// # Errors
+/// As above.
+pub(crate) fn write_in_blocking(directory: impl AsFd, name: &str, text: &str) -> io::Result<()> {
     match unlinkat(&directory, name, AtFlags::empty()) {
         Err(error) if error != Errno::NOENT => return Err(error.into()),
         _ => {}

@@ -6,11 +6,12 @@ use crate::confinement_result::ConfinementResult;
 use crate::private_files;
 use crate::start_error::WorkerStartError;
 use quackd_process::{SessionPaths, find_processes_by_list, split_off_monitor_of};
+use quackd_protocol::foreign_text::one_line_cut;
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
-use quackd_protocol::worker::{SandboxReport, Start};
+use quackd_protocol::worker::{IsolatedStart, SandboxReport, Start};
 use quackd_sandbox::confine::PrivateNetwork;
-use quackd_sandbox::{MacPaths, Seatbelt, git_config, workspace_refusal};
+use quackd_sandbox::{MacPaths, Root, Seatbelt, git_config, workspace_refusal};
 use quackd_tools::UserGit;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,14 @@ const GIT_SETTINGS: &str = "gitconfig";
 
 /// Largest file of git's settings that is read, in bytes.
 const MAX_GIT_SETTINGS: u64 = 1024 * 1024;
+
+/// Error of an isolated session whose copy was not completed or was deleted.
+pub(crate) const NO_COPY: &str =
+    "the session has no complete copy of the workspace; `quack discard` makes a new one";
+
+/// Most directories that a note names, and the longest path in it, in characters.
+const MAX_NAMED: usize = 8;
+const MAX_SHOWN: usize = 80;
 
 /// Splits off the monitor and prepares the words in front of commands. Without `sandbox_exec` the worker starts
 /// unconfined, unless the user asked for this tier.
@@ -38,17 +47,25 @@ pub(crate) fn enter(
         let why = format!("tier M was asked for, but there is no {path}");
         return Err(WorkerStartError::Confinement(why));
     }
-    if start.sandbox.isolated.is_some() {
-        return Err(WorkerStartError::Confinement("isolated sessions need Linux".to_owned()));
+    let policy = &start.sandbox.policy;
+    let may_isolate = has_seatbelt && policy.profile != Profile::FullAccess;
+    let isolated = start.sandbox.isolated.as_ref();
+    if isolated.is_some() && !may_isolate {
+        let why = "an isolated session needs confinement, and this one has none";
+        return Err(WorkerStartError::Confinement(why.to_owned()));
     }
     let mut places = places(start);
-    let policy = &start.sandbox.policy;
+    let workspace = real(Path::new(&start.workspace));
     let own = [places.run_dir.as_path(), &places.state_dir, &places.home];
-    let why = workspace_refusal(&places.workspace, own, &policy.hidden);
+    let why = workspace_refusal(&workspace, own, &policy.hidden);
     if let Some(why) = why.filter(|_| policy.profile != Profile::FullAccess) {
-        let refusal = format!("{} {why}", places.workspace.display());
+        let refusal = format!("{} {why}", workspace.display());
         return Err(WorkerStartError::Confinement(refusal));
     }
+    let notes = match isolated {
+        Some(isolated) => prepare_copy_blocking(&places, isolated)?,
+        None => Vec::new(),
+    };
     split_off_monitor_of(cgroup)
         .map_err(|source| WorkerStartError::System { step: "cannot start the monitor", source })?;
     find_processes_by_list();
@@ -81,8 +98,9 @@ pub(crate) fn enter(
             network: policy.network || !is_confined,
             hosts: false,
             git: None,
-            notes: Vec::new(),
+            notes,
         },
+        copy: isolated.map(|_| places.workspace.clone()),
         is_confined,
         spawn_thread: None,
         pid: std::process::id(),
@@ -99,6 +117,44 @@ pub(crate) fn enter(
         known: None,
         user_git: UserGit::default(),
         private_network,
+    })
+}
+
+/// Lends the copy of an isolated session the objects of the user's repository. There they have the path that they have
+/// outside. Returns notes about what the copy does not have.
+fn prepare_copy_blocking(
+    places: &MacPaths,
+    isolated: &IsolatedStart,
+) -> Result<Vec<String>, WorkerStartError> {
+    let tree = Root::open(&places.workspace)
+        .map_err(|_missing| WorkerStartError::Confinement(NO_COPY.to_owned()))?;
+    if let Some(objects) = &places.objects {
+        let lent = tree.open_directory(Path::new(".git/objects/info")).and_then(|info| {
+            private_files::write_in_blocking(
+                info,
+                "alternates",
+                &format!("{}\n", objects.display()),
+            )
+        });
+        lent.map_err(|source| WorkerStartError::System {
+            step: "cannot lend the copy the objects of the repository",
+            source,
+        })?;
+    }
+    let outputs = isolated
+        .copied
+        .outputs
+        .iter()
+        .take(MAX_NAMED)
+        .map(|path| one_line_cut(&path.display().to_string(), MAX_SHOWN));
+    let names = outputs.collect::<Vec<_>>().join(", ");
+    let more = isolated.copied.outputs.len().saturating_sub(MAX_NAMED);
+    Ok(match (names.is_empty(), more) {
+        (true, _) => Vec::new(),
+        (false, 0) => vec![format!("ignored directories are not in the copy: {names}")],
+        (false, _) => {
+            vec![format!("ignored directories are not in the copy: {names} and {more} more")]
+        }
     })
 }
 
@@ -136,9 +192,15 @@ fn git_user_blocking(file: &Path) -> String {
     settings
 }
 
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
 fn places(start: &Start) -> MacPaths {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let workspace = real(Path::new(&start.workspace));
+    let isolated = start.sandbox.isolated.as_ref();
+    let copy = isolated.map(|isolated| Path::new(&isolated.directory).join("tree"));
+    let workspace = real(copy.as_deref().unwrap_or(Path::new(&start.workspace)));
+    let objects = isolated.and_then(|isolated| isolated.copied.objects.as_deref()).map(real);
     let path = start.env.iter().find(|(name, _)| name == "PATH");
     let toolchains = path.map(|(_, path)| path.split(':').map(Path::new).map(real).collect());
     let run_dir = real(Path::new(&start.run_dir));
@@ -152,6 +214,7 @@ fn places(start: &Start) -> MacPaths {
         home: real(Path::new(&start.sandbox.home)),
         toolchains: toolchains.unwrap_or_default(),
         repositories,
+        objects,
         proxy: None,
         workspace,
     }

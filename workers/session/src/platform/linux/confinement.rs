@@ -18,7 +18,7 @@ use super::read_only::private_of_safe_mode;
 use crate::confinement_result::ConfinementResult;
 use crate::private_files::make_directory_blocking;
 use crate::real_paths::HomeLink;
-use crate::seatbelt_confinement;
+use crate::seatbelt_confinement::{self, NO_COPY};
 use crate::start_error::WorkerStartError;
 use command_variables::variables;
 use hidden::pins_above_hidden;
@@ -53,10 +53,6 @@ use wrapper::ReadOnlyWrapper;
 const LINKS_NOTE: &str = "kernel.yama.ptrace_scope is above 1: links in .git are removed when a command ends, not refused";
 const NAMES_NOTE: &str = "this system cannot hold system calls (Linux 5.14, ptrace_scope up to 1, no other listener): while your own git or \
      editor replaces .git/config, a running command can write it";
-
-/// Error of an isolated session whose copy was not completed or was deleted.
-const NO_COPY: &str =
-    "the session has no complete copy of the workspace; `quack discard` makes a new one";
 
 /// Splits off the monitor and confines the worker. Returns in the worker; the monitor and process 1 never
 /// return.
@@ -145,6 +141,7 @@ fn unconfined(
             git: None,
             notes,
         },
+        copy: None,
         is_confined: false,
         spawn_thread: Some(spawn_thread),
         pid: std::process::id(),
@@ -287,6 +284,7 @@ impl ConfinementInputs {
         let read_only = ReadOnlyWrapper { exe, private: private_of_safe_mode(), processes: None };
         Ok(ConfinementResult {
             report: SandboxReport { git, ..report(start, notes) },
+            copy: None,
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: confined.host_pid.unwrap_or_else(std::process::id),
@@ -345,6 +343,7 @@ impl ConfinementInputs {
         notes.extend(note);
         Ok(ConfinementResult {
             report: report(start, notes),
+            copy: None,
             is_confined: true,
             spawn_thread: Some(spawn_thread),
             pid: std::process::id(),
