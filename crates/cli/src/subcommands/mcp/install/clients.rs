@@ -344,3 +344,28 @@ fn find_blocking(places: Places) -> anyhow::Result<PathBuf> {
     }
     Err(CliError::failed("HOME is not set, so the client's configuration cannot be found").into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+    use quackd_sandbox::{Obeyed, protected_name};
+
+    #[test]
+    fn file_tools_refuse_the_project_settings_of_every_client() {
+        for host in McpHost::value_variants() {
+            let client = McpClient::of(*host);
+            for file in client.project {
+                assert!(protected_name(Path::new(file)).is_some(), "{}: {file}", client.id);
+            }
+            let mut refused = Obeyed::all().filter(|row| row.held.is_refused());
+            let has_row = refused.any(|row| row.program.eq_ignore_ascii_case(client.label));
+            // A client that starts servers outside of any project reads no settings in a workspace.
+            assert!(
+                has_row || client.is_projectless,
+                "{} needs a row in crates/sandbox/src/obeyed/table.rs",
+                client.label
+            );
+        }
+    }
+}
