@@ -647,7 +647,6 @@ fn the_daemon_is_started_and_found_again() {
 
 #[test]
 fn an_isolated_editor_gets_a_copy_of_the_workspace() {
-    needs!(Isolated);
     let world = World::new("");
     let mut editor = Editor {
         agent: Agent::spawn(world.daemon.command(&["acp", "--isolated"])),

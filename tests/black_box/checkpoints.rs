@@ -1,6 +1,5 @@
 //! States of a session's files are recorded after calls, listed and restored, also what commands changed.
 
-use crate::harness::tier::needs;
 use crate::harness::{Daemon, Repo, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -41,7 +40,6 @@ fn recorded(daemon: &Daemon, session: &str, call: &str, n_files: u64) -> u64 {
 
 #[test]
 fn what_a_command_did_in_a_copy_is_listed_and_taken_back() {
-    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = daemon.repo("project");
     let at = repo.path().to_str().unwrap();
@@ -129,7 +127,6 @@ fn a_command_in_the_workspace_itself_is_taken_back_and_protected_names_are_left(
 
 #[test]
 fn file_tools_and_jobs_are_recorded_and_reading_is_not() {
-    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = daemon.repo("project");
     daemon.quack(&["new", "--isolated", "--name", "one", repo.path().to_str().unwrap()]).ok();

@@ -100,7 +100,6 @@ fn a_session_works_in_its_copy_and_the_user_decides_what_becomes_of_it() {
 
 #[test]
 fn both_sides_are_merged_and_a_conflict_writes_nothing() {
-    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");
@@ -183,7 +182,6 @@ fn a_copy_outlives_worker_and_daemon_and_is_not_deleted_without_a_word() {
 
 #[test]
 fn what_an_isolated_session_may_not_do_is_refused() {
-    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     let at = repo.path().to_str().unwrap();
@@ -228,7 +226,6 @@ fn what_an_isolated_session_may_not_do_is_refused() {
 
 #[test]
 fn an_apply_that_is_killed_leaves_all_or_nothing() {
-    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");
@@ -289,7 +286,6 @@ fn an_apply_that_is_killed_leaves_all_or_nothing() {
 
 #[test]
 fn each_agent_gets_its_own_copy() {
-    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     let claim = |name: &str, isolated: bool| {
@@ -342,7 +338,6 @@ fn each_agent_gets_its_own_copy() {
 
 #[test]
 fn the_session_gets_new_files_and_commits_of_the_workspace() {
-    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");
@@ -396,7 +391,6 @@ fn the_session_gets_new_files_and_commits_of_the_workspace() {
 
 #[test]
 fn the_workspace_gets_the_commits_of_the_session_and_runs_nothing_of_it() {
-    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");
@@ -473,7 +467,6 @@ fn the_workspace_gets_the_commits_of_the_session_and_runs_nothing_of_it() {
 
 #[test]
 fn the_next_daemon_takes_back_an_apply_that_did_not_end() {
-    needs!(Isolated);
     let mut daemon = Daemon::start();
     let repo = repository(&daemon);
     isolated(&daemon, &repo, "one");

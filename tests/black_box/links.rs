@@ -195,7 +195,7 @@ fn talk(link: &Link, bytes: &[u8]) -> (u16, String) {
 
 #[test]
 fn two_isolated_sessions_serve_on_one_port_and_each_has_its_link() {
-    needs!(Isolated);
+    needs!(Namespaces);
     let Some(daemon) = world() else { return };
     let (repo, wire) = (repository(&daemon), daemon.wire());
     let names = ["one", "two"];

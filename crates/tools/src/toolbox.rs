@@ -41,7 +41,7 @@ pub struct UserGit {
 #[derive(Debug)]
 pub struct Toolbox {
     pub(crate) workspace: PathBuf,
-    /// See [`Toolbox::with_other_name`].
+    /// See [`Toolbox::in_copy`].
     other_name: Option<PathBuf>,
     pub(crate) run_dir: PathBuf,
     pub(crate) env: Vec<(String, String)>,
@@ -207,10 +207,12 @@ impl Toolbox {
         self
     }
 
-    /// Sets another path of the workspace, by which clients name its files: that of the user's own files, for a copy.
+    /// Makes all tools work in a copy of the workspace. Clients may name its files by the path of the workspace.
     #[must_use]
-    pub fn with_other_name(mut self, other_name: Option<PathBuf>) -> Self {
-        self.other_name = other_name;
+    pub fn in_copy(mut self, copy: Option<PathBuf>) -> Self {
+        if let Some(copy) = copy {
+            self.other_name = Some(std::mem::replace(&mut self.workspace, copy));
+        }
         self
     }
 

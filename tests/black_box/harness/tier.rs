@@ -39,7 +39,7 @@ pub(crate) fn variables() -> Vec<(&'static str, String)> {
 pub(crate) enum Reason {
     /// It shows private mounts: the home, `/tmp`, caches, files of `/etc`, hidden and protected names.
     Namespaces,
-    /// It works in a copy of the repository.
+    /// It shows ignored directories in a copy of the repository.
     Isolated,
     /// The test chooses the tiers of its daemons itself.
     OwnTier,
@@ -55,7 +55,7 @@ impl Reason {
     fn text(self) -> &'static str {
         match self {
             Self::Namespaces => "shows private mounts and namespaces",
-            Self::Isolated => "isolated sessions need Linux",
+            Self::Isolated => "ignored directories of a copy need overlays",
             Self::OwnTier => "chooses the tiers of its daemons itself",
             Self::Procfs => "its commands read /proc, which macOS does not have",
             Self::Answers => "its documents have answers of tiers A and B",

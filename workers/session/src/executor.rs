@@ -30,7 +30,6 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::net::TcpListener;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -76,16 +75,11 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         let servers = if held.is_some() { Servers::None } else { Servers::Here };
         network::serve(pair, &attempts, servers)?;
     }
-    let workspace = PathBuf::from(start.workspace);
-    let (workspace, other_name) = match confined.copy {
-        Some(copy) => (copy, Some(workspace)),
-        None => (workspace, None),
-    };
-    let toolbox = Toolbox::new(workspace, start.run_dir.into(), env, start.safe_mode);
+    let toolbox = Toolbox::new(start.workspace.into(), start.run_dir.into(), env, start.safe_mode);
     let searches = Searches::default();
     let toolbox = toolbox
         .respecting_ignore_files(start.respect_ignore_files)
-        .with_other_name(other_name)
+        .in_copy(confined.copy)
         .with_confinement(
             Confinement::new(start.sandbox.policy, confined.is_confined, start.label)
                 .with_read_only_mounts(confined.read_only_pins.clone()),

@@ -42,26 +42,21 @@ pub(crate) fn enter(
     sandbox_exec: &Path,
 ) -> Result<ConfinementResult, WorkerStartError> {
     let has_seatbelt = sandbox_exec.exists();
-    if start.sandbox.tier == Some(Tier::M) && !has_seatbelt {
-        let path = sandbox_exec.display();
-        let why = format!("tier M was asked for, but there is no {path}");
+    let needed = match (start.sandbox.tier, &start.sandbox.isolated) {
+        (Some(Tier::M), _) => Some("tier M was asked for"),
+        (_, Some(_)) => Some("the session is isolated"),
+        _ => None,
+    };
+    if let Some(needed) = needed.filter(|_| !has_seatbelt) {
+        let why = format!("{needed}, but there is no {}", sandbox_exec.display());
         return Err(WorkerStartError::Confinement(why));
     }
     let policy = &start.sandbox.policy;
-    let may_isolate = has_seatbelt && policy.profile != Profile::FullAccess;
-    let isolated = start.sandbox.isolated.as_ref();
-    if isolated.is_some() && !may_isolate {
-        let why = "an isolated session needs confinement, and this one has none";
-        return Err(WorkerStartError::Confinement(why.to_owned()));
-    }
     let mut places = places(start);
-    let workspace = real(Path::new(&start.workspace));
-    let own = [places.run_dir.as_path(), &places.state_dir, &places.home];
-    let why = workspace_refusal(&workspace, own, &policy.hidden);
-    if let Some(why) = why.filter(|_| policy.profile != Profile::FullAccess) {
-        let refusal = format!("{} {why}", workspace.display());
-        return Err(WorkerStartError::Confinement(refusal));
+    if let Some(why) = refusal(start, &places) {
+        return Err(WorkerStartError::Confinement(why));
     }
+    let isolated = start.sandbox.isolated.as_ref();
     let notes = match isolated {
         Some(isolated) => prepare_copy_blocking(&places, isolated)?,
         None => Vec::new(),
@@ -120,6 +115,19 @@ pub(crate) fn enter(
     })
 }
 
+/// Returns the reason why the session may not work in its workspace.
+fn refusal(start: &Start, places: &MacPaths) -> Option<String> {
+    let policy = &start.sandbox.policy;
+    if policy.profile == Profile::FullAccess {
+        let is_isolated = start.sandbox.isolated.is_some();
+        return is_isolated.then(|| "full-access cannot be isolated".to_owned());
+    }
+    let workspace = real(Path::new(&start.workspace));
+    let own = [places.run_dir.as_path(), &places.state_dir, &places.home];
+    let why = workspace_refusal(&workspace, own, &policy.hidden)?;
+    Some(format!("{} {why}", workspace.display()))
+}
+
 /// Lends the copy of an isolated session the objects of the user's repository. There they have the path that they have
 /// outside. Returns notes about what the copy does not have.
 fn prepare_copy_blocking(
@@ -129,33 +137,25 @@ fn prepare_copy_blocking(
     let tree = Root::open(&places.workspace)
         .map_err(|_missing| WorkerStartError::Confinement(NO_COPY.to_owned()))?;
     if let Some(objects) = &places.objects {
-        let lent = tree.open_directory(Path::new(".git/objects/info")).and_then(|info| {
-            private_files::write_in_blocking(
-                info,
-                "alternates",
-                &format!("{}\n", objects.display()),
-            )
-        });
+        let line = format!("{}\n", objects.display());
+        let lend = |info| private_files::write_in_blocking(info, "alternates", &line);
+        let lent = tree.open_directory(Path::new(".git/objects/info")).and_then(lend);
         lent.map_err(|source| WorkerStartError::System {
             step: "cannot lend the copy the objects of the repository",
             source,
         })?;
     }
-    let outputs = isolated
-        .copied
-        .outputs
-        .iter()
-        .take(MAX_NAMED)
-        .map(|path| one_line_cut(&path.display().to_string(), MAX_SHOWN));
-    let names = outputs.collect::<Vec<_>>().join(", ");
-    let more = isolated.copied.outputs.len().saturating_sub(MAX_NAMED);
-    Ok(match (names.is_empty(), more) {
-        (true, _) => Vec::new(),
-        (false, 0) => vec![format!("ignored directories are not in the copy: {names}")],
-        (false, _) => {
-            vec![format!("ignored directories are not in the copy: {names} and {more} more")]
-        }
-    })
+    let outputs = &isolated.copied.outputs;
+    if outputs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let shown = outputs.iter().take(MAX_NAMED).map(|path| path.to_string_lossy());
+    let names: Vec<_> = shown.map(|path| one_line_cut(&path, MAX_SHOWN)).collect();
+    let more = match outputs.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Ok(vec![format!("ignored directories are not in the copy: {}{more}", names.join(", "))])
 }
 
 /// Returns the variables of confined commands.
@@ -199,7 +199,7 @@ fn real(path: &Path) -> PathBuf {
 fn places(start: &Start) -> MacPaths {
     let isolated = start.sandbox.isolated.as_ref();
     let copy = isolated.map(|isolated| Path::new(&isolated.directory).join("tree"));
-    let workspace = real(copy.as_deref().unwrap_or(Path::new(&start.workspace)));
+    let workspace = real(copy.as_deref().unwrap_or_else(|| Path::new(&start.workspace)));
     let objects = isolated.and_then(|isolated| isolated.copied.objects.as_deref()).map(real);
     let path = start.env.iter().find(|(name, _)| name == "PATH");
     let toolchains = path.map(|(_, path)| path.split(':').map(Path::new).map(real).collect());
