@@ -199,7 +199,7 @@ impl Handler<TellSession> for SessionActor {
                 // The client may be gone.
                 reply.send(Box::new(self.agent_options())).ok();
             }
-            TellSession::SetIsolated(copied) => self.worker.isolated = Some(copied),
+            TellSession::SetIsolated(copied) => self.set_isolated(copied, ctx),
             TellSession::AllowOnce(target) => self.allow_once(target),
             TellSession::ModelPart(answer) => self.model_part(answer, ctx),
             TellSession::AgentIsSlow { generation } => self.agent_is_slow(generation, ctx),

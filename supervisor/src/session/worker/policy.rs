@@ -8,6 +8,7 @@ use actix::prelude::*;
 use quackd_policy::{allows_all_of, confines_like, reads_all_of};
 use quackd_protocol::client::PendingChange;
 use quackd_protocol::denial::of_session;
+use quackd_protocol::isolate::CopiedTree;
 use quackd_protocol::policy::Policy;
 use quackd_protocol::tools;
 use quackd_protocol::worker::ToWorker;
@@ -28,12 +29,27 @@ impl SessionActor {
         self.worker.ends_jobs = false;
         self.tell_network_mode();
         // A start that failed with the old policy may succeed with the new one.
-        let is_failed = matches!(self.worker.child.lifecycle.state(), State::Failed { .. });
-        if is_failed && self.worker.child.ending.is_none() {
-            return self.demand(OfWorker, Demander::Attach, ctx);
+        if !self.start_again(ctx) {
+            self.restart_if_outdated(ctx);
+            self.publish_status(OfWorker);
         }
-        self.restart_if_outdated(ctx);
-        self.publish_status(OfWorker);
+    }
+
+    /// Sets the copy of the next worker, in which a start may succeed that failed before.
+    pub(crate) fn set_isolated(&mut self, copied: CopiedTree, ctx: &mut Context<Self>) {
+        self.worker.isolated = Some(copied);
+        self.start_again(ctx);
+    }
+
+    /// Starts a worker that failed. Returns false if it did not.
+    fn start_again(&mut self, ctx: &mut Context<Self>) -> bool {
+        let child = &self.worker.child;
+        let is_failed = matches!(child.lifecycle.state(), State::Failed { .. });
+        let starts = is_failed && child.ending.is_none();
+        if starts {
+            self.demand(OfWorker, Demander::Attach, ctx);
+        }
+        starts
     }
 
     /// Replaces a worker with an older policy as soon as no call runs in it.
