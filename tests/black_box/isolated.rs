@@ -83,7 +83,7 @@ fn a_session_works_in_its_copy_and_the_user_decides_what_becomes_of_it() {
     );
     let applied = daemon.quack(&["apply", "--session", "one"]).ok();
     assert!(
-        applied.contains("Applied 4 files. Take them back with: quack apply --undo --session "),
+        applied.contains("Applied 4 files. To take this back: quack apply --undo --session "),
         "{applied}"
     );
     assert_eq!(repo.read("lib/lib.rs"), "one\nTWO\nthree\nfour\nfive\n");
@@ -94,6 +94,7 @@ fn a_session_works_in_its_copy_and_the_user_decides_what_becomes_of_it() {
     assert_eq!(repo.read("from-tool.txt"), "tool\n");
     let undone = daemon.quack(&["apply", "--undo", "--session", "one"]).ok();
     assert!(undone.contains("Took back 4 files."), "{undone}");
+    assert!(undone.contains("D  lib/lib.rs\n") && undone.contains("A  src/lib.rs\n"), "{undone}");
     assert_eq!(repo.read("src/lib.rs"), "one\ntwo\nthree\nfour\nfive\n");
     assert_eq!(repo.read("from-tool.txt"), "tool\n");
 }

@@ -10,6 +10,7 @@ use crate::node::{self, MAX_FILE_BYTES, Node, Stamp};
 use crate::notes::Notes;
 use crate::path_text;
 use crate::tree::{Place, Tree, is_absent};
+use quackd_protocol::isolate::FileChange;
 use quackd_sandbox::StagedTag;
 use rustix::fs::{FileType, Mode, Stat, fchmod};
 use serde::{Deserialize, Serialize};
@@ -47,6 +48,15 @@ pub(crate) struct Step {
 }
 
 impl Step {
+    /// Returns what taking the step back does to the file.
+    pub(crate) fn change_back(&self) -> FileChange {
+        match (&self.before, &self.after) {
+            (None, _) => FileChange::Deleted,
+            (_, None) => FileChange::Added,
+            (Some(_), Some(_)) => FileChange::Changed,
+        }
+    }
+
     /// Removes the directories that were made for the path, if they are empty.
     fn remove_made(&self, tree: &Tree) {
         let levels: Vec<&Path> = self.path.ancestors().skip(1).take(self.n_made).collect();

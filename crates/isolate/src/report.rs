@@ -61,7 +61,7 @@ pub(crate) fn report(
 pub(crate) fn undone(taken_back: &[TakenBack], notes: Notes) -> IsolatedReport {
     let file = |(step, left): &TakenBack| IsolatedFile {
         path: shown(&step.path),
-        change: FileChange::Changed,
+        change: step.change_back(),
         outcome: if left.is_some() { ApplyOutcome::Left } else { ApplyOutcome::Taken },
         reason: left.map(str::to_owned),
         diff: None,

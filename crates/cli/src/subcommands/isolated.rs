@@ -294,7 +294,7 @@ fn last_line(args: &ApplyArgs, data: &IsolatedData) -> String {
     }
     match (report.written, args.dry_run) {
         (true, _) => format!(
-            "Applied {written}. Take them back with: quack apply --undo --session {session}\n"
+            "Applied {written}. To take this back: quack apply --undo --session {session}\n"
         ),
         (false, true) => format!("Would write {written}.\n"),
         (false, false) => "There is nothing to apply.\n".to_owned(),

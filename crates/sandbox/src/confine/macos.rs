@@ -59,6 +59,7 @@ pub fn enter_isolate(readable: &[PathBuf], writable: &[PathBuf]) -> io::Result<(
     apply(&Seatbelt::of_files(&readable, &writable))
 }
 
+#[expect(unsafe_code, reason = "the calls of libsandbox have no safe form")]
 unsafe extern "C" {
     /// Of `libSystem`, as `sandbox-exec` itself calls it.
     fn sandbox_init_with_parameters(
