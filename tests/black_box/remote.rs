@@ -1,6 +1,7 @@
 //! Remote control through the whole daemon: HTTP and WebSockets with independent clients, the
 //! stored configuration, and the permission to change it. `crates/remote` tests faulty peers.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Wire, wait_for, wait_within};
 use reqwest::StatusCode;
 use reqwest::blocking::{Client, Response};
@@ -399,6 +400,7 @@ fn the_token_neither_stops_the_daemon_nor_widens_what_sessions_may_do() {
 
 #[test]
 fn the_token_makes_no_isolated_session_and_applies_nothing() {
+    needs!(Isolated);
     let daemon = Daemon::start();
     let repo = daemon.repo("r");
     let wire = daemon.wire();
