@@ -1,7 +1,6 @@
 //! Remote control through the whole daemon: HTTP and WebSockets with independent clients, the
 //! stored configuration, and the permission to change it. `crates/remote` tests faulty peers.
 
-use crate::harness::tier::needs;
 use crate::harness::{Daemon, Wire, wait_for, wait_within};
 use reqwest::StatusCode;
 use reqwest::blocking::{Client, Response};
