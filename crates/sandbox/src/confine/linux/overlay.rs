@@ -114,7 +114,8 @@ impl<'a> Layers<'a> {
     pub(crate) fn mount(
         &mut self,
         root: &NewRoot,
-        (from, at): (&Path, &Path),
+        from: &Path,
+        at: &Path,
         number: usize,
         is_kept: bool,
     ) -> Result<(), ConfineError> {
@@ -196,7 +197,8 @@ pub(crate) fn mount_output(
     root: &NewRoot,
     store: &NewRoot,
     layers: Option<&Path>,
-    (from, at): (&Path, &Path),
+    from: &Path,
+    at: &Path,
     number: usize,
 ) -> Option<String> {
     // The user has deleted it since the copy was made.

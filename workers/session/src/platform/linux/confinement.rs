@@ -60,7 +60,8 @@ const NAMES_NOTE: &str = "this system cannot hold system calls (Linux 5.14, ptra
 /// # Errors
 /// A step failed, or the requested tier is not available. A retry does not help.
 pub(crate) fn enter(
-    (start, home_links): (&Start, &[HomeLink]),
+    start: &Start,
+    home_links: &[HomeLink],
     cgroup: Option<&SessionPaths>,
     group: Option<&Group>,
 ) -> Result<ConfinementResult, WorkerStartError> {
