@@ -144,7 +144,7 @@ impl ChildActor<OfRouter> for Router {
     fn start(&mut self, _: OfRouter, ctx: &mut Context<Self>) {
         let frame = ToProxy::Route { proto: PROXY_PROTOCOL };
         match self.descriptors(ctx) {
-            Ok(descriptors) => self.launch(OfRouter, (&frame, &descriptors), None, ctx),
+            Ok(descriptors) => self.launch(OfRouter, &frame, &descriptors, None, ctx),
             Err(error) => self.spawn_failed(OfRouter, &SpawnRequestError::Channel(error), ctx),
         }
     }

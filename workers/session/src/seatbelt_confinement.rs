@@ -44,18 +44,9 @@ pub(crate) fn enter(
     sandbox_exec: &Path,
 ) -> Result<ConfinementResult, WorkerStartError> {
     let has_seatbelt = sandbox_exec.exists();
-    let needed = match (start.sandbox.tier, &start.sandbox.isolated) {
-        (Some(Tier::M), _) => Some("tier M was asked for"),
-        (_, Some(_)) => Some("the session is isolated"),
-        _ => None,
-    };
-    if let Some(needed) = needed.filter(|_| !has_seatbelt) {
-        let why = format!("{needed}, but there is no {}", sandbox_exec.display());
-        return Err(WorkerStartError::Confinement(why));
-    }
     let policy = &start.sandbox.policy;
     let mut places = places(start);
-    if let Some(why) = refusal(start, &places) {
+    if let Some(why) = refusal(start, &places, Some(sandbox_exec).filter(|_| !has_seatbelt)) {
         return Err(WorkerStartError::Confinement(why));
     }
     let isolated = start.sandbox.isolated.as_ref();
@@ -79,16 +70,15 @@ pub(crate) fn enter(
         _ => None,
     };
     places.proxy = private_network.as_ref().map(|network| network.port);
-    let words = |policy: &Policy| -> Vec<OsString> {
-        let profile = Seatbelt::new(policy, &places).filter(|_| has_seatbelt);
+    let profile = |policy: &Policy| Seatbelt::new(policy, &places).filter(|_| has_seatbelt);
+    let words = |profile: Option<&Seatbelt>| -> Vec<OsString> {
         let words =
             profile.map(|profile| [vec![sandbox_exec.into()], profile.arguments()].concat());
         words.unwrap_or_default()
     };
-    let command_words = words(policy);
-    let read_only_words = words(&Policy { profile: Profile::ReadOnly, ..policy.clone() });
-    let is_confined = !command_words.is_empty();
-    let profile = Seatbelt::new(policy, &places).filter(|_| has_seatbelt);
+    let read_only = profile(&Policy { profile: Profile::ReadOnly, ..policy.clone() });
+    let profile = profile(policy);
+    let is_confined = profile.is_some();
     Ok(ConfinementResult {
         report: SandboxReport {
             tier: Some(if is_confined { Tier::M } else { Tier::Unconfined }),
@@ -109,9 +99,9 @@ pub(crate) fn enter(
         sources: None,
         private_home: None,
         has_private_tmp: false,
-        command_words,
+        command_words: words(profile.as_ref()),
+        read_only_words: words(read_only.as_ref()),
         profile,
-        read_only_words,
         exe: None,
         known: None,
         user_git: UserGit::default(),
@@ -119,8 +109,16 @@ pub(crate) fn enter(
     })
 }
 
-/// Returns the reason why the session may not work in its workspace.
-fn refusal(start: &Start, places: &MacPaths) -> Option<String> {
+/// Returns the reason why the session may not work in its workspace. `missing` is the program, if it does not exist.
+fn refusal(start: &Start, places: &MacPaths, missing: Option<&Path>) -> Option<String> {
+    let needed = match (start.sandbox.tier, &start.sandbox.isolated) {
+        (Some(Tier::M), _) => Some("tier M was asked for"),
+        (_, Some(_)) => Some("the session is isolated"),
+        _ => None,
+    };
+    if let (Some(needed), Some(program)) = (needed, missing) {
+        return Some(format!("{needed}, but there is no {}", program.display()));
+    }
     let policy = &start.sandbox.policy;
     if policy.profile == Profile::FullAccess {
         let is_isolated = start.sandbox.isolated.is_some();
