@@ -108,7 +108,8 @@ impl Snapshot {
         let git = repository::git_directories(base, &known.places);
         let mut wanted = Wanted::new(path, &known.named, git, known.has_more_named);
         let mut names = WatchedNames::look(&root, &wanted, None, &mut Visited::default())?;
-        for (path, why) in wanted.add_named(&root, &names) {
+        let named = wanted.add_named(&root, names.files(), |path| names.contains(path));
+        for (path, why) in named {
             names.add_wanted(&root, path, why.into());
         }
         Ok(Self {
