@@ -2,9 +2,9 @@
 //!
 //! A session's actor contains a [`Child`] for each of its processes and implements [`ChildActor`] for each
 //! [`ChildKind`]. `quackd-supervision` makes the decisions, from the child's row in its table, and [`LifecycleDriver`]
-//! executes them. [`lifecycle`] starts, kills and reaps; [`heartbeat`] detects hangs; [`process`] is the process,
-//! [`link`] its channel, [`cgroup`] its control group and [`snapshot`] its published state. [`deaths`] records exits.
-//! [`one_shot`] runs children that run once and exit.
+//! executes them. [`lifecycle`] starts, kills and reaps; [`heartbeat`] detects hangs; [`manage`] handles requests about
+//! a child; [`process`] is the process, [`link`] its channel, [`cgroup`] its control group and [`snapshot`] its
+//! published state. [`deaths`] records exits. [`one_shot`] runs children that run once and exit.
 
 mod cgroup;
 pub(crate) mod command_env;
@@ -15,6 +15,7 @@ mod kill_reason;
 mod lifecycle;
 mod link;
 pub(crate) mod login_env;
+mod manage;
 mod one_shot;
 pub(crate) mod pi_env;
 pub(crate) mod probing;
@@ -31,6 +32,7 @@ pub(crate) use heartbeat::HeartbeatDriver;
 pub(crate) use kill_reason::KillReason;
 pub(crate) use lifecycle::LifecycleDriver;
 pub(crate) use link::{ChannelEvent, ChannelInput, stderr_tail};
+pub(crate) use manage::{Manage, ManageDriver, MemoryLimitExceeded, Request};
 pub(crate) use one_shot::{OneShot, reap_or_kill};
 pub(crate) use process::{ChildProcess, SendError};
 pub(crate) use snapshot::ChildSnapshot;
@@ -307,34 +309,4 @@ fn beats_of(spec: &ChildSpec) -> HeartbeatSpec {
 /// Milliseconds for the wire.
 pub(crate) fn ms(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Request to a session's actor about one of its processes, from the supervisor's own tasks or from the user. Answered
-/// with whether it applied.
-#[derive(Debug, Clone, Copy, Message)]
-#[rtype(result = "bool")]
-pub(crate) struct Manage(pub(crate) ProcessKind, pub(crate) Request);
-
-/// Content of [`Manage`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Request {
-    /// Stop the process if it is idle.
-    Evict(EvictionReason),
-    /// The machine was suspended, or this process was stopped: restart all deadlines.
-    ResetTimers,
-    /// Kill the process because its session is over its memory limit.
-    OverMemory(MemoryLimitExceeded),
-    /// Kill the process because the user asked for it.
-    Kill,
-}
-
-/// Details of [`Request::OverMemory`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MemoryLimitExceeded {
-    /// Process id of the monitor above the processes.
-    pub(crate) monitor: u32,
-    /// Memory of the session, in MiB.
-    pub(crate) mb: u64,
-    /// The session's limit, in MiB.
-    pub(crate) limit_mb: u64,
 }

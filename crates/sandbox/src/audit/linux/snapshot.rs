@@ -2,8 +2,8 @@
 
 use super::Change;
 use super::names::WatchedNames;
+use super::planted::{self, Earlier};
 use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
-use super::sweep::{self, Earlier};
 use super::wanted::Wanted;
 use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::{GRANULARITY, Visited};
@@ -116,7 +116,7 @@ impl Snapshot {
             names,
             wanted,
             mains: mains.iter().map(|main| (main.path.clone(), main.stamps())).collect(),
-            earlier: sweep::earlier(base, &places),
+            earlier: planted::earlier(base, &places),
             deep: WatchedNames::at_blocking(&root, &known.obeyed),
             repositories: known.places.into_iter().map(stamped).collect(),
             is_complete: known.is_complete,

@@ -32,8 +32,9 @@ pub(crate) use report::{
     Applied, ApplyError, EarlyStop, FileReport, InterruptedReplace, LeftReason, UndoError,
     WriteOutcome, older_ones,
 };
+pub(crate) use select::Which;
 pub(crate) use session_journal::Journal;
-pub(crate) use undo::{Undone, Which, undo_blocking};
+pub(crate) use undo::{Undone, undo_blocking};
 
 use crate::read_tracker::ReadTracker;
 use crate::{Confinement, Toolbox};
