@@ -30,7 +30,7 @@ pub(crate) use list::{FileDiff, ListRequest, Listed, ListedFile, list_blocking};
 pub(crate) use plans::Plans;
 pub(crate) use report::{
     Applied, ApplyError, EarlyStop, FileReport, InterruptedReplace, LeftReason, UndoError,
-    WriteOutcome, older_ones,
+    WriteOutcome, detached, older_ones,
 };
 pub(crate) use select::Which;
 pub(crate) use session_journal::Journal;

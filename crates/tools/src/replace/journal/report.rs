@@ -1,6 +1,7 @@
 //! Result of applying or undoing, for each file.
 
 use super::session_journal::{JournalError, UndoId};
+use crate::search_common::text::shown;
 use quackd_protocol::denial::Denial;
 use quackd_sandbox::Rule;
 use quackd_search::replace::{ReplaceError, SkipReason};
@@ -189,6 +190,20 @@ pub(crate) enum UndoError {
     /// The originals cannot be read.
     #[error("the originals of '{what}' cannot be read: {reason}")]
     Unreadable { what: String, reason: std::io::Error },
+}
+
+/// Reports files with several names, of which some were not written. Names the first file.
+pub(crate) fn detached(files: &[FileReport]) -> Option<String> {
+    let is_detached = |report: &&FileReport| {
+        matches!(report.outcome, WriteOutcome::Written { is_detached: true })
+    };
+    let mut all = files.iter().filter(is_detached);
+    let first = shown(&all.next()?.path);
+    Some(match all.count() {
+        0 => format!("{first} had other names, which keep the old content"),
+        1 => format!("{first} and 1 more file had other names, which keep the old content"),
+        n => format!("{first} and {n} more files had other names, which keep the old content"),
+    })
 }
 
 /// Lists other undoable entries, newest first, if there are any: `older ones can be undone by id: 2-0123abcd`.
