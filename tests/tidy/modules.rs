@@ -13,8 +13,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("crates/agent/src/engine/answer.rs", 11),
     ("crates/cli/src/args.rs", 20),
     ("crates/cli/src/subcommands/attach.rs", 7),
-    ("crates/cli/src/subcommands/rpc.rs", 5),
-    ("crates/cli/src/subcommands/service.rs", 4),
     ("crates/home/src/home.rs", 6),
     ("crates/sandbox/src/confine/linux/entries.rs", 7),
     ("crates/search/src/scan/blocks.rs", 8),
