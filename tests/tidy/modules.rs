@@ -18,7 +18,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("crates/tools/src/jobs/job.rs", 13),
     ("supervisor/src/children/deaths.rs", 13),
     ("supervisor/src/methods/abort.rs", 38),
-    ("supervisor/src/registry/grants.rs", 6),
     ("supervisor/src/session/actor.rs", 23),
     ("workers/session/src/executor.rs", 10),
 ];
