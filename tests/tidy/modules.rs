@@ -14,12 +14,10 @@ const CIRCLES: &[(&str, usize)] = &[
     ("crates/cli/src/args.rs", 20),
     ("crates/cli/src/subcommands/attach.rs", 7),
     ("crates/sandbox/src/confine/linux/entries.rs", 7),
-    ("crates/search/src/scan/blocks.rs", 8),
     ("crates/tools/src/jobs/job.rs", 13),
     ("supervisor/src/children/deaths.rs", 13),
     ("supervisor/src/methods/abort.rs", 38),
     ("supervisor/src/session/actor.rs", 23),
-    ("workers/session/src/executor.rs", 10),
 ];
 
 /// Top-level modules of a crate, each with the top-level modules that it imports.
