@@ -13,7 +13,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("crates/agent/src/engine/answer.rs", 11),
     ("crates/cli/src/args.rs", 20),
     ("crates/cli/src/subcommands/attach.rs", 7),
-    ("crates/sandbox/src/confine/linux/entries.rs", 7),
     ("crates/tools/src/jobs/job.rs", 13),
     ("supervisor/src/children/deaths.rs", 13),
     ("supervisor/src/methods/abort.rs", 38),
