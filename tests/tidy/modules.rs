@@ -14,7 +14,6 @@ const CIRCLES: &[(&str, usize)] = &[
     ("crates/cli/src/args.rs", 20),
     ("crates/cli/src/subcommands/attach.rs", 7),
     ("crates/tools/src/jobs/job.rs", 13),
-    ("supervisor/src/children/deaths.rs", 13),
     ("supervisor/src/methods/abort.rs", 38),
     ("supervisor/src/session/actor.rs", 23),
 ];
