@@ -13,7 +13,7 @@ const CIRCLES: &[(&str, usize)] = &[
     ("crates/agent/src/engine/answer.rs", 11),
     ("crates/cli/src/args.rs", 20),
     ("crates/cli/src/subcommands/attach.rs", 7),
-    ("crates/tools/src/jobs/job.rs", 13),
+    ("crates/tools/src/mcp/mod.rs", 3),
     ("supervisor/src/methods/abort.rs", 38),
     ("supervisor/src/session/actor.rs", 23),
 ];

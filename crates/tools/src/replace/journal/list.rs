@@ -5,7 +5,7 @@ use super::change_log::Before;
 use super::recovery::recover;
 use super::report::InterruptedReplace;
 use super::select::{Source, Undoable, Unit, Which, selects, units_blocking};
-use super::session_journal::UndoId;
+use super::undo_id::UndoId;
 use crate::edit_diff;
 use quackd_protocol::worker::CallOrigin;
 use quackd_search::replace::{Digest, MAX_FILE_BYTES};

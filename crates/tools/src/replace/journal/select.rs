@@ -4,7 +4,7 @@ use super::Journal;
 use super::change_log::{Before, LoggedChange};
 use super::manifest::{FileRecord, Manifest};
 use super::report::UndoError;
-use super::session_journal::UndoId;
+use super::undo_id::UndoId;
 use quackd_protocol::worker::{CallOrigin, TurnOrigin};
 use quackd_search::replace::Digest;
 use std::collections::BTreeSet;
