@@ -4,7 +4,7 @@
 //!
 //! - [`manifests`]: allowed dependencies between crates, and the place of versions.
 //! - [`modules`]: import cycles and the size of actors.
-//! - [`sources`]: headers, sizes and words of source files.
+//! - [`sources`]: headers, sizes, parameters and words of source files.
 //! - [`platforms`]: files that differ between operating systems.
 //! - [`documents`]: promises, decisions and paths.
 //! - [`recipes`]: the files that a new tool, method, key or subcommand changes, and methods that are named as text.

@@ -1,5 +1,6 @@
 //! The README in the first hour of a new user: every command of its shell blocks runs, in order, in a fresh home.
 
+use crate::harness::tier;
 use crate::harness::{Daemon, Running, Terminal, wait_for, write_program};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -330,7 +331,9 @@ fn bad_paths(repo: &Path) -> Vec<(String, &'static str)> {
 fn file_tools_explain_a_failure_in_plain_words() {
     let daemon = Daemon::start();
     let repo = daemon.repo("one");
-    let paths = bad_paths(repo.path());
+    let mut paths = bad_paths(repo.path());
+    // In the tier of macOS a worker of user 0 may read every file.
+    paths.retain(|(_, words)| !(tier::is_macos() && *words == "permission denied"));
     let wire = daemon.wire();
     wire.attach(repo.path());
     for (path, words) in &paths {

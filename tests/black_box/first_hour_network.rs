@@ -21,10 +21,13 @@ fn refused(hosts: &str) -> String {
     format!("[Sandbox: the network ({hosts}) was denied {}", off(hosts))
 }
 
-/// Returns true if workers have namespaces here. Tier D cannot provide the sockets that answer.
-pub(crate) fn has_namespaces(session: &Session<'_>) -> bool {
+/// Address of the session's proxy, as `bash` opens it. In tier M each worker has another port.
+pub(crate) const PROXY: &str = "/dev/tcp/127.0.0.1/${http_proxy##*:}";
+
+/// Returns true if workers have namespaces here, or the tier of macOS. Tier D cannot provide the sockets that answer.
+pub(crate) fn can_test_network(session: &Session<'_>) -> bool {
     session.bash("true");
-    let has = ["A", "B"].contains(&session.worker()["tier"].as_str().unwrap());
+    let has = ["A", "B", "M"].contains(&session.worker()["tier"].as_str().unwrap());
     if !has {
         untested("workers have no namespaces here");
     }
@@ -49,7 +52,7 @@ pub(crate) fn in_session(test: impl FnOnce(&Daemon, &Session<'_>)) {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if has_namespaces(&session) {
+    if can_test_network(&session) {
         test(&daemon, &session);
     }
 }
@@ -64,6 +67,7 @@ fn check(session: &Session<'_>, command: &str, hosts: &str, code: i32) {
 
 #[test]
 fn a_name_that_was_looked_up_is_told_for_every_exit_code_and_through_a_pipe() {
+    needs!(Network);
     in_session(|_, session| {
         let look_up = "(: < /dev/tcp/some.example/80) 2>/dev/null";
         check(session, look_up, "some.example", 1);
@@ -83,6 +87,7 @@ fn a_name_that_was_looked_up_is_told_for_every_exit_code_and_through_a_pipe() {
 
 #[test]
 fn an_address_that_was_connected_to_is_told_with_the_name_that_the_output_has() {
+    needs!(Network);
     in_session(|_, session| {
         let unnamed = format!("[Sandbox: the network was denied {OFF}\n[Exit code: 0]");
         for address in ["192.0.2.1", "2001:db8::1"] {
@@ -104,6 +109,7 @@ fn an_address_that_was_connected_to_is_told_with_the_name_that_the_output_has() 
 
 #[test]
 fn real_programs_fail_at_once_and_their_answer_has_the_host() {
+    needs!(Network);
     in_session(|_, session| {
         let programs = [
             ("curl", "curl -s https://curl.example/", "curl.example"),
@@ -164,6 +170,7 @@ fn real_programs_fail_at_once_and_their_answer_has_the_host() {
 
 #[test]
 fn a_server_in_the_session_is_reached_with_and_without_the_proxy() {
+    needs!(Network);
     in_session(|_, session| {
         if !has(session, "/usr/bin/python3") || !has(session, "curl") {
             return;
@@ -191,6 +198,7 @@ fn a_server_in_the_session_is_reached_with_and_without_the_proxy() {
 
 #[test]
 fn commands_side_by_side_are_told_that_it_may_have_been_another() {
+    needs!(Network);
     in_session(|daemon, session| {
         let gate = daemon.gated("gate", "(: < /dev/tcp/job.example/80) 2>/dev/null; true");
         session.call("bash", json!({"command": gate, "background": true}));
@@ -211,8 +219,9 @@ fn commands_side_by_side_are_told_that_it_may_have_been_another() {
 
 #[test]
 fn hostile_clients_of_the_proxy_and_the_resolver_harm_nothing() {
+    needs!(Network);
     in_session(|_, session| {
-        let open = "exec 3<>/dev/tcp/127.0.0.1/61080; ";
+        let open = format!("exec 3<>{PROXY}; ");
         for garbage in
             ["\\026\\003\\001\\r\\n\\r\\n", "GET / HTTP/1.1\\r\\n\\r\\n", "CONNECT\\r\\n\\r\\n"]
         {
@@ -228,8 +237,9 @@ fn hostile_clients_of_the_proxy_and_the_resolver_harm_nothing() {
         assert_eq!(session.bash(&hostile), "HTTP/1.1 400 Bad Request\r\n\n[Exit code: 0]");
         session.bash("for n in {1..300}; do printf 'x%.0s' {1..40} > /dev/udp/127.0.0.1/53; done");
         // A job holds more connections than the proxy accepts: other connections fail at once.
-        let hold = "ulimit -n 512; for n in {1..200}; do exec {fd}<>/dev/tcp/127.0.0.1/61080; done; \
-                    echo held; sleep 600";
+        let hold = format!(
+            "ulimit -n 512; for n in {{1..200}}; do exec {{fd}}<>{PROXY}; done; echo held; sleep 600"
+        );
         session.call("bash", json!({"command": hold, "background": true}));
         session.call("job_output", json!({"job": "job-1", "wait_ms": 20_000}));
         if has(session, "curl") {
@@ -262,7 +272,7 @@ fn variables_are_set_without_a_network_only_and_never_over_those_of_the_user() {
     let repo = daemon.repo("a");
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if !has_namespaces(&session) {
+    if !can_test_network(&session) {
         return;
     }
     let proxy = "http://127.0.0.1:61080";
@@ -286,12 +296,13 @@ fn variables_are_set_without_a_network_only_and_never_over_those_of_the_user() {
 
 #[test]
 fn a_session_that_may_only_read_is_told_too() {
+    needs!(Network);
     let daemon = Daemon::start();
     let repo = daemon.repo("a");
     set(&daemon, repo.path(), &["read-only"]);
     let wire = daemon.wire();
     let session = wire.attach(repo.path());
-    if has_namespaces(&session) && has(&session, "curl") {
+    if can_test_network(&session) && has(&session, "curl") {
         let text = session.bash("curl -s https://read.example/ | tail");
         let line = refused("read.example").replace("workspace-write", "read-only");
         assert!(text.ends_with(&format!("{line}\n[Exit code: 0]")), "{text}");

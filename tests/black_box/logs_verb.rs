@@ -1,5 +1,6 @@
 //! `quack logs`: reads the daemon's log, also without a daemon and across rotation.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Running, wait_for};
 use serde_json::{Value, json};
 use std::fs::{self, OpenOptions};
@@ -101,6 +102,7 @@ fn no_log_is_no_failure_and_something_else_in_its_place_is_one() {
 
 #[test]
 fn the_log_of_one_session_is_what_happened_to_it_and_not_to_others() {
+    needs!(Signals);
     let daemon = Daemon::start();
     let wire = daemon.wire();
     let (one, other) = (wire.attach(daemon.repo("a").path()), wire.attach(daemon.repo("b").path()));

@@ -1,5 +1,6 @@
 //! `quack metrics` and `quack ps --watch`: numbers of a busy daemon, in formats for other programs.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Running};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -58,6 +59,7 @@ pub(crate) fn samples(text: &str) -> BTreeMap<String, f64> {
 
 #[test]
 fn metrics_are_what_prometheus_reads_and_move_with_what_happens() {
+    needs!(Signals);
     let daemon = Daemon::start();
     let before = samples(&daemon.quack(&["metrics"]).ok());
     assert_eq!(before["quackd_sessions"], 0.0);

@@ -2,6 +2,7 @@
 //! words that leave their quotes, and what a request for a permission tells about files.
 
 use crate::approvals::{answerer, connect, quack_at, question, with_hosts};
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, Session, Terminal};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -300,6 +301,7 @@ fn a_request_for_a_directory_tells_nothing_about_files() {
 
 #[test]
 fn a_link_in_the_workspace_does_not_tell_where_it_leads() {
+    needs!(Namespaces);
     with_hosts(|daemon, session| {
         let outside = tempfile::tempdir_in("/var/tmp").unwrap();
         let inside = Path::new(&session.path).join("link");

@@ -23,7 +23,8 @@ fn daemon(program: &Path, configuration: &str) -> (Daemon, Repo) {
     for script in [
         "git init -q -b main . && git add -A && git -c user.name=a -c user.email=a@b commit -q -m one",
         "mkdir -p .git/hooks \"$HOME/.ssh\" && echo .env >> .git/info/exclude && echo PRIVATE > .env && echo PRIVATE > \"$HOME/.ssh/id_ed25519\" \
-         && echo PRIVATE > \"$HOME/notes\" && printf '[user]\\nname = a\\nemail = a@b\\n' > \"$HOME/.gitconfig\"",
+         && echo PRIVATE > \"$HOME/notes\" && printf '[user]\\nname = a\\nemail = a@b\\n' > \"$HOME/.gitconfig\" \
+         && mkdir -p \"$HOME/.config/git\" && echo x > \"$HOME/.config/git/ignore\" && echo x > \"$HOME/.config/git/attributes\"",
     ] {
         let mut shell = daemon.program_for_tests("/bin/sh");
         assert!(shell.args(["-ec", script]).current_dir(repo.path()).status().unwrap().success());

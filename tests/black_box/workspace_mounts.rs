@@ -1,5 +1,6 @@
 //! File systems that a user mounts in a workspace while a worker runs, and the mode of new files.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, untested, wait_for};
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
@@ -20,6 +21,7 @@ fn can_mount(daemon: &Daemon) -> bool {
 
 #[test]
 fn a_session_sees_what_is_mounted_in_its_workspace_while_its_worker_runs() {
+    needs!(Namespaces);
     let mut daemon = Daemon::absent();
     if !can_mount(&daemon) {
         return untested("only root mounts file systems");
@@ -65,6 +67,7 @@ fn a_session_sees_what_is_mounted_in_its_workspace_while_its_worker_runs() {
 
 #[test]
 fn file_tools_write_into_a_file_that_is_a_mount_point_and_name_a_read_only_file_system() {
+    needs!(Namespaces);
     let mut daemon = Daemon::absent();
     if !can_mount(&daemon) {
         return untested("only root mounts file systems");

@@ -1,4 +1,4 @@
-//! Source files: headers, sizes, and forbidden words.
+//! Source files: headers, sizes, parameters, and forbidden words.
 
 use crate::Tree;
 
@@ -14,6 +14,9 @@ const SLEEPING_FILE: &str = "tests/black_box/harness/mod.rs";
 
 /// Least limit of a time, in seconds, that an assertion may set.
 const MIN_LIMIT: u64 = 20;
+
+/// Parameters with a tuple pattern in product code. A change that removes one lowers this number.
+const MAX_TUPLES: usize = 1;
 
 /// Returns true if a line asserts that something took less than a few seconds, which a busy machine disproves. A
 /// limit with a name is a hang detector, and a lower limit is no limit.
@@ -100,6 +103,56 @@ fn source_complaints(path: &str, text: &str) -> Vec<String> {
     complaints
 }
 
+/// Returns the number of parameters with a tuple pattern of a function. `signature` is the text after the keyword.
+fn n_tuples_of(signature: &str) -> usize {
+    let head = signature.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+    if !head.starts_with(['(', '<']) {
+        return 0;
+    }
+    let (mut depth, mut n, mut last) = (0, 0, ' ');
+    for c in head.chars().filter(|c| !c.is_whitespace() && *c != '&') {
+        match c {
+            '(' | '[' | '{' | '<' => {
+                n += usize::from(depth == 1 && c == '(' && matches!(last, '(' | ','));
+                depth += 1;
+            }
+            '>' if last == '-' => {}
+            ')' | ']' | '}' | '>' => depth -= 1,
+            _ => {}
+        }
+        if depth == 0 && c == ')' {
+            break;
+        }
+        last = c;
+    }
+    n
+}
+
+/// Returns the number of parameters with a tuple pattern in a file, without those of its tests and of closures.
+fn n_tuples(text: &str) -> usize {
+    let lines = text.lines().take_while(|line| *line != "#[cfg(test)]");
+    let code: String = lines.map(|line| code_and_comment(line).0 + "\n").collect();
+    code.split("fn ").skip(1).map(n_tuples_of).sum()
+}
+
+/// A number of parameters with a tuple pattern that is not `max`. A pair hides two parameters from clippy's limit.
+fn tuple_complaints(tree: &Tree, max: usize) -> Option<String> {
+    let is_product =
+        |path: &str| path.ends_with(".rs") && path.contains("/src/") && !path.contains("/tests");
+    let files: Vec<(&str, usize)> = tree
+        .iter()
+        .filter(|(path, _)| is_product(path))
+        .map(|(path, text)| (path.as_str(), n_tuples(text)))
+        .filter(|(_, n)| *n != 0)
+        .collect();
+    let n: usize = files.iter().map(|(_, n)| n).sum();
+    (n != max).then(|| {
+        format!(
+            "{n} parameters with a tuple pattern, not {max}; split them or use a struct: {files:?}"
+        )
+    })
+}
+
 /// A file of the black-box tests without a `mod` line is a test that never runs.
 fn forgotten_files(tree: &Tree) -> Vec<String> {
     let mut complaints = Vec::new();
@@ -161,6 +214,25 @@ mod tests {
         let sources = tree.iter().filter(|(path, _)| path.ends_with(".rs"));
         let found: Vec<String> = sources.flat_map(|(p, t)| source_complaints(p, t)).collect();
         assert_eq!(found, NOTHING);
+    }
+
+    #[test]
+    fn parameters_are_not_hidden_in_tuples() {
+        let tree = tree_of(&[
+            ("crates/a/src/a.rs", "fn f(\n    a: (A, B),\n    (b, c): (B, C), // (d, e)\n) {}\n"),
+            ("crates/a/src/b.rs", "fn f<T: Fn(A) -> B>(&(a, b): &(A, B), c: C) {}\n"),
+            (
+                "crates/a/src/c.rs",
+                "// fn f((a, b): (A, B)) {}\nfn f(a: A) { |(a, b): (A, B)| a }\n",
+            ),
+            ("crates/a/src/d.rs", "fn f() {}\n#[cfg(test)]\nfn g((a, b): (A, B)) {}\n"),
+            ("workers/a/src/a/tests.rs", "fn f((a, b): (A, B)) {}\n"),
+        ]);
+        let expected = "2 parameters with a tuple pattern, not 1; split them or use a struct: \
+            [(\"crates/a/src/a.rs\", 1), (\"crates/a/src/b.rs\", 1)]";
+        assert_eq!(tuple_complaints(&tree, 1).as_deref(), Some(expected));
+        assert_eq!(tuple_complaints(&tree, 2), None);
+        assert_eq!(tuple_complaints(&read_tree().unwrap(), MAX_TUPLES), None);
     }
 
     #[test]

@@ -56,7 +56,8 @@ const MAX_SHOWN: usize = 200;
 /// `read_blocking` reads the conversations of loaded sessions. With `isolated`, each new session works in a private copy of
 /// its workspace.
 pub async fn serve_lines<R, W>(
-    (connector, read_blocking): (Connector, ReadTranscript),
+    connector: Connector,
+    read_blocking: ReadTranscript,
     isolated: bool,
     input: R,
     output: W,

@@ -15,7 +15,8 @@ const MAX_INSTRUCTIONS: usize = 64 * 1024;
 pub fn system(
     workspace: &str,
     directory: &str,
-    (facts, options): (&[String], &AgentOptions),
+    facts: &[String],
+    options: &AgentOptions,
     instructions: &str,
 ) -> String {
     let place = match one_line(directory) {

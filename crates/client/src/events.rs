@@ -72,16 +72,16 @@ impl Events {
     /// of [`crate::Client::events`]. Cancel-safe.
     pub async fn recv(&mut self) -> Option<Event> {
         let taken = self.queue.recv().await;
-        taken.map(|taken| self.count(taken))
+        taken.map(|(event, bytes)| self.count(event, bytes))
     }
 
     /// Returns the next event without waiting, or `None`.
     pub fn try_recv(&mut self) -> Option<Event> {
         let taken = self.queue.try_recv().ok();
-        taken.map(|taken| self.count(taken))
+        taken.map(|(event, bytes)| self.count(event, bytes))
     }
 
-    fn count(&self, (event, bytes): (Event, usize)) -> Event {
+    fn count(&self, event: Event, bytes: usize) -> Event {
         self.level.bytes.fetch_sub(bytes, Ordering::AcqRel);
         self.level.fell.notify_one();
         event

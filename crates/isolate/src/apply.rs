@@ -41,9 +41,9 @@ pub(crate) fn apply(
     let pending = decided.iter().filter(|(_, decision)| decision.writes());
     let pending: Result<Vec<Pending<'_>>, IsolateError> = pending
         .map(|(change, decision)| {
-            let before = (change.target.clone(), change.target_stamp);
-            let after = (decision.after.clone(), content(source, change, decision));
-            Pending::new(target, &change.path, before, after)
+            let (before, stamp) = (change.target.clone(), change.target_stamp);
+            let content = content(source, change, decision);
+            Pending::new(target, &change.path, before, stamp, decision.after.clone(), content)
         })
         .collect();
     let pending = pending?;

@@ -216,7 +216,7 @@ impl Checkpoints {
     pub(crate) fn prune(&self) -> Result<(), IsolateError> {
         let Some(newest) = &self.newest else { return Ok(()) };
         let max_kept = if self.is_full { MAX_KEPT - MAX_KEPT / 4 } else { MAX_KEPT };
-        self.states.prune(&newest.entries, (MAX_CHECKPOINTS, max_kept))
+        self.states.prune(&newest.entries, MAX_CHECKPOINTS, max_kept)
     }
 }
 

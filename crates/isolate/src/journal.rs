@@ -86,8 +86,10 @@ impl<'a> Pending<'a> {
     pub(crate) fn new(
         tree: &Tree,
         path: &Path,
-        (before, stamp): (Option<Node>, Option<Stamp>),
-        (after, content): (Option<Node>, Content<'a>),
+        before: Option<Node>,
+        stamp: Option<Stamp>,
+        after: Option<Node>,
+        content: Content<'a>,
     ) -> Result<Self, IsolateError> {
         let staged = StagedTag::random().on("name", path)?.file_name();
         let n_made = tree.n_missing_above(path).on("read", path)?;

@@ -276,7 +276,7 @@ impl IsolatedCopy {
             return Ok(false);
         }
         let Some(references) =
-            private_git::renew((&self.workspace, &self.base), (&self.copy, of_copy), &self.paths)?
+            private_git::renew(&self.workspace, &self.base, &self.copy, of_copy, &self.paths)?
         else {
             self.notes.line("the session changed its repository at the same moment: it stays");
             return Ok(false);

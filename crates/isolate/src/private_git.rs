@@ -139,8 +139,10 @@ pub(crate) fn has_work(copy: &Tree) -> bool {
 /// Replaces `.git` of the copy in one step with a new one, if its references still are `known`. Returns those of the new
 /// one. The earlier one is kept until the next time.
 pub(crate) fn renew(
-    (workspace, base): (&Path, &Tree),
-    (copy, known): (&Tree, Option<ContentHash>),
+    workspace: &Path,
+    base: &Tree,
+    copy: &Tree,
+    known: Option<ContentHash>,
     paths: &CopyPaths,
 ) -> Result<Option<ContentHash>, IsolateError> {
     let (staged, replaced) = (paths.staged_git(), paths.replaced_git());

@@ -307,7 +307,8 @@ impl StateFiles {
     pub(crate) fn prune(
         &self,
         entries: &Entries,
-        (max_changes, max_bytes): (usize, u64),
+        max_changes: usize,
+        max_bytes: u64,
     ) -> Result<(), IsolateError> {
         let mut kept = self.numbers("changes")?;
         let mut is_over = self.stored_bytes()? > max_bytes;

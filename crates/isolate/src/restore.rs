@@ -240,9 +240,9 @@ impl Checkpoints {
                     .ok_or_else(|| IsolateError::ChangedNow(path.clone()))?,
                 None => journal::no_content(),
             };
-            let before = (before.as_ref().map(|before| before.node.clone()), stamp);
-            let after = (after.as_ref().map(|after| after.node.clone()), content);
-            pending.push(Pending::new(&self.tree, path, before, after)?);
+            let before = before.as_ref().map(|before| before.node.clone());
+            let after = after.as_ref().map(|after| after.node.clone());
+            pending.push(Pending::new(&self.tree, path, before, stamp, after, content)?);
         }
         journal::begin(&self.states.journal(round), &self.tree, &pending, None)?;
         journal::write(&self.tree, &pending, |_| true)

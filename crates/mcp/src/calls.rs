@@ -69,7 +69,7 @@ pub(crate) async fn call(
     };
     let failed =
         |error: &LinkError| Ok(results::failure(&failure_text(&name, error), structured).into());
-    let reply = match run(gateway, (&name, &arguments), parked, &context).await {
+    let reply = match run(gateway, &name, &arguments, parked, &context).await {
         Ok(Outcome::Ended(reply)) => reply,
         Ok(Outcome::Asks(call)) => {
             let question = gateway.parked.park(&name, arguments, call);
@@ -97,21 +97,23 @@ enum Outcome {
 /// because a call may wait for others.
 async fn run(
     gateway: &Gateway,
-    call: (&str, &Map<String, Value>),
+    tool: &str,
+    arguments: &Map<String, Value>,
     parked: Option<(StartedCall, InputResponses)>,
     context: &RequestContext<RoleServer>,
 ) -> Result<Outcome, LinkError> {
     let known = parked.as_ref().map(|(call, _)| Arc::clone(&call.output));
     let output = known.unwrap_or_default();
     tokio::select! {
-        outcome = run_quietly(gateway, call, parked, context, &output) => outcome,
+        outcome = run_quietly(gateway, tool, arguments, parked, context, &output) => outcome,
         never = report(context, &output) => match never {},
     }
 }
 
 async fn run_quietly(
     gateway: &Gateway,
-    (tool, arguments): (&str, &Map<String, Value>),
+    tool: &str,
+    arguments: &Map<String, Value>,
     parked: Option<(StartedCall, InputResponses)>,
     context: &RequestContext<RoleServer>,
     output: &Arc<CallOutput>,

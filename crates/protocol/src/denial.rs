@@ -223,7 +223,7 @@ pub fn explain_network(
                 let (named, scope) = (named(&those), scope.in_words());
                 format!("[Sandbox: the network{named} was allowed by the user {scope}]")
             }
-            None => explain_reason(&those, why, is_shared, (policy, session)),
+            None => explain_reason(&those, why, is_shared, policy, session),
         }
     });
     lines.collect::<Vec<_>>().join("\n")
@@ -251,7 +251,8 @@ fn explain_reason(
     hosts: &[RefusedHost],
     reason: Option<DenyReason>,
     is_shared: bool,
-    (policy, session): (&Policy, &str),
+    policy: &Policy,
+    session: &str,
 ) -> String {
     // A host that no rule names is named as a rule is: without the usual ports.
     let named = match reason {

@@ -23,6 +23,7 @@ mod error;
 mod lock;
 mod names;
 mod obeyed;
+mod path_directories;
 mod platform;
 mod staged;
 mod turns;
@@ -31,6 +32,7 @@ mod workspace_place;
 
 pub use error::{Kind, PathError, WriteError};
 pub use obeyed::{Held, Obeyed, Rule};
+pub use path_directories::path_directories_blocking;
 pub use protected::{is_git_directory, protected_name};
 pub use root::{CachedFile, Metadata, OpenFile, Root};
 pub use seatbelt::{MacPaths, SANDBOX_EXEC, Seatbelt};

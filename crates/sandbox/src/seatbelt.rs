@@ -47,6 +47,8 @@ pub struct Seatbelt {
     pub text: String,
     /// Names and values, for `-D NAME=VALUE`.
     pub parameters: Vec<(String, PathBuf)>,
+    /// Trees whose content the profile allows or forbids to read. The last one with a path decides.
+    readable: Vec<(PathBuf, bool)>,
 }
 
 /// Rules that every program needs, with any policy. The order matters.
@@ -62,16 +64,36 @@ const BASE: &str = "\
 (allow file-read* file-write-data (literal \"/dev/null\") (literal \"/dev/zero\") (literal \"/dev/tty\"))
 (allow file-read* (literal \"/dev/random\") (literal \"/dev/urandom\") (subpath \"/dev/fd\"))
 (allow file-read-metadata)
-(allow file-read* (literal \"/\") (subpath \"/usr\") (subpath \"/bin\") (subpath \"/sbin\")
-  (subpath \"/System\") (subpath \"/Library/Developer\") (subpath \"/Library/Frameworks\")
-  (subpath \"/Applications/Xcode.app\") (subpath \"/opt\") (subpath \"/nix\")
-  (subpath \"/private/etc\") (subpath \"/private/var/db/timezone\") (subpath \"/private/var/select\"))
-(deny file-read* (literal \"/private/etc/master.passwd\") (subpath \"/private/etc/sudoers.d\")
-  (literal \"/private/etc/sudoers\") (regex #\"^/private/etc/ssh/ssh_host_.*_key$\"))
 (allow mach-lookup (global-name \"com.apple.system.opendirectoryd.libinfo\")
   (global-name \"com.apple.cfprefsd.daemon\") (global-name \"com.apple.cfprefsd.agent\"))
 (allow user-preference-read)
 ";
+
+/// Trees of the system that every command can read.
+const SYSTEM: [&str; 12] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/System",
+    "/Library/Developer",
+    "/Library/Frameworks",
+    "/Applications/Xcode.app",
+    "/opt",
+    "/nix",
+    "/private/etc",
+    "/private/var/db/timezone",
+    "/private/var/select",
+];
+
+/// Files in these trees that no command can read.
+const SYSTEM_SECRETS: &str = "\
+(deny file-read* (literal \"/private/etc/master.passwd\") (subpath \"/private/etc/sudoers.d\")
+  (literal \"/private/etc/sudoers\") (regex #\"^/private/etc/ssh/ssh_host_.*_key$\"))
+";
+
+/// Names in the home in which programs keep keys. No command can read them.
+const HOME_SECRETS: [&str; 7] =
+    [".ssh", ".aws", ".gnupg", ".netrc", "Library/Keychains", ".config/gh", ".docker"];
 
 /// Rules for the network without restriction, with name resolution and the checks of certificates. Sockets of other
 /// programs on this machine stay out of reach.
@@ -108,7 +130,7 @@ impl Seatbelt {
         if policy.profile == Profile::FullAccess {
             return None;
         }
-        let mut profile = Self { text: BASE.to_owned(), parameters: Vec::new() };
+        let mut profile = Self::of_system();
         let is_narrow =
             |directory: &&PathBuf| directory.is_absolute() && !places.home.starts_with(directory);
         for toolchain in places.toolchains.iter().filter(is_narrow) {
@@ -146,7 +168,7 @@ impl Seatbelt {
     /// changes `writable`. All paths must be canonical.
     #[must_use]
     pub fn of_files(readable: &[PathBuf], writable: &[PathBuf]) -> Self {
-        let mut profile = Self { text: BASE.to_owned(), parameters: Vec::new() };
+        let mut profile = Self::of_system();
         for path in readable {
             profile.rule("allow file-read*", "subpath", "READ", path);
         }
@@ -170,8 +192,38 @@ impl Seatbelt {
         arguments
     }
 
+    /// Whether the last rule about a tree with the path allows commands to read it. `None` without such a rule: commands
+    /// cannot read it, unless it is a device. The user cannot read the files that [`SYSTEM_SECRETS`] forbids.
+    ///
+    /// `path` is absolute, with every link resolved and in the spelling of the disk.
+    #[must_use]
+    pub fn may_read(&self, path: &Path) -> Option<bool> {
+        let mut trees = self.readable.iter().rev();
+        trees.find(|(tree, _)| path.starts_with(tree)).map(|(_, may_read)| *may_read)
+    }
+
+    /// Creates a profile that allows what every program needs, and to read the system.
+    fn of_system() -> Self {
+        let mut text = format!("{BASE}(allow file-read* (literal \"/\")");
+        for tree in SYSTEM {
+            let _written = write!(text, " (subpath \"{tree}\")");
+        }
+        text.push_str(")\n");
+        text.push_str(SYSTEM_SECRETS);
+        let readable = SYSTEM.iter().map(|tree| (tree.into(), true)).collect();
+        Self { text, parameters: Vec::new(), readable }
+    }
+
+    /// Records a rule about reading, for [`Seatbelt::may_read`].
+    fn note(&mut self, action: &str, matcher: &str, path: &Path) {
+        if action.contains("file-read*") && matcher == "subpath" {
+            self.readable.push((path.to_path_buf(), action.starts_with("allow")));
+        }
+    }
+
     /// Adds a rule about a path, which becomes a parameter.
     fn rule(&mut self, action: &str, matcher: &str, name: &str, path: &Path) {
+        self.note(action, matcher, path);
         let parameter = self.parameter(name, path);
         // Writing to a string cannot fail.
         let _written = writeln!(self.text, "({action} ({matcher} (param \"{parameter}\")))");
@@ -186,6 +238,7 @@ impl Seatbelt {
         let Some(pattern) = spelling::pattern(path, extent) else {
             return self.rule(action, matcher, name, path);
         };
+        self.note(action, matcher, path);
         let parameter = self.parameter(name, path);
         let _written = writeln!(
             self.text,
@@ -258,9 +311,7 @@ impl Seatbelt {
         for hidden in &policy.hidden {
             self.forbid("deny file-read* file-write*", Extent::Tree, "HIDDEN", hidden);
         }
-        for secret in
-            [".ssh", ".aws", ".gnupg", ".netrc", "Library/Keychains", ".config/gh", ".docker"]
-        {
+        for secret in HOME_SECRETS {
             self.forbid("deny file-read*", Extent::Tree, "SECRET", &places.home.join(secret));
         }
     }

@@ -337,6 +337,40 @@ mod tests {
         all
     }
 
+    #[test]
+    fn the_answer_about_reading_is_the_one_of_the_rules() {
+        let (home, _) = in_the_home();
+        let all = [
+            "/Users/u/.ssh/id_ed25519",
+            "/Users/u/Library/Keychains/login.keychain-db",
+            "/Users/u/.config/gh/hosts.yml",
+            "/Users/u/state/keys.json",
+            "/usr/lib/x",
+            "/nix/store/x",
+            "/private/var/db/timezone/x",
+            "/private/var/db/x",
+            "/private/var/folders/x/T/s1/a",
+            "/Users/u/w/src/main.rs",
+            "/Users/u/w/.env",
+            "/Users/u/data/x",
+            "/Users/u/.cargo/bin/cargo",
+            "/Users/u/Documents",
+            "/Users/u2/x",
+            "/Users/u/state/run/s1/spill",
+            "/Users/u/state/run/s2/spill",
+        ];
+        for places in [places(), home] {
+            let policy = policy(Profile::WorkspaceWrite, NetworkMode::Off);
+            let profile = Seatbelt::new(&policy, &places).unwrap();
+            let rules = rules(&profile);
+            let meaning = Interpreter { rules: &rules };
+            for path in all {
+                let may_read = profile.may_read(path.as_ref()).unwrap_or(false);
+                assert_eq!(meaning.allows(READ, Object::Path(path)), Ok(may_read), "{path}");
+            }
+        }
+    }
+
     /// Returns the decisions that these rules make otherwise.
     fn wrong<'a>(rules: &[Form], decisions: &'a [Decision]) -> Vec<&'a Decision> {
         let meaning = Interpreter { rules };

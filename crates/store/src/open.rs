@@ -98,7 +98,7 @@ fn catch_up_blocking(
         Snapshot { metadata: metadata.into(), state: state.document.state.clone().into() };
     let held = if has_file { file.document.clone() } else { Metadata::default() };
     let is_settled = is_settled || state.origin == Origin::Fresh;
-    Ok(Files::new(paths, durable, (held, file.stamp), recent, is_settled))
+    Ok(Files::new(paths, durable, held, file.stamp, recent, is_settled))
 }
 
 /// Adds the sessions that only `theirs` has. The file is older than the others, so nothing else of it counts.

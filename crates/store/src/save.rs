@@ -102,7 +102,8 @@ impl Files {
     pub(crate) fn new(
         paths: Paths,
         durable: Snapshot,
-        (held, stamp): (Metadata, Option<FileStamp>),
+        held: Metadata,
+        stamp: Option<FileStamp>,
         recent: Recent,
         is_settled: bool,
     ) -> Self {

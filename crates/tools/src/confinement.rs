@@ -6,7 +6,7 @@
 use crate::Output;
 use quackd_protocol::denial::{Denial, DenialKind};
 use quackd_protocol::policy::{NetworkMode, Policy, Profile};
-use quackd_sandbox::{Rule, protected_name};
+use quackd_sandbox::{Rule, Seatbelt, protected_name};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,6 +25,8 @@ pub struct Confinement {
     /// Whether the network is limited to hosts, and not off. The user can change this while the worker runs: the proxy
     /// outside enforces it.
     has_hosts: AtomicBool,
+    /// Profile of commands in tier M.
+    pub(crate) profile: Option<Seatbelt>,
 }
 
 impl Default for Confinement {
@@ -41,7 +43,13 @@ impl Confinement {
     pub fn new(policy: Policy, is_confined: bool, session: String) -> Self {
         let has_hosts = AtomicBool::new(policy.hosts.is_some());
         let read_only_mounts = Vec::new();
-        Self { policy, is_confined, read_only_mounts, session, has_hosts }
+        Self { policy, is_confined, read_only_mounts, session, has_hosts, profile: None }
+    }
+
+    /// Sets the profile of commands in tier M.
+    #[must_use]
+    pub fn with_profile(self, profile: Option<Seatbelt>) -> Self {
+        Self { profile, ..self }
     }
 
     /// Sets the absolute paths in the workspace that mounts of the worker make read-only.

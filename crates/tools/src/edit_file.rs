@@ -184,7 +184,7 @@ fn replace_all(
 ) -> Result<(Vec<u8>, String), WriteFailure> {
     let mut notes = String::new();
     for (number, Replacement { old, new }) in replacements.iter().enumerate() {
-        content = match replace_once(&content, (old, new), leniency) {
+        content = match replace_once(&content, old, new, leniency) {
             Ok(EditedOnce { content, similar })
                 if u64::try_from(content.len()).is_ok_and(|len| len <= MAX_EDITED_BYTES) =>
             {
@@ -226,7 +226,7 @@ mod tests {
     const LITERAL: Leniency = Leniency { any_line_ending: false, similar: false };
 
     fn replaced(content: &[u8], old: &str, new: &str) -> Result<Vec<u8>, String> {
-        let edited = replace_once(content, (old, new), LITERAL);
+        let edited = replace_once(content, old, new, LITERAL);
         edited.map(|edited| edited.content).map_err(|failure| failure.to_string())
     }
 

@@ -31,7 +31,8 @@ pub(crate) struct EditedOnce {
 /// Returns `content` with its only occurrence of `old` replaced. An occurrence that overlaps with another one counts.
 pub(crate) fn replace_once(
     content: &[u8],
-    (old, new): (&str, &str),
+    old: &str,
+    new: &str,
     leniency: Leniency,
 ) -> Result<EditedOnce, WriteFailure> {
     let folds = leniency.any_line_ending && !old.contains('\r');
@@ -166,7 +167,7 @@ mod tests {
     const ANY: Leniency = Leniency { any_line_ending: true, similar: false };
 
     fn edited(content: &str, old: &str, new: &str, leniency: Leniency) -> Result<String, String> {
-        let edited = replace_once(content.as_bytes(), (old, new), leniency);
+        let edited = replace_once(content.as_bytes(), old, new, leniency);
         let text = |edited: EditedOnce| String::from_utf8(edited.content).unwrap();
         edited.map(text).map_err(|failure| failure.to_string())
     }
@@ -216,7 +217,7 @@ mod tests {
             let error = edited(content, old, "", ANY).unwrap_err();
             assert_eq!(error, format!("old_text found {n} times (ambiguous edit)"), "{content:?}");
         }
-        let failure = replace_once(b"x\n0,\n0,\n0,\n", ("0,\n0,\n", ""), ANY).unwrap_err();
+        let failure = replace_once(b"x\n0,\n0,\n0,\n", "0,\n0,\n", "", ANY).unwrap_err();
         let WriteFailure::Ambiguous { hint, .. } = failure else { panic!("{failure}") };
         assert!(hint.starts_with("It is in the lines 2, 3. "), "{hint}");
     }
@@ -225,11 +226,11 @@ mod tests {
     fn similar_text_is_found_only_if_that_is_wanted() {
         let similar = Leniency { any_line_ending: true, similar: true };
         let file = "say \u{201c}a\u{201d} \r\nb\r\n";
-        let once = replace_once(file.as_bytes(), ("\"a\"\nb", "\"a\"\nc\nd"), similar).unwrap();
+        let once = replace_once(file.as_bytes(), "\"a\"\nb", "\"a\"\nc\nd", similar).unwrap();
         assert_eq!(once.content, "say \u{201c}a\u{201d} \r\nc\r\nd\r\n".as_bytes());
         assert_eq!(once.similar, Some((1, vec![Form::TrailingBlanks, Form::Typographic])));
         assert!(edited(file, "\"a\"\nb", "", ANY).is_err());
-        assert!(replace_once(file.as_bytes(), ("b", "c"), similar).unwrap().similar.is_none());
+        assert!(replace_once(file.as_bytes(), "b", "c", similar).unwrap().similar.is_none());
     }
 
     /// A slow and simple way to edit: the line ends become letters.

@@ -97,7 +97,7 @@ impl LineRange {
                 if is_cut {
                     let (n_shown, n_bytes) = (wide(line.len()), wide(n_bytes));
                     let continues = is_more(&mut file, until)?;
-                    self.note_cut(&mut text, number, (start, n_shown, n_bytes), continues);
+                    self.note_cut(&mut text, number, start, n_shown, n_bytes, continues);
                     return Ok(text);
                 }
             }
@@ -116,7 +116,9 @@ impl LineRange {
         self,
         text: &mut String,
         number: u64,
-        (start, n_shown, n_bytes): (u64, u64, u64),
+        start: u64,
+        n_shown: u64,
+        n_bytes: u64,
         continues: bool,
     ) {
         let rest = start.saturating_add(n_shown).saturating_add(1);

@@ -227,7 +227,7 @@ impl Approvals {
             Ok(()) if !self.can_answer(&question.subject.session) => {
                 reply(waiter, Outcome::NoAnswerer);
             }
-            Ok(()) => self.open(question, waiter, (now, wait)),
+            Ok(()) => self.open(question, waiter, now, wait),
         }
         outcome
     }
@@ -236,7 +236,8 @@ impl Approvals {
         self: &Rc<Self>,
         question: Question,
         waiter: oneshot::Sender<Outcome>,
-        (now, wait): (Instant, Duration),
+        now: Instant,
+        wait: Duration,
     ) {
         let Question { subject, title, message, preset, tool_call_id, likely, is_possible } =
             question;
@@ -379,7 +380,8 @@ impl Approvals {
     pub(crate) fn answered(
         &self,
         mut answering: Answering,
-        (decision, scope): (Decision, AnswerScope),
+        decision: Decision,
+        scope: AnswerScope,
         by: String,
     ) {
         let (subject, request) = (answering.subject.clone(), answering.request.clone());
@@ -406,7 +408,7 @@ impl Approvals {
                 if is_once && subject.kind != ApprovalKind::Network {
                     self.table.borrow_mut().answer_late(subject.clone(), Instant::now());
                 }
-                self.note((subject, request), CloseReason::Answered, answer, Duration::ZERO);
+                self.note(subject, request, CloseReason::Answered, answer, Duration::ZERO);
             }
         }
     }
@@ -433,13 +435,14 @@ impl Approvals {
             self.metrics.approvals_expired.add(1);
         }
         self.changed(&subject.session);
-        self.note((subject, request), reason, answer, asked.elapsed());
+        self.note(subject, request, reason, answer, asked.elapsed());
         waiters.into_iter().for_each(|waiter| reply(waiter, outcome));
     }
 
     fn note(
         &self,
-        (subject, request): (Subject, ApprovalRequest),
+        subject: Subject,
+        request: ApprovalRequest,
         reason: CloseReason,
         answer: Option<(Decision, AnswerScope, String)>,
         waited: Duration,

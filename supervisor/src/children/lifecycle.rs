@@ -121,7 +121,8 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
     fn launch(
         &mut self,
         k: K,
-        (start, descriptors): (&K::ToChild, &[OwnedFd]),
+        start: &K::ToChild,
+        descriptors: &[OwnedFd],
         cgroup: Option<SessionPaths>,
         ctx: &mut Context<Self>,
     ) {

@@ -112,7 +112,8 @@ where
     H: Actor<Context = Context<H>> + Handler<ChannelEvent<K::FromChild>>,
 {
     let mut reader = frames::reader(half);
-    let mut pace = K::WIRE.pace.map(|pace| FrameRateLimiter::new(pace, Instant::now()));
+    let limiter = |(burst, per_second)| FrameRateLimiter::new(burst, per_second, Instant::now());
+    let mut pace = K::WIRE.pace.map(limiter);
     let event = |input| ChannelEvent { generation, input };
     let mut unknown = 0_u32;
     let violation = loop {
@@ -162,7 +163,7 @@ struct FrameRateLimiter {
 }
 
 impl FrameRateLimiter {
-    fn new((burst, per_second): (u32, u32), now: Instant) -> Self {
+    fn new(burst: u32, per_second: u32, now: Instant) -> Self {
         let full = u64::from(burst) * 1000;
         Self { credit: full, full, per_second: u64::from(per_second), since: now }
     }
@@ -193,7 +194,7 @@ mod tests {
     #[test]
     fn a_burst_passes_and_a_flood_is_held_to_its_rate() {
         let start = Instant::now();
-        let mut pace = FrameRateLimiter::new((AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND), start);
+        let mut pace = FrameRateLimiter::new(AGENT_EVENTS_BURST, AGENT_EVENTS_PER_SECOND, start);
         for _ in 0..AGENT_EVENTS_BURST {
             assert_eq!(pace.take(start), Duration::ZERO);
         }

@@ -65,7 +65,7 @@ pub(super) async fn serve(
                 if !client.get().is_some_and(|client| is_accepted_by(client, listener)) {
                     return Err(io::Error::other("a descriptor other than a connection of a link"));
                 }
-                let result = pass_on(&name, port, client, &mut names, (&sessions, &registry)).await;
+                let result = pass_on(&name, port, client, &mut names, &sessions, &registry).await;
                 let answer = serde_json::to_vec(&RouteAnswer { id, result })?;
                 match send_with_descriptors(pair.get_ref(), &answer, &[]) {
                     Err(error) if has_ended(&error) => return Ok(()),
@@ -113,7 +113,8 @@ async fn pass_on(
     port: u16,
     client: ForeignSocket,
     names: &mut NameCache,
-    (sessions, registry): (&SessionServices, &Addr<Registry>),
+    sessions: &SessionServices,
+    registry: &Addr<Registry>,
 ) -> Result<(), RouteRefusal> {
     // Without a registry the daemon is stopping.
     let names = names.names(registry).await.ok_or(RouteRefusal::Busy)?;

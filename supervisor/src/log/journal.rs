@@ -124,8 +124,8 @@ impl Journal {
             let records = match &self.files {
                 Files::Rotating { path, max_bytes } => {
                     let failed = Arc::<AtomicU64>::default();
-                    let limits = (*max_bytes, N_OLDER);
-                    Records::Rotating(RotatingFile::with_limits(path, limits, failed))
+                    let file = RotatingFile::with_limits(path, *max_bytes, N_OLDER, failed);
+                    Records::Rotating(file)
                 }
                 Files::Daily { dir, limits } => {
                     let missed = Arc::clone(&self.missed);

@@ -35,13 +35,14 @@ impl RotatingFile {
     /// Opens nothing yet. `failed` counts the dropped lines.
     pub(super) fn new(path: &Path, failed: Arc<AtomicU64>) -> Self {
         let max_bytes = LOG_FILE_BYTES as u64;
-        Self::with_limits(path, (max_bytes, LOG_FILES_KEPT), failed)
+        Self::with_limits(path, max_bytes, LOG_FILES_KEPT, failed)
     }
 
     /// Like [`Self::new`], with the maximum size of a file in bytes and the number of older files.
     pub(super) fn with_limits(
         path: &Path,
-        (max_bytes, n_older): (u64, usize),
+        max_bytes: u64,
+        n_older: usize,
         failed: Arc<AtomicU64>,
     ) -> Self {
         Self {

@@ -70,7 +70,7 @@ pub(super) async fn answer(
     remote_limit(caller)?;
     let answering = take(&id, caller)?;
     let scope = scope.unwrap_or_else(|| narrowest(&answering, decision));
-    finish(answering, (decision, scope), caller).await
+    finish(answering, decision, scope, caller).await
 }
 
 /// `extension_ui_response` for a question about a permission.
@@ -96,11 +96,11 @@ pub(super) async fn by_option(
         (false, Some(option)) => answering.request.answer_of(option),
         (false, None) => None,
     };
-    let Some(answer) = answer else {
+    let Some((decision, scope)) = answer else {
         let options = answering.request.options.join(", ");
         return Err(MethodError::NoOption(options));
     };
-    let AnswerData { session_id, .. } = finish(answering, answer, caller).await?;
+    let AnswerData { session_id, .. } = finish(answering, decision, scope, caller).await?;
     Ok(UiResponseData { session_id })
 }
 
@@ -148,7 +148,8 @@ fn remote_limit(caller: &Caller) -> Result<Option<AnswerScope>, MethodError> {
 /// Checks an answer, puts it into force and passes it on. A question whose answer is refused stays open.
 async fn finish(
     answering: Answering,
-    (decision, scope): (Decision, AnswerScope),
+    decision: Decision,
+    scope: AnswerScope,
     caller: &Caller,
 ) -> Result<AnswerData, MethodError> {
     let approvals = &caller.services.sessions.approvals;
@@ -165,7 +166,7 @@ async fn finish(
     });
     checked?;
     let by = caller.client.shown_name();
-    let in_force = apply(&answering, (decision, scope), &by, caller).await;
+    let in_force = apply(&answering, decision, scope, &by, caller).await;
     let (scope, not_saved) = match in_force {
         Ok(()) => (scope, None),
         // The change is in force, and may still be saved.
@@ -180,14 +181,15 @@ async fn finish(
     };
     let Subject { session, kind, target, .. } = answering.subject.clone();
     let (id, expired) = (answering.request.id.clone(), answering.is_late());
-    approvals.answered(answering, (decision, scope), by);
+    approvals.answered(answering, decision, scope, by);
     Ok(AnswerData { id, session_id: session, kind, target, decision, scope, not_saved, expired })
 }
 
 /// Puts an answer into force, before the waiting operation gets it.
 async fn apply(
     answering: &Answering,
-    (decision, scope): (Decision, AnswerScope),
+    decision: Decision,
+    scope: AnswerScope,
     by: &str,
     caller: &Caller,
 ) -> Result<(), MethodError> {

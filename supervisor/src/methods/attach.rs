@@ -40,7 +40,7 @@ pub(super) async fn attach(
     }
     let activate = activate.unwrap_or(true);
     let kind = if own == Some(true) { Open::Own } else { Open::Existing };
-    let data = open_path(caller, path, kind, (activate, safe_mode)).await?;
+    let data = open_path(caller, path, kind, activate, safe_mode).await?;
     if activate {
         caller.services.voice.session_changed(&VoiceSession::from(&data));
     }
@@ -66,14 +66,15 @@ pub(super) async fn attach_path(
     activate: bool,
     safe_mode: Option<bool>,
 ) -> Result<AttachData, MethodError> {
-    open_path(caller, path, Open::Existing, (activate, safe_mode)).await
+    open_path(caller, path, Open::Existing, activate, safe_mode).await
 }
 
 async fn open_path(
     caller: &Caller,
     path: PathBuf,
     kind: Open,
-    (activate, safe_mode): (bool, Option<bool>),
+    activate: bool,
+    safe_mode: Option<bool>,
 ) -> Result<AttachData, MethodError> {
     let (path, note) = look_up_noted(caller, path).await?;
     let attach = OpenSession {

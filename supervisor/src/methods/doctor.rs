@@ -56,12 +56,15 @@ pub(super) async fn doctor(
             "the state directory does not answer".to_owned(),
             "check the disk that contains it",
         )],
-        Some(on_disk) => vec![
-            socket(services, on_disk),
-            doctor_obeyed::config(services, on_disk.config.clone()),
-            log(services, on_disk),
-            services.sessions.pool.disk.report(services.retention.last()),
-        ],
+        Some(on_disk) => {
+            let (modified, other) = on_disk.config.clone();
+            vec![
+                socket(services, on_disk),
+                doctor_obeyed::config(services, modified, other),
+                log(services, on_disk),
+                services.sessions.pool.disk.report(services.retention.last()),
+            ]
+        }
     });
     let (workers, known) = listed.unwrap_or_default();
     checks.push(metadata(&services.health, known));

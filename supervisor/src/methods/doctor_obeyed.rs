@@ -14,7 +14,8 @@ const REPLACE: &str = "replace the link or second name by a copy outside of all 
 /// instead.
 pub(super) fn config(
     services: &Services,
-    (modified, other): (Option<SystemTime>, Option<PathBuf>),
+    modified: Option<SystemTime>,
+    other: Option<PathBuf>,
 ) -> Check {
     let file = &services.daemon.config_file;
     let path = other.as_ref().unwrap_or(&file.path).display();

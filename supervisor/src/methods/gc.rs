@@ -23,7 +23,9 @@ pub(super) async fn gc(params: GcParams, caller: &Caller) -> Result<GcData, Meth
         &services.sessions,
         &services.interrupted,
         &caller.registry,
-        (dry_run, force, only_sessions),
+        dry_run,
+        force,
+        only_sessions,
     )
     .await?;
     if !pruned.sessions.is_empty() {

@@ -26,7 +26,8 @@ const MAX_UNREADABLE: usize = 8;
 /// Requests of a session's commands.
 pub(super) async fn requests(
     asked: &SandboxParams,
-    (session, found): (FoundSession, FoundPolicy),
+    session: FoundSession,
+    found: FoundPolicy,
     caller: &Caller,
 ) -> Result<NetworkData, MethodError> {
     let label = label(caller, &session.session_id).await?;
@@ -48,9 +49,11 @@ pub(super) async fn requests(
 /// Explains the rules for one host.
 pub(super) fn explain(
     host: &str,
-    (session, found): (FoundSession, FoundPolicy),
+    session: FoundSession,
+    found: FoundPolicy,
     label: &str,
-    (known, daemon): (&BTreeMap<String, FoundPreset>, &DaemonInfo),
+    known: &BTreeMap<String, FoundPreset>,
+    daemon: &DaemonInfo,
 ) -> Result<HostExplained, MethodError> {
     let not_a_host = || MethodError::NotAHost(host.chars().take(100).collect());
     let (name, port) = split_port(host).ok_or_else(not_a_host)?;
@@ -109,7 +112,7 @@ pub(super) fn explain(
                     explained(HostVerdict::Denied, text, change, Some(by))
                 }
                 Decision::NotListed => {
-                    let preset = preset_of((&host, port), known);
+                    let preset = preset_of(&host, port, known);
                     let preset = preset.map(|name| format!("; it is a host of @{name}"));
                     let preset = preset.unwrap_or_default();
                     let mut text = format!("{target} is denied: no rule names it{preset}");
@@ -133,7 +136,8 @@ fn is_own_loopback(host: &Host) -> bool {
 
 /// The derived preset that allows a host.
 fn preset_of(
-    (host, port): (&Host, u16),
+    host: &Host,
+    port: u16,
     known: &BTreeMap<String, FoundPreset>,
 ) -> Option<&'static str> {
     let allows = |preset: &&presets::Preset| {

@@ -88,15 +88,17 @@ pub(super) async fn sandbox(
         Some("denials") => return denials(&asked, caller).await,
         Some("presets") => return presets::list(&asked, caller).await.map(SandboxReply::Presets),
         Some("network") => {
-            let of = session_and_policy(&asked, caller).await?;
-            return hosts::requests(&asked, of, caller).await.map(SandboxReply::Network);
+            let (session, found) = session_and_policy(&asked, caller).await?;
+            let data = hosts::requests(&asked, session, found, caller).await?;
+            return Ok(SandboxReply::Network(data));
         }
         Some("explain") if asked.host.is_some() => {
-            let of = session_and_policy(&asked, caller).await?;
+            let (session, found) = session_and_policy(&asked, caller).await?;
             let host = asked.host.as_deref().unwrap_or_default();
             let snapshot = caller.registry.send(TakeSnapshot).await?;
-            let label = label(caller, &of.0.session_id).await?;
-            return hosts::explain(host, of, &label, (snapshot.presets(), &caller.services.daemon))
+            let label = label(caller, &session.session_id).await?;
+            let (known, daemon) = (snapshot.presets(), &caller.services.daemon);
+            return hosts::explain(host, session, found, &label, known, daemon)
                 .map(SandboxReply::Host);
         }
         Some("audit") => return audit(&asked, caller).await.map(SandboxReply::Worker),

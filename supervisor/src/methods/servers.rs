@@ -28,7 +28,8 @@ impl Namespace {
     /// `None` if the session has no worker, or its commands have the network of the machine.
     pub(super) fn of(
         session: &SessionId,
-        (worker, monitor): (Option<u32>, Option<u32>),
+        worker: Option<u32>,
+        monitor: Option<u32>,
         sessions: &SessionServices,
     ) -> Option<Self> {
         let own_ports = sessions.pool.networks.get(session)?.own_ports.borrow().clone();
@@ -55,8 +56,8 @@ pub(super) async fn add_servers(
 ) {
     let namespace = |worker: &WorkerInfo| {
         let is_busy = !worker.jobs.is_empty() || !worker.calls.is_empty();
-        let pids = (worker.pid, worker.monitor_pid);
-        is_busy.then(|| Namespace::of(&worker.session_id, pids, &services.sessions))?
+        let (session, sessions) = (&worker.session_id, &services.sessions);
+        is_busy.then(|| Namespace::of(session, worker.pid, worker.monitor_pid, sessions))?
     };
     let namespaces: Vec<Option<Namespace>> = workers.iter().map(namespace).collect();
     if namespaces.iter().all(Option::is_none) {
@@ -84,8 +85,11 @@ pub(super) async fn servers(
 ) -> Vec<ServerInfo> {
     let sessions = &services.sessions;
     let worker = &sessions.table.snapshot(session).worker;
-    let pids = (worker.hello.as_ref().map(|hello| hello.pid), worker.process.child.monitor_pid);
-    let Some(namespace) = Namespace::of(session, pids, sessions) else { return Vec::new() };
+    let pid = worker.hello.as_ref().map(|hello| hello.pid);
+    let monitor = worker.process.child.monitor_pid;
+    let Some(namespace) = Namespace::of(session, pid, monitor, sessions) else {
+        return Vec::new();
+    };
     let reading = actix_rt::task::spawn_blocking(move || namespace.ports_blocking());
     let ports = tokio::time::timeout(READ_LIMIT, reading).await;
     let ports = ports.ok().and_then(Result::ok).unwrap_or_default();

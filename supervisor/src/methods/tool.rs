@@ -289,10 +289,10 @@ async fn run_tool(
     if tool == tools::REQUEST_PERMISSION.name && refusal.is_none() {
         return ask_permission(&session, &call, caller).await;
     }
-    let how = (wanted.gives_up, named.as_ref(), wanted.safe_mode);
+    let (gives_up, is_safe_call) = (wanted.gives_up, wanted.safe_mode);
     let mut done = match refusal {
         Some(refusal) => Err(refusal),
-        None => make_and_ask(&session, call, how, caller).await,
+        None => make_and_ask(&session, call, gives_up, named.as_ref(), is_safe_call, caller).await,
     };
     add_line_about_policy(&mut done);
     let closing = match (&mut done, &named) {
@@ -356,14 +356,16 @@ fn forwards_line(
 async fn make_and_ask(
     session: &FoundSession,
     call: CallTool,
-    (gives_up, named, is_safe_call): (Option<Duration>, Option<&NamedCall<'_>>, bool),
+    gives_up: Option<Duration>,
+    named: Option<&NamedCall<'_>>,
+    is_safe_call: bool,
     caller: &Caller,
 ) -> CallResult {
     let started = Instant::now();
     if gives_up.is_some() || !caller.services.sessions.approvals.may_ask(&session.session_id) {
-        return make(session, call, (gives_up, named)).await;
+        return make(session, call, gives_up, named).await;
     }
-    let mut done = make(session, call.clone(), (gives_up, named)).await?;
+    let mut done = make(session, call.clone(), gives_up, named).await?;
     let ended = EndedCall {
         session,
         tool: &call.tool,
@@ -386,7 +388,7 @@ async fn make_and_ask(
         After::RunAgain => {
             let deadline = call.deadline.saturating_sub(started.elapsed()).max(MIN_TOOL_DEADLINE);
             let again = CallTool { approved: true, deadline, ..call };
-            make(session, again, (gives_up, named)).await
+            make(session, again, gives_up, named).await
         }
     }
 }
@@ -395,7 +397,8 @@ async fn make_and_ask(
 async fn make(
     session: &FoundSession,
     mut call: CallTool,
-    (gives_up, named): (Option<Duration>, Option<&NamedCall<'_>>),
+    gives_up: Option<Duration>,
+    named: Option<&NamedCall<'_>>,
 ) -> CallResult {
     let (stream, printed) = named.and_then(NamedCall::channel).unzip();
     call.stream_rows &= stream.is_some();

@@ -306,9 +306,9 @@ mod tests {
         type Result = bool;
 
         fn handle(&mut self, Manage(kind, _): Manage, ctx: &mut Self::Context) -> bool {
-            publish(&self.0, &self.1, kind, (Stage::Leaving, None));
+            publish(&self.0, &self.1, kind, Stage::Leaving, None);
             ctx.run_later(Duration::from_millis(20), move |evicted, _| {
-                publish(&evicted.0, &evicted.1, kind, (Stage::Gone, None));
+                publish(&evicted.0, &evicted.1, kind, Stage::Gone, None);
             });
             true
         }
@@ -318,7 +318,8 @@ mod tests {
         table: &SessionTable<()>,
         entry: &Weak<SessionEntry<()>>,
         kind: ProcessKind,
-        (stage, free_since): (Stage, Option<Instant>),
+        stage: Stage,
+        free_since: Option<Instant>,
     ) {
         table.publish(entry, kind, |session| {
             let process = match kind {
@@ -350,7 +351,7 @@ mod tests {
     ) -> bool {
         let has_slot = table.acquire(&entry.id, kind).await.is_ok();
         if has_slot {
-            publish(table, &Rc::downgrade(entry), kind, (Stage::Here, free_since));
+            publish(table, &Rc::downgrade(entry), kind, Stage::Here, free_since);
         }
         has_slot
     }

@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 pub(super) fn rules_of(
     policy: &Policy,
     layers: &PolicyLayers,
-    (state, session, workspace): (&DaemonState, &SessionId, &WorkspaceId),
+    state: &DaemonState,
+    session: &SessionId,
+    workspace: &WorkspaceId,
 ) -> Rules {
     let Some(hosts) = &policy.hosts else { return Rules::default() };
     let mut rules = Vec::new();
@@ -110,7 +112,7 @@ mod tests {
         let layer = PolicyPatch { hosts: Some(hosts.clone()), ..PolicyPatch::default() };
         let layers = PolicyLayers { workspace: layer, ..PolicyLayers::default() };
         let policy = Policy { hosts: Some(hosts), ..Policy::default() };
-        let of = |policy: &Policy| rules_of(policy, &layers, (&state, &session, &workspace));
+        let of = |policy: &Policy| rules_of(policy, &layers, &state, &session, &workspace);
         let rules = of(&policy);
         let shown: Vec<_> =
             rules.rules.iter().map(|one| (one.rule.as_str(), one.origin.as_str())).collect();

@@ -79,9 +79,9 @@ impl Registry {
         let label = known
             .map(|known| Labels::new(&self.metadata, &self.state).of(known))
             .unwrap_or_default();
-        let names = (label, workspace.to_owned());
-        let isolated = self.state_of(&session.id).isolated;
-        let entry = SessionActor::start_for(session, names, (policy, isolated), services, owner);
+        let (workspace, isolated) = (workspace.to_owned(), self.state_of(&session.id).isolated);
+        let entry =
+            SessionActor::start_for(session, label, workspace, policy, isolated, services, owner);
         self.services.table.insert(Rc::clone(&entry));
         entry
     }

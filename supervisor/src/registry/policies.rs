@@ -265,7 +265,7 @@ pub(super) fn policy_of(
             policy.writable_roots.push(directory);
         }
     }
-    let mut rules = rules_of(&policy, &layers, (state, &session.id, &session.workspace_id));
+    let mut rules = rules_of(&policy, &layers, state, &session.id, &session.workspace_id);
     let is_set = settings.network.origin != Origin::Default
         || layers.workspace.network.or(layers.session.network).is_some();
     rules.is_off = is_set && policy.network_mode() == NetworkMode::Off;

@@ -76,7 +76,9 @@ pub(crate) async fn prune(
     services: &SessionServices,
     interrupted: &Rc<Interrupted>,
     registry: &Addr<Registry>,
-    (dry_run, force, only_sessions): (bool, bool, bool),
+    dry_run: bool,
+    force: bool,
+    only_sessions: bool,
 ) -> Result<Pruned, MethodError> {
     let mut pruned = Pruned::default();
     let mut gone = gone(services, registry).await.ok_or(MethodError::Overloaded)?;

@@ -96,9 +96,8 @@ pub(super) fn services(parts: ActorThreadInputs, stop: mpsc::Sender<StopRequest>
     let disk = Rc::new(DiskSpace::new(&parts.home, min_free, parts.log));
     let pool = pool(&parts.config, &parts.home, disk, &parts.metrics);
     let live = (parts.config.worker.max_live.value, parts.config.pi.max_live.value);
-    let cache = (parts.login, parts.home.login_environment());
-    let base = (parts.spawner, parts.cgroups);
-    let children = children(&parts.config, &parts.home, base, cache, &parts.metrics);
+    let (spawner, cgroups, cached) = (parts.spawner, parts.cgroups, parts.login);
+    let children = children(&parts.config, &parts.home, spawner, cgroups, cached, &parts.metrics);
     let approvals = Approvals::new(
         Rc::clone(&events),
         Rc::clone(&clients),
@@ -190,8 +189,9 @@ fn pool(config: &Config, home: &Home, disk: Rc<DiskSpace>, metrics: &Arc<Metrics
 fn children(
     config: &Config,
     home: &Home,
-    (spawner, cgroups): (Spawner, Option<Arc<CgroupBase>>),
-    (cached, cache): (Option<CapturedEnv>, PathBuf),
+    spawner: Spawner,
+    cgroups: Option<Arc<CgroupBase>>,
+    cached: Option<CapturedEnv>,
     metrics: &Arc<Metrics>,
 ) -> ChildServices {
     let deaths = Rc::<Deaths>::default();
@@ -201,7 +201,7 @@ fn children(
         for_pi: config.pi.env.value.clone(),
         variables: std::env::vars_os().collect(),
         cached,
-        cache,
+        cache: home.login_environment(),
         run_dir: home.run_dir(),
         spawner: spawner.clone(),
         deaths: Rc::clone(&deaths),

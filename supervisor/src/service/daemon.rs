@@ -114,7 +114,7 @@ pub fn run(options: DaemonOptions) -> Result<Ended, StartError> {
     let remote = RemoteControl::new(files, found);
     let service_manager = ServiceManager::new(options.service, activated.is_some());
     let given = LockedStartInputs { options, home, activated, service_manager, remote, log };
-    let result = run_locked(given, (config, config_file), &lock);
+    let result = run_locked(given, config, config_file, &lock);
     match &result {
         Ok(_) => tracing::info!("shutdown complete"),
         Err(error) => tracing::error!(error = %chain(error), "daemon failed to start"),
@@ -136,7 +136,8 @@ struct LockedStartInputs {
 
 fn run_locked(
     LockedStartInputs { options, home, activated, service_manager, remote, log }: LockedStartInputs,
-    (config, config_file): (Config, ConfigFile),
+    config: Config,
+    config_file: ConfigFile,
     _lock: &InstanceLock,
 ) -> Result<Ended, StartError> {
     cleanup::move_aside_run_dir(&home)?;

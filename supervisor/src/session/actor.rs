@@ -59,8 +59,10 @@ impl SessionActor {
     /// Starts the actor without a process. Returns the session's entry for the table.
     pub(crate) fn start_for(
         session: &Session,
-        (label, workspace): (String, String),
-        ((policy, rules), isolated): ((Policy, Arc<Rules>), Option<CopiedTree>),
+        label: String,
+        workspace: String,
+        (policy, rules): (Policy, Arc<Rules>),
+        isolated: Option<CopiedTree>,
         services: Rc<SessionServices>,
         owner: Owner,
     ) -> Rc<SessionEntry> {

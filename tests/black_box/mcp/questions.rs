@@ -2,7 +2,7 @@
 
 use super::{Agent, calls_running, command, current, text};
 use crate::approvals::connect;
-use crate::first_hour_network::has_namespaces;
+use crate::first_hour_network::can_test_network;
 use crate::harness::{Daemon, Repo, wait_for};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ pub(super) fn with_hosts(test: impl FnOnce(&Daemon, &Repo)) {
     std::fs::write(daemon.app().join("quackd.toml"), settings).expect("the settings");
     daemon.boot();
     let probe = daemon.repo("probe");
-    if has_namespaces(&daemon.wire().attach(probe.path())) {
+    if can_test_network(&daemon.wire().attach(probe.path())) {
         test(&daemon, &daemon.repo("project"));
     }
 }

@@ -1,6 +1,7 @@
 //! The session in which the calls of an agent run, and its end.
 
 use super::{Agent, calls_running, command, text};
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, descendants_of, wait_for};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -137,6 +138,7 @@ fn a_session_by_name_is_used_and_stays() {
 
 #[test]
 fn the_daemon_is_started_and_found_again() {
+    needs!(Signals);
     let daemon = Daemon::absent();
     let repo = daemon.repo("project");
     let mut agent = Agent::start(&daemon, &repo, &[]);

@@ -1,6 +1,7 @@
 //! The daemon under a real `systemd --user`, in separate namespaces. Needs root, systemd and cgroup
 //! v2. On other machines the fake service manager covers the same behavior.
 
+use crate::harness::tier::needs;
 use crate::harness::{Daemon, copy_program, skipped};
 use std::path::Path;
 use std::process::Stdio;
@@ -10,6 +11,7 @@ const NEEDED: [&str; 3] = ["/usr/bin/unshare", "/lib/systemd/systemd", "/usr/bin
 
 #[test]
 fn the_installed_units_are_started_killed_hung_upgraded_and_removed_below_systemd() {
+    needs!(Procfs);
     let is_root = rustix::process::geteuid().is_root();
     if !is_root || NEEDED.iter().any(|path| !Path::new(path).exists()) {
         skipped("a systemd of one's own needs root, unshare and systemd");

@@ -117,7 +117,8 @@ pub(crate) async fn capture_until(
     while let Some(attempt) = attempts.next().filter(|_| !abandon.is_cancelled()) {
         let left = deadline.saturating_sub(begin.elapsed());
         let limit = if attempts.peek().is_some() { left / 10 * FIRST_SHARE } else { left };
-        match ask((&shell, words.as_ref()), attempt, env.clone(), request, (limit, abandon)).await {
+        let (wrapper, env) = (words.as_ref(), env.clone());
+        match ask(&shell, wrapper, attempt, env, request, limit, abandon).await {
             Ok((variables, leaving)) => {
                 let environment = LoginEnvironment {
                     shell: shell.display().to_string(),
@@ -191,18 +192,20 @@ fn environment(
 }
 
 async fn ask(
-    (shell, wrapper): (&Path, Option<&(OsString, Vec<OsString>)>),
+    shell: &Path,
+    wrapper: Option<&(OsString, Vec<OsString>)>,
     attempt: &Attempt,
     mut env: Vec<(String, String)>,
     request: &CaptureRequest,
-    (limit, abandon): (Duration, &CancellationToken),
+    limit: Duration,
+    abandon: &CancellationToken,
 ) -> Result<(Vec<(String, String)>, Leaving), AttemptError> {
     let call = || format!("{} {}", shell.display(), attempt.options.join(" "));
     let mut pipe = Pipe::create(Path::new(&request.run_dir)).map_err(AttemptError::Pipe)?;
     env.push((PIPE_VARIABLE.to_owned(), pipe.path().display().to_string()));
     let (cancel, is_interactive) = (CancellationToken::new(), attempt.interactive);
     let mut running: Running =
-        Box::pin(run(command((shell, wrapper), attempt, env, limit, cancel.clone())));
+        Box::pin(run(command(shell, wrapper, attempt, env, limit, cancel.clone())));
     let answered = tokio::select! {
         finished = &mut running => {
             // The shell has exited, so the pipe contains its complete output.
@@ -250,7 +253,8 @@ async fn ask(
 }
 
 fn command(
-    (shell, wrapper): (&Path, Option<&(OsString, Vec<OsString>)>),
+    shell: &Path,
+    wrapper: Option<&(OsString, Vec<OsString>)>,
     attempt: &Attempt,
     env: Vec<(String, String)>,
     limit: Duration,

@@ -80,7 +80,7 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
         Read::Mismatch(host, port) => {
             let request = Request { host, port, path: RequestPath::Http };
             proxy.refuse(&request, DenyReason::NameMismatch, None);
-            return refuse(client, &request, (DenyReason::NameMismatch, &proxy.label)).await;
+            return refuse(client, &request, DenyReason::NameMismatch, &proxy.label).await;
         }
         Read::Malformed | Read::Incomplete => {
             return answer(
@@ -99,7 +99,7 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
     }
     let admitted = match proxy.admit(&request, &mut slot).await {
         Ok(admitted) => admitted,
-        Err(why) => return refuse(client, &request, (why, &proxy.label)).await,
+        Err(why) => return refuse(client, &request, why, &proxy.label).await,
     };
     let is_http = match &head.kind {
         Kind::Connect => is_http_tunnel(&request, &admitted),
@@ -109,7 +109,7 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
         Ok(server) => server,
         Err(DialError::Private(address)) => {
             proxy.refuse(&request, DenyReason::PrivateAddress, Some(address));
-            return refuse(client, &request, (DenyReason::PrivateAddress, &proxy.label)).await;
+            return refuse(client, &request, DenyReason::PrivateAddress, &proxy.label).await;
         }
         Err(error) => {
             if let Some(why) = error.reason() {
@@ -124,12 +124,12 @@ async fn by_http(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Option
     match head.kind {
         Kind::Connect => {
             client.write_all(b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
-            tunnel((client, server), rest, &request, admitted, proxy).await;
+            tunnel(client, server, rest, &request, admitted, proxy).await;
         }
         Kind::Forward { head, body, upgrades } => {
             let head = for_route(head, &request, server.route);
             let (first, upstream) = forwarded(head, rest, body, upgrades)?;
-            relay::run(proxy, (&request, admitted), (client, server), (first, upstream)).await;
+            relay::run(proxy, &request, admitted, client, server, first, upstream).await;
         }
     }
     Some(())
@@ -167,7 +167,8 @@ fn forwarded(
 
 /// Checks the first bytes of a tunnel and passes it on: port 443 is for TLS, port 80 for HTTP, to the requested host.
 async fn tunnel(
-    (mut client, server): (TcpStream, Server),
+    mut client: TcpStream,
+    server: Server,
     rest: Vec<u8>,
     request: &Request,
     admitted: Admitted,
@@ -180,20 +181,20 @@ async fn tunnel(
             First::Gone => First::Gone,
         },
         _ if is_http_tunnel(request, &admitted) => {
-            http_request((&mut client, rest), request, server.route).await
+            http_request(&mut client, rest, request, server.route).await
         }
         _ => First::Complete((rest, Upstream::All)),
     };
     match first {
-        First::Complete(start) => {
-            relay::run(proxy, (request, admitted), (client, server), start).await;
+        First::Complete((first, upstream)) => {
+            relay::run(proxy, request, admitted, client, server, first, upstream).await;
         }
         First::Other => {
             proxy.refuse(request, DenyReason::NameMismatch, None);
             if request.port == HTTP {
                 // A client that is gone needs no answer.
                 let _answered =
-                    refuse(client, request, (DenyReason::NameMismatch, &proxy.label)).await;
+                    refuse(client, request, DenyReason::NameMismatch, &proxy.label).await;
             } else {
                 reset(client);
             }
@@ -205,7 +206,8 @@ async fn tunnel(
 
 /// Reads a request to a server from a tunnel.
 async fn http_request(
-    (client, mut bytes): (&mut TcpStream, Vec<u8>),
+    client: &mut TcpStream,
+    mut bytes: Vec<u8>,
     request: &Request,
     route: Route,
 ) -> First<(Vec<u8>, Upstream)> {
@@ -269,11 +271,7 @@ async fn to_own_server(
     tokio::io::copy_bidirectional(&mut client, &mut server).await.ok().map(drop)
 }
 
-async fn refuse(
-    client: TcpStream,
-    request: &Request,
-    (why, label): (DenyReason, &str),
-) -> Option<()> {
+async fn refuse(client: TcpStream, request: &Request, why: DenyReason, label: &str) -> Option<()> {
     let of_session = of_session(label);
     let Request { host, port, .. } = request;
     let host = match host {
@@ -327,7 +325,7 @@ async fn by_socks(mut client: TcpStream, proxy: &Proxy, mut slot: Slot) -> Optio
     match open(&request, proxy, &mut slot).await {
         Ok((server, admitted)) => {
             client.write_all(&Reply::Succeeded.bytes()).await.ok()?;
-            tunnel((client, server), rest, &request, admitted, proxy).await;
+            tunnel(client, server, rest, &request, admitted, proxy).await;
         }
         Err(reply) => client.write_all(&reply.bytes()).await.ok()?,
     }
@@ -390,7 +388,7 @@ async fn by_address(client: TcpStream, port: u16, proxy: &Proxy, mut slot: Slot)
     let request = Request { host: Host::Name(name), port, path: RequestPath::Transparent };
     match open(&request, proxy, &mut slot).await {
         Ok((server, admitted)) => {
-            tunnel((client, server), Vec::new(), &request, admitted, proxy).await;
+            tunnel(client, server, Vec::new(), &request, admitted, proxy).await;
         }
         Err(_) => reset(client),
     }

@@ -136,7 +136,7 @@ fn handle(
             None
         }
         ToProxy::Forward { id, port, local } => {
-            let result = forwards.open(id, (port, local), proxy);
+            let result = forwards.open(id, port, local, proxy);
             Some(FromProxy::Forwarded { id, result })
         }
         ToProxy::CloseForward { id } => {

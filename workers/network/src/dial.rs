@@ -92,9 +92,9 @@ pub(crate) async fn dial(
     match &request.host {
         Host::Name(name) if name != MACHINE_HOST => {
             let upstream = proxy.upstream.as_ref();
-            if let Some(upstream) = upstream.and_then(|it| it.of_name(name, request.port, is_http))
-            {
-                return dial_upstream(proxy, request, upstream, is_http).await;
+            let upstream = upstream.and_then(|it| it.of_name(name, request.port, is_http));
+            if let Some((name, port)) = upstream {
+                return dial_upstream(proxy, request, name, port, is_http).await;
             }
         }
         _ => {}
@@ -113,7 +113,8 @@ pub(crate) async fn dial(
 async fn dial_upstream(
     proxy: &Proxy,
     request: &Request,
-    (name, port): (String, u16),
+    name: String,
+    port: u16,
     is_http: bool,
 ) -> Result<Server, DialError> {
     let found = match name.parse() {
@@ -228,7 +229,8 @@ mod tests {
     /// Dials `a.example`, which has these addresses, by these rules.
     async fn dialled(
         addresses: &'static [&str],
-        (texts, port): (&[&str], u16),
+        texts: &[&str],
+        port: u16,
     ) -> Result<SocketAddr, DialError> {
         let rule = |rule: &&str| RuleText { rule: format!("{rule}:{port}"), origin: String::new() };
         let rules = Rules { rules: texts.iter().map(rule).collect(), ..Rules::default() };
@@ -290,15 +292,15 @@ mod tests {
         let local = listener.local_addr().unwrap();
         let test = async {
             let own = "127.0.0.1".parse().unwrap();
-            let named = (&["a.example", "127.0.0.1"][..], local.port());
-            assert_eq!(dialled(MIXED, named).await, Ok(local), "only the named one was tried");
+            let found = dialled(MIXED, &["a.example", "127.0.0.1"], local.port()).await;
+            assert_eq!(found, Ok(local), "only the named one was tried");
             for rules in [&["a.example"][..], &["a.example", "127.0.0.0/8", "0.0.0.0/0"]] {
-                let refused = dialled(&["127.0.0.1"], (rules, local.port())).await;
+                let refused = dialled(&["127.0.0.1"], rules, local.port()).await;
                 assert_eq!(refused, Err(DialError::Private(own)));
             }
-            let refused = dialled(MIXED, (&["a.example"], local.port())).await;
+            let refused = dialled(MIXED, &["a.example"], local.port()).await;
             assert_eq!(refused, Err(DialError::Private("10.0.0.1".parse().unwrap())));
-            let none = dialled(&[], (&["a.example"], local.port())).await;
+            let none = dialled(&[], &["a.example"], local.port()).await;
             assert_eq!(none, Err(DialError::Failed(FailReason::Unresolved)));
         };
         tokio::task::LocalSet::new().run_until(test).await;

@@ -40,7 +40,8 @@ impl Forwards {
     pub(crate) fn open(
         &mut self,
         id: u64,
-        (port, local): (u16, u16),
+        port: u16,
+        local: u16,
         proxy: &Rc<Proxy>,
     ) -> Result<u16, ForwardError> {
         if MAX_FORWARDS_PER_SESSION <= self.0.len() {

@@ -73,9 +73,12 @@ enum PumpError {
 /// host first.
 pub(crate) async fn run(
     proxy: &Proxy,
-    (request, admitted): (&Request, Admitted),
-    (mut client, server): (TcpStream, Server),
-    (first, upstream): (Vec<u8>, Upstream),
+    request: &Request,
+    admitted: Admitted,
+    mut client: TcpStream,
+    server: Server,
+    first: Vec<u8>,
+    upstream: Upstream,
 ) {
     let started = Instant::now();
     let Server { stream: mut server, route } = server;
@@ -136,7 +139,7 @@ async fn until_revoked(proxy: &Proxy, request: &Request, admitted: &Admitted, en
     let is_address_once = matches!(&ends, Some((_, Ok(peer)))
         if proxy.is_address_allowed_once(peer.ip(), request.port));
     // The rules may have changed while the host was dialed, so the first check comes before the first change.
-    while is_allowed(proxy, request, (admitted, is_address_once), &ends) {
+    while is_allowed(proxy, request, admitted, is_address_once, &ends) {
         if version.changed().await.is_err() {
             return;
         }
@@ -148,7 +151,8 @@ async fn until_revoked(proxy: &Proxy, request: &Request, admitted: &Admitted, en
 fn is_allowed(
     proxy: &Proxy,
     request: &Request,
-    (admitted, is_address_once): (&Admitted, bool),
+    admitted: &Admitted,
+    is_address_once: bool,
     ends: &Ends,
 ) -> bool {
     let is_raw_now = match proxy.decide(&request.host, request.port) {

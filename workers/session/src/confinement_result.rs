@@ -2,6 +2,7 @@
 
 use quackd_process::{SelfExe, SpawnThread};
 use quackd_protocol::worker::SandboxReport;
+use quackd_sandbox::Seatbelt;
 use quackd_sandbox::audit::Known;
 use quackd_sandbox::confine::{MountSources, PrivateNetwork};
 use quackd_tools::UserGit;
@@ -35,6 +36,8 @@ pub(crate) struct ConfinementResult {
     pub(crate) has_private_tmp: bool,
     /// Words in front of every command.
     pub(crate) command_words: Vec<OsString>,
+    /// Profile of commands in tier M.
+    pub(crate) profile: Option<Seatbelt>,
     /// Words in front of every command that must not write. Empty if the kernel does not support it.
     pub(crate) read_only_words: Vec<OsString>,
     /// The executable that these words name. Open as long as the worker runs.

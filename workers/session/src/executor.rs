@@ -82,7 +82,8 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
         .in_copy(confined.copy)
         .with_confinement(
             Confinement::new(start.sandbox.policy, confined.is_confined, start.label)
-                .with_read_only_mounts(confined.read_only_pins.clone()),
+                .with_read_only_mounts(confined.read_only_pins.clone())
+                .with_profile(confined.profile),
         )
         .with_attempts(attempts)
         .with_pins(confined.pins, confined.read_only_pins, confined.absent)

@@ -11,7 +11,9 @@ use quackd_protocol::policy::{NetworkMode, Policy, Profile};
 use quackd_protocol::tiers::Tier;
 use quackd_protocol::worker::{IsolatedStart, SandboxReport, Start};
 use quackd_sandbox::confine::PrivateNetwork;
-use quackd_sandbox::{MacPaths, Root, Seatbelt, git_config, workspace_refusal};
+use quackd_sandbox::{
+    MacPaths, Root, Seatbelt, git_config, path_directories_blocking, workspace_refusal,
+};
 use quackd_tools::UserGit;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -86,6 +88,7 @@ pub(crate) fn enter(
     let command_words = words(policy);
     let read_only_words = words(&Policy { profile: Profile::ReadOnly, ..policy.clone() });
     let is_confined = !command_words.is_empty();
+    let profile = Seatbelt::new(policy, &places).filter(|_| has_seatbelt);
     Ok(ConfinementResult {
         report: SandboxReport {
             tier: Some(if is_confined { Tier::M } else { Tier::Unconfined }),
@@ -107,6 +110,7 @@ pub(crate) fn enter(
         private_home: None,
         has_private_tmp: false,
         command_words,
+        profile,
         read_only_words,
         exe: None,
         known: None,
@@ -161,12 +165,17 @@ fn prepare_copy_blocking(
 /// Returns the variables of confined commands.
 ///
 /// The profile hides the user's settings of git, and git fails if it may not read them. So the session has a file with
-/// the user's name and email address.
+/// the user's name and email address, and files of ignored names and of attributes, which are empty, instead of the
+/// default ones in the home.
 fn variables_blocking(places: &MacPaths) -> Result<Vec<(&'static str, String)>, WorkerStartError> {
-    let user = git_user_blocking(&places.home.join(".gitconfig"));
-    private_files::write_blocking(&places.temporary, GIT_SETTINGS, &user).map_err(|source| {
-        WorkerStartError::System { step: "cannot write the settings of git", source }
-    })?;
+    let mut settings = git_user_blocking(&places.home.join(".gitconfig"));
+    settings.push_str("[core]\n");
+    for key in ["excludesFile", "attributesFile"] {
+        settings.push_str(&format!("\t{key} = /dev/null\n"));
+    }
+    private_files::write_blocking(&places.temporary, GIT_SETTINGS, &settings).map_err(
+        |source| WorkerStartError::System { step: "cannot write the settings of git", source },
+    )?;
     Ok(vec![
         ("TMPDIR", places.temporary.display().to_string()),
         ("GIT_CONFIG_GLOBAL", places.temporary.join(GIT_SETTINGS).display().to_string()),
@@ -201,8 +210,9 @@ fn places(start: &Start) -> MacPaths {
     let copy = isolated.map(|isolated| Path::new(&isolated.directory).join("tree"));
     let workspace = real(copy.as_deref().unwrap_or_else(|| Path::new(&start.workspace)));
     let objects = isolated.and_then(|isolated| isolated.copied.objects.as_deref()).map(real);
+    let home = real(Path::new(&start.sandbox.home));
     let path = start.env.iter().find(|(name, _)| name == "PATH");
-    let toolchains = path.map(|(_, path)| path.split(':').map(Path::new).map(real).collect());
+    let toolchains = path.map(|(_, path)| path_directories_blocking(path, &home));
     let run_dir = real(Path::new(&start.run_dir));
     let repository = workspace.join(".git");
     let repositories: Vec<PathBuf> =
@@ -211,7 +221,7 @@ fn places(start: &Start) -> MacPaths {
         temporary: run_dir.join("tmp"),
         run_dir,
         state_dir: real(Path::new(&start.sandbox.state_dir)),
-        home: real(Path::new(&start.sandbox.home)),
+        home,
         toolchains: toolchains.unwrap_or_default(),
         repositories,
         objects,

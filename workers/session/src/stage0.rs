@@ -69,7 +69,7 @@ pub(crate) fn enter() -> Result<Stage0Output, WorkerStartError> {
     let ranked = rank_above_parent();
     let limits = limits(&start.limits);
     system("cannot set limits", limits.impose())?;
-    let mut confined = platform::enter((&start, &home_links), cgroup.as_ref(), group.as_deref())?;
+    let mut confined = platform::enter(&start, &home_links, cgroup.as_ref(), group.as_deref())?;
     if let Err(error) = ranked {
         let note = "if memory runs out, the kernel may kill the daemon before its workers";
         confined.report.notes.push(format!("{note}: {error}"));

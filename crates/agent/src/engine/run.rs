@@ -237,7 +237,8 @@ impl Agent {
         prompt::system(
             &self.setup.workspace,
             &self.directory,
-            (&facts, &self.setup.options),
+            &facts,
+            &self.setup.options,
             &instructions,
         )
     }

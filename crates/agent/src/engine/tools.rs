@@ -316,7 +316,7 @@ impl Agent {
             }
         };
         if let Some(text) = problem {
-            return self.call_ended(index, vec![Block::text(text)], None, true, (None, None));
+            return self.call_ended(index, vec![Block::text(text)], None, true, None, None);
         }
         let (Some(route), Some(arguments)) = (&slot.route, given) else { return };
         let (tool, tool_call_id) = (route.tool.to_owned(), slot.call.id.clone());
@@ -340,7 +340,8 @@ impl Agent {
         content: Vec<Block>,
         details: Option<Value>,
         is_error: bool,
-        (exit_code, duration_ms): (Option<i32>, Option<u64>),
+        exit_code: Option<i32>,
+        duration_ms: Option<u64>,
     ) {
         let timestamp = self.now.unix_ms;
         let Some(slot) = self.slot(index) else { return };
@@ -373,9 +374,9 @@ impl Agent {
                 batch.results ^= hash_of(index, &done);
                 let hint = batch.hint.clone();
                 let route = batch.slots.get(index).and_then(|slot| slot.route.as_ref());
-                let (content, details) = result_of(&done, (route, window), hint);
-                let facts = (done.exit_code, Some(done.duration_ms));
-                self.call_ended(index, content, details, done.is_error, facts);
+                let (content, details) = result_of(&done, route, window, hint);
+                let (exit_code, duration_ms) = (done.exit_code, Some(done.duration_ms));
+                self.call_ended(index, content, details, done.is_error, exit_code, duration_ms);
                 return self.start_calls();
             }
         }
@@ -433,7 +434,8 @@ impl Agent {
 /// Returns content and details of a result.
 fn result_of(
     done: &AgentToolDone,
-    (route, window): (Option<&ToolRoute>, u64),
+    route: Option<&ToolRoute>,
+    window: u64,
     hint: Option<String>,
 ) -> (Vec<Block>, Option<Value>) {
     #[derive(Default, serde::Deserialize)]

@@ -94,7 +94,8 @@ impl History {
         &mut self,
         entry: &Value,
         shown: &mut RecentTexts,
-        (verbose, now): (bool, Instant),
+        verbose: bool,
+        now: Instant,
         page: &mut LineBuffer,
     ) {
         let text = event::text(entry, "text");

@@ -116,8 +116,8 @@ impl Renderer {
 
     /// Renders an entry of the app's history.
     pub(crate) fn history(&mut self, entry: &Value) -> String {
-        let how = (self.look.verbose, Instant::now());
-        self.history.entry(entry, &mut self.shown, how, &mut self.page);
+        let (verbose, now) = (self.look.verbose, Instant::now());
+        self.history.entry(entry, &mut self.shown, verbose, now, &mut self.page);
         self.page.take()
     }
 

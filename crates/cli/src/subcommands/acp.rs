@@ -15,10 +15,14 @@ pub(crate) async fn run(args: &AcpArgs, output: CliOutput) -> anyhow::Result<Exi
         );
     }
     let (input, reply) = (tokio::io::stdin(), tokio::io::stdout());
-    let sources = (
+    quackd_acp::serve_lines(
         connector(ShellKeys::PassOn, output),
         session_file::read_blocking as quackd_acp::ReadTranscript,
-    );
-    quackd_acp::serve_lines(sources, args.isolated, input, reply, CancellationToken::new()).await;
+        args.isolated,
+        input,
+        reply,
+        CancellationToken::new(),
+    )
+    .await;
     Ok(ExitCode::Ok)
 }

@@ -132,21 +132,21 @@ pub(crate) async fn allow(args: AllowArgs, output: CliOutput) -> anyhow::Result<
         () if args.workspace => Some(AnswerScope::Workspace),
         () => args.always.then_some(AnswerScope::Always),
     };
-    answer(args.question, (Decision::Allow, scope), output).await
+    answer(args.question, Decision::Allow, scope, output).await
 }
 
 /// Denies the operation of a question.
 pub(crate) async fn deny(args: DenyArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
     let scope = args.session.then_some(AnswerScope::Session);
-    answer(args.question, (Decision::Deny, scope), output).await
+    answer(args.question, Decision::Deny, scope, output).await
 }
 
 async fn answer(
     named: Option<String>,
-    answer: (Decision, Option<AnswerScope>),
+    decision: Decision,
+    scope: Option<AnswerScope>,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let (decision, scope) = answer;
     let can_ask = is_possible(output);
     if named.is_none() && !can_ask {
         let verb = if decision == Decision::Allow { "allow" } else { "deny" };
@@ -174,7 +174,7 @@ async fn answer(
                 .into());
             }
             let is_clear = is_named_by_target && question.is_open;
-            if can_ask && !is_clear && !confirmed(question, answer, output).await? {
+            if can_ask && !is_clear && !confirmed(question, decision, scope, output).await? {
                 output.note("nothing was answered");
                 return Ok(ExitCode::Failed);
             }
@@ -300,7 +300,8 @@ fn ambiguous(several: &[&Answerable]) -> anyhow::Error {
 /// Shows a question, and returns whether the user confirms the answer to it.
 async fn confirmed(
     question: &Answerable,
-    (decision, scope): (Decision, Option<AnswerScope>),
+    decision: Decision,
+    scope: Option<AnswerScope>,
     output: CliOutput,
 ) -> anyhow::Result<bool> {
     output.to_stderr(&format!("{BOLD}{}{BOLD:#}  {}", plain(&question.id), question.shown));

@@ -70,7 +70,8 @@ async fn begin(args: &AttachArgs, output: CliOutput) -> anyhow::Result<Option<Se
     let mut watch = FollowConnection::begin(
         Arc::new(daemon.client),
         session,
-        (None, session_view::is_person(output)),
+        None,
+        session_view::is_person(output),
     )
     .await?;
     if output.is_json() {

@@ -49,8 +49,8 @@ pub(crate) async fn run(args: GcArgs, output: CliOutput) -> anyhow::Result<ExitC
     let data: GcData = match connect_only(output).await {
         Ok(daemon) => daemon.client.call(params).await?,
         Err(error) if is_not_running(&error) => {
-            let args = (args.dry_run, args.older_than, args.histories);
-            tokio::task::spawn_blocking(move || alone_blocking(args)).await??
+            let (dry_run, older, histories) = (args.dry_run, args.older_than, args.histories);
+            tokio::task::spawn_blocking(move || alone_blocking(dry_run, older, histories)).await??
         }
         Err(error) => return Err(error),
     };
@@ -78,7 +78,9 @@ fn is_not_running(error: &anyhow::Error) -> bool {
 
 /// Collects garbage without a daemon.
 fn alone_blocking(
-    (dry_run, older, histories): (bool, Option<Duration>, bool),
+    dry_run: bool,
+    older: Option<Duration>,
+    histories: bool,
 ) -> anyhow::Result<GcData> {
     let home = Home::from_process_env_blocking()?;
     if !home.dir().exists() {

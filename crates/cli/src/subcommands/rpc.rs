@@ -14,7 +14,7 @@ mod session;
 mod start;
 
 use self::calls::{COMMAND_TIMEOUT, abort, send};
-use self::lines::{Command, Dialect, parse, raw, response};
+use self::lines::{Dialect, parse, raw, response};
 use self::notes::note;
 use self::output::{Done, Order, Output};
 use self::session::{Session, is_setting};
@@ -156,7 +156,8 @@ impl<'a> Serving<'a> {
         let count = if done.is_work { &mut self.work } else { &mut self.queries };
         *count = count.saturating_sub(1);
         if let Some(setting) = &done.setting {
-            self.session.keep(setting);
+            let (name, fields, data) = setting;
+            self.session.keep(name, fields, data.as_ref());
         }
         self.output.done(done)
     }
@@ -176,12 +177,12 @@ impl<'a> Serving<'a> {
             Ok((_, name, fields)) if name == "extension_ui_response" => {
                 answer_dialog(self.session, fields).await;
             }
-            Ok(command) => self.start(command),
+            Ok((id, name, fields)) => self.start(id, name, fields),
         }
         Ok(())
     }
 
-    fn start(&mut self, (id, name, fields): Command) {
+    fn start(&mut self, id: Option<Value>, name: String, fields: Map<String, Value>) {
         let order = match name.as_str() {
             "prompt" => Order::First,
             "abort" => Order::AfterTurn,

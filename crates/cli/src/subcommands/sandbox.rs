@@ -46,7 +46,7 @@ pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<
     };
     // A rule with a preset may ask the user's tools.
     let missing = if is_change(&params) { Missing::Create } else { Missing::Refuse };
-    let data = ask::<SandboxParams>((wanted, missing), params, WORKER_TIMEOUT, output).await?;
+    let data = ask::<SandboxParams>(wanted, missing, params, WORKER_TIMEOUT, output).await?;
     show_policy(&data, output)
 }
 
@@ -64,9 +64,9 @@ fn show_policy(data: &SandboxData, output: CliOutput) -> anyhow::Result<ExitCode
 
 /// Removes every grant that holds for the session.
 async fn revoke_all(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let of = (Wanted::of(&args.which)?, Missing::Refuse);
+    let wanted = Wanted::of(&args.which)?;
     let show = SandboxParams::default();
-    let shown = ask::<SandboxParams>(of, show, REPLY_TIMEOUT, output).await?;
+    let shown = ask::<SandboxParams>(wanted, Missing::Refuse, show, REPLY_TIMEOUT, output).await?;
     let ids: Vec<String> = shown.grants.iter().map(|scoped| scoped.grant.id.clone()).collect();
     if ids.is_empty() {
         output.note("nothing was granted");
@@ -75,15 +75,16 @@ async fn revoke_all(args: SandboxRevokeArgs, output: CliOutput) -> anyhow::Resul
     let params = revoke(SandboxRevokeArgs { rules: ids, ..args });
     // The session of the ids, also if another one is active by now.
     let which = SessionArgs { session: Some(shown.session_id.0), dir: None };
-    let of = (Wanted::of(&which)?, Missing::Create);
-    let data = ask::<SandboxParams>(of, params, REPLY_TIMEOUT, output).await?;
+    let wanted = Wanted::of(&which)?;
+    let data = ask::<SandboxParams>(wanted, Missing::Create, params, REPLY_TIMEOUT, output).await?;
     show_policy(&data, output)
 }
 
 async fn denials(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let of = (Wanted::of(&which)?, Missing::Refuse);
+    let wanted = Wanted::of(&which)?;
     let params = SandboxParams::default();
-    let data = ask::<SandboxDenials>(of, params, REPLY_TIMEOUT, output).await?;
+    let data =
+        ask::<SandboxDenials>(wanted, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
     if output.is_json() {
         output.document(&data)?;
     } else if data.denials.is_empty() {
@@ -100,9 +101,9 @@ async fn denials(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCo
 }
 
 async fn audit(which: SessionArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
-    let of = (Wanted::of(&which)?, Missing::Create);
+    let wanted = Wanted::of(&which)?;
     let params = SandboxParams::default();
-    let said = ask::<SandboxAudit>(of, params, WORKER_TIMEOUT, output).await?;
+    let said = ask::<SandboxAudit>(wanted, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     let is_clean = said.report.as_ref().is_some_and(|report| report.found == 0 && report.complete);
     show(&said, output)?;
     Ok(if is_clean { ExitCode::Ok } else { ExitCode::Failed })
@@ -116,9 +117,10 @@ async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<
     // Do not follow links: the worker resolves them.
     let absolute = |path| std::path::absolute(path).map(|path| path.to_string_lossy().into_owned());
     let target = args.path.map(absolute).transpose()?;
-    let of = (Wanted::of(&args.which)?, Missing::Create);
+    let wanted = Wanted::of(&args.which)?;
     let params = SandboxParams { target, ..SandboxParams::default() };
-    let said = ask::<SandboxExplain>(of, params, WORKER_TIMEOUT, output).await?;
+    let said =
+        ask::<SandboxExplain>(wanted, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     show(&said, output)?;
     Ok(if said.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
 }

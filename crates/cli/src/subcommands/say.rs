@@ -97,7 +97,7 @@ async fn begin(
     check(&client, found.session_id.0.clone(), &prompt).await?;
     let directory = wanted.directory_in(&found.workspace_path);
     let mut watch =
-        FollowConnection::begin(client, found.session_id.0, (None, is_person(output))).await?;
+        FollowConnection::begin(client, found.session_id.0, None, is_person(output)).await?;
     watch.directory = directory;
     watch.label = found.label;
     let files = match args.result {

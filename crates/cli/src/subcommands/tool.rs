@@ -82,10 +82,11 @@ async fn call_tool(args: &ToolArgs, output: CliOutput) -> anyhow::Result<ExitCod
         }
         std::future::pending::<Infallible>().await
     };
-    let stopping = (&mut interrupts, &cancel);
+    let making =
+        call::make(&client, params, patience, &mut printer, &mut interrupts, &cancel, output);
     // The end of the call ends an open question, so that its result can be printed.
     let ended = tokio::select! {
-        ended = call::make(&client, params, patience, &mut printer, stopping, output) => ended?,
+        ended = making => ended?,
         never = asking => match never {},
     };
     match ended {

@@ -58,7 +58,7 @@ pub(super) fn find(state: &OwnedFd, max: u64, known: Option<&Known>, now: System
     layers.sort_by_key(|layer| layer.age);
     let mut left = MAX_ENTRIES;
     for layer in &mut layers {
-        let measured = measure(caches.as_fd(), &layer.name, (&mut left, &mut layer.bytes), 0);
+        let measured = measure(caches.as_fd(), &layer.name, &mut left, &mut layer.bytes, 0);
         layer.is_cut = measured.is_none();
     }
     let is_too_large = |layer: &Layer| layer.is_cut || max < layer.bytes || max == 0;
@@ -113,7 +113,8 @@ fn is_hex_digit(byte: u8) -> bool {
 fn measure(
     at: BorrowedFd<'_>,
     name: &CStr,
-    (left, sum): (&mut usize, &mut u64),
+    left: &mut usize,
+    sum: &mut u64,
     depth: usize,
 ) -> Option<()> {
     let dir = match open_dir(at, name, false) {
@@ -138,7 +139,7 @@ fn measure(
         let names = if is_directory { 1 } else { u64::from(stat.st_nlink.max(1)) };
         *sum = sum.saturating_add(bytes(&stat) / names);
         if is_directory {
-            measure(dir.as_fd(), name, (left, sum), depth + 1)?;
+            measure(dir.as_fd(), name, left, sum, depth + 1)?;
         }
     }
     Some(())

@@ -2,6 +2,7 @@
 //! waits for the program, and passes its connections on.
 
 use nix::unistd::{ForkResult, fork};
+use rustix::net::sockopt::set_socket_linger;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socket_with,
@@ -14,6 +15,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
 
 /// Most ports.
 const MAX_PORTS: usize = 4;
@@ -101,10 +103,20 @@ fn pass_on(listener: &TcpListener, port: u16) {
             let (Ok(mut from), Ok(mut to)) = (from.try_clone(), to.try_clone()) else { continue };
             std::thread::spawn(move || {
                 // The other direction ends by itself.
-                drop(io::copy(&mut from, &mut to));
-                drop(to.shutdown(Shutdown::Write));
+                match io::copy(&mut from, &mut to) {
+                    Ok(_) => drop(to.shutdown(Shutdown::Write)),
+                    Err(_) => pass_on_reset([&from, &to]),
+                }
             });
         }
+    }
+}
+
+/// Lets the last close of each stream reset its connection, and ends the other direction.
+fn pass_on_reset(streams: [&TcpStream; 2]) {
+    for stream in streams {
+        set_socket_linger(stream, Some(Duration::ZERO)).ok();
+        drop(stream.shutdown(Shutdown::Read));
     }
 }
 

@@ -175,13 +175,14 @@ fn entry(request: &Find, walked: &WalkResult, place: EntryIndex, score: Option<u
         path: walked.path(place),
         kind,
         size: meta.filter(|_| kind == EntryKind::File).map(|meta| meta.size),
-        modified: meta.map(|meta| time(meta.modified)),
+        modified: meta
+            .map(|Meta { modified: (seconds, nanoseconds), .. }| time(seconds, nanoseconds)),
         mode: meta.filter(|_| request.long).map(|meta| meta.mode & 0o7777),
         score,
     }
 }
 
-fn time((seconds, nanoseconds): (i64, u32)) -> SystemTime {
+fn time(seconds: i64, nanoseconds: u32) -> SystemTime {
     let whole = Duration::from_secs(seconds.unsigned_abs());
     let rounded = if seconds < 0 {
         SystemTime::UNIX_EPOCH.checked_sub(whole)
@@ -231,7 +232,8 @@ impl EntryFilter for FindFilter<'_> {
 
     fn wants_meta(&self, _: EntryType, meta: &Meta) -> bool {
         let by = self.by_meta;
-        let modified = time(meta.modified);
+        let (seconds, nanoseconds) = meta.modified;
+        let modified = time(seconds, nanoseconds);
         by.min_size.is_none_or(|min| min <= meta.size)
             && by.max_size.is_none_or(|max| meta.size <= max)
             && by.after.is_none_or(|after| after <= modified)

@@ -91,7 +91,8 @@ impl Block {
     /// returns true.
     pub(super) fn read(
         &mut self,
-        (file, offset): (&File, u64),
+        file: &File,
+        offset: u64,
         rules: BlockRules,
         matcher: &LineMatcher,
         stops: impl Fn() -> bool,

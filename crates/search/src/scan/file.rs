@@ -171,8 +171,8 @@ impl<'a> ScanThread<'a> {
                 Some(rules) => {
                     let of_blocks = || searcher(ask, Source::Blocks);
                     let searcher = self.block_searcher.get_or_insert_with(of_blocks);
-                    let file = (&reader.file, start);
-                    parts::search(file, rules, searcher, &mut sink, &mut self.spare)
+                    let (file, spare) = (&reader.file, &mut self.spare);
+                    parts::search(file, start, rules, searcher, &mut sink, spare)
                 }
                 None => {
                     let whole = start.chain(reader);

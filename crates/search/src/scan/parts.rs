@@ -49,20 +49,21 @@ struct Parts {
 
 /// Searches a file that begins with `head`. `spare` has buffers of earlier files.
 pub(super) fn search(
-    (file, head): (&File, &[u8]),
+    file: &File,
+    head: &[u8],
     rules: BlockRules,
     searcher: &mut Searcher,
     sink: &mut FileSink<'_>,
     spare: &mut Vec<Vec<u8>>,
 ) -> io::Result<()> {
     let (matcher, gaps) = (sink.matcher, sink.gaps);
-    let context = (searcher.before_context(), searcher.after_context());
+    let (before, after) = (searcher.before_context(), searcher.after_context());
     let parts = Parts { spare: std::mem::take(spare), ..Parts::default() };
     let (stop, flags) = (sink.stop, sink.flags);
     let large = LargeFile { file, head, rules, stop, flags, parts: Monitored::new(parts) };
     let searched = std::thread::scope(|threads| {
         let blocks = OrderedBlocks { large: &large, matcher, threads, n_helpers: 0 };
-        let mut reader = SkippingReader::new(blocks, gaps, context);
+        let mut reader = SkippingReader::new(blocks, gaps, before, after);
         let searched = searcher.search_reader(matcher, &mut reader, &mut *sink);
         sink.binary |= reader.is_binary;
         large.parts.with(|parts| parts.has_ended = true);
@@ -99,12 +100,12 @@ impl LargeFile<'_> {
     }
 
     /// Reads and checks a claimed block.
-    fn read(&self, (n, mut block): (u64, Block), matcher: &LineMatcher) {
+    fn read(&self, n: u64, mut block: Block, matcher: &LineMatcher) {
         if n == 0 {
             block.begin_with(self.head, self.rules, matcher);
         }
         let offset = n.saturating_mul(u64::try_from(BLOCK_BYTES).unwrap_or(u64::MAX));
-        block.read((self.file, offset), self.rules, matcher, || self.stops());
+        block.read(self.file, offset, self.rules, matcher, || self.stops());
         self.parts.with(|parts| {
             parts.has_ended |= block.is_last;
             let at = usize::try_from(n.saturating_sub(parts.n_taken)).unwrap_or(usize::MAX);
@@ -120,11 +121,11 @@ impl LargeFile<'_> {
         // A separate copy: threads that share a matcher wait for each other.
         let matcher = matcher.clone();
         self.flags.begin_work();
-        while let Some(claimed) = self.parts.wait_for(|parts| match Self::claim(parts) {
+        while let Some((n, block)) = self.parts.wait_for(|parts| match Self::claim(parts) {
             None if !parts.has_ended => None,
             claimed => Some(claimed),
         }) {
-            self.read(claimed, &matcher);
+            self.read(n, block, &matcher);
         }
         self.flags.end_work();
     }
@@ -177,7 +178,7 @@ impl Blocks for OrderedBlocks<'_, '_, '_> {
                     large.parts.tell();
                     return Ok(block);
                 }
-                Step::Read(n, block) => large.read((n, block), self.matcher),
+                Step::Read(n, block) => large.read(n, block, self.matcher),
             }
         }
     }

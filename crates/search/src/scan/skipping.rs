@@ -71,7 +71,7 @@ pub(super) struct SkippingReader<'a, B> {
 }
 
 impl<'a, B: Blocks> SkippingReader<'a, B> {
-    pub(super) fn new(blocks: B, gaps: &'a Gaps, (before, after): (usize, usize)) -> Self {
+    pub(super) fn new(blocks: B, gaps: &'a Gaps, before: usize, after: usize) -> Self {
         Self {
             blocks,
             gaps,

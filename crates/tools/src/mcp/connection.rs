@@ -128,7 +128,7 @@ impl Connection {
         let shared = Arc::<Shared>::default();
         let (queue, lines) = mpsc::channel(QUEUED_LINES);
         let reader = Reader { shared: Arc::clone(&shared), queue: queue.clone() };
-        let serving = tokio::spawn(serve(process, (stdin, stdout, stderr), lines, reader));
+        let serving = tokio::spawn(serve(process, stdin, stdout, stderr, lines, reader));
         Ok(Self { queue, shared, serving })
     }
 
@@ -234,7 +234,9 @@ impl Shared {
 /// Serves the pipes until the server ends.
 async fn serve(
     process: Piped,
-    (stdin, stdout, stderr): (pipe::Sender, pipe::Receiver, pipe::Receiver),
+    stdin: pipe::Sender,
+    stdout: pipe::Receiver,
+    stderr: pipe::Receiver,
     lines: mpsc::Receiver<String>,
     reader: Reader,
 ) {

@@ -12,7 +12,10 @@ pub(super) fn layers(confinement: &Confinement, tier: Option<Tier>) -> Vec<Expla
         return vec![unconfined(policy)];
     }
     let mut layers = vec![files(policy, tier), protected(policy, tier), network(policy, tier)];
-    if tier == Some(Tier::D) {
+    if tier == Some(Tier::M) {
+        let holds = "commands signal and inspect their own processes only";
+        layers.push(layer("processes", holds, None));
+    } else if tier == Some(Tier::D) {
         layers.push(layer(
             "processes",
             "other processes can be seen, and cannot be signalled where the kernel knows how",
@@ -29,8 +32,11 @@ pub(super) fn layers(confinement: &Confinement, tier: Option<Tier>) -> Vec<Expla
         let holds = "open files and file sizes are limited for each process";
         layers.push(layer("limits", holds, Some("[limits] in the configuration")));
     }
-    let holds = "a filter refuses what no tool needs; no program gains rights";
-    layers.push(layer("system calls", holds, Some("only quack sandbox set full-access")));
+    // macOS has no filter.
+    if tier != Some(Tier::M) {
+        let holds = "a filter refuses what no tool needs; no program gains rights";
+        layers.push(layer("system calls", holds, Some("only quack sandbox set full-access")));
+    }
     layers
 }
 
@@ -59,7 +65,7 @@ fn files(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
         1 => ", and 1 directory beside it".to_owned(),
         n => format!(", and {n} directories beside it"),
     };
-    let rest = if tier == Some(Tier::D) {
+    let rest = if matches!(tier, Some(Tier::D | Tier::M)) {
         "the system and toolchains can be read, other files cannot be opened, and their names be seen"
     } else {
         "the system and toolchains can be read, nothing else of the machine is there; the home and /tmp are \
@@ -81,6 +87,10 @@ fn protected(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
             "no repository that was there when the worker began can be written, and no name made beside its \
              .git; the file tools refuse other names that later programs run or obey, and what commands write \
              there is audited"
+        }
+        (_, Some(Tier::M)) => {
+            "commands cannot write the hooks and settings of the repository at the top of the workspace; the file tools \
+             refuse other names that later programs run or obey, and what commands write there is audited"
         }
         _ => {
             "git's hooks and settings are mounted read-only; the file tools refuse other names that later programs run or \
@@ -105,6 +115,11 @@ fn network(policy: &Policy, tier: Option<Tier>) -> ExplainLayer {
         (false, Some(Tier::D)) => layer(
             "network",
             "off: no socket can be made but connected pairs",
+            Some("quack sandbox set --network on"),
+        ),
+        (false, Some(Tier::M)) => layer(
+            "network",
+            "off: no address and no socket of another program",
             Some("quack sandbox set --network on"),
         ),
         (false, _) => layer(
@@ -164,6 +179,9 @@ mod tests {
         assert!(a[1].contains("mounted read-only") && a[4].contains("control group"), "{a:?}");
         let d = names(Profile::WorkspaceWrite, true, Tier::D);
         assert!(!d[1].contains("mounted read-only") && !d[4].contains("control group"), "{d:?}");
+        let m = names(Profile::WorkspaceWrite, true, Tier::M);
+        assert_eq!(m.len(), 5);
+        assert!(!m.join("").contains("mounted") && !m.join("").contains("filter"), "{m:?}");
         let read_only = names(Profile::ReadOnly, true, Tier::B);
         assert!(read_only[0].starts_with("files: the workspace can be read;"), "{read_only:?}");
     }

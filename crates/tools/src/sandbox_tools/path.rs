@@ -22,6 +22,9 @@ const MAX_SHOWN: usize = 1000;
 /// Maximum number of components of a path: each may need a system call.
 const MAX_COMPONENTS: usize = 256;
 
+/// Reason why a path without a mount cannot be read.
+const UNOPENED: &str = "it is outside of what the session may open; its name can be seen";
+
 /// Path and context of an explanation.
 #[derive(Debug)]
 pub(super) struct PathQuery {
@@ -79,7 +82,22 @@ impl PathQuery {
                 Some(Remedy::Words("quack sandbox show says where that is set")),
             );
         }
-        let table = if self.tier == Some(Tier::D) { Vec::new() } else { mounts::table_blocking() };
+        let profile = self.confinement.profile.as_ref();
+        // The profile forbids secrets of the home also in the workspace.
+        match profile.map(|profile| profile.may_read(real)) {
+            Some(None) => {
+                return told(PathAccess::NotReadable, UNOPENED.to_owned(), Some(Remedy::Writable));
+            }
+            Some(Some(false)) => {
+                let why = "quackd or other programs keep secrets in it; the profile forbids it";
+                let change = Remedy::Words("only quack sandbox set full-access");
+                return told(PathAccess::NotReadable, why.to_owned(), Some(change));
+            }
+            Some(Some(true)) | None => {}
+        }
+        // Tiers D and M have no mounts.
+        let has_mounts = self.tier != Some(Tier::D) && profile.is_none();
+        let table = if has_mounts { mounts::table_blocking() } else { Vec::new() };
         let mount = mounts::of(&table, real);
         let is_pinned = mount.is_some_and(|mount| mount.is_read_only);
         if let Some(name) = in_workspace {
@@ -231,7 +249,7 @@ fn elsewhere(mount: &Mount, exists: bool) -> AccessVerdict {
 }
 
 /// Explains a path in a session without namespaces. All names are visible there, so the explanation depends on
-/// what can be opened.
+/// what the worker can open. The profile of tier M, which only its commands have, has allowed the path already.
 fn alone_blocking(real: &Path, exists: bool) -> AccessVerdict {
     if !exists {
         return told(PathAccess::Missing, "it is not there".to_owned(), None);
@@ -245,8 +263,7 @@ fn alone_blocking(real: &Path, exists: bool) -> AccessVerdict {
         let why = "it is shown for programs to work, and is not written".to_owned();
         return told(PathAccess::ReadOnly, why, Some(Remedy::Writable));
     }
-    let why = "it is outside of what the session may open; its name can be seen";
-    told(PathAccess::NotReadable, why.to_owned(), Some(Remedy::Writable))
+    told(PathAccess::NotReadable, UNOPENED.to_owned(), Some(Remedy::Writable))
 }
 
 fn read_only(why: String) -> AccessVerdict {

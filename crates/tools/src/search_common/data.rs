@@ -118,11 +118,13 @@ pub(crate) fn named(path: &Path) -> Map<String, Value> {
 /// belongs to the first match, up to its number of following lines.
 fn matches<'a>(file: &'a FileHits, name: &'a Name, after: usize) -> Vec<Match<'a>> {
     let mut found: Vec<Match<'_>> = Vec::with_capacity(file.rows.len());
+    let (path, path_bytes) = name;
     let (mut before, mut is_open) = (Vec::new(), false);
     for row in &file.rows {
         is_open &= !row.after_gap;
         if row.kind == RowKind::Match {
-            found.push(Match { before: std::mem::take(&mut before), ..of_row(file, name, row) });
+            let of_row = of_row(file, path, path_bytes.as_deref(), row);
+            found.push(Match { before: std::mem::take(&mut before), ..of_row });
             is_open = true;
             continue;
         }
@@ -136,7 +138,12 @@ fn matches<'a>(file: &'a FileHits, name: &'a Name, after: usize) -> Vec<Match<'a
     found
 }
 
-fn of_row<'a>(file: &FileHits, (path, path_bytes): &'a Name, row: &'a Row) -> Match<'a> {
+fn of_row<'a>(
+    file: &FileHits,
+    path: &'a str,
+    path_bytes: Option<&'a str>,
+    row: &'a Row,
+) -> Match<'a> {
     let text = decoded(&row.text);
     let place = |at: usize| match &text {
         Cow::Borrowed(text) if text.is_char_boundary(at) => Some(at),
@@ -147,7 +154,7 @@ fn of_row<'a>(file: &FileHits, (path, path_bytes): &'a Name, row: &'a Row) -> Ma
         shown.map(|span| Span { start: place(span.start), end: place(span.end) }).collect();
     Match {
         path: path.into(),
-        path_bytes: path_bytes.as_deref().map(Cow::from),
+        path_bytes: path_bytes.map(Cow::from),
         line: row.line,
         end_line: (row.end_line != row.line).then_some(row.end_line),
         column: Some(row.column),

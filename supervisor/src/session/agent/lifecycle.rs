@@ -62,12 +62,12 @@ impl SessionActor {
             slot.map_err(|Full(max)| AgentError::TooManyAgents { max })?;
             match engine {
                 Engine::Native => {
-                    let of = (session, workspace, file);
-                    let prepared = native::prepare(services, owner, of, chosen).await;
+                    let prepared =
+                        native::prepare(services, owner, session, workspace, file, chosen).await;
                     prepared.map(|prepared| Launch::Agent(Box::new(prepared)))
                 }
                 Engine::Pi => {
-                    match pi::prepare(services, owner, (session, workspace, file), options).await {
+                    match pi::prepare(services, owner, session, workspace, file, options).await {
                         Ok(prepared) => Ok(Launch::Pi(Box::new(prepared))),
                         Err(AgentError::NotFound { config }) => {
                             Err(missing

@@ -65,7 +65,7 @@ impl ChildActor<OfProxy> for NetworkActor {
         match given {
             Ok((sockets, descriptors)) => {
                 let frame = self.start_frame(sockets);
-                self.launch(OfProxy, (&frame, &descriptors), None, ctx);
+                self.launch(OfProxy, &frame, &descriptors, None, ctx);
             }
             Err(error) => {
                 self.spawn_failed(OfProxy, &SpawnRequestError::Channel(error), ctx);

@@ -29,7 +29,7 @@ impl NetworkActor {
             _ if !self.child.is_ready() => self.proxy_broke("the first frame was no hello", ctx),
             FromProxy::CannotStart { .. } => self.proxy_broke("it has started already", ctx),
             FromProxy::Ask { id, host, port, name } => {
-                self.asked((id, name.as_deref()), &host, port, ctx);
+                self.asked(id, name.as_deref(), &host, port, ctx);
             }
             FromProxy::Log { entries, dropped } => self.logged(entries, dropped, ctx),
             FromProxy::Forwarded { id, result } => self.forwarded(id, result, ctx),

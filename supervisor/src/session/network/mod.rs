@@ -97,7 +97,8 @@ pub(crate) enum TellNetwork {
 impl NetworkActor {
     /// Starts the actor. Opens the session's forwards again.
     pub(crate) fn start_for(
-        (session, label): (SessionId, String),
+        session: SessionId,
+        label: String,
         services: Rc<SessionServices>,
         link: NetworkLink,
         rules: Arc<Rules>,
@@ -190,7 +191,8 @@ impl NetworkActor {
 
     fn forward(
         &mut self,
-        (port, local): (u16, u16),
+        port: u16,
+        local: u16,
         reply: oneshot::Sender<Result<u16, ForwardRefusal>>,
         ctx: &mut Context<Self>,
     ) {
@@ -209,13 +211,14 @@ impl NetworkActor {
         };
         match refusal {
             Some(refusal) => drop(reply.send(Err(refusal))),
-            None => self.open_forward((port, local), Some(reply), ctx),
+            None => self.open_forward(port, local, Some(reply), ctx),
         }
     }
 
     fn open_forward(
         &mut self,
-        (port, local): (u16, u16),
+        port: u16,
+        local: u16,
         reply: Option<oneshot::Sender<Result<u16, ForwardRefusal>>>,
         ctx: &mut Context<Self>,
     ) {
@@ -239,7 +242,7 @@ impl NetworkActor {
     fn open_known(&mut self, ctx: &mut Context<Self>) {
         let known = self.network.forwards.borrow().clone();
         for ForwardInfo { port, local, .. } in known {
-            self.open_forward((port, local), None, ctx);
+            self.open_forward(port, local, None, ctx);
         }
     }
 
@@ -323,7 +326,7 @@ impl Handler<TellNetwork> for NetworkActor {
     fn handle(&mut self, msg: TellNetwork, ctx: &mut Self::Context) {
         match msg {
             TellNetwork::Rules(rules) => self.set_rules(rules, ctx),
-            TellNetwork::Forward { port, local, reply } => self.forward((port, local), reply, ctx),
+            TellNetwork::Forward { port, local, reply } => self.forward(port, local, reply, ctx),
             TellNetwork::Close { port } => self.close_forward(port),
             TellNetwork::Route { port, client, reply } => {
                 let routed = self.route(port, &client, ctx);

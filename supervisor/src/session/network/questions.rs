@@ -116,7 +116,8 @@ impl NetworkActor {
     /// Handles a question of the proxy, which is hostile.
     pub(super) fn asked(
         &mut self,
-        (id, name): (u64, Option<&str>),
+        id: u64,
+        name: Option<&str>,
         host: &str,
         port: u16,
         ctx: &mut Context<Self>,

@@ -80,14 +80,15 @@ impl SessionActor {
             Rc::clone(&self.services),
             self.owner.clone(),
             self.session.clone(),
-            (workspace, self.worker.policy.writable_roots.clone()),
+            workspace,
+            self.worker.policy.writable_roots.clone(),
             keeps_caches,
         );
         ctx.spawn(making.into_actor(self).map(move |made, handle, ctx| {
             match (made, handle.worker.child.ending) {
                 (Ok((cgroup, caches, id)), None) => {
                     handle.worker.place = Place::of(id);
-                    handle.spawn_process((env, probe, caches), cgroup, ctx);
+                    handle.spawn_process(env, probe, caches, cgroup, ctx);
                 }
                 (Ok((cgroup, ..)), Some(_)) => {
                     handle.worker.child.cgroup = cgroup;
@@ -107,7 +108,9 @@ impl SessionActor {
 
     fn spawn_process(
         &mut self,
-        (env, probe, caches): (Variables, Option<Probe>, Option<String>),
+        env: Variables,
+        probe: Option<Probe>,
+        caches: Option<String>,
         cgroup: Option<SessionPaths>,
         ctx: &mut Context<Self>,
     ) {
@@ -156,7 +159,7 @@ impl SessionActor {
             },
         }));
         let descriptors = self.make_pair();
-        self.launch(OfWorker, (&start, &descriptors), cgroup, ctx);
+        self.launch(OfWorker, &start, &descriptors, cgroup, ctx);
     }
 
     /// Fails the queued calls because the workspace cannot be opened. The next call tries again.
@@ -274,7 +277,8 @@ async fn make_place(
     services: Rc<SessionServices>,
     owner: Owner,
     session: SessionId,
-    (workspace, roots): (PathBuf, Vec<PathBuf>),
+    workspace: PathBuf,
+    roots: Vec<PathBuf>,
     keeps_caches: bool,
 ) -> Result<MadePlace, SpawnRequestError> {
     let (home, places) = (services.daemon.home.clone(), services.daemon.places());

@@ -54,7 +54,8 @@ impl SessionActor {
         let rules = Arc::clone(&self.worker.rules);
         self.worker.told_rules = Arc::clone(&rules);
         let network = NetworkActor::start_for(
-            (self.session.clone(), self.label.clone()),
+            self.session.clone(),
+            self.label.clone(),
             services,
             link,
             rules,

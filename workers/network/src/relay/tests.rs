@@ -59,10 +59,10 @@ async fn a_rule_that_is_revoked_before_the_hello_closes_the_tunnel() {
         let (proxy, _worker) = proxy(&["machine:443"]);
         let request = request(MACHINE_HOST, 443);
         let admitted = proxy.decide(&request.host, 443).unwrap();
-        let (mut command, mut far, streams) = chain().await;
+        let (mut command, mut far, (client, server)) = chain().await;
         // After the answer to CONNECT, and before the first bytes.
         proxy.set_rules(&rules(&[]));
-        run(&proxy, (&request, admitted), streams, (b"hello".to_vec(), Upstream::All)).await;
+        run(&proxy, &request, admitted, client, server, b"hello".to_vec(), Upstream::All).await;
         assert!(is_reset(&mut far).await, "nothing was passed on");
         assert!(is_reset(&mut command).await);
         let (log, _) = proxy.log.next().await;
@@ -83,7 +83,7 @@ async fn a_removed_address_rule_and_a_removed_raw_close_what_they_allowed() {
             let (proxy, _worker) = proxy(&before);
             let request = request("db.example", port);
             let admitted = proxy.decide(&request.host, port).unwrap();
-            let (mut command, mut far, streams) = chain().await;
+            let (mut command, mut far, (client, server)) = chain().await;
             let changing = async {
                 // The connection works until the change.
                 let mut byte = [0];
@@ -94,8 +94,9 @@ async fn a_removed_address_rule_and_a_removed_raw_close_what_they_allowed() {
                 proxy.set_rules(&rules(after));
                 assert!(is_reset(&mut command).await, "{after:?}");
             };
-            let start = (b"x".to_vec(), Upstream::All);
-            tokio::join!(run(&proxy, (&request, admitted), streams, start), changing);
+            let running =
+                run(&proxy, &request, admitted, client, server, b"x".to_vec(), Upstream::All);
+            tokio::join!(running, changing);
         };
         ends(test).await;
     }
@@ -110,7 +111,7 @@ async fn a_host_that_the_user_allowed_once_is_cut_off_with_the_network() {
         let admitted = proxy.decide(&request.host, 5432).unwrap();
         let (mut command, mut far, (client, server)) = chain().await;
         // The address of a tunnel is not checked.
-        let streams = (client, Server { route: Route::Tunnel, ..server });
+        let server = Server { route: Route::Tunnel, ..server };
         let changing = async {
             let mut byte = [0];
             far.read_exact(&mut byte).await.unwrap();
@@ -123,8 +124,8 @@ async fn a_host_that_the_user_allowed_once_is_cut_off_with_the_network() {
             proxy.asks.allow_once(request.host.clone(), 5432);
             assert!(proxy.decide(&request.host, 5432).is_err(), "an answer that comes late");
         };
-        let start = (b"x".to_vec(), Upstream::All);
-        tokio::join!(run(&proxy, (&request, admitted), streams, start), changing);
+        let running = run(&proxy, &request, admitted, client, server, b"x".to_vec(), Upstream::All);
+        tokio::join!(running, changing);
     };
     ends(test).await;
 }
@@ -140,7 +141,7 @@ async fn an_address_that_the_user_allowed_once_is_allowed_until_a_rule_denies_it
         proxy.asks.allow_once(Host::read("127.0.0.2").unwrap(), 5432);
         let (mut command, client) = connected().await;
         let (server, mut far) = connected_at("127.0.0.2").await;
-        let streams = (client, Server { stream: server, route: Route::Direct });
+        let server = Server { stream: server, route: Route::Direct };
         let changing = async {
             let mut byte = [0];
             far.read_exact(&mut byte).await.unwrap();
@@ -150,8 +151,8 @@ async fn an_address_that_the_user_allowed_once_is_allowed_until_a_rule_denies_it
             proxy.set_rules(&rules(&["db.example:5432", "!127.0.0.0/8"]));
             assert!(is_reset(&mut command).await);
         };
-        let start = (b"x".to_vec(), Upstream::All);
-        tokio::join!(run(&proxy, (&request, admitted), streams, start), changing);
+        let running = run(&proxy, &request, admitted, client, server, b"x".to_vec(), Upstream::All);
+        tokio::join!(running, changing);
     };
     ends(test).await;
 }
@@ -163,7 +164,7 @@ async fn a_broken_transfer_is_an_error_for_the_command_and_a_whole_one_is_not() 
             let (proxy, _worker) = proxy(&["machine:80"]);
             let request = request(MACHINE_HOST, 80);
             let admitted = proxy.decide(&request.host, 80).unwrap();
-            let (mut command, mut far, streams) = chain().await;
+            let (mut command, mut far, (client, server)) = chain().await;
             let serving = async {
                 far.write_all(b"half").await.unwrap();
                 let mut half = [0; 4];
@@ -176,8 +177,16 @@ async fn a_broken_transfer_is_an_error_for_the_command_and_a_whole_one_is_not() 
                     assert_eq!(command.read(&mut half).await.unwrap(), 0);
                 }
             };
-            let start = (Vec::new(), Upstream::Rest(BodyReader::new(Body::Length(0))));
-            tokio::join!(run(&proxy, (&request, admitted), streams, start), serving);
+            let running = run(
+                &proxy,
+                &request,
+                admitted,
+                client,
+                server,
+                Vec::new(),
+                Upstream::Rest(BodyReader::new(Body::Length(0))),
+            );
+            tokio::join!(running, serving);
         };
         ends(test).await;
     }
@@ -190,15 +199,15 @@ async fn a_client_that_is_gone_after_its_request_ends_the_connection() {
             let (proxy, _worker) = proxy(&["machine:80"]);
             let request = request(MACHINE_HOST, 80);
             let admitted = proxy.decide(&request.host, 80).unwrap();
-            let (command, mut far, streams) = chain().await;
+            let (command, mut far, (client, server)) = chain().await;
             let leaving = async {
                 let mut byte = [0];
                 far.read_exact(&mut byte).await.unwrap();
                 reset(command);
                 assert!(is_reset(&mut far).await);
             };
-            let start = (b"x".to_vec(), upstream);
-            tokio::join!(run(&proxy, (&request, admitted), streams, start), leaving);
+            let running = run(&proxy, &request, admitted, client, server, b"x".to_vec(), upstream);
+            tokio::join!(running, leaving);
         };
         ends(test).await;
     }
@@ -210,7 +219,7 @@ async fn nothing_passes_before_a_switch_of_protocols_and_its_answer_may_come_in_
         let (proxy, _worker) = proxy(&["machine:80"]);
         let request = request(MACHINE_HOST, 80);
         let admitted = proxy.decide(&request.host, 80).unwrap();
-        let (mut command, mut far, streams) = chain().await;
+        let (mut command, mut far, (client, server)) = chain().await;
         let talking = async {
             let mut bytes = [0; 12];
             for part in [&b"HTT"[..], b"P/1.1 ", b"101"] {
@@ -221,8 +230,9 @@ async fn nothing_passes_before_a_switch_of_protocols_and_its_answer_may_come_in_
             far.read_exact(&mut bytes[..5]).await.unwrap();
             drop((command, far));
         };
-        let start = (Vec::new(), Upstream::IfSwitched);
-        tokio::join!(run(&proxy, (&request, admitted), streams, start), talking);
+        let running =
+            run(&proxy, &request, admitted, client, server, Vec::new(), Upstream::IfSwitched);
+        tokio::join!(running, talking);
     };
     ends(test).await;
 }

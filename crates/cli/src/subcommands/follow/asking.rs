@@ -260,7 +260,8 @@ pub(super) fn window() -> (usize, Option<usize>) {
 /// Returns the rows of a question. On a small screen, the options come first, so that the question itself stays visible.
 pub(super) fn question_rows(
     question: &Question,
-    (columns, rows): (usize, Option<usize>),
+    columns: usize,
+    rows: Option<usize>,
 ) -> Vec<String> {
     let (title, said) = question.head();
     let mut head = match question.is_about_permission() {
@@ -287,7 +288,8 @@ pub(super) fn question_rows(
 }
 
 fn text(question: &Question, window: (usize, Option<usize>)) -> String {
-    question_rows(question, window).into_iter().map(|row| row + "\n").collect()
+    let (columns, rows) = window;
+    question_rows(question, columns, rows).into_iter().map(|row| row + "\n").collect()
 }
 
 /// Returns a line as rows of the terminal. Each further row begins with [`GUTTER`].

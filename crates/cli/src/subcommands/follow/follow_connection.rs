@@ -45,7 +45,8 @@ impl FollowConnection {
     pub(crate) async fn begin(
         client: Arc<Client>,
         session: String,
-        (since, answers): (Option<u64>, bool),
+        since: Option<u64>,
+        answers: bool,
     ) -> Result<Self, ClientError> {
         let session_id = Value::from(session);
         let answers_now = answers.then_some(true);
@@ -183,7 +184,7 @@ impl FollowConnection {
     pub(crate) async fn switch(&self, session: String) -> anyhow::Result<Self> {
         let socket = Home::from_process_env_blocking()?.socket().path;
         let client = Arc::new(Client::connect(&socket, CONNECT_TIMEOUT).await?);
-        let next = Self::begin(client, session, (None, self.answers)).await?;
+        let next = Self::begin(client, session, None, self.answers).await?;
         Ok(Self { directory: self.directory.clone(), label: self.label.clone(), ..next })
     }
 

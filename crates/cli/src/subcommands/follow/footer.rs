@@ -100,7 +100,8 @@ fn height(row: &str, columns: usize) -> usize {
 pub(super) fn wrapped(
     text: &str,
     cursor: usize,
-    (first, next): (&str, &str),
+    first: &str,
+    next: &str,
     columns: usize,
 ) -> (Vec<String>, (usize, usize)) {
     let columns = columns.max(crate::display::width(next) + 2);
@@ -131,7 +132,8 @@ pub(super) fn wrapped(
 
 /// Keeps at most `most` rows, with the one of the cursor among them.
 pub(super) fn scrolled(
-    (mut rows, cursor): (Vec<String>, (usize, usize)),
+    mut rows: Vec<String>,
+    cursor: (usize, usize),
     most: usize,
 ) -> (Vec<String>, (usize, usize)) {
     let most = most.max(1);
@@ -147,20 +149,20 @@ mod tests {
 
     #[test]
     fn a_text_is_broken_at_the_width_and_the_cursor_is_found() {
-        let wrap = |text: &str, cursor: usize| wrapped(text, cursor, ("> ", "  "), 8);
+        let wrap = |text: &str, cursor: usize| wrapped(text, cursor, "> ", "  ", 8);
         assert_eq!(wrap("", 0), (vec!["> ".to_owned()], (0, 2)));
         assert_eq!(wrap("abcdef", 6).0, ["> abcde", "  f"]);
         assert_eq!((wrap("abcdef", 5).1, wrap("abcdef", 6).1), ((1, 2), (1, 3)));
         assert_eq!(wrap("a\nb", 1), (vec!["> a".to_owned(), "  b".to_owned()], (0, 3)));
         assert_eq!(wrap("漢字かな", 6), (vec!["> 漢字".to_owned(), "  かな".to_owned()], (1, 2)));
-        assert_eq!(wrapped("abc", 3, ("> ", "  "), 0).0, ["> a", "  b", "  c"]);
+        assert_eq!(wrapped("abc", 3, "> ", "  ", 0).0, ["> a", "  b", "  c"]);
         let rows = |n: usize| (0..n).map(|n| n.to_string()).collect::<Vec<_>>();
         assert_eq!(
-            scrolled((rows(9), (8, 1)), 3),
+            scrolled(rows(9), (8, 1), 3),
             (vec!["6".into(), "7".into(), "8".into()], (2, 1))
         );
         assert_eq!(
-            scrolled((rows(9), (1, 0)), 3),
+            scrolled(rows(9), (1, 0), 3),
             (vec!["0".into(), "1".into(), "2".into()], (1, 0))
         );
     }

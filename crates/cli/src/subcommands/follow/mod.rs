@@ -83,7 +83,7 @@ async fn begin(args: FollowArgs, output: CliOutput) -> anyhow::Result<SessionVie
         None => (None, None),
     };
     let mut watch =
-        FollowConnection::begin(client, session.clone(), (seq, is_person(output))).await?;
+        FollowConnection::begin(client, session.clone(), seq, is_person(output)).await?;
     // After the follow has begun, so that no call is between the journal and the events.
     let begun = Timestamp::now();
     let earlier = earlier_calls(&session, &found.label, since, begun, seq.is_some(), output)?;

@@ -83,7 +83,8 @@ impl Prompt {
 /// Sends a prompt that is more than a message.
 async fn say_more(
     client: Arc<Client>,
-    (session, cwd): (String, Option<String>),
+    session: String,
+    cwd: Option<String>,
     prompt: Prompt,
     limit: Duration,
 ) -> RequestResult {
@@ -109,12 +110,13 @@ async fn say_more(
 /// Sends a prompt to the session's Pi.
 pub(super) async fn say(
     client: Arc<Client>,
-    (session, cwd): (String, Option<String>),
+    session: String,
+    cwd: Option<String>,
     prompt: Prompt,
     limit: Duration,
 ) -> RequestResult {
     if !prompt.is_plain() {
-        return say_more(client, (session, cwd), prompt, limit).await;
+        return say_more(client, session, cwd, prompt, limit).await;
     }
     let message = prompt.message;
     let params = SayParams {
@@ -130,7 +132,8 @@ pub(super) async fn say(
 /// Sends a prompt while a turn runs: the agent reads it before its next step. If the turn has just ended, it begins one.
 pub(super) async fn steer(
     client: Arc<Client>,
-    (session, cwd): (String, Option<String>),
+    session: String,
+    cwd: Option<String>,
     message: String,
 ) -> RequestResult {
     let mut command = json!({"type": "prompt", "message": message, "streamingBehavior": "steer"});
@@ -166,7 +169,8 @@ pub(crate) async fn ask_agent(
 /// Runs a command in the session. Its output arrives as events.
 pub(super) async fn shell(
     client: Arc<Client>,
-    (session, cwd): (String, Option<String>),
+    session: String,
+    cwd: Option<String>,
     command: String,
 ) -> RequestResult {
     let params = ToolParams {

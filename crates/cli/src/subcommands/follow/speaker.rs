@@ -50,7 +50,7 @@ impl Speaker {
     /// Returns the last rows of the terminal. `waiting`: prompts that are sent when the turn has ended.
     pub(super) fn footer(&self, is_thinking: bool, waiting: &[String], now: Instant) -> Footer {
         let (columns, rows) = screen_size();
-        let mut footer = self.prompt.rows((columns, rows));
+        let mut footer = self.prompt.rows(columns, rows);
         let mut above = Vec::new();
         if is_thinking && !self.prompt.has_question() {
             above.push(format!("{DIM}{THINKING}{DIM:#}"));

@@ -106,8 +106,10 @@ impl Session {
     pub(super) fn new(
         client: Arc<Client>,
         follow: FollowConnection,
-        (options, for_new): (AgentOptions, ForNew),
-        (is_temporary, is_created): (bool, bool),
+        options: AgentOptions,
+        for_new: ForNew,
+        is_temporary: bool,
+        is_created: bool,
     ) -> Self {
         let (kept, has_worked) = (Kept::default(), false);
         Self { client, follow, options, for_new, kept, is_temporary, is_created, has_worked }
@@ -118,8 +120,8 @@ impl Session {
     }
 
     /// Notes a setting of the client.
-    pub(super) fn keep(&mut self, (name, fields, data): &Setting) {
-        self.kept.note(name, fields, data.as_ref());
+    pub(super) fn keep(&mut self, name: &str, fields: &Map<String, Value>, data: Option<&Value>) {
+        self.kept.note(name, fields, data);
     }
 
     /// Ends what this program has begun. A turn of another client goes on.
@@ -155,7 +157,7 @@ impl Session {
 
     /// Follows another session.
     async fn follow(&mut self, id: String, is_created: bool) -> Result<(), ClientError> {
-        let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, (None, true));
+        let begin = |id| FollowConnection::begin(Arc::clone(&self.client), id, None, true);
         let begun = match self.limit(&id).await {
             Ok(()) => begin(id.clone()).await,
             Err(error) => Err(error),

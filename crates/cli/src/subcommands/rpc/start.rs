@@ -158,7 +158,7 @@ pub(super) async fn begin(
             None => (create(args, path, conversation_id, &client).await?, true),
         }
     };
-    let follow = FollowConnection::begin(Arc::clone(&client), id.clone(), (None, true)).await;
+    let follow = FollowConnection::begin(Arc::clone(&client), id.clone(), None, true).await;
     if follow.is_err() && args.no_session && is_created {
         delete(&client, id).await;
     }
@@ -167,7 +167,7 @@ pub(super) async fn begin(
     let named = args.thinking.as_deref().and_then(ThinkingLevel::named).or(level);
     let thinking = named.map(|level| level.name().to_owned());
     let for_new = ForNew { engine: args.engine.clone(), model, thinking };
-    Ok(Session::new(client, follow, (options, for_new), (args.no_session, is_created)))
+    Ok(Session::new(client, follow, options, for_new, args.no_session, is_created))
 }
 
 async fn create(

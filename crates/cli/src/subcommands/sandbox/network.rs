@@ -29,9 +29,10 @@ pub(super) async fn network(
     args: SandboxNetworkArgs,
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
-    let of = (Wanted::of(&args.which.into_which())?, Missing::Refuse);
+    let wanted = Wanted::of(&args.which.into_which())?;
     let params = SandboxParams::default();
-    let mut data = ask::<SandboxNetwork>(of, params, REPLY_TIMEOUT, output).await?;
+    let mut data =
+        ask::<SandboxNetwork>(wanted, Missing::Refuse, params, REPLY_TIMEOUT, output).await?;
     if args.denied {
         data.requests.retain(is_denied);
         data.hosts.retain(|host| host.denied != 0);
@@ -191,8 +192,8 @@ pub(super) async fn explain_host(
     output: CliOutput,
 ) -> anyhow::Result<ExitCode> {
     let params = SandboxParams { host: Some(host), ..SandboxParams::default() };
-    let of = (wanted, Missing::Create);
-    let data = ask::<SandboxExplainHost>(of, params, REPLY_TIMEOUT, output).await?;
+    let data =
+        ask::<SandboxExplainHost>(wanted, Missing::Create, params, REPLY_TIMEOUT, output).await?;
     if output.is_json() {
         output.document(&data)?;
     } else {

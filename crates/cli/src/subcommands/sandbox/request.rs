@@ -18,7 +18,8 @@ pub(super) fn is_change(params: &SandboxParams) -> bool {
 /// Sends a request about the selected session. A change and a request to the worker create the session of a directory, so
 /// that its policy is in force, and a workspace is audited, before anything runs.
 pub(super) async fn ask<M: Method + From<SandboxParams>>(
-    (wanted, missing): (Wanted, Missing),
+    wanted: Wanted,
+    missing: Missing,
     params: SandboxParams,
     limit: Duration,
     output: CliOutput,

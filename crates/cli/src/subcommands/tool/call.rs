@@ -35,7 +35,8 @@ pub(super) async fn make(
     params: ToolParams,
     patience: Duration,
     printer: &mut Printer,
-    (interrupts, cancel): (&mut Interrupts, &CancellationToken),
+    interrupts: &mut Interrupts,
+    cancel: &CancellationToken,
     output: CliOutput,
 ) -> anyhow::Result<Ended> {
     let events = match params.stream {

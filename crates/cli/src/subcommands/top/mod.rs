@@ -121,7 +121,7 @@ async fn follow(
     output: CliOutput,
 ) -> anyhow::Result<TerminalSignal> {
     let client = Arc::new(connect(home).await?);
-    let watch = FollowConnection::begin(client, session, (None, false)).await?;
+    let watch = FollowConnection::begin(client, session, None, false).await?;
     let home_dir = std::env::var("HOME").ok();
     let label = session_ref::label(&watch.client(), watch.session()).await?;
     output.text(&header(&label, watch.followed(), home_dir.as_deref()))?;

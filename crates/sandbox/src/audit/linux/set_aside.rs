@@ -73,7 +73,8 @@ pub(super) fn set_aside(
     base: Base<'_>,
     places: &BTreeSet<RepositoryLocation>,
     held: &[PathBuf],
-    (since, until): (Duration, Instant),
+    since: Duration,
+    until: Instant,
     visited: &mut Visited,
 ) -> Done {
     let mut work =

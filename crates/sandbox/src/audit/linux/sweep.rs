@@ -129,7 +129,7 @@ impl Snapshot {
             return set_aside::Done::default();
         }
         let until = Instant::now() + SWEEP_LIMIT;
-        set_aside::set_aside(base, &free, &self.held(base), (since, until), visited)
+        set_aside::set_aside(base, &free, &self.held(base), since, until, visited)
     }
 
     /// Finds links and special files in git directories under `root` that did not exist when the worker started,

@@ -98,7 +98,7 @@ impl HostFacts {
         let home = places.home.clone();
         let writable: Vec<_> = beside.iter().chain([&places.workspace]).cloned().collect();
         let git_settings =
-            git::CarriedSettings::read_blocking(&home, variables, (&places.workspace, &writable));
+            git::CarriedSettings::read_blocking(&home, variables, &places.workspace, &writable);
         let mut shown = shown(&places, path);
         let mut caches = Vec::new();
         let mut private = Vec::new();

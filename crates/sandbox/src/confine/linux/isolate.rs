@@ -43,5 +43,5 @@ pub fn enter_isolate(readable: &[PathBuf], writable: &[PathBuf]) -> Result<(), C
 #[must_use]
 pub fn user_excludes_blocking(home: &Path, workspace: &Path) -> Option<String> {
     let writable = [workspace.to_owned()];
-    CarriedSettings::read_blocking(home, &[], (workspace, &writable)).excludes
+    CarriedSettings::read_blocking(home, &[], workspace, &writable).excludes
 }

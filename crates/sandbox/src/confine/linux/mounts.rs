@@ -88,12 +88,12 @@ pub(crate) fn build(plan: &MountPlan, expected: DirectoryId) -> Result<BuiltTree
             }
             Mount::Layer { from } => {
                 let is_kept = !plan.has_mounts_inside(at);
-                layers.mount(&root, (from, at), number, is_kept)?;
+                layers.mount(&root, from, at, number, is_kept)?;
             }
             Mount::Kept => layers.mount_own(&root, at)?,
             Mount::Output { from } => {
                 let layers = plan.outputs.as_deref();
-                let note = mount_output(&root, &store, layers, (from, at), number);
+                let note = mount_output(&root, &store, layers, from, at, number);
                 outputs_note = outputs_note.or(note);
             }
             Mount::Link { to } => root.link(at, to)?,

@@ -115,7 +115,8 @@ impl<'a> Layers<'a> {
     pub(crate) fn mount(
         &mut self,
         root: &NewRoot,
-        (from, at): (&Path, &Path),
+        from: &Path,
+        at: &Path,
         number: usize,
         is_kept: bool,
     ) -> Result<(), ConfineError> {
@@ -197,7 +198,8 @@ pub(crate) fn mount_output(
     root: &NewRoot,
     store: &NewRoot,
     layers: Option<&Path>,
-    (from, at): (&Path, &Path),
+    from: &Path,
+    at: &Path,
     number: usize,
 ) -> Option<String> {
     // The user has deleted it since the copy was made.

@@ -141,7 +141,7 @@ impl Writing<'_> {
     ) -> Result<LockedFile, WriteOutcome> {
         let WriteContext { root, confinement, .. } = self.place;
         let left = |left| Err(WriteOutcome::Left(left));
-        let failed = |error| WriteOutcome::Left(named(error, (root, confinement), &change.path));
+        let failed = |error| WriteOutcome::Left(named(error, root, confinement, &change.path));
         let may_be_missing = change.before.contains(&None);
         let open = |purpose| root.open_target_at(&change.path, purpose, cancelled);
         let mut target = match open(Purpose::Edit) {
@@ -312,7 +312,7 @@ impl Writing<'_> {
         if is_disk_full(&error) {
             self.stopped = Some(EarlyStop::Failed("the disk is full".into()));
         }
-        self.set(number, WriteOutcome::Left(named(error, (root, self.place.confinement), path)));
+        self.set(number, WriteOutcome::Left(named(error, root, self.place.confinement, path)));
     }
 }
 
@@ -343,7 +343,7 @@ fn is_disk_full(error: &WriteError) -> bool {
 }
 
 /// Converts an error to the reason that edit_file reports.
-fn named(error: WriteError, (root, confinement): (&Root, &Confinement), path: &Path) -> LeftReason {
+fn named(error: WriteError, root: &Root, confinement: &Confinement, path: &Path) -> LeftReason {
     match error {
         WriteError::Path(PathError::NotFound) => LeftReason::Gone,
         WriteError::Changed | WriteError::TooLarge { .. } => LeftReason::Conflict,

@@ -2,6 +2,7 @@
 
 use super::*;
 use quackd_protocol::policy::Policy;
+use quackd_sandbox::{MacPaths, Seatbelt};
 use std::fs;
 
 struct World {
@@ -26,17 +27,29 @@ impl World {
     }
 
     fn ask(&self, target: &str) -> ExplainPath {
+        let confinement = Confinement::new(self.policy.clone(), self.is_confined, String::new());
         let question = PathQuery {
-            confinement: Arc::new(Confinement::new(
-                self.policy.clone(),
-                self.is_confined,
-                String::new(),
-            )),
+            confinement: Arc::new(confinement.with_profile(self.profile())),
             tier: Some(self.tier),
             run_dir: self.at("run"),
             target: target.to_owned(),
         };
         question.answer_blocking(&Root::open(&self.at("ws")).unwrap())
+    }
+
+    /// The profile of tier M. The home has the workspace.
+    fn profile(&self) -> Option<Seatbelt> {
+        let places = MacPaths {
+            workspace: self.at("ws"),
+            run_dir: self.at("run"),
+            state_dir: self.at("state"),
+            home: self.at(""),
+            temporary: self.at("run/tmp"),
+            toolchains: vec![self.at("tools")],
+            repositories: vec![self.at("ws/.git")],
+            proxy: None,
+        };
+        Seatbelt::new(&self.policy, &places).filter(|_| self.tier == Tier::M)
     }
 
     fn access(&self, target: &str) -> PathAccess {
@@ -59,6 +72,31 @@ fn the_workspace_is_written_but_for_what_is_protected() {
     assert_eq!(world.access("../nothing"), PathAccess::Missing);
     let envrc = world.ask(".envrc");
     assert!(envrc.why.contains("is run when a shell or a tool starts"), "{envrc:?}");
+}
+
+#[test]
+fn the_profile_of_macos_decides_what_is_read() {
+    let mut world = World::new(Profile::WorkspaceWrite, Tier::M);
+    world.policy.writable_roots = vec![world.at("beside")];
+    for file in [".ssh/key", "beside/x", "notes", "state/keys.json", "tools/cc", "ws/src/a"] {
+        fs::create_dir_all(world.at(file).parent().unwrap()).unwrap();
+        fs::write(world.at(file), "").unwrap();
+    }
+    for (path, access) in [
+        ("src/a", PathAccess::ReadWrite),
+        (".git/config", PathAccess::ReadOnly),
+        ("../beside/x", PathAccess::ReadWrite),
+        ("../run/tmp/x", PathAccess::ReadWrite),
+        ("../tools/cc", PathAccess::ReadOnly),
+        ("../tools/missing", PathAccess::Missing),
+        ("../notes", PathAccess::NotReadable),
+        ("../state/keys.json", PathAccess::NotReadable),
+        ("../.ssh/key", PathAccess::NotReadable),
+    ] {
+        assert_eq!(world.access(path), access, "{path}");
+    }
+    let key = world.ask("../.ssh/key");
+    assert_eq!(key.change.as_deref(), Some("only quack sandbox set full-access"), "{key:?}");
 }
 
 #[test]

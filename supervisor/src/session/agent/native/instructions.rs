@@ -44,7 +44,7 @@ pub(super) async fn of_user(
     let read = move || {
         let writable = Writable::of_blocking(writable, &home);
         let read = |(directory, name): &(PathBuf, &str)| {
-            let files = Found::read_blocking(&home, &writable, (directory, name));
+            let files = Found::read_blocking(&home, &writable, directory, name);
             Some(files).filter(|files| !files.is_empty())
         };
         files.iter().find_map(read).unwrap_or_default()
@@ -65,16 +65,17 @@ impl<'a> Found<'a> {
     fn read_blocking(
         home: &'a Path,
         writable: &'a Writable,
-        (directory, name): (&'a Path, &str),
+        directory: &'a Path,
+        name: &str,
     ) -> Vec<InstructionFile> {
         let mut found = Self { home, writable, known: BTreeSet::new(), files: Vec::new() };
-        found.add_blocking((directory, name), 0);
+        found.add_blocking(directory, name, 0);
         found.files
     }
 
     /// Adds a file, and after it those that it imports from the directory `root` and below, or with `@~/`. A link, or a
     /// file that commands can write, is left out: a session could write instructions for others.
-    fn add_blocking(&mut self, (root, path): (&'a Path, &str), depth: usize) {
+    fn add_blocking(&mut self, root: &'a Path, path: &str, depth: usize) {
         let file = root.join(path);
         let is_first = self.known.insert(file.clone());
         if !is_first || MAX_IMPORTED < self.files.len() || leads_away_blocking(root, path) {
@@ -104,7 +105,7 @@ impl<'a> Found<'a> {
             };
             let is_text = |path: &String| TEXTS.iter().any(|end| path.ends_with(end));
             if let Some(path) = path.filter(|path| root != self.home || is_text(path)) {
-                self.add_blocking((root, &path), depth + 1);
+                self.add_blocking(root, &path, depth + 1);
             }
         }
     }
@@ -132,7 +133,7 @@ mod tests {
         };
         let read = |writable: &[&str]| -> Vec<String> {
             let writable = Writable::of_blocking(writable.iter().map(|it| home.join(it)), &home);
-            let files = Found::read_blocking(&home, &writable, (&directory, "CLAUDE.md"));
+            let files = Found::read_blocking(&home, &writable, &directory, "CLAUDE.md");
             files.into_iter().map(|file| file.path).collect()
         };
         assert_eq!(read(&[]), [""; 0]);

@@ -50,7 +50,9 @@ pub(in crate::session::agent) struct NativeLaunch {
 pub(in crate::session::agent) async fn prepare(
     services: Rc<SessionServices>,
     owner: Owner,
-    (session, workspace, session_file): (SessionId, String, String),
+    session: SessionId,
+    workspace: String,
+    session_file: String,
     choice: AgentChoice,
 ) -> Result<NativeLaunch, AgentError> {
     let known = services.models.catalog().await;
@@ -237,6 +239,6 @@ impl SessionActor {
             }
             NetworkMode::On => String::new(),
         };
-        self.launch(OfAgent, (&ToAgent::StartAgent(Box::new(start)), &[file]), None, ctx);
+        self.launch(OfAgent, &ToAgent::StartAgent(Box::new(start)), &[file], None, ctx);
     }
 }

@@ -45,7 +45,7 @@ impl SessionActor {
         let PiLaunch { mut start, cgroup, .. } = prepared;
         // Paths and numbers always have a JSON form.
         start.cgroup = cgroup.as_ref().and_then(|paths| serde_json::to_value(paths).ok());
-        self.launch(OfAgent, (&ToAgent::Start(Box::new(start)), &[]), cgroup, ctx);
+        self.launch(OfAgent, &ToAgent::Start(Box::new(start)), &[], cgroup, ctx);
     }
 }
 
@@ -53,7 +53,9 @@ impl SessionActor {
 pub(in crate::session::agent) async fn prepare(
     services: Rc<SessionServices>,
     owner: Owner,
-    (session, workspace, session_file): (SessionId, String, String),
+    session: SessionId,
+    workspace: String,
+    session_file: String,
     options: AgentOptions,
 ) -> Result<PiLaunch, AgentError> {
     let commands = services.children.login.env_for_worker(LOGIN_LIMIT).await;
@@ -100,8 +102,8 @@ pub(in crate::session::agent) async fn prepare(
         let old = old_pi::find_blocking(&program);
         let is_masked = old.is_some();
         if let Some(old) = old {
-            let places = (Path::new(&workspace), &*user_home);
-            let masked = old_pi::mask_blocking(&home, old, places, &mut env);
+            let workspace = Path::new(&workspace);
+            let masked = old_pi::mask_blocking(&home, old, workspace, &user_home, &mut env);
             masked.map_err(|error| not_started(format!("no package for it: {error}")))?;
         }
         let found = project_settings_blocking(&PathBuf::from(&workspace), &user_home);

@@ -50,7 +50,8 @@ pub(super) fn find_blocking(program: &str) -> Option<OldPackage> {
 pub(super) fn mask_blocking(
     home: &Home,
     package: OldPackage,
-    (workspace, user_home): (&Path, &Path),
+    workspace: &Path,
+    user_home: &Path,
     env: &mut Vec<(String, String)>,
 ) -> io::Result<()> {
     let OldPackage { directory, mut manifest } = package;
@@ -142,8 +143,8 @@ mod tests {
         let mut env = vec![(PACKAGE_DIR.to_owned(), "/other".to_owned())];
         for _ in 0..2 {
             let found = find_blocking(program.to_str().unwrap()).unwrap();
-            let places = (Path::new("/home/duck/ws"), Path::new("/home/duck"));
-            mask_blocking(&home, found, places, &mut env).unwrap();
+            let (workspace, user_home) = (Path::new("/home/duck/ws"), Path::new("/home/duck"));
+            mask_blocking(&home, found, workspace, user_home, &mut env).unwrap();
         }
         let of = |name: &str| env.iter().find(|(it, _)| it == name).unwrap().1.clone();
         assert_eq!((env.len(), of(AGENT_DIR)), (2, "/home/duck/.pi/agent".to_owned()));

@@ -60,7 +60,8 @@ const NAMES_NOTE: &str = "this system cannot hold system calls (Linux 5.14, ptra
 /// # Errors
 /// A step failed, or the requested tier is not available. A retry does not help.
 pub(crate) fn enter(
-    (start, home_links): (&Start, &[HomeLink]),
+    start: &Start,
+    home_links: &[HomeLink],
     cgroup: Option<&SessionPaths>,
     group: Option<&Group>,
 ) -> Result<ConfinementResult, WorkerStartError> {
@@ -153,6 +154,7 @@ fn unconfined(
         private_home: None,
         has_private_tmp: false,
         command_words: Vec::new(),
+        profile: None,
         read_only_words: Vec::new(),
         exe: None,
         known: None,
@@ -296,6 +298,7 @@ impl ConfinementInputs {
             private_home: plan.private_home().map(Path::to_owned),
             has_private_tmp: true,
             command_words: Vec::new(),
+            profile: None,
             read_only_words: read_only.words(),
             exe: Some(read_only.exe),
             known: Some(known),
@@ -359,6 +362,7 @@ impl ConfinementInputs {
             private_home: None,
             has_private_tmp: false,
             command_words: read_only.limiting_words(),
+            profile: None,
             read_only_words: read_only.words(),
             exe: Some(read_only.exe),
             known: Some(Known::from(&found).naming(&named)),

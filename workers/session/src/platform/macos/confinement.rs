@@ -14,7 +14,8 @@ use std::path::Path;
 /// # Errors
 /// Like [`seatbelt_confinement::enter`].
 pub(crate) fn enter(
-    (start, _home_links): (&Start, &[HomeLink]),
+    start: &Start,
+    _home_links: &[HomeLink],
     cgroup: Option<&SessionPaths>,
     _group: Option<&Group>,
 ) -> Result<ConfinementResult, WorkerStartError> {

@@ -307,7 +307,7 @@ impl Prompt {
 
     /// Returns the rows of the open question, or of the text, for a terminal of this size. `rows`: how many there may
     /// be at most.
-    pub(super) fn rows(&self, (columns, rows): (usize, usize)) -> Footer {
+    pub(super) fn rows(&self, columns: usize, rows: usize) -> Footer {
         let mut footer = Footer::default();
         let half = (rows / 2).max(1);
         let small = columns.saturating_sub(1);
@@ -330,7 +330,7 @@ impl Prompt {
         let counts = self.counts_from().is_some_and(|from| from <= Instant::now());
         let (text, cursor, first) = match self.questions.current() {
             Some(question) => {
-                footer.rows.extend(question_rows(question, (columns, Some(rows))));
+                footer.rows.extend(question_rows(question, columns, Some(rows)));
                 match counts {
                     true => {
                         let (text, cursor) = self.answer.shown();
@@ -344,8 +344,8 @@ impl Prompt {
         };
         let (first_row, rest_of_mark) = first_rows(&first, columns);
         footer.rows.extend(first_row);
-        let wrapped = wrapped(&text, cursor, (&rest_of_mark, NEXT), columns);
-        let (mut text_rows, (row, column)) = scrolled(wrapped, half);
+        let (text_rows, at) = wrapped(&text, cursor, &rest_of_mark, NEXT, columns);
+        let (mut text_rows, (row, column)) = scrolled(text_rows, at, half);
         if let Some(first) = text_rows.first_mut().filter(|row| row.starts_with(&rest_of_mark)) {
             *first = format!(
                 "{BOLD}{rest_of_mark}{BOLD:#}{}",
@@ -373,7 +373,7 @@ impl Prompt {
 
 /// Breaks a long mark into rows, so that the text begins in the last one.
 fn first_rows(mark: &str, columns: usize) -> (Vec<String>, String) {
-    let (mut rows, _) = wrapped(mark, mark.len(), ("", NEXT), columns);
+    let (mut rows, _) = wrapped(mark, mark.len(), "", NEXT, columns);
     let last = rows.pop().unwrap_or_default();
     (rows, last)
 }

@@ -37,8 +37,9 @@ impl SessionView {
 
     fn send(&mut self, prompt: Prompt, limit: Duration) {
         self.screen.typed(&prompt.message);
-        let from = (self.connection.session().to_owned(), self.connection.directory.clone());
-        self.requests.spawn(requests::say(self.connection.client(), from, prompt, limit));
+        let session = self.connection.session().to_owned();
+        let cwd = self.connection.directory.clone();
+        self.requests.spawn(requests::say(self.connection.client(), session, cwd, prompt, limit));
     }
 
     /// Adds what the turn has done to files of the workspace to its result.

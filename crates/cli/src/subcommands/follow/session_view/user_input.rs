@@ -175,15 +175,16 @@ impl SessionView {
             StdinLine::Line(line) if line.trim().is_empty() => return Ok(None),
             StdinLine::Line(line) => line,
         };
-        let from = (self.connection.session().to_owned(), self.connection.directory.clone());
+        let session = self.connection.session().to_owned();
+        let cwd = self.connection.directory.clone();
         let client = self.connection.client();
-        match Line::read(line.trim(), &from.0) {
+        match Line::read(line.trim(), &session) {
             Line::Prompt(_) if MAX_WAITING <= self.waiting.len() => {
                 self.screen.failure("too many prompts wait for the end of the turn");
             }
             Line::Prompt(text) if self.is_aborting => self.waiting.push(text),
             Line::Prompt(text) if self.is_at_work || self.is_thinking => {
-                self.requests.spawn(requests::steer(client, from, text));
+                self.requests.spawn(requests::steer(client, session, cwd, text));
                 if self.speaker.is_none() {
                     self.screen
                         .remark("the agent reads it before its next step; Ctrl-C ends the turn");
@@ -197,10 +198,10 @@ impl SessionView {
                 if let Some(speaker) = &mut self.speaker {
                     speaker.running += 1;
                 }
-                self.requests.spawn(requests::shell(client, from, command));
+                self.requests.spawn(requests::shell(client, session, cwd, command));
             }
             Line::Agent(command, asked) => {
-                self.requests.spawn(requests::agent(client, from.0, command, asked));
+                self.requests.spawn(requests::agent(client, session, command, asked));
             }
             Line::Verb(words) => self.run_verb(words).await?,
             Line::New => self.new_session().await?,

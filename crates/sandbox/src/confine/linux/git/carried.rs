@@ -155,7 +155,8 @@ impl CarriedSettings {
     pub fn read_blocking(
         home: &Path,
         variables: &[(String, String)],
-        (workspace, writable): (&Path, &[PathBuf]),
+        workspace: &Path,
+        writable: &[PathBuf],
     ) -> Self {
         let of = |name: &str| {
             let found = variables.iter().find(|(known, _)| known == name);
@@ -354,7 +355,7 @@ mod tests {
             let workspace = self.home.path().join("work/app");
             let none = [("GIT_CONFIG_SYSTEM".to_owned(), "/nowhere".to_owned())];
             let writable = [workspace.clone()];
-            CarriedSettings::read_blocking(self.home.path(), &none, (&workspace, &writable))
+            CarriedSettings::read_blocking(self.home.path(), &none, &workspace, &writable)
         }
 
         fn value(&self, section: &str, key: &str) -> Option<String> {

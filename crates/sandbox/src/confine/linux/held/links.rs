@@ -22,7 +22,9 @@ use std::path::Path;
 /// Number for the caller.
 pub(crate) fn make(
     caller: &Caller<'_>,
-    (target, descriptor, path): (usize, u32, usize),
+    target: usize,
+    descriptor: u32,
+    path: usize,
     mounts: &BTreeSet<u64>,
 ) -> Result<(), Errno> {
     let start = open(Path::new(&caller.start(descriptor)), OFlags::PATH | OFlags::DIRECTORY);

@@ -176,7 +176,7 @@ impl Server {
         let answered = match operation {
             Some(Operation::Link { target, descriptor, path }) => {
                 let made = Caller::open(listener, call).and_then(|caller| {
-                    links::make(&caller, (target, descriptor, path), &self.link_free)
+                    links::make(&caller, target, descriptor, path, &self.link_free)
                 });
                 made.map(|()| Answer::Done)
             }

@@ -16,7 +16,7 @@ pub(crate) fn user_settings(start: &Start) -> git::CarriedSettings {
     let roots = &start.sandbox.policy.writable_roots;
     let writable: Vec<_> = roots.iter().chain([&workspace]).cloned().collect();
     let home = Path::new(&start.sandbox.home);
-    git::CarriedSettings::read_blocking(home, &start.env, (&workspace, &writable))
+    git::CarriedSettings::read_blocking(home, &start.env, &workspace, &writable)
 }
 
 /// Returns what the tools apply of these settings.

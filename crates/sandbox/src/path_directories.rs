@@ -1,0 +1,48 @@
+//! Directories of `PATH` that the macOS profile shows.
+
+use crate::names::follow_trusted_links;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+use std::path::{Path, PathBuf};
+
+/// Most directories of `PATH` that are shown.
+const MAX_DIRECTORIES: usize = 256;
+
+/// Returns the directories of `PATH` with every link resolved. Leaves out those behind a link that a session can have
+/// made: it could lead to any directory of the user.
+#[must_use]
+pub fn path_directories_blocking(path: &str, home: &Path) -> Vec<PathBuf> {
+    let is_trusted = |link: &Path| is_trusted_blocking(link, home);
+    let directories = path.split(':').take(MAX_DIRECTORIES).map(Path::new);
+    let absolute = directories.filter(|directory| directory.is_absolute());
+    absolute.filter_map(|at| follow_trusted_links(Path::new("/"), at, is_trusted).ok()).collect()
+}
+
+/// Whether no session can have made this link. The home and `/` are never workspaces, and a session cannot write a
+/// directory that the user cannot write.
+fn is_trusted_blocking(link: &Path, home: &Path) -> bool {
+    let Some(directory) = link.parent() else { return false };
+    directory == home
+        || directory.parent().is_none()
+        || accessat(CWD, directory, Access::WRITE_OK, AtFlags::EACCESS).is_err()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn a_link_that_a_session_can_have_made_leads_nowhere() {
+        let world = tempfile::tempdir().unwrap();
+        let root = world.path().canonicalize().unwrap();
+        for directory in ["home/ws/bin", "home/keys"] {
+            std::fs::create_dir_all(root.join(directory)).unwrap();
+        }
+        let home = root.join("home");
+        symlink("../keys", home.join("ws/planted")).unwrap();
+        symlink("ws/bin", home.join("own")).unwrap();
+        let text = ["ws/bin", "ws/planted", "own"].map(|one| home.join(one).display().to_string());
+        let shown = path_directories_blocking(&format!("bin:{}", text.join(":")), &home);
+        assert_eq!(shown, [home.join("ws/bin"), home.join("ws/bin")]);
+    }
+}
