@@ -1,6 +1,13 @@
-//! Wall-clock time as text, for display only.
+//! Times in replies and files: the wall clock as text, for display only, and durations in milliseconds.
+
+use std::time::Duration;
 
 /// Current time in UTC with whole seconds, in the format of `metadata.json` and the replies.
 pub(crate) fn now_text() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// Milliseconds for the wire.
+pub(crate) fn ms(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -9,6 +9,7 @@ use quackd_protocol::client::{PendingChange, ServerInfo};
 use quackd_protocol::denial::of_session;
 use serde_json::Value;
 use std::fmt::Write;
+use std::path::PathBuf;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Maximum width of a name in a sentence, and in a table or tree, in columns. Names within
@@ -120,6 +121,14 @@ fn at_home(path: &str, home_dir: Option<&str>) -> String {
         Some(rest) if rest.is_empty() || rest.starts_with('/') => plain(&format!("~{rest}")),
         _ => plain(path),
     }
+}
+
+/// Formats paths, one per line after a verb. Returns `none` if there are no paths.
+pub(crate) fn path_lines(verb: &str, paths: &[PathBuf], none: &str) -> String {
+    if paths.is_empty() {
+        return none.to_owned();
+    }
+    paths.iter().map(|path| format!("{verb} {}\n", plain(&path.display().to_string()))).collect()
 }
 
 /// Returns a table with two spaces between columns. `min_widths` has one entry per column. The last column is not

@@ -3,7 +3,10 @@
 use crate::note::Note;
 use crate::request::Dialect;
 use smallvec::SmallVec;
+use std::ffi::OsStr;
+use std::io;
 use std::ops::Range;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,6 +143,20 @@ pub struct Skipped {
     pub filtered: u64,
 }
 
+impl Skipped {
+    /// Adds the counts of `more`.
+    pub(crate) fn add(&mut self, more: &Self) {
+        self.ignored += more.ignored;
+        self.hidden += more.hidden;
+        self.binary += more.binary;
+        self.too_large += more.too_large;
+        self.too_long += more.too_long;
+        self.unreadable += more.unreadable;
+        self.not_regular += more.not_regular;
+        self.filtered += more.filtered;
+    }
+}
+
 /// A path that could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Warning {
@@ -147,4 +164,19 @@ pub struct Warning {
     pub path: PathBuf,
     /// System error text, or quackd's own text for a loop of links.
     pub reason: String,
+}
+
+impl Warning {
+    /// Creates a warning about a path relative to the root, which is empty for the root itself.
+    pub(crate) fn at(path: &[u8], reason: String) -> Self {
+        let path = if path.is_empty() { b"." } else { path };
+        Self { path: PathBuf::from(OsStr::from_bytes(path)), reason }
+    }
+}
+
+/// Returns the system's error text without the number that the standard library adds.
+pub(crate) fn words(error: &io::Error) -> String {
+    let mut text = error.to_string();
+    text.truncate(text.find(" (os error").unwrap_or(text.len()));
+    text
 }

@@ -1,7 +1,6 @@
 //! The last exits of children with their causes, so that users can look them up later.
 
-use super::ms;
-use crate::clock::now_text;
+use crate::clock::{ms, now_text};
 use quackd_protocol::SessionId;
 use quackd_protocol::client::DeathInfo;
 use quackd_supervision::{ChildSpec, Exit};

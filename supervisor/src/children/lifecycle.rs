@@ -1,11 +1,9 @@
 //! The lifecycle of a child: starts it on demand, waits for its exit, and restarts it if the state machine requires it.
 
 use super::cgroup::remove_cgroup;
-use super::heartbeat::HeartbeatDriver;
 use super::process::ChildProcess;
 use super::{
-    ChannelEvent, ChannelInput, ChildActor, ChildKind, EvictionReason, KillReason,
-    MemoryLimitExceeded, Request, StopReason,
+    ChannelEvent, ChannelInput, ChildActor, ChildKind, EvictionReason, KillReason, StopReason,
 };
 use crate::children::spawner::SpawnRequestError;
 use actix::prelude::*;
@@ -93,50 +91,10 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
         self.apply_order(k, order, ctx);
     }
 
-    /// Kills the process because its session is over the memory limit and this process tree uses most of it.
-    fn on_memory_exceeded(&mut self, k: K, exceeded: MemoryLimitExceeded, ctx: &mut Context<Self>) {
-        let MemoryLimitExceeded { monitor, mb, limit_mb } = exceeded;
-        let is_ending = !matches!(
-            self.child(k).lifecycle.state(),
-            State::Starting { .. } | State::Ready { .. }
-        );
-        // The message may refer to an earlier process.
-        if self.child(k).monitor_pid() == Some(monitor) && !is_ending {
-            let cause = Cause::MemoryLimit { mb, limit_mb };
-            self.kill_for(k, cause, KillReason::OverMemory, ctx);
-        }
-    }
-
     /// Asks the process to exit once it has no work.
     fn drain(&mut self, k: K, ctx: &mut Context<Self>) {
         let order = self.child_mut(k).lifecycle.drain(Instant::now());
         self.apply_order(k, order, ctx);
-    }
-
-    /// Handles a request of the supervisor's own tasks or of the user.
-    fn manage(&mut self, k: K, request: Request, ctx: &mut Context<Self>) -> bool {
-        match request {
-            Request::Evict(why) => {
-                let is_evicted = self.evict(k, why, ctx);
-                // A process that was not evicted has work again.
-                self.publish_status(k);
-                return is_evicted;
-            }
-            Request::ResetTimers => self.reset_timers(k, ctx),
-            Request::OverMemory(exceeded) => self.on_memory_exceeded(k, exceeded, ctx),
-            Request::Kill => return self.kill(k, ctx),
-        }
-        true
-    }
-
-    /// Kills the process because the user asked for it. Returns false if there is none, or if it is already stopping.
-    fn kill(&mut self, k: K, ctx: &mut Context<Self>) -> bool {
-        let state = self.child(k).lifecycle.state();
-        let is_alive = matches!(state, State::Starting { .. } | State::Ready { .. });
-        if is_alive && self.child(k).ending.is_none() {
-            self.kill_for(k, Cause::KilledByPerson, KillReason::UserRequest, ctx);
-        }
-        is_alive
     }
 
     /// Evicts an idle process. Returns `false` if it is busy or exempt from eviction.
@@ -346,18 +304,6 @@ pub(crate) trait LifecycleDriver<K: ChildKind>: ChildActor<K> {
                     }
                 });
             }
-        }
-    }
-
-    /// Resets all deadlines after a suspend.
-    fn reset_timers(&mut self, k: K, ctx: &mut Context<Self>) {
-        let now = Instant::now();
-        self.child_mut(k).lifecycle.renew(now);
-        if self.child(k).lifecycle.next_wakeup().is_some() {
-            self.arm_life(k, ctx);
-        }
-        if self.child(k).is_ready() {
-            self.reset_heartbeat(k, now, ctx);
         }
     }
 }

@@ -5,25 +5,19 @@
 //! read. Some kinds of children have a frame rate limit: further frames stay in the socket and block the writer.
 //! Invalid data closes the link and kills the child.
 
-use super::process::SendError;
-use super::{ChildActor, ChildKind};
-use actix::{Addr, Message};
+use super::kind::ChildKind;
+use actix::{Actor, Addr, Context, Handler, Message};
 use bytes::{Bytes, BytesMut};
 use quackd_ipc::frames::{self, Decoded, FrameError};
 use quackd_ipc::halves::{self, ReadingHalf};
-use quackd_protocol::limits::{WORKER_OUTBOX_FRAMES, WORKER_STDERR_BYTES};
-use std::os::fd::OwnedFd;
+use quackd_protocol::limits::WORKER_OUTBOX_FRAMES;
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc::{self, error::TrySendError};
 
 /// Maximum number of logged unknown frames per child.
 const UNKNOWN_LOGGED: u32 = 10;
-
-/// Bytes of stderr that are read without delay. After each further read, the reader pauses for `STDERR_PAUSE`.
-const STDERR_FREE_BYTES: usize = 64 * 1024;
-const STDERR_PAUSE: Duration = Duration::from_millis(10);
 
 /// Reads a frame of a child; see [`super::Program`].
 type Decode<K> = fn(&BytesMut) -> Result<Decoded<<K as ChildKind>::FromChild>, FrameError>;
@@ -50,6 +44,17 @@ impl<F: 'static> Message for ChannelEvent<F> {
     type Result = ();
 }
 
+/// The reason why a frame was not queued.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SendError {
+    /// The frame exceeds the maximum size.
+    TooLong,
+    /// The queue is full, because the child does not read.
+    Full,
+    /// The channel is closed.
+    Closed,
+}
+
 /// Queues frames for one child. Dropping it closes the channel.
 #[derive(Debug)]
 pub(super) struct ChannelTasks {
@@ -69,13 +74,17 @@ impl Drop for ChannelTasks {
 impl ChannelTasks {
     /// Starts both tasks. Writes `first`, the body of a frame whose length was written already. `generation`
     /// distinguishes this child's messages from its predecessors'.
-    pub(super) fn start<K: ChildKind, H: ChildActor<K>>(
+    pub(super) fn start<K, H>(
         channel: UnixStream,
         generation: u64,
         first: Bytes,
         decode: Decode<K>,
         handle: Addr<H>,
-    ) -> std::io::Result<Self> {
+    ) -> std::io::Result<Self>
+    where
+        K: ChildKind,
+        H: Actor<Context = Context<H>> + Handler<ChannelEvent<K::FromChild>>,
+    {
         let (reading, mut writing) = halves::split(channel)?;
         let (sender, queue) = mpsc::channel::<Bytes>(WORKER_OUTBOX_FRAMES);
         let writing = actix::spawn(async move {
@@ -97,12 +106,11 @@ impl ChannelTasks {
     }
 }
 
-async fn read<K: ChildKind, H: ChildActor<K>>(
-    half: ReadingHalf,
-    generation: u64,
-    decode: Decode<K>,
-    handle: Addr<H>,
-) {
+async fn read<K, H>(half: ReadingHalf, generation: u64, decode: Decode<K>, handle: Addr<H>)
+where
+    K: ChildKind,
+    H: Actor<Context = Context<H>> + Handler<ChannelEvent<K::FromChild>>,
+{
     let mut reader = frames::reader(half);
     let limiter = |(burst, per_second)| FrameRateLimiter::new(burst, per_second, Instant::now());
     let mut pace = K::WIRE.pace.map(limiter);
@@ -176,27 +184,6 @@ impl FrameRateLimiter {
         // Enough for several dozen frames, so that a flood causes few wakeups.
         Duration::from_millis(20)
     }
-}
-
-/// Reads a child's stderr to its end and returns the last bytes, for the crash report.
-pub(crate) async fn stderr_tail(stderr: OwnedFd) -> String {
-    let Ok(mut pipe) = tokio::net::unix::pipe::Receiver::from_owned_fd(stderr) else {
-        return String::new();
-    };
-    let mut tail: Vec<u8> = Vec::new();
-    let mut chunk = [0_u8; 1024];
-    let mut total = 0_usize;
-    while let Ok(n @ 1..) = pipe.read(&mut chunk).await {
-        total = total.saturating_add(n);
-        if STDERR_FREE_BYTES < total {
-            // A flood stays in the pipe, so the writer blocks.
-            tokio::time::sleep(STDERR_PAUSE).await;
-        }
-        tail.extend_from_slice(chunk.get(..n).unwrap_or_default());
-        let excess = tail.len().saturating_sub(WORKER_STDERR_BYTES);
-        tail.drain(..excess);
-    }
-    String::from_utf8_lossy(&tail).into_owned()
 }
 
 #[cfg(test)]

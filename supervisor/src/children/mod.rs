@@ -2,9 +2,9 @@
 //!
 //! A session's actor contains a [`Child`] for each of its processes and implements [`ChildActor`] for each
 //! [`ChildKind`]. `quackd-supervision` makes the decisions, from the child's row in its table, and [`LifecycleDriver`]
-//! executes them. [`lifecycle`] starts, kills and reaps; [`heartbeat`] detects hangs; [`process`] is the process,
-//! [`link`] its channel, [`cgroup`] its control group and [`snapshot`] its published state. [`deaths`] records exits.
-//! [`one_shot`] runs children that run once and exit.
+//! executes them. [`lifecycle`] starts, kills and reaps; [`heartbeat`] detects hangs; [`manage`] handles requests about
+//! a child; [`process`] is the process, [`link`] its channel, [`cgroup`] its control group and [`snapshot`] its
+//! published state. [`deaths`] records exits. [`one_shot`] runs children that run once and exit.
 
 mod cgroup;
 pub(crate) mod command_env;
@@ -12,9 +12,11 @@ mod deaths;
 mod heartbeat;
 pub(crate) mod isolate;
 mod kill_reason;
+mod kind;
 mod lifecycle;
 mod link;
 pub(crate) mod login_env;
+mod manage;
 mod one_shot;
 pub(crate) mod pi_env;
 pub(crate) mod probing;
@@ -22,6 +24,7 @@ mod process;
 pub(crate) mod repo_cleanup;
 mod snapshot;
 pub(crate) mod spawner;
+mod stderr;
 pub(crate) mod tool_registries;
 mod worker_source;
 
@@ -29,20 +32,22 @@ pub(crate) use cgroup::{create_cgroup, group_name};
 pub(crate) use deaths::{Death, Deaths};
 pub(crate) use heartbeat::HeartbeatDriver;
 pub(crate) use kill_reason::KillReason;
+pub(crate) use kind::{ChannelLimits, ChildKind, Program};
 pub(crate) use lifecycle::LifecycleDriver;
-pub(crate) use link::{ChannelEvent, ChannelInput, stderr_tail};
+pub(crate) use link::{ChannelEvent, ChannelInput, SendError};
+pub(crate) use manage::{Manage, ManageDriver, MemoryLimitExceeded, Request};
 pub(crate) use one_shot::{OneShot, reap_or_kill};
-pub(crate) use process::{ChildProcess, SendError};
+pub(crate) use process::ChildProcess;
 pub(crate) use snapshot::ChildSnapshot;
+pub(crate) use stderr::stderr_tail;
+pub(crate) use worker_source::WORKER;
 
 use crate::errors::CallError;
 use crate::metrics::Metrics;
 use actix::prelude::*;
-use bytes::BytesMut;
 use isolate::Isolation;
 use login_env::LoginEnv;
 use probing::Probing;
-use quackd_ipc::frames::{Decoded, FrameError};
 use quackd_process::{CgroupBase, Exit as ProcessExit, SessionPaths};
 use quackd_supervision::{
     Cause, ChildSpec, Heartbeat, HeartbeatSpec, Lifecycle, State, WORKER_HEARTBEAT,
@@ -50,7 +55,6 @@ use quackd_supervision::{
 use repo_cleanup::RepoCleanup;
 use serde::Serialize;
 use spawner::Spawner;
-use std::fmt::Debug;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -85,23 +89,6 @@ pub(crate) enum ProcessKind {
     Agent,
 }
 
-/// Frames and settings of one kind of supervised process. Its values select the process of an actor that has several.
-pub(crate) trait ChildKind: Debug + Copy + Unpin + 'static {
-    /// Frames from the process.
-    type FromChild: Debug + Send + 'static;
-    /// Frames to the process.
-    type ToChild: Serialize;
-    /// Settings for reading the channel.
-    const WIRE: ChannelLimits;
-    /// Name of the process in the log.
-    const NAME: &'static str;
-
-    fn ping(seq: u64) -> Self::ToChild;
-    fn shutdown() -> Self::ToChild;
-    /// The program of a process with this first frame.
-    fn program(start: &Self::ToChild) -> Program<Self::FromChild>;
-}
-
 /// An actor that owns a process of the kind `K`. Methods with a body are optional hooks.
 pub(crate) trait ChildActor<K: ChildKind>:
     Actor<Context = Context<Self>> + Handler<ChannelEvent<K::FromChild>>
@@ -130,24 +117,6 @@ pub(crate) trait ChildActor<K: ChildKind>:
     fn publish_status(&mut self, k: K);
     /// Time at which the idle timeout ends the process. `None` if it is busy or exempt.
     fn idle_deadline(&self, k: K) -> Option<Instant>;
-}
-
-/// A program that runs as a child, with its own frames.
-#[derive(Debug)]
-pub(crate) struct Program<F> {
-    /// The subcommand of quackd's executable.
-    pub(crate) verb: &'static str,
-    /// Reads a frame of this program.
-    pub(crate) decode: fn(&BytesMut) -> Result<Decoded<F>, FrameError>,
-}
-
-/// Settings for reading a child's channel.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct ChannelLimits {
-    /// Number of unknown frames that are skipped. One more kills the child.
-    pub(crate) max_unknown: u32,
-    /// Burst size and frames per second. `None` if the frames are limited otherwise.
-    pub(crate) pace: Option<(u32, u32)>,
 }
 
 /// Reason for evicting an idle process.
@@ -302,39 +271,4 @@ impl Child {
 /// Heartbeat intervals of a child. A child without a heartbeat gets the default, which is never used.
 fn beats_of(spec: &ChildSpec) -> HeartbeatSpec {
     spec.heartbeat.unwrap_or(WORKER_HEARTBEAT)
-}
-
-/// Milliseconds for the wire.
-pub(crate) fn ms(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Request to a session's actor about one of its processes, from the supervisor's own tasks or from the user. Answered
-/// with whether it applied.
-#[derive(Debug, Clone, Copy, Message)]
-#[rtype(result = "bool")]
-pub(crate) struct Manage(pub(crate) ProcessKind, pub(crate) Request);
-
-/// Content of [`Manage`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Request {
-    /// Stop the process if it is idle.
-    Evict(EvictionReason),
-    /// The machine was suspended, or this process was stopped: restart all deadlines.
-    ResetTimers,
-    /// Kill the process because its session is over its memory limit.
-    OverMemory(MemoryLimitExceeded),
-    /// Kill the process because the user asked for it.
-    Kill,
-}
-
-/// Details of [`Request::OverMemory`].
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MemoryLimitExceeded {
-    /// Process id of the monitor above the processes.
-    pub(crate) monitor: u32,
-    /// Memory of the session, in MiB.
-    pub(crate) mb: u64,
-    /// The session's limit, in MiB.
-    pub(crate) limit_mb: u64,
 }

@@ -2,9 +2,9 @@
 //! cleanup. Their limits are in their rows of the table. This module records their results for `quack doctor --tree`.
 
 use super::deaths::ONE_SHOT_FAILED;
-use super::{Death, Deaths, ms};
+use super::{Death, Deaths};
 use crate::children::spawner::Spawner;
-use crate::clock::now_text;
+use crate::clock::{ms, now_text};
 use nix::sys::signal::Signal;
 use quackd_process::{Exit, ProcessHandle};
 use quackd_protocol::client::ErrandInfo;

@@ -4,7 +4,7 @@
 //! No worker supplies or changes the result. A worker that gets none probes for itself only: with
 //! `worker.launcher` it may run on another system.
 
-use crate::children::spawner::{SpawnRequestError, Spawner};
+use crate::children::spawner::{ProbeError, Spawner};
 use crate::children::{Deaths, OneShot, reap_or_kill, stderr_tail};
 use crate::platform::HAS_NAMESPACES;
 use quackd_process::Exit;
@@ -25,21 +25,6 @@ const RESULT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Longest result, in bytes.
 const MAX_RESULT: u64 = 4096;
-
-/// Reason why there is no result.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum ProbeError {
-    #[error("cannot make a channel: {0}")]
-    Channel(#[source] io::Error),
-    #[error(transparent)]
-    Spawn(#[from] Box<SpawnRequestError>),
-    #[error("no result after {0:?}")]
-    Silent(Duration),
-    #[error("the process ended without a result ({0})")]
-    Ended(String),
-    #[error("the result is malformed: {0}")]
-    Malformed(String),
-}
 
 /// One per daemon.
 #[derive(Debug)]

@@ -4,10 +4,11 @@
 //! and signals the monitor, which kills its descendants. The supervisor kills a monitor that does not react. The kernel
 //! then kills the worker. The remaining processes become children of the supervisor, and its main thread kills them.
 
-use super::link::{ChannelTasks, stderr_tail};
-use super::{ChildActor, ChildKind};
+use super::kind::ChildKind;
+use super::link::{ChannelEvent, ChannelTasks, SendError};
+use super::stderr::stderr_tail;
 use crate::clock::now_text;
-use actix::Addr;
+use actix::{Actor, Addr, Context, Handler};
 use nix::sys::signal::Signal;
 use quackd_ipc::first::write_length_with_descriptors;
 use quackd_ipc::frames;
@@ -40,26 +41,19 @@ struct RunningProcess {
     stderr: JoinHandle<String>,
 }
 
-/// The reason why a frame was not queued.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum SendError {
-    /// The frame exceeds the maximum size.
-    TooLong,
-    /// The queue is full, because the child does not read.
-    Full,
-    /// The channel is closed.
-    Closed,
-}
-
 impl ChildProcess {
     /// Creates the control channel and writes the first frame into it, with `descriptors` for the process. The process is
     /// started later and gets the other end.
-    pub(super) fn prepare<K: ChildKind, H: ChildActor<K>>(
+    pub(super) fn prepare<K, H>(
         generation: u64,
         start: &K::ToChild,
         descriptors: &[OwnedFd],
         handle: Addr<H>,
-    ) -> std::io::Result<(Self, OwnedFd)> {
+    ) -> std::io::Result<(Self, OwnedFd)>
+    where
+        K: ChildKind,
+        H: Actor<Context = Context<H>> + Handler<ChannelEvent<K::FromChild>>,
+    {
         let (channel, far_end) = quackd_ipc::link::pair()?;
         let first = frames::encode(start).map_err(std::io::Error::other)?;
         let borrowed: Vec<_> = descriptors.iter().map(OwnedFd::as_fd).collect();

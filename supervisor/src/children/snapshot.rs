@@ -1,6 +1,7 @@
 //! The published state of one child process.
 
-use super::{Child, ChildProcess, ms};
+use super::{Child, ChildProcess};
+use crate::clock::ms;
 use quackd_protocol::client::{LifeInfo, ProcessState};
 use quackd_supervision::{Cause, ChildSpec, Heartbeat, Lifecycle, State};
 use std::rc::Rc;

@@ -6,8 +6,7 @@
 //! The supervisor is a subreaper: if a monitor was killed, its descendants become children of the supervisor. After
 //! each reaping, the main thread kills every child that is not a known monitor.
 
-use crate::children::probing::ProbeError;
-use crate::children::worker_source::WorkerSource;
+use crate::children::worker_source::{WORKER, WorkerSource};
 use crate::errors::chain;
 use crate::metrics::Metrics;
 use crate::obeyed::HeldFile;
@@ -40,9 +39,6 @@ const RELEASE_PAGES_AFTER: Duration = Duration::from_secs(1);
 
 /// Delay before the supervisor watches a worker again after a failure.
 const WATCH_AGAIN: Duration = Duration::from_millis(200);
-
-/// The subcommand that runs as a session's worker.
-pub(crate) const WORKER: &str = "worker";
 
 #[derive(Debug)]
 enum SpawnerRequest {
@@ -79,6 +75,21 @@ pub(crate) enum SpawnRequestError {
     NoPlace(NoPlace),
     #[error("worker.launcher is not run: {0}")]
     Launcher(Box<HeldFile>),
+}
+
+/// Reason why there is no result of the probe.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ProbeError {
+    #[error("cannot make a channel: {0}")]
+    Channel(#[source] std::io::Error),
+    #[error(transparent)]
+    Spawn(#[from] Box<SpawnRequestError>),
+    #[error("no result after {0:?}")]
+    Silent(Duration),
+    #[error("the process ended without a result ({0})")]
+    Ended(String),
+    #[error("the result is malformed: {0}")]
+    Malformed(String),
 }
 
 impl SpawnRequestError {
@@ -186,8 +197,8 @@ pub(crate) fn serve_blocking(
                 }
                 // If the actor is gone, the worker sees its channel close and exits.
                 answer.send(spawned).ok();
-                if verb == WORKER {
-                    workers_from.prepare(children);
+                if verb == WORKER && children.launcher.is_none() {
+                    workers_from.prepare(&children.exe);
                 }
             }
             Ok(SpawnerRequest::Reap { process, answer }) => {

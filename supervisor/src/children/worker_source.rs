@@ -1,9 +1,11 @@
 //! Starts worker processes for the main thread: as forks of a template, or as starts of the program if there is no
 //! template.
 
-use super::spawner::{SpawnSettings, WORKER};
 use quackd_process::{SelfExe, SpawnError, SpawnedWorker, Template, spawn_worker_blocking};
 use std::os::fd::OwnedFd;
+
+/// The subcommand that runs as a session's worker.
+pub(crate) const WORKER: &str = "worker";
 
 /// The template, if one runs.
 #[derive(Debug, Default)]
@@ -43,7 +45,7 @@ impl WorkerSource {
     }
 
     /// Makes sure that the next worker has a template with forks left. Does not wait for it.
-    pub(super) fn prepare(&mut self, settings: &SpawnSettings) {
+    pub(super) fn prepare(&mut self, exe: &SelfExe) {
         use quackd_ipc::first::write_first_blocking;
         use quackd_protocol::worker::ToWorker;
         use std::os::fd::AsFd;
@@ -51,10 +53,10 @@ impl WorkerSource {
         if self.template.as_ref().is_some_and(Template::is_used_up) {
             self.discard();
         }
-        if self.template.is_some() || settings.launcher.is_some() {
+        if self.template.is_some() {
             return;
         }
-        match Template::start_blocking(&settings.exe, &[WORKER]) {
+        match Template::start_blocking(exe, &[WORKER]) {
             Ok(template) => {
                 let told = write_first_blocking(template.as_fd(), &ToWorker::Template {});
                 self.template = Some(template);

@@ -49,7 +49,7 @@ pub(super) async fn approvals(
             session_id: open.subject.session.clone(),
             label: String::new(),
             at: open.with.at.clone(),
-            left_ms: crate::children::ms(open.until.saturating_duration_since(now)),
+            left_ms: crate::clock::ms(open.until.saturating_duration_since(now)),
             request: open.with.request.clone(),
         });
         row.collect::<Vec<_>>()

@@ -2,7 +2,7 @@
 
 use super::ps::processes;
 use super::{Caller, NoParams};
-use crate::children::ms;
+use crate::clock::ms;
 use crate::errors::MethodError;
 use crate::services::Services;
 use quackd_protocol::client::{

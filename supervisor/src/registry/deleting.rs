@@ -1,7 +1,7 @@
 //! Deletes a session: first from the metadata on disk, then its worker and its private files.
 
 use super::Registry;
-use super::persistence::{Saved, kept};
+use super::saves::{Saved, kept};
 use super::tombstones::session_gone;
 use crate::children::DrainReason;
 use crate::errors::MethodError;

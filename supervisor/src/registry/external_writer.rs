@@ -6,7 +6,7 @@
 
 use super::Registry;
 use super::deleting::clear_away;
-use super::persistence::{Saved, Saving, kept};
+use super::saves::{Saved, Saving, kept};
 use super::tombstones::trim_workspaces;
 use crate::errors::chain;
 use actix::prelude::*;

@@ -1,7 +1,7 @@
 //! Answers of the user that are kept: adds and removes grants of a session, of its workspace or of all sessions.
 
 use super::Registry;
-use super::policies::FoundPolicy;
+use super::policies::{FoundPolicy, GrantChange};
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use quackd_policy::hosts::Rule;
@@ -15,23 +15,6 @@ use std::sync::Arc;
 
 /// Most rules that an error names.
 const MAX_OTHERS: usize = 8;
-
-/// Change of grants.
-#[derive(Debug)]
-pub(crate) enum GrantChange {
-    /// Allow these rules of hosts, and turn the network from off to hosts.
-    Allow { scope: PolicyScope, rules: Vec<String>, client: String },
-    /// Keep an answer of the user.
-    Answer {
-        kind: ApprovalKind,
-        target: String,
-        decision: Decision,
-        scope: PolicyScope,
-        client: String,
-    },
-    /// Remove the grants with these ids, and the rules with these texts, from grants and policies.
-    Revoke { ids_or_rules: Vec<String> },
-}
 
 impl Registry {
     /// Applies a change in memory. Returns whether anything changed.

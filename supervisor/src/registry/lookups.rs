@@ -1,13 +1,19 @@
-//! Finds the session of a reference.
+//! Finds the session of a reference, and starts its actor on first use.
 
 use super::Registry;
-use super::labels;
+use super::labels::{self, Labels};
+use super::policies::FoundPolicy;
 use crate::clock::now_text;
 use crate::errors::MethodError;
 use crate::registry::catalog;
-use crate::session::FoundSession;
+use crate::session::actor::SessionActor;
+use crate::session::agent::engine::AgentChoice;
+use crate::session::owner::Owner;
+use crate::session::{FoundSession, SessionEntry};
 use crate::voice::VoiceSession;
 use actix::prelude::*;
+use quackd_protocol::metadata::Session;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Find the session of a reference, or the active session without one.
@@ -56,6 +62,66 @@ impl Handler<FindSession> for Registry {
 }
 
 impl Registry {
+    /// The entry of a session, created on first use.
+    fn entry_of(
+        &self,
+        session: &Session,
+        workspace: &str,
+        ctx: &Context<Self>,
+    ) -> Rc<SessionEntry> {
+        if let Some(entry) = self.services.table.get(&session.id) {
+            return entry;
+        }
+        let FoundPolicy { policy, rules, .. } = self.policy_of(session);
+        let policy = (policy, Arc::new(rules));
+        let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
+        let known = self.metadata.sessions.iter().find(|known| known.id == session.id);
+        let label = known
+            .map(|known| Labels::new(&self.metadata, &self.state).of(known))
+            .unwrap_or_default();
+        let (workspace, isolated) = (workspace.to_owned(), self.state_of(&session.id).isolated);
+        let entry =
+            SessionActor::start_for(session, label, workspace, policy, isolated, services, owner);
+        self.services.table.insert(Rc::clone(&entry));
+        entry
+    }
+
+    fn found(
+        &mut self,
+        session: &Session,
+        purpose: Purpose,
+        ctx: &Context<Self>,
+    ) -> Result<FoundSession, MethodError> {
+        let known = catalog::workspace_of(&self.metadata, session).map(|w| w.path.clone());
+        if known.is_none() && purpose != Purpose::Describe {
+            return Err(MethodError::WorkspaceUnknown);
+        }
+        let has_workspace = known.is_some();
+        let workspace = known.unwrap_or_else(|| "unknown".to_owned());
+        let state = self.state_of(&session.id);
+        let handle = self.entry_of(session, &workspace, ctx).handle.clone();
+        if !has_workspace {
+            // A session without a workspace can only be described. Its workspace may become known later.
+            self.services.table.remove(&session.id);
+        }
+        Ok(FoundSession {
+            handle,
+            has_workspace,
+            safe_mode: state.safe_mode,
+            restarts: state.restarts,
+            pi_session_file: session.pi_session_file.clone(),
+            agent: AgentChoice {
+                engine: state.engine.clone(),
+                model: state.model.clone(),
+                is_isolated: state.isolated.is_some(),
+            },
+            isolated: state.isolated,
+            session_id: session.id.clone(),
+            session_name: session.name.clone(),
+            workspace_path: workspace,
+        })
+    }
+
     fn find(
         &mut self,
         msg: &FindSession,

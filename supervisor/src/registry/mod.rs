@@ -27,39 +27,36 @@ mod pins;
 mod policies;
 mod presets;
 mod restrictions;
+mod saves;
 pub(crate) mod shutdown_record;
 mod snapshot;
 pub(crate) mod tombstones;
 
 pub(crate) use claims::Claim;
 pub(crate) use deleting::Delete;
-pub(crate) use grants::GrantChange;
 pub(crate) use link_names::{LinkNames, Named};
 pub(crate) use lookups::{FindSession, Purpose};
 pub(crate) use mutations::{Activate, Open, OpenSession};
-pub(crate) use persistence::Saving;
-pub(crate) use policies::{AgentChange, ChangeSession, FoundPolicy, PolicyChange, SessionChange};
+pub(crate) use policies::{
+    AgentChange, ChangeSession, FoundPolicy, GrantChange, PolicyChange, SessionChange,
+};
 pub(crate) use presets::{Problems, ask_tools};
 pub(crate) use restrictions::Restrictions;
+pub(crate) use saves::Saving;
 pub(crate) use snapshot::{RegistrySnapshot, TakeSnapshot};
 
 use crate::children::DrainReason;
-use crate::errors::MethodError;
 use crate::events::client_registry::Clients;
 use crate::health::Health;
-use crate::session::actor::{Drain as DrainSession, SessionActor};
-use crate::session::agent::engine::AgentChoice;
-use crate::session::owner::Owner;
+use crate::session::actor::Drain as DrainSession;
 use crate::session::services::SessionServices;
-use crate::session::{FoundSession, SessionEntry};
 use crate::voice::Voice;
 use actix::prelude::*;
-use labels::Labels;
-use persistence::Waiter;
 use quackd_protocol::SessionId;
-use quackd_protocol::metadata::{Metadata, Session};
+use quackd_protocol::metadata::Metadata;
 use quackd_protocol::state::{DaemonState, SessionState};
 use quackd_store::Snapshot;
+use saves::Waiter;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -112,66 +109,6 @@ impl Registry {
             waiting_next: Vec::new(),
             draining: false,
         }
-    }
-
-    /// The entry of a session, created on first use.
-    fn entry_of(
-        &self,
-        session: &Session,
-        workspace: &str,
-        ctx: &Context<Self>,
-    ) -> Rc<SessionEntry> {
-        if let Some(entry) = self.services.table.get(&session.id) {
-            return entry;
-        }
-        let FoundPolicy { policy, rules, .. } = self.policy_of(session);
-        let policy = (policy, Arc::new(rules));
-        let (services, owner) = (Rc::clone(&self.services), Owner::new(&ctx.address()));
-        let known = self.metadata.sessions.iter().find(|known| known.id == session.id);
-        let label = known
-            .map(|known| Labels::new(&self.metadata, &self.state).of(known))
-            .unwrap_or_default();
-        let (workspace, isolated) = (workspace.to_owned(), self.state_of(&session.id).isolated);
-        let entry =
-            SessionActor::start_for(session, label, workspace, policy, isolated, services, owner);
-        self.services.table.insert(Rc::clone(&entry));
-        entry
-    }
-
-    fn found(
-        &mut self,
-        session: &Session,
-        purpose: Purpose,
-        ctx: &Context<Self>,
-    ) -> Result<FoundSession, MethodError> {
-        let known = catalog::workspace_of(&self.metadata, session).map(|w| w.path.clone());
-        if known.is_none() && purpose != Purpose::Describe {
-            return Err(MethodError::WorkspaceUnknown);
-        }
-        let has_workspace = known.is_some();
-        let workspace = known.unwrap_or_else(|| "unknown".to_owned());
-        let state = self.state_of(&session.id);
-        let handle = self.entry_of(session, &workspace, ctx).handle.clone();
-        if !has_workspace {
-            // A session without a workspace can only be described. Its workspace may become known later.
-            self.services.table.remove(&session.id);
-        }
-        Ok(FoundSession {
-            handle,
-            has_workspace,
-            safe_mode: state.safe_mode,
-            restarts: state.restarts,
-            pi_session_file: session.pi_session_file.clone(),
-            agent: AgentChoice {
-                engine: state.engine.clone(),
-                model: state.model.clone(),
-                is_isolated: state.isolated.is_some(),
-            },
-            isolated: state.isolated,
-            session_id: session.id.clone(),
-            session_name: session.name.clone(),
-            workspace_path: workspace,
-        })
     }
 
     /// Returns quackd's own state of a session.

@@ -3,9 +3,9 @@
 use super::Registry;
 use super::claims::Claim;
 use super::labels;
-use super::persistence::kept;
 use super::policies::AgentChange;
 use super::restrictions::Restrictions;
+use super::saves::kept;
 use crate::errors::MethodError;
 use crate::registry::catalog::{self, Fresh};
 use actix::prelude::*;

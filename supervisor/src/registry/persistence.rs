@@ -4,53 +4,12 @@
 //! next one, fails. A save also returns changes that another program wrote ([`super::external_writer`]).
 
 use super::Registry;
+use super::saves::{NotKept, Saved, Saving, Waiter};
 use crate::errors::MethodError;
 use actix::prelude::*;
-use quackd_store::{Saved as Kept, Snapshot, StoreError, Writer};
+use quackd_store::{Saved as Kept, Snapshot};
 use std::sync::Arc;
 use tokio::sync::oneshot;
-
-/// Destination of changes.
-#[derive(Debug)]
-pub(crate) enum Saving {
-    /// The store's thread. Dropping the writer completes the submitted saves.
-    To(Writer),
-    /// The files must not be written.
-    Off {
-        /// Error text for clients that request a change.
-        why: String,
-    },
-}
-
-/// Error of a save. All requests that shared the save get the same error.
-#[derive(Debug, Clone)]
-pub(super) enum NotKept {
-    Failed(StoreError),
-    ReadOnly(String),
-}
-
-impl From<NotKept> for MethodError {
-    fn from(not_kept: NotKept) -> Self {
-        match not_kept {
-            NotKept::Failed(error) => Self::NotSaved(error),
-            NotKept::ReadOnly(why) => Self::ReadOnly(why),
-        }
-    }
-}
-
-/// Request that waits for a save.
-pub(super) type Waiter = oneshot::Sender<Result<(), NotKept>>;
-
-/// Result of a save.
-pub(super) type Saved = oneshot::Receiver<Result<(), NotKept>>;
-
-/// Waits for a save; returns at once for `None`.
-pub(super) async fn kept(saved: Option<Saved>) -> Result<(), MethodError> {
-    match saved {
-        None => Ok(()),
-        Some(saved) => saved.await.map_err(|_ended| MethodError::ShuttingDown)?.map_err(Into::into),
-    }
-}
 
 impl Registry {
     /// Whether memory and disk differ, and saving is possible.

@@ -4,9 +4,8 @@
 //! is replaced when nothing runs in it ([`crate::session::worker`]).
 
 use super::Registry;
-use super::grants::GrantChange;
 use super::host_rules::rules_of;
-use super::persistence::{Saved, kept};
+use super::saves::{Saved, kept};
 use crate::errors::MethodError;
 use crate::session::actor::{SessionActor, TellSession};
 use actix::prelude::*;
@@ -31,6 +30,23 @@ pub(crate) struct PolicyChange {
     pub(crate) reset: bool,
     /// New settings.
     pub(crate) patch: PolicyPatch,
+}
+
+/// Change of grants.
+#[derive(Debug)]
+pub(crate) enum GrantChange {
+    /// Allow these rules of hosts, and turn the network from off to hosts.
+    Allow { scope: PolicyScope, rules: Vec<String>, client: String },
+    /// Keep an answer of the user.
+    Answer {
+        kind: ApprovalKind,
+        target: String,
+        decision: Decision,
+        scope: PolicyScope,
+        client: String,
+    },
+    /// Remove the grants with these ids, and the rules with these texts, from grants and policies.
+    Revoke { ids_or_rules: Vec<String> },
 }
 
 /// Change a session. Answered with its policy.

@@ -17,7 +17,7 @@ use super::unrecorded::UnrecordedCalls;
 use super::worker::{OfWorker, WorkerPart};
 use super::{FoundSession, SessionEntry};
 use crate::children::{
-    Child, ChildActor, DrainReason, LifecycleDriver, Manage, ProcessKind, Request,
+    Child, ChildActor, DrainReason, LifecycleDriver, Manage, ManageDriver, ProcessKind, Request,
 };
 use crate::session::owner::Owner;
 use crate::session::services::SessionServices;

@@ -1,6 +1,6 @@
 //! Converts the published state of a session to the types of the protocol.
 
-use crate::children::ms;
+use crate::clock::ms;
 use crate::pool::snapshot::{AgentSnapshot, CallSnapshot, JobSnapshot, SessionSnapshot};
 use crate::session::pending_calls::call_id;
 use quackd_protocol::agent::Engine;

@@ -17,7 +17,7 @@ use crate::web::Searches;
 use actix::System;
 use quackd_ipc::halves;
 use quackd_ipc::link::adopt;
-use quackd_process::{CommandInput, SelfExe, sweep_strays_blocking};
+use quackd_process::{CommandInput, SelfExe, complain, sweep_strays_blocking};
 use quackd_protocol::environment::GIT_SETTINGS_VARIABLES;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{
@@ -46,17 +46,17 @@ pub(crate) fn serve(started: Stage0Output) -> ExitCode {
     let system = System::new();
     system.block_on(async move {
         if let Err(error) = start(started).await {
-            crate::complain(&format!("worker cannot start: {error}"));
+            complain(&format!("worker cannot start: {error}"));
             failed.set(ExitCode::FAILURE);
             System::current().stop();
         }
     });
     if let Err(error) = system.run() {
-        crate::complain(&format!("worker's runtime failed: {error}"));
+        complain(&format!("worker's runtime failed: {error}"));
         code.set(ExitCode::FAILURE);
     }
     if !sweep_strays_blocking(&BTreeSet::new(), LAST_SWEEP).verified_empty {
-        crate::complain("processes left, the monitor kills them");
+        complain("processes left, the monitor kills them");
     }
     code.get()
 }
@@ -134,7 +134,7 @@ async fn start(started: Stage0Output) -> std::io::Result<()> {
 /// Returns the record of attempts to use the network, and reports sockets that could not be opened.
 fn attempts(network: Option<PrivateNetwork>, report: &mut SandboxReport) -> Arc<Attempts> {
     let Some(PrivateNetwork { counters, notes, .. }) = network else { return Arc::default() };
-    notes.iter().for_each(|note| crate::complain(note));
+    notes.iter().for_each(|note| complain(note));
     report.notes.extend(notes);
     Arc::new(Attempts::new(counters))
 }

@@ -31,8 +31,7 @@ mod web;
 
 pub use platform::run_role;
 
-use quackd_process::abort_on_panic;
-pub(crate) use quackd_process::complain;
+use quackd_process::{abort_on_panic, complain};
 use quackd_protocol::worker::EXIT_TERMINAL;
 use std::process::ExitCode;
 

@@ -6,6 +6,7 @@
 use bytes::Bytes;
 use quackd_ipc::frames::{self, Decoded};
 use quackd_ipc::halves::{ReadingHalf, WritingHalf};
+use quackd_process::complain;
 use quackd_protocol::limits::MAX_CALLS_PER_SESSION;
 use quackd_protocol::worker::{FromWorker, TO_WORKER_TAGS, ToWorker};
 use std::ops::ControlFlow;
@@ -27,7 +28,7 @@ impl FrameSender {
             Ok(body) => {
                 self.0.send(body).await.ok();
             }
-            Err(error) => crate::complain(&format!("a frame was dropped: {error}")),
+            Err(error) => complain(&format!("a frame was dropped: {error}")),
         }
     }
 
@@ -38,7 +39,7 @@ impl FrameSender {
         let Ok(room) = self.0.reserve().await else { return };
         match frame().map(|frame| frames::encode(&frame)) {
             Some(Ok(body)) => room.send(body),
-            Some(Err(error)) => crate::complain(&format!("a frame was dropped: {error}")),
+            Some(Err(error)) => complain(&format!("a frame was dropped: {error}")),
             None => (),
         }
     }
@@ -74,9 +75,9 @@ pub(crate) async fn read(half: ReadingHalf, mut handle: impl FnMut(ToWorker) -> 
                     break;
                 }
             }
-            Ok(Decoded::Unknown(tag)) => crate::complain(&format!("skipped a `{tag}` frame")),
+            Ok(Decoded::Unknown(tag)) => complain(&format!("skipped a `{tag}` frame")),
             Err(error) => {
-                crate::complain(&format!("{error}"));
+                complain(&format!("{error}"));
                 break;
             }
         }

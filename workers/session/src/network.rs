@@ -7,6 +7,7 @@
 use crate::confinement_result::ConfinementResult;
 use crate::start_error::WorkerStartError;
 use quackd_ipc::descriptors::send_with_descriptors;
+use quackd_process::complain;
 use quackd_protocol::network::{FromWorkerPacket, MAX_PACKET_BYTES, SocketKind, ToWorkerPacket};
 use quackd_protocol::policy::{NetworkMode, Policy};
 use quackd_tools::{Attempts, RefusedRequest};
@@ -190,7 +191,7 @@ impl ProxyLink {
                     drop(send(&self.pair, &FromWorkerPacket::NotConnected { id }, &[]));
                 }
             }
-            Err(_) => crate::complain("the network proxy sent a packet that is not understood"),
+            Err(_) => complain("the network proxy sent a packet that is not understood"),
         }
     }
 }

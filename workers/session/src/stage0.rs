@@ -12,7 +12,7 @@ use crate::start_error::WorkerStartError;
 use quackd_ipc::first::{read_first_with_descriptors_blocking, write_first_blocking};
 use quackd_ipc::link;
 use quackd_process::{
-    Group, Limits, Role, SessionPaths, harden, rank_above_parent, restore_after_fork,
+    Group, Limits, Role, SessionPaths, complain, harden, rank_above_parent, restore_after_fork,
     set_process_name,
 };
 use quackd_protocol::worker::{
@@ -86,7 +86,7 @@ fn open_group(paths: Option<&SessionPaths>) -> Option<Arc<Group>> {
     match Group::open(paths?) {
         Ok(group) => Some(Arc::new(group)),
         Err(error) => {
-            crate::complain(&format!("no control group: {error}"));
+            complain(&format!("no control group: {error}"));
             None
         }
     }

@@ -4,14 +4,18 @@
 //! Commands run at the same time, and each gets exactly one response with its id, also after the end of stdin. A prompt's
 //! response precedes its events.
 
+mod calls;
 mod finding;
 mod lines;
+mod notes;
 mod output;
 mod reading;
 mod session;
 mod start;
 
+use self::calls::{COMMAND_TIMEOUT, abort, send};
 use self::lines::{Dialect, parse, raw, response};
+use self::notes::note;
 use self::output::{Done, Order, Output};
 use self::session::{Session, is_setting};
 use crate::args::rpc::RpcArgs;
@@ -23,22 +27,17 @@ use crate::output::CliOutput;
 use crate::shell_keys;
 use quackd_client::{Client, ClientError};
 use quackd_ipc::lines::{Line, LineReader};
-use quackd_protocol::client::{
-    AbortParams, AgentData, AgentParams, SessionDeleteParams, UiResponseParams,
-};
+use quackd_protocol::client::{AbortParams, UiResponseParams};
 use quackd_protocol::limits::MAX_LINE_BYTES;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use std::io::{Stdout, Write};
+use std::io::Stdout;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
-
-/// Timeout of a command, longer than the daemon's own.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(620);
 
 /// Commands at the same time. Further lines wait.
 const MAX_COMMANDS: usize = 64;
@@ -81,29 +80,6 @@ pub(crate) async fn run(args: RpcArgs, output: CliOutput) -> anyhow::Result<Exit
     let ended = served.await;
     session.end().await;
     ended
-}
-
-/// Writes a note to stderr: stdout is for the protocol alone.
-fn note(text: &str) {
-    // A failed write cannot be reported.
-    drop(writeln!(std::io::stderr(), "note: {text}"));
-}
-
-async fn send(client: &Client, session: &str, command: Value) -> Result<AgentData, ClientError> {
-    let params = AgentParams { session_id: session.into(), command };
-    client.call_within(params, COMMAND_TIMEOUT).await
-}
-
-/// Deletes a session, also with running work.
-async fn delete(client: &Client, id: String) {
-    let params = SessionDeleteParams { session_id: id.into(), force: Some(true) };
-    drop(client.call(params).await);
-}
-
-/// Ends the turn and the calls of a session.
-async fn abort(client: &Client, session: &str) {
-    // There may be nothing to abort.
-    drop(client.call(AbortParams::of(session)).await);
 }
 
 /// Serves until the end of stdin, or until a signal.

@@ -1,6 +1,7 @@
 //! `quack sandbox`: shows and changes the permissions of a session's worker.
 
 mod network;
+mod request;
 
 use crate::args::SessionArgs;
 use crate::args::sandbox::{
@@ -15,20 +16,16 @@ use crate::session_ref::{self, Missing, Wanted};
 use quackd_policy::hosts::Rule;
 use quackd_protocol::approval::{ApprovalKind, Decision, ScopedGrant};
 use quackd_protocol::client::{
-    Method, PolicyLayers, PolicyScope, RunningJob, SandboxAudit, SandboxData, SandboxDenials,
+    PolicyLayers, PolicyScope, RunningJob, SandboxAudit, SandboxData, SandboxDenials,
     SandboxExplain, SandboxParams, TimedDenial, WorkerSaid,
 };
 use quackd_protocol::limits::REPLY_TIMEOUT;
 use quackd_protocol::policy::{NetworkMode, Policy, PolicyPatch, Profile};
 use quackd_protocol::tiers::{self, Tier};
+use request::{WORKER_TIMEOUT, ask, is_change};
 use serde::Serialize;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// Timeout for a worker's reply, and for a reply that needs the user's tools. The worker may check every file of a
-/// workspace and has 30 s, and the tools have 35 s.
-const WORKER_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// Runs the subcommand.
 pub(crate) async fn run(args: SandboxArgs, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -126,28 +123,6 @@ async fn explain(args: SandboxExplainArgs, output: CliOutput) -> anyhow::Result<
         ask::<SandboxExplain>(wanted, Missing::Create, params, WORKER_TIMEOUT, output).await?;
     show(&said, output)?;
     Ok(if said.report.is_some() { ExitCode::Ok } else { ExitCode::Failed })
-}
-
-fn is_change(params: &SandboxParams) -> bool {
-    matches!(params.action.as_deref(), Some("set" | "allow" | "revoke"))
-}
-
-/// Sends a request about the selected session. A change and a request to the worker create the session of a directory, so
-/// that its policy is in force, and a workspace is audited, before anything runs.
-async fn ask<M: Method + From<SandboxParams>>(
-    wanted: Wanted,
-    missing: Missing,
-    params: SandboxParams,
-    limit: Duration,
-    output: CliOutput,
-) -> anyhow::Result<M::Reply> {
-    let daemon = start_and_connect(output).await?;
-    let found = wanted.one(&daemon.client, missing).await?;
-    if is_change(&params) {
-        session_ref::tell(&found, output);
-    }
-    let params = SandboxParams { session_id: Some(found.session_id.0), ..params };
-    Ok(daemon.client.call_within(M::from(params), limit).await?)
 }
 
 /// Prints a worker's report, or the reason for its absence.

@@ -2,23 +2,24 @@
 //! the files. This module installs them and calls the managers' programs.
 
 mod check;
+mod context;
 mod install;
 mod launchd;
 mod status;
 
 pub(crate) use check::check;
+pub(crate) use context::{ServiceContext, program};
 
 use crate::args::service::{ServiceArgs, ServiceLogsArgs, ServiceUninstallArgs, ServiceVerb};
-use crate::display::plain;
+use crate::display::path_lines;
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::run_program::{ask, must};
 use anyhow::Context;
-use quackd_home::Home;
-use quackd_service::commands::{Step, commands};
-use quackd_service::{Manager, Service, file, launchd as agent, place, systemd};
+use context::ServiceFile;
+use quackd_service::commands::Step;
+use quackd_service::{Manager, file, launchd as agent, place};
 use serde_json::json;
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Size of the read tail of a manager's log, in bytes.
@@ -35,104 +36,6 @@ pub(crate) async fn run(args: ServiceArgs, output: CliOutput) -> anyhow::Result<
         ServiceVerb::Logs(args) => logs(&here, &args, output).await,
         ServiceVerb::Print(_) => print(&here, output),
     }
-}
-
-/// A unit or property list.
-#[derive(Debug)]
-pub(crate) struct ServiceFile {
-    pub(crate) path: PathBuf,
-    pub(crate) text: String,
-}
-
-/// Service manager, directory and program of this user's service.
-#[derive(Debug)]
-pub(crate) struct ServiceContext {
-    pub(crate) manager: Manager,
-    pub(crate) home: Home,
-    pub(crate) service: Service,
-    pub(crate) directory: PathBuf,
-}
-
-fn variable(name: &str) -> Option<OsString> {
-    std::env::var_os(name)
-}
-
-impl ServiceContext {
-    /// Finds the paths of the service.
-    ///
-    /// # Errors
-    /// If a path is not absolute or not UTF-8.
-    pub(crate) fn find(manager: Manager) -> anyhow::Result<Self> {
-        let home = Home::from_process_env_blocking()?;
-        let socket = home.socket();
-        let program = program().context("cannot find this program's own file")?;
-        let service = Service::new(&program, home.dir(), &socket.path, socket.fallback, &variable)?;
-        let directory = place::directory(manager, &variable).map_err(CliError::failed)?;
-        Ok(Self { manager, home, service, directory })
-    }
-
-    /// Returns the service's files with their content.
-    ///
-    /// # Errors
-    /// If a property list cannot be generated, which is not expected.
-    pub(crate) fn wanted(&self) -> anyhow::Result<Vec<ServiceFile>> {
-        let texts = match self.manager {
-            Manager::Systemd => {
-                vec![systemd::socket_unit(&self.service), systemd::service_unit(&self.service)]
-            }
-            Manager::Launchd => vec![agent::agent(&self.service)?],
-        };
-        let paths = place::files(self.manager, &self.directory);
-        Ok(paths.into_iter().zip(texts).map(|(path, text)| ServiceFile { path, text }).collect())
-    }
-
-    /// Returns the commands of a step.
-    pub(crate) fn commands(&self, step: Step) -> Vec<Vec<String>> {
-        let uid = rustix::process::getuid().as_raw();
-        let files = place::files(self.manager, &self.directory);
-        commands(self.manager, step, uid, files.last().unwrap_or(&self.directory))
-    }
-
-    /// Returns the reason why the manager cannot be reached. `None` if it can.
-    pub(crate) async fn unreachable(&self) -> Option<String> {
-        let uid = rustix::process::getuid().as_raw();
-        let question: Vec<String> = match self.manager {
-            Manager::Systemd => {
-                ["systemctl", "--user", "show", "--property=Version"].map(str::to_owned).into()
-            }
-            Manager::Launchd => vec!["launchctl".into(), "print".into(), format!("gui/{uid}")],
-        };
-        let why = match ask(&question).await {
-            Ok(answer) if answer.succeeded => return None,
-            Ok(answer) => answer.complaint(),
-            Err(error) => format!("{error:#}"),
-        };
-        let need = match self.manager {
-            Manager::Systemd => {
-                "a login session with `systemd --user` is needed (XDG_RUNTIME_DIR and a bus; \
-                 `su` and containers have none)"
-            }
-            Manager::Launchd => "a graphical login session is needed",
-        };
-        Some(format!("{} cannot be reached: {}; {need}", self.manager.name(), plain(&why)))
-    }
-}
-
-/// Returns the path by which this program was called, or its entry in the PATH. Keeps links, so that the service
-/// follows a link that a package manager changes with each upgrade.
-pub(crate) fn program() -> std::io::Result<PathBuf> {
-    let running = std::env::current_exe()?;
-    let real = std::fs::canonicalize(&running)?;
-    let is_it = |path: &PathBuf| std::fs::canonicalize(path).is_ok_and(|found| found == real);
-    let called = std::env::args_os().next().map(PathBuf::from).unwrap_or_default();
-    if called.is_absolute() && is_it(&called) {
-        return Ok(called);
-    }
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    let name = running.file_name().unwrap_or_default().to_owned();
-    let mut candidates =
-        std::env::split_paths(&paths).filter(|dir| dir.is_absolute()).map(|dir| dir.join(&name));
-    Ok(candidates.find(is_it).unwrap_or(running))
 }
 
 fn print(here: &ServiceContext, output: CliOutput) -> anyhow::Result<ExitCode> {
@@ -160,7 +63,7 @@ async fn uninstall(
         if output.is_json() {
             output.document(&json!({"removed": paths, "dryRun": true}))?;
         } else {
-            output.text(&lines("Would remove", &paths, "There is no service to remove.\n"))?;
+            output.text(&path_lines("Would remove", &paths, "There is no service to remove.\n"))?;
         }
         return Ok(ExitCode::Ok);
     }
@@ -168,17 +71,9 @@ async fn uninstall(
     if output.is_json() {
         output.document(&json!({"removed": removed}))?;
     } else {
-        output.text(&lines("Removed", &removed, "There was no service to remove.\n"))?;
+        output.text(&path_lines("Removed", &removed, "There was no service to remove.\n"))?;
     }
     Ok(ExitCode::Ok)
-}
-
-/// Formats paths, one per line.
-pub(crate) fn lines(verb: &str, paths: &[PathBuf], none: &str) -> String {
-    if paths.is_empty() {
-        return none.to_owned();
-    }
-    paths.iter().map(|path| format!("{verb} {}\n", plain(&path.display().to_string()))).collect()
 }
 
 /// Returns the existing files that quackd has written.

@@ -5,7 +5,7 @@ mod plan;
 
 use crate::args::service::UninstallArgs;
 use crate::connect::connect;
-use crate::display::plain;
+use crate::display::{path_lines, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::subcommands::mcp::AgentRemoval;
@@ -168,7 +168,7 @@ impl Report<'_> {
     fn text(&self, plan: &UninstallPlan, removed: &[PathBuf]) -> String {
         let verb = if self.is_dry { "Would remove" } else { "Removed" };
         let none = "There is nothing to remove.\n";
-        let mut text = crate::subcommands::service::lines(verb, removed, none);
+        let mut text = path_lines(verb, removed, none);
         for agent in self.agents {
             for path in &agent.paths {
                 let file = shown(path);

@@ -3,10 +3,9 @@
 //! Commands of sessions write the content, so it is hostile. Links are never followed, and the number of inspected
 //! entries is bounded. The monitor of a worker holds a lock on the directory while the worker uses it.
 
-use super::find::{ORPHAN_MIN_AGE, age, bytes, item};
-use super::removal::open_dir;
+use super::handles::{age, bytes, open_dir};
 use super::trees::remove_entry;
-use super::{Item, Kind, Known};
+use super::{Item, Kind, Known, ORPHAN_MIN_AGE};
 use crate::ids::workspace_id;
 use crate::ownership::is_marked;
 use rustix::fs::{
@@ -75,7 +74,7 @@ pub(super) fn find(state: &OwnedFd, max: u64, known: Option<&Known>, now: System
         if !layer.is_retired && !is_too_large {
             sum = sum.saturating_sub(layer.bytes);
         }
-        items.push(item(
+        items.push(Item::new(
             Kind::Caches,
             &[c"caches".to_owned()],
             &layer.name,

@@ -1,7 +1,7 @@
 //! Finds garbage. Deletes nothing. Called by the users of [`super`].
 
-use super::removal::{open_dir, open_state};
-use super::{Found, Item, Kind, Known, Rules, caches, histories};
+use super::handles::{age, bytes, open_dir, open_state};
+use super::{Found, Item, Kind, Known, ORPHAN_MIN_AGE, Rules, caches, histories};
 use crate::Home;
 use crate::ownership::is_retired_run;
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
@@ -21,9 +21,6 @@ const MAX_DEPTH: usize = 16;
 
 /// Minimum age of deletable files. A younger file may be in use.
 const MIN_AGE: Duration = Duration::from_secs(60);
-
-/// Minimum age of files of an unknown session. The session may be in creation, or its deletion may be undone.
-pub(super) const ORPHAN_MIN_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Files that are replaced atomically. An interrupted save leaves their name with a suffix of [`UNFINISHED`],
 /// and the quarantine appends `.corrupt-<n>`.
@@ -183,7 +180,7 @@ impl GarbageScan<'_> {
             let ages = files.iter().map(|file| self.age(file));
             let age = ages.chain([self.age(&entry)]).min().unwrap_or_default();
             let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(bytes(&file.stat)));
-            let item = item(Kind::Undo, &at, &entry.name, bytes, age);
+            let item = Item::new(Kind::Undo, &at, &entry.name, bytes, age);
             match self.rules.undo.max(MIN_AGE) <= age {
                 true => self.items.push(item),
                 false => self.undo.push(item),
@@ -247,12 +244,12 @@ impl GarbageScan<'_> {
     }
 
     fn file(&mut self, kind: Kind, at: &[CString], entry: &DirEntry, age: Duration) {
-        self.items.push(item(kind, at, &entry.name, bytes(&entry.stat), age));
+        self.items.push(Item::new(kind, at, &entry.name, bytes(&entry.stat), age));
     }
 
     fn tree(&mut self, kind: Kind, dir: &OwnedFd, at: &[CString], entry: &DirEntry, age: Duration) {
         let bytes = self.size(dir.as_fd(), entry, MAX_DEPTH);
-        self.items.push(item(kind, at, &entry.name, bytes, age));
+        self.items.push(Item::new(kind, at, &entry.name, bytes, age));
     }
 
     /// Returns the disk usage of an entry, recursively up to `depth` levels.
@@ -290,25 +287,6 @@ impl GarbageScan<'_> {
     fn age(&self, entry: &DirEntry) -> Duration {
         age(&entry.stat, self.now)
     }
-}
-
-pub(super) fn age(stat: &Stat, now: SystemTime) -> Duration {
-    #[expect(clippy::useless_conversion, reason = "the type of this field differs by system")]
-    let seconds = u64::try_from(i64::from(stat.st_mtime)).unwrap_or(0);
-    let changed = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-    // A modification time in the future counts as new.
-    now.duration_since(changed).unwrap_or_default()
-}
-
-pub(super) fn item(kind: Kind, at: &[CString], name: &CStr, bytes: u64, age: Duration) -> Item {
-    let parts: Vec<_> =
-        at.iter().map(CString::as_c_str).chain([name]).map(CStr::to_string_lossy).collect();
-    Item { kind, path: parts.join("/"), bytes, age, dirs: at.to_vec(), name: name.to_owned() }
-}
-
-/// Disk usage in bytes. Less than the file size if the file has holes.
-pub(super) fn bytes(stat: &Stat) -> u64 {
-    u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(512)
 }
 
 /// Returns true for the name of a quarantined file.

@@ -9,17 +9,22 @@
 
 mod caches;
 mod find;
+mod handles;
 mod histories;
 mod readable;
 mod removal;
 mod trees;
 
 pub use find::find_blocking;
-pub use removal::{Tally, remove_blocking, remove_tree, trim_service_log_blocking};
+pub use removal::{Tally, remove_blocking, trim_service_log_blocking};
+pub use trees::remove_tree;
 
 use std::collections::HashSet;
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::time::Duration;
+
+/// Minimum age of files of an unknown session. The session may be in creation, or its deletion may be undone.
+const ORPHAN_MIN_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Category of deletable files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,6 +131,15 @@ pub struct Item {
     dirs: Vec<CString>,
     /// Name in the last directory.
     name: CString,
+}
+
+impl Item {
+    /// Creates the item `name` in the last directory of `at`, which begins below the state directory.
+    fn new(kind: Kind, at: &[CString], name: &CStr, bytes: u64, age: Duration) -> Self {
+        let parts: Vec<_> =
+            at.iter().map(CString::as_c_str).chain([name]).map(CStr::to_string_lossy).collect();
+        Self { kind, path: parts.join("/"), bytes, age, dirs: at.to_vec(), name: name.to_owned() }
+    }
 }
 
 /// Result of a scan.

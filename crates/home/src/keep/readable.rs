@@ -3,7 +3,7 @@
 //! On Linux, a directory that its owner may not read or write becomes accessible first. Elsewhere such a directory is
 //! not deleted.
 
-use super::removal::open_dir;
+use super::handles::open_dir;
 use crate::platform::{make_accessible, make_writable};
 use rustix::io::Errno;
 use std::ffi::CStr;

@@ -1,16 +1,15 @@
-//! Deletes garbage by directory handles. Called by the users of [`super`], and by [`crate::Home`] for a
-//! session's run directory.
+//! Deletes garbage by directory handles. Called by the users of [`super`].
 
+use super::handles::{open_dir, open_state};
 use super::trees::remove_entry;
 use super::{Item, Kind, caches};
 use crate::Home;
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
-use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// Log file that launchd writes.
@@ -110,36 +109,4 @@ fn remove(state: &Path, item: &Item) -> io::Result<()> {
         Kind::Caches => Ok(caches::remove(&dir, &item.name)?),
         _ => Ok(remove_entry(dir.as_fd(), &item.name)?),
     }
-}
-
-/// Deletes the file or directory `path` recursively, at any depth. A missing path counts as deleted. Makes
-/// directories readable first if necessary, because tools leave unreadable ones. Blocks on the disk.
-///
-/// # Errors
-/// The error for the first entry that could not be deleted.
-pub fn remove_tree(path: &Path) -> io::Result<()> {
-    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    let name = CString::new(name.as_encoded_bytes())?;
-    match open_state(above) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        above => Ok(remove_entry(above?.as_fd(), &name)?),
-    }
-}
-
-/// Opens the state directory or the parent of one of quackd's files. Follows a link, because the user may
-/// have placed one.
-pub(super) fn open_state(path: &Path) -> io::Result<OwnedFd> {
-    Ok(openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
-}
-
-/// Opens a subdirectory. Follows a link only if `may_be_link`, and never for `run`, which quackd creates as a
-/// directory.
-pub(super) fn open_dir(at: impl AsFd, name: &CStr, may_be_link: bool) -> Result<OwnedFd, Errno> {
-    let mut flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    if !may_be_link || name == c"run" {
-        flags |= OFlags::NOFOLLOW;
-    }
-    openat(at, name, flags, Mode::empty())
 }

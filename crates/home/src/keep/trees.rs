@@ -1,16 +1,20 @@
-//! Deletes one entry of a directory with everything in it, at any depth. Called by `removal`.
+//! Deletes one entry of a directory with everything in it, at any depth. Called by `removal` and `caches`, and by
+//! [`crate::Home`] for a session's run directory.
 //!
 //! Works by handles that follow no links. The walk has no recursion, and it opens at most [`MAX_OPEN`]
 //! directories and lists at most [`MAX_LISTED`] names of each at a time. It moves deeper directories to the top of the
 //! tree and deletes them there. No path is longer than one name, so no limit on path lengths applies.
 
+use super::handles::open_state;
 use super::readable::open_readable;
 use crate::ownership::MARK;
 use rustix::fs::{AtFlags, Dir, FileType, RenameFlags, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 use std::ffi::{CStr, CString};
 use std::hash::{BuildHasher as _, RandomState};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Largest number of directories that are open at the same time, one for each level.
@@ -22,6 +26,22 @@ const MAX_LISTED: usize = 1024;
 /// Time for one tree. A process that keeps writing into the tree cannot hold the thread for longer. The next
 /// garbage collection deletes the rest.
 const MAX_TIME: Duration = Duration::from_secs(120);
+
+/// Deletes the file or directory `path` recursively, at any depth. A missing path counts as deleted. Makes
+/// directories readable first if necessary, because tools leave unreadable ones. Blocks on the disk.
+///
+/// # Errors
+/// The error for the first entry that could not be deleted.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    let name = CString::new(name.as_encoded_bytes())?;
+    match open_state(above) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        above => Ok(remove_entry(above?.as_fd(), &name)?),
+    }
+}
 
 /// Deletes the entry `name` of `at`. An entry that does not exist counts as deleted.
 ///

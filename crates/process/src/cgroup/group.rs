@@ -2,13 +2,11 @@
 //! changes the meaning of paths. Later accesses use descriptors only.
 
 use super::directory::Directory;
-use super::leaf::CommandCgroup;
 use super::{MYSELF, SessionPaths, discover};
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Maximum number of leaves: one for each command that can run at a time ([`crate::shell_registry`]).
@@ -82,8 +80,8 @@ impl Group {
         self.processes
     }
 
-    /// Returns a leaf for a command that is about to start. All of its processes will start in the leaf.
-    pub(crate) fn leaf(self: &Arc<Self>) -> io::Result<CommandCgroup> {
+    /// Takes a directory for the leaf of a command. Returns its number, for [`Group::give_back`], and its handle.
+    pub(super) fn take_directory(&self) -> io::Result<(usize, Directory)> {
         let take = |from| {
             move |slot: &(usize, &AtomicU8)| {
                 slot.1.compare_exchange(from, TAKEN, Ordering::SeqCst, Ordering::SeqCst).is_ok()
@@ -91,14 +89,14 @@ impl Group {
         };
         let slots = || self.slots.iter().enumerate();
         if let Some((number, _)) = slots().find(take(FREE)) {
-            return self.leaf_at(number, FREE, self.session.child(&name(number)));
+            return self.taken(number, FREE, self.session.child(&name(number)));
         }
         for (number, slot) in slots().filter(take(STUCK)).take(LOOKS) {
             let directory = self.session.child(&name(number));
             let is_empty = |directory: &Directory| directory.is_empty().unwrap_or(false);
             match directory {
                 Ok(directory) if is_empty(&directory) && directory.release().is_ok() => {
-                    return Ok(CommandCgroup::new(Arc::clone(self), number, directory));
+                    return Ok((number, directory));
                 }
                 _ => slot.store(STUCK, Ordering::SeqCst),
             }
@@ -109,17 +107,18 @@ impl Group {
             io::ErrorKind::AlreadyExists => self.session.child(&name(number)),
             _ => Err(error),
         });
-        self.leaf_at(number, ABSENT, made)
+        self.taken(number, ABSENT, made)
     }
 
-    fn leaf_at(
-        self: &Arc<Self>,
+    /// Returns the taken directory. If it could not be opened, its slot is `before` again.
+    fn taken(
+        &self,
         number: usize,
         before: u8,
         directory: io::Result<Directory>,
-    ) -> io::Result<CommandCgroup> {
+    ) -> io::Result<(usize, Directory)> {
         match directory {
-            Ok(directory) => Ok(CommandCgroup::new(Arc::clone(self), number, directory)),
+            Ok(directory) => Ok((number, directory)),
             Err(error) => {
                 self.give_back(number, Some(before));
                 Err(error)

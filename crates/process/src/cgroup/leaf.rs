@@ -18,11 +18,15 @@ pub(crate) struct CommandCgroup {
     is_empty: AtomicBool,
 }
 
-impl CommandCgroup {
-    pub(super) fn new(group: Arc<Group>, number: usize, directory: Directory) -> Self {
-        Self { group, number, directory, is_empty: false.into() }
+impl Group {
+    /// Returns a leaf for a command that is about to start. All of its processes will start in the leaf.
+    pub(crate) fn leaf(self: &Arc<Self>) -> io::Result<CommandCgroup> {
+        let (number, directory) = self.take_directory()?;
+        Ok(CommandCgroup { group: Arc::clone(self), number, directory, is_empty: false.into() })
     }
+}
 
+impl CommandCgroup {
     /// Moves the calling thread here. The processes that it starts start here.
     pub(crate) fn enter(&self) -> io::Result<CgroupGuard<'_>> {
         self.group.enter_in(&self.directory)

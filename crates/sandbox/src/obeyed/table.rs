@@ -5,9 +5,9 @@
 //! `Cargo.toml`, `build.gradle`, `pom.xml`), manifests whose keys are compared instead (`package.json`,
 //! `pyproject.toml`), and files that only run on other machines (`.github/workflows`).
 
-use super::Held::{self, Refused, RefusedOnly, Reported, ReportedAtTop};
-use super::Obeyed;
-use super::Rule::{self, Agent, Editor, Git, Hooks, Own, StartUp};
+use super::row::Held::{self, Refused, RefusedOnly, Reported, ReportedAtTop};
+use super::row::Obeyed;
+use super::row::Rule::{self, Agent, Editor, Git, Hooks, Own, StartUp};
 
 const fn row(
     held: Held,

@@ -4,9 +4,9 @@
 //! The sources are the documentation and the loaders of each program. Packages contain these names too, but only
 //! changes count.
 
-use super::Held::Reported;
-use super::Obeyed;
-use super::Rule::{self, Agent, Editor, Git, Hooks, StartUp};
+use super::row::Held::Reported;
+use super::row::Obeyed;
+use super::row::Rule::{self, Agent, Editor, Git, Hooks, StartUp};
 
 const fn row(
     name: &'static str,

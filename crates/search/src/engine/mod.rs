@@ -113,7 +113,7 @@ impl Engine<'_> {
             multiline_used: reading.multiline,
             ..SearchOutcome::default()
         };
-        walk::add(&mut outcome.skipped, &page.tally.skipped);
+        outcome.skipped.add(&page.tally.skipped);
         outcome.warnings.extend(page.tally.warnings);
         outcome.warnings.truncate(MAX_WARNINGS);
         (outcome.unfinished, outcome.n_unfinished) = page.tally.unfinished;

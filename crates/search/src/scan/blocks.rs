@@ -1,7 +1,7 @@
 //! Reads one block of a large file, and finds the lines in it that cannot be part of the answer. Called by
 //! `parts`.
 
-use super::file::ScanOptions;
+use super::options::ScanOptions;
 use crate::line_matcher::LineMatcher;
 use crate::request::Binary;
 use grep_matcher::{LineMatchKind, Matcher as _};

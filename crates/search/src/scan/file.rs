@@ -1,22 +1,24 @@
 //! Searches one file. Called by the threads of a scan.
 
 use super::blocks::BlockRules;
+use super::file_outcome::{FileOutcome, Hits};
+use super::options::{ScanOptions, Skip};
 use super::others::ThreadPatterns;
 use super::parts;
+use super::pass::{Flags, Scan};
 use super::row::row_bytes;
 use super::searchers::{Source, limit, searcher, size};
 use super::sink::FileSink;
 use super::skipping::Gaps;
 use super::whole;
-use super::{Flags, Scan};
 use crate::crlf::CrlfMap;
 use crate::line_matcher::LineMatcher;
-use crate::outcome::{Row, RowKind, Warning};
+use crate::outcome::{Row, RowKind, Warning, words};
 use crate::request::{Binary, OutputMode};
 use crate::tree::Stop;
-use crate::walk::{EntryIndex, words};
+use crate::walk::EntryIndex;
 use grep_matcher::Matcher as _;
-use grep_searcher::{Encoding, Searcher};
+use grep_searcher::Searcher;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
@@ -24,78 +26,6 @@ use std::os::unix::ffi::OsStrExt as _;
 
 /// Smaller files are read at once. A buffer of this size, in bytes, stays in the processor's cache.
 const SMALL_FILE_BYTES: usize = 256 * 1024;
-
-/// Options of a scan, the same for each file.
-#[derive(Debug, Clone)]
-pub(crate) struct ScanOptions {
-    pub(crate) matcher: LineMatcher,
-    pub(crate) multiline: bool,
-    /// The text is searched as a whole, without the carriage returns of its line ends.
-    pub(crate) folds: bool,
-    /// Number of bytes that are searched at once.
-    pub(crate) piece: usize,
-    pub(crate) invert: bool,
-    pub(crate) before: usize,
-    pub(crate) after: usize,
-    pub(crate) output: OutputMode,
-    pub(crate) max_per_file: Option<u64>,
-    pub(crate) max_line: Option<usize>,
-    pub(crate) binary: Binary,
-    /// `None` to detect the byte order mark, `Some(None)` for raw bytes.
-    pub(crate) encoding: Option<Option<Encoding>>,
-    /// Maximum number of rows. The scan looks for one more.
-    pub(crate) limit: usize,
-    pub(crate) max_bytes: usize,
-    /// Maximum number of bytes of one row.
-    pub(crate) max_row: usize,
-    /// Size of collected rows, in bytes of memory, from which on a thread passes them on before its file or its batch
-    /// is complete.
-    pub(crate) part_bytes: usize,
-    /// Whether rows are collected, and not only counted.
-    pub(crate) with_rows: bool,
-    /// Continue counting after `limit` rows.
-    pub(crate) count_all: bool,
-}
-
-/// Rows to skip at the start of a file.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) enum Skip {
-    #[default]
-    Nothing,
-    Rows(u64),
-    /// Rows up to this line.
-    Through(u64),
-}
-
-/// Result of searching one file.
-#[derive(Debug)]
-pub(crate) enum FileOutcome {
-    /// The first rows of a file with many. Its own result follows.
-    Part(Vec<Row>),
-    /// The file was searched. Contains the hits, if any.
-    Searched(Option<Box<Hits>>),
-    /// The file contains a NUL byte and was skipped.
-    Binary,
-    /// The file has a line that is too long. Contains the hits before that line.
-    TooLong(Option<Box<Hits>>, Warning),
-    TooLarge(Warning),
-    Unreadable(Warning),
-    /// The file was removed after the walk.
-    Gone,
-}
-
-/// Rows and counts of one file.
-#[derive(Debug, Default)]
-pub(crate) struct Hits {
-    pub(crate) rows: Vec<Row>,
-    /// Number of rows seen, collected or not, without skipped rows.
-    pub(crate) n_rows: u64,
-    /// Number of skipped rows.
-    pub(crate) n_skipped: u64,
-    pub(crate) lines: u64,
-    pub(crate) matches: u64,
-    pub(crate) is_binary: bool,
-}
 
 /// Searcher and buffers of one thread.
 pub(crate) struct ScanThread<'a> {
@@ -442,15 +372,5 @@ impl Read for Interruptible<'_> {
             return Err(io::Error::other("the search was stopped"));
         }
         self.file.read(buffer)
-    }
-}
-
-impl FileOutcome {
-    /// Returns the hits, or `None` if there are none.
-    pub(crate) fn into_hits(self) -> Option<Box<Hits>> {
-        match self {
-            Self::Searched(hits) | Self::TooLong(hits, _) => hits,
-            _ => None,
-        }
     }
 }

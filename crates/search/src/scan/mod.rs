@@ -5,10 +5,13 @@
 
 mod blocks;
 mod file;
+mod file_outcome;
 mod group;
+mod options;
 mod others;
 mod page;
 mod parts;
+mod pass;
 mod row;
 mod searchers;
 mod sink;
@@ -16,18 +19,19 @@ mod skipping;
 mod stream;
 mod whole;
 
-pub(crate) use file::{ScanOptions, Skip};
+pub(crate) use options::{ScanOptions, Skip};
 pub(crate) use others::OtherPatterns;
 pub(crate) use page::{PageBuilder, PageStart, Tally};
+pub(crate) use pass::Scan;
 pub use stream::RowSink;
 pub(crate) use stream::{MAX_HELD_BYTES, RowStream};
 
 use crate::condvar::{Monitored, n_threads};
-use crate::tree::{Stop, Tree};
-use crate::walk::WalkResult;
-use file::{FileOutcome, ScanThread};
+use file::ScanThread;
+use file_outcome::FileOutcome;
+use pass::Flags;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::{Builder, Scope as Threads};
 use std::time::{Duration, Instant};
 
@@ -49,20 +53,6 @@ pub(crate) trait OutcomeReceiver: Send {
     fn only_counts(&self) -> bool;
 }
 
-/// One pass over the files of a walk.
-pub(crate) struct Scan<'a> {
-    pub(crate) walked: &'a WalkResult,
-    pub(crate) tree: &'a dyn Tree,
-    pub(crate) ask: &'a ScanOptions,
-    pub(crate) stop: &'a Stop,
-    /// Similar patterns, whose lines are counted until the pattern matches.
-    pub(crate) others: Option<&'a OtherPatterns>,
-    /// Number of the first file.
-    pub(crate) from: usize,
-    /// Rows to skip in the first file.
-    pub(crate) skip: Skip,
-}
-
 #[derive(Default)]
 struct Window {
     next: usize,
@@ -73,39 +63,6 @@ struct Window {
     is_passing: bool,
     has_ended: bool,
     has_help: bool,
-}
-
-/// Flags that the threads check while they search.
-#[derive(Debug, Default)]
-pub(crate) struct Flags {
-    /// The scan should stop.
-    ended: AtomicBool,
-    /// Only counts are needed.
-    only_counts: AtomicBool,
-    /// Number of threads that search.
-    n_working: AtomicUsize,
-}
-
-impl Flags {
-    pub(crate) fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn only_counts(&self) -> bool {
-        self.only_counts.load(Ordering::Relaxed)
-    }
-
-    fn n_working(&self) -> usize {
-        self.n_working.load(Ordering::Relaxed)
-    }
-
-    fn begin_work(&self) {
-        self.n_working.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn end_work(&self) {
-        self.n_working.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 impl Scan<'_> {

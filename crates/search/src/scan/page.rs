@@ -1,8 +1,9 @@
 //! Builds the page from the rows of the files, which arrive in order. Used by `engine`.
 
 use super::OutcomeReceiver;
-use super::file::{FileOutcome, Hits, ScanOptions};
+use super::file_outcome::{FileOutcome, Hits};
 use super::group::groups;
+use super::options::ScanOptions;
 use super::row::digits;
 use crate::outcome::{FileHits, MAX_WARNINGS, Row, Skipped, Warning};
 use crate::request::OutputMode;

@@ -4,8 +4,8 @@
 //! all other lines to the searcher in order, so the rows are those of a search with one thread. Each byte is
 //! read once, so a file that changes during the search cannot make the threads disagree.
 
-use super::Flags;
 use super::blocks::{BLOCK_BYTES, Block, BlockRules};
+use super::pass::Flags;
 use super::sink::FileSink;
 use super::skipping::{Blocks, SkippingReader};
 use crate::condvar::{Monitored, n_threads};

@@ -1,6 +1,6 @@
 //! Creates the searchers of a scan, and limits what they keep in memory. Called by `file` and `whole`.
 
-use super::file::ScanOptions;
+use super::options::ScanOptions;
 use crate::request::{Binary, OutputMode};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder};
 

@@ -1,9 +1,10 @@
 //! Receives the matching lines of one file from the searcher. Called by `file`.
 
-use super::file::{FileOutcome, Hits, ScanOptions, Skip};
+use super::file_outcome::{FileOutcome, Hits};
+use super::options::{ScanOptions, Skip};
+use super::pass::{Flags, Scan};
 use super::row::{DisplayLine, row, row_bytes};
 use super::skipping::Gaps;
-use super::{Flags, Scan};
 use crate::crlf::CrlfMap;
 use crate::line_matcher::LineMatcher;
 use crate::outcome::{Row, RowKind, Spans};

@@ -4,7 +4,7 @@
 //! [`MAX_HELD_BYTES`] continues after it has passed its rows on.
 
 use super::OutcomeReceiver;
-use super::file::{FileOutcome, Hits};
+use super::file_outcome::{FileOutcome, Hits};
 use super::page::PageBuilder;
 use crate::outcome::{FileHits, Row, RowKind};
 use std::time::Instant;

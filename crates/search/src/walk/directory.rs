@@ -1,13 +1,13 @@
 //! Reads one directory of a walk, and decides which entries to keep and which to enter. Called by `walker`.
 
-use super::MAX_ENTRIES;
-use super::entries::{Block, EntryRole, Meta, WalkEntry, compare};
+use super::entries::{Block, EntryRole, MAX_ENTRIES, Meta, WalkEntry, compare};
 use super::filter::ScopeFilter;
 use super::globs::Named;
 use super::list::{EntryType, ListedName, Listing, open_directory, stat};
+use super::options::WalkOptions;
+use super::pending::PendingDirectory;
 use super::rules::{IgnoreFilesPresent, IgnoreMatch, IgnoreRules};
-use super::walker::{PendingDirectory, WalkOptions, add, warning, words};
-use crate::outcome::{Skipped, Warning};
+use crate::outcome::{Skipped, Warning, words};
 use crate::scope::Scope;
 use crate::tree::{Stop, Tree};
 use std::collections::HashSet;
@@ -92,7 +92,7 @@ impl Visitor<'_> {
     pub(super) fn read(&self, job: &PendingDirectory, scratch: &mut Scratch) -> DirectoryResult {
         let mut found = DirectoryResult::default();
         if MAX_PATH_BYTES < job.path.len() {
-            found.warnings.push(warning(&job.path, "Path is too long".to_owned()));
+            found.warnings.push(Warning::at(&job.path, "Path is too long".to_owned()));
             found.skipped.unreadable += 1;
             return found;
         }
@@ -402,9 +402,9 @@ impl Subdirectory {
 
 impl DirectoryResult {
     fn unreadable(&mut self, path: &[u8], error: &io::Error) {
-        add(&mut self.skipped, &Skipped { unreadable: 1, ..Skipped::default() });
+        self.skipped.add(&Skipped { unreadable: 1, ..Skipped::default() });
         if self.warnings.len() < crate::outcome::MAX_WARNINGS {
-            self.warnings.push(warning(path, words(error)));
+            self.warnings.push(Warning::at(path, words(error)));
         }
     }
 }

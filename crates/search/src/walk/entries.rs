@@ -11,6 +11,10 @@ use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
+/// Maximum number of entries that one walk keeps or has queued. One entry takes about 30 to 100 bytes, so a
+/// walk takes at most about 100 MB.
+pub(super) const MAX_ENTRIES: usize = 1_000_000;
+
 /// Index of a missing parent.
 pub(super) const NONE: u32 = u32::MAX;
 

@@ -2,7 +2,7 @@
 //! by `walker` for every entry.
 
 use super::globs::{GlobOptions, Globs, Named};
-use super::walker::WalkOptions;
+use super::options::WalkOptions;
 use crate::error::SearchError;
 use crate::scope::{GlobRule, Hidden, Scope};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};

@@ -8,6 +8,8 @@ mod entries;
 mod filter;
 mod globs;
 mod list;
+mod options;
+mod pending;
 mod rules;
 mod start;
 mod walker;
@@ -15,16 +17,13 @@ mod walker;
 pub(crate) use entries::{EntryIndex, Meta, WalkResult};
 pub(crate) use globs::{GlobOptions, Globs, Named};
 pub(crate) use list::EntryType;
+pub(crate) use options::{EntryFilter, WalkOptions};
 pub use rules::set_user_excludes;
-pub(crate) use walker::{EntryFilter, WalkOptions, add, walk, words};
+pub(crate) use walker::walk;
 
 use crate::error::SearchError;
 use crate::scope::{Scope, Sort};
 use crate::tree::{Stop, Tree};
-
-/// Maximum number of entries that one walk keeps or has queued. One entry takes about 30 to 100 bytes, so a
-/// walk takes at most about 100 MB.
-pub(crate) const MAX_ENTRIES: usize = 1_000_000;
 
 /// Lists the regular files of a scope in its order. If `stop` is reached, returns the files found so far.
 ///

@@ -1,24 +1,21 @@
 //! Walks a tree: the queue of pending directories, and the threads that read them.
 
-use super::MAX_ENTRIES;
 use super::directory::{DirectoryResult, Scratch, Subdirectory, Visitor};
 use super::entries::{
-    Block, Dir, EntryRole, Meta, NONE, StartPath, WalkEntry, WalkResult, dir_path, real_path,
+    Block, Dir, EntryRole, MAX_ENTRIES, NONE, StartPath, WalkEntry, WalkResult, dir_path, real_path,
 };
 use super::filter::ScopeFilter;
-use super::globs::Named;
-use super::list::EntryType;
+use super::options::WalkOptions;
+use super::pending::{DirHandle, PendingDirectory};
 use super::rules::IgnoreRules;
 use super::start::{self, Start, StartKind};
 use crate::condvar::{Monitored, n_threads};
 use crate::error::SearchError;
 use crate::note::Note;
-use crate::outcome::{MAX_WARNINGS, Skipped, Warning};
+use crate::outcome::{MAX_WARNINGS, Skipped, Warning, words};
 use crate::scope::{GlobRule, Hidden, Ignore, Scope};
 use crate::tree::{Stop, Tree};
 use std::collections::HashSet;
-use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -32,30 +29,6 @@ const MANY_WAITING: usize = 4;
 
 /// Maximum number of directories that stay open for their children, which then need no lookup from the root.
 const MAX_HELD: usize = 128;
-
-/// Options of a walk.
-#[derive(Clone, Copy)]
-pub(crate) struct WalkOptions<'a> {
-    pub(crate) files: bool,
-    pub(crate) dirs: bool,
-    pub(crate) symlinks: bool,
-    /// Record size, time and mode too.
-    pub(crate) stat: bool,
-    /// Include globs ignore case.
-    pub(crate) ignore_case: bool,
-    /// Globs that may name hidden files, in addition to the scope's globs.
-    pub(crate) names: &'a [String],
-    /// Additional filter.
-    pub(crate) offer: Option<&'a dyn EntryFilter>,
-}
-
-/// Filters the entries that the scope accepts. Called from several threads.
-pub(crate) trait EntryFilter: Sync {
-    /// Whether to keep an entry with this name.
-    fn wants(&self, entry: Named<'_>) -> bool;
-    /// Whether to keep an entry with this metadata.
-    fn wants_meta(&self, kind: EntryType, meta: &Meta) -> bool;
-}
 
 /// Walks a scope and returns its entries in byte order of their paths.
 pub(crate) fn walk(
@@ -150,35 +123,6 @@ fn walk_once(
     Ok(walked)
 }
 
-/// A directory that is not read yet.
-#[derive(Debug)]
-pub(super) struct PendingDirectory {
-    dir: u32,
-    pub(super) rules: Option<Arc<IgnoreRules>>,
-    /// Number of levels below the start path.
-    pub(super) depth: usize,
-    /// Whether hidden names are kept, because the request named a hidden parent.
-    pub(super) shown: bool,
-    /// Handle of the parent directory, if it is still open.
-    pub(super) within: Option<Arc<DirHandle>>,
-    /// Path by which it is reported, and path by which it is opened.
-    pub(super) path: Vec<u8>,
-    pub(super) real: Vec<u8>,
-}
-
-/// A directory that stays open for its children.
-#[derive(Debug)]
-pub(super) struct DirHandle {
-    pub(super) handle: File,
-    n_held: Arc<AtomicUsize>,
-}
-
-impl Drop for DirHandle {
-    fn drop(&mut self) {
-        self.n_held.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// State shared by the threads.
 #[derive(Debug, Default)]
 struct WalkQueue {
@@ -228,7 +172,7 @@ impl WalkQueue {
 
     fn warn(&mut self, path: &[u8], error: &io::Error) {
         self.skipped.unreadable += 1;
-        self.warnings.push(warning(path, words(error)));
+        self.warnings.push(Warning::at(path, words(error)));
         self.trim_warnings();
     }
 
@@ -240,7 +184,7 @@ impl WalkQueue {
 
     /// Records the result of a directory.
     fn finish(&mut self, job: &PendingDirectory, mut found: DirectoryResult) {
-        add(&mut self.skipped, &found.skipped);
+        self.skipped.add(&found.skipped);
         self.too_many |= found.is_cut;
         self.warnings.extend(found.warnings);
         self.trim_warnings();
@@ -248,10 +192,7 @@ impl WalkQueue {
         let within =
             found.handle.take().filter(|_| !found.children.is_empty()).and_then(|handle| {
                 let is_free = self.n_held.load(Ordering::Relaxed) < MAX_HELD;
-                is_free.then(|| {
-                    self.n_held.fetch_add(1, Ordering::Relaxed);
-                    Arc::new(DirHandle { handle, n_held: Arc::clone(&self.n_held) })
-                })
+                is_free.then(|| Arc::new(DirHandle::new(handle, &self.n_held)))
             });
         let mut block = found.block;
         let mut jobs = Vec::with_capacity(found.children.len());
@@ -324,30 +265,6 @@ impl WalkQueue {
 fn lone_file() -> Block {
     let entry = WalkEntry { start: 0, len: 0, is: EntryRole::File };
     Block { names: Box::default(), entries: Box::new([entry]), metas: Box::default() }
-}
-
-pub(super) fn warning(path: &[u8], reason: String) -> Warning {
-    let path = if path.is_empty() { b"." } else { path };
-    Warning { path: PathBuf::from(OsStr::from_bytes(path)), reason }
-}
-
-/// Returns the system's error text without the number that the standard library adds.
-pub(crate) fn words(error: &io::Error) -> String {
-    let mut text = error.to_string();
-    text.truncate(text.find(" (os error").unwrap_or(text.len()));
-    text
-}
-
-/// Adds the counts of skipped entries.
-pub(crate) fn add(sum: &mut Skipped, more: &Skipped) {
-    sum.ignored += more.ignored;
-    sum.hidden += more.hidden;
-    sum.binary += more.binary;
-    sum.too_large += more.too_large;
-    sum.too_long += more.too_long;
-    sum.unreadable += more.unreadable;
-    sum.not_regular += more.not_regular;
-    sum.filtered += more.filtered;
 }
 
 struct WalkThreads<'a> {

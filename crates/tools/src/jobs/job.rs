@@ -1,7 +1,6 @@
 //! One background job: starts the command, collects its output, and keeps its result.
 
 use super::log::{OutputRange, RecentOutput, count};
-use super::{FILE_PREFIX, FILE_SUFFIX};
 use crate::denials::{DenialDetector, Found};
 use quackd_process::{
     Captured, Command, EndedBy, Exit, Finished, LaunchError, Live, SpillTarget, Spilled,
@@ -23,6 +22,10 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
+
+/// Prefix and suffix of the job number in file names.
+pub(super) const FILE_PREFIX: &str = "job-";
+pub(super) const FILE_SUFFIX: &str = ".log";
 
 /// Size of the buffer between reads, in bytes: the size of a pipe. It is emptied after every read.
 const LIVE_ROOM: usize = 64 * 1024;

@@ -2,7 +2,6 @@
 //! continue.
 
 use super::job::{BackgroundJob, JobEnd};
-use super::tools::OutputPage;
 use crate::Output;
 use crate::bash_text::{closing_lines, place};
 use quackd_process::{EndedBy, Exit};
@@ -10,6 +9,20 @@ use quackd_protocol::worker::ToolReport;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Part of a job's output as text.
+#[derive(Debug)]
+pub(super) struct OutputPage {
+    /// Number of bytes before the requested part.
+    pub(super) before: u64,
+    /// Number of requested bytes that are no longer available.
+    pub(super) missing: u64,
+    pub(super) text: String,
+    /// Position at which the next part begins.
+    pub(super) next: u64,
+    pub(super) total: u64,
+    pub(super) end: Option<JobEnd>,
+}
 
 pub(super) fn started(job: &BackgroundJob) -> Output {
     let id = &job.id;

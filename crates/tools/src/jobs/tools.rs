@@ -1,8 +1,9 @@
 //! The job tools: `bash` in the background, `jobs`, `job_output` and `job_kill`.
 
-use super::job::{BackgroundJob, JobEnd, JobSnapshot};
+use super::job::{BackgroundJob, FILE_SUFFIX, JobSnapshot};
 use super::log::{self, OutputRange, count};
-use super::{FILE_SUFFIX, FindError, text};
+use super::table::FindError;
+use super::text::{self, OutputPage};
 use crate::arguments::Arguments;
 use crate::call_limits::{CallLimits, StopCause};
 use crate::command_line::{CommandLine, launch_failed};
@@ -117,20 +118,6 @@ pub(crate) async fn job_output(
             () = tokio::time::sleep_until(until.into()) => (),
         }
     }
-}
-
-/// Part of a job's output as text.
-#[derive(Debug)]
-pub(super) struct OutputPage {
-    /// Number of bytes before the requested part.
-    pub(super) before: u64,
-    /// Number of requested bytes that are no longer available.
-    pub(super) missing: u64,
-    pub(super) text: String,
-    /// Position at which the next part begins.
-    pub(super) next: u64,
-    pub(super) total: u64,
-    pub(super) end: Option<JobEnd>,
 }
 
 /// Returns the page at a cursor, or the last page. A page begins and ends between characters and escape

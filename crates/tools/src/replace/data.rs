@@ -1,10 +1,9 @@
 //! Results of replacements as structured data.
 
-use super::ReplaceOutput;
-use super::text::detached;
+use super::output::ReplaceOutput;
 use crate::replace::journal::{
     Applied, EarlyStop, FileDiff, FileReport, InterruptedReplace, Listed, ListedFile, Undone,
-    WriteOutcome,
+    WriteOutcome, detached,
 };
 use crate::search_common::data::{named, notes};
 use quackd_search::replace::{FilePlan, SkippedFile};

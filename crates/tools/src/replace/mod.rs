@@ -6,16 +6,18 @@
 
 pub(crate) mod data;
 pub(crate) mod journal;
+mod output;
 pub(crate) mod text;
 pub(crate) mod undo;
+
+pub(crate) use output::ReplaceOutput;
 
 use crate::call_limits::{CallLimits, CancelOnDrop, StopCause};
 use crate::caller_dir::CallerDir;
 use crate::parameters::{BadParameter, Parameters};
 use crate::read_tracker::ReadTracker;
 use crate::replace::journal::{
-    Applied, ApplyError, Backup, ChangeAuthor, Expect, Journal, JournalSession, Plans,
-    apply_blocking,
+    ApplyError, Backup, ChangeAuthor, Expect, Journal, JournalSession, Plans, apply_blocking,
 };
 use crate::search_common::{
     BadStart, Budget, RootTree, SearchFailure, capitalised, pattern, scope, starts_blocking,
@@ -25,7 +27,6 @@ use quackd_protocol::limits::MAX_OUTPUT_BYTES;
 use quackd_sandbox::Root;
 use quackd_search::replace::{DiffMode, Replace, ReplaceError, ReplacePlan, plan};
 use quackd_search::{Pattern, Scope, SearchError, Stop};
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -222,35 +223,6 @@ fn told_apply(error: &ApplyError) -> String {
         }
         ApplyError::Request(error) => told(error),
         other => capitalised(&other.to_string()),
-    }
-}
-
-/// Facts for the answer.
-#[derive(Debug, Clone)]
-pub(crate) struct ReplaceOutput {
-    pub(crate) plan: Arc<ReplacePlan>,
-    /// `None` for a dry run, or if the plan is incomplete.
-    pub(crate) applied: Option<Applied>,
-    /// Id with which a dry run can be applied.
-    pub(crate) plan_id: Option<String>,
-    pub(crate) is_dry_run: bool,
-    /// Directory of the caller.
-    pub(crate) directory: CallerDir,
-}
-
-impl ReplaceOutput {
-    /// Returns the facts with paths relative to the caller's directory, for the answer.
-    pub(crate) fn seen_from_directory(&self) -> Cow<'_, Self> {
-        if self.directory == CallerDir::default() {
-            return Cow::Borrowed(self);
-        }
-        let mut seen = self.clone();
-        let plan = Arc::make_mut(&mut seen.plan);
-        self.directory.show_all(plan.files.iter_mut().map(|file| &mut file.path));
-        self.directory.show_all(plan.skipped.iter_mut().map(|file| &mut file.path));
-        let reports = seen.applied.iter_mut().flat_map(|applied| &mut applied.files);
-        self.directory.show_all(reports.map(|report| &mut report.path));
-        Cow::Owned(seen)
     }
 }
 

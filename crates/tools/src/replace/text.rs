@@ -1,9 +1,10 @@
 //! Results of replacements as text for a model.
 
-use super::{ReplaceOutput, data};
+use super::data;
+use super::output::ReplaceOutput;
 use crate::call_limits::seconds;
 use crate::replace::journal::{
-    Applied, EarlyStop, FileReport, InterruptedReplace, LeftReason, WriteOutcome,
+    Applied, EarlyStop, FileReport, InterruptedReplace, LeftReason, WriteOutcome, detached,
 };
 use crate::search_common::Budget;
 use crate::search_common::text::{shown, timed_out, unreadable};
@@ -55,16 +56,6 @@ impl ReplaceOutput {
         output.report.denials = denials;
         output.data = Some(data::of_replacement(&seen).into());
         output.wrote(self.applied.iter().flat_map(Applied::written))
-    }
-
-    /// Returns the planned files that have their new content, or would have it after a dry run.
-    pub(crate) fn written(&self) -> Vec<&FilePlan> {
-        let Some(applied) = &self.applied else { return self.plan.files.iter().collect() };
-        let is_written =
-            |report: &FileReport| matches!(report.outcome, WriteOutcome::Written { .. });
-        // The reports have the order of the plan.
-        let both = self.plan.files.iter().zip(&applied.files);
-        both.filter(|(_, report)| is_written(report)).map(|(file, _)| file).collect()
     }
 
     fn headline(&self, written: &[&FilePlan]) -> String {
@@ -157,22 +148,6 @@ pub(crate) fn names(paths: &[PathBuf]) -> String {
     let (named, n_more) = named(paths.iter().map(|path| shown(path)));
     let more = if n_more == 0 { String::new() } else { format!(" and {n_more} more") };
     format!("{}{more}", named.join(", "))
-}
-
-/// Reports files with several names, of which some were not written. Names the first file.
-pub(crate) fn detached(files: &[FileReport]) -> Option<String> {
-    let is_detached = |report: &&FileReport| {
-        matches!(report.outcome, WriteOutcome::Written { is_detached: true })
-    };
-    let mut all = files.iter().filter(is_detached);
-    let first = shown(&all.next()?.path);
-    Some(match all.count() {
-        0 => format!("{first} had other names, which keep the old content"),
-        n => format!(
-            "{first} and {} had other names, which keep the old content",
-            counted(n as u64, "more file", "more files")
-        ),
-    })
 }
 
 /// Lists the skipped files: relevant files by name, binary files by number.

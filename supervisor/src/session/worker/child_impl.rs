@@ -2,10 +2,9 @@
 
 use super::OfWorker;
 use super::frames::idle_deadline;
-use crate::children::spawner::WORKER;
 use crate::children::{
     ChannelLimits, Child, ChildActor, ChildKind, ChildServices, KillReason, LifecycleDriver,
-    ProcessKind, Program, StopReason,
+    ProcessKind, Program, StopReason, WORKER,
 };
 use crate::errors::CallError;
 use crate::pool::snapshot::{Activity, ProcessSnapshot, Stage, WorkerSnapshot};

@@ -1,6 +1,6 @@
 //! Commands that read a conversation: its tree, and its export as a page.
 
-use super::{COMMAND_TIMEOUT, send};
+use super::calls::{COMMAND_TIMEOUT, send};
 use crate::subcommands::export::read_transcript_blocking;
 use crate::user_file;
 use quackd_client::{Client, ClientError};

@@ -1,7 +1,8 @@
 //! The session that the client follows, and the commands that select another one.
 
+use super::calls::{abort, delete, send};
 use super::finding::{Created, find_path};
-use super::{abort, delete, note, send};
+use super::notes::note;
 use crate::subcommands::follow::follow_connection::FollowConnection;
 use quackd_client::{Client, ClientError};
 use quackd_protocol::agent_options::AgentOptions;

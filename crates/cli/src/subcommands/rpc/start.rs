@@ -1,9 +1,10 @@
 //! The session with which `quack rpc` begins, and what the command line sets for its agent.
 
+use super::calls::{delete, send};
 use super::finding::{Created, Wanted, find, find_path, of_conversation};
 use super::lines::Dialect;
+use super::notes::note;
 use super::session::{ForNew, Session};
-use super::{note, send};
 use crate::args::rpc::RpcArgs;
 use crate::directory;
 use crate::exit::CliError;
@@ -159,7 +160,7 @@ pub(super) async fn begin(
     };
     let follow = FollowConnection::begin(Arc::clone(&client), id.clone(), None, true).await;
     if follow.is_err() && args.no_session && is_created {
-        super::delete(&client, id).await;
+        delete(&client, id).await;
     }
     let follow = follow?;
     let (model, level) = wanted_model(args);

@@ -1,7 +1,7 @@
 //! `quack sandbox network`, `presets` and `explain HOST`: requests of commands for hosts, lists of hosts, and the verdict
 //! about one host.
 
-use super::{WORKER_TIMEOUT, ask};
+use super::request::{WORKER_TIMEOUT, ask};
 use crate::args::sandbox::{SandboxNetworkArgs, SandboxPresetsArgs};
 use crate::connect::start_and_connect;
 use crate::display::{bytes, plain, table};

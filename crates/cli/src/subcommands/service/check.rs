@@ -1,7 +1,8 @@
 //! Check of the installed service for `quack doctor`. Asks the service manager with a short timeout. A missing reply is
 //! not a failure.
 
-use super::{ServiceContext, install, present};
+use super::context::ServiceContext;
+use super::{install, present};
 use crate::display::plain;
 use crate::run_program::ask;
 use quackd_protocol::client::{Check, CheckStatus};

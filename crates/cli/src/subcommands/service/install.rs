@@ -1,9 +1,10 @@
 //! `quack service install`: writes the files, reloads the manager, and verifies that the service's daemon answers.
 
-use super::{ServiceContext, ServiceFile, launchd};
+use super::context::{ServiceContext, ServiceFile};
+use super::launchd;
 use crate::args::service::ServiceInstallArgs;
 use crate::connect::connect;
-use crate::display::plain;
+use crate::display::{path_lines, plain};
 use crate::exit::{CliError, ExitCode};
 use crate::output::CliOutput;
 use crate::platform::DaemonProcess;
@@ -251,7 +252,7 @@ async fn report(
         }))?;
         return Ok(ExitCode::Ok);
     }
-    let mut text = super::lines("Wrote", changes, "The files are up to date.\n");
+    let mut text = path_lines("Wrote", changes, "The files are up to date.\n");
     match daemon {
         Some(daemon) => text.push_str(&format!(
             "The daemon runs as a service of {}: version {}, process {}.\n",

@@ -1,7 +1,7 @@
 //! Loads and unloads the agent of launchd. `launchctl bootout` returns before the agent is gone, and `bootstrap` fails
 //! until then and some seconds longer, so both are awaited here. Not tested on macOS.
 
-use super::ServiceContext;
+use super::context::ServiceContext;
 use crate::run_program::{ask, must};
 use anyhow::Context;
 use quackd_service::commands::Step;

@@ -1,6 +1,7 @@
 //! `quack service status`: prints the state of the files, of the manager and of the daemon.
 
-use super::{ServiceContext, install, launchd};
+use super::context::ServiceContext;
+use super::{install, launchd};
 use crate::connect::connect;
 use crate::display::plain;
 use crate::exit::ExitCode;

@@ -3,7 +3,7 @@
 //! links. If `COMMIT_EDITMSG` is a link to `config`, the next commit overwrites the settings.
 //!
 //! [`git_directory`] opens the git directory of a `.git`, and [`look`] searches it within a [`Reach`]. Called by
-//! `report` without and by `sweep` with tight limits.
+//! `report`. [`each`] searches several repositories with the tight limits of `sweep` and `snapshot`.
 
 use super::repository::{Base, RepositoryLayout, RepositoryLocation};
 use crate::confine::git::gitdir::{self, LinkedRepository};
@@ -13,12 +13,12 @@ use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::Visited;
 use quackd_protocol::client::PlantedKind;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, openat2, statat};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Files that git writes by name, in the top directory of a repository or of a linked worktree.
 pub(super) const FILES: [&str; 40] = [
@@ -78,6 +78,16 @@ const EDITORS_LOCK: &[u8] = b".#";
 
 /// Socket of git's file system monitor. Git only connects to it.
 const MONITOR_SOCKET: &str = "fsmonitor--daemon.ipc";
+
+/// Maximum number of entries that a sweep checks, in one repository and in all. The audit finds the rest.
+const ENTRIES_OF_ONE: u64 = 1_500;
+const ENTRIES_OF_ALL: u64 = 10_000;
+
+/// Timeout of one sweep, and of one round of setting files aside.
+pub(super) const SWEEP_LIMIT: Duration = Duration::from_millis(300);
+
+/// Links and special files that existed when the worker started.
+pub(super) type Earlier = BTreeMap<PathBuf, InodeStamp>;
 
 /// Limits of one search.
 #[derive(Debug, Clone, Copy)]
@@ -306,4 +316,44 @@ pub(super) fn remove(git: &GitDirectory, at: &Path) -> bool {
 /// Full path of a name in a git directory, for display.
 pub(super) fn shown(git: &GitDirectory, at: &Path) -> OsString {
     git.path.join(at).into_os_string()
+}
+
+/// Collects the links and special files in the repositories of `places`.
+pub(super) fn earlier(base: Base<'_>, places: &BTreeSet<RepositoryLocation>) -> Earlier {
+    let mut earlier = Earlier::new();
+    each(base, places, &mut Visited::default(), |git, one| {
+        earlier.insert(git.path.join(&one.at), one.stamp);
+    });
+    earlier
+}
+
+/// Searches each repository once and calls `tell` for each name found.
+pub(super) fn each(
+    base: Base<'_>,
+    places: &BTreeSet<RepositoryLocation>,
+    visited: &mut Visited,
+    mut tell: impl FnMut(&GitDirectory, &Planted),
+) {
+    let until = Instant::now() + SWEEP_LIMIT;
+    let mut left = ENTRIES_OF_ALL;
+    let mut seen: Vec<PathBuf> = Vec::new();
+    for place in places {
+        // The directory may be a source tree. Only the audit reports names in it.
+        if place.shape == RepositoryLayout::Bare {
+            continue;
+        }
+        if place.shape != RepositoryLayout::Directory {
+            visited.note_name(base.handle, &place.at);
+        }
+        let Some(git) = git_directory(base, place) else { continue };
+        if seen.iter().any(|seen| git.path.starts_with(seen)) {
+            continue;
+        }
+        let entries = left.min(ENTRIES_OF_ONE);
+        let reach = Reach { entries, until, with_files: false };
+        let (found, rest, _) = look(&git, reach, visited);
+        left = left.saturating_sub(entries.saturating_sub(rest));
+        found.iter().for_each(|one| tell(&git, one));
+        seen.push(git.path);
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::Change;
 use super::names::WatchedNames;
+use super::planted::{self, Earlier};
 use super::repository::{self, Base, RepositoryLayout, RepositoryLocation};
-use super::sweep::{self, Earlier};
 use super::wanted::Wanted;
 use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::{GRANULARITY, Visited};
@@ -108,14 +108,15 @@ impl Snapshot {
         let git = repository::git_directories(base, &known.places);
         let mut wanted = Wanted::new(path, &known.named, git, known.has_more_named);
         let mut names = WatchedNames::look(&root, &wanted, None, &mut Visited::default())?;
-        for (path, why) in wanted.add_named(&root, &names) {
+        let named = wanted.add_named(&root, names.files(), |path| names.contains(path));
+        for (path, why) in named {
             names.add_wanted(&root, path, why.into());
         }
         Ok(Self {
             names,
             wanted,
             mains: mains.iter().map(|main| (main.path.clone(), main.stamps())).collect(),
-            earlier: sweep::earlier(base, &places),
+            earlier: planted::earlier(base, &places),
             deep: WatchedNames::at_blocking(&root, &known.obeyed),
             repositories: known.places.into_iter().map(stamped).collect(),
             is_complete: known.is_complete,

@@ -3,45 +3,25 @@
 
 use super::Change;
 use super::names::WatchedNames;
-use super::planted::{self, GitDirectory, Reach};
+use super::planted::{self, SWEEP_LIMIT};
 use super::repository::{Base, RepositoryLayout, RepositoryLocation};
 use super::set_aside::{self, SetAside};
 use super::snapshot::{Known, Snapshot};
 use crate::confine::git::Walk;
-use crate::confine::git::stamp::InodeStamp;
 use crate::confine::git::visited::{GRANULARITY, Visited};
 use quackd_protocol::client::{AuditPlanted, PlantedKind};
 use quackd_protocol::foreign_text::one_line_cut;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-
-/// Maximum number of entries to check, in one repository and in all. The audit finds the rest.
-const ENTRIES_OF_ONE: u64 = 1_500;
-const ENTRIES_OF_ALL: u64 = 10_000;
+use std::path::Path;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Maximum number of entries of the workspace to search for new repositories, breadth first.
 const WALK_ENTRIES: u64 = 1_000;
 
-/// Timeout of one sweep.
-const LIMIT: Duration = Duration::from_millis(300);
-
 /// Maximum length of a reported path, in characters.
 const MAX_PATH: usize = 120;
-
-/// Links and special files that existed when the worker started.
-pub(super) type Earlier = BTreeMap<PathBuf, InodeStamp>;
-
-/// Collects the links and special files in the repositories of `places`.
-pub(super) fn earlier(base: Base<'_>, places: &BTreeSet<RepositoryLocation>) -> Earlier {
-    let mut earlier = Earlier::new();
-    each(base, places, &mut Visited::default(), |git, one| {
-        earlier.insert(git.path.join(&one.at), one.stamp);
-    });
-    earlier
-}
 
 /// State of a workspace after a check. The next check compares with it.
 #[derive(Debug)]
@@ -148,7 +128,7 @@ impl Snapshot {
         if free.is_empty() {
             return set_aside::Done::default();
         }
-        let until = Instant::now() + LIMIT;
+        let until = Instant::now() + SWEEP_LIMIT;
         set_aside::set_aside(base, &free, &self.held(base), since, until, visited)
     }
 
@@ -164,7 +144,7 @@ impl Snapshot {
     ) -> Vec<AuditPlanted> {
         places.extend(self.places().cloned());
         let mut told = Vec::new();
-        each(base, &places, visited, |git, one| {
+        planted::each(base, &places, visited, |git, one| {
             let is_special = !matches!(one.kind, PlantedKind::Directory | PlantedKind::HardLink);
             let is_known = || self.earlier().get(&git.path.join(&one.at)) == Some(&one.stamp);
             // The user created it: the directory became a git directory later, or the worker started after a command.
@@ -176,36 +156,5 @@ impl Snapshot {
             }
         });
         told
-    }
-}
-
-/// Searches each repository once and calls `tell` for each name found.
-fn each(
-    base: Base<'_>,
-    places: &BTreeSet<RepositoryLocation>,
-    visited: &mut Visited,
-    mut tell: impl FnMut(&GitDirectory, &planted::Planted),
-) {
-    let until = Instant::now() + LIMIT;
-    let mut left = ENTRIES_OF_ALL;
-    let mut seen: Vec<PathBuf> = Vec::new();
-    for place in places {
-        // The directory may be a source tree. Only the audit reports names in it.
-        if place.shape == RepositoryLayout::Bare {
-            continue;
-        }
-        if place.shape != RepositoryLayout::Directory {
-            visited.note_name(base.handle, &place.at);
-        }
-        let Some(git) = planted::git_directory(base, place) else { continue };
-        if seen.iter().any(|seen| git.path.starts_with(seen)) {
-            continue;
-        }
-        let entries = left.min(ENTRIES_OF_ONE);
-        let reach = Reach { entries, until, with_files: false };
-        let (found, rest, _) = planted::look(&git, reach, visited);
-        left = left.saturating_sub(entries.saturating_sub(rest));
-        found.iter().for_each(|one| tell(&git, one));
-        seen.push(git.path);
     }
 }

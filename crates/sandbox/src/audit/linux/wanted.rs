@@ -3,7 +3,6 @@
 
 use super::git_names;
 use super::manifest;
-use super::names::WatchedNames;
 use crate::confine::git::openat::{self, Node};
 use crate::confine::git::visited::Visited;
 use crate::confine::git::{NamedFile, open_directory};
@@ -72,19 +71,26 @@ impl Wanted {
         self.files.iter().filter(move |(_, known)| *known == why).map(|(at, _)| at.as_path())
     }
 
-    /// Adds the files that the found files of `names` name, if they exist. Returns the added ones.
+    /// Adds the files that the watched `files` name, if they exist and are not watched by themselves. The number of a
+    /// file is its size in bytes. Returns the added files.
     pub(super) fn add_named(
         &mut self,
         root: impl AsFd,
-        names: &WatchedNames,
+        files: impl Iterator<Item = (PathBuf, u64)>,
+        is_watched: impl Fn(&Path) -> bool,
     ) -> Vec<(PathBuf, String)> {
         let first = self.files.len();
-        self.search(root, names);
+        self.search(root, files, is_watched);
         self.files.get(first..).unwrap_or_default().to_vec()
     }
 
-    fn search(&mut self, root: impl AsFd, names: &WatchedNames) {
-        let files = names.files().filter(|(_, size)| *size <= MAX_BYTES).map(|(file, _)| file);
+    fn search(
+        &mut self,
+        root: impl AsFd,
+        files: impl Iterator<Item = (PathBuf, u64)>,
+        is_watched: impl Fn(&Path) -> bool,
+    ) {
+        let files = files.filter(|(_, size)| *size <= MAX_BYTES).map(|(file, _)| file);
         let git = self.git.iter().filter(|git| git.is_relative());
         let hooks: Vec<PathBuf> = git.flat_map(|git| hooks(&root, git)).collect();
         let mut tried = 0;
@@ -110,7 +116,7 @@ impl Wanted {
                         continue;
                     }
                     let is_known = self.files.iter().any(|(known, _)| *known == path);
-                    if !is_known && !names.contains(&path) {
+                    if !is_known && !is_watched(&path) {
                         let by = one_line_cut(&file.to_string_lossy(), MAX_SHOWN);
                         self.files.push((path, format!("is named by {by}")));
                     }

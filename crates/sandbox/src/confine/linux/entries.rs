@@ -2,8 +2,7 @@
 //! would be visible again once a program outside replaces it; an entry that is not mounted never is. In turn, entries
 //! that are created later are not visible, and a replaced file shows its old content until the next worker.
 
-use super::host_facts::ReadOnlyBind;
-use super::plan::Mount;
+use super::mount::{Mount, ReadOnlyBind};
 use super::toolchains::{CREDENTIALS, SYSTEM_SECRETS, TOOLCHAINS};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

@@ -3,7 +3,7 @@
 
 use super::entries;
 use super::git;
-use super::plan::Mount;
+use super::mount::{Mount, ReadOnlyBind};
 use super::toolchains::{
     CACHES, CREDENTIALS, SYSTEM_DIRECTORIES, SYSTEM_SECRETS, TOOLCHAINS, Toolchain, VARIABLES,
     Variable,
@@ -50,17 +50,6 @@ pub enum SystemDirectory {
         /// Target of the link, as written.
         to: PathBuf,
     },
-}
-
-/// A file or directory outside the workspace that is mounted read-only at its own path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReadOnlyBind {
-    /// Path inside.
-    pub at: PathBuf,
-    /// The same path without links.
-    pub from: PathBuf,
-    /// True for a directory.
-    pub is_directory: bool,
 }
 
 /// Facts about this machine.

@@ -1,8 +1,9 @@
 //! Creates `/proc` and `/dev` of a worker: new, small, and without files that change or expose the machine. Called by
 //! `mounts`.
 
+use super::detached::{clone_tree, new_file_system};
+use super::empty_mounts::EmptyMounts;
 use super::error::{ConfineError, StepContext};
-use super::mounts::{EmptyMounts, clone_tree, new_file_system};
 use super::new_root::{MountTargetKind, NewRoot};
 use super::sys::{self, MountAttributes};
 use rustix::fs::{CWD, Mode, OFlags, openat};

@@ -6,9 +6,9 @@
 //! filter of system calls hold as well, and alone where the system allows no namespaces: then directories of sessions
 //! are readable, and no temporary file can be made.
 
+use super::detached::{clone_tree, new_file_system};
 use super::error::{ConfineError, StepContext};
 use super::landlock::{self, FileRights, FileRule, LandlockRules};
-use super::mounts::{clone_tree, new_file_system};
 use super::privilege;
 use super::seccomp;
 use super::spawn::map_identity;

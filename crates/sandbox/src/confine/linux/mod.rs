@@ -1,6 +1,9 @@
 //! The confinement of Linux: namespaces, mounts, Landlock and filters of system calls. The parent module has the order.
 
 mod commands;
+mod detached;
+mod directory_id;
+mod empty_mounts;
 mod enter;
 mod entries;
 mod error;
@@ -13,6 +16,7 @@ mod landlock;
 mod landlock_only;
 mod login_shell;
 mod loopback;
+mod mount;
 mod mount_sources;
 mod mounts;
 mod namespace_sockets;
@@ -36,15 +40,16 @@ pub use commands::CommandFilter;
 pub use enter::{ConfinedProcess, enter_alone};
 pub use error::ConfineError;
 pub use held::GitLayout;
-pub use host_facts::{HostFacts, ReadOnlyBind, SessionDirs, SystemDirectory};
+pub use host_facts::{HostFacts, SessionDirs, SystemDirectory};
 pub use isolate::{enter_isolate, user_excludes_blocking};
 pub use landlock::{FileRights, FileRule};
 pub use landlock_only::rules_alone_blocking;
 pub use login_shell::{become_login_shell, can_confine_login_shell};
+pub use mount::{Mount, ReadOnlyBind};
 pub use mount_sources::MountSources;
 pub use overlay::{CacheDirectory, CacheDirectoryError};
 pub use pin_check::{first_unpinned_blocking, is_mount_point};
-pub use plan::{Mount, MountPlan, Pin, PlanError};
+pub use plan::{MountPlan, Pin, PlanError};
 pub use probe::{landlock_version, probe_blocking};
 pub use proxy::{enter_agent, enter_proxy};
 pub use read_only::become_read_only;

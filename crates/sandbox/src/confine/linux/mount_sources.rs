@@ -1,7 +1,8 @@
 //! Detects that a file or directory of the host which is mounted by itself has been replaced outside. The mount still shows
 //! the old one then: a program outside that renames another file over a name does not change what is mounted elsewhere.
 
-use super::plan::{Mount, MountPlan};
+use super::mount::Mount;
+use super::plan::MountPlan;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::hash::{DefaultHasher, Hash, Hasher};

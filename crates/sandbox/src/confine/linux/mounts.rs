@@ -4,24 +4,24 @@
 //! Opens every source before the first change, without following links, and opens every target under the new root. So
 //! no name is resolved twice.
 
+use super::detached::{clone_tree, new_file_system};
+use super::directory_id::DirectoryId;
+use super::empty_mounts::EmptyMounts;
 use super::error::{ConfineError, StepContext};
 use super::held::TopMount;
 use super::kernel_files;
+use super::mount::Mount;
 use super::new_root::{MountTargetKind, NewRoot};
 use super::overlay::{Layers, mount_output};
-use super::plan::{Mount, MountPlan, Pin};
+use super::plan::{MountPlan, Pin};
 use super::sys::{self, MountAttributes};
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, fstat, openat2};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, OpenTreeFlags, UnmountFlags,
-    fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, mount_change,
-    open_tree, unmount,
-};
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_change, unmount};
 use rustix::process::{chdir, fchdir, pivot_root};
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Maximum size of a worker's private directories and overlays in bytes. They use memory.
@@ -33,21 +33,6 @@ const PRIVATE_FILES: u64 = 400_000;
 /// Limits of the root itself, which contains only directories and links.
 const ROOT_BYTES: &str = "16m";
 const ROOT_FILES: u64 = 20_000;
-
-/// Device and inode of a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct DirectoryId {
-    device: u64,
-    inode: u64,
-}
-
-impl DirectoryId {
-    /// Reads the numbers of an open directory.
-    pub(crate) fn of(directory: impl AsFd) -> io::Result<Self> {
-        let stat = fstat(directory)?;
-        Ok(Self { device: stat.st_dev, inode: stat.st_ino })
-    }
-}
 
 /// Detached source of a mount at `at`.
 struct Source<'p> {
@@ -190,66 +175,10 @@ fn open_source(path: &Path, kind: MountTargetKind) -> Result<OwnedFd, Errno> {
     )
 }
 
-/// Returns a detached copy of the mounts at a directory or file, including mounts inside it.
-pub(crate) fn clone_tree(at: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
-    let flags = OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_EMPTY_PATH;
-    open_tree(at, path, flags)
-}
-
 /// Creates a file system in memory.
 fn tmpfs(size: &str, files: u64) -> Result<OwnedFd, ConfineError> {
     let options = [("size", size), ("nr_inodes", &files.to_string()), ("mode", "0755")];
     new_file_system("tmpfs", &options, MountAttributes::WRITABLE)
-}
-
-/// Creates a detached mount of a file system that needs no device. An option without a value is a flag.
-pub(crate) fn new_file_system(
-    name: &'static str,
-    options: &[(&str, &str)],
-    attributes: MountAttributes,
-) -> Result<OwnedFd, ConfineError> {
-    let step = "make a file system";
-    let path = Path::new(name);
-    let context = fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC).step_on(step, path)?;
-    for (key, value) in options {
-        let set = if value.is_empty() {
-            fsconfig_set_flag(&context, *key)
-        } else {
-            fsconfig_set_string(&context, *key, *value)
-        };
-        set.step_on("configure a file system", path)?;
-    }
-    fsconfig_create(&context).step_on(step, path)?;
-    let mount = fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::empty());
-    let mount = mount.step_on("mount a file system", path)?;
-    sys::set_attributes(&mount, attributes, false).step_on("limit a mount", path)?;
-    Ok(mount)
-}
-
-/// An empty file and an empty directory that cover hidden nodes.
-pub(crate) struct EmptyMounts {
-    file: OwnedFd,
-    directory: OwnedFd,
-}
-
-impl EmptyMounts {
-    fn make(store: &NewRoot) -> Result<Self, ConfineError> {
-        let file = store.make(Path::new("empty.f"), MountTargetKind::File)?;
-        let directory = store.make(Path::new("empty.d"), MountTargetKind::Directory)?;
-        Ok(Self { file, directory })
-    }
-
-    /// Covers the node at `at`. Does nothing if none exists.
-    pub(crate) fn cover(&self, root: &NewRoot, at: &Path) -> Result<(), ConfineError> {
-        let Some((target, kind)) = root.find(at)? else { return Ok(()) };
-        let what = if kind == MountTargetKind::Directory { &self.directory } else { &self.file };
-        let copy = clone_tree(what, "").step_on("hide", at)?;
-        sys::set_attributes(&copy, MountAttributes::MASK, false).step_on("hide", at)?;
-        root.place_on(&copy, &target, at)
-    }
 }
 
 /// Mounts a read-only file with `content` on the file at `at`. Does nothing if there is none.

@@ -1,8 +1,8 @@
 //! The tree that becomes a worker's root: finds and creates mount points in it, always under its own handle and never
 //! through a link. Called by `mounts`, `overlay` and `kernel_files`.
 
+use super::detached::clone_tree;
 use super::error::{ConfineError, StepContext};
-use super::mounts::clone_tree;
 use super::sys;
 use rustix::fs::{
     FileType, Mode, OFlags, ResolveFlags, fchmod, fstat, mkdirat, openat, openat2, symlinkat,

@@ -1,8 +1,9 @@
 //! Mounts package caches: the user's files with a layer for changes on top. The layer is in the workspace's directory if
 //! this worker owns that directory, and otherwise in memory. Stage 0 opens the directory; `mounts` mounts the caches.
 
+use super::detached::{clone_tree, new_file_system};
+use super::directory_id::DirectoryId;
 use super::error::{ConfineError, StepContext};
-use super::mounts::{DirectoryId, clone_tree, new_file_system};
 use super::new_root::{MountTargetKind, NewRoot};
 use super::sys::{self, MountAttributes};
 use rustix::fs::{

@@ -6,11 +6,12 @@
 mod isolated;
 mod repositories;
 
+use super::directory_id::DirectoryId;
 use super::git;
 use super::held::GitLayout;
-use super::host_facts::{HostFacts, ReadOnlyBind, SessionDirs, SystemDirectory};
+use super::host_facts::{HostFacts, SessionDirs, SystemDirectory};
 use super::limits::ConfinementLimits;
-use super::mounts::DirectoryId;
+use super::mount::{Mount, ReadOnlyBind};
 use super::overlay::CacheDirectory;
 use super::toolchains::is_toolchain;
 use crate::workspace_place::workspace_refusal;
@@ -27,63 +28,6 @@ const MAX_CACHES: usize = 16;
 
 /// Content of `resolv.conf` in a network namespace: names the resolver on the loopback.
 const RESOLVER_FILE: &str = "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n";
-
-/// Content at one path of the new tree.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Mount {
-    /// Bind mount of the host's file or directory `from`, including mounts inside it.
-    Bind {
-        /// Path on the host, without links.
-        from: PathBuf,
-        /// False mounts it read-only.
-        writable: bool,
-        /// True for a directory.
-        is_directory: bool,
-        /// False to omit the mount if `from` no longer exists when it is mounted, or may not be opened.
-        required: bool,
-    },
-    /// Bind mount of the workspace, from its open directory.
-    Workspace {
-        /// False mounts it read-only.
-        writable: bool,
-    },
-    /// Empty private directory of the worker.
-    Private {
-        /// Permission bits.
-        mode: u32,
-    },
-    /// Read-only directory inside a private one. It contains only the mount points below it.
-    Way,
-    /// Overlay of a host directory with a layer for changes. Read-only if the kernel refuses overlays.
-    Layer {
-        /// Path on the host.
-        from: PathBuf,
-    },
-    /// Directory in [`MountPlan::caches`], for a package cache that the user does not have.
-    Kept,
-    /// Overlay of an ignored directory of the workspace with a layer for the changes of an isolated session.
-    Output {
-        /// Path on the host.
-        from: PathBuf,
-    },
-    /// Symbolic link.
-    Link {
-        /// Target of the link, as written.
-        to: PathBuf,
-    },
-    /// Small private file of the worker.
-    File {
-        /// Content of the file.
-        content: String,
-    },
-    /// Small read-only file that covers the host's file at this path.
-    Over {
-        /// Content of the file.
-        content: Cow<'static, str>,
-    },
-    /// Empty read-only file or directory that covers the node at this path, if one exists.
-    Empty,
-}
 
 /// Path that is bind-mounted onto itself after all other mounts. So it cannot be renamed, replaced or removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

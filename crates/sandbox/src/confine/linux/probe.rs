@@ -6,9 +6,9 @@
 //! system would choose a lower tier.
 
 use super::commands::CommandFilter;
+use super::detached::{clone_tree, new_file_system};
 use super::error::{ConfineError, StepContext};
 use super::held;
-use super::mounts::new_file_system;
 use super::spawn;
 use super::sys::{self, MountAttributes};
 use nix::libc;
@@ -127,6 +127,6 @@ fn try_inside(uid: u32, gid: u32) -> Result<bool, ConfineError> {
     mount_change("/", flags).step("make mounts private")?;
     // The kernel refuses this if the host's /proc is partly covered, as in some containers.
     let _proc = new_file_system("proc", &[], MountAttributes::READ_ONLY)?;
-    let _usr = super::mounts::clone_tree(CWD, "/usr").step("copy a mount")?;
+    let _usr = clone_tree(CWD, "/usr").step("copy a mount")?;
     Ok(super::overlay::works())
 }

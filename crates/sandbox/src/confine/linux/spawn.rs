@@ -4,9 +4,9 @@
 //! The three exit together. The kernel kills process 1 when the monitor exits, and all processes in the namespace
 //! when process 1 exits. Process 1 exits after the worker, once it has reported the worker's status to the monitor.
 
+use super::directory_id::DirectoryId;
 use super::error::{ConfineError, StepContext};
 use super::held::HeldCalls;
-use super::mounts::DirectoryId;
 use super::sys;
 use nix::libc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

@@ -2,8 +2,9 @@
 
 use super::manifest::EntryHeader;
 use super::recovery::recover;
-use super::report::{Applied, ApplyError, LeftReason};
-use super::session_journal::{EntryWriter, JournalError, UndoId};
+use super::report::{Applied, ApplyError, JournalError, LeftReason};
+use super::session_journal::EntryWriter;
+use super::undo_id::UndoId;
 use super::write::{PlannedWrite, WriteContext, write_all};
 use super::{Backup, Expect, JournalSession};
 use quackd_search::replace::{Digest, Editor, FilePlan, MAX_FILE_BYTES, ReplacePlan};

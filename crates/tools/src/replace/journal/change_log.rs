@@ -8,8 +8,8 @@
 //! Commands of the session can write there too; see [`super::session_journal`].
 
 use super::journal_dir::JournalDir;
-use super::manifest::{as_optional_text, as_path};
-use super::session_journal::{JournalError, JournalState, UndoId};
+use super::json_forms::{as_optional_text, as_path, as_text};
+use super::undo_id::UndoId;
 use quackd_protocol::worker::CallOrigin;
 use quackd_search::replace::{Digest, MAX_FILE_BYTES};
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub(crate) enum Before {
     /// The file did not exist.
     Absent,
     /// The content is in the log.
-    Kept(#[serde(with = "super::manifest::as_text")] Digest),
+    Kept(#[serde(with = "as_text")] Digest),
     /// The content is not in the log, because it was larger than [`MAX_ORIGINAL_BYTES`] or could not be read.
     NotKept,
 }
@@ -132,7 +132,7 @@ pub(super) struct OpenSegment {
 
 impl OpenSegment {
     /// Opens the newest segment if it has room and a complete last line.
-    fn newest(folder: &JournalDir) -> Option<Self> {
+    pub(super) fn newest(folder: &JournalDir) -> Option<Self> {
         let (_, name) = segments(folder).ok()?.pop()?;
         let read = read_segment(folder, &name).ok()?;
         let SegmentContent { mark, file, n_bytes, n_lines, is_complete, .. } = read;
@@ -141,7 +141,7 @@ impl OpenSegment {
     }
 
     /// Begins a segment and removes the oldest ones beyond the limit.
-    fn begin(folder: &JournalDir, number: u64) -> io::Result<Self> {
+    pub(super) fn begin(folder: &JournalDir, number: u64) -> io::Result<Self> {
         let names = segments(folder)?;
         let surplus = (names.len() + 1).saturating_sub(MAX_SEGMENTS);
         for (_, name) in names.iter().take(surplus) {
@@ -153,14 +153,14 @@ impl OpenSegment {
     }
 
     /// Whether this segment can take a change with an original of this size.
-    fn has_room(&self, original: u64) -> bool {
+    pub(super) fn has_room(&self, original: u64) -> bool {
         let is_there = self.file.metadata().is_ok_and(|metadata| metadata.nlink() != 0);
         let is_small = self.n_bytes == 0 || self.n_bytes + original <= SEGMENT_BYTES;
         is_there && is_small && self.n_lines < SEGMENT_LINES
     }
 
     /// Appends a change with its old content.
-    fn add(&mut self, record: ChangeRecord, original: &[u8]) -> io::Result<UndoId> {
+    pub(super) fn add(&mut self, record: ChangeRecord, original: &[u8]) -> io::Result<UndoId> {
         let id = UndoId { number: record.number, mark: self.mark };
         let mut bytes = line(&LogLine::Change(record))?;
         if !original.is_empty() {
@@ -172,12 +172,12 @@ impl OpenSegment {
     }
 
     /// Records that a change did not happen.
-    fn void(&mut self, number: u64) -> io::Result<()> {
+    pub(super) fn void(&mut self, number: u64) -> io::Result<()> {
         self.write(&line(&LogLine::Void(number))?)
     }
 
     /// Records which entry undid a change.
-    fn undone(&mut self, number: u64, by: String) -> io::Result<()> {
+    pub(super) fn undone(&mut self, number: u64, by: String) -> io::Result<()> {
         self.write(&line(&LogLine::Undone(number, by))?)
     }
 
@@ -206,7 +206,7 @@ pub(super) fn newest_number(folder: &JournalDir) -> u64 {
 }
 
 /// Returns the changes of all segments that happened, oldest first.
-fn changes(folder: &JournalDir) -> Vec<LoggedChange> {
+pub(super) fn changes(folder: &JournalDir) -> Vec<LoggedChange> {
     let mut found: Vec<LoggedChange> = Vec::new();
     let mut ends: Vec<LogLine> = Vec::new();
     for (_, name) in segments(folder).unwrap_or_default() {
@@ -296,100 +296,9 @@ fn read_segment(folder: &JournalDir, name: &str) -> io::Result<SegmentContent> {
     Ok(content)
 }
 
-/// A change that is about to happen.
-#[derive(Debug)]
-pub(crate) struct NewChange<'a> {
-    pub(crate) tool: &'a str,
-    pub(crate) origin: &'a CallOrigin,
-    pub(crate) path: PathBuf,
-    pub(crate) before: Before,
-    /// The old content, if it is kept.
-    pub(crate) original: &'a [u8],
-    pub(crate) after: Option<Digest>,
-}
-
-impl super::Journal {
-    /// Records a change before it happens. Returns its id.
-    ///
-    /// # Errors
-    /// [`JournalError::Io`]: nothing was recorded.
-    pub(crate) fn record_change_blocking(
-        &self,
-        change: NewChange<'_>,
-    ) -> Result<UndoId, JournalError> {
-        let NewChange { tool, origin, path, before, original, after } = change;
-        let len = original.len() as u64;
-        let mut state = self.lock_blocking();
-        let number = self.take_number(&mut state)?;
-        let record = ChangeRecord {
-            number,
-            at_ms: jiff::Timestamp::now().as_millisecond(),
-            tool: tool.to_owned(),
-            origin: origin.clone(),
-            path,
-            before,
-            after,
-            len,
-        };
-        let added = self.segment(&mut state, number, len)?.add(record, original);
-        if added.is_err() {
-            // A part of the record may be in the segment. The next record begins another one.
-            state.segment = None;
-        }
-        Ok(added?)
-    }
-
-    /// Records that a recorded change did not happen.
-    pub(crate) fn void_change_blocking(&self, id: &UndoId) {
-        let mut state = self.lock_blocking();
-        // If this fails, an undo finds that the file has another content.
-        let _noted =
-            self.segment(&mut state, id.number, 0).and_then(|segment| segment.void(id.number));
-    }
-
-    /// Records that changes were undone.
-    pub(super) fn changes_undone_blocking(&self, numbers: &[u64], by: &str) {
-        let mut state = self.lock_blocking();
-        for number in numbers {
-            // If this fails, another undo finds nothing to do.
-            let _noted = self
-                .segment(&mut state, *number, 0)
-                .and_then(|segment| segment.undone(*number, by.to_owned()));
-        }
-    }
-
-    /// Returns the changes in the log that happened, oldest first.
-    pub(super) fn changes_blocking(&self) -> Vec<LoggedChange> {
-        let _state = self.lock_blocking();
-        self.folder().map(|folder| changes(&folder)).unwrap_or_default()
-    }
-
-    /// Returns the segment that gets a line with an original of this size. A new one is named by `number`.
-    fn segment<'a>(
-        &self,
-        state: &'a mut JournalState,
-        number: u64,
-        original: u64,
-    ) -> io::Result<&'a mut OpenSegment> {
-        let known = state.segment.take().filter(|segment| segment.has_room(original));
-        let segment = match known {
-            Some(segment) => segment,
-            None => {
-                let folder = self.folder_made()?;
-                let newest = OpenSegment::newest(&folder);
-                match newest.filter(|segment| segment.has_room(original)) {
-                    Some(segment) => segment,
-                    None => OpenSegment::begin(&folder, number)?,
-                }
-            }
-        };
-        Ok(state.segment.insert(segment))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::Journal;
+    use super::super::{Journal, NewChange};
     use super::*;
     use std::fs;
 

@@ -1,16 +1,15 @@
 //! Manifest of a journal entry: one line of JSON for each step, written before the step is done.
 
-use super::ChangeAuthor;
+use super::author::ChangeAuthor;
+use super::json_forms::{as_optional_text, as_path, as_text};
 use quackd_protocol::worker::CallOrigin;
 use quackd_sandbox::StagedTag;
 use quackd_search::replace::Digest;
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read as _, Seek as _, SeekFrom};
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Maximum size of a manifest in bytes, for reading and writing. 20,000 steps take about 8 MB.
 pub(super) const MAX_BYTES: u64 = 32 * 1024 * 1024;
@@ -162,99 +161,12 @@ pub(super) fn has_ended(mut file: &File) -> io::Result<bool> {
     Ok(tail.split_inclusive(|byte| *byte == b'\n').any(|line| line == ended))
 }
 
-/// Serializes a path as text if it is UTF-8, otherwise as bytes.
-pub(super) mod as_path {
-    use super::*;
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(untagged)]
-    enum Written {
-        Text(String),
-        Bytes(Vec<u8>),
-    }
-
-    pub(in crate::replace::journal) fn serialize<S: Serializer>(
-        path: &Path,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match path.to_str() {
-            Some(text) => to.serialize_str(text),
-            None => Written::Bytes(path.as_os_str().as_bytes().to_vec()).serialize(to),
-        }
-    }
-
-    pub(in crate::replace::journal) fn deserialize<'a, D: Deserializer<'a>>(
-        from: D,
-    ) -> Result<PathBuf, D::Error> {
-        Ok(match Written::deserialize(from)? {
-            Written::Text(text) => text.into(),
-            Written::Bytes(bytes) => OsString::from_vec(bytes).into(),
-        })
-    }
-}
-
-/// Serializes a value by `Display`.
-pub(super) mod as_text {
-    use super::*;
-    use std::fmt::Display;
-
-    pub(in crate::replace::journal) trait FromHex: Sized {
-        fn from_hex(text: &str) -> Option<Self>;
-    }
-
-    impl FromHex for Digest {
-        fn from_hex(text: &str) -> Option<Self> {
-            Self::from_hex(text)
-        }
-    }
-
-    impl FromHex for StagedTag {
-        fn from_hex(text: &str) -> Option<Self> {
-            Self::from_hex(text)
-        }
-    }
-
-    pub(in crate::replace::journal) fn serialize<S: Serializer>(
-        value: &impl Display,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        to.collect_str(value)
-    }
-
-    pub(in crate::replace::journal) fn deserialize<'a, T: FromHex, D: Deserializer<'a>>(
-        from: D,
-    ) -> Result<T, D::Error> {
-        let text = String::deserialize(from)?;
-        T::from_hex(&text).ok_or_else(|| D::Error::custom("not hexadecimal"))
-    }
-}
-
-/// Serializes a digest as text, and none as `null`.
-pub(super) mod as_optional_text {
-    use super::*;
-
-    pub(in crate::replace::journal) fn serialize<S: Serializer>(
-        value: &Option<Digest>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        match value {
-            Some(digest) => to.collect_str(digest),
-            None => to.serialize_none(),
-        }
-    }
-
-    pub(in crate::replace::journal) fn deserialize<'a, D: Deserializer<'a>>(
-        from: D,
-    ) -> Result<Option<Digest>, D::Error> {
-        let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
-        Digest::from_hex(&text).map(Some).ok_or_else(|| D::Error::custom("not hexadecimal"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsString;
     use std::io::Write as _;
+    use std::os::unix::ffi::OsStringExt as _;
 
     fn step(path: &[u8]) -> ManifestLine {
         ManifestLine::Step(FileRecord {

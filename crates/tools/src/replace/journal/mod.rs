@@ -10,59 +10,43 @@
 //! records it as torn, and an undo restores it.
 
 mod apply;
+mod author;
 mod change_log;
 mod journal_dir;
+mod journal_session;
+mod json_forms;
 mod links;
 mod list;
 mod manifest;
 mod parallel;
 mod plans;
+mod recording;
 mod recovery;
 mod report;
 mod select;
 mod session_journal;
 mod undo;
+mod undo_id;
 mod write;
 
 pub(crate) use apply::apply_blocking;
-pub(crate) use change_log::{Before, MAX_ORIGINAL_BYTES, NewChange};
+pub(crate) use author::ChangeAuthor;
+pub(crate) use change_log::{Before, MAX_ORIGINAL_BYTES};
+pub(crate) use journal_session::JournalSession;
 pub(crate) use list::{FileDiff, ListRequest, Listed, ListedFile, list_blocking};
 pub(crate) use plans::Plans;
+pub(crate) use recording::NewChange;
 pub(crate) use report::{
     Applied, ApplyError, EarlyStop, FileReport, InterruptedReplace, LeftReason, UndoError,
-    WriteOutcome, older_ones,
+    WriteOutcome, detached, older_ones,
 };
+pub(crate) use select::Which;
 pub(crate) use session_journal::Journal;
-pub(crate) use undo::{Undone, Which, undo_blocking};
+pub(crate) use undo::{Undone, undo_blocking};
 
-use crate::read_tracker::ReadTracker;
-use crate::{Confinement, Toolbox};
-use quackd_protocol::worker::CallOrigin;
+use crate::Toolbox;
 use quackd_sandbox::Root;
 use std::sync::Arc;
-
-/// Session state for writing.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct JournalSession<'a> {
-    /// Root of the workspace.
-    pub(crate) root: &'a Root,
-    /// Protected names.
-    pub(crate) confinement: &'a Confinement,
-    /// Versions that the session has read. A written file counts as read if the previous version does.
-    pub(crate) seen: &'a ReadTracker,
-    /// Storage of the originals.
-    pub(crate) journal: &'a Journal,
-    /// Tool and caller for the records of changes.
-    pub(crate) author: &'a ChangeAuthor,
-}
-
-/// Tool and caller of a change.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ChangeAuthor {
-    /// Name of the tool.
-    pub(crate) tool: String,
-    pub(crate) origin: CallOrigin,
-}
 
 impl Toolbox {
     /// Returns a function that cleans up after a crash during a replacement. It removes temporary files, and

@@ -3,7 +3,7 @@
 use super::JournalSession;
 use super::manifest::{FileRecord, Manifest, ManifestLine};
 use super::report::InterruptedReplace;
-use super::session_journal::UndoId;
+use super::undo_id::UndoId;
 use quackd_search::replace::{Digest, MAX_FILE_BYTES};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};

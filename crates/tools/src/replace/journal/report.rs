@@ -1,6 +1,7 @@
 //! Result of applying or undoing, for each file.
 
-use super::session_journal::{JournalError, UndoId};
+use super::undo_id::UndoId;
+use crate::search_common::text::shown;
 use quackd_protocol::denial::Denial;
 use quackd_sandbox::Rule;
 use quackd_search::replace::{ReplaceError, SkipReason};
@@ -121,6 +122,22 @@ pub(crate) struct InterruptedReplace {
     pub(crate) n_other: usize,
 }
 
+/// Reason why originals cannot be stored.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JournalError {
+    /// The originals are too large.
+    #[error("the originals take {needed} bytes, and at most {max} are kept for undoing")]
+    TooLarge {
+        /// Required space in bytes.
+        needed: u64,
+        /// Available space in bytes.
+        max: u64,
+    },
+    /// A system call failed.
+    #[error("the originals cannot be kept: {0}")]
+    Io(#[from] std::io::Error),
+}
+
 /// Reason why nothing was written.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ApplyError {
@@ -154,7 +171,7 @@ pub(crate) enum ApplyError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UndoError {
     /// The entry does not exist or was dropped.
-    #[error("there is nothing to undo by the id '{0}'; the newest {max} replacements are kept, and newer changes of single files", max = super::session_journal::MAX_ENTRIES)]
+    #[error("there is nothing to undo by the id '{0}'; the newest {max} replacements are kept, and newer changes of single files", max = super::undo_id::MAX_ENTRIES)]
     Unknown(String),
     /// The journal has no change of this call or turn.
     #[error(
@@ -189,6 +206,20 @@ pub(crate) enum UndoError {
     /// The originals cannot be read.
     #[error("the originals of '{what}' cannot be read: {reason}")]
     Unreadable { what: String, reason: std::io::Error },
+}
+
+/// Reports files with several names, of which some were not written. Names the first file.
+pub(crate) fn detached(files: &[FileReport]) -> Option<String> {
+    let is_detached = |report: &&FileReport| {
+        matches!(report.outcome, WriteOutcome::Written { is_detached: true })
+    };
+    let mut all = files.iter().filter(is_detached);
+    let first = shown(&all.next()?.path);
+    Some(match all.count() {
+        0 => format!("{first} had other names, which keep the old content"),
+        1 => format!("{first} and 1 more file had other names, which keep the old content"),
+        n => format!("{first} and {n} more files had other names, which keep the old content"),
+    })
 }
 
 /// Lists other undoable entries, newest first, if there are any: `older ones can be undone by id: 2-0123abcd`.

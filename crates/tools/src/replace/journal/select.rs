@@ -4,8 +4,7 @@ use super::Journal;
 use super::change_log::{Before, LoggedChange};
 use super::manifest::{FileRecord, Manifest};
 use super::report::UndoError;
-use super::session_journal::UndoId;
-use super::undo::Which;
+use super::undo_id::UndoId;
 use quackd_protocol::worker::{CallOrigin, TurnOrigin};
 use quackd_search::replace::Digest;
 use std::collections::BTreeSet;
@@ -13,6 +12,20 @@ use std::path::PathBuf;
 
 /// Maximum number of older entries that are named if the last one cannot be undone.
 const MAX_OLDER: usize = 5;
+
+/// Selection of changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// The newest replacement or change that is not undone, or was redone.
+    Last,
+    /// The replacement, change or undo with this id. Undoing an undo redoes its changes.
+    Id(String),
+    /// Everything that one call changed; its id is that of the journal of calls.
+    Call(String),
+    /// Everything that one turn of the agent changed: the newest turn with this number, or the newest with changes that
+    /// are not undone.
+    Turn(Option<u64>),
+}
 
 /// Changes that an undo takes back.
 pub(super) struct Selected {

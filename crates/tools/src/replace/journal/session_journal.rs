@@ -11,10 +11,9 @@
 use super::change_log::{OpenSegment, newest_number};
 use super::journal_dir::JournalDir;
 use super::manifest::{self, EntryHeader, FileRecord, Manifest, ManifestLine};
-use super::report::InterruptedReplace;
-use quackd_sandbox::StagedTag;
+use super::report::{InterruptedReplace, JournalError};
+use super::undo_id::{MAX_ENTRIES, UndoId};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::PathBuf;
@@ -23,64 +22,12 @@ use tokio::sync::{Mutex, MutexGuard};
 /// Maximum size of all entries of a session, in bytes.
 pub(crate) const MAX_JOURNAL_BYTES: u64 = 256 * 1024 * 1024;
 
-/// Maximum number of entries in a session. A new entry replaces the oldest one.
-pub(crate) const MAX_ENTRIES: usize = 20;
-
 /// Maximum size of a step in the manifest without its path, in bytes.
 const STEP_BYTES: u64 = 400;
 
 const JOURNAL: &str = "journal";
 const MANIFEST: &str = "manifest.jsonl";
 const ORIGINALS: &str = "originals";
-
-/// Id of an entry: its number in the session, and a random part that distinguishes it from the entries of an
-/// earlier journal.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct UndoId {
-    pub(super) number: u64,
-    pub(super) mark: u32,
-}
-
-impl UndoId {
-    pub(super) fn with_random_mark(number: u64) -> io::Result<Self> {
-        let random = StagedTag::random()?.to_string();
-        let mark = random.get(..8).and_then(|hex| u32::from_str_radix(hex, 16).ok());
-        Ok(Self { number, mark: mark.unwrap_or(0) })
-    }
-
-    /// Parses the output of `Display`.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        let (number, mark) = text.split_once('-')?;
-        let is_plain = |text: &str, digit: fn(&u8) -> bool| text.as_bytes().iter().all(digit);
-        if !is_plain(number, u8::is_ascii_digit) || !is_plain(mark, u8::is_ascii_hexdigit) {
-            return None;
-        }
-        let id = Self { number: number.parse().ok()?, mark: u32::from_str_radix(mark, 16).ok()? };
-        (id.to_string() == text).then_some(id)
-    }
-}
-
-impl fmt::Display for UndoId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{:08x}", self.number, self.mark)
-    }
-}
-
-/// Reason why originals cannot be stored.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum JournalError {
-    /// The originals are too large.
-    #[error("the originals take {needed} bytes, and at most {max} are kept for undoing")]
-    TooLarge {
-        /// Required space in bytes.
-        needed: u64,
-        /// Available space in bytes.
-        max: u64,
-    },
-    /// A system call failed.
-    #[error("the originals cannot be kept: {0}")]
-    Io(#[from] io::Error),
-}
 
 /// The journal of a session. Shared by its calls. Do not call its functions from async code.
 #[derive(Debug)]

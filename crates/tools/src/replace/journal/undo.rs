@@ -4,29 +4,16 @@ use super::JournalSession;
 use super::journal_dir::JournalDir;
 use super::manifest::{EntryHeader, ManifestLine};
 use super::recovery::recover;
-use super::report::{Applied, FileReport, LeftReason, UndoError, WriteOutcome};
-use super::select::{Members, Selected, Source, Undoable, select};
-use super::session_journal::{EntryWriter, JournalError, UndoId};
+use super::report::{Applied, FileReport, JournalError, LeftReason, UndoError, WriteOutcome};
+use super::select::{Members, Selected, Source, Undoable, Which, select};
+use super::session_journal::EntryWriter;
+use super::undo_id::UndoId;
 use super::write::{PlannedWrite, WriteContext, write_all};
 use quackd_search::replace::{Digest, MAX_FILE_BYTES};
 use rustix::fs::{AtFlags, statat};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
-
-/// Selection of changes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Which {
-    /// The newest replacement or change that is not undone, or was redone.
-    Last,
-    /// The replacement, change or undo with this id. Undoing an undo redoes its changes.
-    Id(String),
-    /// Everything that one call changed; its id is that of the journal of calls.
-    Call(String),
-    /// Everything that one turn of the agent changed: the newest turn with this number, or the newest with changes that
-    /// are not undone.
-    Turn(Option<u64>),
-}
 
 /// Result of an undo.
 #[derive(Debug, Clone)]

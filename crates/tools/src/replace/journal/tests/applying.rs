@@ -1,7 +1,7 @@
 //! Tests of applying plans: changed files, and what stays.
 
 use super::world::{World, outcomes};
-use crate::replace::journal::session_journal::JournalError;
+use crate::replace::journal::report::JournalError;
 use crate::replace::journal::{ApplyError, Backup, EarlyStop, Expect, Journal, apply_blocking};
 use quackd_sandbox::FileVersion;
 use std::cell::Cell;

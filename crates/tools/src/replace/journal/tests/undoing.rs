@@ -1,7 +1,7 @@
 //! Tests of undoing and redoing.
 
 use super::world::{World, outcomes};
-use crate::replace::journal::session_journal::{MAX_ENTRIES, UndoId};
+use crate::replace::journal::undo_id::{MAX_ENTRIES, UndoId};
 use crate::replace::journal::{Backup, Expect, Journal, UndoError, apply_blocking};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
